@@ -13,9 +13,9 @@ from contextlib import suppress
 from typing import Any
 
 from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.network.codec import decode_response, response_type
 from spark_kafka_sink.network.connection import MAX_HANDSHAKE_FRAME_BYTES
 from spark_kafka_sink.network.handshake import negotiate_api_versions
+from spark_kafka_sink.network.messages import decode_response, response_type
 
 _ROUNDS = 5
 

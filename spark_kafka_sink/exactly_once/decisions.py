@@ -45,7 +45,7 @@ class Comparison(Enum):
 
 
 class Verdict(Enum):
-    """The value of a refusal is its error text."""
+    """The value of a verdict that fails the write is its error text."""
 
     WRITE = "write"
     SKIP = "consume and write nothing"
@@ -82,10 +82,10 @@ class Verdict(Enum):
 
 
 _OVERRIDABLE: Final = frozenset({Verdict.NO_LEDGER, Verdict.GAP})
-"""Refusals that ledgerStart=trust-checkpoint turns into WRITE."""
+"""Errors that ledgerStart=trust-checkpoint turns into WRITE."""
 
 _LOST: Final = frozenset({Verdict.LOST_BEFORE, Verdict.LOST_VERSION})
-_REFUSALS: Final = _OVERRIDABLE | {Verdict.OLD_CHECKPOINT, Verdict.OLD_VERSION, *_LOST}
+_ERRORS: Final = _OVERRIDABLE | {Verdict.OLD_CHECKPOINT, Verdict.OLD_VERSION, *_LOST}
 
 VERDICTS: Final[Mapping[tuple[WriteKind, Comparison], Verdict]] = MappingProxyType(
     {
@@ -132,14 +132,14 @@ def task_action(plan: WritePlan, write_id: WriteId, task: int) -> TaskAction:
     """Raises ``ExactlyOnceError`` before anything is written if the batch must not be written."""
     for query, lost in plan.lost.items():
         if query != write_id.query and lost:
-            raise LostRowsError(_refusal(plan, write_id, Verdict.LOST_BEFORE, query))
+            raise LostRowsError(_error_text(plan, write_id, Verdict.LOST_BEFORE, query))
     lost = plan.lost.get(write_id.query, frozenset())
     verdict = VERDICTS[write_id.kind, compare(write_id, plan.entries.get(write_id.query), lost)]
     if verdict in _OVERRIDABLE and plan.ledger_start == LedgerStart(RecoveryMode.CHECKPOINT, write_id.number):
         verdict = Verdict.WRITE
-    if verdict in _REFUSALS:
+    if verdict in _ERRORS:
         error = LostRowsError if verdict in _LOST else ExactlyOnceError
-        raise error(_refusal(plan, write_id, verdict, write_id.query))
+        raise error(_error_text(plan, write_id, verdict, write_id.query))
     if verdict is Verdict.REPAIR:
         return TaskAction.REWRITE if task in lost else TaskAction.VERIFY
     return TaskAction.WRITE if verdict is Verdict.WRITE else TaskAction.SKIP
@@ -343,7 +343,7 @@ def _again(report: TaskReport) -> str:
     return ADVICE[report.repeat, Progress.NOT_DECIDED]
 
 
-def _refusal(plan: WritePlan, write_id: WriteId, verdict: Verdict, query: str) -> str:
+def _error_text(plan: WritePlan, write_id: WriteId, verdict: Verdict, query: str) -> str:
     entry, tasks = plan.entries.get(query), listed(plan.lost.get(query, ()))
     text = verdict.value.format(entry=entry, tasks=tasks, number=write_id.number, before=entry and entry.number)
     return f"{_write(plan, write_id)} {text}"

@@ -18,7 +18,7 @@ from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.values import LedgerPartitions
 from spark_kafka_sink.network.calls import Call, CodeAt
 from spark_kafka_sink.network.error_table import FORBIDDEN
-from spark_kafka_sink.network.topics import NewTopic, create_topic, refusal
+from spark_kafka_sink.network.topics import NewTopic, create_topic, why_not_created
 
 _log = logging.getLogger("spark_kafka_sink.exactly_once")
 
@@ -162,7 +162,7 @@ def _create(cluster: Cluster, topic: str, wanted: _Wanted, deadline: float) -> N
         create_topic(cluster, NewTopic(topic, 2 * PARTITIONS, wanted.replication, wanted.settings), deadline)
     except BrokerError as error:
         raise ExactlyOnceError(
-            f"commitLogTopic {topic} is missing and cannot be created: {refusal(error)}. Create it by hand: "
+            f"commitLogTopic {topic} is missing and cannot be created: {why_not_created(error)}. Create it by hand: "
             f"{2 * PARTITIONS} partitions, {', '.join(f'{name}={value}' for name, value in wanted.settings.items())}."
         ) from error
 

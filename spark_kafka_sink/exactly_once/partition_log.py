@@ -9,12 +9,13 @@ from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from spark_kafka_sink.common.backoff import exponential_delay
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once.cluster import Cluster
 from spark_kafka_sink.exactly_once.ledger_format import RawBatch, raw_batches
 from spark_kafka_sink.network.calls import Call, CodeAt
-from spark_kafka_sink.network.codec import MakeEntity, camel_case
+from spark_kafka_sink.network.messages import MakeEntity, camel_case
 from spark_kafka_sink.producer.transactions.values import END_TXN_V2, TransactionalIdentity
 
 _EARLIEST, _LATEST = -2, -1
@@ -156,10 +157,10 @@ class ProgressDeadline:
     def wait(self, what: str) -> None:
         """Pauses and forgets the leader: a deposed one still responds. Raises ``KafkaTimeoutError`` at the deadline."""
         left = self.deadline - self._cluster.now()
-        self._cluster.pause(max(0.0, min(_SOON_MS * 2**self._attempts, _LONGEST_PAUSE_MS, left)))
+        self._cluster.pause(max(0.0, min(exponential_delay(_SOON_MS, _LONGEST_PAUSE_MS, self._attempts), left)))
         self._cluster.check_time(self.deadline, f"{self._partition} {what}")
         self._cluster.calls.forget(self._partition)
-        self._attempts = min(self._attempts + 1, 10)
+        self._attempts += 1
 
 
 def _partitions(body: Any) -> list[Any]:

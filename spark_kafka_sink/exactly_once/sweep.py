@@ -22,7 +22,7 @@ from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import DriverIdentity
 from spark_kafka_sink.network.calls import BrokerGoneError, Call, CodeAt, Target
 from spark_kafka_sink.producer.transactions.committer import EndVerdict
-from spark_kafka_sink.producer.transactions.messages import transaction_key
+from spark_kafka_sink.producer.transactions.requests import transaction_key
 from spark_kafka_sink.producer.transactions.values import PreparedTransaction
 
 _OPEN: Final = "Ongoing"

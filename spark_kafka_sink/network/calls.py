@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
+from spark_kafka_sink.common.backoff import ExponentialBackoff
 from spark_kafka_sink.common.clock import NEVER
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import NO_LEADER, ClusterSnapshot, Node, TopicPartition
@@ -26,10 +27,9 @@ from spark_kafka_sink.errors import (
     WrongProtocolError,
     unexpected,
 )
-from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.client import NetworkClient
-from spark_kafka_sink.network.codec import KioRequest, MakeEntity, Response, camel_case
 from spark_kafka_sink.network.error_table import NOT_RETRIED, Action, action, broker_error
+from spark_kafka_sink.network.messages import KioRequest, MakeEntity, Response, camel_case
 from spark_kafka_sink.network.metadata import Metadata, metadata_request, parse_metadata
 
 _log = logging.getLogger("spark_kafka_sink.network")
@@ -237,7 +237,7 @@ class Calls:
         if isinstance(picked, Node):
             return picked
         if picked.error is not None:
-            self._refuse(
+            self._fail_unsent(
                 [call for call in self._calls if call.target is None or self._node(call.target) is None], picked.error
             )
             return now
@@ -356,8 +356,8 @@ class Calls:
 
     def _send(self, node: Node, calls: list[Call], now: float) -> float:
         """Sends to the connections with the fewest requests in flight; none waits for another."""
-        if (refusal := self._client.refusal(node, now)) is not None:
-            self._refuse(calls, refusal)
+        if (fatal := self._client.authentication_error(node, now)) is not None:
+            self._fail_unsent(calls, fatal)
             return now
         numbers = range(1, min(self._connections, len(calls)))
         connections = [node, *(replace(node, id=node.id + number * _CONNECTION) for number in numbers)]
@@ -375,7 +375,7 @@ class Calls:
             return NEVER
         return now + min(self._client.ready_delay(each, now) for each in connections)
 
-    def _refuse(self, calls: Iterable[Call], error: KafkaError) -> None:
+    def _fail_unsent(self, calls: Iterable[Call], error: KafkaError) -> None:
         for call in [call for call in calls if not call.in_flight]:
             self._end(call, CallEnd(Action.FAIL, error=error))
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
 
+from spark_kafka_sink.common.backoff import ExponentialBackoff
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.metrics import AuthenticationCounters
 from spark_kafka_sink.common.model import Node
@@ -27,16 +28,15 @@ from spark_kafka_sink.errors import (
     WrongProtocolError,
     unexpected,
 )
-from spark_kafka_sink.network.backoff import ExponentialBackoff
-from spark_kafka_sink.network.channel_builder import ChannelBuilder
-from spark_kafka_sink.network.codec import Request, Response, throttle_time_ms
 from spark_kafka_sink.network.connection import ApiVersions, Connection, ConnectionState, InFlight
+from spark_kafka_sink.network.handshake import ChannelBuilder
+from spark_kafka_sink.network.messages import Request, Response, throttle_time_ms
 from spark_kafka_sink.network.name_lookup import AddressList
 from spark_kafka_sink.network.transport import Bytes, Closed, Connected, Event, Received, Transport, Written
 
 _log = logging.getLogger("spark_kafka_sink.network")
 
-REFUSAL_MS = 30_000.0
+AFTER_AUTHENTICATION_ERROR_MS = 30_000.0
 """No new connection this long after an authentication error: brokers log each attempt, and may lock the user out."""
 
 REAUTHENTICATE_AFTER = (0.85, 0.95)
@@ -55,7 +55,7 @@ OTHERS_MS = 3_000.0
 """After an authentication error, calls that any broker can serve wait this long for one that was not asked yet."""
 
 
-class Refusal(NamedTuple):
+class AuthenticationFailure(NamedTuple):
     """An authentication error of a broker, and when it came (monotonic ms)."""
 
     error: AuthenticationError
@@ -63,7 +63,7 @@ class Refusal(NamedTuple):
 
     @property
     def until(self) -> float:
-        return self.at + REFUSAL_MS
+        return self.at + AFTER_AUTHENTICATION_ERROR_MS
 
 
 class NoNode(NamedTuple):
@@ -81,8 +81,8 @@ class NodeState:
     """One node, its connection if there is one, and its next attempt (Java: ``NodeConnectionState``).
 
     ``failures``: connections in a row that ended before a response. ``setup_failures``: those not even established.
-    ``refusal``: of one of several addresses, while others are untried. ``warned``: the current series of failures is in
-    the log, ``warned_at``: the last line. All times are monotonic ms.
+    ``authentication_error``: of one of several addresses, while others are untried. ``warned``: the current series of
+    failures is in the log; ``warned_at``: the time of the last line about it. All times are monotonic ms.
     """
 
     node: Node
@@ -94,7 +94,7 @@ class NodeState:
     next_attempt_at: float = -math.inf
     throttled_until: float = -math.inf
     last_error: KafkaError | None = None
-    refusal: AuthenticationError | None = None
+    authentication_error: AuthenticationError | None = None
     warned: bool = False
     warned_at: float = -math.inf
 
@@ -102,7 +102,7 @@ class NodeState:
         """The node has another address, so the failures of the old one do not count."""
         self.node = node
         self.addresses = AddressList()
-        self.refusal = None
+        self.authentication_error = None
         self.succeeded()
         self.setup_failures = 0
         self.next_attempt_at = -math.inf
@@ -149,7 +149,7 @@ class NetworkClient:
         self._by_connection: dict[int, NodeState] = {}
         self._logging_in: list[Connection] = []  # their handshakes wait for a login step
         self._authenticates = config.security_protocol != "PLAINTEXT"
-        self._refusals: dict[tuple[str, int], Refusal] = {}
+        self._authentication_failures: dict[tuple[str, int], AuthenticationFailure] = {}
         self._wrong_peers: dict[int, WrongProtocolError] = {}  # nodes whose last connection ended so
         self.counters = AuthenticationCounters()
         self._last_connection_id = 0
@@ -255,9 +255,9 @@ class NetworkClient:
         for state in self._by_connection.values():
             if state.connection is not None:
                 deadline = min(deadline, state.connection.next_deadline(self._max_idle_ms))
-        for refusal in self._refusals.values():
-            if now < refusal.at + OTHERS_MS:
-                deadline = min(deadline, refusal.at + OTHERS_MS)
+        for failure in self._authentication_failures.values():
+            if now < failure.at + OTHERS_MS:
+                deadline = min(deadline, failure.at + OTHERS_MS)
         return deadline
 
     def pick(self, nodes: Sequence[Node], now: float) -> Node | NoNode:
@@ -266,9 +266,9 @@ class NetworkClient:
         A ready node with the fewest requests in flight (Java: ``leastLoadedNode``). If none is ready, connects to the
         one with the oldest attempt, unless a connection is being established or all nodes are in backoff.
         """
-        refusal = self._refusal_of_any(nodes, now)
-        if refusal is not None:
-            return NoNode(min(known.until for node in nodes if (known := self._refused(node, now))), refusal.error)
+        failure = self._failure_of_any(nodes, now)
+        if failure is not None:
+            return NoNode(min(known.until for node in nodes if (known := self._failure_at(node, now))), failure.error)
         node = self._least_loaded(nodes, now)
         if node is not None and self.ready(node, now):
             return node
@@ -291,13 +291,13 @@ class NetworkClient:
         state = self._states.get(node_id)
         return state.last_error if state is not None else None
 
-    def refusal(self, node: Node, now: float) -> AuthenticationError | None:
+    def authentication_error(self, node: Node, now: float) -> AuthenticationError | None:
         """Why there is no connection to the node and none will be tried for now. Call it before ``ready``.
 
         The calls that need this node end with the error; it is never retried.
         """
-        refusal = None if self._is_accepted(node) else self._refused(node, now)
-        return None if refusal is None else refusal.error
+        failure = None if self._is_accepted(node) else self._failure_at(node, now)
+        return None if failure is None else failure.error
 
     def drain_disconnects(self) -> list[tuple[Node, KafkaError]]:
         """Nodes whose connection failed since the last call, each with its last error."""
@@ -345,21 +345,21 @@ class NetworkClient:
             return 1, 0
         return (0, state.connection.load) if state.can_send(self._max_in_flight, now) else None
 
-    def _refused(self, node: Node, now: float) -> Refusal | None:
-        """The refusal of this client at the node's address, while no other attempt is made there."""
-        refusal = self._refusals.get((node.host, node.port))
-        return refusal if refusal is not None and now < refusal.until else None
+    def _failure_at(self, node: Node, now: float) -> AuthenticationFailure | None:
+        """The login that failed at the node's address, while no other attempt is made there."""
+        failure = self._authentication_failures.get((node.host, node.port))
+        return failure if failure is not None and now < failure.until else None
 
-    def _refusal_of_any(self, nodes: Iterable[Node], now: float) -> Refusal | None:
-        """The first refusal of ``nodes``: None while another one is connected or may accept."""
-        first: Refusal | None = None
+    def _failure_of_any(self, nodes: Iterable[Node], now: float) -> AuthenticationFailure | None:
+        """The first authentication failure of ``nodes``: None while another one is connected or may accept."""
+        first: AuthenticationFailure | None = None
         untried = False
-        for node in nodes if self._refusals else ():
-            state, refusal = self._states.get(node.id), self._refused(node, now)
+        for node in nodes if self._authentication_failures else ():
+            state, failure = self._states.get(node.id), self._failure_at(node, now)
             if self._is_accepted(node):
                 return None
-            if refusal is not None:
-                first = refusal if first is None or refusal.at < first.at else first
+            if failure is not None:
+                first = failure if first is None or failure.at < first.at else first
             else:
                 untried = untried or state is None or state.last_error is None
         return None if first is None or (untried and now < first.at + OTHERS_MS) else first
@@ -370,7 +370,7 @@ class NetworkClient:
         return wrong[0] if wrong and len(wrong) == len(nodes) and all(wrong) else None
 
     def _is_accepted(self, node: Node) -> bool:
-        """Whether the node has a connection from before a refusal: it stays usable."""
+        """Whether the node has a connection from before an authentication failure; it stays usable."""
         state = self._states.get(node.id)
         connection = None if state is None else state.connection
         return connection is not None and connection.accepted
@@ -387,9 +387,9 @@ class NetworkClient:
         )
 
     def _next_attempt_at(self, node: Node) -> float:
-        state, refusal = self._states.get(node.id), self._refusals.get((node.host, node.port))
+        state, failure = self._states.get(node.id), self._authentication_failures.get((node.host, node.port))
         return max(
-            -math.inf if state is None else state.next_attempt_at, -math.inf if refusal is None else refusal.until
+            -math.inf if state is None else state.next_attempt_at, -math.inf if failure is None else failure.until
         )
 
     def _connect(self, state: NodeState) -> None:
@@ -408,7 +408,7 @@ class NetworkClient:
         with self._handshake_step(state, connection):
             connection.connected(self._channels.tls_layer(state.node), self._now)
 
-    def _count_refusal(self, connection: Connection) -> None:
+    def _count_authentication_failure(self, connection: Connection) -> None:
         if connection.state is ConnectionState.REAUTHENTICATING:
             self.counters.reauthentications_failed += 1
         else:
@@ -443,7 +443,7 @@ class NetworkClient:
         elif connection.state is ConnectionState.READY and connection.api_versions is not None:
             _log.debug("Connected to %s", state.node)
             state.addresses.connection_ready()
-            state.refusal = None
+            state.authentication_error = None
             state.throttle(self._now + connection.api_versions.throttle_ms)
             self._authenticated(connection, connection.api_versions.session_lifetime_ms)
 
@@ -517,7 +517,7 @@ class NetworkClient:
         if state.connection is not None and error.failed_step is None:
             error.failed_step = state.connection.failed_step(error)
         if isinstance(error, AuthenticationError) and state.connection is not None:
-            self._count_refusal(state.connection)
+            self._count_authentication_failure(state.connection)
         error = _verdict(state, error)
         self._log_failure(state, error, unused)
         if state.connection is not None and state.connection.accepted:
@@ -525,7 +525,7 @@ class NetworkClient:
         state.failed(error, self._reconnect_backoff, self._now)
         lost = error
         if isinstance(error, AuthenticationError):
-            self._refusals[state.node.host, state.node.port] = Refusal(error, self._now)
+            self._authentication_failures[state.node.host, state.node.port] = AuthenticationFailure(error, self._now)
             if state.connection is not None:
                 # Requests in flight may have been carried out: they are lost, not refused.
                 lost = state.connection.closed_error(str(error))
@@ -574,12 +574,12 @@ def _verdict(state: NodeState, error: KafkaError) -> KafkaError:
     reason, a refused login counts for the node.
     """
     if not state.addresses:
-        refusal, state.refusal = state.refusal, None
-        return error if refusal is None or isinstance(error, AuthenticationError) else refusal
+        failure, state.authentication_error = state.authentication_error, None
+        return error if failure is None or isinstance(error, AuthenticationError) else failure
     if not isinstance(error, AuthenticationError | WrongProtocolError):
         return error
     if isinstance(error, AuthenticationError):
-        state.refusal = error
+        state.authentication_error = error
     passing = NetworkError(str(error))
     passing.failed_step = error.failed_step
     return passing

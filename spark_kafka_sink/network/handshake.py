@@ -1,8 +1,8 @@
-"""The requests on a new connection before all others: generators that yield requests and get response bytes.
+"""The TLS layer and the handshake of a new connection: ApiVersions, then SASL (KIP-43, KIP-152).
 
-``Connection`` sends what the generator yields. It sends back the bytes after the response's correlation id. ApiVersions
-comes first, then SASL (Java: ``SaslClientAuthenticator``, KIP-43, KIP-152). A ``LoginStep`` that is yielded is no
-request: the generator is resumed when the step is done.
+``ChannelBuilder`` makes them by ``security.protocol``. A handshake is a generator that yields requests. ``Connection``
+sends them, and sends back the bytes after each response's correlation id. When the generator yields a ``LoginStep``,
+nothing is sent; it is resumed when the step is done. (Java: ``ChannelBuilder``, ``SaslClientAuthenticator``.)
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink import __version__
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.foreign_text import shown
+from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.errors import (
     IllegalSaslStateError,
     KafkaError,
@@ -25,14 +26,16 @@ from spark_kafka_sink.errors import (
     UnsupportedSaslMechanismError,
     UnsupportedVersionError,
 )
-from spark_kafka_sink.network.codec import API_KEYS, decode_response, response_type, schema, throttle_time_ms
 from spark_kafka_sink.network.connection import ApiVersions, Handshake
+from spark_kafka_sink.network.messages import API_KEYS, decode_response, response_type, schema, throttle_time_ms
 from spark_kafka_sink.network.security.login_step import LoginStep
 
 if TYPE_CHECKING:
     from kio.static.protocol import RequestPayload
 
     from spark_kafka_sink.network.security.sasl import Exchange, SaslMechanism
+    from spark_kafka_sink.network.security.tls import TlsLayer
+    from spark_kafka_sink.network.security.tls_context import TlsContexts
 
 API_VERSIONS = "api_versions"
 CLIENT_SOFTWARE_NAME = "spark-kafka-sink"
@@ -50,6 +53,53 @@ _ADVICE: Final = {
     "GSSAPI": "sasl.kerberos.service.name, the keytabs of the brokers, and the clocks of this machine and the brokers",
     "OAUTHBEARER": "sasl.oauthbearer.token.endpoint.url and scope, and the issuer and audience that the brokers expect",
 }
+
+_WITH_TLS: Final = ("SSL", "SASL_SSL")
+
+
+class ChannelBuilder:
+    """Makes the TLS layer and the handshake of each new connection; one per ``NetworkClient``.
+
+    What a protocol does not need is not imported. Raises ``ConfigError`` for stores that cannot be used.
+    """
+
+    def __init__(self, config: ProducerConfig) -> None:
+        self._config = config
+        self._contexts: TlsContexts | None = None
+        self._mechanism: SaslMechanism | None = None
+        if config.security_protocol in _WITH_TLS:
+            from spark_kafka_sink.network.security.tls_context import TlsContexts
+
+            self._contexts = TlsContexts(config)
+        if config.security_protocol.startswith("SASL_"):
+            from spark_kafka_sink.network.login.mechanisms import sasl_mechanism
+
+            self._mechanism = sasl_mechanism(config)
+
+    def tls_layer(self, node: Node) -> TlsLayer | None:
+        """SNI and the certificate check use the name by which the node is known: in bootstrap.servers or Metadata."""
+        if self._contexts is None:
+            return None
+        from spark_kafka_sink.network.security.tls import TlsLayer
+
+        return TlsLayer(self._contexts.context(), node.host, node.port)
+
+    def handshake(self, node: Node) -> Handshake:
+        """The requests before all others: ApiVersions, then SASL."""
+        peer = f"{node.host}:{node.port} (id: {node.id})"
+        if self._mechanism is None:
+            return negotiate_api_versions(peer)
+        return authenticate(peer, node.host, self._config, self._mechanism)
+
+    def reauthentication(self, node: Node, versions: ApiVersions) -> Handshake:
+        """SASL again, on a connection whose session ends; ``versions`` are those of the connection."""
+        assert self._mechanism is not None
+        return authenticate_again(versions, node.host, self._config, self._mechanism)
+
+    def close(self) -> None:
+        """No connection follows."""
+        if self._mechanism is not None:
+            self._mechanism.close()
 
 
 def authenticate(peer: str, host: str, config: ProducerConfig, mechanism: SaslMechanism) -> Handshake:

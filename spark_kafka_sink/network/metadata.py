@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
+from spark_kafka_sink.common.backoff import ExponentialBackoff
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.foreign_text import shown
@@ -35,10 +36,9 @@ from spark_kafka_sink.errors import (
     WrongProtocolError,
     unexpected,
 )
-from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.client import NetworkClient, NoNode
-from spark_kafka_sink.network.codec import CompletionHandler, KioRequest, Request, Response
 from spark_kafka_sink.network.error_table import TOPIC_ERRORS, Action, action
+from spark_kafka_sink.network.messages import CompletionHandler, KioRequest, Request, Response
 from spark_kafka_sink.network.name_lookup import bootstrap_servers
 
 if TYPE_CHECKING:

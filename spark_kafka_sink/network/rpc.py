@@ -13,8 +13,8 @@ from spark_kafka_sink.common.model import ClusterSnapshot, Node
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, NetworkError
 from spark_kafka_sink.network.calls import STALL_MS, BrokerGoneError, Call, Calls, Coordinator
 from spark_kafka_sink.network.client import NetworkClient
-from spark_kafka_sink.network.codec import CompletionHandler, Request, Response, camel_case
 from spark_kafka_sink.network.connection import ApiVersions
+from spark_kafka_sink.network.messages import CompletionHandler, Request, Response, camel_case
 from spark_kafka_sink.network.metadata import Metadata, MetadataUpdater
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.network.transport import Transport

@@ -54,7 +54,8 @@ def similar_topics(rpc: Rpc, name: str, deadline: float) -> list[str]:
 def create_topic(rpc: Rpc, topic: NewTopic, deadline: float) -> None:
     """Returns also if the topic exists by now. It may take a moment to be in every broker's metadata.
 
-    Raises ``BrokerError``, see ``refusal``. Brokers with ZooKeeper do not forward the request to their controller.
+    Raises ``BrokerError``, which ``why_not_created`` explains. Brokers with ZooKeeper do not forward the request to
+    their controller.
     """
 
     def make(module: ModuleType, version: int) -> Any:
@@ -80,7 +81,7 @@ def create_topic(rpc: Rpc, topic: NewTopic, deadline: float) -> None:
         rpc.call(Call("create_topics", _CREATE_VERSIONS, rpc.snapshot.controller_id, make, codes), deadline)
 
 
-def refusal(error: BrokerError) -> str:
+def why_not_created(error: BrokerError) -> str:
     """The reason for users; the right that the principal lacks."""
     if error.code in FORBIDDEN:
         return f"{error.name}: the principal needs CREATE on the topic or the cluster"

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from random import Random
 from typing import NoReturn
 
+from spark_kafka_sink.common.backoff import ExponentialBackoff
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.forks import inherited_error
-from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.calls import SOON_MS, Calls
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.metadata import Metadata

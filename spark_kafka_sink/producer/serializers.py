@@ -156,7 +156,7 @@ class BytesSerializer(Serializer):
         if data is None or data.__class__ is bytes:
             return data
         if not isinstance(data, bytes | bytearray | memoryview):
-            raise _refusal(self, topic, data, "bytes, a bytearray or a memoryview")
+            raise _not_serializable(self, topic, data, "bytes, a bytearray or a memoryview")
         return bytes(data)
 
 
@@ -171,7 +171,7 @@ class StringSerializer(Serializer):
         if data is None:
             return None
         if not isinstance(data, str):
-            raise _refusal(self, topic, data, "a str")
+            raise _not_serializable(self, topic, data, "a str")
         try:
             return data.encode(self._encoding)
         except UnicodeEncodeError as error:
@@ -187,12 +187,12 @@ class _IntegralSerializer(Serializer):
         if data is None:
             return None
         if not isinstance(data, int) or isinstance(data, bool):
-            raise _refusal(self, topic, data, "an int")
+            raise _not_serializable(self, topic, data, "an int")
         try:
             return data.to_bytes(self.size, "big", signed=True)
         except OverflowError as error:
             bits = 8 * self.size - 1
-            raise _refusal(self, topic, data, f"an int from -2^{bits} to 2^{bits} - 1") from error
+            raise _not_serializable(self, topic, data, f"an int from -2^{bits} to 2^{bits} - 1") from error
 
 
 class IntegerSerializer(_IntegralSerializer):
@@ -214,11 +214,11 @@ class DoubleSerializer(Serializer):
         if data is None:
             return None
         if not isinstance(data, float | int) or isinstance(data, bool):
-            raise _refusal(self, topic, data, "a float")
+            raise _not_serializable(self, topic, data, "a float")
         try:
             return struct.pack(">d", float(data))
         except OverflowError as error:
-            raise _refusal(self, topic, data, "a number within the range of a double") from error
+            raise _not_serializable(self, topic, data, "a number within the range of a double") from error
 
 
 class JsonSerializer(Serializer):
@@ -240,11 +240,11 @@ class NullSerializer(Serializer):
 
     def serialize(self, topic: str, data: Any) -> bytes | None:
         if data is not None:
-            raise _refusal(self, topic, data, "None")
+            raise _not_serializable(self, topic, data, "None")
         return None
 
 
-def _refusal(serializer: Serializer, topic: str, data: object, wanted: str) -> SerializationError:
+def _not_serializable(serializer: Serializer, topic: str, data: object, wanted: str) -> SerializationError:
     return SerializationError(
         f"{type(serializer).__name__} takes {wanted}, not the {type(data).__name__} {data!r:.80} (topic {topic})."
     )

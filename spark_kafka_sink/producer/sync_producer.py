@@ -34,8 +34,8 @@ from spark_kafka_sink.errors import (
     NetworkError,
     ProducerClosedError,
 )
-from spark_kafka_sink.network.codec import Response
 from spark_kafka_sink.network.error_table import NOT_RETRIED, Action, action, broker_error
+from spark_kafka_sink.network.messages import Response
 from spark_kafka_sink.network.rpc import MakeRequest, Rpc
 from spark_kafka_sink.producer.accumulator.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, ProducerBatch
 from spark_kafka_sink.producer.append.pending import not_bytes

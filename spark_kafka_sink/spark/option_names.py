@@ -50,8 +50,8 @@ def read_side(name: str) -> str | None:
     return _READ_SIDE.get(name)
 
 
-def refusal(name: str) -> str | None:
-    """The fault of a producer option that the sink refuses, with or without ``kafka.``."""
+def unsupported_option(name: str) -> str | None:
+    """The fault of a producer option that the sink does not take, with or without ``kafka.``."""
     return _REFUSED.get(name.removeprefix(KAFKA_PREFIX))
 
 

@@ -24,7 +24,13 @@ from spark_kafka_sink.schemas.registry.registry_options import (
 )
 from spark_kafka_sink.spark import checkpoint
 from spark_kafka_sink.spark.dead_letters.options import DEAD_LETTER_OPTIONS, DeadLetters
-from spark_kafka_sink.spark.option_names import ADDED_BY_SPARK, KAFKA_PREFIX, read_side, refusal, unknown_name
+from spark_kafka_sink.spark.option_names import (
+    ADDED_BY_SPARK,
+    KAFKA_PREFIX,
+    read_side,
+    unknown_name,
+    unsupported_option,
+)
 from spark_kafka_sink.spark.topic_options import (
     TOPIC_OPTIONS,
     TopicCreation,
@@ -170,7 +176,7 @@ class SinkOptions:
         settings = topic_settings(options)
         for key, value in options.items():
             name = key.lower()
-            if (refused := refusal(name) or _misnamed(name)) is not None:
+            if (refused := unsupported_option(name) or _misnamed(name)) is not None:
                 faults.append(refused)
             elif name.startswith(KAFKA_PREFIX):
                 kafka[name.removeprefix(KAFKA_PREFIX)] = value
@@ -221,7 +227,7 @@ def _taken(options: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     unknown = {
         key: fault
         for key, name in names.items()
-        if lenient and key not in reading and refusal(name) is None and (fault := _unknown(name)) is not None
+        if lenient and key not in reading and unsupported_option(name) is None and (fault := _unknown(name)) is not None
     }
     ignored = []
     if reading:

@@ -117,14 +117,14 @@ def _missing(rpc: Rpc, names: Sequence[str], deadline: float) -> list[str]:
 
 def _create(rpc: Rpc, creation: TopicCreation, name: str, deadline: float) -> None:
     from spark_kafka_sink.errors import BrokerError
-    from spark_kafka_sink.network.topics import NewTopic, create_topic, refusal
+    from spark_kafka_sink.network.topics import NewTopic, create_topic, why_not_created
 
     new = NewTopic(name, creation.partitions, creation.replication_factor, dict(creation.settings))
     try:
         create_topic(rpc, new, deadline)
     except BrokerError as error:
         raise TopicCreationError(
-            f"topicCreation=create: topic {name} does not exist and cannot be created: {refusal(error)}"
+            f"topicCreation=create: topic {name} does not exist and cannot be created: {why_not_created(error)}"
         ) from error
     while _missing(rpc, [name], deadline):
         if rpc.now() + _POLL_MS >= deadline:

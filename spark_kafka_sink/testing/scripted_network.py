@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
-from spark_kafka_sink.network.codec import API_KEYS, api_name, schema
+from spark_kafka_sink.network.messages import API_KEYS, api_name, schema
 from spark_kafka_sink.network.name_lookup import AddressList
 from spark_kafka_sink.network.transport import Closed, Connected, Event, Received, Written
 

@@ -9,8 +9,8 @@ import pytest
 from kio.serial import entity_reader
 
 from spark_kafka_sink.errors import NetworkError
-from spark_kafka_sink.network.arrays import check_response
-from spark_kafka_sink.network.codec import decode_response, response_type
+from spark_kafka_sink.network.messages import decode_response, response_type
+from spark_kafka_sink.network.response_check import check_response
 from tests.unit.network.response_bytes import Shape
 from tests.unit.network.test_unknown_codes import RESPONSES
 

@@ -9,9 +9,9 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.common.model import Node
-from spark_kafka_sink.network.codec import schema
 from spark_kafka_sink.network.error_table import broker_error
 from spark_kafka_sink.network.login.token_endpoint import _error_of
+from spark_kafka_sink.network.messages import schema
 from spark_kafka_sink.network.metadata import parse_metadata
 from spark_kafka_sink.network.security.tls_errors import handshake_error
 from spark_kafka_sink.schemas.registry.api import problem

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
+from spark_kafka_sink.common.backoff import exponential_delay
 from spark_kafka_sink.common.clock import NEVER, Clock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.kerberos_rules import GSSAPI
@@ -177,7 +178,7 @@ class TokenLogin(Generic[T]):
 
     def _failed(self, error: LoginError, now: float) -> None:
         longest = self._config.sasl_login_retry_backoff_max_ms
-        pause = min(self._config.sasl_login_retry_backoff_ms * 2.0 ** min(self._attempts - 1, 30), longest)
+        pause = exponential_delay(self._config.sasl_login_retry_backoff_ms, longest, self._attempts - 1)
         if isinstance(error, RetriableLoginError) and now + pause < self._began + longest:
             self._due_at = now + pause
             return

@@ -47,7 +47,7 @@ class CompletedRange(NamedTuple):
 _start = itemgetter(0)
 
 Outcome: TypeAlias = CompletedRange | Exception
-Call: TypeAlias = Callable[[Outcome], object]
+Watcher: TypeAlias = Callable[[Outcome], object]
 
 
 class ProduceRequestResult:
@@ -72,7 +72,7 @@ class ProduceRequestResult:
         self._appended = False
         self._ranges: list[CompletedRange] = []
         self._error: Exception | None = None
-        self._watchers: dict[int, list[Call]] = {}
+        self._watchers: dict[int, list[Watcher]] = {}
 
     def expect(self, claim: Claim, rows: int, order: npt.NDArray[np.intp] | None) -> None:
         """As in ``AppendCallbacks``. Called again when the records are appended again, after an interrupt."""
@@ -112,7 +112,7 @@ class ProduceRequestResult:
         if watchers:
             self.callbacks.add(watchers, done.error or done)
 
-    def watch(self, index: int, call: Call) -> Outcome | None:
+    def watch(self, index: int, call: Watcher) -> Outcome | None:
         """Have the sender thread run ``call`` when record ``index`` completes; its outcome if it has already."""
         if self._changed.inherited:
             if (outcome := self._outcome(index)) is None:
@@ -189,7 +189,7 @@ class ProduceRequestResult:
             return None
         return self._ranges[position]
 
-    def _take_watchers(self, done: CompletedRange) -> list[Call]:
+    def _take_watchers(self, done: CompletedRange) -> list[Watcher]:
         """Take the watchers of the records in ``done``, in the order of the records."""
         rows = range(done.start, done.end)
         if self._order is not None:

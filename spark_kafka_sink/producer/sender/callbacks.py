@@ -13,7 +13,7 @@ from spark_kafka_sink.common.waiting import Waiters
 
 _log = logging.getLogger("spark_kafka_sink.producer")
 
-Call: TypeAlias = Callable[[Any], object]
+QueuedCallback: TypeAlias = Callable[[Any], object]
 
 
 class Callbacks:
@@ -26,7 +26,7 @@ class Callbacks:
 
     def __init__(self, wakeup: Callable[[], None]) -> None:
         self._wakeup = wakeup
-        self._queue: deque[tuple[Sequence[Call], object]] = deque()
+        self._queue: deque[tuple[Sequence[QueuedCallback], object]] = deque()
         self._lock = threading.Lock()
         self._changed = Waiters()
         self._added = self._ran = 0
@@ -43,7 +43,7 @@ class Callbacks:
         """Whether the calling thread is in ``run`` or ``run_here``."""
         return get_ident() in self._threads
 
-    def add(self, calls: Sequence[Call], argument: object) -> None:
+    def add(self, calls: Sequence[QueuedCallback], argument: object) -> None:
         """Queue ``call(argument)`` for each of ``calls``; after ``end``, a thread of its own runs them."""
         with self._lock:
             self._queue.append((calls, argument))
@@ -76,7 +76,7 @@ class Callbacks:
         finally:
             self._threads.discard(thread)
 
-    def run_here(self, call: Call, argument: object) -> None:
+    def run_here(self, call: QueuedCallback, argument: object) -> None:
         """Run one call on the calling thread, at once."""
         thread = get_ident()
         nested = thread in self._threads

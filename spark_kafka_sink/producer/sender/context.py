@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from spark_kafka_sink.common.backoff import ExponentialBackoff
 from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.network.backoff import ExponentialBackoff
 from spark_kafka_sink.network.calls import Calls
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.metadata import Metadata

@@ -20,14 +20,14 @@ from kio.serial.readers import read_unsigned_varint
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.errors import NetworkError
-from spark_kafka_sink.network.arrays import MAX_TAGGED_FIELDS
-from spark_kafka_sink.network.codec import (
+from spark_kafka_sink.network.error_table import error_code
+from spark_kafka_sink.network.messages import (
     PRODUCE_VERSIONS,
     CompletionHandler,
     Request,
     request_header,
 )
-from spark_kafka_sink.network.error_table import error_code
+from spark_kafka_sink.network.response_check import MAX_TAGGED_FIELDS
 from spark_kafka_sink.producer.accumulator.producer_batch import NO_TIMESTAMP, Buffer, ProducerBatch
 
 PRODUCE = 0

@@ -19,8 +19,8 @@ from spark_kafka_sink.errors import (
     NetworkError,
     unexpected,
 )
-from spark_kafka_sink.network.codec import Response, throttle_time_ms
 from spark_kafka_sink.network.error_table import NOT_RETRIED, TRANSACTIONAL_PRODUCE, Action, action, broker_error
+from spark_kafka_sink.network.messages import Response, throttle_time_ms
 from spark_kafka_sink.producer.accumulator.accumulator import DrainMode
 from spark_kafka_sink.producer.accumulator.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, ProducerBatch
 from spark_kafka_sink.producer.sender.context import SenderContext

@@ -15,8 +15,8 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import ClusterSnapshot, ProducerIdentity
 from spark_kafka_sink.errors import KafkaError, NetworkError, UnsupportedVersionError, unexpected
 from spark_kafka_sink.network.calls import CallEnd
-from spark_kafka_sink.network.codec import PRODUCE_VERSIONS, Response
 from spark_kafka_sink.network.error_table import NOT_RETRIED
+from spark_kafka_sink.network.messages import PRODUCE_VERSIONS, Response
 from spark_kafka_sink.network.metadata import MetadataUpdater
 from spark_kafka_sink.network.transport import Event
 from spark_kafka_sink.producer.accumulator.accumulator import DrainMode
@@ -25,7 +25,7 @@ from spark_kafka_sink.producer.sender.context import SenderContext
 from spark_kafka_sink.producer.sender.produce_api import ProduceRequest
 from spark_kafka_sink.producer.sender.produce_response_handler import ProduceResponseHandler, expiry_error
 from spark_kafka_sink.producer.sender.trouble_log import TroubleLog
-from spark_kafka_sink.producer.transactions import messages
+from spark_kafka_sink.producer.transactions import requests
 from spark_kafka_sink.producer.transactions.manager import TransactionManager
 from spark_kafka_sink.producer.transactions.states import State
 
@@ -147,7 +147,7 @@ class Sender:
                 self.response_handler.resolve_sequences(partition, now)
             return now
         elif not calls.busy:
-            call = messages.producer_id(self._producer_id_completed)
+            call = requests.producer_id(self._producer_id_completed)
             call.retry_at = now + self._producer_id_delay
             calls.start(call)
         return calls.advance(now)
@@ -174,9 +174,9 @@ class Sender:
         wake_at = NEVER
         for node_id in nodes:
             node = snapshot.nodes[node_id]
-            if (refusal := parts.client.refusal(node, now)) is not None:
+            if (error := parts.client.authentication_error(node, now)) is not None:
                 while batches := parts.accumulator.drain(node_id, now):
-                    self._fail_all([(batch, refusal) for batch in batches], now)
+                    self._fail_all([(batch, error) for batch in batches], now)
                 continue
             parts.accumulator.nodes.update(node_id, parts.client.ready(node, now), now)
             while parts.client.ready(node, now):

@@ -21,7 +21,7 @@ from spark_kafka_sink.errors import BrokerError, KafkaError
 from spark_kafka_sink.network.calls import Call, CallEnd
 from spark_kafka_sink.network.error_table import NOT_OPEN
 from spark_kafka_sink.network.rpc import Rpc, timeout_error
-from spark_kafka_sink.producer.transactions import messages
+from spark_kafka_sink.producer.transactions import requests
 from spark_kafka_sink.producer.transactions.values import (
     END_TXN_V1,
     END_TXN_V2,
@@ -129,7 +129,7 @@ class Committer:
         self, endings: Sequence[tuple[PreparedTransaction, bool]], timeout_ms: float, latest_ms: float = NEVER
     ) -> list[EndTxnOutcome]:
         """``latest_ms``: epoch ms, from which on no EndTxn is sent."""
-        calls = [messages.end_txn(each, commit) for each, commit in endings]
+        calls = [requests.end_txn(each, commit) for each, commit in endings]
         self._run(calls, timeout_ms, latest_ms)
         return [
             _ended(prepared, commit, call, timeout_ms) for (prepared, commit), call in zip(endings, calls, strict=True)
@@ -149,9 +149,9 @@ class Committer:
         timeout = self._transaction_timeout_ms
         verified = self._partitions_are_verified()
         calls = [
-            messages.end_txn(each, False)
+            requests.end_txn(each, False)
             if verified or each.end_txn_version >= END_TXN_V2
-            else messages.init_producer_id(each, timeout)
+            else requests.init_producer_id(each, timeout)
             for each in asked
         ]
         self._run(calls, timeout_ms)
@@ -171,7 +171,7 @@ class Committer:
         """
         timeout = self._transaction_timeout_ms
         calls = {
-            name: messages.init_producer_id(TransactionalIdentity(name, *identity, END_TXN_V1), timeout)
+            name: requests.init_producer_id(TransactionalIdentity(name, *identity, END_TXN_V1), timeout)
             for name, identity in latest.items()
         }
         self._run(calls.values(), timeout_ms)
@@ -186,7 +186,7 @@ class Committer:
         self, identity: TransactionalIdentity, partitions: Sequence[TopicPartition], timeout_ms: float
     ) -> None:
         """AddPartitionsToTxn, which transactions version 1 needs before Produce; raises its error."""
-        call = messages.add_partitions(identity, partitions)
+        call = requests.add_partitions(identity, partitions)
         self._rpc.call(call, self._rpc.now() + timeout_ms)
 
     def _partitions_are_verified(self) -> bool:
@@ -209,7 +209,7 @@ class Committer:
 def _ended(prepared: PreparedTransaction, commit: bool, call: Call, timeout_ms: float) -> EndTxnOutcome:
     if call.end is None or call.end.error is not None:
         return _failed(prepared, call, timeout_ms)
-    producer = messages.identity_after(call.end.body, prepared.identity)
+    producer = requests.identity_after(call.end.body, prepared.identity)
     identity = TransactionalIdentity(prepared.transactional_id, *producer, prepared.end_txn_version)
     verdict = EndVerdict.COMMITTED if commit else EndVerdict.ABORTED
     return EndTxnOutcome(prepared, verdict, identity=identity, unanswered=call.unanswered)

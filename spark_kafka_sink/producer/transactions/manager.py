@@ -29,12 +29,12 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.network.calls import CallEnd, Calls
 from spark_kafka_sink.network.client import NetworkClient
-from spark_kafka_sink.network.codec import PRODUCE_VERSIONS as PRODUCE_V2
 from spark_kafka_sink.network.error_table import TRANSACTIONAL_PRODUCE, Action, action
+from spark_kafka_sink.network.messages import PRODUCE_VERSIONS as PRODUCE_V2
 from spark_kafka_sink.producer.accumulator.accumulator import DrainMode, Flush, RecordAccumulator
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.transactions import messages
-from spark_kafka_sink.producer.transactions.messages import Offsets
+from spark_kafka_sink.producer.transactions import requests
+from spark_kafka_sink.producer.transactions.requests import Offsets
 from spark_kafka_sink.producer.transactions.sequences import Sequences
 from spark_kafka_sink.producer.transactions.states import FLUSHING, SENDING, TRANSITIONS, State, Step
 from spark_kafka_sink.producer.transactions.values import (
@@ -135,7 +135,7 @@ class TransactionManager:
     def check_in_transaction(self) -> None:
         """Raise unless records may be appended now."""
         if self.state is not State.IN_TRANSACTION:
-            raise self._refusal("append records")
+            raise self._state_error("append records")
 
     # The sender
 
@@ -211,7 +211,7 @@ class TransactionManager:
             return TransactionAbortedError(f"Not sent, because the transaction has failed: {self.error}")
         if self.state is State.ABORTING:
             return TransactionAbortedError("Not sent, because the transaction was aborted")
-        return self._refusal("append records")
+        return self._state_error("append records")
 
     def close(self) -> None:
         """Abort an open transaction; a prepared one stays open."""
@@ -242,7 +242,7 @@ class TransactionManager:
 
     def _take(self, command: Command) -> None:
         if (self.state, command.step) not in TRANSITIONS:
-            command.listener.complete(None, self._refusal(command.step.value))
+            command.listener.complete(None, self._state_error(command.step.value))
             return
         match command.step:
             case Step.INIT:
@@ -282,7 +282,7 @@ class TransactionManager:
             self._init()
             return
         self._started = self._confirmed = False
-        node = self._calls.located(messages.transaction_key(self.transactional_id))
+        node = self._calls.located(requests.transaction_key(self.transactional_id))
         if node is not None:
             self._choose_protocol(node.id)
         self._begin_step(command)
@@ -300,20 +300,20 @@ class TransactionManager:
         def added(end: CallEnd) -> None:
             if end.error is None:
                 self._confirmed = True
-                commit(messages.TXN_OFFSET_COMMIT_V1)
+                commit(requests.TXN_OFFSET_COMMIT_V1)
             else:
                 committed(end)
 
         def commit(versions: tuple[int, int]) -> None:
-            call = messages.txn_offset_commit(self._identity, versions, command.offsets, group, committed)
+            call = requests.txn_offset_commit(self._identity, versions, command.offsets, group, committed)
             self._calls.start(call)
 
         self._started = True
         self._sending_offsets[command] = None
         if self._v2:
-            commit(messages.TXN_OFFSET_COMMIT_V2)
+            commit(requests.TXN_OFFSET_COMMIT_V2)
         else:
-            self._calls.start(messages.add_offsets(self._identity, group, added))
+            self._calls.start(requests.add_offsets(self._identity, group, added))
 
     def _abort(self, command: Command | None) -> None:
         self._fail_requests(TransactionAbortedError("The transaction is being aborted"))
@@ -323,7 +323,7 @@ class TransactionManager:
     # Requests and their responses
 
     def _init(self) -> None:
-        self._calls.start(messages.init_producer_id(self._identity, self._timeout_ms, self._initialized))
+        self._calls.start(requests.init_producer_id(self._identity, self._timeout_ms, self._initialized))
 
     def _initialized(self, end: CallEnd) -> None:
         if isinstance(end.error, RequestBuildError):
@@ -354,7 +354,7 @@ class TransactionManager:
                     self._accumulator.set_drain_mode(partition, DrainMode.OPEN)
 
         self._adding_partitions = self._started = True
-        self._calls.start(messages.add_partitions(self._identity, partitions, added))
+        self._calls.start(requests.add_partitions(self._identity, partitions, added))
 
     def _flushed(self) -> None:
         """No batch is incomplete and no request pending: PREPARING, COMMITTING or ABORTING can end."""
@@ -369,12 +369,12 @@ class TransactionManager:
             commit = self.state is State.COMMITTING
             if commit:
                 self._move(Step.FLUSHED)
-            self._calls.start(messages.end_txn(self._identity, commit, self._end_txn_completed))
+            self._calls.start(requests.end_txn(self._identity, commit, self._end_txn_completed))
 
     def _end_txn_completed(self, end: CallEnd) -> None:
         self._end_unanswered |= end.unanswered
         if end.error is None:
-            self._ended(messages.identity_after(end.body, self._identity.identity))
+            self._ended(requests.identity_after(end.body, self._identity.identity))
         elif end.code is ErrorCode.invalid_txn_state and self.state is State.ABORTING and not self._confirmed:
             # The coordinator does not know this transaction: no AddPartitionsToTxn or its response was lost.
             self._ended(self._identity.identity)
@@ -472,7 +472,7 @@ class TransactionManager:
         if command is not None:
             command.listener.complete(result, error)
 
-    def _refusal(self, call: str) -> KafkaError:
+    def _state_error(self, call: str) -> KafkaError:
         if self.error is not None and self.state in (State.ABORTABLE_ERROR, State.FATAL_ERROR):
             return self.error
         return IllegalStateError(f"Cannot {call}: the producer of {self.transactional_id} {self.state.value}")

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 from uuid import UUID
 
+from spark_kafka_sink.common.backoff import exponential_delay
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config.operator_limits import url_fault
 from spark_kafka_sink.common.foreign_text import shown
@@ -235,7 +236,7 @@ class SchemaRegistry:
     def _wait(self, turn: int, deadline: float) -> bool:
         """Waits before a further round. False: the deadline would pass."""
         options = self._options
-        longest = min(options.retries_wait_ms * 2 ** min(turn - 1, 30), options.retries_max_wait_ms)
+        longest = exponential_delay(options.retries_wait_ms, options.retries_max_wait_ms, turn - 1)
         end = self._clock.now() + self._random.uniform(0, longest)
         if end >= deadline:
             return False

@@ -15,8 +15,8 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import NO_LEADER, Node
 from spark_kafka_sink.errors import ConfigError, ConnectionStep, KafkaError, UnsupportedVersionError
 from spark_kafka_sink.exactly_once.values import driver_id, task_id
-from spark_kafka_sink.network.channel_builder import ChannelBuilder
 from spark_kafka_sink.network.error_table import TOPIC_ERRORS
+from spark_kafka_sink.network.handshake import ChannelBuilder
 from spark_kafka_sink.network.metadata import METADATA_VERSIONS, MetadataEntity, parse_metadata
 from spark_kafka_sink.network.name_lookup import Server, bootstrap_servers
 from spark_kafka_sink.network.rights import Operation, names, operations

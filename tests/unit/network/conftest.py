@@ -9,7 +9,7 @@ import pytest
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.network.client import NetworkClient
-from spark_kafka_sink.network.codec import KioRequest, Request, Response, schema
+from spark_kafka_sink.network.messages import KioRequest, Request, Response, schema
 from spark_kafka_sink.testing.manual_clock import ManualClock
 from spark_kafka_sink.testing.scripted_network import ScriptedTransport, SentRequest, api_versions_response
 

@@ -17,8 +17,8 @@ from spark_kafka_sink.errors import (
     WrongProtocolError,
 )
 from spark_kafka_sink.network.client import NoNode
-from spark_kafka_sink.network.codec import schema
 from spark_kafka_sink.network.connection import Connection
+from spark_kafka_sink.network.messages import schema
 from tests.unit.network.conftest import CONFIG
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.errors import NetworkError
-from spark_kafka_sink.network.arrays import MAX_TAGGED_FIELDS, check_response
-from spark_kafka_sink.network.codec import decode_response, response_type
+from spark_kafka_sink.network.messages import decode_response, response_type
+from spark_kafka_sink.network.response_check import MAX_TAGGED_FIELDS, check_response
 from spark_kafka_sink.producer.sender.produce_api import read_response
 from tests.repository.files import ROOT
 from tests.unit.network.response_bytes import Path, Shape, arrays_of, compact

@@ -9,7 +9,7 @@ from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequ
 from spark_kafka_sink import KafkaProducer
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.network.codec import CompletionHandler, KioRequest, Request, Response
+from spark_kafka_sink.network.messages import CompletionHandler, KioRequest, Request, Response
 from spark_kafka_sink.network.rpc import Rpc
 from spark_kafka_sink.testing import LocalKafka, TestBroker
 from tests.kafka_versions import on_kafka

@@ -6,9 +6,9 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.errors import NetworkError, UnsupportedVersionError
-from spark_kafka_sink.network.codec import schema
 from spark_kafka_sink.network.connection import ApiVersions
 from spark_kafka_sink.network.handshake import negotiate_api_versions
+from spark_kafka_sink.network.messages import schema
 from spark_kafka_sink.testing.scripted_network import api_versions_response, response_frame
 
 

@@ -7,8 +7,8 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.errors import KafkaTimeoutError, LoginError
-from spark_kafka_sink.network.codec import schema
 from spark_kafka_sink.network.login import mechanisms
+from spark_kafka_sink.network.messages import schema
 from spark_kafka_sink.network.security.login_step import LoginStep
 from spark_kafka_sink.testing.scripted_network import api_versions_response
 
@@ -100,7 +100,7 @@ def test_a_failed_login_is_the_error_of_the_broker_and_is_not_retried_at_once(tu
     turns.turn()
     turns.mechanism.steps[0].fail(LoginError(f"{WHAT} did not respond"))
     resumed(turns)
-    refusal = turns.client.refusal(node, turns.now)
+    refusal = turns.client.authentication_error(node, turns.now)
     assert (type(refusal), str(refusal)) == (LoginError, f"{WHAT} did not respond")
     assert not turns.ready(node)
     turns.turn(1_000)

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import Node, TopicPartition
 from spark_kafka_sink.errors import KafkaTimeoutError, NetworkError
-from spark_kafka_sink.network.codec import schema
+from spark_kafka_sink.network.messages import schema
 from spark_kafka_sink.network.metadata import Metadata, MetadataUpdater, parse_metadata
 
 

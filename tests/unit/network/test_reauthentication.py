@@ -8,8 +8,8 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.errors import KafkaTimeoutError, LoginError, SaslAuthenticationError
-from spark_kafka_sink.network.codec import schema
 from spark_kafka_sink.network.login import mechanisms
+from spark_kafka_sink.network.messages import schema
 from spark_kafka_sink.network.security.login_step import LoginStep
 from spark_kafka_sink.testing.scripted_network import api_versions_response
 
@@ -216,7 +216,7 @@ def test_refused_credentials_end_the_connection_with_the_authentication_error(tu
     turns.password = b"new"
     due(turns).ready(node)
     turns.turn()
-    refusal = turns.client.refusal(node, turns.now)
+    refusal = turns.client.authentication_error(node, turns.now)
     assert type(refusal) is SaslAuthenticationError
     assert "SASL_AUTHENTICATION_FAILED (changed)" in str(refusal)
     assert not turns.transport.open
@@ -249,7 +249,7 @@ def test_a_token_that_fails_ends_the_connection_and_loses_no_request_for_good(tu
     due(turns).ready(node)
     turns.mechanism.step.fail(LoginError(f"{WHAT} did not respond"))
     turns.client.handle([], turns.now)
-    assert type(turns.client.refusal(node, turns.now)) is LoginError
+    assert type(turns.client.authentication_error(node, turns.now)) is LoginError
     (response,) = turns.responses
     assert response.disconnected
     assert not isinstance(response.error, SaslAuthenticationError), "the broker may have written it: a retry tells"

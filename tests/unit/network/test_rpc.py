@@ -17,7 +17,7 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.waiting import Waiters
 from spark_kafka_sink.errors import KafkaTimeoutError, NetworkError
 from spark_kafka_sink.network.calls import STALL_MS, Call, CodeAt
-from spark_kafka_sink.network.codec import CompletionHandler, KioRequest, Request, Response
+from spark_kafka_sink.network.messages import CompletionHandler, KioRequest, Request, Response
 from spark_kafka_sink.network.name_lookup import AddressList
 from spark_kafka_sink.network.rpc import Rpc
 from spark_kafka_sink.network.selector import Selector

@@ -14,8 +14,8 @@ from kio.serial import entity_writer
 
 from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError
 from spark_kafka_sink.network import error_table
-from spark_kafka_sink.network.arrays import check_response
-from spark_kafka_sink.network.codec import decode_response, response_type
+from spark_kafka_sink.network.messages import decode_response, response_type
+from spark_kafka_sink.network.response_check import check_response
 from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.producer.transactions.states import Step
 from tests.unit.network.response_bytes import Shape

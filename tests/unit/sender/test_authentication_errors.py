@@ -11,8 +11,8 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.errors import KafkaTimeoutError, SaslAuthenticationError
 from spark_kafka_sink.network.calls import Call, CodeAt
-from spark_kafka_sink.network.client import REFUSAL_MS
-from spark_kafka_sink.network.codec import schema
+from spark_kafka_sink.network.client import AFTER_AUTHENTICATION_ERROR_MS
+from spark_kafka_sink.network.messages import schema
 from spark_kafka_sink.network.metadata import METADATA_VERSIONS, MetadataEntity
 from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.testing.scripted_network import api_versions_response
@@ -86,7 +86,7 @@ def test_a_wait_for_metadata_ends_at_once_and_nothing_is_tried_again(servers):
     with pytest.raises(SaslAuthenticationError, match=r"refused the login with PLAIN: .* sasl\.jaas\.config"):
         engine.await_topic()
     assert engine.clock.now() < 10
-    engine.pass_time(REFUSAL_MS - 1_000)
+    engine.pass_time(AFTER_AUTHENTICATION_ERROR_MS - 1_000)
     assert set(engine.logins.values()) == {1}
 
 
@@ -106,7 +106,7 @@ def test_a_broker_that_accepts_the_client_later_is_asked_after_30_seconds():
     with pytest.raises(SaslAuthenticationError):
         engine.await_topic()
     engine.refusing = set()
-    engine.pass_time(REFUSAL_MS + 100)
+    engine.pass_time(AFTER_AUTHENTICATION_ERROR_MS + 100)
     engine.await_topic()
     assert engine.logins["boot"] == 2
 
@@ -153,7 +153,7 @@ def test_a_login_that_every_address_refuses_is_tried_again_after_30_s(refusing, 
     taken = with_addresses(engine, refusing, unreachable)
     assert not has_topic(engine, 1_000)
     assert isinstance(engine.parts.metadata.last_connection_error(), SaslAuthenticationError)
-    assert not has_topic(engine, REFUSAL_MS - 2_000)
+    assert not has_topic(engine, AFTER_AUTHENTICATION_ERROR_MS - 2_000)
     assert taken == [1, 2, 3]
     refusing.clear()
     assert has_topic(engine, 3_000)
@@ -177,7 +177,7 @@ def test_records_of_a_leader_that_refuses_fail_and_the_others_are_delivered(idem
     engine.spin()
     failed(again)
     delivered.wait(0)
-    engine.pass_time(REFUSAL_MS - 2_000)
+    engine.pass_time(AFTER_AUTHENTICATION_ERROR_MS - 2_000)
     assert (engine.logins["n1"], engine.values(0), engine.values(1)) == (1, [b"a", b"b"], [])
     assert engine.memory_is_free()
     engine.refusing = set()
@@ -213,7 +213,7 @@ def test_a_connection_that_was_accepted_before_goes_on_when_another_to_its_broke
     client = engine.parts.sender._parts.client
     client.ready(second, engine.clock.now())
     engine.spin()
-    assert isinstance(client.refusal(second, engine.clock.now()), SaslAuthenticationError)
+    assert isinstance(client.authentication_error(second, engine.clock.now()), SaslAuthenticationError)
     engine.append([b"b"])
     engine.spin()
     assert engine.values() == [b"a", b"b"]

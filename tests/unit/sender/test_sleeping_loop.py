@@ -18,12 +18,12 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.errors import KafkaTimeoutError, NetworkError, WrongProtocolError
 from spark_kafka_sink.network.calls import Call, CodeAt, Target
-from spark_kafka_sink.network.codec import CompletionHandler, KioRequest, Request
+from spark_kafka_sink.network.messages import CompletionHandler, KioRequest, Request
 from spark_kafka_sink.network.name_lookup import AddressList
 from spark_kafka_sink.network.rpc import Rpc
 from spark_kafka_sink.network.transport import Event
 from spark_kafka_sink.producer.append.receipt import SendReceipt
-from spark_kafka_sink.producer.transactions.messages import transaction_key
+from spark_kafka_sink.producer.transactions.requests import transaction_key
 from spark_kafka_sink.producer.transactions.states import Step
 from spark_kafka_sink.testing.manual_clock import ManualClock
 from spark_kafka_sink.testing.scripted_network import ScriptedTransport, SentRequest, api_versions_response

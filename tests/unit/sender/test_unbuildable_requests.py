@@ -10,7 +10,7 @@ from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, RequestBuildError, TransactionAbortableError
-from spark_kafka_sink.network import codec, connection
+from spark_kafka_sink.network import connection, messages
 from spark_kafka_sink.network.calls import Call, CodeAt
 from spark_kafka_sink.network.rpc import Rpc
 from spark_kafka_sink.network.topics import NewTopic, create_topic
@@ -30,7 +30,7 @@ both_protocols = pytest.mark.parametrize("v2", [False, True], ids=["v1", "v2"])
 def fails_once(monkeypatch, api):
     """The encoder of the next request of this API raises."""
     left = [api]
-    encode, frame = codec.encode_request, produce_api._frame
+    encode, frame = messages.encode_request, produce_api._frame
 
     def encode_request(request, *others):
         if left and type(request).__name__ == f"{api}Request":
@@ -44,7 +44,7 @@ def fails_once(monkeypatch, api):
             raise ArithmeticError("a bug")
         return frame(*arguments)
 
-    monkeypatch.setattr(codec, "encode_request", encode_request)
+    monkeypatch.setattr(messages, "encode_request", encode_request)
     monkeypatch.setattr(connection, "encode_request", encode_request)
     monkeypatch.setattr(produce_api, "_frame", produce_frame)
     return left

@@ -17,18 +17,18 @@ def handle(call: Call) -> Response:
     session = call.session
     if session.is_authenticated:
         message = "SaslAuthenticate request received after successful authentication"
-        return _refusal(ErrorCode.illegal_sasl_state, message)
+        return _failed(ErrorCode.illegal_sasl_state, message)
     scripted = call.scripted()
     if scripted:
         session.refuse(scripted.name)
-        return LastResponse(_refusal(scripted, f"scripted: {scripted.name}"))
+        return LastResponse(_failed(scripted, f"scripted: {scripted.name}"))
     try:
         token = session.respond(call.body.auth_bytes)
     except SaslRefusedError as refused:
-        return LastResponse(_refusal(ErrorCode.sasl_authentication_failed, str(refused)))
+        return LastResponse(_failed(ErrorCode.sasl_authentication_failed, str(refused)))
     lifetime = session.lifetime_ms
     return {"error_code": ErrorCode.none, "error_message": "", "auth_bytes": token, "session_lifetime": lifetime}
 
 
-def _refusal(error: ErrorCode, message: str) -> Fields:
+def _failed(error: ErrorCode, message: str) -> Fields:
     return {"error_code": error, "error_message": message, "auth_bytes": b""}

@@ -1,4 +1,4 @@
-"""A walk over a response's bytes before kio reads them, because of what kio does with a peer's nonsense.
+"""Checks a response's bytes before kio reads them, because of what kio does with bytes that are not a response.
 
 - kio allocates as many elements as an array announces; without that much memory the process dies, with no exception to
   catch. The walk rejects an array whose elements do not fit into the frame, and null for one that must not be null.

@@ -9,7 +9,7 @@ from kio.schema.index import schema_name_map
 from kio.static.constants import EntityType
 
 from spark_kafka_sink.errors import NetworkError
-from spark_kafka_sink.network.codec import camel_case, decode_response, request_header, schema
+from spark_kafka_sink.network.messages import camel_case, decode_response, request_header, schema
 from spark_kafka_sink.network.metadata import metadata_request
 from spark_kafka_sink.testing.scripted_network import response_frame
 

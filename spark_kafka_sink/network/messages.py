@@ -1,4 +1,4 @@
-"""Requests and responses, and their bytes. kio's schemas are imported per API and version, at first use."""
+"""Requests, responses and their bytes. kio's schema of an API version is imported at its first use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kio.serial import entity_reader, entity_writer
 from kio.serial.readers import read_unsigned_varint
 
 from spark_kafka_sink.errors import KafkaError, NetworkError, RequestBuildError
-from spark_kafka_sink.network.arrays import MAX_TAGGED_FIELDS, check_response
+from spark_kafka_sink.network.response_check import MAX_TAGGED_FIELDS, check_response
 from spark_kafka_sink.network.transport import Bytes
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 
 from spark_kafka_sink.common.model import NO_IDENTITY, ProducerIdentity, TopicPartition
 from spark_kafka_sink.network.calls import Call, CallHandler, CodeAt, Coordinator, CoordinatorType
-from spark_kafka_sink.network.codec import MakeEntity, camel_case
+from spark_kafka_sink.network.messages import MakeEntity, camel_case
 from spark_kafka_sink.producer.transactions.values import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
