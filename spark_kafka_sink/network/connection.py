@@ -23,8 +23,8 @@ from spark_kafka_sink.errors import (
     UnsupportedVersionError,
     WrongProtocolError,
 )
+from spark_kafka_sink.network.login.sasl import LoginStep
 from spark_kafka_sink.network.messages import API_KEYS, Request, api_name, build_error, encode_request
-from spark_kafka_sink.network.security.login_step import LoginStep
 from spark_kafka_sink.network.transport import UNRESOLVED, Bytes
 
 if TYPE_CHECKING:

@@ -27,13 +27,13 @@ from spark_kafka_sink.errors import (
     UnsupportedVersionError,
 )
 from spark_kafka_sink.network.connection import ApiVersions, Handshake
+from spark_kafka_sink.network.login.sasl import LoginStep
 from spark_kafka_sink.network.messages import API_KEYS, decode_response, response_type, schema, throttle_time_ms
-from spark_kafka_sink.network.security.login_step import LoginStep
 
 if TYPE_CHECKING:
     from kio.static.protocol import RequestPayload
 
-    from spark_kafka_sink.network.security.sasl import Exchange, SaslMechanism
+    from spark_kafka_sink.network.login.sasl import Exchange, SaslMechanism
     from spark_kafka_sink.network.security.tls import TlsLayer
     from spark_kafka_sink.network.security.tls_context import TlsContexts
 

@@ -21,17 +21,17 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.jaas import JaasError, parse_jaas
 from spark_kafka_sink.errors import ConfigError, KafkaError, SaslAuthenticationError
 from spark_kafka_sink.network.handshake import authenticate
+from spark_kafka_sink.network.login.credentials import Credentials
 from spark_kafka_sink.network.login.mechanisms import sasl_mechanism
+from spark_kafka_sink.network.login.scram import scram_exchange
 from spark_kafka_sink.network.messages import API_KEYS, schema
-from spark_kafka_sink.network.security.credentials import Credentials
-from spark_kafka_sink.network.security.scram import scram_exchange
 from spark_kafka_sink.network.security.tls_context import TlsContexts
 from spark_kafka_sink.testing.scripted_network import api_versions_response, response_frame
 from tests.properties.bends import BENDS, Bend, bent, each_cut_and_flip
+from tests.unit.login.scram_server import Refused, serve
 from tests.unit.network.test_sasl_handshake import RANGES, authenticated, shaken
 from tests.unit.security.certificates import key_pem, pem
 from tests.unit.security.conftest import HOST, Certificates, Pair
-from tests.unit.security.scram_server import Refused, serve
 from tests.unit.security.test_stores import CA_CERTIFICATE, CHAIN, CLIENT, PEM, SECRET, jks, p12
 
 CERTIFICATES = Certificates()

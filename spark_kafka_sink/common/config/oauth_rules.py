@@ -10,7 +10,8 @@ from urllib.parse import unquote, urlsplit
 from spark_kafka_sink.common.config.clear_text import clear_text_request
 from spark_kafka_sink.common.config.draft import Draft
 from spark_kafka_sink.common.config.jaas import SHADED, LoginModule
-from spark_kafka_sink.common.config.login_options import (
+from spark_kafka_sink.common.config.operator_limits import file_fault, url_fault
+from spark_kafka_sink.common.config.table import (
     ASSERTION_FILES,
     CLIENT_CREDENTIALS_RETRIEVER,
     DEFAULT_RETRIEVER,
@@ -18,7 +19,6 @@ from spark_kafka_sink.common.config.login_options import (
     JWT_BEARER_RETRIEVER,
     LOGIN_HANDLERS,
 )
-from spark_kafka_sink.common.config.operator_limits import file_fault, url_fault
 
 OAUTHBEARER: Final = "OAUTHBEARER"
 OAUTH_MODULE: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"

@@ -8,7 +8,6 @@ from typing import Final
 
 from spark_kafka_sink.common.config.clear_text import clear_text_login
 from spark_kafka_sink.common.config.draft import Draft
-from spark_kafka_sink.common.config.login_options import LOGIN_OPTION_NAMES
 from spark_kafka_sink.common.config.python_class import (
     JAVA_PARTITIONERS,
     JAVA_SERIALIZERS,
@@ -17,7 +16,7 @@ from spark_kafka_sink.common.config.python_class import (
     serializes_for_a_registry,
 )
 from spark_kafka_sink.common.config.sasl_rules import PROTOCOLS, sasl
-from spark_kafka_sink.common.config.table import PARTITIONERS, SMALLEST_RECORD
+from spark_kafka_sink.common.config.table import LOGIN_OPTION_NAMES, PARTITIONERS, SMALLEST_RECORD
 from spark_kafka_sink.common.config.tls_rules import (
     STORES,
     tls_cipher_suites,

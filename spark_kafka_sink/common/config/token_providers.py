@@ -9,10 +9,10 @@ from typing import Final
 
 from spark_kafka_sink.common.config.draft import Draft
 from spark_kafka_sink.common.config.jaas import SHADED, LoginModule
-from spark_kafka_sink.common.config.login_options import LOGIN_OPTION_NAMES
 from spark_kafka_sink.common.config.oauth_rules import OAUTH_MODULE, OAUTHBEARER
 from spark_kafka_sink.common.config.operator_limits import class_fault
 from spark_kafka_sink.common.config.option import did_you_mean
+from spark_kafka_sink.common.config.table import LOGIN_OPTION_NAMES
 
 OPTION: Final = "sasl.token.provider"
 SINK_OPTION: Final = "saslTokenProvider"

@@ -1,1 +1,1 @@
-"""Logins: SASL mechanisms, and the threads that fetch their credentials."""
+"""SASL mechanisms and the options they need; tokens and tickets, and the threads that fetch them."""

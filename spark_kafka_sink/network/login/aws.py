@@ -23,8 +23,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from spark_kafka_sink import __version__
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import LoginError
+from spark_kafka_sink.network.login.credentials import jaas_options
 from spark_kafka_sink.network.login.token_login import Token
-from spark_kafka_sink.network.security.credentials import jaas_options
 
 _SERVICE: Final = "kafka-cluster"
 _VALID_FOR_S: Final = 900

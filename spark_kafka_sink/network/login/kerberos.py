@@ -9,12 +9,9 @@ from spark_kafka_sink.common.clock import NEVER, Clock, SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.kerberos_rules import SERVICE_NAME, service_name_fault
 from spark_kafka_sink.errors import LoginError, SaslAuthenticationError
-from spark_kafka_sink.network.login.login_thread import LoginThread
-from spark_kafka_sink.network.login.shared_logins import SHARED_LOGINS
-from spark_kafka_sink.network.login.token_login import CredentialSource, TokenLogin
-from spark_kafka_sink.network.security.credentials import jaas_options
-from spark_kafka_sink.network.security.login_step import LoginStep
-from spark_kafka_sink.network.security.sasl import Exchange
+from spark_kafka_sink.network.login.credentials import jaas_options
+from spark_kafka_sink.network.login.sasl import Exchange, LoginStep
+from spark_kafka_sink.network.login.token_login import SHARED_LOGINS, CredentialSource, LoginThread, TokenLogin
 
 _NO_LAYER: Final = 1
 _LAYERS_BYTES: Final = 4

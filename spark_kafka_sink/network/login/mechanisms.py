@@ -11,9 +11,9 @@ from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.sasl_rules import MECHANISMS_GROUP
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.network.security.plain import Plain
-from spark_kafka_sink.network.security.sasl import MakeMechanism, SaslMechanism
-from spark_kafka_sink.network.security.scram import ScramSha256, ScramSha512
+from spark_kafka_sink.network.login.plain import Plain
+from spark_kafka_sink.network.login.sasl import MakeMechanism, SaslMechanism
+from spark_kafka_sink.network.login.scram import ScramSha256, ScramSha512
 
 
 def _oauthbearer(config: ProducerConfig, /) -> SaslMechanism:

@@ -9,10 +9,9 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.oauth_rules import extension_faults
 from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.errors import SaslAuthenticationError
-from spark_kafka_sink.network.login.shared_logins import SHARED_LOGINS
-from spark_kafka_sink.network.login.token_login import Token, TokenLogin, TokenSource
-from spark_kafka_sink.network.security.credentials import jaas_options
-from spark_kafka_sink.network.security.sasl import Exchange
+from spark_kafka_sink.network.login.credentials import jaas_options
+from spark_kafka_sink.network.login.sasl import Exchange
+from spark_kafka_sink.network.login.token_login import SHARED_LOGINS, Token, TokenLogin, TokenSource
 
 EXTENSION: Final = "extension_"
 _SEPARATOR: Final = "\x01"

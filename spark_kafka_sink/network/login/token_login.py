@@ -1,25 +1,78 @@
-"""``TokenLogin``: a token or a ticket, fetched ahead of its end (Java: ``ExpiringCredentialRefreshingLogin``)."""
+"""Logins with tokens and tickets: fetched ahead of their end, on threads of their own, shared by the process's clients.
+
+Java: ``ExpiringCredentialRefreshingLogin``, ``LoginManager``. A thread of a login keeps a sender from waiting for an
+identity provider or a KDC.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
 import threading
-from dataclasses import dataclass, field
+from collections.abc import Hashable
+from dataclasses import dataclass, field, fields
 from random import Random
-from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from spark_kafka_sink.common.backoff import exponential_delay
-from spark_kafka_sink.common.clock import NEVER, Clock
+from spark_kafka_sink.common.clock import NEVER, Clock, SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.kerberos_rules import GSSAPI
 from spark_kafka_sink.errors import ConfigError, LoginError, SaslAuthenticationError
-from spark_kafka_sink.network.login.login_thread import LoginThread
-from spark_kafka_sink.network.security.login_step import LoginStep
+from spark_kafka_sink.network.login.sasl import LoginStep
 
 _log = logging.getLogger("spark_kafka_sink.login")
 
 _AFTER_FAILURE_MS: Final = 10_000.0
 """A failed refresh is repeated after this time, as in Java. Meanwhile a failed first login is the answer to all."""
+_LONGEST_MS: Final = 3_600_000.0
+"""An event's timeout cannot be infinite."""
+
+
+class Login(Protocol):
+    """What a login's thread runs: fetches tokens ahead of their end, takes steps of Kerberos."""
+
+    def run_once(self, now: float) -> float:
+        """Does what is due at ``now``, and returns when to call again at the latest (both monotonic ms).
+
+        Must return in bounded time. Completes the waiter's ``LoginStep``, also on failure, and never raises.
+        """
+
+
+class LoginThread:
+    """Calls ``login.run_once`` when it is due, and after ``wake``. Any thread may call its methods."""
+
+    def __init__(self, login: Login, clock: Clock, name: str) -> None:
+        self._login = login
+        self._clock = clock
+        self._name = name
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._due = threading.Event()
+        self._closed = False
+
+    def wake(self) -> None:
+        """Call it after a change that ``run_once`` must see. The first call starts the thread."""
+        with self._lock:
+            if self._thread is None and not self._closed:
+                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                self._thread.start()
+        self._due.set()
+
+    def close(self) -> None:
+        """The thread ends after the work that it does now; does not wait for it."""
+        self._closed = True
+        self._due.set()
+
+    def _run(self) -> None:
+        while not self._closed:
+            self._due.clear()
+            try:
+                wake_at = self._login.run_once(self._clock.now())
+            except Exception:
+                _log.exception("Uncaught error in %s; it goes on", self._name)
+                wake_at = self._clock.now() + _LONGEST_MS
+            self._due.wait(min(max(0.0, wake_at - self._clock.now()), _LONGEST_MS) / 1000.0)
 
 
 class Expiring(Protocol):
@@ -193,3 +246,53 @@ class TokenLogin(Generic[T]):
             _log.warning("The login could not be renewed, next attempt in %.0f s: %s", _AFTER_FAILURE_MS / 1000, error)
         if waiting is not None:
             waiting.fail(error)
+
+
+@dataclass(slots=True)
+class _Shared:
+    login: TokenLogin[Any]
+    users: int
+
+
+class SharedLogins:
+    """Counts the users of each login; the last one ends it. Any thread may call its methods."""
+
+    def __init__(self) -> None:
+        self._begin()
+        # In the child of a fork, threads and a lock that may be held are the parent's.
+        os.register_at_fork(after_in_child=self._begin)
+
+    def _begin(self) -> None:
+        self._lock = threading.Lock()
+        self._shared: dict[Hashable, _Shared] = {}
+
+    def acquire(self, config: ProducerConfig, source: CredentialSource[T]) -> TokenLogin[T]:
+        """``source``: of the login, if this is its first user."""
+        key = _credentials(config)
+        with self._lock:
+            shared = self._shared.get(key)
+            if shared is None:
+                shared = self._shared[key] = _Shared(TokenLogin(config, source, SystemClock(), Random()), 0)
+            shared.users += 1
+            return shared.login
+
+    def release(self, config: ProducerConfig) -> None:
+        key = _credentials(config)
+        with self._lock:
+            shared = self._shared.get(key)
+            if shared is None:
+                return  # acquired before a fork
+            shared.users -= 1
+            if shared.users:
+                return
+            del self._shared[key]
+        shared.login.close()
+
+
+SHARED_LOGINS = SharedLogins()
+
+
+def _credentials(config: ProducerConfig) -> Hashable:
+    """The options that a login depends on. Tokens may depend on the brokers' names too (AWS regions)."""
+    sasl = [getattr(config, field.name) for field in fields(config) if field.name.startswith("sasl_")]
+    return (config.bootstrap_servers, config.config_providers, *sasl)

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import base64
 import json
+import os
+import uuid
 from contextlib import suppress
+from stat import S_ISREG
 from typing import Any, Final
 from urllib.parse import quote_plus, urlencode
 
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import load_der_private_key, load_pem_private_key
+
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.config.login_options import CLIENT_CREDENTIALS_RETRIEVER, FILE_RETRIEVER
 from spark_kafka_sink.common.config.oauth_rules import token_file
+from spark_kafka_sink.common.config.operator_limits import file_fault
+from spark_kafka_sink.common.config.table import CLIENT_CREDENTIALS_RETRIEVER, FILE_RETRIEVER
 from spark_kafka_sink.errors import LoginError
-from spark_kafka_sink.network.login.text_file import read_text
+from spark_kafka_sink.network.login.credentials import jaas_options
 from spark_kafka_sink.network.login.token_endpoint import EndpointOptions, TimeoutOption, TokenEndpoint
 from spark_kafka_sink.network.login.token_login import Token, TokenSource
-from spark_kafka_sink.network.security.credentials import jaas_options
 
 _URL: Final = "sasl.oauthbearer.token.endpoint.url"
 _HEADERS: Final = {
@@ -26,6 +35,9 @@ _HEADERS: Final = {
 }
 _LARGEST: Final = 1e300
 _JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+_ASSERTION: Final = "sasl.oauthbearer.assertion."
+_P256_BYTES: Final = 32
+_MOST_BYTES: Final = 1_000_000
 
 
 def token_source(config: ProducerConfig, clock: Clock) -> TokenSource:
@@ -81,8 +93,6 @@ class JwtBearer:
         self.what = f"a token of {self._endpoint.name}"
 
     def fetch(self) -> Token:
-        from spark_kafka_sink.network.login.assertion import assertion
-
         fields = {
             "grant_type": _JWT_BEARER,
             "assertion": assertion(self._config.with_credentials("sasl_oauthbearer_assertion"), self._clock.epoch_ms()),
@@ -155,3 +165,114 @@ def _scope(config: ProducerConfig, options: dict[str, str]) -> str:
 
 def _scope_field(scope: str) -> dict[str, str]:
     return {"scope": scope} if scope else {}
+
+
+def assertion(config: ProducerConfig, now: int) -> str:
+    """A JWT, at ``now`` (ms since 1970). Files are read each time. Raises ``LoginError``."""
+    finished = config.sasl_oauthbearer_assertion_file
+    if finished is not None:
+        return read_text(f"{_ASSERTION}file {finished}", finished)
+    header, payload = _template(config)
+    header |= {"alg": config.sasl_oauthbearer_assertion_algorithm, "typ": "JWT"}
+    seconds = now // 1000
+    payload |= {
+        "iat": seconds,
+        "exp": seconds + config.sasl_oauthbearer_assertion_claim_exp_seconds,
+        "nbf": seconds - config.sasl_oauthbearer_assertion_claim_nbf_seconds,
+    }
+    if config.sasl_oauthbearer_assertion_claim_jti_include:
+        payload["jti"] = str(uuid.uuid4())
+    content = ".".join(_encoded(json.dumps(part, separators=(",", ":")).encode()) for part in (header, payload))
+    return f"{content}.{_encoded(_signature(config, content.encode()))}"
+
+
+def _template(config: ProducerConfig) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Header and payload: the claims of options, then those of the file."""
+    claims = {
+        "aud": config.sasl_oauthbearer_assertion_claim_aud,
+        "iss": config.sasl_oauthbearer_assertion_claim_iss,
+        "sub": config.sasl_oauthbearer_assertion_claim_sub,
+    }
+    payload: dict[str, Any] = {name: value for name, value in claims.items() if value is not None}
+    path = config.sasl_oauthbearer_assertion_template_file
+    if path is None:
+        return {}, payload
+    name = f"{_ASSERTION}template.file {path}"
+    try:
+        template = json.loads(read_text(name, path))
+        header, given = template.get("header") or {}, template.get("payload") or {}
+        return dict(header), payload | dict(given)
+    except (ValueError, AttributeError, TypeError):
+        raise LoginError(f'{name} must be a JSON object: {{"header": {{…}}, "payload": {{…}}}}') from None
+
+
+def _signature(config: ProducerConfig, content: bytes) -> bytes:
+    path = config.sasl_oauthbearer_assertion_private_key_file
+    name = f"{_ASSERTION}private.key.file {path}"
+    key = _private_key(name, config)
+    algorithm = config.sasl_oauthbearer_assertion_algorithm
+    if algorithm == "RS256" and isinstance(key, rsa.RSAPrivateKey):
+        return key.sign(content, padding.PKCS1v15(), SHA256())
+    if algorithm == "ES256" and isinstance(key, ec.EllipticCurvePrivateKey) and isinstance(key.curve, ec.SECP256R1):
+        numbers = decode_dss_signature(key.sign(content, ec.ECDSA(SHA256())))
+        return b"".join(number.to_bytes(_P256_BYTES, "big") for number in numbers)
+    needed = "an RSA key" if algorithm == "RS256" else "a key of the curve P-256"
+    raise LoginError(f"{name} is not {needed}, which {_ASSERTION}algorithm={algorithm} needs")
+
+
+def _private_key(name: str, config: ProducerConfig) -> PrivateKeyTypes:
+    """PEM, DER, or the base64 of DER without lines around it, which Java reads."""
+    assert config.sasl_oauthbearer_assertion_private_key_file is not None
+    passphrase = config.sasl_oauthbearer_assertion_private_key_passphrase
+    password = passphrase.value.encode() if passphrase is not None else None
+    content = read_bytes(name, config.sasl_oauthbearer_assertion_private_key_file)
+    try:
+        if b"-----BEGIN" in content:
+            return load_pem_private_key(content, password)
+        der = content if content.startswith(b"\x30") else base64.b64decode(content, validate=False)
+        return load_der_private_key(der, password)
+    except Exception:  # cryptography raises several; their texts may quote the key
+        about = f"{_ASSERTION}private.key.passphrase"
+        fault = f"{about} is wrong, or the key is damaged" if password else f"it is damaged, or needs {about}"
+        raise LoginError(f"{name} cannot be read as a private key: {fault}") from None
+
+
+def _encoded(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def read_text(name: str, path: str) -> str:
+    """A file's text in UTF-8, trimmed. ``name`` begins the errors: option and file. Raises as ``read_bytes``."""
+    try:
+        text = read_bytes(name, path).decode().strip()
+    except UnicodeDecodeError:
+        raise LoginError(f"{name} cannot be read: it is not UTF-8") from None
+    if not text:
+        raise LoginError(f"{name} is empty")
+    return text
+
+
+def read_bytes(name: str, path: str) -> bytes:
+    """A file's content. Raises ``LoginError``, also for a file that is not regular, that has more than 1 MB, or that
+    the operator's limits do not allow.
+
+    A pipe would block the login, and a device may have no end.
+    """
+    if (fault := file_fault(path)) is not None:
+        raise LoginError(f"{name} {fault}")
+    try:
+        with open(path, "rb", opener=_open_at_once) as file:
+            if not S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise LoginError(f"{name} is not a regular file")
+            content = file.read(_MOST_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "its path has a NUL character"
+        raise LoginError(f"{name} cannot be read: {reason}") from None
+    if len(content) > _MOST_BYTES:
+        raise LoginError(f"{name} has more than {_MOST_BYTES} bytes")
+    return content
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Opening a pipe without a writer would wait for one."""
+    return os.open(path, flags | os.O_NONBLOCK)

@@ -1,1 +1,1 @@
-"""TLS and SASL without network I/O: bytes in, bytes out. No sockets, no threads; connections are ``network/``'s."""
+"""TLS without I/O: bytes in, bytes out. Connections, sockets and threads are those of ``network/``."""

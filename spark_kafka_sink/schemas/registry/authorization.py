@@ -11,10 +11,10 @@ from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.option import Password
 from spark_kafka_sink.errors import LoginError
+from spark_kafka_sink.network.login.credentials import user_credentials
 from spark_kafka_sink.network.login.token_endpoint import EndpointOptions, TimeoutOption, TokenEndpoint
 from spark_kafka_sink.network.login.token_login import Token
 from spark_kafka_sink.network.login.token_sources import client_credentials, token_source
-from spark_kafka_sink.network.security.credentials import user_credentials
 from spark_kafka_sink.schemas.registry.login_options import (
     CLIENT_SECRET,
     ISSUER,

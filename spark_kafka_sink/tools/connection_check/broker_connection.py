@@ -14,11 +14,11 @@ from spark_kafka_sink.errors import AuthenticationError, ConnectionStep, KafkaEr
 from spark_kafka_sink.network.connection import ApiVersions, Connection, ConnectionState, Handshake
 from spark_kafka_sink.network.diagnosis import advice
 from spark_kafka_sink.network.handshake import ChannelBuilder
+from spark_kafka_sink.network.login.credentials import username
+from spark_kafka_sink.network.login.sasl import LoginStep
 from spark_kafka_sink.network.messages import API_KEYS, PRODUCE_VERSIONS, KioRequest, MakeEntity, Response, camel_case
 from spark_kafka_sink.network.metadata import METADATA_VERSIONS
 from spark_kafka_sink.network.name_lookup import Address, NameLookup, numeric_address
-from spark_kafka_sink.network.security.credentials import username
-from spark_kafka_sink.network.security.login_step import LoginStep
 from spark_kafka_sink.network.transport import UNRESOLVED, Bytes, Closed, Connected, Received, Transport
 from spark_kafka_sink.producer.transactions.requests import INIT_PRODUCER_ID
 from spark_kafka_sink.tools.connection_check.finding import Finding, Outcome

@@ -9,8 +9,8 @@ import warnings
 import pytest
 
 from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig, tls_rules
-from spark_kafka_sink.common.config.cipher_suites import TLS_1_2, TLS_1_3
 from spark_kafka_sink.common.config.option import Password
+from spark_kafka_sink.common.config.tls_rules import TLS_1_2, TLS_1_3
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.testing.java import find_java
 from tests.unit.security.tls_peers import client_context

@@ -1,19 +1,20 @@
 """GSSAPI's exchange of messages, on contexts that a script replaces; real ones are those of ``make test-gssapi``."""
 
+import importlib
 import sys
 import threading
 from dataclasses import dataclass, replace
 from random import Random
+from unittest.mock import MagicMock
 
 import pytest
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError, LoginError, SaslAuthenticationError
 from spark_kafka_sink.network.login.kerberos import Kerberos
-from spark_kafka_sink.network.login.kerberos_errors import BAD_INTEGRITY, KDC_UNREACHABLE, SKEW, login_error, signed
 from spark_kafka_sink.network.login.mechanisms import sasl_mechanism
+from spark_kafka_sink.network.login.sasl import LoginStep
 from spark_kafka_sink.network.login.token_login import RetriableLoginError, Token, refresh_time
-from spark_kafka_sink.network.security.login_step import LoginStep
 from tests.waiting import DEADLINE_S
 
 KRB5 = "com.sun.security.auth.module.Krb5LoginModule required"
@@ -170,14 +171,25 @@ def test_tickets_are_renewed_by_the_options_of_kerberos(life_h, factor, least_ms
     assert refresh_time(Token("t", life_h * HOUR, 0.0), config, 0.0, Random(1)) == pytest.approx(expected_h * HOUR)
 
 
-def test_errors_of_kerberos_name_what_to_look_at():
-    assert signed(2529639068) == KDC_UNREACHABLE
-    assert signed(100001) == 100001
-    unreachable = login_error("No ticket", KDC_UNREACHABLE, "Cannot contact any KDC", "see x")
+@pytest.fixture
+def gss(monkeypatch):
+    """The module, with a stand-in for its library, which not every machine has."""
+    name = "spark_kafka_sink.network.login.gss"
+    monkeypatch.setitem(sys.modules, "gssapi", MagicMock())
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    yield importlib.import_module(name)
+    monkeypatch.delitem(sys.modules, name)
+
+
+def test_errors_of_kerberos_name_what_to_look_at(gss):
+    login_error = gss.login_error
+    assert gss.signed(2529639068) == gss.KDC_UNREACHABLE
+    assert gss.signed(100001) == 100001
+    unreachable = login_error("No ticket", gss.KDC_UNREACHABLE, "Cannot contact any KDC", "see x")
     assert isinstance(unreachable, RetriableLoginError)
     assert str(unreachable).startswith("No ticket: Cannot contact any KDC; see the realm's kdc in krb5.conf")
-    assert "keytab anew" in str(login_error("No ticket", BAD_INTEGRITY, "Decrypt integrity check failed"))
-    assert "clocks" in str(login_error("No ticket", SKEW, "Clock skew too great"))
+    assert "keytab anew" in str(login_error("No ticket", gss.BAD_INTEGRITY, "Decrypt integrity check failed"))
+    assert "clocks" in str(login_error("No ticket", gss.SKEW, "Clock skew too great"))
     other = login_error("No ticket", 2, "No such file", "see x")
     assert str(other) == "No ticket: No such file; see x"
     assert not isinstance(other, RetriableLoginError)

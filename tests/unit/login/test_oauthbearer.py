@@ -7,8 +7,8 @@ import pytest
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import LoginError, SaslAuthenticationError
 from spark_kafka_sink.network.login.oauthbearer import OAuthBearer, initial_response
+from spark_kafka_sink.network.login.sasl import LoginStep
 from spark_kafka_sink.network.login.token_login import Token
-from spark_kafka_sink.network.security.login_step import LoginStep
 from tests.waiting import DEADLINE_S
 
 OAUTH = "org.apache.kafka.common.security.oauthbearer."

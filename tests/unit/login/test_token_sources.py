@@ -24,9 +24,8 @@ from joserfc.jwk import ECKey, RSAKey
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import LoginError
-from spark_kafka_sink.network.login.assertion import assertion
 from spark_kafka_sink.network.login.token_login import RetriableLoginError
-from spark_kafka_sink.network.login.token_sources import token_source
+from spark_kafka_sink.network.login.token_sources import assertion, token_source
 from spark_kafka_sink.testing.certificates import CertificateAuthority
 from tests.oidc_server import Client, OidcServer
 from tests.waiting import DEADLINE_S

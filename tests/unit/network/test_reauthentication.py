@@ -9,8 +9,8 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.errors import KafkaTimeoutError, LoginError, SaslAuthenticationError
 from spark_kafka_sink.network.login import mechanisms
+from spark_kafka_sink.network.login.sasl import LoginStep
 from spark_kafka_sink.network.messages import schema
-from spark_kafka_sink.network.security.login_step import LoginStep
 from spark_kafka_sink.testing.scripted_network import api_versions_response
 
 RANGES = {0: (3, 13), 17: (0, 1), 18: (0, 4), 26: (0, 5), 36: (0, 2)}

@@ -11,7 +11,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
 
-from spark_kafka_sink.network.security.tls_errors import handshake_error
+from spark_kafka_sink.network.security.tls import handshake_error
 from spark_kafka_sink.testing.java import find_java
 from tests.unit.security.certificates import CLIENT, SERVER, Entity, Key, key_pem, pem, weak_key
 from tests.unit.security.tls_peers import client_context, shake_hands

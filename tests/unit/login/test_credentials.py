@@ -3,7 +3,7 @@
 import pytest
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.network.security.credentials import user_credentials, username
+from spark_kafka_sink.network.login.credentials import user_credentials, username
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 

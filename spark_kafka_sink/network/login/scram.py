@@ -15,7 +15,7 @@ from typing import Final
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import SaslAuthenticationError
-from spark_kafka_sink.network.security.credentials import Credentials, user_credentials
+from spark_kafka_sink.network.login.credentials import Credentials, user_credentials
 
 _HEADER: Final = "n,,"
 _FEWEST_ITERATIONS: Final = 4_096

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.network.security.credentials import user_credentials
+from spark_kafka_sink.network.login.credentials import user_credentials
 
 
 class Plain:

@@ -1,9 +1,11 @@
-"""``LoginStep``: work of a login's thread that the handshake of a connection waits for."""
+"""What a SASL mechanism is to a connection: ``SaslMechanism``, and the ``LoginStep`` that its exchange may wait for."""
 
 from __future__ import annotations
 
-from typing import Final, Generic, Protocol, TypeVar
+from collections.abc import Generator
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
+from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import LoginError
 
 T = TypeVar("T")
@@ -56,3 +58,30 @@ class LoginStep(Generic[T]):
         self.done = True
         for sleeper in tuple(self._sleepers):
             sleeper.wakeup()
+
+
+Exchange: TypeAlias = Generator[bytes | LoginStep[Any], bytes, None]
+
+
+class SaslMechanism(Protocol):
+    """One mechanism for all connections of a client. Called by the thread that owns the client's connections."""
+
+    def exchange(self, host: str) -> Exchange:
+        """One authentication with the broker at ``host``, without I/O: yields the client's messages and gets the
+        broker's.
+
+        What takes longer is a ``LoginStep`` of a login's thread: the exchange yields the step, is resumed with ``b""``
+        when the step is done, and calls its ``result``.
+
+        It returns when the broker is accepted. Raises ``SaslAuthenticationError`` with a text that can follow
+        "the broker failed to authenticate:"; or ``LoginError``. Reads its credentials when it is called, not earlier.
+        """
+
+    def close(self) -> None:
+        """The client has closed its connections. Closing twice is harmless."""
+
+
+class MakeMechanism(Protocol):
+    """What an entry point of the group ``spark_kafka_sink.sasl`` loads; its name is the mechanism's."""
+
+    def __call__(self, config: ProducerConfig, /) -> SaslMechanism: ...

@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.network.security.credentials import user_credentials
+from spark_kafka_sink.network.login.credentials import user_credentials
 from spark_kafka_sink.network.security.stores import key_pair, read_files, trusted_certificates
 
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")

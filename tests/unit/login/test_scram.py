@@ -3,9 +3,9 @@
 import pytest
 
 from spark_kafka_sink.errors import SaslAuthenticationError
-from spark_kafka_sink.network.security.credentials import Credentials
-from spark_kafka_sink.network.security.scram import scram_exchange
-from tests.unit.security.scram_server import Refused, serve
+from spark_kafka_sink.network.login.credentials import Credentials
+from spark_kafka_sink.network.login.scram import scram_exchange
+from tests.unit.login.scram_server import Refused, serve
 
 ALGORITHMS = ("sha256", "sha512")
 NONCE = "rOprNGfwEbeRWgbNEkqO"
