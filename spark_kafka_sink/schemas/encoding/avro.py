@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.schemas.encoding.avro_kernels import Kernel
+from spark_kafka_sink.schemas.encoding.columns import type_name
 from spark_kafka_sink.schemas.encoding.encoder import Fault, InvalidSchemaError, SchemaMismatchError
 from spark_kafka_sink.schemas.encoding.slices import encode_rows
-from spark_kafka_sink.schemas.encoding.type_names import type_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
-"""What writes a column of one Arrow type as one Avro type: the nodes of an encoder, for null, nested and fixed parts.
+"""The nodes of an Avro encoder: each writes a column of one Arrow type as one Avro type.
 
-``avro_values.py`` has those of single values. Pickled with the encoder: plain data, no schema.
+First come those for nulls and nested types, then single values, enum and fixed, decimals, UUIDs. They are pickled with
+the encoder, so they are plain data without a schema.
 """
 
 from __future__ import annotations
@@ -9,12 +10,40 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
 
-from spark_kafka_sink.records.columns import Int64Array, binary_array
-from spark_kafka_sink.schemas.encoding.columns import list_elements, only, plain, repeated_keys
-from spark_kafka_sink.schemas.encoding.row_writer import Mask, RowWriter, both, mask_of
-from spark_kafka_sink.schemas.encoding.varints import write_zigzag
+from spark_kafka_sink.records.columns import (
+    Int64Array,
+    binary_array,
+    binary_column,
+    bytes_column,
+    null_mask,
+    raw_numbers,
+)
+from spark_kafka_sink.records.sizes import encode_varint
+from spark_kafka_sink.schemas.encoding.columns import (
+    floats,
+    integers,
+    invalid_utf8,
+    list_elements,
+    only,
+    plain,
+    repeated_keys,
+    spans,
+)
+from spark_kafka_sink.schemas.encoding.row_writer import (
+    WORD_BITS,
+    Mask,
+    RowWriter,
+    Words,
+    bits_of,
+    both,
+    mask_of,
+    write_zigzag,
+)
 
 
 class Kernel(Protocol):
@@ -141,3 +170,342 @@ def _write_blocks(writer: RowWriter, inner: RowWriter, counts: Int64Array, keep:
     write_zigzag(writer, counts, np.negative((counts > 0).astype(np.uint64)))
     writer.column(binary_array(starts[ends], data))
     writer.fixed(b"\0", keep)
+
+
+LONGS = (-1 << 63, (1 << 63) - 1)
+PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+"""By Arrow's unit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Boolean:
+    """A byte."""
+
+    def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
+        bits = bits_of(array, 1).astype(np.uint64)
+        if keep is None:
+            writer.words(bits, 8, 8)
+        else:
+            writer.words(bits & keep, keep & 8, 8)
+
+
+@dataclass(frozen=True, slots=True)
+class Integer:
+    """int and long, and all logical types that count days or parts of a second.
+
+    A value is multiplied by ``factor``, or divided by ``divisor``: rounded down if ``rounds``, else a remainder is a
+    fault. ``bounds``: the least and the largest result.
+    """
+
+    path: str
+    schema: str
+    factor: int = 1
+    divisor: int = 1
+    rounds: bool = False
+    bounds: tuple[int, int] = LONGS
+
+    def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
+        numbers = integers(array)
+        if self.divisor > 1:
+            quotients = numbers // self.divisor
+            if not self.rounds:
+                self._refuse(writer, array, quotients * self.divisor != numbers, keep)
+            numbers = quotients
+        low, high = -(-self.bounds[0] // self.factor), self.bounds[1] // self.factor
+        if (low, high) != LONGS:
+            self._refuse(writer, array, (numbers < low) | (numbers > high), keep)
+        write_zigzag(writer, numbers * self.factor if self.factor > 1 else numbers, keep)
+
+    def _refuse(self, writer: RowWriter, array: pa.Array, bad: npt.NDArray[np.bool_], keep: Mask | None) -> None:
+        if bad.any():
+            writer.refuse(bad if keep is None else bad & (keep != 0), self.path, array, f"does not fit {self.schema}")
+
+
+@dataclass(frozen=True, slots=True)
+class Real:
+    """float (``bits`` 32) and double (64), of any number that they hold exactly."""
+
+    path: str
+    bits: int
+
+    def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
+        kind = np.dtype(f"f{self.bits // 8}")
+        if pt.is_integer(array.type):
+            numbers = integers(array)
+            values = numbers.astype(kind)
+            beyond = values >= 2.0**63  # the largest numbers are rounded to one beyond int64
+            bad = beyond | (np.where(beyond, 0, values).astype(np.int64) != numbers)
+            if bad.any():
+                schema = "float" if self.bits == 32 else "double"
+                bad = bad if keep is None else bad & (keep != 0)
+                writer.refuse(bad, self.path, array, f"has more digits than {schema} holds")
+        else:
+            values = floats(array).astype(kind, copy=False)
+        words = values.view(np.dtype(f"u{self.bits // 8}")).astype(np.uint64, copy=False)
+        if keep is None:
+            writer.words(words, self.bits, self.bits)
+        else:
+            writer.words(words & keep, keep & self.bits, self.bits)
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """bytes, of strings too. ``has_length`` false: as Confluent's serializers write them at the top."""
+
+    has_length: bool = True
+
+    def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
+        column, lengths, missing = spans(array, keep)
+        if self.has_length:
+            write_zigzag(writer, lengths, keep)
+        writer.column(column, missing)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """string, of UTF-8 in bytes too."""
+
+    path: str
+
+    def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
+        column, lengths, missing = spans(array, keep)
+        bad = invalid_utf8(column, missing)
+        if bad is not None:
+            writer.refuse(bad, self.path, column, "is not UTF-8")
+        write_zigzag(writer, lengths, keep)
+        writer.column(column, missing)
+
+
+_INTERVAL = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanos", "<i8")])
+_MILLIS = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
+"""Milliseconds: a unit's number multiplied and divided."""
+_UINT32_MAX = (1 << 32) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Enum:
+    """A symbol by its number."""
+
+    path: str
+    schema: str
+    symbols: tuple[str, ...]
+
+    def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
+        column = binary_column(array)
+        numbers = pc.index_in(column, value_set=bytes_column([each.encode() for each in self.symbols]))
+        if numbers.null_count:
+            unknown = null_mask(numbers)
+            if keep is not None:
+                unknown &= keep != 0
+            writer.refuse(unknown, self.path, array, f"is not a symbol of {self.schema}: {', '.join(self.symbols)}")
+        write_zigzag(writer, raw_numbers(numbers, np.int32).astype(np.int64), keep)
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """Bytes of one length."""
+
+    path: str
+    schema: str
+    size: int
+
+    def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
+        column, lengths, missing = spans(array, keep)
+        bad = lengths != self.size if keep is None else (lengths != self.size) & (keep != 0)
+        if bad.any():
+            writer.refuse(bad, self.path, array, f"does not have the {self.size} bytes of {self.schema}")
+        writer.column(column, missing)
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """Months, days and milliseconds, unsigned, in 12 bytes: of an Arrow interval or duration."""
+
+    path: str
+
+    def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
+        days: Words = np.zeros(len(array), np.uint64)
+        factor, divisor = 1, 1_000_000
+        if pt.is_duration(array.type):
+            parts = integers(array)
+            bad = parts < 0
+            factor, divisor = _MILLIS[array.type.unit]
+        else:
+            data = np.frombuffer(array.buffers()[1], _INTERVAL, len(array), array.offset * _INTERVAL.itemsize)
+            parts = data["nanos"]
+            bad = (data["months"] < 0) | (data["days"] < 0) | (parts < 0)
+            days = data["months"].astype(np.uint64) | (data["days"].astype(np.uint64) << 32)
+        millis = parts // divisor
+        bad |= (millis > _UINT32_MAX // factor) | (millis * divisor != parts)
+        if bad.any():
+            reason = "does not fit duration: no part may be negative or, in milliseconds, have a fraction or 33 bits"
+            writer.refuse(bad if keep is None else bad & (keep != 0), self.path, array, reason)
+        for words, bits in ((days, 64), ((millis * factor).view(np.uint64), 32)):
+            if keep is None:
+                writer.words(words, bits, bits)
+            else:
+                writer.words(words & keep, keep & bits, bits)
+
+
+_DIGIT_BYTES = WORD_BITS // 8
+_DIGIT_MASK = (1 << WORD_BITS) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Decimal:
+    """``size``: of the fixed; None: bytes, as few as hold the number. ``rescaled``: the type with another scale.
+
+    ``has_length``: of bytes; false: as Confluent's serializers write them at the top.
+    """
+
+    path: str
+    schema: str
+    precision: int
+    size: int | None
+    rescaled: pa.DataType | None
+    has_length: bool = True
+
+    def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
+        digits = _digits(array if self.rescaled is None else array.cast(self.rescaled), keep)
+        largest = 10**self.precision - 1
+        bad = _exceeds(digits, largest) | _exceeds([~each for each in digits], largest - 1)
+        if bad.any():
+            writer.refuse(bad, self.path, array, f"does not fit {self.schema}")
+        if self.size is None:
+            sizes = _sizes(digits)
+            if self.has_length:
+                write_zigzag(writer, sizes, keep)
+            for place in reversed(range(len(digits))):
+                _write_digit(writer, digits[place], np.clip(sizes - _DIGIT_BYTES * place, 0, _DIGIT_BYTES), keep)
+            return
+        sign = digits[-1] >> WORD_BITS - 1
+        for place in reversed(range(-(-self.size // _DIGIT_BYTES))):
+            word = digits[place] if place < len(digits) else sign
+            _write_digit(writer, word, min(self.size - _DIGIT_BYTES * place, _DIGIT_BYTES), keep)
+
+
+def _digits(array: pa.Array, keep: Mask | None) -> list[Int64Array]:
+    """The unscaled numbers in base 2 to the 64th, the least significant digit first; 0 in rows outside ``keep``.
+
+    The last digit is signed. Only digits that a number needs.
+    """
+    width = array.type.bit_width
+    rows, size = len(array), width // 8
+    kind = np.dtype(f"i{min(size, _DIGIT_BYTES)}")
+    columns = max(1, size // _DIGIT_BYTES)
+    data = np.frombuffer(array.buffers()[1], kind, rows * columns, array.offset * size) if rows else np.zeros(0, kind)
+    digits = [each.astype(np.int64) for each in data.reshape(rows, columns).T]
+    if keep is not None:
+        digits = [each & keep.view(np.int64) for each in digits]
+    while len(digits) > 1 and (digits[-1] == digits[-2] >> WORD_BITS - 1).all():
+        digits.pop()
+    return digits
+
+
+def _exceeds(digits: list[Int64Array], limit: int) -> npt.NDArray[np.bool_]:
+    """The rows with a number above ``limit``, which is not negative."""
+    above = np.zeros(len(digits[0]), np.bool_)
+    if limit >= 1 << WORD_BITS * len(digits) - 1:
+        return above
+    for place, digit in enumerate(digits):
+        part = limit >> WORD_BITS * place & _DIGIT_MASK
+        if place < len(digits) - 1:
+            word = digit.view(np.uint64)
+            above = (word > part) | (word == part) & above
+        else:
+            above = (digit > part) | (digit == part) & above
+    return above
+
+
+def _sizes(digits: list[Int64Array]) -> Int64Array:
+    """The fewest bytes that hold each number and its sign (Java: ``BigInteger.toByteArray``)."""
+    sign = digits[-1] >> WORD_BITS - 1
+    sizes = np.ones(len(sign), np.int64)
+    for place, digit in enumerate(digits):
+        word = (digit ^ sign).view(np.uint64)
+        of_word = np.full(len(word), _DIGIT_BYTES * place + 1, np.int64)
+        for bits in range(7, WORD_BITS, 8):
+            of_word += word >> bits != 0
+        sizes = np.where(word != 0, of_word, sizes)
+    return sizes
+
+
+def _write_digit(writer: RowWriter, digit: Int64Array, count: Int64Array | int, keep: Mask | None) -> None:
+    """The ``count`` low bytes of each digit, the most significant first."""
+    bits: Words | int = count * 8 if isinstance(count, int) else (count * 8).view(np.uint64)
+    words: Words = (digit.view(np.uint64) << (WORD_BITS - bits)).byteswap()
+    if keep is None:
+        writer.words(words, bits, WORD_BITS if not isinstance(bits, int) else bits)
+    else:
+        writer.words(words & keep, keep & bits, WORD_BITS if not isinstance(bits, int) else bits)
+
+
+UUID_BYTES = 16
+_UUID_CHARACTERS = 36
+_UUID_LENGTH = encode_varint(_UUID_CHARACTERS)
+_UUID_PATTERN = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
+_DASHES = (8, 13, 18, 23)
+_DIGIT_PLACES = np.array([place for place in range(_UUID_CHARACTERS) if place not in _DASHES])
+_HEX_DIGITS = np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), np.uint16)
+_NIBBLES = np.zeros(256, np.uint8)
+_NIBBLES[np.frombuffer(b"0123456789abcdef", np.uint8)] = range(16)
+_NIBBLES[np.frombuffer(b"ABCDEF", np.uint8)] = range(10, 16)
+
+
+@dataclass(frozen=True, slots=True)
+class Uuid:
+    """A string."""
+
+    path: str
+
+    def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
+        column, _, _ = spans(array, keep)
+        bad = _not_uuids(column, keep)
+        if bad.any():
+            writer.refuse(bad, self.path, array, "is not a UUID")
+        Text(self.path).write(writer, array, keep)
+
+
+@dataclass(frozen=True, slots=True)
+class UuidText:
+    """A string of 36 characters, of 16 bytes."""
+
+    def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
+        data = np.frombuffer(array.buffers()[1], np.uint8, len(array) * UUID_BYTES, array.offset * UUID_BYTES)
+        text = np.full((len(array), _UUID_CHARACTERS), ord("-"), np.uint8)
+        text[:, _DIGIT_PLACES] = _HEX_DIGITS[data].view(np.uint8).reshape(len(array), 2 * UUID_BYTES)
+        writer.fixed(_UUID_LENGTH, keep)
+        ends = np.arange(len(array) + 1, dtype=np.int32) * np.int32(_UUID_CHARACTERS)
+        writer.column(binary_array(ends, text), None if keep is None else keep == 0)
+
+
+@dataclass(frozen=True, slots=True)
+class UuidBytes:
+    """16 bytes, of a string of 36 characters."""
+
+    path: str
+
+    def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
+        column, _, _ = spans(array, keep)
+        bad = _not_uuids(column, keep)
+        if bad.any():
+            writer.refuse(bad, self.path, array, "is not a UUID")
+            keep = both(keep, np.where(bad, np.uint64(0), ~np.uint64(0)))
+        _, offsets, data = column.buffers()
+        starts = np.frombuffer(offsets, np.int32, len(column)).astype(np.int64)
+        if keep is not None:
+            starts = starts[keep != 0]
+        characters = np.frombuffer(data, np.uint8)[starts[:, None] + _DIGIT_PLACES]
+        nibbles = _NIBBLES[characters]
+        numbers = ((nibbles[:, ::2] << 4) | nibbles[:, 1::2]).view(np.uint64)
+        words = np.zeros((len(column), 2), np.uint64)
+        words[slice(None) if keep is None else keep != 0] = numbers
+        for word in words.T:
+            writer.words(word, WORD_BITS if keep is None else keep & WORD_BITS, WORD_BITS)
+
+
+def _not_uuids(column: pa.BinaryArray, keep: Mask | None) -> npt.NDArray[np.bool_]:
+    """The rows of ``keep`` that are no UUID."""
+    matches = pc.match_substring_regex(column, _UUID_PATTERN)
+    bad: npt.NDArray[np.bool_] = bits_of(matches, 1) == 0
+    return bad if keep is None else bad & (keep != 0)

@@ -1,34 +1,47 @@
-"""Which kernel writes which Arrow type as which Avro type, and what does not fit."""
+"""The plan of an encoder: which kernel writes which Arrow type as which Avro type, and what does not fit.
+
+A field that the rows lack is written as its default, encoded here once.
+"""
 
 from __future__ import annotations
 
+import json
+import struct
 from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.types as pt
 
 from spark_kafka_sink.records.sizes import encode_varint
-from spark_kafka_sink.schemas.encoding.avro_decimal import Decimal
-from spark_kafka_sink.schemas.encoding.avro_default import default_bytes
-from spark_kafka_sink.schemas.encoding.avro_fixed import Duration, Enum, Fixed
 from spark_kafka_sink.schemas.encoding.avro_kernels import (
+    LONGS,
+    PER_SECOND,
+    UUID_BYTES,
+    Boolean,
     Branch,
+    Bytes,
     Constant,
+    Decimal,
+    Duration,
     Entries,
+    Enum,
+    Fixed,
+    Integer,
     Items,
     Kernel,
     Nothing,
+    Real,
     RecordFields,
     Required,
+    Text,
+    Uuid,
+    UuidBytes,
+    UuidText,
 )
-from spark_kafka_sink.schemas.encoding.avro_schema import NO_DEFAULT, AvroField, AvroSchema
-from spark_kafka_sink.schemas.encoding.avro_uuid import UUID_BYTES, Uuid, UuidBytes, UuidText
-from spark_kafka_sink.schemas.encoding.avro_values import LONGS, PER_SECOND, Boolean, Bytes, Integer, Real, Text
-from spark_kafka_sink.schemas.encoding.columns import is_any_list
-from spark_kafka_sink.schemas.encoding.type_names import type_name
+from spark_kafka_sink.schemas.encoding.avro_schema import NO_DEFAULT, AvroField, AvroSchema, Json
+from spark_kafka_sink.schemas.encoding.columns import is_any_list, type_name
 
-_INT_BITS = 32
-_LONG_BITS = 64
+_BITS = {"int": 32, "long": 64}
 _UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
 _DAY = 86_400
 _INTS = (-1 << 31, (1 << 31) - 1)
@@ -191,7 +204,7 @@ class Planner:
         bounds = (0, _DAY * 1000 - 1) if schema.logical == "time-millis" else LONGS
         if bounds != LONGS and pt.is_time(kind):
             return _scaled(path, name, kind.unit, "ms", bounds=bounds)
-        if _is_integer(kind, _INT_BITS) and (self._promotes or not schema.logical):
+        if _is_integer(kind, _BITS["int"]) and (self._promotes or not schema.logical):
             return Integer(path, name, bounds=bounds)
         return None
 
@@ -208,14 +221,14 @@ class Planner:
             return _scaled(path, name, kind.unit, "us", bounds=bounds)
         elif not logical and self._promotes and pt.is_duration(kind):
             return _scaled(path, name, kind.unit, "us")  # as Spark's to_avro
-        elif _is_integer(kind, _LONG_BITS) and (self._promotes or not (logical or _is_integer(kind, _INT_BITS))):
+        elif _is_integer(kind, _BITS["long"]) and (self._promotes or not (logical or _is_integer(kind, _BITS["int"]))):
             return Integer(path, name, bounds=bounds)
         return None
 
     def _real(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
         bits = 32 if schema.type == "float" else 64
         exact = pt.is_floating(kind) and kind.bit_width == bits
-        widened = (pt.is_floating(kind) and kind.bit_width < bits) or _is_integer(kind, _LONG_BITS)
+        widened = (pt.is_floating(kind) and kind.bit_width < bits) or _is_integer(kind, _BITS["long"])
         return Real(path, bits) if exact or (self._promotes and widened) else None
 
     def _mismatch(self, path: str, text: str) -> None:
@@ -278,3 +291,81 @@ def plain_kind(kind: pa.DataType) -> pa.DataType:
     if pt.is_dictionary(kind) or pt.is_run_end_encoded(kind):
         return plain_kind(kind.value_type)
     return plain_kind(kind.storage_type) if isinstance(kind, pa.BaseExtensionType) else kind
+
+
+def default_bytes(schema: AvroSchema, default: Json) -> bytes:
+    """Raises ``ValueError`` if the default is none of its schema: it says what is wrong."""
+    data = _union_default(schema, default) if schema.type == "union" else _nested_default(schema, default)
+    if data is None:
+        data = _number_default(schema, default)
+    if data is None:
+        data = _text_default(schema, default)
+    if data is None:
+        raise ValueError(f"{json.dumps(default)} is no {schema}")
+    return data
+
+
+def _nested_default(schema: AvroSchema, default: Json) -> bytes | None:
+    match schema.type, default:
+        case "array", list():
+            return _block(len(default), b"".join(default_bytes(schema.items, each) for each in default))
+        case "map", dict():
+            values = schema.values
+            entries = (_with_length(key.encode()) + default_bytes(values, each) for key, each in default.items())
+            return _block(len(default), b"".join(entries))
+        case "record", dict():
+            return b"".join(_field_default(field, default) for field in schema.fields)
+    return None
+
+
+def _number_default(schema: AvroSchema, default: Json) -> bytes | None:
+    match schema.type, default:
+        case "null", None:
+            return b""
+        case "boolean", bool():
+            return bytes([default])
+        case _, bool():
+            return None
+        case (("int" | "long"), int()) if -(limit := 1 << _BITS[schema.type] - 1) <= default < limit:
+            return encode_varint(default)
+        case (("float" | "double"), int() | float()):
+            return struct.pack("<f" if schema.type == "float" else "<d", default)
+    return None
+
+
+def _text_default(schema: AvroSchema, default: Json) -> bytes | None:
+    match schema.type, default:
+        case "string", str():
+            return _with_length(default.encode())
+        case "bytes", str():
+            return _with_length(default.encode("latin-1"))
+        case "fixed", str() if len(default) == schema.size:
+            return default.encode("latin-1")
+        case "enum", str() if default in schema.attributes["symbols"]:
+            return encode_varint(schema.attributes["symbols"].index(default))
+    return None
+
+
+def _union_default(schema: AvroSchema, default: Json) -> bytes | None:
+    """The default as the first branch that takes it (until Avro 1.11: as the first branch)."""
+    for index, branch in enumerate(schema.branches):
+        try:
+            return encode_varint(index) + default_bytes(branch, default)
+        except (ValueError, OverflowError):
+            continue
+    return None
+
+
+def _field_default(field: AvroField, default: dict[str, Json]) -> bytes:
+    value = default.get(field.name, field.default)
+    if value is NO_DEFAULT:
+        raise ValueError(f"{json.dumps(default)} lacks {field.name}")
+    return default_bytes(field.schema, value)
+
+
+def _with_length(data: bytes) -> bytes:
+    return encode_varint(len(data)) + data
+
+
+def _block(count: int, items: bytes) -> bytes:
+    return encode_varint(count) + items + b"\0" if count else b"\0"

@@ -12,8 +12,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.schemas.encoding.confluent_files import DECIMAL, META
 from spark_kafka_sink.schemas.encoding.descriptors import (
+    DECIMAL,
+    META,
+    TYPE_NAMES,
     is_map_entry,
     library,
     message_descriptor,
@@ -55,10 +57,6 @@ KNOWN_IMPORTS: Final = frozenset(
 
 _MAX_FIELD, _MAX_MESSAGE_SET_FIELD, _MAX_ENUM = (1 << 29) - 1, (1 << 31) - 2, (1 << 31) - 1
 _LABELS: Final = ("", "optional ", "required ", "repeated ")
-_SCALARS: Final = (
-    "", "double", "float", "int64", "uint64", "int32", "fixed64", "fixed32", "bool", "string", "group", "message",
-    "bytes", "uint32", "enum", "sfixed32", "sfixed64", "sint32", "sint64",
-)  # fmt: skip
 _GROUP, _STRING, _BYTES, _REPEATED = 10, 9, 12, 3
 
 
@@ -199,12 +197,12 @@ class _Printer:
     ) -> list[str]:
         """``nested``: the messages that the field may declare."""
         label = "" if in_oneof else self._label(field)
-        kind = field.type_name or _SCALARS[field.type]
+        kind = field.type_name or TYPE_NAMES[field.type]
         declared = nested.get(field.type_name)
         if declared is not None and declared.options.map_entry:
             key, value = declared.field
             label = ""
-            kind = f"map<{_SCALARS[key.type]}, {value.type_name or _SCALARS[value.type]}>"
+            kind = f"map<{TYPE_NAMES[key.type]}, {value.type_name or TYPE_NAMES[value.type]}>"
         options = [*self._specials(field), *self._options(field.options)]
         bracketed = f" [{', '.join(options)}]" if options else ""
         if declared is None or field.type != _GROUP:

@@ -12,9 +12,9 @@ from typing import Final, Protocol
 import pyarrow as pa
 
 from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.schemas.encoding.avro_schema import with_imports
 from spark_kafka_sink.schemas.encoding.encoder import Encoder
 from spark_kafka_sink.schemas.encoding.proto_text import proto_texts, text_indexes
-from spark_kafka_sink.schemas.formats.avro_imports import with_imports
 from spark_kafka_sink.schemas.formats.errors import FormatError
 from spark_kafka_sink.schemas.formats.format_options import ColumnFormat, Format
 from spark_kafka_sink.schemas.formats.plain_encoder import PlainEncoder

@@ -9,8 +9,10 @@ from google.protobuf import descriptor_pb2
 
 from spark_kafka_sink import encode_protobuf
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.schemas.encoding.confluent_files import DECIMAL, META, confluent_file
 from spark_kafka_sink.schemas.encoding.descriptors import (
+    DECIMAL,
+    META,
+    confluent_file,
     descriptor_set_of,
     message_descriptor,
     message_indexes,
