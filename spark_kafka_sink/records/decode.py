@@ -12,8 +12,8 @@ from itertools import pairwise
 
 from crc32c import crc32c
 
+from spark_kafka_sink.common.compression import MAX_DECOMPRESSED_SIZE, decompress
 from spark_kafka_sink.errors import CorruptRecordError
-from spark_kafka_sink.records.compression import MAX_DECOMPRESSED_SIZE, decompress
 
 _FIXED_PART = struct.Struct(">qiibIhiqqqhii")
 _BEFORE_LENGTH_ENDS = 12

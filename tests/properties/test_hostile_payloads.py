@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spark_kafka_sink.common.compression import CODEC_IDS, compress, decompress
 from spark_kafka_sink.errors import CorruptRecordError
-from spark_kafka_sink.records.compression import CODEC_IDS, compress, decompress
 from tests.properties.bends import BENDS, Bend, bent, each_cut_and_flip
 
 RECORDS = b"records of some length, and records of the same length " * 20

@@ -8,6 +8,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
+from spark_kafka_sink.common.compression import CODECS
 from spark_kafka_sink.common.config.option import (
     AT_LEAST_0,
     AT_LEAST_1,
@@ -244,14 +245,13 @@ PRODUCER_OPTIONS: tuple[Option, ...] = (
     Option("max.request.size", INT, 1048576, "medium",
            "Largest request in bytes, and so the largest record before compression.", Range(SMALLEST_RECORD)),
     Option("compression.type", STRING, "none", "high", "Compression of whole batches.",
-           OneOf(("none", "gzip", "snappy", "lz4", "zstd"))),
-    Option("compression.gzip.level", INT, -1, "medium", "Level for compression.type=gzip. -1: zlib's own default.",
-           Range(1, 9, besides=-1)),
-    Option("compression.lz4.level", INT, 9, "medium",
-           "Level for compression.type=lz4. 9 is the fast compressor, as in Java's producer.", Range(1, 17)),
-    Option("compression.zstd.level", INT, 3, "medium",
-           "Level for compression.type=zstd. Levels below 0 are faster than 1.",
-           Range(-131072, 22)),
+           OneOf(tuple(CODECS))),
+    *(
+        Option(f"compression.{name}.level", INT, codec.level.default, "medium",
+               f"Level for compression.type={name}. {codec.level.text}",
+               Range(codec.level.lowest, codec.level.highest, codec.level.besides))
+        for name, codec in CODECS.items() if codec.level is not None
+    ),
     Option("partitioner.class", CLASS, None, "medium",
            "Chooses the partition of rows that have none. default: murmur2 of the key, sticky without a key, as in "
            "Kafka. murmur3 (mmh3), crc32 (librdkafka's consistent_random), fnv1a (Sarama): as default, with another "

@@ -15,6 +15,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from spark_kafka_sink.common.clock import NEVER, Clock
+from spark_kafka_sink.common.compression import CODEC_IDS, compress
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.metrics import ProducerMetrics
 from spark_kafka_sink.common.model import NO_LEADER, ClusterSnapshot, TopicPartition
@@ -26,7 +27,6 @@ from spark_kafka_sink.producer.accumulator.compression_ratio_estimator import Co
 from spark_kafka_sink.producer.accumulator.producer_batch import Buffer, ProducerBatch
 from spark_kafka_sink.producer.accumulator.topic_limits import NEVER_REFUSED, TopicLimits
 from spark_kafka_sink.records.batch import HEADER_SIZE
-from spark_kafka_sink.records.compression import CODEC_IDS, compress
 
 _LAG_MS = 1_000.0
 """A partition lags when its first batch is that much older than linger.ms."""

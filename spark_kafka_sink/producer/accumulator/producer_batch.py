@@ -16,11 +16,11 @@ from typing import NamedTuple, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from spark_kafka_sink.common.compression import CODEC_IDS, CODEC_NAMES, compress, decompress
 from spark_kafka_sink.common.model import NO_IDENTITY, ProducerIdentity, TopicPartition
 from spark_kafka_sink.producer.accumulator.buffer_pool import Reservation, SharedBuffer
 from spark_kafka_sink.records.batch import HEADER_SIZE, NO_SEQUENCE, BatchHeader, stamp_header
 from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.records.compression import CODEC_IDS, CODEC_NAMES, compress, decompress
 from spark_kafka_sink.records.cut import RecordsPart, cut_records
 from spark_kafka_sink.records.encode import encode_records
 

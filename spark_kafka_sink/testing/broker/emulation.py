@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from spark_kafka_sink.common import markdown
+from spark_kafka_sink.common.compression import CODECS
 
 
 class Status(Enum):
@@ -138,7 +139,8 @@ TOPIC_CONFIGS: Final = (
     _no_effect("flush.messages flush.ms", "Everything is in memory."),
     _no_effect("unclean.leader.election.enable", "Only in-sync replicas are elected, except by `move_leader`."),
     _refused(
-        "compression.gzip.level compression.lz4.level compression.zstd.level", "Each codec has its default level."
+        " ".join(f"compression.{name}.level" for name, codec in CODECS.items() if codec.level is not None),
+        "Each codec has its default level.",
     ),
     _refused("message.timestamp.after.max.ms message.timestamp.before.max.ms", "Any timestamp is accepted."),
     _refused("segment.jitter.ms segment.index.bytes index.interval.bytes preallocate"),

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from spark_kafka_sink.common.compression import CODECS
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.old_names import OLD_NAMES, overridden
 from spark_kafka_sink.common.config.properties import parse_properties
@@ -18,7 +19,7 @@ from spark_kafka_sink.errors import ConfigError
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
-_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+_CODECS = tuple(CODECS)
 
 VERBOSE = ("-v", "--verbose")
 

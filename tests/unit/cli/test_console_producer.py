@@ -18,9 +18,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from spark_kafka_sink.common.compression import CODEC_IDS
 from spark_kafka_sink.producer.serializers import Serializer
 from spark_kafka_sink.records.batch import CODEC_MASK
-from spark_kafka_sink.records.compression import CODEC_IDS
 from spark_kafka_sink.testing import KEPT, TestBroker
 from spark_kafka_sink.tools.cli.console_producer import Lines, _handled_by
 from spark_kafka_sink.tools.cli.main import main

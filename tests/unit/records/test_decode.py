@@ -3,6 +3,7 @@ import struct
 import pytest
 from crc32c import crc32c
 
+from spark_kafka_sink.common.compression import CODEC_IDS, compress
 from spark_kafka_sink.errors import CorruptRecordError
 from spark_kafka_sink.records.batch import (
     CONTROL,
@@ -12,7 +13,6 @@ from spark_kafka_sink.records.batch import (
     BatchHeader,
     stamp_header,
 )
-from spark_kafka_sink.records.compression import CODEC_IDS, compress
 from spark_kafka_sink.records.decode import DecodedRecord, batch_headers, decode_batches
 
 # length 8, attributes, timestamp delta 1, offset delta, key "k", value null, no headers

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from spark_kafka_sink.common.compression import CODEC_IDS
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.records.batch import TRANSACTIONAL
-from spark_kafka_sink.records.compression import CODEC_IDS
 from spark_kafka_sink.testing import TestBroker
 from tests.contract.plain_client import PlainClient, batch
 

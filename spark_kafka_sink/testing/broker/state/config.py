@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
+from spark_kafka_sink.common.compression import CODECS
 from spark_kafka_sink.errors import ConfigError
 
 Setting: TypeAlias = str | int | bool
@@ -91,7 +92,7 @@ def broker_config(given: Mapping[str, Setting] | None) -> dict[str, Setting]:
 _CHOICES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         **dict.fromkeys(("message.timestamp.type", "log.message.timestamp.type"), ("CreateTime", "LogAppendTime")),
-        "compression.type": ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+        "compression.type": ("uncompressed", *(name for name in reversed([*CODECS]) if name != "none"), "producer"),
     }
 )
 

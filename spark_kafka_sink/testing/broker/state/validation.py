@@ -10,9 +10,9 @@ from __future__ import annotations
 from crc32c import crc32c
 from kio.schema.errors import ErrorCode
 
+from spark_kafka_sink.common.compression import decompress
 from spark_kafka_sink.errors import CorruptRecordError
 from spark_kafka_sink.records.batch import CRC_END, HEADER_SIZE, NO_PRODUCER_ID
-from spark_kafka_sink.records.compression import decompress
 from spark_kafka_sink.records.decode import BatchView, DecodedRecord, batch_headers, decode_batches
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 

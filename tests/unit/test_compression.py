@@ -4,8 +4,8 @@ import zlib
 import lz4.frame
 import pytest
 
+from spark_kafka_sink.common.compression import CODEC_IDS, CODEC_NAMES, compress, decompress
 from spark_kafka_sink.errors import CorruptRecordError
-from spark_kafka_sink.records.compression import CODEC_IDS, CODEC_NAMES, compress, decompress
 
 TEXT = b"the quick brown fox jumps over the lazy dog " * 5_000
 LEVELS = [

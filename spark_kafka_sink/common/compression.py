@@ -1,7 +1,8 @@
-"""The five codecs of the record format, framed as Java's client frames and reads them.
+"""The codecs of the record format, one row of ``_TABLE`` each. Payloads are framed as Java's client frames and
+reads them.
 
-The libraries release the GIL while they compress. Joining the segments first is faster than feeding a streaming context
-segment by segment (measured on batches of 16 KiB).
+The option compression.type, its levels, the command line, batches and ``TestBroker`` take codecs from here. The
+libraries release the GIL while they compress.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import zlib
 from collections import deque
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Final, NamedTuple, Protocol
 
 import cramjam
 import lz4.frame
@@ -19,10 +21,6 @@ import zstandard
 from spark_kafka_sink.errors import CorruptRecordError
 
 Segments = Sequence[bytes | memoryview]
-
-CODEC_NAMES: Mapping[int, str] = MappingProxyType(dict(enumerate(("none", "gzip", "snappy", "lz4", "zstd"))))
-CODEC_IDS: Mapping[str, int] = MappingProxyType({name: codec_id for codec_id, name in CODEC_NAMES.items()})
-"""``compression.type`` → bits 0 to 2 of a batch's attributes."""
 
 MAX_DECOMPRESSED_SIZE = 1 << 30
 """Default bound of ``decompress``, bytes."""
@@ -36,7 +34,6 @@ _JAVA_LZ4_DEFAULT_LEVEL = 9
 _LZ4_FAST = 0
 _LZ4_HIGH_LEVELS = (3, 12)
 
-_ZSTD_DEFAULT_LEVEL = 3
 _ZSTD_FEED = 1024
 
 _GZIP_WBITS = 16 + zlib.MAX_WBITS
@@ -46,25 +43,45 @@ _GZIP_WBITS = 16 + zlib.MAX_WBITS
 _idle_zstd_compressors: dict[int, deque[zstandard.ZstdCompressor]] = {}
 
 
-def compress(codec: str, level: int | None, segments: Segments) -> bytes:
-    """The payload of a batch: its records, in segments, compressed.
+class Compress(Protocol):
+    """Compresses the records of a batch. ``level`` is 0 for a codec without levels."""
 
-    ``level`` None: the codec's default. gzip: -1 (default, zlib's 6), 1 to 9. lz4: 1 to 17; 9, the default, is the fast
-    compressor as in Java (``CompressionType.LZ4``), every other level the high compressor (clamped to liblz4's 3 to
-    12). zstd: -131072 to 22, default 3. none and snappy have no level.
-    """
-    data = b"".join(segments)
-    match codec:
-        case "gzip":
-            return zlib.compress(data, zlib.Z_DEFAULT_COMPRESSION if level is None else level, _GZIP_WBITS)
-        case "snappy":
-            return _snappy(data)
-        case "lz4":
-            return _lz4(data, level)
-        case "zstd":
-            return _zstd(data, _ZSTD_DEFAULT_LEVEL if level is None else level)
-        case _:
-            return data
+    def __call__(self, data: bytes, level: int, /) -> bytes: ...
+
+
+class Decompress(Protocol):
+    """The records of a payload, at most about ``bound`` bytes. Raises ``EOFError`` if the payload ends early."""
+
+    def __call__(self, data: bytes | memoryview, bound: int, /) -> bytes: ...
+
+
+class Level(NamedTuple):
+    """The option ``compression.<codec>.level``: a number from ``lowest`` to ``highest``, or ``besides``."""
+
+    default: int
+    lowest: int
+    highest: int
+    text: str
+    besides: int | None = None
+
+
+class Codec(NamedTuple):
+    """``name`` is the value of ``compression.type``; ``id`` is in bits 0 to 2 of a batch's attributes."""
+
+    name: str
+    id: int
+    compress: Compress
+    decompress: Decompress
+    level: Level | None = None
+
+
+def compress(codec: str, level: int | None, segments: Segments) -> bytes:
+    """The payload of a batch: its records, in segments, compressed. ``level`` None is the codec's default."""
+    # Joining first is faster than feeding a streaming context segment by segment (measured on batches of 16 KiB).
+    row = CODECS[codec]
+    if level is None:
+        level = 0 if row.level is None else row.level.default
+    return row.compress(b"".join(segments), level)
 
 
 def decompress(codec_id: int, data: bytes | memoryview, max_size: int = MAX_DECOMPRESSED_SIZE) -> bytes:
@@ -72,33 +89,16 @@ def decompress(codec_id: int, data: bytes | memoryview, max_size: int = MAX_DECO
 
     Raises ``CorruptRecordError`` for an unknown codec, a broken payload and more than ``max_size`` bytes of records.
     """
-    codec = CODEC_NAMES.get(codec_id)
-    if codec is None:
+    name = CODEC_NAMES.get(codec_id)
+    if name is None:
         raise CorruptRecordError(f"unknown compression codec {codec_id}")
     try:
-        records = _decompressed(codec, data, max_size + 1)
+        records = CODECS[name].decompress(data, max_size + 1)
     except (zlib.error, zstandard.ZstdError, RuntimeError, EOFError, struct.error, cramjam.DecompressionError) as error:
-        raise CorruptRecordError(f"broken {codec} payload: {error}") from error
+        raise CorruptRecordError(f"broken {name} payload: {error}") from error
     if len(records) > max_size:
-        raise CorruptRecordError(f"{codec} payload is larger than {max_size} bytes when decompressed")
+        raise CorruptRecordError(f"{name} payload is larger than {max_size} bytes when decompressed")
     return records
-
-
-def _decompressed(codec: str, data: bytes | memoryview, bound: int) -> bytes:
-    """The decompressed records, at most about ``bound`` bytes. Raises ``EOFError`` if the payload ends early."""
-    match codec:
-        case "gzip":
-            member = zlib.decompressobj(_GZIP_WBITS)
-            return _complete(member.decompress(data, bound), member.eof, bound)
-        case "snappy":
-            return _unsnappy(memoryview(data), bound)
-        case "lz4":
-            frame = lz4.frame.LZ4FrameDecompressor()
-            return _complete(frame.decompress(data, bound), frame.eof, bound)
-        case "zstd":
-            return _unzstd(data, bound)
-        case _:
-            return bytes(data[:bound])
 
 
 def _complete(records: bytes, eof: bool, bound: int) -> bytes:
@@ -107,7 +107,24 @@ def _complete(records: bytes, eof: bool, bound: int) -> bytes:
     return records
 
 
-def _snappy(data: bytes) -> bytes:
+def _plain(data: bytes, level: int) -> bytes:
+    return data
+
+
+def _unplain(data: bytes | memoryview, bound: int) -> bytes:
+    return bytes(data[:bound])
+
+
+def _gzip(data: bytes, level: int) -> bytes:
+    return zlib.compress(data, level, _GZIP_WBITS)
+
+
+def _gunzip(data: bytes | memoryview, bound: int) -> bytes:
+    member = zlib.decompressobj(_GZIP_WBITS)
+    return _complete(member.decompress(data, bound), member.eof, bound)
+
+
+def _snappy(data: bytes, level: int) -> bytes:
     blocks: list[bytes | memoryview] = [_XERIAL_HEADER]
     for start in range(0, len(data), _XERIAL_BLOCK_SIZE):
         block = memoryview(cramjam.snappy.compress_raw(memoryview(data)[start : start + _XERIAL_BLOCK_SIZE]))
@@ -115,7 +132,8 @@ def _snappy(data: bytes) -> bytes:
     return b"".join(blocks)
 
 
-def _unsnappy(data: memoryview, bound: int) -> bytes:
+def _unsnappy(payload: bytes | memoryview, bound: int) -> bytes:
+    data = memoryview(payload)
     if bytes(data[:8]) != _XERIAL_HEADER[:8]:
         return _unsnappy_block(data, bound)
     blocks: list[bytes] = []
@@ -138,18 +156,26 @@ def _unsnappy_block(block: memoryview, bound: int) -> bytes:
     return bytes(cramjam.snappy.decompress_raw(block))
 
 
-def _lz4(data: bytes, level: int | None) -> bytes:
+def _lz4(data: bytes, level: int) -> bytes:
+    """Level 9, the default, is the fast compressor, as in Java (``CompressionType.LZ4``). Every other level is the high
+    compressor, clamped to liblz4's 3 to 12.
+    """
     lowest, highest = _LZ4_HIGH_LEVELS
-    fast = level is None or level == _JAVA_LZ4_DEFAULT_LEVEL
+    fast = level == _JAVA_LZ4_DEFAULT_LEVEL
     frame: bytes = lz4.frame.compress(
         data,
-        compression_level=_LZ4_FAST if fast else max(lowest, min(level or 0, highest)),
+        compression_level=_LZ4_FAST if fast else max(lowest, min(level, highest)),
         block_size=lz4.frame.BLOCKSIZE_MAX64KB,
         block_linked=False,  # Java refuses dependent blocks
         content_checksum=False,
         store_size=False,
     )
     return frame
+
+
+def _unlz4(data: bytes | memoryview, bound: int) -> bytes:
+    frame = lz4.frame.LZ4FrameDecompressor()
+    return _complete(frame.decompress(data, bound), frame.eof, bound)
 
 
 def _zstd(data: bytes, level: int) -> bytes:
@@ -174,3 +200,20 @@ def _unzstd(data: bytes | memoryview, bound: int) -> bytes:
         if frame.eof or size >= bound:
             break
     return _complete(b"".join(records), frame.eof, bound)
+
+
+_GZIP_LEVEL = Level(zlib.Z_DEFAULT_COMPRESSION, 1, 9, "-1: zlib's own default.", besides=zlib.Z_DEFAULT_COMPRESSION)
+_LZ4_LEVEL = Level(_JAVA_LZ4_DEFAULT_LEVEL, 1, 17, "9 is the fast compressor, as in Java's producer.")
+_ZSTD_LEVEL = Level(3, -131072, 22, "Levels below 0 are faster than 1.")
+
+_TABLE: Final = (
+    Codec("none", 0, _plain, _unplain),
+    Codec("gzip", 1, _gzip, _gunzip, _GZIP_LEVEL),
+    Codec("snappy", 2, _snappy, _unsnappy),
+    Codec("lz4", 3, _lz4, _unlz4, _LZ4_LEVEL),
+    Codec("zstd", 4, _zstd, _unzstd, _ZSTD_LEVEL),
+)  # fmt: skip
+
+CODECS: Final[Mapping[str, Codec]] = MappingProxyType({codec.name: codec for codec in _TABLE})
+CODEC_IDS: Final[Mapping[str, int]] = MappingProxyType({codec.name: codec.id for codec in _TABLE})
+CODEC_NAMES: Final[Mapping[int, str]] = MappingProxyType({codec.id: codec.name for codec in _TABLE})
