@@ -85,8 +85,8 @@ def _task(batch: pa.RecordBatch, takes_letters: bool) -> Callable[[], float]:
 
     from spark_kafka_sink.common.clock import SystemClock
     from spark_kafka_sink.exactly_once.receipts import TaskName
-    from spark_kafka_sink.schemas.formats.planning import FrameColumn, plan_formats
-    from spark_kafka_sink.schemas.registry.subjects import Side
+    from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
+    from spark_kafka_sink.schemas.registry.schema import Side
     from spark_kafka_sink.spark.dead_letters.sink import DeadLetterSink
     from spark_kafka_sink.spark.options import SinkOptions
     from spark_kafka_sink.spark.schema import RowLayout

@@ -17,7 +17,7 @@ from spark_kafka_sink.spark.worker_log import FORMAT
 if TYPE_CHECKING:
     from spark_kafka_sink.exactly_once.receipts import WriteReceipt
     from spark_kafka_sink.exactly_once.values import TaskReport
-    from spark_kafka_sink.schemas.formats.cached_registry import TaskLookup
+    from spark_kafka_sink.schemas.registry.cache import TaskLookup
     from spark_kafka_sink.spark.dead_letters.names import LetterFiles
 
 _LOGGER = logging.getLogger("spark_kafka_sink")

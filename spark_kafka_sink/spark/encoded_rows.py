@@ -13,10 +13,9 @@ import pyarrow as pa
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.records.columns import TopicColumn, int32_array, null_mask
 from spark_kafka_sink.schemas.encoding.encoder import Fault, UnencodableRowsError
-from spark_kafka_sink.schemas.formats.schema_headers import with_schema_headers
 from spark_kafka_sink.schemas.formats.task_formats import EncodedColumn, TaskFormats
-from spark_kafka_sink.schemas.formats.wire_format import KEY_HEADER, VALUE_HEADER
-from spark_kafka_sink.schemas.registry.subjects import Side
+from spark_kafka_sink.schemas.formats.wire_format import KEY_HEADER, VALUE_HEADER, with_schema_headers
+from spark_kafka_sink.schemas.registry.schema import Side
 from spark_kafka_sink.spark.dead_letters.options import Reason
 from spark_kafka_sink.spark.dead_letters.record import SERIALIZATION, FaultKind, RowFaults, json_column, null_topics
 from spark_kafka_sink.spark.rows import in_task, topic_column, with_topics

@@ -8,27 +8,38 @@ from __future__ import annotations
 import inspect
 import logging
 import os
-from collections.abc import Mapping
+import uuid
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
+from pyspark import SparkFiles
 from pyspark.errors import PySparkException
+from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import StructField
 
+from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.exactly_once.values import Entry
-from spark_kafka_sink.schemas.formats.errors import FormatError
-from spark_kafka_sink.schemas.formats.format_options import ColumnFormat, FormatOptions
-from spark_kafka_sink.schemas.formats.later_planning import earlier_schemas, with_asked
-from spark_kafka_sink.schemas.formats.plan import EarlierSchemas, FormatPlan
-from spark_kafka_sink.schemas.formats.planning import FrameColumn, derives, plan_formats
-from spark_kafka_sink.schemas.registry.subjects import Side
+from spark_kafka_sink.schemas.formats.format_options import ColumnFormat, FormatError, FormatOptions
+from spark_kafka_sink.schemas.formats.plan import (
+    EarlierSchemas,
+    FormatPlan,
+    FrameColumn,
+    derives,
+    earlier_schemas,
+    plan_formats,
+    with_asked,
+)
+from spark_kafka_sink.schemas.registry.cache import CachedRegistry, ResponseFiles
+from spark_kafka_sink.schemas.registry.client import SchemaRegistry
+from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions
+from spark_kafka_sink.schemas.registry.schema import Side
 from spark_kafka_sink.spark.avro_schema import derived_schema
-from spark_kafka_sink.spark.commit_message import announce
+from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, announce
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import EncodedFields, SchemaError
-from spark_kafka_sink.spark.schema_responses import cached_registry, is_first
 
 _BARE = (
     "no schema.registry.url: key and value are written as Avro or Protobuf without a schema id, so readers must know "
@@ -105,3 +116,28 @@ def _frame_column(formats: FormatOptions, side: Side, field: StructField) -> Fra
             f"The column {side.value} of type {field.dataType.simpleString()} cannot be encoded: {error}"
         ) from error
     return FrameColumn(kind, derived)
+
+
+def cached_registry(options: RegistryOptions) -> CachedRegistry:
+    clock = SystemClock()
+    return CachedRegistry(SchemaRegistry(options, clock), options, ResponseFiles(clock), _application())
+
+
+def store_task_lookups(messages: Sequence[WriterCommitMessage | None], options: RegistryOptions) -> None:
+    """What tasks asked the registry for is known to later planning processes."""
+    asked = [each for message in messages if isinstance(message, KafkaCommitMessage) for each in message.asked_schemas]
+    if asked:
+        cached_registry(options).store_task_lookups(asked)
+
+
+def is_first(text: str) -> bool:
+    """Whether this application says ``text`` for the first time: its planning processes end after an idle minute."""
+    files, key = ResponseFiles(SystemClock()), [_application(), text]
+    said = bool(files.names(key))
+    files.put_names(key, [text])
+    return not said
+
+
+def _application() -> str:
+    """Spark tells these processes no application id, but a folder of the driver's own that is new in each run."""
+    return SparkFiles._root_directory or uuid.uuid4().hex

@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.schemas.formats.format_options import ColumnFormat, Format, FormatOptions
-from spark_kafka_sink.schemas.registry.subjects import Side
+from spark_kafka_sink.schemas.registry.schema import Side
 
 _BYTES = (StringType, BinaryType)
 

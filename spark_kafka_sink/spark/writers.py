@@ -106,7 +106,7 @@ class _Writer:
             remove_leftovers(messages, self.options.dead_letters.path)
         formats = self.options.formats
         if formats is not None and formats.registry is not None and self.options.topic is None:
-            from spark_kafka_sink.spark.schema_responses import store_task_lookups
+            from spark_kafka_sink.spark.formats import store_task_lookups
 
             store_task_lookups(messages, formats.registry)
         freeze_imports()

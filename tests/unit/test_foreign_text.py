@@ -14,7 +14,7 @@ from spark_kafka_sink.network.login.token_endpoint import _error_of
 from spark_kafka_sink.network.messages import schema
 from spark_kafka_sink.network.metadata import parse_metadata
 from spark_kafka_sink.network.security.tls import handshake_error
-from spark_kafka_sink.schemas.registry.api import problem
+from spark_kafka_sink.schemas.registry.schema import problem
 from spark_kafka_sink.tools.connection_check.certificate import certificate_text
 from tests.unit.security.certificates import NOW, Entity
 

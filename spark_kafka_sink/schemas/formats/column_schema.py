@@ -15,23 +15,12 @@ from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.schemas.encoding.avro_schema import with_imports
 from spark_kafka_sink.schemas.encoding.encoder import Encoder
 from spark_kafka_sink.schemas.encoding.proto_text import proto_texts, text_indexes
-from spark_kafka_sink.schemas.formats.errors import FormatError
-from spark_kafka_sink.schemas.formats.format_options import ColumnFormat, Format
-from spark_kafka_sink.schemas.formats.plain_encoder import PlainEncoder
+from spark_kafka_sink.schemas.formats.format_options import ColumnFormat, Format, FormatError
+from spark_kafka_sink.schemas.formats.wire_format import PlainEncoder
+from spark_kafka_sink.schemas.registry.cache import Registry
 from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, SchemaReference, SchemaType
 
 _TYPES: Final = {Format.AVRO: SchemaType.AVRO, Format.PROTOBUF: SchemaType.PROTOBUF, Format.JSON: SchemaType.JSON}
-
-
-class Registry(Protocol):
-    """``SchemaRegistry``, or what keeps its responses."""
-
-    def register(self, subject: str, schema: Schema) -> RegisteredSchema: ...
-    def lookup(self, subject: str, schema: Schema) -> RegisteredSchema: ...
-    def latest(self, subject: str, *, serialized: bool = False) -> RegisteredSchema: ...
-    def by_id(self, schema_id: int, subject: str, *, serialized: bool = False) -> RegisteredSchema: ...
-    def imports(self, schema: Schema, *, serialized: bool = False) -> dict[str, Schema]: ...
-    def has_guids(self) -> bool: ...
 
 
 class ColumnSchema(Protocol):

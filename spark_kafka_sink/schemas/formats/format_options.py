@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -9,8 +10,9 @@ from typing import Any, Final
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.option import Kind, OneOf, Option
+from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions, SideOptions, registry_names
-from spark_kafka_sink.schemas.registry.subjects import Side
+from spark_kafka_sink.schemas.registry.schema import Side
 
 
 class Format(Enum):
@@ -155,3 +157,10 @@ def _lacking(column: ColumnFormat, registry: RegistryOptions | None) -> list[str
 def takes_registered(options: SideOptions) -> bool:
     """Whether the registry's schema is taken: its latest, or one by id."""
     return options.use_latest_version or options.schema_id is not None
+
+
+class FormatError(KafkaError, pickle.PickleError):
+    """A column cannot be encoded as the options say. The message names column, schema and what to do.
+
+    Spark passes a ``PickleError`` on unchanged, as planning runs while it pickles a writer.
+    """

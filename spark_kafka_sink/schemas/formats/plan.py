@@ -1,65 +1,47 @@
-"""What planning decides about a write's formats. Picklable: Spark sends it to every task."""
+"""The plan of a write's formats, which the driver makes of options and columns and Spark sends to every task.
+
+Planning reads files and asks the registry. Later plannings of an application add the topics that tasks met
+(``with_asked``) and the schemas of committed batches (``earlier_schemas``).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from spark_kafka_sink.schemas.encoding.encoder import Encoder
-from spark_kafka_sink.schemas.formats.format_options import ColumnFormat
-from spark_kafka_sink.schemas.registry.java_names import SchemaIdPlace
-from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions
-from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema
-from spark_kafka_sink.schemas.registry.subjects import Side
-
-
-class SchemaUse(NamedTuple):
-    """How rows of one subject are written. ``prefix``: in front of the encoded value. ``header``: value of the header
-    that names the schema, None without one. ``registered`` None: without a registry.
-    """
-
-    encoder: Encoder
-    prefix: bytes = b""
-    header: bytes | None = None
-    registered: RegisteredSchema | None = None
-
-    def without_text(self) -> SchemaUse:
-        """The same without the schema's text, for tasks, which need subject and id only."""
-        registered = self.registered
-        if registered is None:
-            return self
-        return self._replace(registered=registered._replace(schema=Schema(registered.schema.type, "")))
-
-
-class GivenSchema(NamedTuple):
-    """The schema that options give, or that is derived from the column; beside the registry's, found to be the same."""
-
-    schema: Schema
-    encoder: Encoder
-    message_indexes: tuple[int, ...] = ()
-    is_derived: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnPlan:
-    """How the column key or value is encoded.
-
-    ``kind``: of the column. ``record``: name of the record, for subjects; "" for none. ``given`` None:
-    the registry's schema is taken. ``compared``: Avro JSON of the options, whose data the registry's schema must read.
-    ``known``: subject → what the registry said in planning; without a registry the only key is "". ``identity``: a
-    digest of what leads from a subject to its schema.
-    """
-
-    column: ColumnFormat
-    kind: pa.DataType
-    record: str = ""
-    given: GivenSchema | None = None
-    compared: str | None = None
-    known: Mapping[str, SchemaUse] = field(default_factory=dict)
-    identity: str = ""
+from spark_kafka_sink.common.config.operator_limits import file_fault
+from spark_kafka_sink.errors import ConfigError, KafkaError
+from spark_kafka_sink.schemas.formats.column_schema import (
+    AvroColumnSchema,
+    ColumnSchema,
+    JsonColumnSchema,
+    ProtobufColumnSchema,
+)
+from spark_kafka_sink.schemas.formats.format_options import (
+    ColumnFormat,
+    Format,
+    FormatError,
+    FormatOptions,
+    takes_registered,
+)
+from spark_kafka_sink.schemas.formats.subject_schemas import (
+    ColumnPlan,
+    GivenSchema,
+    SchemaUse,
+    SubjectSchemas,
+    mismatch_explained,
+    no_guids,
+)
+from spark_kafka_sink.schemas.registry.cache import CachedRegistry, Registry
+from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions, SchemaIdPlace
+from spark_kafka_sink.schemas.registry.schema import Side
 
 
 class EarlierSchemas(NamedTuple):
@@ -89,3 +71,189 @@ class FormatPlan:
         if registry is None:
             return False
         return any(registry.side(side).schema_id_place is SchemaIdPlace.HEADER for side in self.columns)
+
+
+@dataclass(frozen=True, slots=True)
+class FrameColumn:
+    """A column of the frame. ``derived``: the Avro schema that it gets if nothing else gives one, else None."""
+
+    kind: pa.DataType
+    derived: str | None = None
+
+
+def plan_formats(
+    options: FormatOptions, frame: Mapping[Side, FrameColumn], topic: str | None, registry: Registry | None
+) -> FormatPlan:
+    """``frame``: the encoded columns. ``topic`` None: each row names its topic. ``registry`` None: bare.
+
+    Raises ``FormatError``.
+    """
+    columns = {}
+    for side, column in frame.items():
+        with _as_format_error():
+            columns[side] = _column(options.column(side), column, topic, options.registry, registry)
+    return FormatPlan(columns, options.registry)
+
+
+def derives(options: FormatOptions, side: Side) -> bool:
+    """Whether the column's own schema is needed: it is written, or names the subject."""
+    column = options.column(side)
+    if column.format is not Format.AVRO or column.has_schema:
+        return False
+    if options.registry is None:
+        return True
+    of_side = options.registry.side(side)
+    return not takes_registered(of_side) or of_side.subject_name_strategy.needs_record
+
+
+def _column(
+    column: ColumnFormat,
+    frame: FrameColumn,
+    topic: str | None,
+    options: RegistryOptions | None,
+    registry: Registry | None,
+) -> ColumnPlan:
+    schema = _given(column, frame)
+    plan = ColumnPlan(column, frame.kind, _record(column, schema))
+    origin = _origin(column)
+    if options is None or registry is None:
+        assert schema is not None
+        with mismatch_explained(column, origin):
+            return replace(plan, known={"": SchemaUse(schema.encoder(frame.kind, for_registry=False))})
+    side = options.side(column.side)
+    if side.subject_name_strategy.needs_record and not plan.record:
+        raise FormatError(_no_record(column, side.subject_name_strategy.value))
+    compared = takes_registered(side) and side.strict and frame.derived is None
+    if compared and isinstance(schema, AvroColumnSchema):
+        with mismatch_explained(column, origin):
+            schema.check()
+        plan = replace(plan, compared=schema.text)
+    elif schema is not None and (compared or not takes_registered(side)):
+        with mismatch_explained(column, origin):
+            encoder = schema.encoder(frame.kind, for_registry=True)
+        to_register = schema.to_register(registry, registers=side.auto_register)
+        given = GivenSchema(to_register, encoder, schema.message_indexes, is_derived=frame.derived is not None)
+        plan = replace(plan, given=given)
+    cache_key = (column, plan.record, None if plan.given is None else plan.given.schema, plan.compared, side)
+    plan = replace(plan, identity=sha256(repr(cache_key).encode()).hexdigest())
+    if side.subject_name_strategy.needs_topic and topic is None:
+        if side.schema_id_place is SchemaIdPlace.HEADER and not registry.has_guids():
+            raise FormatError(no_guids(column.side, "has no GUIDs"))
+        return plan
+    schemas = SubjectSchemas(plan, side, registry)
+    subject = schemas.subject(topic or "")
+    return replace(plan, known={subject: schemas.current(subject).without_text()})
+
+
+def _given(column: ColumnFormat, frame: FrameColumn) -> ColumnSchema | None:
+    """None: the registry's."""
+    if column.descriptor_file is not None:
+        assert column.message is not None
+        schema = ProtobufColumnSchema(_read(column, "DescriptorFile", column.descriptor_file), column.message)
+        try:
+            schema.message_indexes  # noqa: B018 - reads all of it
+        except ConfigError as error:
+            raise FormatError(f"{_origin(column)}: {error}") from error
+        return schema
+    text = column.schema
+    try:
+        if column.schema_file is not None:
+            text = _read(column, "SchemaFile", column.schema_file).decode("utf-8-sig")
+        parsed = None if text is None else json.loads(text)
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{_origin(column)} is not UTF-8 at byte {error.start}.") from error
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"{_origin(column)} is not JSON: {error}") from error
+    if text is not None and column.format is Format.JSON:
+        if not isinstance(parsed, (dict, bool)):
+            raise FormatError(f"{_origin(column)} is not a JSON Schema, which must be an object.")
+        return JsonColumnSchema(text)
+    text = frame.derived if text is None else text
+    return None if text is None else AvroColumnSchema(text)
+
+
+def _origin(column: ColumnFormat) -> str:
+    """Where the schema comes from if not from the registry, in errors."""
+    for name, path in (("DescriptorFile", column.descriptor_file), ("SchemaFile", column.schema_file)):
+        if path is not None:
+            return f"{column.option(name)} {path}"
+    return "the schema derived from it" if column.schema is None else column.option("Schema")
+
+
+def _record(column: ColumnFormat, schema: ColumnSchema | None) -> str:
+    """Name of the record for subjects; "" for none. A message may be named without its descriptor."""
+    return (column.message or "").removeprefix(".") if schema is None else schema.record
+
+
+def _read(column: ColumnFormat, option: str, path: str) -> bytes:
+    if (fault := file_fault(path)) is not None:
+        raise FormatError(f"{column.option(option)} {path} {fault}.")
+    try:
+        if Path(path).exists() and not Path(path).is_file():
+            raise FormatError(f"{column.option(option)} {path} is not a regular file.")  # a pipe would block for ever
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise FormatError(
+            f"{column.option(option)} {path} cannot be read on the driver: {error.strerror or error}."
+        ) from error
+
+
+_RECORD_FROM: Final = {
+    Format.AVRO: ("Schema", "the schema of a record", " (A nullable struct derives a union.)"),
+    Format.PROTOBUF: ("Message", "its full name", ""),
+    Format.JSON: ("Schema", "a schema with a title", ""),
+}
+
+
+def _no_record(column: ColumnFormat, strategy: str) -> str:
+    side = column.side.value
+    option, what, note = _RECORD_FROM[column.format]
+    return (
+        f"{side}.subject.name.strategy={strategy} needs the name of a record, and nothing names that of the column "
+        f"{side}. Give {column.option(option)}, {what}, or use the strategy topic.{note}"
+    )
+
+
+@contextmanager
+def _as_format_error() -> Iterator[None]:
+    """Spark shows an error of pickling only if it is a ``PickleError``."""
+    try:
+        yield
+    except FormatError:
+        raise
+    except (KafkaError, ImportError) as error:
+        raise FormatError(str(error)) from error
+
+
+def with_asked(plan: FormatPlan, registry: CachedRegistry) -> FormatPlan:
+    """The plan with what tasks of earlier micro-batches asked for."""
+    options = plan.registry
+    assert options is not None
+    columns = {}
+    for side, column in plan.columns.items():
+        new = registry.asked(column.identity, column.known)
+        schemas = SubjectSchemas(column, options.side(side), registry)
+        known = {each.subject: schemas.use(each).without_text() for each in new}
+        columns[side] = replace(column, known={**column.known, **known}) if known else column
+    return replace(plan, columns=columns)
+
+
+def earlier_schemas(
+    plan: FormatPlan, ids: Sequence[tuple[Side, str, int]], registry: Registry
+) -> EarlierSchemas | None:
+    """``ids``: column, subject and schema id of a committed batch. None if the plan has the same."""
+    options = plan.registry
+    uses: dict[Side, dict[str, SchemaUse]] = {}
+    for side, subject, schema_id in ids:
+        column = plan.columns.get(side)
+        if column is None or options is None:
+            continue
+        known = column.known.get(subject)
+        if known is not None and known.registered is not None and known.registered.id == schema_id:
+            continue
+        try:
+            use = SubjectSchemas(column, options.side(side), registry).by_id(subject, schema_id).without_text()
+        except KafkaError as error:
+            return EarlierSchemas({}, str(error))
+        uses.setdefault(side, {})[subject] = use
+    return EarlierSchemas(uses) if uses else None

@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from spark_kafka_sink.schemas.encoding.descriptors import known_files, library
-from spark_kafka_sink.schemas.formats.errors import FormatError
+from spark_kafka_sink.schemas.formats.format_options import FormatError
 
 _TIMEOUT_S: Final = 30
 _LONGEST_SHOWN: Final = 2000

@@ -1,26 +1,75 @@
-"""The schema of each subject of a column, by the registry's responses."""
+"""The schema of each subject of a column, by the registry's responses, and how rows are written with it.
+
+What tasks need of it is picklable: ``ColumnPlan`` and the ``SchemaUse`` of each subject.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import pyarrow as pa
 
 from spark_kafka_sink.errors import RegistryError
 from spark_kafka_sink.schemas.encoding.encoder import Encoder, InvalidSchemaError, SchemaMismatchError
-from spark_kafka_sink.schemas.formats.column_schema import AvroColumnSchema, Registry, registered_column_schema
-from spark_kafka_sink.schemas.formats.errors import FormatError
-from spark_kafka_sink.schemas.formats.format_options import ColumnFormat, Format, takes_registered
-from spark_kafka_sink.schemas.formats.plan import ColumnPlan, GivenSchema, SchemaUse
+from spark_kafka_sink.schemas.formats.column_schema import AvroColumnSchema, registered_column_schema
+from spark_kafka_sink.schemas.formats.format_options import ColumnFormat, Format, FormatError, takes_registered
 from spark_kafka_sink.schemas.formats.wire_format import guid_header, id_prefix
-from spark_kafka_sink.schemas.registry.java_names import SchemaIdPlace
-from spark_kafka_sink.schemas.registry.registry_options import SideOptions
-from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema
-from spark_kafka_sink.schemas.registry.subjects import Side
+from spark_kafka_sink.schemas.registry.cache import Registry
+from spark_kafka_sink.schemas.registry.registry_options import SchemaIdPlace, SideOptions
+from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, Side
 
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 _MOST_SHOWN: Final = 10
+
+
+class SchemaUse(NamedTuple):
+    """How rows of one subject are written. ``prefix``: in front of the encoded value. ``header``: value of the header
+    that names the schema, None without one. ``registered`` None: without a registry.
+    """
+
+    encoder: Encoder
+    prefix: bytes = b""
+    header: bytes | None = None
+    registered: RegisteredSchema | None = None
+
+    def without_text(self) -> SchemaUse:
+        """The same without the schema's text, for tasks, which need subject and id only."""
+        registered = self.registered
+        if registered is None:
+            return self
+        return self._replace(registered=registered._replace(schema=Schema(registered.schema.type, "")))
+
+
+class GivenSchema(NamedTuple):
+    """The schema that options give, or that is derived from the column; beside the registry's, found to be the same."""
+
+    schema: Schema
+    encoder: Encoder
+    message_indexes: tuple[int, ...] = ()
+    is_derived: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPlan:
+    """How the column key or value is encoded.
+
+    ``kind``: of the column. ``record``: name of the record, for subjects; "" for none. ``given`` None:
+    the registry's schema is taken. ``compared``: Avro JSON of the options, whose data the registry's schema must read.
+    ``known``: subject → what the registry said in planning; without a registry the only key is "". ``identity``: a
+    digest of what leads from a subject to its schema.
+    """
+
+    column: ColumnFormat
+    kind: pa.DataType
+    record: str = ""
+    given: GivenSchema | None = None
+    compared: str | None = None
+    known: Mapping[str, SchemaUse] = field(default_factory=dict)
+    identity: str = ""
 
 
 class SubjectSchemas:

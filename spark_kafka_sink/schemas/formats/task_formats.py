@@ -12,14 +12,12 @@ import pyarrow as pa
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.records.columns import Int32Array, TopicColumn, bytes_column, int32_array, null_mask
 from spark_kafka_sink.schemas.encoding.encoder import Encoder, Fault, UnencodableRowsError
-from spark_kafka_sink.schemas.formats.cached_registry import TaskLookup
-from spark_kafka_sink.schemas.formats.column_schema import Registry
-from spark_kafka_sink.schemas.formats.plain_encoder import prefixed
-from spark_kafka_sink.schemas.formats.plan import ColumnPlan, EarlierSchemas, FormatPlan, SchemaUse
-from spark_kafka_sink.schemas.formats.subject_schemas import SubjectSchemas
+from spark_kafka_sink.schemas.formats.plan import EarlierSchemas, FormatPlan
+from spark_kafka_sink.schemas.formats.subject_schemas import ColumnPlan, SchemaUse, SubjectSchemas
+from spark_kafka_sink.schemas.formats.wire_format import prefixed
+from spark_kafka_sink.schemas.registry.cache import Registry, TaskLookup
 from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions
-from spark_kafka_sink.schemas.registry.schema import Schema
-from spark_kafka_sink.schemas.registry.subjects import Side
+from spark_kafka_sink.schemas.registry.schema import Schema, Side
 
 
 class _Asked(NamedTuple):

@@ -27,13 +27,6 @@ from spark_kafka_sink.network.login.http import (
 )
 from spark_kafka_sink.network.login.token_login import RetriableLoginError
 from spark_kafka_sink.network.security.tls_context import TlsContexts
-from spark_kafka_sink.schemas.registry.api import (
-    UnreadableResponseError,
-    problem,
-    read_object,
-    registered_schema,
-    request_body,
-)
 from spark_kafka_sink.schemas.registry.authorization import Authorization
 from spark_kafka_sink.schemas.registry.registry_options import (
     AUTO_REGISTER,
@@ -45,7 +38,16 @@ from spark_kafka_sink.schemas.registry.registry_options import (
     RegistryOptions,
     RegistryUrl,
 )
-from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, SchemaReference
+from spark_kafka_sink.schemas.registry.schema import (
+    RegisteredSchema,
+    Schema,
+    SchemaReference,
+    UnreadableResponseError,
+    problem,
+    read_object,
+    registered_schema,
+    request_body,
+)
 
 _log = logging.getLogger("spark_kafka_sink.schema_registry")
 

@@ -10,7 +10,9 @@ import re
 import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from enum import Enum
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig
@@ -31,14 +33,15 @@ from spark_kafka_sink.common.config.option import (
 from spark_kafka_sink.common.config.producer_config import take
 from spark_kafka_sink.common.config.table import TLS_OPTIONS
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.schemas.registry.java_names import SchemaIdPlace, schema_id_place, subject_name_strategy
 from spark_kafka_sink.schemas.registry.login_options import (
     LOGIN_OPTIONS,
     CredentialSource,
     RegistryLogin,
     registry_login,
 )
-from spark_kafka_sink.schemas.registry.subjects import Side, SubjectNameStrategy
+from spark_kafka_sink.schemas.registry.schema import Side, SubjectNameStrategy
+
+_E = TypeVar("_E", bound=Enum)
 
 BOOLEAN, INT, LIST, CLASS = Kind.BOOLEAN, Kind.INT, Kind.LIST, Kind.CLASS
 
@@ -138,6 +141,28 @@ def unknown_registry_option(name: str) -> str | None:
     if name in OPTIONS_BY_NAME:
         return None
     return f"{name} is not an option of a schema registry{did_you_mean(name, OPTIONS_BY_NAME) or '.'}"
+
+
+class SchemaIdPlace(Enum):
+    """``key.schema.id.serializer`` and ``value.schema.id.serializer``."""
+
+    PREFIX = "prefix"
+    HEADER = "header"
+
+
+_STRATEGY_PACKAGE: Final = "io.confluent.kafka.serializers.subject."
+_STRATEGIES: Final[Mapping[str, SubjectNameStrategy]] = MappingProxyType({
+    "TopicNameStrategy": SubjectNameStrategy.TOPIC,
+    "RecordNameStrategy": SubjectNameStrategy.RECORD,
+    "TopicRecordNameStrategy": SubjectNameStrategy.TOPIC_RECORD,
+})  # fmt: skip
+_ASSOCIATED: Final = "AssociatedNameStrategy"
+
+_PLACE_PACKAGE: Final = "io.confluent.kafka.serializers.schema.id."
+_PLACES: Final[Mapping[str, SchemaIdPlace]] = MappingProxyType({
+    "PrefixSchemaIdSerializer": SchemaIdPlace.PREFIX,
+    "HeaderSchemaIdSerializer": SchemaIdPlace.HEADER,
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,8 +401,8 @@ def _side(draft: Draft, side: Side, sides: Collection[Side]) -> SideOptions:
         use_latest_version=use_latest,
         schema_id=schema_id,
         strict=values["id.compatibility.strict" if schema_id is not None else "latest.compatibility.strict"],
-        subject_name_strategy=subject_name_strategy(draft, f"{name}.subject.name.strategy"),
-        schema_id_place=schema_id_place(draft, f"{name}.schema.id.serializer"),
+        subject_name_strategy=_strategy(draft, f"{name}.subject.name.strategy"),
+        schema_id_place=_by_name(draft, f"{name}.schema.id.serializer", _PLACE_PACKAGE, _PLACES),
     )
 
 
@@ -392,3 +417,25 @@ def _tls(draft: Draft, tls: dict[str, object], urls: tuple[RegistryUrl, ...]) ->
     if tls and not any(url.address.lower().startswith("https:") for url in urls):
         draft.warnings.append(f"{_PREFIX}{min(tls)} has no effect, as no URL of {URL} begins with https://.")
     return config
+
+
+def _strategy(draft: Draft, name: str) -> SubjectNameStrategy:
+    if draft.values[name].removeprefix(_STRATEGY_PACKAGE) == _ASSOCIATED:
+        draft.fault(
+            name,
+            f"is {_ASSOCIATED}, which asks the registry which subject is associated with a topic; write topic, which "
+            "it falls back on for topics without an association.",
+        )
+        return SubjectNameStrategy.TOPIC
+    return _by_name(draft, name, _STRATEGY_PACKAGE, _STRATEGIES)
+
+
+def _by_name(draft: Draft, name: str, package: str, classes: Mapping[str, _E]) -> _E:
+    """What an option names, by its value or by Java's class. The first of ``classes`` after a fault."""
+    given = draft.values[name]
+    values = {each.value: each for each in classes.values()}
+    found = values.get(given.lower()) or classes.get(given.removeprefix(package))
+    if found is None and name not in draft.faulty:
+        hint = did_you_mean(given.rpartition(".")[2], [*values, *classes]) or "; other Java classes cannot be loaded."
+        draft.fault(name, f"must be one of {', '.join(values)}, or Java's {', '.join(classes)}, but is {given!r}{hint}")
+    return found or next(iter(values.values()))

@@ -1,11 +1,23 @@
-"""Schemas as a registry keeps them."""
+"""Schemas as a registry has them, the subjects that they are versions of, and the JSON of Confluent's API for both.
+
+Responses are foreign data, so each field is checked.
+"""
 
 from __future__ import annotations
 
 import base64
 import binascii
+import json
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple, TypeGuard
+from uuid import UUID
+
+from spark_kafka_sink.common.foreign_text import shown
+
+_LARGEST_ID: Final = 2**31 - 1
+_LONGEST_NAME: Final = 100
+_GATEWAY: Final = "GATEWAY"
+_WRITERS_RULES: Final = ("domainRules", "encodingRules")
 
 
 class SchemaType(Enum):
@@ -57,3 +69,161 @@ class RegisteredSchema(NamedTuple):
     schema: Schema
     guid: bytes | None = None
     rules: tuple[str, ...] = ()
+
+
+class Side(Enum):
+    """Which part of a record a schema describes."""
+
+    KEY = "key"
+    VALUE = "value"
+
+
+class SubjectNameStrategy(Enum):
+    """``key.subject.name.strategy`` and ``value.subject.name.strategy``."""
+
+    TOPIC = "topic"
+    RECORD = "record"
+    TOPIC_RECORD = "topic-record"
+
+    @property
+    def needs_record(self) -> bool:
+        """Whether the subject has the name of the record or message: a schema without one is refused."""
+        return self is not SubjectNameStrategy.TOPIC
+
+    @property
+    def needs_topic(self) -> bool:
+        return self is not SubjectNameStrategy.RECORD
+
+    def subject(self, topic: str, side: Side, record: str) -> str:
+        """``record``: full name of the Avro record or Protobuf message, title of the JSON schema; "" for none."""
+        if self is SubjectNameStrategy.TOPIC:
+            return f"{topic}-{side.value}"
+        assert record
+        return record if self is SubjectNameStrategy.RECORD else f"{topic}-{record}"
+
+
+class UnreadableResponseError(Exception):
+    """The text follows "its response"."""
+
+
+def request_body(schema: Schema) -> bytes:
+    """The body of a registration or a look-up. As in Java, the schema type is left out for Avro."""
+    body: dict[str, Any] = {"schema": schema.text}
+    if schema.type is not SchemaType.AVRO:
+        body["schemaType"] = schema.type.value
+    if schema.references:
+        body["references"] = [reference._asdict() for reference in schema.references]
+    return json.dumps(body).encode()
+
+
+def read_object(content: bytes) -> dict[str, Any]:
+    """Raises ``UnreadableResponseError``."""
+    try:
+        parsed = json.loads(content)
+    except (ValueError, RecursionError):
+        raise UnreadableResponseError("is not JSON") from None
+    if not isinstance(parsed, dict):
+        raise UnreadableResponseError("is not a JSON object")
+    return parsed
+
+
+def problem(content: bytes) -> tuple[int | None, str]:
+    """Error code and message of an error's response; None and "" where it has none. Other contents are not shown."""
+    try:
+        parsed = read_object(content)
+    except UnreadableResponseError:
+        return None, ""
+    code, message = parsed.get("error_code"), parsed.get("message")
+    text = " ".join(message.split()) if isinstance(message, str) else ""
+    return code if _is_integer(code) else None, shown(text)
+
+
+def registered_schema(parsed: dict[str, Any], subject: str, asked: Schema | None = None) -> RegisteredSchema:
+    """``asked``: the schema of the request, for what the response leaves out. Raises ``UnreadableResponseError``."""
+    schema_id, version = parsed.get("id"), parsed.get("version")
+    if not _is_integer(schema_id) or not 0 <= schema_id <= _LARGEST_ID:
+        raise UnreadableResponseError(f"has no valid id, but {schema_id!a:.100}")
+    if version is not None and not (_is_integer(version) and version >= 1):
+        raise UnreadableResponseError(f"has no valid version, but {version!a:.100}")
+    guid, rules = _guid(parsed.get("guid")), _rules(parsed.get("ruleSet"))
+    return RegisteredSchema(subject, version, schema_id, schema_of(parsed, asked), guid, rules)
+
+
+def schema_of(parsed: object, asked: Schema | None = None) -> Schema:
+    """The schema in a response. Raises as ``registered_schema``."""
+    if not isinstance(parsed, dict):
+        raise UnreadableResponseError("is not a JSON object")
+    text = parsed.get("schema")
+    if text is None and asked is not None:
+        return asked
+    if not _is_text(text):
+        raise UnreadableResponseError("has no schema")
+    default = SchemaType.AVRO if asked is None else asked.type
+    try:
+        kind = SchemaType(parsed.get("schemaType") or default)
+    except ValueError:
+        raise UnreadableResponseError(f"has the unknown schemaType {parsed['schemaType']!a:.100}") from None
+    references = parsed.get("references") or []
+    if not isinstance(references, list):
+        raise UnreadableResponseError("has no list of references")
+    return Schema(kind, text, tuple(_reference(each) for each in references))
+
+
+def _reference(parsed: object) -> SchemaReference:
+    if isinstance(parsed, dict):
+        name, subject, version = parsed.get("name"), parsed.get("subject"), parsed.get("version")
+        if _is_text(name) and _is_text(subject) and _is_integer(version):
+            return SchemaReference(name, subject, version)
+    raise UnreadableResponseError("has a reference without name, subject and version")
+
+
+def _is_text(value: object) -> TypeGuard[str]:
+    """A str without lone surrogates, which JSON can have and no request can carry."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _rules(rule_set: object) -> tuple[str, ...]:
+    """The rules that apply to a writer (Java: ``AbstractKafkaSchemaSerDe.executeRules``).
+
+    These are neither migration rules nor disabled nor of mode READ. A rule that says something else applies.
+    """
+    if rule_set is None:
+        return ()
+    if not isinstance(rule_set, dict):
+        raise UnreadableResponseError("has no valid ruleSet")
+    if rule_set.get("enableAt") == _GATEWAY:
+        return ()
+    found: list[object] = []
+    for phase in _WRITERS_RULES:
+        rules = rule_set.get(phase) or []
+        if not isinstance(rules, list):
+            raise UnreadableResponseError("has no valid ruleSet")
+        found += filter(_applies, rules)
+    return tuple(map(_shown_rule, found))
+
+
+def _applies(rule: object) -> bool:
+    return not isinstance(rule, dict) or not (rule.get("disabled") is True or rule.get("mode") == "READ")
+
+
+def _shown_rule(rule: object) -> str:
+    """Its name and type."""
+    named = rule if isinstance(rule, dict) else {}
+    return f"{str(named.get('name'))[:_LONGEST_NAME]!a} ({str(named.get('type'))[:_LONGEST_NAME]!a})".replace("'", "")
+
+
+def _guid(text: object) -> bytes | None:
+    try:
+        return UUID(text).bytes if isinstance(text, str) else None
+    except ValueError:
+        raise UnreadableResponseError(f"has no valid guid, but {text!a:.100}") from None
+
+
+def _is_integer(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)

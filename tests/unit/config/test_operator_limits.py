@@ -25,11 +25,11 @@ from spark_kafka_sink.network.login.token_providers import provided_tokens
 from spark_kafka_sink.network.login.token_sources import token_source
 from spark_kafka_sink.network.security.stores import read_files
 from spark_kafka_sink.producer.partitioning.custom import CustomPartitioner
-from spark_kafka_sink.schemas.formats.errors import FormatError
-from spark_kafka_sink.schemas.formats.planning import FrameColumn, plan_formats
+from spark_kafka_sink.schemas.formats.format_options import FormatError
+from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
 from spark_kafka_sink.schemas.registry.client import SchemaRegistry
 from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions
-from spark_kafka_sink.schemas.registry.subjects import Side
+from spark_kafka_sink.schemas.registry.schema import Side
 from spark_kafka_sink.spark.options import SinkOptions
 
 SERVERS = {"bootstrap.servers": "broker:9092"}

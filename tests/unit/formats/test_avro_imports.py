@@ -11,7 +11,7 @@ from spark_kafka_sink import encode_avro
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.schemas.encoding.avro_schema import with_imports
 from spark_kafka_sink.schemas.encoding.encoder import InvalidSchemaError
-from spark_kafka_sink.schemas.formats.errors import FormatError
+from spark_kafka_sink.schemas.formats.format_options import FormatError
 from spark_kafka_sink.schemas.registry.schema import Schema, SchemaReference, SchemaType
 from tests.unit.formats.fake_registry import FakeRegistry
 from tests.unit.formats.test_planning import plan, written

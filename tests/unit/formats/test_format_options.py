@@ -4,7 +4,7 @@ import pytest
 
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.schemas.formats.format_options import Format
-from spark_kafka_sink.schemas.registry.subjects import Side, SubjectNameStrategy
+from spark_kafka_sink.schemas.registry.schema import Side, SubjectNameStrategy
 from spark_kafka_sink.spark.options import SinkOptions
 
 URL = {"schema.registry.url": "http://registry:8081"}

@@ -7,13 +7,10 @@ import pytest
 
 from spark_kafka_sink.records.columns import TopicColumn
 from spark_kafka_sink.schemas.formats import task_formats as module
-from spark_kafka_sink.schemas.formats.cached_registry import CachedRegistry
-from spark_kafka_sink.schemas.formats.later_planning import earlier_schemas, with_asked
-from spark_kafka_sink.schemas.formats.planning import FrameColumn, plan_formats
+from spark_kafka_sink.schemas.formats.plan import FrameColumn, earlier_schemas, plan_formats, with_asked
 from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
-from spark_kafka_sink.schemas.registry.responses import ResponseFiles
-from spark_kafka_sink.schemas.registry.schema import Schema, SchemaReference, SchemaType
-from spark_kafka_sink.schemas.registry.subjects import Side
+from spark_kafka_sink.schemas.registry.cache import CachedRegistry, ResponseFiles
+from spark_kafka_sink.schemas.registry.schema import Schema, SchemaReference, SchemaType, Side
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.testing.manual_clock import ManualClock
 from tests.unit.formats.fake_registry import FakeRegistry

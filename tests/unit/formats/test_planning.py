@@ -9,12 +9,11 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.records.columns import TopicColumn
-from spark_kafka_sink.schemas.formats import planning
-from spark_kafka_sink.schemas.formats.errors import FormatError
-from spark_kafka_sink.schemas.formats.planning import FrameColumn, plan_formats
+from spark_kafka_sink.schemas.formats import plan as planning
+from spark_kafka_sink.schemas.formats.format_options import FormatError
+from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
 from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
-from spark_kafka_sink.schemas.registry.schema import Schema, SchemaReference, SchemaType
-from spark_kafka_sink.schemas.registry.subjects import Side
+from spark_kafka_sink.schemas.registry.schema import Schema, SchemaReference, SchemaType, Side
 from spark_kafka_sink.spark.options import SinkOptions
 from tests.unit.encoding.protos import compiled, files_of
 from tests.unit.formats.fake_registry import FakeRegistry

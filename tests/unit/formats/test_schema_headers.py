@@ -3,7 +3,7 @@
 import pyarrow as pa
 
 from spark_kafka_sink.records.columns import bytes_column
-from spark_kafka_sink.schemas.formats.schema_headers import with_schema_headers
+from spark_kafka_sink.schemas.formats.wire_format import with_schema_headers
 
 KEY, VALUE = "__key_schema_id", "__value_schema_id"
 

@@ -8,11 +8,10 @@ import pytest
 from spark_kafka_sink.errors import RegistryError
 from spark_kafka_sink.records.columns import TopicColumn
 from spark_kafka_sink.schemas.encoding.encoder import UnencodableRowsError
-from spark_kafka_sink.schemas.formats.errors import FormatError
-from spark_kafka_sink.schemas.formats.planning import FrameColumn, plan_formats
+from spark_kafka_sink.schemas.formats.format_options import FormatError
+from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
 from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
-from spark_kafka_sink.schemas.registry.schema import Schema, SchemaType
-from spark_kafka_sink.schemas.registry.subjects import Side
+from spark_kafka_sink.schemas.registry.schema import Schema, SchemaType, Side
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.rows import topic_column
 from tests.unit.formats.fake_registry import FakeRegistry

@@ -11,16 +11,16 @@ import pytest
 
 from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig
 from spark_kafka_sink.common.config.option import Kind
-from spark_kafka_sink.schemas.registry.java_names import SchemaIdPlace
 from spark_kafka_sink.schemas.registry.login_options import CredentialSource
 from spark_kafka_sink.schemas.registry.registry_options import (
     REGISTRY_OPTIONS,
     RegistryOptions,
     RegistryUrl,
+    SchemaIdPlace,
     is_registry_option,
     registry_names,
 )
-from spark_kafka_sink.schemas.registry.subjects import Side, SubjectNameStrategy
+from spark_kafka_sink.schemas.registry.schema import Side, SubjectNameStrategy
 
 URL = {"schema.registry.url": "http://r:8081"}
 JAVA = "io.confluent.kafka.serializers."

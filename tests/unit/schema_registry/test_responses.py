@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.schemas.registry.responses import ResponseFiles, StoredResponse
+from spark_kafka_sink.schemas.registry.cache import ResponseFiles, StoredResponse
 from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, SchemaReference, SchemaType
 from spark_kafka_sink.testing.manual_clock import ManualClock
 

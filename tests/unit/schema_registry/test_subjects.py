@@ -1,6 +1,6 @@
 import pytest
 
-from spark_kafka_sink.schemas.registry.subjects import Side, SubjectNameStrategy
+from spark_kafka_sink.schemas.registry.schema import Side, SubjectNameStrategy
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.exactly_once.receipts import TaskName
 from spark_kafka_sink.exactly_once.values import TaskAction
-from spark_kafka_sink.schemas.formats.planning import FrameColumn, plan_formats
-from spark_kafka_sink.schemas.registry.subjects import Side
+from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
+from spark_kafka_sink.schemas.registry.schema import Side
 from spark_kafka_sink.spark import write as module
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
 from spark_kafka_sink.spark.dead_letters import file as file_module

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.errors import InvalidRecordError
-from spark_kafka_sink.schemas.formats.planning import FrameColumn, plan_formats
+from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
 from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
-from spark_kafka_sink.schemas.registry.subjects import Side
+from spark_kafka_sink.schemas.registry.schema import Side
 from spark_kafka_sink.spark import encoded_rows as module
 from spark_kafka_sink.spark.encoded_rows import EncodedRows
 from spark_kafka_sink.spark.options import SinkOptions

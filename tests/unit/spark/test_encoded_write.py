@@ -4,8 +4,8 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.schemas.formats.planning import FrameColumn, plan_formats
-from spark_kafka_sink.schemas.registry.subjects import Side
+from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
+from spark_kafka_sink.schemas.registry.schema import Side
 from spark_kafka_sink.spark import write as module
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.producer_cache import ProducerCache

@@ -19,10 +19,9 @@ from pyspark.sql.types import (
 
 from spark_kafka_sink.exactly_once.values import Entry, EntryState, SchemaId
 from spark_kafka_sink.records.columns import TopicColumn
-from spark_kafka_sink.schemas.formats.errors import FormatError
+from spark_kafka_sink.schemas.formats.format_options import FormatError
 from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
-from spark_kafka_sink.schemas.registry.schema import Schema, SchemaType
-from spark_kafka_sink.schemas.registry.subjects import Side
+from spark_kafka_sink.schemas.registry.schema import Schema, SchemaType, Side
 from spark_kafka_sink.spark import formats as module
 from spark_kafka_sink.spark.formats import planned_formats, with_earlier_schemas
 from spark_kafka_sink.spark.options import SinkOptions
