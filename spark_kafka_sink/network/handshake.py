@@ -72,7 +72,7 @@ class ChannelBuilder:
 
             self._contexts = TlsContexts(config)
         if config.security_protocol.startswith("SASL_"):
-            from spark_kafka_sink.network.login.mechanisms import sasl_mechanism
+            from spark_kafka_sink.network.login.sasl import sasl_mechanism
 
             self._mechanism = sasl_mechanism(config)
 

@@ -22,7 +22,7 @@ from spark_kafka_sink.common.config.jaas import JaasError, parse_jaas
 from spark_kafka_sink.errors import ConfigError, KafkaError, SaslAuthenticationError
 from spark_kafka_sink.network.handshake import authenticate
 from spark_kafka_sink.network.login.credentials import Credentials
-from spark_kafka_sink.network.login.mechanisms import sasl_mechanism
+from spark_kafka_sink.network.login.sasl import sasl_mechanism
 from spark_kafka_sink.network.login.scram import scram_exchange
 from spark_kafka_sink.network.messages import API_KEYS, schema
 from spark_kafka_sink.network.security.tls_context import TlsContexts

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from typing import Any
+from urllib.parse import urlsplit
 
 
 @dataclass
@@ -38,6 +40,14 @@ class Draft:
         """A warning that shows no value, also none that a config provider gives."""
         self.warnings.append(f"{self.prefix}{self.names.get(name, name)} {sentence}")
 
+    def caution_clear_text(self, name: str, url: str) -> None:
+        """Warns if ``url``, the value of the option ``name``, has no TLS. For a request that has credentials."""
+        parts = urlsplit(url)
+        if parts.scheme.lower() == "http" and not is_loopback(parts.hostname or ""):
+            self.caution(
+                name, "begins with http://, so the credentials cross the network in clear text; write an https:// URL."
+            )
+
     def warn(self, name: str, sentence: str) -> None:
         self.warnings.append(self._about(name, sentence, "is adjusted or has no effect"))
 
@@ -47,3 +57,11 @@ class Draft:
         if not hidden:
             return f"{named} {sentence}"
         return f"{named} {outcome}, with the value that stands for {' and '.join(hidden)} and is not shown here."
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, so that a secret without TLS crosses no network."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower().rstrip(".") == "localhost"

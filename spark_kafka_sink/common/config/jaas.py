@@ -36,7 +36,7 @@ def parse_jaas(text: str) -> LoginModule:
     """``<class> <flag> <key>=<value> …;``. Raises ``JaasError``."""
     tokens = _Tokens(text)
     modules: list[LoginModule] = []
-    while (first := tokens.next()).kind is not Kind.END:
+    while (first := tokens.next()).kind is not JaasKind.END:
         modules.append(_module(first, tokens, len(modules) + 1))
     if not modules:
         raise JaasError("is empty; it must be a login module with its options")
@@ -45,7 +45,7 @@ def parse_jaas(text: str) -> LoginModule:
     return modules[0]
 
 
-def _module(first: Token, tokens: _Tokens, number: int) -> LoginModule:
+def _module(first: JaasToken, tokens: _Tokens, number: int) -> LoginModule:
     where = "" if number == 1 else f" in its login module number {number}, after the first ';'"
     if first.text is None:
         raise JaasError(f"does not begin with the class of a login module{where}")
@@ -53,11 +53,11 @@ def _module(first: Token, tokens: _Tokens, number: int) -> LoginModule:
     if flag is None or flag.upper() not in _FLAGS:
         raise JaasError(f"must have 'required' after the class of the login module{where}")
     options: dict[str, str] = {}
-    while (key := tokens.next()).kind is not Kind.SEMICOLON:
+    while (key := tokens.next()).kind is not JaasKind.SEMICOLON:
         place = f"option number {len(options) + 1}{where}"
-        if key.kind is Kind.END:
+        if key.kind is JaasKind.END:
             raise JaasError(f"must end with ';'{where}")
-        if tokens.next().kind is not Kind.EQUALS:
+        if tokens.next().kind is not JaasKind.EQUALS:
             raise JaasError(
                 f"has no '=' after the key of {place}; a value with spaces or special characters must be in double "
                 "quotes, "
@@ -73,8 +73,8 @@ def _module(first: Token, tokens: _Tokens, number: int) -> LoginModule:
     return LoginModule(first.text.removeprefix(SHADED), options)
 
 
-class Kind(Enum):
-    """Kind of a token."""
+class JaasKind(Enum):
+    """Kinds of tokens, as far as a login module needs them."""
 
     TEXT = "text"
     EQUALS = "="
@@ -83,14 +83,14 @@ class Kind(Enum):
     END = "end"
 
 
-class Token(NamedTuple):
+class JaasToken(NamedTuple):
     """``text``: of a word or a quoted string, else None; ``repr`` hides it, as it may be a secret."""
 
-    kind: Kind
+    kind: JaasKind
     text: str | None = None
 
     def __repr__(self) -> str:
-        return f"Token({self.kind.name})"
+        return f"JaasToken({self.kind.name})"
 
 
 class _Tokens:
@@ -100,19 +100,19 @@ class _Tokens:
         self._text = text
         self._at = 0
 
-    def next(self) -> Token:
+    def next(self) -> JaasToken:
         self._skip()
         char = self._peek()
         if not char:
-            return Token(Kind.END)
+            return JaasToken(JaasKind.END)
         if _is_digit(char) or char in ".-":
             return self._number(char)
         if _is_alpha(char):
-            return Token(Kind.TEXT, self._word())
+            return JaasToken(JaasKind.TEXT, self._word())
         if char in "\"'":
-            return Token(Kind.TEXT, self._quoted(char))
+            return JaasToken(JaasKind.TEXT, self._quoted(char))
         self._at += 1
-        return Token({"=": Kind.EQUALS, ";": Kind.SEMICOLON}.get(char, Kind.OTHER))
+        return JaasToken({"=": JaasKind.EQUALS, ";": JaasKind.SEMICOLON}.get(char, JaasKind.OTHER))
 
     def _peek(self) -> str:
         """The next character, "" at the end."""
@@ -137,16 +137,16 @@ class _Tokens:
         while self._peek() not in _LINE_ENDS:
             self._at += 1
 
-    def _number(self, first: str) -> Token:
+    def _number(self, first: str) -> JaasToken:
         """A number is not a word; a ``-`` without a digit after it is a token of its own."""
         self._at += 1
         if first == "-" and not (self._peek() == "." or _is_digit(self._peek())):
-            return Token(Kind.OTHER)
+            return JaasToken(JaasKind.OTHER)
         dots = 1 if first == "." else 0
         while _is_digit(char := self._peek()) or (char == "." and dots == 0):
             dots += char == "."
             self._at += 1
-        return Token(Kind.OTHER)
+        return JaasToken(JaasKind.OTHER)
 
     def _word(self) -> str:
         start = self._at

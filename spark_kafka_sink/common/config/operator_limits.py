@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Final
+from urllib.parse import unquote, urlsplit
 
 PROVIDERS: Final = "SPARK_KAFKA_SINK_AUTOMATIC_CONFIG_PROVIDERS"
 FILES: Final = "SPARK_KAFKA_SINK_ALLOWED_FILES"
@@ -43,6 +44,11 @@ def file_fault(path: str) -> str | None:
     if ".." not in Path(path).parts and any(file.is_relative_to(os.path.normpath(each)) for each in allowed):
         return None
     return f"names a file that {_does_not_allow(FILES)}"
+
+
+def path_of_url(url: str) -> str:
+    """The file of a ``file:`` URL, for ``file_fault`` and for reading it: the limits must be those of what is read."""
+    return unquote(urlsplit(url).path)
 
 
 def url_fault(url: str) -> str | None:

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from spark_kafka_sink.common.config.clear_text import clear_text_login
 from spark_kafka_sink.common.config.draft import Draft
 from spark_kafka_sink.common.config.python_class import (
     JAVA_PARTITIONERS,
@@ -15,7 +14,7 @@ from spark_kafka_sink.common.config.python_class import (
     of_java_name,
     serializes_for_a_registry,
 )
-from spark_kafka_sink.common.config.sasl_rules import PROTOCOLS, sasl
+from spark_kafka_sink.common.config.sasl_rules import PROTOCOLS, clear_text_login, sasl
 from spark_kafka_sink.common.config.table import LOGIN_OPTION_NAMES, PARTITIONERS, SMALLEST_RECORD
 from spark_kafka_sink.common.config.tls_rules import (
     STORES,

@@ -86,6 +86,7 @@ TLS_OPTIONS: tuple[Option, ...] = (
 )  # fmt: skip
 
 OAUTH: Final = "org.apache.kafka.common.security.oauthbearer."
+OAUTH_MODULE: Final = f"{OAUTH}OAuthBearerLoginModule"
 LOGIN_HANDLERS: Final = (
     f"{OAUTH}OAuthBearerLoginCallbackHandler",
     f"{OAUTH}secured.OAuthBearerLoginCallbackHandler",

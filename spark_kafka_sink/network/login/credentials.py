@@ -1,12 +1,13 @@
-"""The credentials of a login. They are read here at each authentication, never before: they may change."""
+"""Credentials in ``sasl.jaas.config``. A login reads them at each authentication and never earlier: they may change."""
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Mapping
+from typing import ClassVar, Final, NamedTuple
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.jaas import JaasError, LoginModule, parse_jaas
-from spark_kafka_sink.common.config.sasl_rules import credentials_fault
+from spark_kafka_sink.common.config.sasl_rules import check_login_module, credentials_fault
 from spark_kafka_sink.errors import ConfigError, SaslAuthenticationError
 
 _WITH_VALUES: Final = (
@@ -27,6 +28,30 @@ class Credentials(NamedTuple):
 
     def __repr__(self) -> str:
         return f"Credentials(username={self.username!r}, password=[hidden])"
+
+
+class PasswordMechanism:
+    """What PLAIN and SCRAM have in common: a login module with ``username`` and ``password``, and nothing to close."""
+
+    login_modules: ClassVar[tuple[str, ...]]
+    example: ClassVar[str]
+    sends: ClassVar[str]
+    check = staticmethod(check_login_module)
+
+    def __init__(self, config: ProducerConfig) -> None:
+        self._config = config
+
+    @classmethod
+    def module_fault(cls, options: Mapping[str, str]) -> str | None:
+        missing = [key for key in ("username", "password") if key not in options]
+        if missing:
+            return f"has no {' and no '.join(missing)}; write {cls.example}"
+        if any("\0" in options[key] for key in ("username", "password")):
+            return "has a NUL character (\\0) in its username or password: is a backslash not doubled?"
+        return None
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 def login_module(config: ProducerConfig) -> LoginModule:

@@ -7,7 +7,6 @@ so it runs on a login's thread; libkrb5 gives up on a KDC after its own timeouts
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -15,11 +14,7 @@ from typing import Final
 import gssapi
 
 from spark_kafka_sink.common.clock import Clock
-from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.config.kerberos_rules import GSSAPI, is_on
-from spark_kafka_sink.common.config.sasl_rules import credentials_fault
 from spark_kafka_sink.errors import LoginError, SaslAuthenticationError
-from spark_kafka_sink.network.login.credentials import login_module
 from spark_kafka_sink.network.login.token_login import RetriableLoginError
 
 _KERBEROS: Final = gssapi.MechType.kerberos
@@ -27,35 +22,49 @@ _FLAGS: Final = gssapi.RequirementFlag.mutual_authentication | gssapi.Requiremen
 _KINIT: Final = "run kinit as this process's user, or log in with useKeyTab=true in sasl.jaas.config"
 _numbers = itertools.count(1)
 
+# MIT's codes are this base and the error number of the protocol (RFC 4120).
+_BASE: Final = -1765328384
+CLIENT_UNKNOWN: Final = _BASE + 6
+SERVER_UNKNOWN: Final = _BASE + 7
+CLIENT_REVOKED: Final = _BASE + 18
+KEY_EXPIRED: Final = _BASE + 23
+PREAUTH_FAILED: Final = _BASE + 24
+BAD_INTEGRITY: Final = _BASE + 31
+TICKET_EXPIRED: Final = _BASE + 32
+SKEW: Final = _BASE + 37
+SKEW_OF_KDC: Final = _BASE + 148
+REALM_UNKNOWN: Final = _BASE + 154
+KDC_UNREACHABLE: Final = _BASE + 156
+
+_KRB5_CONF: Final = "see the realm's kdc in krb5.conf (environment variable KRB5_CONFIG, else the system's)"
+_KEYS: Final = "the keys in keyTab of sasl.jaas.config are not those of the KDC: write the keytab anew"
+_PRINCIPAL: Final = "see principal in sasl.jaas.config"
+_CLOCKS: Final = "set the clocks of this machine, the KDC and the brokers: they may differ by 5 minutes"
+_ADVICE: Final = {
+    CLIENT_UNKNOWN: _PRINCIPAL,
+    CLIENT_REVOKED: _PRINCIPAL,
+    KEY_EXPIRED: _PRINCIPAL,
+    PREAUTH_FAILED: _KEYS,
+    BAD_INTEGRITY: _KEYS,
+    SKEW: _CLOCKS,
+    SKEW_OF_KDC: _CLOCKS,
+    REALM_UNKNOWN: _KRB5_CONF,
+    KDC_UNREACHABLE: _KRB5_CONF,
+}
+
 
 class GssTickets:
-    """The tickets of ``Krb5LoginModule``: of a ticket cache, else of a keytab, as Java looks for them."""
+    """Gets tickets, one by one, on one thread. Raises ``LoginError`` with what to look at."""
 
-    what = "a Kerberos ticket (sasl.jaas.config)"
-
-    def __init__(self, config: ProducerConfig, clock: Clock) -> None:
-        self._config = config
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._cache = _new_cache()
 
-    def fetch(self) -> GssTicket:
-        module = login_module(self._config)
-        if (fault := credentials_fault(GSSAPI, module)) is not None:
-            raise LoginError(f"sasl.jaas.config {fault}")
-        if not is_on(module.options, "useTicketCache"):
-            return self._of_keytab(module.options)
-        try:
-            return self._of_ticket_cache(module.options)
-        except LoginError:
-            if not is_on(module.options, "useKeyTab"):
-                raise
-            return self._of_keytab(module.options)
-
-    def _of_ticket_cache(self, jaas: Mapping[str, str]) -> GssTicket:
-        cache = jaas.get("ticketCache")
+    def of_ticket_cache(self, cache: str | None, principal: str | None) -> GssTicket:
+        """``cache`` None: the one of this process's user; ``principal`` None: the one that the cache has."""
         what = f"There is no valid ticket in {f'ticketCache {cache}' if cache else 'the ticket cache'}"
         try:
-            name = _principal(jaas["principal"]) if jaas.get("principal") else None
+            name = _principal(principal) if principal else None
             store = {"ccache": cache} if cache else None
             credentials = gssapi.Credentials(name=name, usage="initiate", mechs=[_KERBEROS], store=store)
             return self._ticket(credentials, None)
@@ -64,8 +73,8 @@ class GssTickets:
         except gssapi.exceptions.GSSError as error:
             raise login_error(what, _code(error), _reason(error), _KINIT) from None
 
-    def _of_keytab(self, jaas: Mapping[str, str]) -> GssTicket:
-        path, principal = jaas["keyTab"].removeprefix("FILE:"), jaas["principal"]
+    def of_keytab(self, path: str, principal: str) -> GssTicket:
+        """A new ticket from the KDC."""
         self._check_keytab(path, principal)
         store = {"client_keytab": path, "ccache": self._cache}
         now = self._clock.epoch_ms()
@@ -80,7 +89,7 @@ class GssTickets:
         return ticket
 
     def _check_keytab(self, path: str, principal: str) -> None:
-        """libkrb5's own error is that of an empty ticket cache."""
+        """libkrb5 would only say that the ticket cache is empty."""
         try:
             Path(path).open("rb").close()
         except OSError as error:
@@ -110,7 +119,7 @@ class GssTicket:
 
 
 class GssContext:
-    """A security context with mutual authentication."""
+    """A security context with mutual authentication: one login at one broker. ``what`` follows "waiting for"."""
 
     def __init__(self, credentials: gssapi.Credentials, service: str, host: str) -> None:
         self.what = f"a Kerberos ticket for the service {service} on {host} (sasl.kerberos.service.name)"
@@ -121,6 +130,7 @@ class GssContext:
         self._context: gssapi.SecurityContext | None = None
 
     def advance(self, token: bytes) -> bytes:
+        """The next message for the broker; ``token``: the broker's, empty at first. Raises ``LoginError``."""
         if self._context is None:
             return self._begin()
         try:
@@ -165,6 +175,7 @@ class GssContext:
         return [by_host] if canonical == as_given else [_principal(as_given), by_host]
 
     def unwrap(self, message: bytes) -> bytes:
+        """The content of the broker's message. Raises ``SaslAuthenticationError``."""
         assert self._context is not None
         try:
             content: bytes = self._context.unwrap(message).message
@@ -173,9 +184,22 @@ class GssContext:
         return content
 
     def wrap(self, content: bytes) -> bytes:
+        """A message with integrity, without confidentiality."""
         assert self._context is not None
         message: bytes = self._context.wrap(content, encrypt=False).message
         return message
+
+
+def signed(minor: int) -> int:
+    """The code of libkrb5 for a minor status of GSS-API, which has no sign."""
+    return minor - 2**32 if minor >= 2**31 else minor
+
+
+def login_error(what: str, code: int, reason: str, advice: str = "") -> LoginError:
+    """``what`` begins the text and says what failed; ``advice`` is for codes without a better one (``_ADVICE``)."""
+    look_at = _ADVICE.get(code, advice)
+    text = f"{what}: {reason}{f'; {look_at}' if look_at else ''}"
+    return RetriableLoginError(text) if code == KDC_UNREACHABLE else LoginError(text)
 
 
 def _new_cache() -> str:
@@ -196,46 +220,3 @@ def _reason(error: gssapi.exceptions.GSSError) -> str:
     of_mechanism = error.min_code and not isinstance(error, gssapi.exceptions.ExpiredCredentialsError)
     texts = error.get_all_statuses(error.min_code if of_mechanism else error.maj_code, not of_mechanism)
     return "; ".join(texts)
-
-
-# MIT's codes: a base, and the protocol's error number.
-_BASE: Final = -1765328384
-CLIENT_UNKNOWN: Final = _BASE + 6
-SERVER_UNKNOWN: Final = _BASE + 7
-CLIENT_REVOKED: Final = _BASE + 18
-KEY_EXPIRED: Final = _BASE + 23
-PREAUTH_FAILED: Final = _BASE + 24
-BAD_INTEGRITY: Final = _BASE + 31
-TICKET_EXPIRED: Final = _BASE + 32
-SKEW: Final = _BASE + 37
-SKEW_OF_KDC: Final = _BASE + 148
-REALM_UNKNOWN: Final = _BASE + 154
-KDC_UNREACHABLE: Final = _BASE + 156
-
-_KRB5_CONF: Final = "see the realm's kdc in krb5.conf (environment variable KRB5_CONFIG, else the system's)"
-_KEYS: Final = "the keys in keyTab of sasl.jaas.config are not those of the KDC: write the keytab anew"
-_PRINCIPAL: Final = "see principal in sasl.jaas.config"
-_CLOCKS: Final = "set the clocks of this machine, the KDC and the brokers: they may differ by 5 minutes"
-_ADVICE: Final = {
-    CLIENT_UNKNOWN: _PRINCIPAL,
-    CLIENT_REVOKED: _PRINCIPAL,
-    KEY_EXPIRED: _PRINCIPAL,
-    PREAUTH_FAILED: _KEYS,
-    BAD_INTEGRITY: _KEYS,
-    SKEW: _CLOCKS,
-    SKEW_OF_KDC: _CLOCKS,
-    REALM_UNKNOWN: _KRB5_CONF,
-    KDC_UNREACHABLE: _KRB5_CONF,
-}
-
-
-def signed(minor: int) -> int:
-    """A minor status of GSS-API, which has no sign, as libkrb5's code."""
-    return minor - 2**32 if minor >= 2**31 else minor
-
-
-def login_error(what: str, code: int, reason: str, advice: str = "") -> LoginError:
-    """``what``: what was not to be had; ``advice``: for codes that name nothing better."""
-    look_at = _ADVICE.get(code, advice)
-    text = f"{what}: {reason}{f'; {look_at}' if look_at else ''}"
-    return RetriableLoginError(text) if code == KDC_UNREACHABLE else LoginError(text)

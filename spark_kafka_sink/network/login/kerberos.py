@@ -1,68 +1,88 @@
-"""SASL/GSSAPI (RFC 4752): Kerberos, without a security layer, as Kafka's brokers have it."""
+"""SASL/GSSAPI (RFC 4752): Kerberos, without a security layer, as Kafka's brokers have it. The rules show no value.
+
+The library that speaks to the KDC is optional and loaded by the first login (``gss.py``), so options parse without it.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from typing import Final, Protocol
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.common.clock import NEVER, Clock, SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.config.kerberos_rules import SERVICE_NAME, service_name_fault
-from spark_kafka_sink.errors import LoginError, SaslAuthenticationError
-from spark_kafka_sink.network.login.credentials import jaas_options
+from spark_kafka_sink.common.config.draft import Draft
+from spark_kafka_sink.common.config.jaas import LoginModule
+from spark_kafka_sink.common.config.operator_limits import file_fault
+from spark_kafka_sink.common.config.sasl_rules import GSSAPI, check_login_module, credentials_fault
+from spark_kafka_sink.errors import ConfigError, LoginError, SaslAuthenticationError
+from spark_kafka_sink.network.login.credentials import jaas_options, login_module
 from spark_kafka_sink.network.login.sasl import Exchange, LoginStep
-from spark_kafka_sink.network.login.token_login import SHARED_LOGINS, CredentialSource, LoginThread, TokenLogin
+from spark_kafka_sink.network.login.token_login import (
+    SHARED_LOGINS,
+    ExpiringSource,
+    LoginThread,
+    RefreshWindow,
+    TokenLogin,
+)
 
+if TYPE_CHECKING:
+    from spark_kafka_sink.network.login.gss import GssContext, GssTicket
+
+KRB5_MODULE: Final = "com.sun.security.auth.module.Krb5LoginModule"
+KRB5_EXAMPLE: Final = f'{KRB5_MODULE} required useKeyTab=true keyTab="/path/to/keytab" principal="name@REALM";'
+_SERVICE_NAME: Final = "sasl.kerberos.service.name"
 _NO_LAYER: Final = 1
 _LAYERS_BYTES: Final = 4
 
 
-class SecurityContext(Protocol):
-    """One authentication with one broker. ``what`` follows "waiting for"."""
-
-    what: str
-    established: bool
-
-    def advance(self, token: bytes) -> bytes:
-        """The next message for the broker; ``token``: the broker's, empty at first. It may ask the KDC: call it on a
-        login's thread. Raises ``LoginError``.
-        """
-
-    def unwrap(self, message: bytes) -> bytes:
-        """The content of the broker's message. Raises ``SaslAuthenticationError``."""
-
-    def wrap(self, content: bytes) -> bytes:
-        """A message with integrity, without confidentiality."""
-
-
-class Ticket(Protocol):
-    """The user's tickets."""
-
-    @property
-    def principal(self) -> str: ...
-
-    @property
-    def expires_at(self) -> float: ...
-
-    @property
-    def issued_at(self) -> float | None: ...
-
-    def context(self, service: str, host: str) -> SecurityContext: ...
-
-
 class Kerberos:
-    """``source``: the tickets; shared with the other clients of the process that have the same credentials."""
+    """``source``: the tickets; shared with the other clients of the process that have the same credentials.
 
-    def __init__(self, config: ProducerConfig, source: CredentialSource[Ticket]) -> None:
+    None: those of ``Krb5LoginModule``. Raises ``ConfigError`` where the library for them is missing.
+    """
+
+    login_modules = (KRB5_MODULE,)
+    example = KRB5_EXAMPLE
+    sends = ""
+
+    def __init__(self, config: ProducerConfig, source: ExpiringSource[GssTicket] | None = None) -> None:
         self._config = config
-        self._source = source
-        self._login: TokenLogin[Ticket] | None = None
+        self._source = Krb5Tickets(config) if source is None else source
+        self._login: TokenLogin[GssTicket] | None = None
         self._steps = ContextSteps(SystemClock())
 
+    @staticmethod
+    def check(draft: Draft, module: LoginModule | None) -> None:
+        check_login_module(draft, module)
+        if module is None or "sasl.jaas.config" in draft.faulty:
+            return
+        if (fault := _service_name_fault(draft.values[_SERVICE_NAME], module.options)) is not None:
+            draft.fault(_SERVICE_NAME, fault)
+
+    @staticmethod
+    def module_fault(options: Mapping[str, str]) -> str | None:
+        keytab = _is_on(options, "useKeyTab")
+        if options.get("isInitiator", "true").lower() == "false":
+            return "has isInitiator=false, which is for brokers; leave it out"
+        if not keytab and not _is_on(options, "useTicketCache"):
+            return (
+                f"has neither a keytab nor a ticket cache; write {KRB5_EXAMPLE} or, to use the tickets of kinit, "
+                f"{KRB5_MODULE} required useTicketCache=true;"
+            )
+        if keytab and (missing := [key for key in ("keyTab", "principal") if not options.get(key)]):
+            return f"has useKeyTab=true, but no {' and no '.join(missing)}; write {KRB5_EXAMPLE}"
+        if keytab and (fault := file_fault(options["keyTab"].removeprefix("FILE:"))) is not None:
+            return f"has keyTab, which {fault}"
+        cache = options.get("ticketCache")  # other kinds, such as KEYRING:, are refused where files are limited
+        if cache and (fault := file_fault(cache.removeprefix("FILE:").removeprefix("DIR:"))) is not None:
+            return f"has ticketCache, which {fault}"
+        return None
+
     def exchange(self, host: str) -> Exchange:
-        service = service_name(self._config)
+        service = _service_name(self._config)
         if self._login is None:
-            self._login = SHARED_LOGINS.acquire(self._config, self._source)
+            self._login = SHARED_LOGINS.acquire(self._config, self._source, renewal(self._config))
         ticket_step = self._login.token()
         yield ticket_step
         ticket = ticket_step.result()
@@ -81,14 +101,45 @@ class Kerberos:
             SHARED_LOGINS.release(self._config)
 
 
+class Krb5Tickets:
+    """The tickets of ``Krb5LoginModule``: of a ticket cache, else of a keytab, as Java looks for them."""
+
+    what = "a Kerberos ticket (sasl.jaas.config)"
+
+    def __init__(self, config: ProducerConfig) -> None:
+        try:
+            from spark_kafka_sink.network.login.gss import GssTickets
+        except ImportError as error:
+            raise ConfigError([
+                "sasl.mechanism=GSSAPI needs the package gssapi and MIT Kerberos, which cannot be loaded here "
+                f"({error}): pip install 'spark-kafka-sink[gssapi]', which needs a C compiler and libkrb5-dev (Debian, "
+                "Ubuntu) or krb5-devel (Red Hat)."
+            ]) from error  # fmt: skip
+        self._config = config
+        self._gss = GssTickets(SystemClock())
+
+    def fetch(self) -> GssTicket:
+        module = login_module(self._config)
+        if (fault := credentials_fault(GSSAPI, module)) is not None:
+            raise LoginError(f"sasl.jaas.config {fault}")
+        jaas = module.options
+        if _is_on(jaas, "useTicketCache"):
+            try:
+                return self._gss.of_ticket_cache(jaas.get("ticketCache"), jaas.get("principal"))
+            except LoginError:
+                if not _is_on(jaas, "useKeyTab"):
+                    raise
+        return self._gss.of_keytab(jaas["keyTab"].removeprefix("FILE:"), jaas["principal"])
+
+
 class ContextSteps:
     """Runs the steps of security contexts on a thread of its own, apart from the one that renews the tickets."""
 
     def __init__(self, clock: Clock) -> None:
         self._thread = LoginThread(self, clock, "pykafka-login-GSSAPI-steps")
-        self._waiting: deque[tuple[LoginStep[bytes], SecurityContext, bytes]] = deque()
+        self._waiting: deque[tuple[LoginStep[bytes], GssContext, bytes]] = deque()
 
-    def advance(self, context: SecurityContext, token: bytes) -> LoginStep[bytes]:
+    def advance(self, context: GssContext, token: bytes) -> LoginStep[bytes]:
         """A step that ends with the next message for the broker."""
         step: LoginStep[bytes] = LoginStep(context.what)
         self._waiting.append((step, context, token))
@@ -112,12 +163,37 @@ class ContextSteps:
         return NEVER
 
 
-def service_name(config: ProducerConfig) -> str:
-    """Raises ``SaslAuthenticationError``: the rules do not see what stands behind placeholders."""
+def _is_on(jaas: Mapping[str, str], option: str) -> bool:
+    """A flag of the login module; off by default."""
+    return jaas.get(option, "").lower() == "true"
+
+
+def _service_name_fault(option: str | None, jaas: Mapping[str, str]) -> str | None:
+    """The text follows the option's name (Java: ``KerberosLogin.getServiceName``)."""
+    in_jaas = jaas.get("serviceName")
+    if option and in_jaas and option != in_jaas:
+        return "is not the serviceName in sasl.jaas.config; leave one of them out."
+    if not option and not in_jaas:
+        return "is required with GSSAPI: the first part of the brokers' principals, most often kafka."
+    return None
+
+
+def _service_name(config: ProducerConfig) -> str:
+    """Raises ``SaslAuthenticationError``, because the rules do not see what stands behind placeholders."""
     jaas = jaas_options(config)
-    if (fault := service_name_fault(config.sasl_kerberos_service_name, jaas)) is not None:
-        raise SaslAuthenticationError(f"{SERVICE_NAME} {fault.rstrip('.')}")
+    if (fault := _service_name_fault(config.sasl_kerberos_service_name, jaas)) is not None:
+        raise SaslAuthenticationError(f"{_SERVICE_NAME} {fault.rstrip('.')}")
     return config.sasl_kerberos_service_name or jaas["serviceName"]
+
+
+def renewal(config: ProducerConfig) -> RefreshWindow:
+    """When Java's ``KerberosLogin`` renews a ticket."""
+    return RefreshWindow(
+        factor=min(max(config.sasl_kerberos_ticket_renew_window_factor, 0.0), 1.0),
+        jitter=max(config.sasl_kerberos_ticket_renew_jitter, 0.0),
+        least=max(config.sasl_kerberos_min_time_before_relogin, 1_000.0),
+        buffer=0.0,
+    )
 
 
 def _without_layer(offer: bytes, principal: str) -> bytes:

@@ -1,34 +1,80 @@
-"""SASL/OAUTHBEARER (RFC 7628, KIP-255, KIP-342): a token of a login, and extensions."""
+"""SASL/OAUTHBEARER (RFC 7628, KIP-255, KIP-342): a token of a login, and extensions. The rules show no credential."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
+from urllib.parse import urlsplit
 
+from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.config.oauth_rules import extension_faults
+from spark_kafka_sink.common.config.draft import Draft
+from spark_kafka_sink.common.config.jaas import SHADED, LoginModule
+from spark_kafka_sink.common.config.operator_limits import file_fault, path_of_url, url_fault
+from spark_kafka_sink.common.config.sasl_rules import JAAS, check_login_module
+from spark_kafka_sink.common.config.table import (
+    ASSERTION_FILES,
+    CLIENT_CREDENTIALS_RETRIEVER,
+    DEFAULT_RETRIEVER,
+    FILE_RETRIEVER,
+    JWT_BEARER_RETRIEVER,
+    LOGIN_HANDLERS,
+    OAUTH_MODULE,
+)
 from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.errors import SaslAuthenticationError
 from spark_kafka_sink.network.login.credentials import jaas_options
 from spark_kafka_sink.network.login.sasl import Exchange
-from spark_kafka_sink.network.login.token_login import SHARED_LOGINS, Token, TokenLogin, TokenSource
+from spark_kafka_sink.network.login.token_login import SHARED_LOGINS, RefreshWindow, Token, TokenLogin, TokenSource
+from spark_kafka_sink.network.login.token_providers import provided_tokens, token_provider
 
-EXTENSION: Final = "extension_"
+_URL: Final = "sasl.oauthbearer.token.endpoint.url"
+_RETRIEVER: Final = "sasl.oauthbearer.jwt.retriever.class"
+_HANDLER: Final = "sasl.login.callback.handler.class"
+_ID: Final = "sasl.oauthbearer.client.credentials.client.id"
+_SECRET: Final = "sasl.oauthbearer.client.credentials.client.secret"
+_FILE: Final = "sasl.oauthbearer.assertion.file"
+_KEY: Final = "sasl.oauthbearer.assertion.private.key.file"
+_EXTENSION: Final = "extension_"
+# Java: OAuthBearerClientInitialResponse.
+_EXTENSION_NAME: Final = re.compile(r"[A-Za-z]+")
+_EXTENSION_VALUE: Final = re.compile(r"[\x21-\x7E \t\r\n]+")
 _SEPARATOR: Final = "\x01"
 _LONGEST_SHOWN: Final = 500
 
 
 class OAuthBearer:
-    """``source``: the tokens; shared with the other clients of the process that have the same credentials."""
+    """``source``: the tokens; shared with the other clients of the process that have the same credentials.
 
-    def __init__(self, config: ProducerConfig, source: TokenSource) -> None:
+    None: that of the options.
+    """
+
+    login_modules = (OAUTH_MODULE,)
+    example = f'{OAUTH_MODULE} required clientId="…" clientSecret="…";'
+    sends = "token"
+
+    def __init__(self, config: ProducerConfig, source: TokenSource | None = None) -> None:
         self._config = config
-        self._source = source
+        self._source = _source(config) if source is None else source
         self._login: TokenLogin[Token] | None = None
+
+    @staticmethod
+    def check(draft: Draft, module: LoginModule | None) -> None:
+        if token_provider(draft, module):
+            return
+        if module is not None:  # credentials have options of their own, too
+            check_login_module(draft, module)
+        if JAAS not in draft.faulty:
+            _check_source(draft, module)
+
+    @staticmethod
+    def module_fault(options: Mapping[str, str]) -> str | None:
+        return None
 
     def exchange(self, host: str) -> Exchange:
         if self._login is None:
-            self._login = SHARED_LOGINS.acquire(self._config, self._source)
+            self._login = SHARED_LOGINS.acquire(self._config, self._source, RefreshWindow.of_tokens(self._config))
         step = self._login.token()
         yield step
         challenge = yield initial_response(step.result().value, extensions(self._config))
@@ -57,6 +103,98 @@ def extensions(config: ProducerConfig) -> dict[str, str]:
     Raises ``SaslAuthenticationError`` for what a message cannot carry: a value with a separator would add fields to it.
     """
     options = jaas_options(config)
-    if faults := extension_faults(options):
+    if faults := _extension_faults(options):
         raise SaslAuthenticationError(f"sasl.jaas.config {faults[0].rstrip('.')}")
-    return {name.removeprefix(EXTENSION): value for name, value in options.items() if name.startswith(EXTENSION)}
+    return {name.removeprefix(_EXTENSION): value for name, value in options.items() if name.startswith(_EXTENSION)}
+
+
+def _extension_faults(options: Mapping[str, str]) -> list[str]:
+    """What is wrong with the extensions of a login module, in words that follow ``sasl.jaas.config``. Shows no value.
+
+    The login checks them again, because placeholders may stand for them.
+    """
+    faults = []
+    for option, value in options.items():
+        name = option.removeprefix(_EXTENSION)
+        if name == option:
+            continue
+        if not _EXTENSION_NAME.fullmatch(name) or name == "auth":
+            faults.append(f"has extension_{name}; an extension has a name of letters, but not auth.")
+        elif not _EXTENSION_VALUE.fullmatch(value):
+            fault = f"has extension_{name}, whose value is empty or has control characters or others outside ASCII."
+            faults.append(fault)
+    return faults
+
+
+def _source(config: ProducerConfig) -> TokenSource:
+    if config.sasl_token_provider is not None:
+        return provided_tokens(config, SystemClock())
+    from spark_kafka_sink.network.login.token_sources import token_source  # with urllib3 and cryptography
+
+    return token_source(config, SystemClock())
+
+
+def _check_source(draft: Draft, module: LoginModule | None) -> None:
+    """Where tokens come from, and the credentials for it. ``module``: None also where placeholders hide it."""
+    options = dict(module.options) if module is not None else {}
+    _check_login_handler(draft)
+    for fault in _extension_faults(options):
+        draft.fault(JAAS, fault)
+    url = draft.values[_URL] = (draft.values[_URL] or "").strip() or None
+    if url is None:
+        draft.fault(_URL, "is required with OAUTHBEARER: the identity provider's URL for tokens, or file:/path.")
+        return
+    scheme = _scheme(url)
+    if scheme not in ("http", "https", "file"):
+        draft.fault(_URL, "must begin with https://, http:// or file:/.")
+        return
+    _check_limits(draft, url)
+    draft.caution_clear_text(_URL, url)
+    retriever = draft.values[_RETRIEVER]
+    if retriever == DEFAULT_RETRIEVER:
+        retriever = draft.values[_RETRIEVER] = FILE_RETRIEVER if scheme == "file" else CLIENT_CREDENTIALS_RETRIEVER
+    if (retriever == FILE_RETRIEVER) != (scheme == "file"):
+        name = retriever.rpartition(".")[2]
+        needed = "a file: URL" if scheme != "file" else "an http or https URL"
+        draft.fault(_RETRIEVER, f"is {name}, which needs {needed} in {draft.prefix}{_URL}.")
+    elif retriever == CLIENT_CREDENTIALS_RETRIEVER and (module is not None or draft.values[JAAS] is None):
+        _check_client_credentials(draft, options)
+    elif retriever == JWT_BEARER_RETRIEVER and not (draft.values[_FILE] or draft.values[_KEY]):
+        draft.fault(_RETRIEVER, f"is JwtBearerJwtRetriever, which needs {draft.prefix}{_KEY} or {draft.prefix}{_FILE}.")
+
+
+def _check_limits(draft: Draft, url: str) -> None:
+    """The operator's limits of URL and files."""
+    limits = {name: file_fault(draft.values[name]) for name in ASSERTION_FILES if draft.values[name]}
+    limits[_URL] = file_fault(path_of_url(url)) if _scheme(url) == "file" else url_fault(url)
+    for name, limit in limits.items():
+        if limit is not None:
+            draft.forbid(name, limit)
+
+
+def _check_login_handler(draft: Draft) -> None:
+    given = draft.values[_HANDLER]
+    if given is None:
+        draft.fault(_HANDLER, f"is required with OAUTHBEARER: {LOGIN_HANDLERS[0]}.")
+    elif given.removeprefix(SHADED) not in LOGIN_HANDLERS:
+        draft.fault(
+            _HANDLER,
+            f"is {given!r}, a class that only a JVM can run; write {LOGIN_HANDLERS[0]} and the identity provider's "
+            f"{draft.prefix}{_URL}.",
+        )
+
+
+def _check_client_credentials(draft: Draft, options: dict[str, str]) -> None:
+    for name, key in ((_ID, "clientId"), (_SECRET, "clientSecret")):
+        given = draft.values[name]
+        text = options.get(key, "") if given is None else getattr(given, "value", given)
+        if not text.strip():
+            example = OAuthBearer.example
+            draft.fault(name, f"is required with OAUTHBEARER, or {key} in {draft.prefix}{JAAS}: {example}")
+
+
+def _scheme(url: str) -> str:
+    try:
+        return urlsplit(url).scheme.lower()
+    except ValueError:
+        return ""

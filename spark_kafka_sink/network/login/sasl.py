@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from importlib.metadata import entry_points
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.errors import LoginError
+from spark_kafka_sink.common.config.sasl_rules import GROUP, built_in
+from spark_kafka_sink.errors import ConfigError, LoginError
 
 T = TypeVar("T")
 
@@ -19,7 +21,7 @@ class Wakeable(Protocol):
 
 
 class LoginStep(Generic[T]):
-    """A token to fetch, or a step of Kerberos. A handshake yields it; when a login's thread has ended it, it goes on.
+    """A token to fetch, or a step of Kerberos. A handshake yields it and goes on when a login's thread has ended it.
 
     ``what``: follows "waiting for" in errors; names the option to look at.
     """
@@ -85,3 +87,15 @@ class MakeMechanism(Protocol):
     """What an entry point of the group ``spark_kafka_sink.sasl`` loads; its name is the mechanism's."""
 
     def __call__(self, config: ProducerConfig, /) -> SaslMechanism: ...
+
+
+def sasl_mechanism(config: ProducerConfig) -> SaslMechanism:
+    """The mechanism of ``sasl.mechanism``: built in, or an entry point. Raises ``ConfigError``."""
+    name = config.sasl_mechanism
+    make: MakeMechanism | None = built_in(name)
+    if make is None:
+        found = entry_points(group=GROUP, name=name)
+        if not found:
+            raise ConfigError([f"sasl.mechanism={name} has no entry point of the group {GROUP} here"])
+        make = next(iter(found)).load()
+    return make(config)

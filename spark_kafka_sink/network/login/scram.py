@@ -1,6 +1,7 @@
 """SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677; Java: ``ScramSaslClient``, ``ScramFormatter``).
 
-As in Java, user and password are plain UTF-8: SASLprep would make another password of some. Without channel binding.
+As in Java, user and password are plain UTF-8, because SASLprep would change some passwords, and there is no channel
+binding.
 """
 
 from __future__ import annotations
@@ -11,34 +12,32 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Generator
-from typing import Final
+from typing import ClassVar, Final
 
-from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import SaslAuthenticationError
-from spark_kafka_sink.network.login.credentials import Credentials, user_credentials
+from spark_kafka_sink.network.login.credentials import Credentials, PasswordMechanism, user_credentials
+
+SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 _HEADER: Final = "n,,"
 _FEWEST_ITERATIONS: Final = 4_096
 _MOST_ITERATIONS: Final = 1_000_000
-"""A second of hashing. A broker could ask for any number and stop the sender."""
+"""They take a second. Without a limit, a broker could stop the sender by asking for more."""
 
 _NONCE_BYTES: Final = 24
 _LONGEST_ERROR: Final = 100
 
 
-class Scram:
-    """One mechanism; ``algorithm`` is hashlib's name of its hash."""
+class Scram(PasswordMechanism):
+    """SCRAM over one hash. ``algorithm``: hashlib's name of it."""
 
-    algorithm: str
-
-    def __init__(self, config: ProducerConfig) -> None:
-        self._config = config
+    login_modules = (SCRAM_MODULE,)
+    example = f'{SCRAM_MODULE} required username="…" password="…";'
+    sends = ""
+    algorithm: ClassVar[str]
 
     def exchange(self, host: str) -> Generator[bytes, bytes, None]:
         return scram_exchange(self.algorithm, user_credentials(self._config), secrets.token_urlsafe(_NONCE_BYTES))
-
-    def close(self) -> None:
-        """Nothing is open."""
 
 
 class ScramSha256(Scram):

@@ -17,7 +17,6 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 from spark_kafka_sink.common.backoff import exponential_delay
 from spark_kafka_sink.common.clock import NEVER, Clock, SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.config.kerberos_rules import GSSAPI
 from spark_kafka_sink.errors import ConfigError, LoginError, SaslAuthenticationError
 from spark_kafka_sink.network.login.sasl import LoginStep
 
@@ -76,7 +75,7 @@ class LoginThread:
 
 
 class Expiring(Protocol):
-    """A token or a ticket. Times in ms since 1970; ``issued_at``: None if it does not say."""
+    """A token or a ticket. Times are in ms since 1970; ``issued_at`` is None if it does not say."""
 
     @property
     def expires_at(self) -> float: ...
@@ -102,7 +101,7 @@ class RetriableLoginError(LoginError):
     """The next attempt may get a token: no connection, a timeout, an overloaded server."""
 
 
-class CredentialSource(Protocol[T_co]):
+class ExpiringSource(Protocol[T_co]):
     """Where tokens or tickets come from. ``what`` follows "waiting for": "a token of <option> <value>"."""
 
     what: str
@@ -114,12 +113,12 @@ class CredentialSource(Protocol[T_co]):
         """
 
 
-class TokenSource(CredentialSource[Token], Protocol):
+class TokenSource(ExpiringSource[Token], Protocol):
     """Where tokens come from."""
 
 
-class _RefreshWindow(NamedTuple):
-    """Shares of a credential's life, and ms."""
+class RefreshWindow(NamedTuple):
+    """When the next token or ticket is fetched: ``factor`` and ``jitter`` are shares of its life, the others ms."""
 
     factor: float
     jitter: float
@@ -127,43 +126,36 @@ class _RefreshWindow(NamedTuple):
     buffer: float
 
     @staticmethod
-    def of(config: ProducerConfig) -> _RefreshWindow:
-        if config.sasl_mechanism == GSSAPI:
-            return _RefreshWindow(
-                min(max(config.sasl_kerberos_ticket_renew_window_factor, 0.0), 1.0),
-                max(config.sasl_kerberos_ticket_renew_jitter, 0.0),
-                max(config.sasl_kerberos_min_time_before_relogin, 1_000.0),
-                0.0,
-            )
-        return _RefreshWindow(
+    def of_tokens(config: ProducerConfig) -> RefreshWindow:
+        """The options ``sasl.login.refresh.*``."""
+        return RefreshWindow(
             config.sasl_login_refresh_window_factor,
             config.sasl_login_refresh_window_jitter,
             config.sasl_login_refresh_min_period_seconds * 1000.0,
             config.sasl_login_refresh_buffer_seconds * 1000.0,
         )
 
-
-def refresh_time(token: Expiring, config: ProducerConfig, now: float, random: Random) -> float:
-    """When to fetch the next one (as ``now``, ms since 1970), as Java does: by ``sasl.login.refresh.*``, with GSSAPI by
-    ``sasl.kerberos.ticket.renew.*`` and ``sasl.kerberos.min.time.before.relogin``.
-    """
-    if token.expires_at <= now:
-        return now + _AFTER_FAILURE_MS
-    factor, jitter, least, buffer = _RefreshWindow.of(config)
-    share = factor + jitter * random.random()
-    if now + least + buffer > token.expires_at:
-        return now + (token.expires_at - now) * share
-    begin = now if token.issued_at is None else token.issued_at
-    proposed = begin + (token.expires_at - begin) * share
-    return min(max(proposed, now + least), token.expires_at - buffer)
+    def refresh_time(self, token: Expiring, now: float, random: Random) -> float:
+        """When to fetch the next one, as Java does. Like ``now``, it is in ms since 1970."""
+        if token.expires_at <= now:
+            return now + _AFTER_FAILURE_MS
+        share = self.factor + self.jitter * random.random()
+        if now + self.least + self.buffer > token.expires_at:
+            return now + (token.expires_at - now) * share
+        begin = now if token.issued_at is None else token.issued_at
+        proposed = begin + (token.expires_at - begin) * share
+        return min(max(proposed, now + self.least), token.expires_at - self.buffer)
 
 
 class TokenLogin(Generic[T]):
     """Fetches the tokens or tickets of one source on a thread of its own. Any thread may call ``token``."""
 
-    def __init__(self, config: ProducerConfig, source: CredentialSource[T], clock: Clock, random: Random) -> None:
+    def __init__(
+        self, config: ProducerConfig, source: ExpiringSource[T], window: RefreshWindow, clock: Clock, random: Random
+    ) -> None:
         self._config = config
         self._source = source
+        self._window = window
         self._clock = clock
         self._random = random
         self._thread = LoginThread(self, clock, f"pykafka-login-{config.sasl_mechanism}")
@@ -221,7 +213,7 @@ class TokenLogin(Generic[T]):
     def _succeeded(self, token: T, now: float) -> None:
         wall = self._clock.epoch_ms()
         self._attempts = 0
-        self._due_at = now + refresh_time(token, self._config, wall, self._random) - wall
+        self._due_at = now + self._window.refresh_time(token, wall, self._random) - wall
         _log.debug("Got %s, valid for %.0f s", self._source.what, (token.expires_at - wall) / 1000.0)
         with self._lock:
             self._token, self._failed_step = token, None
@@ -266,13 +258,13 @@ class SharedLogins:
         self._lock = threading.Lock()
         self._shared: dict[Hashable, _Shared] = {}
 
-    def acquire(self, config: ProducerConfig, source: CredentialSource[T]) -> TokenLogin[T]:
-        """``source``: of the login, if this is its first user."""
+    def acquire(self, config: ProducerConfig, source: ExpiringSource[T], window: RefreshWindow) -> TokenLogin[T]:
+        """The login of these credentials. Its first user's ``source`` fetches the tokens."""
         key = _credentials(config)
         with self._lock:
             shared = self._shared.get(key)
             if shared is None:
-                shared = self._shared[key] = _Shared(TokenLogin(config, source, SystemClock(), Random()), 0)
+                shared = self._shared[key] = _Shared(TokenLogin(config, source, window, SystemClock(), Random()), 0)
             shared.users += 1
             return shared.login
 

@@ -1,17 +1,38 @@
-"""The source of tokens that ``saslTokenProvider`` names: a cloud's, or one of an entry point."""
+"""``saslTokenProvider``: whose tokens OAUTHBEARER logs in with, a cloud's or those of an entry point.
+
+The settings of Java's handlers for the same tokens mean a provider, too. Each cloud has a file of its own, because it
+needs a library that few installations have.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any, Final, Protocol
 
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.config.draft import Draft
+from spark_kafka_sink.common.config.jaas import SHADED, LoginModule
 from spark_kafka_sink.common.config.operator_limits import class_fault
-from spark_kafka_sink.common.config.token_providers import AWS, AZURE, GCP, GROUP, PROVIDERS, SINK_OPTION
+from spark_kafka_sink.common.config.option import did_you_mean
+from spark_kafka_sink.common.config.sasl_rules import AWS_MECHANISM, AWS_MODULE, GROUP, JAAS, OAUTHBEARER, PROVIDER
+from spark_kafka_sink.common.config.table import LOGIN_OPTION_NAMES, OAUTH_MODULE
 from spark_kafka_sink.errors import ConfigError, LoginError
 from spark_kafka_sink.network.login.token_login import Token, TokenSource
+
+_SINK_OPTION: Final = "saslTokenProvider"
+_AWS, _GCP, _AZURE = "aws", "gcp", "azure"
+_CLOUDS: Final = (_AWS, _GCP, _AZURE)
+_AWS_OPTIONS: Final = ("awsProfileName", "awsRoleArn", "awsRoleSessionName")
+_SHADED_BY_DATABRICKS: Final = (SHADED, "shadedmskiam.")
+_HANDLER: Final = "sasl.login.callback.handler.class"
+_HANDLERS: Final[Mapping[str, str]] = MappingProxyType({
+    "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler": _AWS,
+    "com.google.cloud.hosted.kafka.auth.GcpLoginCallbackHandler": _GCP,
+})  # fmt: skip
 
 
 class MakeTokenSource(Protocol):
@@ -20,36 +41,102 @@ class MakeTokenSource(Protocol):
     def __call__(self, config: ProducerConfig, /) -> TokenSource: ...
 
 
+def token_provider(draft: Draft, module: LoginModule | None) -> bool:
+    """Whether a provider is asked for. Then the mechanism becomes OAUTHBEARER, and its settings are checked.
+
+    ``module``: None also where placeholders hide it.
+    """
+    values, mechanism = draft.values, draft.values["sasl.mechanism"]
+    provider = values[PROVIDER] or _meant(values[_HANDLER], mechanism)
+    if provider is None:
+        return False
+    provider = provider.lower() if provider.lower() in _CLOUDS else provider
+    if PROVIDER in draft.given and "sasl.mechanism" not in draft.given:
+        mechanism = OAUTHBEARER
+    if mechanism != OAUTHBEARER and not (mechanism == AWS_MECHANISM and provider == _AWS):
+        draft.fault(PROVIDER, f"is {provider!r}, which needs {draft.prefix}sasl.mechanism={OAUTHBEARER}.")
+    elif (fault := class_fault(provider)) is not None:
+        draft.forbid(PROVIDER, fault)
+    elif provider not in _CLOUDS and not entry_points(group=GROUP, name=provider):
+        draft.fault(
+            PROVIDER,
+            f"must be {', '.join(_CLOUDS)}, or the name of an entry point of the group {GROUP}, but is "
+            f"{provider!r}{did_you_mean(provider, _CLOUDS) or '.'}",
+        )
+    elif (other := _HANDLERS.get(_unshaded(values[_HANDLER] or ""), provider)) != provider:
+        draft.fault(_HANDLER, f"means tokens of {other}, but {draft.prefix}{PROVIDER} is {provider!r}; leave one out.")
+    elif module is not None:
+        _check_module(draft, provider, module)
+    if provider in _CLOUDS:
+        _warn_of_other_sources(draft, provider)
+    values["sasl.mechanism"], values[PROVIDER] = OAUTHBEARER, provider
+    return True
+
+
 def provided_tokens(config: ProducerConfig, clock: Clock) -> TokenSource:
     """Raises ``ConfigError`` where the provider's package is not installed, or its entry point makes no source."""
     provider = config.sasl_token_provider
     assert provider is not None
     if (fault := class_fault(provider)) is not None:
-        raise ConfigError([f"{SINK_OPTION} {fault}."])
-    if provider not in PROVIDERS:
+        raise ConfigError([f"{_SINK_OPTION} {fault}."])
+    if provider not in _CLOUDS:
         found = entry_points(group=GROUP, name=provider)
         if not found:
-            raise ConfigError([f"{SINK_OPTION}={provider} has no entry point of the group {GROUP} here"])
-        return _EntryPointTokens(provider, _of_entry_point(provider, next(iter(found)), config))
+            raise ConfigError([f"{_SINK_OPTION}={provider} has no entry point of the group {GROUP} here"])
+        return _CheckedTokens(provider, _of_entry_point(provider, next(iter(found)), config))
     try:
         return _of_cloud(provider, config, clock)
     except ImportError as error:
         raise ConfigError([
-            f"{SINK_OPTION}={provider} needs a package that is missing here ({error.name}): "
+            f"{_SINK_OPTION}={provider} needs a package that is missing here ({error.name}): "
             f"pip install 'spark-kafka-sink[{provider}]'."
         ]) from error  # fmt: skip
 
 
+def _warn_of_other_sources(draft: Draft, provider: str) -> None:
+    for name in sorted(draft.given & LOGIN_OPTION_NAMES):
+        if name.startswith("sasl.oauthbearer."):
+            draft.warn(name, f"has no effect, as the tokens are those of {provider}; leave it out.")
+
+
+def _meant(handler: str | None, mechanism: str) -> str | None:
+    """The provider that settings of Java's libraries mean."""
+    if mechanism == AWS_MECHANISM:
+        return _AWS
+    return _HANDLERS.get(_unshaded(handler)) if handler is not None and mechanism == OAUTHBEARER else None
+
+
+def _check_module(draft: Draft, provider: str, module: LoginModule) -> None:
+    allowed = [OAUTH_MODULE, AWS_MODULE] if provider == _AWS else [OAUTH_MODULE]
+    if _unshaded(module.name) not in allowed:
+        draft.fault(
+            JAAS, f"has a login module that has no tokens of {provider}; write {' or '.join(allowed)} required;"
+        )
+        return
+    honoured = _AWS_OPTIONS if provider == _AWS else ()
+    if provider in _CLOUDS and not set(module.options) <= set(honoured):
+        known = (
+            f"honours only {', '.join(honoured)}; leave the others out" if honoured else "honours none; leave them out"
+        )
+        draft.fault(JAAS, f"has options of its login module that have no effect: {provider} {known}.")
+
+
+def _unshaded(name: str) -> str:
+    for prefix in _SHADED_BY_DATABRICKS:
+        name = name.removeprefix(prefix)
+    return name
+
+
 def _of_cloud(provider: str, config: ProducerConfig, clock: Clock) -> TokenSource:
-    if provider == AWS:
+    if provider == _AWS:
         from spark_kafka_sink.network.login.aws import AwsTokens
 
         return AwsTokens(config)
-    if provider == GCP:
+    if provider == _GCP:
         from spark_kafka_sink.network.login.gcp import GcpTokens
 
         return GcpTokens(config, clock)
-    assert provider == AZURE
+    assert provider == _AZURE
     from spark_kafka_sink.network.login.azure import AzureTokens
 
     return AzureTokens(config)
@@ -62,16 +149,16 @@ def _of_entry_point(provider: str, entry_point: EntryPoint, config: ProducerConf
     except ConfigError:
         raise
     except Exception as error:
-        text = f"{SINK_OPTION}={provider}: the entry point {entry_point.value} failed with {type(error).__name__}"
+        text = f"{_SINK_OPTION}={provider}: the entry point {entry_point.value} failed with {type(error).__name__}"
         raise ConfigError([text]) from error
     if not isinstance(getattr(source, "what", None), str) or not callable(getattr(source, "fetch", None)):
-        text = f"{SINK_OPTION}={provider}: the entry point {entry_point.value} makes a {type(source).__name__}, which "
+        text = f"{_SINK_OPTION}={provider}: the entry point {entry_point.value} makes a {type(source).__name__}, which "
         raise ConfigError([text + "has no fetch() and what of a TokenSource."])
     return source
 
 
-class _EntryPointTokens:
-    """Checks what an entry point's source returns: a login that ends with anything else would never end."""
+class _CheckedTokens:
+    """Checks what an entry point's source returns, because a login that ends with anything else would never end."""
 
     def __init__(self, provider: str, source: TokenSource) -> None:
         self._provider = provider
@@ -86,7 +173,7 @@ class _EntryPointTokens:
                 return token
         shown = "a Token with other types" if isinstance(token, Token) else f"a {type(token).__name__}"
         raise LoginError(
-            f"{SINK_OPTION}={self._provider} gave {shown} instead of a Token whose value is a str and whose times are "
+            f"{_SINK_OPTION}={self._provider} gave {shown} instead of a Token whose value is a str and whose times are "
             "numbers (ms since 1970)"
         )
 

@@ -19,8 +19,7 @@ from cryptography.hazmat.primitives.serialization import load_der_private_key, l
 
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.config.oauth_rules import token_file
-from spark_kafka_sink.common.config.operator_limits import file_fault
+from spark_kafka_sink.common.config.operator_limits import file_fault, path_of_url
 from spark_kafka_sink.common.config.table import CLIENT_CREDENTIALS_RETRIEVER, FILE_RETRIEVER
 from spark_kafka_sink.errors import LoginError
 from spark_kafka_sink.network.login.credentials import jaas_options
@@ -55,7 +54,7 @@ class TokenFile:
 
     def __init__(self, config: ProducerConfig) -> None:
         assert config.sasl_oauthbearer_token_endpoint_url is not None
-        self._path = token_file(config.sasl_oauthbearer_token_endpoint_url)
+        self._path = path_of_url(config.sasl_oauthbearer_token_endpoint_url)
         self.what = f"a token of {_URL} file:{self._path}"
 
     def fetch(self) -> Token:

@@ -10,7 +10,6 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.config.clear_text import clear_text_request
 from spark_kafka_sink.common.config.config_providers import has_placeholder
 from spark_kafka_sink.common.config.draft import Draft
 from spark_kafka_sink.common.config.operator_limits import url_fault
@@ -182,7 +181,7 @@ def _required(draft: Draft, source: CredentialSource) -> None:
     elif issuer and (fault := url_fault(issuer)) is not None:
         draft.forbid(ISSUER, fault)
     elif issuer:
-        clear_text_request(draft, ISSUER, issuer)
+        draft.caution_clear_text(ISSUER, issuer)
 
 
 def _inheritable(draft: Draft, source: CredentialSource, producer: ProducerConfig) -> None:

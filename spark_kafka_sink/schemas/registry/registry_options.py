@@ -16,7 +16,6 @@ from typing import Any, Final, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig
-from spark_kafka_sink.common.config.clear_text import clear_text_request
 from spark_kafka_sink.common.config.config_providers import DEFAULTS as DEFAULT_PROVIDERS
 from spark_kafka_sink.common.config.config_providers import OPTION as CONFIG_PROVIDERS
 from spark_kafka_sink.common.config.draft import Draft
@@ -233,7 +232,7 @@ class RegistryOptions:
         login = registry_login(draft, producer, url_has_login=any(url.user_info is not None for url in urls))
         for url in urls:
             if login.source is not CredentialSource.URL or url.user_info is not None:
-                clear_text_request(draft, URL, url.address)
+                draft.caution_clear_text(URL, url.address)
         tls_config = _tls(draft, tls, urls)
         faults += draft.faults
         if draft.faults or tls_config is None:

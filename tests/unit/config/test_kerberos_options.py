@@ -5,8 +5,8 @@ import warnings
 import pytest
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.config.kerberos_rules import KRB5_EXAMPLE
 from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.network.login.kerberos import KRB5_EXAMPLE
 
 KRB5 = "com.sun.security.auth.module.Krb5LoginModule"
 KEYTAB = f'{KRB5} required useKeyTab=true storeKey=true keyTab="/etc/orders.keytab" principal="orders@EXAMPLE.COM";'

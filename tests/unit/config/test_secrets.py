@@ -12,8 +12,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.draft import Draft
-from spark_kafka_sink.common.config.jaas import Kind as TokenKind
-from spark_kafka_sink.common.config.jaas import Token, parse_jaas
+from spark_kafka_sink.common.config.jaas import JaasKind, JaasToken, parse_jaas
 from spark_kafka_sink.common.config.option import Kind, Password, Status
 from spark_kafka_sink.common.config.table import OPTIONS_BY_NAME, PRODUCER_OPTIONS
 from spark_kafka_sink.errors import ConfigError
@@ -56,7 +55,7 @@ def holders() -> Iterator[object]:
     yield user_credentials(config)
     yield Credentials("u", SECRET)
     yield parse_jaas(LOGIN)
-    yield Token(TokenKind.TEXT, SECRET)
+    yield JaasToken(JaasKind.TEXT, SECRET)
     yield Password(SECRET)
 
 

@@ -9,7 +9,7 @@ import pytest
 from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig
 from spark_kafka_sink.errors import ConfigError, LoginError
 from spark_kafka_sink.network.login import token_providers
-from spark_kafka_sink.network.login.mechanisms import sasl_mechanism
+from spark_kafka_sink.network.login.sasl import sasl_mechanism
 from spark_kafka_sink.network.login.token_login import Token
 from spark_kafka_sink.spark.options import SinkOptions
 

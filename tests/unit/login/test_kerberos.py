@@ -11,10 +11,9 @@ import pytest
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError, LoginError, SaslAuthenticationError
-from spark_kafka_sink.network.login.kerberos import Kerberos
-from spark_kafka_sink.network.login.mechanisms import sasl_mechanism
-from spark_kafka_sink.network.login.sasl import LoginStep
-from spark_kafka_sink.network.login.token_login import RetriableLoginError, Token, refresh_time
+from spark_kafka_sink.network.login.kerberos import Kerberos, renewal
+from spark_kafka_sink.network.login.sasl import LoginStep, sasl_mechanism
+from spark_kafka_sink.network.login.token_login import RetriableLoginError, Token
 from tests.waiting import DEADLINE_S
 
 KRB5 = "com.sun.security.auth.module.Krb5LoginModule required"
@@ -168,7 +167,8 @@ def test_tickets_are_renewed_by_the_options_of_kerberos(life_h, factor, least_ms
         sasl_kerberos_min_time_before_relogin=least_ms,
         sasl_login_refresh_window_factor=0.9,
     )
-    assert refresh_time(Token("t", life_h * HOUR, 0.0), config, 0.0, Random(1)) == pytest.approx(expected_h * HOUR)
+    found = renewal(config).refresh_time(Token("t", life_h * HOUR, 0.0), 0.0, Random(1))
+    assert found == pytest.approx(expected_h * HOUR)
 
 
 @pytest.fixture

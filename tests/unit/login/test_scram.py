@@ -121,7 +121,7 @@ def test_a_server_that_does_not_know_the_password_is_refused(message, reason):
 
 def test_a_nonce_is_never_used_twice():
     from spark_kafka_sink.common.config import ProducerConfig
-    from spark_kafka_sink.network.login.mechanisms import sasl_mechanism
+    from spark_kafka_sink.network.login.sasl import sasl_mechanism
 
     module = "org.apache.kafka.common.security.scram.ScramLoginModule"
     config = ProducerConfig.parse(

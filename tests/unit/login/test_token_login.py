@@ -8,7 +8,7 @@ import pytest
 from spark_kafka_sink.common.clock import NEVER
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import LoginError
-from spark_kafka_sink.network.login.token_login import RetriableLoginError, Token, TokenLogin, refresh_time
+from spark_kafka_sink.network.login.token_login import RefreshWindow, RetriableLoginError, Token, TokenLogin
 from spark_kafka_sink.testing.manual_clock import ManualClock
 
 CONFIG = replace(
@@ -41,7 +41,9 @@ class Turned:
     def __init__(self, **config):
         self.clock = ManualClock()
         self.source = Source(self.clock)
-        self.login = TokenLogin(replace(CONFIG, **config), self.source, self.clock, Random(1))
+        config = replace(CONFIG, **config)
+        window = RefreshWindow.of_tokens(config)
+        self.login = TokenLogin(config, self.source, window, self.clock, Random(1))
         self.login._thread.wake = lambda: None
         self.due = NEVER
 
@@ -155,12 +157,14 @@ def test_a_token_that_has_ended_by_this_machines_clock_is_used_and_not_fetched_w
 )
 def test_the_refresh_time_is_javas(life, config, expected):
     token = Token("t", life * 1000.0, 0.0)
-    assert refresh_time(token, replace(CONFIG, **config), 0.0, Random(1)) == expected * 1000
+    window = RefreshWindow.of_tokens(replace(CONFIG, **config))
+    assert window.refresh_time(token, 0.0, Random(1)) == expected * 1000
 
 
 def test_the_jitter_is_added_to_the_share():
     config = replace(CONFIG, sasl_login_refresh_window_jitter=0.25, sasl_login_refresh_window_factor=0.5)
-    times = {refresh_time(Token("t", HOUR, 0.0), config, 0.0, Random(seed)) for seed in range(50)}
+    window = RefreshWindow.of_tokens(config)
+    times = {window.refresh_time(Token("t", HOUR, 0.0), 0.0, Random(seed)) for seed in range(50)}
     assert 0.5 * HOUR <= min(times) < 0.6 * HOUR
     assert 0.65 * HOUR < max(times) <= 0.75 * HOUR
 

@@ -7,7 +7,7 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.errors import KafkaTimeoutError, LoginError
-from spark_kafka_sink.network.login import mechanisms
+from spark_kafka_sink.network.login import sasl
 from spark_kafka_sink.network.login.sasl import LoginStep
 from spark_kafka_sink.network.messages import schema
 from spark_kafka_sink.testing.scripted_network import api_versions_response
@@ -37,7 +37,7 @@ class Tokens:
 
 @pytest.fixture
 def turns(make_turns, monkeypatch):
-    monkeypatch.setattr(mechanisms, "_BUILT_IN", {"TOKENS": Tokens})
+    monkeypatch.setattr(sasl, "built_in", {"TOKENS": Tokens}.get)
     turns = make_turns(RANGES, security_protocol="SASL_PLAINTEXT", sasl_mechanism="TOKENS")
     turns.mechanism = turns.client._channels._mechanism
     turns.sent = []

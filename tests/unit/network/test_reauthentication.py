@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.errors import KafkaTimeoutError, LoginError, SaslAuthenticationError
-from spark_kafka_sink.network.login import mechanisms
+from spark_kafka_sink.network.login import sasl
 from spark_kafka_sink.network.login.sasl import LoginStep
 from spark_kafka_sink.network.messages import schema
 from spark_kafka_sink.testing.scripted_network import api_versions_response
@@ -39,7 +39,7 @@ class Password:
 @pytest.fixture
 def turns(make_turns, monkeypatch):
     """A broker that knows the password ``turns.password``; it responds to SASL while ``turns.is_quiet`` is False."""
-    monkeypatch.setattr(mechanisms, "_BUILT_IN", {"PASSWORD": Password})
+    monkeypatch.setattr(sasl, "built_in", {"PASSWORD": Password}.get)
     turns = make_turns(RANGES, security_protocol="SASL_PLAINTEXT", sasl_mechanism="PASSWORD")
     turns.mechanism = turns.client._channels._mechanism
     turns.sent, turns.password, turns.is_quiet, turns.lifetime_ms = [], b"old", False, LIFETIME_MS
