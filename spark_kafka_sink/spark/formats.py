@@ -24,16 +24,14 @@ from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.exactly_once.values import Entry
 from spark_kafka_sink.schemas.formats.format_options import ColumnFormat, FormatError, FormatOptions
 from spark_kafka_sink.schemas.formats.plan import (
-    EarlierSchemas,
     FormatPlan,
     FrameColumn,
     derives,
     earlier_schemas,
     plan_formats,
-    with_asked,
+    with_task_lookups,
 )
-from spark_kafka_sink.schemas.registry.cache import CachedRegistry, ResponseFiles
-from spark_kafka_sink.schemas.registry.client import SchemaRegistry
+from spark_kafka_sink.schemas.registry.cache import CachedRegistry, ResponseFiles, cached_registry
 from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions
 from spark_kafka_sink.schemas.registry.schema import Side
 from spark_kafka_sink.spark.avro_schema import derived_schema
@@ -49,9 +47,8 @@ _BARE = (
 # PySpark 4.1 makes timestamps of UTC without being told.
 _UTC: Final[dict[str, Any]] = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_type).parameters else {}
 
-# Of this process: Spark pickles each writer twice, and a query has a writer per micro-batch.
 _plans: dict[object, FormatPlan] = {}
-_earlier: dict[object, EarlierSchemas | None] = {}
+"""The plans of this process, because Spark pickles each writer twice, and a query has a writer per micro-batch."""
 
 
 def planned_formats(options: SinkOptions, fields: EncodedFields) -> FormatPlan:
@@ -62,13 +59,13 @@ def planned_formats(options: SinkOptions, fields: EncodedFields) -> FormatPlan:
     cache_key = (formats, options.topic, columns)
     if cache_key not in _plans:
         frame = {side: _frame_column(formats, side, field) for side, field in fields.items()}
-        registry = None if formats.registry is None else cached_registry(formats.registry)
+        registry = None if formats.registry is None else _registry(formats.registry)
         if registry is None and is_first(_BARE):
             announce(_BARE, logging.WARNING)
         _plans[cache_key] = plan_formats(formats, frame, options.topic, registry)
     plan = _plans[cache_key]
     if options.topic is None and plan.registry is not None:
-        plan = _plans[cache_key] = with_asked(plan, cached_registry(plan.registry))
+        plan = _plans[cache_key] = with_task_lookups(plan, _registry(plan.registry))
     return plan
 
 
@@ -76,19 +73,11 @@ def with_earlier_schemas(plan: FormatPlan, entries: Mapping[str, Entry]) -> Form
     """The plan with the schemas that replays of the ledger's batches need."""
     if plan.registry is None:
         return plan
-    registry = cached_registry(plan.registry)
+    registry = _registry(plan.registry)
     earlier = {}
-    columns = tuple((column.identity, column.kind) for column in plan.columns.values())
     for query, entry in entries.items():
-        cache_key = (plan.registry, columns, entry.schemas)
-        if cache_key in _earlier:
-            found = _earlier[cache_key]
-        else:
-            ids = [(Side(side), subject, schema_id) for side, subject, schema_id in entry.schemas]
-            found = earlier_schemas(plan, ids, registry)
-            if found is None or found.fault is None:  # a registry that is down is asked again
-                _earlier[cache_key] = found
-        if found is not None:
+        ids = [(Side(side), subject, schema_id) for side, subject, schema_id in entry.schemas]
+        if (found := earlier_schemas(plan, ids, registry)) is not None:
             earlier[query] = found
     return replace(plan, earlier=earlier)
 
@@ -118,16 +107,15 @@ def _frame_column(formats: FormatOptions, side: Side, field: StructField) -> Fra
     return FrameColumn(kind, derived)
 
 
-def cached_registry(options: RegistryOptions) -> CachedRegistry:
-    clock = SystemClock()
-    return CachedRegistry(SchemaRegistry(options, clock), options, ResponseFiles(clock), _application())
+def _registry(options: RegistryOptions) -> CachedRegistry:
+    return cached_registry(options, _application())
 
 
 def store_task_lookups(messages: Sequence[WriterCommitMessage | None], options: RegistryOptions) -> None:
     """What tasks asked the registry for is known to later planning processes."""
     asked = [each for message in messages if isinstance(message, KafkaCommitMessage) for each in message.asked_schemas]
     if asked:
-        cached_registry(options).store_task_lookups(asked)
+        _registry(options).store_task_lookups(asked)
 
 
 def is_first(text: str) -> bool:

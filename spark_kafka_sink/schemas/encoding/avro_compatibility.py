@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
@@ -18,14 +19,15 @@ _PROMOTIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
 """A reader's type → the writer's types that it reads besides its own."""
 
 
-def unreadable(reader: str, writer: str) -> list[str]:
+@lru_cache(256)
+def unreadable(reader: str, writer: str) -> tuple[str, ...]:
     """What ``reader``, a registry's, cannot read of data of ``writer``, a sentence per path; both are Avro JSON.
 
     As in Java: logical types do not count, records, enums and fixed have the same name without namespaces, or an alias.
     """
     comparison = _Comparison()
     comparison.compare(AvroSchema.parse(reader, checks_defaults=False), AvroSchema.parse(writer), "")
-    return comparison.faults
+    return tuple(comparison.faults)
 
 
 class _Comparison:

@@ -17,7 +17,7 @@ from spark_kafka_sink.schemas.encoding.encoder import Encoder
 from spark_kafka_sink.schemas.encoding.proto_text import proto_texts, text_indexes
 from spark_kafka_sink.schemas.formats.format_options import ColumnFormat, Format, FormatError
 from spark_kafka_sink.schemas.formats.wire_format import PlainEncoder
-from spark_kafka_sink.schemas.registry.cache import Registry
+from spark_kafka_sink.schemas.registry.cache import CachedRegistry
 from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, SchemaReference, SchemaType
 
 _TYPES: Final = {Format.AVRO: SchemaType.AVRO, Format.PROTOBUF: SchemaType.PROTOBUF, Format.JSON: SchemaType.JSON}
@@ -39,7 +39,7 @@ class ColumnSchema(Protocol):
         that does not fit.
         """
 
-    def to_register(self, registry: Registry, *, registers: bool) -> Schema:
+    def to_register(self, registry: CachedRegistry, *, registers: bool) -> Schema:
         """The schema to send to the registry. ``registers`` true: registers its imports first; false: looks them up."""
 
 
@@ -74,13 +74,13 @@ class AvroColumnSchema:
 
         AvroSchema.parse(self.text)
 
-    def unreadable(self, writer: str) -> list[str]:
+    def unreadable(self, writer: str) -> tuple[str, ...]:
         """What this schema cannot read of data of ``writer``, Avro JSON. Raises ``InvalidSchemaError``."""
         from spark_kafka_sink.schemas.encoding.avro_compatibility import unreadable
 
         return unreadable(self.text, writer)
 
-    def to_register(self, registry: Registry, *, registers: bool) -> Schema:
+    def to_register(self, registry: CachedRegistry, *, registers: bool) -> Schema:
         return Schema(SchemaType.AVRO, self.text)
 
 
@@ -102,7 +102,7 @@ class JsonColumnSchema:
     def encoder(self, kind: pa.DataType, *, for_registry: bool) -> Encoder:
         return PlainEncoder()
 
-    def to_register(self, registry: Registry, *, registers: bool) -> Schema:
+    def to_register(self, registry: CachedRegistry, *, registers: bool) -> Schema:
         return Schema(SchemaType.JSON, self.text)
 
 
@@ -138,7 +138,7 @@ class ProtobufColumnSchema:
 
         return ProtobufEncoder.plan(self.descriptor_set, self.message, kind)
 
-    def to_register(self, registry: Registry, *, registers: bool) -> Schema:
+    def to_register(self, registry: CachedRegistry, *, registers: bool) -> Schema:
         """Imports have the subject that Java gives them: their name (``DefaultReferenceSubjectNameStrategy``)."""
         ask = registry.register if registers else registry.lookup
         references: dict[str, SchemaReference] = {}
@@ -151,7 +151,7 @@ class ProtobufColumnSchema:
         return Schema(SchemaType.PROTOBUF, file.text, tuple(references[name] for name in file.imports))
 
 
-def registered_column_schema(column: ColumnFormat, found: RegisteredSchema, registry: Registry) -> ColumnSchema:
+def registered_column_schema(column: ColumnFormat, found: RegisteredSchema, registry: CachedRegistry) -> ColumnSchema:
     """The schema that a registry holds. Raises ``FormatError`` for one of another format, ``InvalidSchemaError``."""
     schema = found.schema
     if schema.type is not _TYPES[column.format]:
@@ -167,7 +167,7 @@ def registered_column_schema(column: ColumnFormat, found: RegisteredSchema, regi
     return _registered_protobuf(column, found, registry)
 
 
-def _registered_protobuf(column: ColumnFormat, found: RegisteredSchema, registry: Registry) -> ColumnSchema:
+def _registered_protobuf(column: ColumnFormat, found: RegisteredSchema, registry: CachedRegistry) -> ColumnSchema:
     """The message that the options name, else the first one of the file, as in Java."""
     from spark_kafka_sink.schemas.encoding.descriptors import message_descriptor, ordered_files
     from spark_kafka_sink.schemas.formats.protoc import writes_entries_out
@@ -195,7 +195,7 @@ def _registered_protobuf(column: ColumnFormat, found: RegisteredSchema, registry
     return with_entries if writes_entries_out(text) else without_entries
 
 
-def _descriptor_set(column: ColumnFormat, found: RegisteredSchema, registry: Registry) -> tuple[bytes, bool]:
+def _descriptor_set(column: ColumnFormat, found: RegisteredSchema, registry: CachedRegistry) -> tuple[bytes, bool]:
     """What it imports, then its file; and whether the registry serialized it. protoc reads the others, .proto text."""
     from spark_kafka_sink.schemas.encoding.descriptors import descriptor_set_of
     from spark_kafka_sink.schemas.formats.protoc import compile_proto, has_protoc

@@ -1,7 +1,7 @@
 """The plan of a write's formats, which the driver makes of options and columns and Spark sends to every task.
 
 Planning reads files and asks the registry. Later plannings of an application add the topics that tasks met
-(``with_asked``) and the schemas of committed batches (``earlier_schemas``).
+(``with_task_lookups``) and the schemas of committed batches (``earlier_schemas``).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from spark_kafka_sink.schemas.formats.subject_schemas import (
     mismatch_explained,
     no_guids,
 )
-from spark_kafka_sink.schemas.registry.cache import CachedRegistry, Registry
+from spark_kafka_sink.schemas.registry.cache import CachedRegistry
 from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions, SchemaIdPlace
 from spark_kafka_sink.schemas.registry.schema import Side
 
@@ -82,7 +82,7 @@ class FrameColumn:
 
 
 def plan_formats(
-    options: FormatOptions, frame: Mapping[Side, FrameColumn], topic: str | None, registry: Registry | None
+    options: FormatOptions, frame: Mapping[Side, FrameColumn], topic: str | None, registry: CachedRegistry | None
 ) -> FormatPlan:
     """``frame``: the encoded columns. ``topic`` None: each row names its topic. ``registry`` None: bare.
 
@@ -111,7 +111,7 @@ def _column(
     frame: FrameColumn,
     topic: str | None,
     options: RegistryOptions | None,
-    registry: Registry | None,
+    registry: CachedRegistry | None,
 ) -> ColumnPlan:
     schema = _given(column, frame)
     plan = ColumnPlan(column, frame.kind, _record(column, schema))
@@ -225,13 +225,13 @@ def _as_format_error() -> Iterator[None]:
         raise FormatError(str(error)) from error
 
 
-def with_asked(plan: FormatPlan, registry: CachedRegistry) -> FormatPlan:
-    """The plan with what tasks of earlier micro-batches asked for."""
+def with_task_lookups(plan: FormatPlan, registry: CachedRegistry) -> FormatPlan:
+    """The plan with what tasks of earlier micro-batches looked up."""
     options = plan.registry
     assert options is not None
     columns = {}
     for side, column in plan.columns.items():
-        new = registry.asked(column.identity, column.known)
+        new = registry.task_lookups(column.identity, column.known)
         schemas = SubjectSchemas(column, options.side(side), registry)
         known = {each.subject: schemas.use(each).without_text() for each in new}
         columns[side] = replace(column, known={**column.known, **known}) if known else column
@@ -239,7 +239,7 @@ def with_asked(plan: FormatPlan, registry: CachedRegistry) -> FormatPlan:
 
 
 def earlier_schemas(
-    plan: FormatPlan, ids: Sequence[tuple[Side, str, int]], registry: Registry
+    plan: FormatPlan, ids: Sequence[tuple[Side, str, int]], registry: CachedRegistry
 ) -> EarlierSchemas | None:
     """``ids``: column, subject and schema id of a committed batch. None if the plan has the same."""
     options = plan.registry

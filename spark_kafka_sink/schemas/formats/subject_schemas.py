@@ -17,13 +17,16 @@ from spark_kafka_sink.schemas.encoding.encoder import Encoder, InvalidSchemaErro
 from spark_kafka_sink.schemas.formats.column_schema import AvroColumnSchema, registered_column_schema
 from spark_kafka_sink.schemas.formats.format_options import ColumnFormat, Format, FormatError, takes_registered
 from spark_kafka_sink.schemas.formats.wire_format import guid_header, id_prefix
-from spark_kafka_sink.schemas.registry.cache import Registry
+from spark_kafka_sink.schemas.registry.cache import CachedRegistry
 from spark_kafka_sink.schemas.registry.registry_options import SchemaIdPlace, SideOptions
 from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, Side
 
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 _MOST_SHOWN: Final = 10
+
+_encoders: dict[tuple[CachedRegistry, ColumnFormat, pa.DataType, Schema], tuple[Encoder, tuple[int, ...]]] = {}
+"""The encoders of registered schemas, with their message indexes: planned once per process, for all its tasks."""
 
 
 class SchemaUse(NamedTuple):
@@ -75,11 +78,10 @@ class ColumnPlan:
 class SubjectSchemas:
     """The schemas of one column by subject. Planning uses it, and a task for topics that planning did not know."""
 
-    def __init__(self, plan: ColumnPlan, options: SideOptions, registry: Registry) -> None:
+    def __init__(self, plan: ColumnPlan, options: SideOptions, registry: CachedRegistry) -> None:
         self._plan = plan
         self._options = options
         self._registry = registry
-        self._encoders: dict[Schema, tuple[Encoder, tuple[int, ...]]] = {}
 
     def subject(self, topic: str) -> str:
         return self._options.subject_name_strategy.subject(topic, self._plan.column.side, self._plan.record)
@@ -150,12 +152,13 @@ class SubjectSchemas:
 
     def _of_registry(self, found: RegisteredSchema) -> SchemaUse:
         plan = self._plan
-        if found.schema not in self._encoders:
+        key = (self._registry, plan.column, plan.kind, found.schema)
+        if key not in _encoders:
             with mismatch_explained(plan.column, f"schema {found.id} of subject {found.subject}"):
                 schema = registered_column_schema(plan.column, found, self._registry)
                 encoder = schema.encoder(plan.kind, for_registry=True)
-            self._encoders[found.schema] = encoder, schema.message_indexes
-        encoder, indexes = self._encoders[found.schema]
+            _encoders[key] = encoder, schema.message_indexes
+        encoder, indexes = _encoders[key]
         return self._use(encoder, found, indexes)
 
     def _use(self, encoder: Encoder, found: RegisteredSchema, indexes: tuple[int, ...]) -> SchemaUse:

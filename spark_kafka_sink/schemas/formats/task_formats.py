@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.records.columns import Int32Array, TopicColumn, bytes_column, int32_array, null_mask
 from spark_kafka_sink.schemas.encoding.encoder import Encoder, Fault, UnencodableRowsError
 from spark_kafka_sink.schemas.formats.plan import EarlierSchemas, FormatPlan
 from spark_kafka_sink.schemas.formats.subject_schemas import ColumnPlan, SchemaUse, SubjectSchemas
 from spark_kafka_sink.schemas.formats.wire_format import prefixed
-from spark_kafka_sink.schemas.registry.cache import Registry, TaskLookup
+from spark_kafka_sink.schemas.registry.cache import TaskLookup, cached_registry
 from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions
 from spark_kafka_sink.schemas.registry.schema import Schema, Side
-
-
-class _Asked(NamedTuple):
-    """``imports``: as in ``TaskLookup``."""
-
-    use: SchemaUse
-    imports: Mapping[str, Schema]
-
-
-_asked: dict[object, _Asked] = {}
-"""What this worker has asked for, by column and subject. A worker ends with its application."""
 
 
 class EncodedColumn(NamedTuple):
@@ -38,13 +25,6 @@ class EncodedColumn(NamedTuple):
 
     values: pa.BinaryArray
     headers: pa.BinaryArray | None = None
-
-
-@lru_cache(16)
-def worker_registry(options: RegistryOptions) -> Registry:
-    from spark_kafka_sink.schemas.registry.client import SchemaRegistry
-
-    return SchemaRegistry(options, SystemClock())
 
 
 class Topics(Protocol):
@@ -116,6 +96,7 @@ class _TaskColumn:
         self._known = {**plan.known, **earlier}
         self._subjects: dict[str, str] = {}
         self._imports: dict[str, Mapping[str, Schema]] = {}
+        self._schemas: SubjectSchemas | None = None
         self.uses: dict[str, SchemaUse] = {}
 
     def use(self, topic: str) -> SchemaUse:
@@ -124,7 +105,7 @@ class _TaskColumn:
             subject = self._subject(topic)
             if subject not in self._known and self._topics is not None:
                 self._topics.require(topic)
-            self.uses[subject] = self._known.get(subject) or self._ask(subject)
+            self.uses[subject] = self._known.get(subject) or self._look_up(subject)
             self._subjects[topic] = subject
         return self.uses[subject]
 
@@ -140,20 +121,14 @@ class _TaskColumn:
         side = self._plan.column.side
         return self._registry.side(side).subject_name_strategy.subject(topic, side, self._plan.record)
 
-    def _ask(self, subject: str) -> SchemaUse:
-        plan, registry = self._plan, self._registry
-        assert registry is not None
-        cache_key = (registry, plan.identity, plan.kind, subject)
-        if cache_key not in _asked:
-            client = worker_registry(registry)
-            schemas = SubjectSchemas(plan, registry.side(plan.column.side), client)
-            current = schemas.current(subject)
-            _asked[cache_key] = _Asked(current, schemas.imports(current))
-        use, self._imports[subject] = _asked[cache_key]
-        if plan.given is None:
-            return use
-        # The plan's own encoder: rows of topics with one encoder are encoded at once.
-        return use.without_text()._replace(encoder=plan.given.encoder)
+    def _look_up(self, subject: str) -> SchemaUse:
+        if self._schemas is None:
+            assert self._registry is not None
+            options = self._registry.side(self._plan.column.side)
+            self._schemas = SubjectSchemas(self._plan, options, cached_registry(self._registry))
+        use = self._schemas.current(subject)
+        self._imports[subject] = self._schemas.imports(use)
+        return use if self._plan.given is None else use.without_text()
 
 
 def _values(

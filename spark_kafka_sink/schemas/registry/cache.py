@@ -1,7 +1,10 @@
-"""A registry whose responses the driver keeps: for all micro-batches of an application a response is the first one.
+"""What a registry said: one cache per process, and the files in which the driver's processes share theirs.
 
-Planning processes end after an idle minute, so the responses are in files. With a column ``topic``, tasks ask for the
-topics that planning does not know; commit keeps what they asked for.
+A response holds until the application ends, so all rows of an application are written alike, and a new version of a
+schema is taken when the application starts again. A worker ends with its application, so its cache is memory only.
+Spark plans each micro-batch in a process of the driver that ends after an idle minute: a later process finds the
+responses in private files. With a column ``topic``, tasks look up topics that planning does not know. Their look-ups
+reach the driver's ``commit``, which stores them in these files for later plans.
 """
 
 from __future__ import annotations
@@ -13,12 +16,14 @@ import stat
 import tempfile
 from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
-from spark_kafka_sink.common.clock import Clock
+from spark_kafka_sink.common.clock import Clock, SystemClock
 from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions
 from spark_kafka_sink.schemas.registry.schema import (
     RegisteredSchema,
@@ -29,117 +34,15 @@ from spark_kafka_sink.schemas.registry.schema import (
     schema_of,
 )
 
+if TYPE_CHECKING:
+    from spark_kafka_sink.schemas.registry.client import SchemaRegistry
+
 _REGISTER: Final = "register"
 _LOOKUP: Final = "lookup"
 _LATEST: Final = "latest"
 _ID: Final = "id"
-_ASKED: Final = "asked by tasks"
+_LOOKED_UP: Final = "asked by tasks"
 _GUIDS: Final = "GUIDs"
-
-
-class Registry(Protocol):
-    """``SchemaRegistry``, or what keeps its responses."""
-
-    def register(self, subject: str, schema: Schema) -> RegisteredSchema: ...
-    def lookup(self, subject: str, schema: Schema) -> RegisteredSchema: ...
-    def latest(self, subject: str, *, serialized: bool = False) -> RegisteredSchema: ...
-    def by_id(self, schema_id: int, subject: str, *, serialized: bool = False) -> RegisteredSchema: ...
-    def imports(self, schema: Schema, *, serialized: bool = False) -> dict[str, Schema]: ...
-    def has_guids(self) -> bool: ...
-
-
-class TaskLookup(NamedTuple):
-    """What a task asked for. ``identity``: of its column's plan. ``imports``: the schemas that it imports, by name."""
-
-    identity: str
-    registered: RegisteredSchema
-    imports: Mapping[str, Schema]
-
-
-class CachedRegistry:
-    """A ``Registry``. ``application``: the id of its run."""
-
-    def __init__(self, registry: Registry, options: RegistryOptions, files: ResponseFiles, application: str) -> None:
-        self._registry = registry
-        self._files = files
-        urls = [url.address for url in options.urls]
-        self._key = [application, *urls, f"normalize={options.normalize_schemas}"]
-        self._imports: dict[Schema, dict[str, Schema]] = {}
-
-    def register(self, subject: str, schema: Schema) -> RegisteredSchema:
-        key = [_REGISTER, subject, *_named(schema)]
-        return self._kept(key) or self._keep(key, self._registry.register(subject, schema))
-
-    def lookup(self, subject: str, schema: Schema) -> RegisteredSchema:
-        key = [_LOOKUP, subject, *_named(schema)]
-        return self._kept(key) or self._keep(key, self._registry.lookup(subject, schema))
-
-    def latest(self, subject: str, *, serialized: bool = False) -> RegisteredSchema:
-        key = [_LATEST, subject, f"{serialized}"]
-        return self._kept(key) or self._keep_whole(
-            key, self._registry.latest(subject, serialized=serialized), serialized=serialized
-        )
-
-    def by_id(self, schema_id: int, subject: str, *, serialized: bool = False) -> RegisteredSchema:
-        key = [_ID, f"{schema_id}", subject, f"{serialized}"]
-        return self._kept(key) or self._keep_whole(
-            key, self._registry.by_id(schema_id, subject, serialized=serialized), serialized=serialized
-        )
-
-    def imports(self, schema: Schema, *, serialized: bool = False) -> dict[str, Schema]:
-        if schema not in self._imports:
-            self._imports[schema] = self._registry.imports(schema, serialized=serialized)
-        return self._imports[schema]
-
-    def has_guids(self) -> bool:
-        """Whether the registry has GUIDs. Only a yes is cached, because planning fails otherwise."""
-        key = [*self._key, _GUIDS]
-        if not self._files.names(key):
-            if not self._registry.has_guids():
-                return False
-            self._files.put_names(key, [_GUIDS])
-        return True
-
-    def store_task_lookups(self, schemas: Iterable[TaskLookup]) -> None:
-        """What tasks asked for: many of them the same."""
-        subjects: dict[str, set[str]] = {}
-        for identity, registered, imports in schemas:
-            of_identity = subjects.setdefault(identity, set())
-            if registered.subject not in of_identity:
-                of_identity.add(registered.subject)
-                key = [*self._key, _ASKED, identity, registered.subject]
-                self._files.put(key, StoredResponse(registered, imports))
-        for identity, new in subjects.items():
-            key = [*self._key, _ASKED, identity]
-            self._files.put_names(key, sorted({*self._files.names(key), *new}))
-
-    def asked(self, identity: str, known: Container[str] = ()) -> list[RegisteredSchema]:
-        """What tasks of plans with this identity asked for. ``known``: subjects to leave out."""
-        subjects = self._files.names([*self._key, _ASKED, identity])
-        found = (self._kept([_ASKED, identity, subject]) for subject in subjects if subject not in known)
-        return [each for each in found if each is not None]
-
-    def _kept(self, key: list[str]) -> RegisteredSchema | None:
-        stored = self._files.get([*self._key, *key])
-        if stored is None:
-            return None
-        if stored.imports:
-            self._imports[stored.registered.schema] = dict(stored.imports)
-        return stored.registered
-
-    def _keep(self, key: list[str], found: RegisteredSchema) -> RegisteredSchema:
-        self._files.put([*self._key, *key], StoredResponse(found, {}))
-        return found
-
-    def _keep_whole(self, key: list[str], found: RegisteredSchema, *, serialized: bool) -> RegisteredSchema:
-        imports = self.imports(found.schema, serialized=serialized)
-        self._files.put([*self._key, *key], StoredResponse(found, imports))
-        return found
-
-
-def _named(schema: Schema) -> list[str]:
-    return [schema.type.value, schema.text, json.dumps(schema.references)]
-
 
 _log = logging.getLogger("spark_kafka_sink.schema_registry")
 
@@ -147,6 +50,134 @@ _LARGEST: Final = 64_000_000
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _UNUSED_MS: Final = 30 * 24 * 3_600_000
 """Age without a use at which a file is removed."""
+
+
+@lru_cache(16)
+def cached_registry(options: RegistryOptions, application: str = "") -> CachedRegistry:
+    """The cache of this process. ``application``: on the driver, the id of the run; empty in a worker."""
+    from spark_kafka_sink.schemas.registry.client import SchemaRegistry
+
+    clock = SystemClock()
+    registry = SchemaRegistry(options, clock)
+    return CachedRegistry(registry, options, ResponseFiles(clock) if application else None, application)
+
+
+class TaskLookup(NamedTuple):
+    """A schema that a task looked up.
+
+    ``identity``: the one of its column's plan. ``imports``: the schemas that it imports, by the names of the imports.
+    """
+
+    identity: str
+    registered: RegisteredSchema
+    imports: Mapping[str, Schema]
+
+
+class CachedRegistry:
+    """Asks a registry each question once; errors are not cached. Its methods raise what those of the registry raise.
+
+    ``files`` and ``application``: for a process of the driver. For one thread at a time.
+    """
+
+    def __init__(
+        self,
+        registry: SchemaRegistry,
+        options: RegistryOptions,
+        files: ResponseFiles | None = None,
+        application: str = "",
+    ) -> None:
+        self._registry = registry
+        self._files = files
+        self._scope = (application, *(url.address for url in options.urls), f"normalize={options.normalize_schemas}")
+        self._responses: dict[tuple[str, ...], RegisteredSchema] = {}
+        self._imports: dict[Schema, Mapping[str, Schema]] = {}
+
+    def register(self, subject: str, schema: Schema) -> RegisteredSchema:
+        key = (_REGISTER, subject, *_named(schema))
+        return self._found(key) or self._store(key, self._registry.register(subject, schema))
+
+    def lookup(self, subject: str, schema: Schema) -> RegisteredSchema:
+        key = (_LOOKUP, subject, *_named(schema))
+        return self._found(key) or self._store(key, self._registry.lookup(subject, schema))
+
+    def latest(self, subject: str, *, serialized: bool = False) -> RegisteredSchema:
+        key = (_LATEST, subject, f"{serialized}")
+        return self._found(key) or self._store_whole(
+            key, self._registry.latest(subject, serialized=serialized), serialized=serialized
+        )
+
+    def by_id(self, schema_id: int, subject: str, *, serialized: bool = False) -> RegisteredSchema:
+        key = (_ID, f"{schema_id}", subject, f"{serialized}")
+        return self._found(key) or self._store_whole(
+            key, self._registry.by_id(schema_id, subject, serialized=serialized), serialized=serialized
+        )
+
+    def imports(self, schema: Schema, *, serialized: bool = False) -> Mapping[str, Schema]:
+        """The schemas that ``schema`` imports. A reference names a version, which never changes."""
+        if schema not in self._imports:
+            self._imports[schema] = self._registry.imports(schema, serialized=serialized)
+        return self._imports[schema]
+
+    def has_guids(self) -> bool:
+        """Whether the registry has GUIDs. For the driver. Only a yes is cached, because planning fails otherwise."""
+        assert self._files is not None
+        key = (*self._scope, _GUIDS)
+        if not self._files.names(key):
+            if not self._registry.has_guids():
+                return False
+            self._files.put_names(key, [_GUIDS])
+        return True
+
+    def store_task_lookups(self, lookups: Iterable[TaskLookup]) -> None:
+        """For the driver. Many tasks look up the same schemas; each is stored once."""
+        assert self._files is not None
+        subjects: dict[str, set[str]] = {}
+        for identity, registered, imports in lookups:
+            of_identity = subjects.setdefault(identity, set())
+            if registered.subject not in of_identity:
+                of_identity.add(registered.subject)
+                self._store((_LOOKED_UP, identity, registered.subject), registered, imports)
+        for identity, new in subjects.items():
+            key = (*self._scope, _LOOKED_UP, identity)
+            self._files.put_names(key, sorted({*self._files.names(key), *new}))
+
+    def task_lookups(self, identity: str, known: Container[str] = ()) -> list[RegisteredSchema]:
+        """What tasks looked up for plans with this identity. For the driver. ``known``: subjects to leave out."""
+        assert self._files is not None
+        subjects = self._files.names((*self._scope, _LOOKED_UP, identity))
+        found = (self._found((_LOOKED_UP, identity, subject)) for subject in subjects if subject not in known)
+        return [each for each in found if each is not None]
+
+    def _found(self, key: tuple[str, ...]) -> RegisteredSchema | None:
+        if key not in self._responses:
+            stored = None if self._files is None else self._files.get((*self._scope, *key))
+            if stored is None:
+                return None
+            self._remember(key, stored)
+        return self._responses[key]
+
+    def _store_whole(self, key: tuple[str, ...], found: RegisteredSchema, *, serialized: bool) -> RegisteredSchema:
+        """Stores a schema of the registry's own, in files with its imports."""
+        imports = {} if self._files is None else self.imports(found.schema, serialized=serialized)
+        return self._store(key, found, imports)
+
+    def _store(
+        self, key: tuple[str, ...], found: RegisteredSchema, imports: Mapping[str, Schema] = MappingProxyType({})
+    ) -> RegisteredSchema:
+        response = StoredResponse(found, imports)
+        self._remember(key, response)
+        if self._files is not None:
+            self._files.put((*self._scope, *key), response)
+        return found
+
+    def _remember(self, key: tuple[str, ...], response: StoredResponse) -> None:
+        self._responses[key] = response.registered
+        if response.imports:
+            self._imports[response.registered.schema] = response.imports
+
+
+def _named(schema: Schema) -> tuple[str, ...]:
+    return schema.type.value, schema.text, json.dumps(schema.references)
 
 
 class StoredResponse(NamedTuple):

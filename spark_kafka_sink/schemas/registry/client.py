@@ -93,7 +93,6 @@ class SchemaRegistry:
         self._random = Random()
         self._current = 0
         self._tls: TlsContexts | None = None
-        self._imports: dict[tuple[Schema, bool], dict[str, Schema]] = {}
 
     def register(self, subject: str, schema: Schema) -> RegisteredSchema:
         """The schema's version under the subject, a new one unless it has one already."""
@@ -167,11 +166,8 @@ class SchemaRegistry:
     def imports(self, schema: Schema, *, serialized: bool = False) -> dict[str, Schema]:
         """All schemas that ``schema`` imports, by the names of the imports, each after those that it imports.
 
-        Asked once: a reference names a version, which never changes. All of them together have the time of one request.
+        All of them together have the time of one request.
         """
-        kept = self._imports.get((schema, serialized))
-        if kept is not None:
-            return kept
         found: dict[str, Schema] = {}
         seen: set[SchemaReference] = set()
         limit_ms = self._options.connect_timeout_ms + self._options.read_timeout_ms
@@ -194,7 +190,6 @@ class SchemaRegistry:
                 found[reference.name] = imported
 
         visit(schema.references)
-        self._imports[schema, serialized] = found
         return found
 
     # -- internals ----------------------------------------------------------------------------------------------------

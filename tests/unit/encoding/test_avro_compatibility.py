@@ -14,7 +14,7 @@ from tests.unit.encoding.avro_pairs import PAIRS
 
 @pytest.mark.parametrize(("reader", "writer", "faults"), PAIRS)
 def test_what_cannot_be_read_is_named_with_its_path(reader, writer, faults):
-    assert unreadable(json.dumps(reader), json.dumps(writer)) == faults
+    assert list(unreadable(json.dumps(reader), json.dumps(writer))) == faults
 
 
 BYTES = ("string", "bytes")

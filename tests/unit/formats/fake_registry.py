@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from spark_kafka_sink.errors import RegistryError
 from spark_kafka_sink.schemas.formats import task_formats
+from spark_kafka_sink.schemas.registry.cache import CachedRegistry
 from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema
 
 
@@ -21,9 +22,13 @@ class FakeRegistry:
         self._versions: dict[str, list[Schema]] = {}
 
     def serve_workers(self, monkeypatch):
-        """Tasks ask this registry, and no response of an earlier one is kept."""
-        monkeypatch.setattr(task_formats, "worker_registry", lambda options: self)
-        monkeypatch.setattr(task_formats, "_asked", {})
+        """Tasks ask this registry, as those of a new worker: no response of an earlier one is cached."""
+        caches = {}
+
+        def cached(options):
+            return caches.setdefault(options, CachedRegistry(self, options))
+
+        monkeypatch.setattr(task_formats, "cached_registry", cached)
 
     def register(self, subject, schema):
         self._note("register", subject)

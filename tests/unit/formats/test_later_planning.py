@@ -6,8 +6,7 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.records.columns import TopicColumn
-from spark_kafka_sink.schemas.formats import task_formats as module
-from spark_kafka_sink.schemas.formats.plan import FrameColumn, earlier_schemas, plan_formats, with_asked
+from spark_kafka_sink.schemas.formats.plan import FrameColumn, earlier_schemas, plan_formats, with_task_lookups
 from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
 from spark_kafka_sink.schemas.registry.cache import CachedRegistry, ResponseFiles
 from spark_kafka_sink.schemas.registry.schema import Schema, SchemaReference, SchemaType, Side
@@ -43,7 +42,7 @@ def plan(registry, files, topic="t", application="app", **given):
     formats = options(**given)
     kept = CachedRegistry(registry, formats.registry, files, application)
     planned = plan_formats(formats, {Side.VALUE: FrameColumn(STRUCT)}, topic, kept)
-    return pickle.loads(pickle.dumps(with_asked(planned, kept)))
+    return pickle.loads(pickle.dumps(with_task_lookups(planned, kept)))
 
 
 def written(formats, topic="t", earlier=None):
@@ -99,7 +98,7 @@ def test_a_topic_that_a_task_met_is_known_to_later_plans_and_workers(registry, f
     formats = plan(registry, files, topic=None, valueSchema=OLD)
     _, task = written(formats, "met")
     CachedRegistry(registry, formats.registry, files, "app").store_task_lookups(task.asked)
-    monkeypatch.setattr(module, "_asked", {})
+    registry.serve_workers(monkeypatch)
     registry.down = True
     value, task = written(plan(registry, files, topic=None, valueSchema=OLD), "met")
     assert value == b"\0\0\0\0\1\2\2"
@@ -115,7 +114,7 @@ def test_a_topic_whose_latest_schema_imports_others_is_known_while_the_registry_
     formats = plan(registry, files, topic=None, **latest)
     value, task = written(formats, "met")
     CachedRegistry(registry, formats.registry, files, "app").store_task_lookups(task.asked)
-    monkeypatch.setattr(module, "_asked", {})
+    registry.serve_workers(monkeypatch)
     registry.down = True
     assert written(plan(registry, files, topic=None, **latest), "met")[0] == value == b"\0\0\0\0\2\0\2"
 
@@ -131,8 +130,8 @@ def test_what_many_tasks_asked_for_is_written_once(registry, files, monkeypatch)
     assert len(asked) == 50
     assert len(puts) == 1
     (identity,) = {each.identity for each in asked}
-    assert [each.subject for each in kept.asked(identity)] == ["met-value"]
-    assert kept.asked(identity, {"met-value"}) == []
+    assert [each.subject for each in kept.task_lookups(identity)] == ["met-value"]
+    assert kept.task_lookups(identity, {"met-value"}) == []
 
 
 def test_other_options_do_not_share_what_tasks_met(registry, files):

@@ -21,6 +21,7 @@ from spark_kafka_sink.exactly_once.values import Entry, EntryState, SchemaId
 from spark_kafka_sink.records.columns import TopicColumn
 from spark_kafka_sink.schemas.formats.format_options import FormatError
 from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
+from spark_kafka_sink.schemas.registry.cache import CachedRegistry
 from spark_kafka_sink.schemas.registry.schema import Schema, SchemaType, Side
 from spark_kafka_sink.spark import formats as module
 from spark_kafka_sink.spark.formats import planned_formats, with_earlier_schemas
@@ -126,9 +127,9 @@ def test_a_registry_that_was_down_for_a_replay_is_asked_again(lines, monkeypatch
     new = '{"type":"record","name":"R","fields":[{"name":"a","type":"long"}]}'
     old = new.replace("long", "double")
     written = registry.register("t-value", Schema(SchemaType.AVRO, old)).id
-    monkeypatch.setattr(module, "cached_registry", lambda options: registry)
-    monkeypatch.setattr(module, "_earlier", {})
     given = options(valueSchema=new, **{"schema.registry.url": "http://registry:8081"})
+    cached = CachedRegistry(registry, given.formats.registry)
+    monkeypatch.setattr(module, "cached_registry", lambda options, application: cached)
     plan = planned_formats(given, fields(STRUCT, given))
     entry = Entry("query", 7, EntryState.INTENT, (), schemas=(SchemaId("value", "t-value", written),))
     registry.down = True
@@ -138,5 +139,5 @@ def test_a_registry_that_was_down_for_a_replay_is_asked_again(lines, monkeypatch
     assert found.fault is None
     assert found.uses[Side.VALUE]["t-value"].registered.id == written
     del registry.requests[:]
-    assert with_earlier_schemas(plan, {"query": entry}).earlier["query"] is found
+    assert with_earlier_schemas(plan, {"query": entry}).earlier["query"] == found
     assert registry.requests == []

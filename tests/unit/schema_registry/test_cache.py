@@ -1,4 +1,4 @@
-"""What the driver keeps of a registry's responses: private, whole or absent."""
+"""What a registry said: asked for once per process, and in the driver's files private, whole or absent."""
 
 from __future__ import annotations
 
@@ -10,14 +10,62 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.schemas.registry.cache import ResponseFiles, StoredResponse
+from spark_kafka_sink.errors import RegistryError
+from spark_kafka_sink.schemas.registry.cache import CachedRegistry, ResponseFiles, StoredResponse, cached_registry
+from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions
 from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, SchemaReference, SchemaType
 from spark_kafka_sink.testing.manual_clock import ManualClock
+from tests.unit.formats.fake_registry import FakeRegistry
 
 KEY = ("app-1", "http://r", "t-value", "options")
 IMPORTED = Schema(SchemaType.PROTOBUF, "message C {}")
 SCHEMA = Schema(SchemaType.PROTOBUF, 'import "c.proto"; ü', (SchemaReference("c.proto", "common", 3),))
 RESPONSE = StoredResponse(RegisteredSchema("t-value", 2, 7, SCHEMA, bytes(range(16))), {"c.proto": IMPORTED})
+
+
+def options(**given: str) -> RegistryOptions:
+    parsed = RegistryOptions.parse({"schema.registry.url": "http://registry:8081", **given}, [])
+    assert parsed is not None
+    return parsed
+
+
+def test_a_process_has_one_cache_of_a_registry_and_an_application():
+    assert cached_registry(options()) is cached_registry(options())
+    assert cached_registry(options(), "run-1") is cached_registry(options(), "run-1")
+    others = [cached_registry(options(), run) for run in ("run-1", "run-2")]
+    others.append(cached_registry(options(**{"normalize.schemas": "true"})))
+    assert len({cached_registry(options()), *others}) == 4
+
+
+def test_each_question_is_asked_once_and_an_error_is_asked_again():
+    registry = FakeRegistry()
+    cached = CachedRegistry(registry, options())
+    registry.down = True
+    with pytest.raises(RegistryError):
+        cached.register("common", IMPORTED)
+    registry.down = False
+    for number in (1, 2, 3):
+        cached.register("common", IMPORTED)
+        found = cached.register("t-value", SCHEMA._replace(references=(SchemaReference("c.proto", "common", 1),)))
+        cached.lookup("t-value", found.schema)
+        assert cached.latest("t-value").schema == cached.by_id(found.id, "t-value").schema == found.schema
+        assert cached.imports(found.schema) == {"c.proto": IMPORTED}
+        assert len(registry.requests) == 6, f"round {number}"
+
+
+def test_a_later_process_of_the_driver_asks_nothing(files):
+    registry = FakeRegistry()
+    first = CachedRegistry(registry, options(), files, "run")
+    registered = first.register("common", IMPORTED)
+    first.register("t-value", SCHEMA._replace(references=(SchemaReference("c.proto", "common", 1),)))
+    found = first.latest("t-value")
+    registry.down = True
+    later = CachedRegistry(registry, options(), files, "run")
+    assert later.register("common", IMPORTED) == registered
+    assert later.latest("t-value") == found
+    assert later.imports(found.schema) == {"c.proto": IMPORTED}
+    with pytest.raises(RegistryError):
+        CachedRegistry(registry, options(), files, "next run").latest("t-value")
 
 
 @pytest.fixture
