@@ -56,7 +56,9 @@ class Decompress(Protocol):
 
 
 class Level(NamedTuple):
-    """The option ``compression.<codec>.level``: a number from ``lowest`` to ``highest``, or ``besides``."""
+    """The option ``compression.<codec>.level``: a number from ``lowest`` to ``highest``, or ``besides``. ``text`` is its
+    description.
+    """
 
     default: int
     lowest: int
@@ -202,9 +204,17 @@ def _unzstd(data: bytes | memoryview, bound: int) -> bytes:
     return _complete(b"".join(records), frame.eof, bound)
 
 
-_GZIP_LEVEL = Level(zlib.Z_DEFAULT_COMPRESSION, 1, 9, "-1: zlib's own default.", besides=zlib.Z_DEFAULT_COMPRESSION)
-_LZ4_LEVEL = Level(_JAVA_LZ4_DEFAULT_LEVEL, 1, 17, "9 is the fast compressor, as in Java's producer.")
-_ZSTD_LEVEL = Level(3, -131072, 22, "Levels below 0 are faster than 1.")
+_GZIP_LEVEL = Level(
+    zlib.Z_DEFAULT_COMPRESSION, 1, 9, "Level for compression.type=gzip. -1: zlib's own default.",
+    besides=zlib.Z_DEFAULT_COMPRESSION,
+)  # fmt: skip
+_LZ4_LEVEL = Level(
+    _JAVA_LZ4_DEFAULT_LEVEL, 1, 17,
+    "Level for compression.type=lz4. 9 is the fast compressor, as in Java's producer.",
+)  # fmt: skip
+_ZSTD_LEVEL = Level(
+    3, -131072, 22, "Level for compression.type=zstd. Levels below 0 are faster than 1."
+)  # fmt: skip
 
 _TABLE: Final = (
     Codec("none", 0, _plain, _unplain),
