@@ -56,14 +56,12 @@ class Decompress(Protocol):
 
 
 class Level(NamedTuple):
-    """The option ``compression.<codec>.level``: a number from ``lowest`` to ``highest``, or ``besides``. ``text`` is its
-    description.
-    """
+    """The option ``compression.<codec>.level``, a number from ``lowest`` to ``highest``, or ``besides``."""
 
     default: int
     lowest: int
     highest: int
-    text: str
+    help: str
     besides: int | None = None
 
 

@@ -19,7 +19,7 @@ from spark_kafka_sink.producer.append.append import Appender
 from spark_kafka_sink.producer.append.pending import PendingTopics
 from spark_kafka_sink.producer.append.record_partitioning import RecordPartitioning
 from spark_kafka_sink.producer.partitioning.custom import CustomPartitioner
-from spark_kafka_sink.producer.partitioning.loading import load_partitioner
+from spark_kafka_sink.producer.partitioning.kafka_partitioners import load_partitioner
 from spark_kafka_sink.producer.sender.context import SenderContext
 from spark_kafka_sink.producer.sender.sender import Sender
 from spark_kafka_sink.producer.sender.sender_thread import SenderThread

@@ -34,7 +34,7 @@ from spark_kafka_sink.producer.append.record import ProducerRecord, RecordMetada
 from spark_kafka_sink.producer.append.rows import Column, record_columns
 from spark_kafka_sink.producer.assembly import InheritedParts, ProducerComponents, assemble
 from spark_kafka_sink.producer.interceptors import InterceptorChain, ProducerInterceptor
-from spark_kafka_sink.producer.partitioning.default import BuiltInPartitioner
+from spark_kafka_sink.producer.partitioning.kafka_partitioners import BuiltInPartitioner
 from spark_kafka_sink.producer.serializers import AnySerializer, RecordSerializers
 from spark_kafka_sink.producer.transactional_calls import TransactionalProducer
 from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn

@@ -46,7 +46,7 @@ from spark_kafka_sink.producer.append.record import (
     encode_headers,
 )
 from spark_kafka_sink.producer.append.rows import check_sizes
-from spark_kafka_sink.producer.partitioning.loading import load_partitioner
+from spark_kafka_sink.producer.partitioning.kafka_partitioners import load_partitioner
 from spark_kafka_sink.producer.partitioning.partitioner import NOT_GIVEN, PartitionLoad
 from spark_kafka_sink.producer.sender.produce_api import ProduceRequest, ProduceResponse
 from spark_kafka_sink.producer.serializers import AnySerializer, BytesSerializer, RecordSerializers

@@ -5,7 +5,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.producer.partitioning.loading import KEY_HASHES
+from spark_kafka_sink.producer.partitioning.kafka_partitioners import KEY_HASHES
 from spark_kafka_sink.testing import TestBroker
 
 KEYS = [b"%d" % number for number in range(150)] + ["日本".encode(), b"\xff" * 7, b"\0", b"x" * 300]

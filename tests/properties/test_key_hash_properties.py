@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.producer.partitioning.client_hashes import crc32, fnv1a, fnv1a_of, murmur3
+from spark_kafka_sink.producer.partitioning.key_hashes import crc32, fnv1a, fnv1a_of, murmur3
 
 KEYS = st.lists(
     st.one_of(st.none(), st.binary(max_size=70), st.integers(0, 5000).map(lambda length: b"\xa5" * length)), max_size=90

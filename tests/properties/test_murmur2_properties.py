@@ -2,7 +2,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.producer.partitioning.murmur2 import murmur2
+from spark_kafka_sink.producer.partitioning.key_hashes import murmur2
 from tests.unit.partitioning.test_murmur2 import murmur2_of
 
 KEYS = st.lists(

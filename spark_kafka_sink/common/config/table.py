@@ -248,7 +248,7 @@ PRODUCER_OPTIONS: tuple[Option, ...] = (
     Option("compression.type", STRING, "none", "high", "Compression of whole batches.",
            OneOf(tuple(CODECS))),
     *(
-        Option(f"compression.{name}.level", INT, codec.level.default, "medium", codec.level.text,
+        Option(f"compression.{name}.level", INT, codec.level.default, "medium", codec.level.help,
                Range(codec.level.lowest, codec.level.highest, codec.level.besides))
         for name, codec in CODECS.items() if codec.level is not None
     ),

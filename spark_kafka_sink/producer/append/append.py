@@ -43,7 +43,7 @@ from spark_kafka_sink.producer.append.rows import (
     refuse_partitions,
 )
 from spark_kafka_sink.producer.partitioning.custom import CustomPartitioner
-from spark_kafka_sink.producer.partitioning.default import BuiltInPartitioner
+from spark_kafka_sink.producer.partitioning.kafka_partitioners import BuiltInPartitioner
 from spark_kafka_sink.producer.partitioning.partitioner import NOT_GIVEN, Partitioner, PartitionLoad
 from spark_kafka_sink.producer.sender.sender_thread import SenderThread
 from spark_kafka_sink.producer.transactions.manager import TransactionManager

@@ -31,7 +31,7 @@ from spark_kafka_sink.producer.append.pending_records import (
 )
 from spark_kafka_sink.producer.append.record import ProducerRecord, check_partition_and_timestamp, encode_headers
 from spark_kafka_sink.producer.append.rows import check_sizes
-from spark_kafka_sink.producer.partitioning.batch_rooms import BatchRooms
+from spark_kafka_sink.producer.partitioning.partitioner import BatchRooms
 from spark_kafka_sink.records.sizes import one_java_size_estimate
 
 _MOST_BYTES = 512 << 10

@@ -11,10 +11,10 @@ import numpy as np
 from spark_kafka_sink.common.config.python_class import instance
 from spark_kafka_sink.common.model import ClusterSnapshot
 from spark_kafka_sink.errors import InvalidRecordError
-from spark_kafka_sink.producer.partitioning.batch_rooms import BatchRooms
 from spark_kafka_sink.producer.partitioning.partitioner import (
     LEFT_OUT,
     NOT_GIVEN,
+    BatchRooms,
     Partitioner,
     PartitionLoad,
     fresh_partitions,

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.producer.partitioning.default import BuiltInPartitioner
-from spark_kafka_sink.producer.partitioning.murmur2 import murmur2
+from spark_kafka_sink.producer.partitioning.kafka_partitioners import BuiltInPartitioner
+from spark_kafka_sink.producer.partitioning.key_hashes import murmur2
 from spark_kafka_sink.producer.partitioning.partitioner import PartitionLoad
 from spark_kafka_sink.records.batch import HEADER_SIZE
 from spark_kafka_sink.records.columns import RecordColumns

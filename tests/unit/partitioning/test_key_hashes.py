@@ -5,7 +5,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.producer.partitioning.client_hashes import crc32, fnv1a, fnv1a_of, murmur3
+from spark_kafka_sink.producer.partitioning.key_hashes import crc32, fnv1a, fnv1a_of, murmur3
 from spark_kafka_sink.producer.partitioning.partitioner import NOT_GIVEN
 from tests.waiting import cpu_ratio
 

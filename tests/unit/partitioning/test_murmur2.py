@@ -2,7 +2,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.producer.partitioning.murmur2 import murmur2
+from spark_kafka_sink.producer.partitioning.key_hashes import murmur2
 from tests.waiting import cpu_ratio
 
 MIB = bytes((i * 31 + 7) & 0xFF for i in range(1 << 20))

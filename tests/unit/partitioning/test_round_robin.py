@@ -1,8 +1,8 @@
 import numpy as np
 import pyarrow as pa
 
+from spark_kafka_sink.producer.partitioning.kafka_partitioners import RoundRobinPartitioner
 from spark_kafka_sink.producer.partitioning.partitioner import NOT_GIVEN, PartitionLoad
-from spark_kafka_sink.producer.partitioning.round_robin import RoundRobinPartitioner
 from spark_kafka_sink.records.columns import RecordColumns
 
 ALL = PartitionLoad((0, 1, 2), (0, 0, 0))

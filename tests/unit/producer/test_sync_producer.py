@@ -21,7 +21,7 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.producer import KafkaProducer
 from spark_kafka_sink.producer.append.record import ProducerRecord, RecordMetadata
-from spark_kafka_sink.producer.partitioning.loading import KEY_HASHES
+from spark_kafka_sink.producer.partitioning.kafka_partitioners import KEY_HASHES
 from spark_kafka_sink.producer.serializers import BytesSerializer, Serializer, StringSerializer
 from spark_kafka_sink.producer.sync_producer import SyncProducer
 from spark_kafka_sink.testing import KEPT, TestBroker

@@ -1,18 +1,25 @@
-"""Kafka's built-in partitioning over columns: key hash, or adaptive sticky (KIP-480, KIP-794)."""
+"""Kafka's partitioners over columns, and ``load_partitioner``, which makes the one that ``partitioner.class`` names."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
+from types import MappingProxyType
 
 import numpy as np
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.producer.partitioning.key_hash import KeyHash
-from spark_kafka_sink.producer.partitioning.murmur2 import murmur2
-from spark_kafka_sink.producer.partitioning.partitioner import NOT_GIVEN, Partitioner, PartitionLoad, fresh_partitions
+from spark_kafka_sink.producer.partitioning.custom import CustomPartitioner
+from spark_kafka_sink.producer.partitioning.key_hashes import KeyHash, crc32, fnv1a, murmur2, murmur3
+from spark_kafka_sink.producer.partitioning.partitioner import (
+    NOT_GIVEN,
+    BatchRooms,
+    Partitioner,
+    PartitionLoad,
+    fresh_partitions,
+)
 from spark_kafka_sink.records.batch import HEADER_SIZE
 from spark_kafka_sink.records.columns import Int32Array, Int64Array, RecordColumns, null_mask
 from spark_kafka_sink.records.sizes import cumulated
@@ -27,7 +34,9 @@ class _Sticky:
 
 
 class BuiltInPartitioner(Partitioner):
-    """The default partitioner; with another ``key_hash``, that of another client.
+    """The default: by the key's hash, or adaptive sticky without a key (KIP-480, KIP-794).
+
+    With another ``key_hash`` it chooses as the client does that hashes keys so.
 
     Thread-safe: at worst, two concurrent calls make a run too long or begin one each.
     """
@@ -137,3 +146,115 @@ class _Choice:
                 return self._available[index]
             # An outdated shortest length only rejects more picks; they stay fair.
             self._shortest = min(self._lengths)
+
+
+class RoundRobinPartitioner(Partitioner):
+    """Gives each row the next available partition, or the next of all while none is available; ignores keys.
+
+    Skips rows that name a partition. Thread-safe: at worst, two concurrent calls begin at the same partition.
+    """
+
+    def __init__(self) -> None:
+        self._next: dict[str, int] = {}
+
+    def partition(
+        self,
+        topic: str,
+        columns: RecordColumns,
+        explicit: Int32Array | None,
+        sizes: Int64Array,
+        count: int,
+        load: PartitionLoad,
+    ) -> Int32Array:
+        """As in ``Partitioner``."""
+        partitions = fresh_partitions(explicit, len(columns))
+        free = np.flatnonzero(partitions == NOT_GIVEN)
+        first = self._next.get(topic, 0)
+        self._next[topic] = first + len(free)
+        cycle = np.array(load.available or range(count), np.int32)
+        partitions[free] = cycle[(first + np.arange(len(free))) % len(cycle)]
+        return partitions
+
+
+class UniformStickyPartitioner(Partitioner):
+    """All rows to one partition until a new batch is needed, then to another available one (KIP-480).
+
+    It is Java's ``UniformStickyPartitioner``, and its ``DefaultPartitioner`` for rows without a key. Ignores keys,
+    unless there is a ``key_hash``: then only rows without a key are sticky. The keyed rows of a call take no room from
+    its sticky ones, because they may go to any partition.
+
+    Never the one just left while others are available, as Kafka 2.4; ``default`` (KIP-794) may pick it again.
+    Thread-safe: at worst, two concurrent calls leave the same partition.
+    """
+
+    def __init__(self, random: Random, key_hash: KeyHash | None = None) -> None:
+        self._random = random
+        self._key_hash = key_hash
+        self._current: dict[str, int] = {}
+
+    def partition(
+        self,
+        topic: str,
+        columns: RecordColumns,
+        explicit: Int32Array | None,
+        sizes: Int64Array,
+        count: int,
+        load: PartitionLoad,
+    ) -> Int32Array:
+        """As in ``Partitioner``."""
+        partitions = fresh_partitions(explicit, len(columns))
+        if self._key_hash is not None and columns.key is not None:
+            keyed = (partitions == NOT_GIVEN) & ~null_mask(columns.key)
+            partitions[keyed] = self._key_hash.partitions(columns.key, count)[keyed]
+        free = np.flatnonzero(partitions == NOT_GIVEN)
+        cumulative = cumulated(sizes[free])
+        available = load.available or range(count)
+        rooms = None if load.batches is None else BatchRooms(load.batches, topic)
+        current = self._current.get(topic)
+        if current is None or current not in available:
+            current = self._random.choice(available)
+        row = 0
+        while row < len(free):
+            end = _fitting(cumulative, row, 0 if rooms is None else rooms.left(current))
+            if end == row:  # a new batch
+                current = self._other(current, available)
+                end = _fitting(cumulative, row, 0 if rooms is None else rooms.left(current))
+            if end == row:
+                end = len(free) if rooms is None else max(_fitting(cumulative, row, rooms.capacity), row + 1)
+            partitions[free[row:end]] = current
+            if rooms is not None:
+                rooms.take(current, cumulative[end] - cumulative[row])
+            row = end
+        self._current[topic] = current
+        return partitions
+
+    def _other(self, left: int, available: Sequence[int]) -> int:
+        others = [partition for partition in available if partition != left]
+        return self._random.choice(others) if others else left
+
+
+def _fitting(cumulative: Sequence[int], row: int, room: int) -> int:
+    """The end of the rows from ``row`` that ``room`` bytes hold."""
+    return bisect_right(cumulative, cumulative[row] + room, row + 1) - 1
+
+
+KEY_HASHES: Mapping[str, KeyHash] = MappingProxyType(
+    {"default": murmur2, "murmur3": murmur3, "crc32": crc32, "fnv1a": fnv1a}
+)
+"""By their names in ``partitioner.class``."""
+
+
+def load_partitioner(config: ProducerConfig, random: Random) -> Partitioner:
+    """The partitioner that ``config`` names, configured. Raises ``ConfigError`` for a class that cannot be loaded."""
+    name = config.partitioner_class
+    if name == "round_robin":
+        return RoundRobinPartitioner()
+    if name == "uniform_sticky":
+        return UniformStickyPartitioner(random)
+    if name == "sticky":
+        return UniformStickyPartitioner(random, murmur2)
+    if name in KEY_HASHES:
+        return BuiltInPartitioner(config, random, KEY_HASHES[name])
+    custom = CustomPartitioner.load(name)
+    custom.configure(config.by_name())
+    return custom
