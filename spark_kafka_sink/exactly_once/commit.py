@@ -3,8 +3,9 @@ completes it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from spark_kafka_sink.common.clock import NEVER
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError
@@ -13,10 +14,15 @@ from spark_kafka_sink.exactly_once.advice import Progress
 from spark_kafka_sink.exactly_once.complete import complete
 from spark_kafka_sink.exactly_once.decisions import commit_order, done
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError, NotDecidedError
+from spark_kafka_sink.exactly_once.ledger_format import shown_id
 from spark_kafka_sink.exactly_once.session import CommitSettings, Session, session_for
 from spark_kafka_sink.exactly_once.sweep import list_open, sweep
-from spark_kafka_sink.exactly_once.topic_changes import check_replay, topic_changes
-from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, EntryState, TaskReport, listed
+from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, EntryState, TaskReport, TopicId, listed
+
+_METADATA_LAG_MS: Final = 2_000.0
+"""A broker may learn of a new topic this late."""
+
+_PAUSE_MS: Final = 100.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,3 +152,57 @@ def _clean_up(session: Session, driver: DriverIdentity, entry: Entry, deadline: 
     if session.settings.per_attempt:
         sweep(session, list_open(session, deadline), driver, deadline)
     steps.reach("committed")
+
+
+class TopicChanges(NamedTuple):
+    """Names of topics. Ids that the brokers do not tell are not compared."""
+
+    missing: tuple[str, ...] = ()
+    recreated: tuple[str, ...] = ()
+
+    @property
+    def gone(self) -> tuple[str, ...]:
+        """Those that no longer hold what was written to them."""
+        return tuple(sorted({*self.missing, *self.recreated}))
+
+
+def topic_changes(session: Session, written: Iterable[TopicId], deadline: float) -> TopicChanges:
+    """How the topics differ from ``written``; asks again for a while if they do. Raises ``KafkaError``."""
+    topics = frozenset(written)
+    patience = min(deadline, session.deadline(_METADATA_LAG_MS))
+    while topics:
+        found = session.cluster.topics(sorted({topic.name for topic in topics}), deadline)
+        missing = {name for name, info in found.items() if info is None}
+        ids = {name: info.topic_id for name, info in found.items() if info is not None}
+        recreated = {topic.name for topic in topics if ids.get(topic.name) not in (None, topic.id)}
+        changes = TopicChanges(tuple(sorted(missing)), tuple(sorted(recreated)))
+        if not changes.gone or session.clock.now() >= patience:
+            return changes
+        session.cluster.pause(_PAUSE_MS)
+    return TopicChanges()
+
+
+def check_replay(session: Session, reports: Iterable[TaskReport], deadline: float) -> tuple[str, ...]:
+    """Raises ``ExactlyOnceError`` if a batch that was decided before went to a topic that was created again since.
+    Returns the topics that do not exist now."""
+    report, *_ = reports
+    if not report.decided_topics:
+        return ()
+    number = report.write_id.number
+    try:
+        changes = topic_changes(session, report.decided_topics, deadline)
+    except KafkaError as error:
+        raise ExactlyOnceError(
+            f"{report.write} was committed before, but no broker says whether its topics are still those that it was "
+            f"written to: {error}. Nothing is written. Start it again."
+        ) from error
+    if changes.recreated:
+        ids = {topic.name: shown_id(topic.id) for topic in report.decided_topics}
+        old = ", ".join(f"{name} (topic id {ids[name]})" for name in changes.recreated)
+        raise ExactlyOnceError(
+            f"{report.write} was committed into topic {old}, which was deleted and created again since: what was "
+            f"written to it is gone, and nothing is written now. ledgerStart=trust-ledger:{number} accepts it as "
+            f"committed. To write its rows again, also into its other topics, remove its entry with "
+            f"`{session.settings.command('forget')}`, then start it with ledgerStart=trust-checkpoint:{number}."
+        )
+    return changes.missing

@@ -23,7 +23,7 @@ from spark_kafka_sink.exactly_once.values import Repeat
 from spark_kafka_sink.schemas.registry.registry_options import REGISTRY_OPTIONS
 from spark_kafka_sink.spark.error_page import broker_code_rows, error_class_rows
 from spark_kafka_sink.spark.options import SINK_OPTIONS
-from spark_kafka_sink.spark.receipts.totals import EXPORTER_METRICS, METRICS
+from spark_kafka_sink.spark.receipts.exporter import EXPORTER_METRICS, METRICS
 
 _COMMON: Final = (
     "topic", "timestampColumn", "deliveryGuarantee", "transactionalIdPrefix", "txnAppId", "txnVersion", "neverRepeated",

@@ -15,7 +15,7 @@ from spark_kafka_sink.network.messages import schema
 from spark_kafka_sink.network.metadata import parse_metadata
 from spark_kafka_sink.network.security.tls import handshake_error
 from spark_kafka_sink.schemas.registry.schema import problem
-from spark_kafka_sink.tools.connection_check.certificate import certificate_text
+from spark_kafka_sink.tools.connection_check.broker_connection import certificate_text
 from tests.unit.security.certificates import NOW, Entity
 
 HOSTILE = "no\n2026-01-01 ERROR forged\x1b[2J\x9b\u202e\u2028"

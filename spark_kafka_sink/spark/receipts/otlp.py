@@ -27,9 +27,8 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 import spark_kafka_sink
 from spark_kafka_sink.common.clock import Clock
-from spark_kafka_sink.spark.receipts.exporter import Exporter
-from spark_kafka_sink.spark.receipts.totals import EXPORTER_METRICS, METRICS, PREFIX
-from spark_kafka_sink.spark.receipts.totals import Metric as SinkMetric
+from spark_kafka_sink.spark.receipts.exporter import EXPORTER_METRICS, METRICS, PREFIX, Exporter
+from spark_kafka_sink.spark.receipts.exporter import Metric as SinkMetric
 
 _NS_PER_MS: Final = 1_000_000
 _log = logging.getLogger("spark_kafka_sink.exporter")

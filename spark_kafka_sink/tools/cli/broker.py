@@ -1,4 +1,4 @@
-"""``spark-kafka-sink broker``: a real Kafka in the foreground, until Ctrl-C."""
+"""``spark-kafka-sink broker``: a real Kafka in the foreground, until Ctrl-C; or a TestBroker, which needs no Java."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import argparse
 import signal
 import sys
 import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION, LocalKafka, LocalKafkaError
-from spark_kafka_sink.tools.cli import in_process_broker
-from spark_kafka_sink.tools.cli.arguments import add_command, add_pairs, at_least_one
+from spark_kafka_sink.tools.cli.command_line import add_command, add_pairs, at_least_one
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.tools.cli.arguments import Subparsers
+    from spark_kafka_sink.tools.cli.command_line import Subparsers
 
 _LAST_PORT = 65535
 
@@ -44,6 +44,16 @@ Apache Kafka {version} is up: {servers}
       .option("topic", "try-it").mode("append").save()
 
 Ctrl-C stops it and removes its data."""
+
+IN_PROCESS_USAGE = """\
+A test broker that responds like Kafka {release} is up: {servers}
+It is not Kafka: it keeps everything in memory, and all data is lost when it stops.
+
+  df.write.format("pykafka") \\
+      .option("kafka.bootstrap.servers", "{servers}") \\
+      .option("topic", "try-it").mode("append").save()
+
+Ctrl-C stops it."""
 
 
 def add_to(commands: Subparsers) -> None:
@@ -78,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
     if (last := arguments.port + arguments.nodes - 1) > _LAST_PORT:
         raise ConfigError([f"--nodes {arguments.nodes} need ports up to {last}: ports go from 1 to {_LAST_PORT}."])
     if arguments.in_process:
-        return in_process_broker.run(arguments)
+        return _run_in_process(arguments)
     kafka = LocalKafka(arguments.nodes, arguments.version, dict(arguments.properties), arguments.port)
     with kafka:
         print(USAGE.format(version=kafka.version, servers=kafka.bootstrap_servers), flush=True)
@@ -90,3 +100,22 @@ def run(arguments: argparse.Namespace) -> int:
             return 0
         ended = next(node for node in kafka.node_ids if not kafka.alive(node))
         raise LocalKafkaError(f"Node {ended} has stopped unexpectedly:\n{kafka.log_tail(ended)}")
+
+
+def _run_in_process(arguments: argparse.Namespace) -> int:
+    from spark_kafka_sink.testing.broker import TestBroker  # loads kio, which a real Kafka does not need
+
+    release = ".".join(arguments.version.split(".")[:2])
+    broker = TestBroker(arguments.nodes, port=arguments.port, like=release, config=dict(arguments.properties))
+    with ExitStack() as running:
+        try:
+            running.enter_context(broker)
+        except OSError as error:
+            raise KafkaError(f"The broker cannot listen on port {arguments.port}: {error}") from error
+        try:
+            print(IN_PROCESS_USAGE.format(release=release, servers=broker.bootstrap_servers), flush=True)
+            while True:
+                time.sleep(0.5)
+        except KeyboardInterrupt:
+            print("\nThe test broker has stopped.", file=sys.stderr)
+            return 0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.spark.options import LEDGER_TOPIC
-from spark_kafka_sink.tools.cli.arguments import (
+from spark_kafka_sink.tools.cli.command_line import (
     above_zero,
     add_client_options,
     add_command,
@@ -19,14 +19,12 @@ from spark_kafka_sink.tools.cli.arguments import (
     at_least_one,
     client_config,
 )
-from spark_kafka_sink.tools.connection_check.check import CheckRequest, check
-from spark_kafka_sink.tools.connection_check.comparison import Difference, Place, by_differences
-from spark_kafka_sink.tools.connection_check.finding import Finding, Outcome
-from spark_kafka_sink.tools.connection_check.libraries import library_findings, required_libraries
+from spark_kafka_sink.tools.connection_check.check import CheckRequest, check, library_findings, required_libraries
+from spark_kafka_sink.tools.connection_check.findings import Difference, Finding, Outcome, Place, by_differences
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.tools.cli.arguments import Subparsers
     from spark_kafka_sink.tools.cli.check_workers import WorkerFindings
+    from spark_kafka_sink.tools.cli.command_line import Subparsers
 
 DESCRIPTION = """\
 Tries each step from this machine to the brokers: DNS, TCP, TLS, ApiVersions, SASL. Shows how long each

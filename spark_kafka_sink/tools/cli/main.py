@@ -12,9 +12,13 @@ import spark_kafka_sink
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.network.diagnosis import diagnosis
 from spark_kafka_sink.tools.cli import broker, check, console_producer, demo, exporter, perf, receipts, transactions
-from spark_kafka_sink.tools.cli.arguments import VERBOSE
-from spark_kafka_sink.tools.cli.command_parser import SHELLS, CommandParser, PrintCompletion
-from spark_kafka_sink.tools.cli.config_warnings import plain_config_warnings
+from spark_kafka_sink.tools.cli.command_line import (
+    SHELLS,
+    VERBOSE,
+    CommandParser,
+    PrintCompletion,
+    plain_config_warnings,
+)
 
 COMMANDS = (demo, broker, check, console_producer, perf, transactions, receipts, exporter)
 

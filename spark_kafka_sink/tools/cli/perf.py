@@ -17,7 +17,7 @@ from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.producer.append.future_record_metadata import FutureRecordMetadata
 from spark_kafka_sink.producer.append.record import ProducerRecord
 from spark_kafka_sink.producer.producer import KafkaProducer
-from spark_kafka_sink.tools.cli.arguments import (
+from spark_kafka_sink.tools.cli.command_line import (
     add_command,
     add_producer_options,
     at_least_one,
@@ -26,7 +26,7 @@ from spark_kafka_sink.tools.cli.arguments import (
 )
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.tools.cli.arguments import Subparsers
+    from spark_kafka_sink.tools.cli.command_line import Subparsers
 
 DESCRIPTION = """\
 Sends records of one size, or the lines of a file, at full speed or at a given rate. Prints the line of

@@ -12,12 +12,12 @@ from spark_kafka_sink.common.clock import Clock, SystemClock
 from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.exactly_once.receipts import WriteReceipt
 from spark_kafka_sink.spark.receipts.receipt_reader import FolderReceipts, TopicReceipts
-from spark_kafka_sink.tools.cli.arguments import above_zero, add_client_options, add_command, client_config
+from spark_kafka_sink.tools.cli.command_line import above_zero, add_client_options, add_command, client_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from spark_kafka_sink.tools.cli.arguments import Subparsers
+    from spark_kafka_sink.tools.cli.command_line import Subparsers
 
 _COLUMNS: Final = ("query", "batch", "task", "topic", "partition", "first_offset", "last_offset", "count", "bytes")
 _HOUR_MS: Final = 3_600_000
@@ -136,8 +136,7 @@ def _print(receipts: Iterable[WriteReceipt], as_json: bool, head: bool) -> None:
 
 
 def _draw(receipts: list[WriteReceipt], clock: Clock, hours: float, again: bool) -> None:
-    from spark_kafka_sink.spark.receipts.history import histories
-    from spark_kafka_sink.tools.cli.receipt_charts import drawer, span_count
+    from spark_kafka_sink.tools.cli.receipt_charts import drawer, histories, span_count
 
     now = clock.epoch_ms()
     found = histories(receipts, now - round(hours * _HOUR_MS), now, span_count())

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
+
+from cryptography import x509
 
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.errors import AuthenticationError, ConnectionStep, KafkaError, UnsupportedVersionError
 from spark_kafka_sink.network.connection import ApiVersions, Connection, ConnectionState, Handshake
@@ -21,7 +24,7 @@ from spark_kafka_sink.network.metadata import METADATA_VERSIONS
 from spark_kafka_sink.network.name_lookup import Address, NameLookup, numeric_address
 from spark_kafka_sink.network.transport import UNRESOLVED, Bytes, Closed, Connected, Received, Transport
 from spark_kafka_sink.producer.transactions.requests import INIT_PRODUCER_ID
-from spark_kafka_sink.tools.connection_check.finding import Finding, Outcome
+from spark_kafka_sink.tools.connection_check.findings import Finding, Outcome
 
 if TYPE_CHECKING:
     from spark_kafka_sink.network.security.tls import TlsLayer
@@ -33,17 +36,14 @@ _NEEDED_APIS: Final = (
 _VERSIONS: Final = "versions"
 _SETUP: Final = "socket.connection.setup.timeout.ms"
 
-
-class NumberConnections(Protocol):
-    """Numbers for the connections of one transport, each once."""
-
-    def __next__(self) -> int: ...
+_MOST_NAMES = 12
 
 
 class BrokerConnection:
     """``establish`` it, then ``call``, then ``close``. One thread.
 
-    ``refused``: an authentication error ended it; another broker would refuse this client too.
+    ``numbers`` numbers the connections of one transport. ``refused``: an authentication error ended it; another broker
+    would refuse this client too.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class BrokerConnection:
         channels: ChannelBuilder,
         transport: Transport,
         clock: Clock,
-        numbers: NumberConnections,
+        numbers: Iterator[int],
     ) -> None:
         self.subject = f"{node.host}:{node.port}"
         self.refused = False
@@ -232,7 +232,7 @@ class BrokerConnection:
         return f"{version}, {cipher}\n{self._peer_text(tls)}"
 
     def _peer_text(self, tls: TlsLayer) -> str:
-        from spark_kafka_sink.tools.connection_check.certificate import certificate_text
+        from spark_kafka_sink.tools.connection_check.broker_connection import certificate_text
 
         certificate = tls.peer_certificate()
         now = datetime.fromtimestamp(self._clock.epoch_ms() / 1000, UTC)
@@ -279,3 +279,33 @@ def _address_text(address: Address) -> str:
     host, _port, *rest = address[1]
     zone = rest[1] if len(rest) > 1 else 0
     return f"{host}%{zone}" if zone and "%" not in host else str(host)
+
+
+def certificate_text(der: bytes, now: datetime) -> str:
+    """A broker's certificate in words: subject, names, issuer and dates."""
+    try:
+        certificate = x509.load_der_x509_certificate(der)
+        subject, issuer, names = _name(certificate.subject), _name(certificate.issuer), _names(certificate)
+    except ValueError as error:
+        return f"a certificate that cannot be read: {shown(str(error))}"
+    begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    left = f"{(end - now).days} days left" if begin <= now <= end else "expired" if now > end else "not valid yet"
+    return (
+        f"certificate of {subject}, for {names}, issued by {issuer}, valid from {begin:%Y-%m-%d} to {end:%Y-%m-%d} "
+        f"({left})"
+    )
+
+
+def _name(name: x509.Name) -> str:
+    return shown(name.rfc4514_string()) or "an empty name"
+
+
+def _names(certificate: x509.Certificate) -> str:
+    """The names that a client accepts (subject alternative names)."""
+    try:
+        extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except x509.ExtensionNotFound:
+        return "no host name"
+    names = [shown(str(each.value)) for each in extension.value if isinstance(each, (x509.DNSName, x509.IPAddress))]
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return (", ".join(names[:_MOST_NAMES]) or "no host name") + more

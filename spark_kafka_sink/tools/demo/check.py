@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,8 +12,13 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from spark_kafka_sink import errors
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.network.login.credentials import user_credentials
+from spark_kafka_sink.network.security.stores import key_pair, read_files, trusted_certificates
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -24,6 +30,8 @@ _POLL_S = 0.1
 _AT_ONCE = 10_000
 _QUIET = {"log_level": 0}
 _MISPLACED = "on another partition than librdkafka's murmur2 chooses"
+
+_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 class CheckError(errors.KafkaError):
@@ -199,3 +207,42 @@ def _done(result: Callable[[], object], trouble: str) -> None:
         result()
     except KafkaException as error:
         raise CheckError(f"{trouble}: {error.args[0].str()}") from None
+
+
+def librdkafka_options(config: ProducerConfig) -> dict[str, str]:
+    """Servers, TLS and SASL. Stores are handed over in PEM, whatever they are. Holds secrets.
+
+    Raises ``ConfigError``. Versions and ciphers of TLS are librdkafka's own.
+    """
+    protocol = config.security_protocol
+    servers = ",".join(f"{host}:{port}" for host, port in config.bootstrap_servers)
+    options = {"bootstrap.servers": servers, "security.protocol": protocol}
+    if protocol.endswith("SSL"):
+        options |= _tls(config)
+    if protocol.startswith("SASL_"):
+        if config.sasl_mechanism not in _MECHANISMS:
+            raise ConfigError([
+                f"sasl.mechanism={config.sasl_mechanism}: this command reads with librdkafka, which logs in here with "
+                f"{', '.join(_MECHANISMS)}."
+            ])  # fmt: skip
+        username, password, _ = user_credentials(config)
+        options |= {"sasl.mechanism": config.sasl_mechanism, "sasl.username": username, "sasl.password": password}
+    return options
+
+
+def _tls(config: ProducerConfig) -> dict[str, str]:
+    config = config.with_credentials("ssl_")
+    truststore, keystore = read_files(config)
+    options = {"ssl.endpoint.identification.algorithm": config.ssl_endpoint_identification_algorithm or "none"}
+    trusted = trusted_certificates(config, truststore)
+    if trusted is not None:
+        options["ssl.ca.pem"] = _pem(trusted)
+    pair = key_pair(config, keystore)
+    if pair is not None:
+        key = pair.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        options |= {"ssl.certificate.pem": _pem(pair.chain), "ssl.key.pem": key.decode()}
+    return options
+
+
+def _pem(certificates: list[bytes]) -> str:
+    return "".join(map(ssl.DER_cert_to_PEM_cert, certificates))

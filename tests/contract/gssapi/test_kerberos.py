@@ -24,7 +24,7 @@ from spark_kafka_sink.testing import LocalKafka
 from spark_kafka_sink.testing.kafka_security import properties_text
 from spark_kafka_sink.testing.listener import with_prefix
 from spark_kafka_sink.tools.connection_check.check import CheckRequest, check
-from spark_kafka_sink.tools.connection_check.finding import Outcome
+from spark_kafka_sink.tools.connection_check.findings import Outcome
 from tests.contract.gssapi.kerberos import (
     KRB5,
     REALM,

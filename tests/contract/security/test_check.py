@@ -8,7 +8,7 @@ from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.testing import LocalKafka
 from spark_kafka_sink.tools.connection_check.check import CheckRequest, check
-from spark_kafka_sink.tools.connection_check.finding import Finding, Outcome
+from spark_kafka_sink.tools.connection_check.findings import Finding, Outcome
 from tests.contract.scenario import name
 from tests.contract.security.clusters import each_client
 from tests.waiting import DEADLINE_S

@@ -2,7 +2,7 @@ import pytest
 
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.producer.append.record import ProducerRecord
-from spark_kafka_sink.tools.cli.line_reader import LineError, LineReader
+from spark_kafka_sink.tools.cli.console_producer import LineError, LineReader
 
 
 def reader(**properties: str) -> LineReader:

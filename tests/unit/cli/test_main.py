@@ -9,7 +9,7 @@ import spark_kafka_sink
 from spark_kafka_sink.common.config import ConfigWarning
 from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.tools.cli import broker
-from spark_kafka_sink.tools.cli.config_warnings import plain_config_warnings
+from spark_kafka_sink.tools.cli.command_line import plain_config_warnings
 from spark_kafka_sink.tools.cli.main import COMMANDS, main, parser
 from tests.waiting import DEADLINE_S
 

@@ -2,7 +2,7 @@ import re
 from pathlib import Path
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.tools.cli.arguments import read_properties
+from spark_kafka_sink.tools.cli.command_line import read_properties
 
 SAMPLE = Path(__file__).parents[3] / "conf" / "producer.properties"
 DEFAULT = re.compile(r"^#([a-z.]+)=(.*)$", re.MULTILINE)

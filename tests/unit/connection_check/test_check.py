@@ -13,7 +13,7 @@ from spark_kafka_sink.testing.broker.faults import KEPT
 from spark_kafka_sink.testing.certificates import CertificateAuthority
 from spark_kafka_sink.testing.listener import login
 from spark_kafka_sink.tools.connection_check.check import CheckRequest, check
-from spark_kafka_sink.tools.connection_check.finding import Outcome
+from spark_kafka_sink.tools.connection_check.findings import Outcome
 
 LISTENERS = {
     "TLS": Listener("SSL"),

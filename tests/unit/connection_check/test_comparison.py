@@ -3,10 +3,15 @@
 import re
 from importlib import metadata
 
-from spark_kafka_sink.tools.connection_check import libraries
-from spark_kafka_sink.tools.connection_check.comparison import Difference, Place, by_differences, differences
-from spark_kafka_sink.tools.connection_check.finding import Finding, Outcome
-from spark_kafka_sink.tools.connection_check.libraries import library_findings, required_libraries
+from spark_kafka_sink.tools.connection_check.check import library_findings, required_libraries
+from spark_kafka_sink.tools.connection_check.findings import (
+    Difference,
+    Finding,
+    Outcome,
+    Place,
+    by_differences,
+    differences,
+)
 
 OK, FAILED, UNTESTED = Outcome.OK, Outcome.FAILED, Outcome.UNTESTED
 BROKER = "kafka1:9093"
@@ -86,5 +91,5 @@ def test_the_libraries_are_those_that_the_package_requires():
 
 
 def test_without_the_packages_metadata_no_libraries_are_known(monkeypatch):
-    monkeypatch.setattr(libraries, "_PACKAGE", "no-such-package")
+    monkeypatch.setattr("spark_kafka_sink.tools.connection_check.check._PACKAGE", "no-such-package")
     assert required_libraries() == ()

@@ -14,11 +14,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from spark_kafka_sink.common.task_figures import TaskFigures
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once.receipts import WriteReceipt, write_lines
-from spark_kafka_sink.spark.receipts.exporter import Exporter
+from spark_kafka_sink.spark.receipts.exporter import EXPORTER_METRICS, METRICS, Exporter, Totals
 from spark_kafka_sink.spark.receipts.otlp import OtlpSender
 from spark_kafka_sink.spark.receipts.prometheus import CONNECTION_MS, MOST_CONNECTIONS, serve
 from spark_kafka_sink.spark.receipts.receipt_reader import FolderReceipts, Foreign
-from spark_kafka_sink.spark.receipts.totals import EXPORTER_METRICS, METRICS, Totals
 from spark_kafka_sink.testing.manual_clock import ManualClock
 from spark_kafka_sink.tools.cli.main import main, parser
 from tests.waiting import DEADLINE_S, eventually

@@ -13,7 +13,7 @@ from spark_kafka_sink.exactly_once.receipts import WriteReceipt
 from spark_kafka_sink.testing import Listener, TestBroker
 from spark_kafka_sink.testing.kafka_security import properties_text
 from spark_kafka_sink.tools.cli.main import main
-from spark_kafka_sink.tools.demo.librdkafka import librdkafka_options
+from spark_kafka_sink.tools.demo.check import librdkafka_options
 from tests.contract.security.librdkafka import HUNG_UP
 
 RECEIPT = WriteReceipt("q", 1, 0, "t", 1, 10, 14, 5, 50, 1000, 1010)

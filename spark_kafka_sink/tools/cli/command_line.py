@@ -1,23 +1,29 @@
-"""What the commands share: their subparsers, NAME=VALUE pairs, ``.properties`` files, a producer's options."""
+"""What the commands share: the parser, arguments of several commands, a producer's options, and their warnings."""
 
 from __future__ import annotations
 
 import argparse
 import math
 import re
-from collections.abc import Callable
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from spark_kafka_sink.common.compression import CODECS
-from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig
 from spark_kafka_sink.common.config.old_names import OLD_NAMES, overridden
+from spark_kafka_sink.common.config.option import did_you_mean
 from spark_kafka_sink.common.config.properties import parse_properties
 from spark_kafka_sink.common.config.rules import SERIALIZERS
 from spark_kafka_sink.errors import ConfigError
 
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+SHELLS: Final = ("bash", "zsh")
+
+_NEGATIVE_NUMBER: Final = re.compile(r"-\.?[0-9]")
 
 _CODECS = tuple(CODECS)
 
@@ -28,6 +34,68 @@ _LARGEST = 1e9
 
 OTHERS_CAN_READ = "Other users of this machine can read a command line: write passwords"
 _AFTER_NAME = re.compile(r"[^\w.-]")
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser, and those of its subcommands."""
+
+    def parse_known_args(self, args: Iterable[str] | None = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """Names an unknown flag first: argparse would only say which required arguments it misses."""
+        words = list(sys.argv[1:] if args is None else args)
+        flags = [flag for action in self._actions for flag in action.option_strings]
+        for word in self._flags_among(words):
+            name = word.partition("=")[0]
+            if not any(flag.startswith(name) or (flag == name[:2] and name[1] != "-") for flag in flags):
+                self.error(f"unknown option {name}{did_you_mean(name, flags)}")
+        return super().parse_known_args(words, namespace)
+
+    def _flags_among(self, words: Sequence[str]) -> Iterable[str]:
+        """The flags of this parser; those behind a subcommand are its own parser's."""
+        if self._subparsers is not None:
+            words = list(takewhile(_is_flag, words))
+        return (word for word in takewhile(lambda word: word != "--", words) if _is_flag(word))
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            names = [str(choice) for choice in action.choices]
+            advice = did_you_mean(str(value), names) or f"; choose from {', '.join(names)}"
+            raise argparse.ArgumentError(action, f"invalid choice: {value!r}{advice}")
+
+
+def _is_flag(word: str) -> bool:
+    """Whether argparse takes the word for an option; words with blanks and negative numbers are values."""
+    return len(word) > 1 and word[0] == "-" and " " not in word and not _NEGATIVE_NUMBER.match(word)
+
+
+class PrintCompletion(argparse.Action):
+    """Prints the script that completes commands, flags, choices and files in a shell, by ``shtab``."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, _: argparse.Namespace, shell: Any, __: str | None = None
+    ) -> None:
+        try:
+            import shtab
+        except ImportError:
+            parser.exit(1, "error: --print-completion needs shtab: pip install 'spark-kafka-sink[completion]'\n")
+        _describe(parser, shtab.FILE)
+        print(shtab.complete(parser, shell))
+        parser.exit(0)
+
+
+def _describe(parser: argparse.ArgumentParser, files: object) -> None:
+    """Tells shtab which values are files; commands get their one line of help as description."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for line in action._choices_actions:
+                command = action.choices[line.dest]
+                command.description = line.help
+                _describe(command, files)
+        elif action.type is Path:
+            action.complete = files  # type: ignore[attr-defined]
+
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def add_command(
@@ -159,3 +227,28 @@ def _properties_of(path: Path | None) -> dict[str, str]:
 def read_properties(path: Path) -> dict[str, str]:
     """Name → value. Raises OSError."""
     return parse_properties(path.read_bytes().decode("latin-1"))
+
+
+@contextmanager
+def plain_config_warnings() -> Iterator[None]:
+    """Prints a ``ConfigWarning`` as ``warning: <text>`` to stderr, without Python's file and source line."""
+    shown_by_python = warnings.showwarning
+
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        if issubclass(category, ConfigWarning):
+            print(f"warning: {message}", file=file or sys.stderr)
+        else:
+            shown_by_python(message, category, filename, lineno, file, line)
+
+    warnings.showwarning = show
+    try:
+        yield
+    finally:
+        warnings.showwarning = shown_by_python

@@ -1,17 +1,39 @@
-"""Findings of Spark's workers, compared with those of the driver."""
+"""What a check finds: one ``Finding`` a step, and how those of Spark's workers differ from the driver's."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import NamedTuple, TypeAlias
 
 from spark_kafka_sink.errors import ConnectionStep
-from spark_kafka_sink.tools.connection_check.finding import Finding, Outcome
 
 _Key: TypeAlias = tuple[str, str, int]
 """Subject, step, how many findings of both came before."""
+
+
+class Outcome(Enum):
+    """How a step ended."""
+
+    OK = "ok"
+    FAILED = "FAILED"
+    UNTESTED = "untested"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was tested and how it ended; no secrets. A value: processes may exchange and compare findings.
+
+    ``subject``: a broker's address, a topic, … ``elapsed_ms``: None for a step that took no request of its own.
+    """
+
+    subject: str
+    step: str
+    outcome: Outcome
+    text: str
+    elapsed_ms: float | None = None
 
 
 class Place(NamedTuple):
