@@ -1,4 +1,4 @@
-"""Arrow columns → Avro and Protobuf, all rows at once. No I/O, no registry.
+"""Encoders of Arrow columns as Avro and Protobuf, all rows at once, without I/O and without a registry.
 
 ``encode_avro`` and ``encode_protobuf`` are public.
 """

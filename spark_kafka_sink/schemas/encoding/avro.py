@@ -1,7 +1,7 @@
 """Avro's binary encoding of an Arrow column, all rows at once.
 
-What fits which type: ``avro_plan.py``. What only data can show is a row error. What is written decodes to what came in,
-but for timestamps that are rounded down to milliseconds.
+``avro_plan.py`` says which Arrow type fits which Avro type. What only the data can show is an error of its row. What is
+written decodes to what came in, except that timestamps may be rounded down to milliseconds.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from functools import lru_cache
 import pyarrow as pa
 
 from spark_kafka_sink.errors import InvalidRecordError
-from spark_kafka_sink.schemas.encoding.avro_kernels import Kernel
 from spark_kafka_sink.schemas.encoding.columns import type_name
 from spark_kafka_sink.schemas.encoding.encoder import Fault, InvalidSchemaError, SchemaMismatchError
+from spark_kafka_sink.schemas.encoding.row_writer import Kernel
 from spark_kafka_sink.schemas.encoding.slices import encode_rows
 
 
 @dataclass(frozen=True, slots=True)
 class AvroEncoder:
-    """Encodes columns of one Arrow type by one schema. An ``Encoder``; pickled without fastavro and the schema."""
+    """An ``Encoder`` of columns of one Arrow type by one schema. Its pickle needs neither fastavro nor the schema."""
 
     _kind: pa.DataType
     _root: Kernel
@@ -29,14 +29,15 @@ class AvroEncoder:
     def plan(
         cls, schema: str, kind: pa.DataType, *, for_registry: bool = False, checks_defaults: bool = True
     ) -> AvroEncoder:
-        """``schema``: JSON. A null row is a null result (a tombstone), as with Java's serializer and ``to_avro``, never
-        the null of a union.
+        """Plans an encoder for columns of the type ``kind`` by ``schema``, which is JSON.
 
-        ``for_registry``: ``bytes`` at the top, also with a logical type, have no length in front, as Confluent's
-        serializers write them (Java: ``AbstractKafkaAvroSerializer``). ``checks_defaults``: as in ``AvroSchema.parse``.
+        A null row becomes a null value (a tombstone), never the null of a union, as with Java's serializer and
+        ``to_avro``. ``for_registry`` leaves out the length in front of ``bytes`` at the top of the schema, also with
+        a logical type, as Confluent's serializers do (Java: ``AbstractKafkaAvroSerializer``). ``checks_defaults`` is
+        that of ``AvroSchema.parse``.
 
-        Raises ``SchemaMismatchError`` with all that does not fit, ``InvalidSchemaError``, and ``ImportError`` without
-        fastavro.
+        Raises ``SchemaMismatchError`` with everything that does not fit, ``InvalidSchemaError``, and ``ImportError``
+        without fastavro.
         """
         from spark_kafka_sink.schemas.encoding.avro_plan import Planner
         from spark_kafka_sink.schemas.encoding.avro_schema import AvroSchema
@@ -55,10 +56,7 @@ class AvroEncoder:
     def encode(
         self, array: pa.Array | pa.ChunkedArray, prefix: bytes = b"", faults: list[Fault] | None = None
     ) -> pa.BinaryArray:
-        """``prefix`` and the encoded value per row; null where the row is null. At most 2 GiB.
-
-        Raises ``UnencodableRowsError`` with all faulty rows; with ``faults``, they are added to it, and are null.
-        """
+        """Implements ``Encoder``, and also takes chunked arrays."""
         if array.type != self._kind and type_name(array.type) != type_name(self._kind):
             raise InvalidRecordError(
                 f"the encoder was planned for {type_name(self._kind)}, the column is {type_name(array.type)}"
@@ -69,7 +67,8 @@ class AvroEncoder:
 def encode_avro(array: pa.Array | pa.ChunkedArray, schema: str) -> pa.BinaryArray:
     """Avro's binary encoding of each row, without header or registry prefix; null where the row is null.
 
-    ``schema``: JSON. Raises ``SchemaMismatchError`` for what does not fit by type, ``UnencodableRowsError`` for rows.
+    ``schema`` is JSON. Raises ``SchemaMismatchError`` if the types don't fit, ``UnencodableRowsError`` with all rows
+    that cannot be encoded.
     """
     return _planned(schema, array.type).encode(array)
 

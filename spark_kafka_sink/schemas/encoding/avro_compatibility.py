@@ -1,4 +1,4 @@
-"""Whether one Avro schema reads what another one writes (Java: ``SchemaCompatibility``). Never in a worker."""
+"""Whether one Avro schema reads what another one writes (Java: ``SchemaCompatibility``)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ _PROMOTIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
 
 @lru_cache(256)
 def unreadable(reader: str, writer: str) -> tuple[str, ...]:
-    """What ``reader``, a registry's, cannot read of data of ``writer``, a sentence per path; both are Avro JSON.
+    """What the schema ``reader`` cannot read in data of the schema ``writer``: a sentence per path.
 
-    As in Java: logical types do not count, records, enums and fixed have the same name without namespaces, or an alias.
+    Both are Avro JSON; a registry holds ``reader``. As in Java, logical types do not count, and two records, enums or
+    fixed match if they have the same name without its namespace, or an alias.
     """
     comparison = _Comparison()
     comparison.compare(AvroSchema.parse(reader, checks_defaults=False), AvroSchema.parse(writer), "")
@@ -31,7 +32,7 @@ def unreadable(reader: str, writer: str) -> tuple[str, ...]:
 
 
 class _Comparison:
-    """``faults``: sentences, each after its path."""
+    """Compares a reader's schema with a writer's. ``faults``: a sentence for each path that cannot be read."""
 
     def __init__(self, compared: set[tuple[str, str]] | None = None) -> None:
         self.faults: list[str] = []
@@ -90,7 +91,7 @@ class _Comparison:
 
 
 def _source(field: AvroField, aliases: object, written: Mapping[str, AvroField]) -> AvroField | None:
-    """The writer's field that is read into ``field``."""
+    """The writer's field that is read into ``field``; None if the writer has no such field."""
     names = (field.name, *aliases) if isinstance(aliases, list) else (field.name,)
     return next((written[name] for name in names if name in written), None)
 

@@ -7,7 +7,6 @@ the encoder, so they are plain data without a schema.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +35,7 @@ from spark_kafka_sink.schemas.encoding.columns import (
 )
 from spark_kafka_sink.schemas.encoding.row_writer import (
     WORD_BITS,
+    Kernel,
     Mask,
     RowWriter,
     Words,
@@ -44,13 +44,6 @@ from spark_kafka_sink.schemas.encoding.row_writer import (
     mask_of,
     write_zigzag,
 )
-
-
-class Kernel(Protocol):
-    """Writes one field of all rows, at least one."""
-
-    def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
-        """A slot of ``array`` per row of ``keep``. Values may be null in other rows only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +66,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Required:
-    """Values of a schema without null. ``index``: of the branch, in a union without null."""
+    """Values of a schema without null. ``index``: the encoded index of the branch, in a union without null."""
 
     path: str
     schema: str
@@ -93,7 +86,7 @@ class Required:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A branch of a union, and its null. ``null``, ``index``: the branches, as the schema has them."""
+    """A branch of a union, and its null. ``null`` and ``index`` are the encoded indexes of the two branches."""
 
     null: bytes
     index: bytes
@@ -116,7 +109,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class RecordFields:
-    """A struct. ``fields``: in the schema's order; each with its place in the struct, -1 if the struct lacks it."""
+    """A struct. ``fields``: place in the struct (-1 if the struct lacks it) and kernel, in the schema's order."""
 
     fields: tuple[tuple[int, Kernel], ...]
 
@@ -128,7 +121,7 @@ class RecordFields:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """An array: one block, as other writers lay it out: count, items, 0; only 0 if it is empty."""
+    """An array, written as other writers do: the count and the items in one block, then 0; only 0 if it is empty."""
 
     item: Kernel
 
@@ -142,7 +135,7 @@ class Items:
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """A map: one block of keys and values, in Arrow's order."""
+    """A map, written as one block of keys and values in Arrow's order."""
 
     path: str
     key: Kernel
@@ -163,7 +156,7 @@ class Entries:
 
 
 def _write_blocks(writer: RowWriter, inner: RowWriter, counts: Int64Array, keep: Mask | None) -> None:
-    """``counts[i]`` rows of ``inner`` as the items of row ``i``."""
+    """Writes ``counts[i]`` rows of ``inner`` as the items of row ``i``."""
     starts, data = inner.finish()
     ends = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=ends[1:])
@@ -174,12 +167,12 @@ def _write_blocks(writer: RowWriter, inner: RowWriter, counts: Int64Array, keep:
 
 LONGS = (-1 << 63, (1 << 63) - 1)
 PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
-"""By Arrow's unit."""
+"""Parts of a second, by Arrow's name of the unit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Boolean:
-    """A byte."""
+    """A boolean, which is one byte."""
 
     def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
         bits = bits_of(array, 1).astype(np.uint64)
@@ -193,8 +186,8 @@ class Boolean:
 class Integer:
     """int and long, and all logical types that count days or parts of a second.
 
-    A value is multiplied by ``factor``, or divided by ``divisor``: rounded down if ``rounds``, else a remainder is a
-    fault. ``bounds``: the least and the largest result.
+    A value is multiplied by ``factor`` or divided by ``divisor``. A division with a remainder is rounded down if
+    ``rounds`` is true; otherwise it is a fault. ``bounds``: the smallest and the largest result.
     """
 
     path: str
@@ -223,7 +216,7 @@ class Integer:
 
 @dataclass(frozen=True, slots=True)
 class Real:
-    """float (``bits`` 32) and double (64), of any number that they hold exactly."""
+    """float (``bits`` is 32) and double (64), from any number that they hold exactly."""
 
     path: str
     bits: int
@@ -250,7 +243,7 @@ class Real:
 
 @dataclass(frozen=True, slots=True)
 class Bytes:
-    """bytes, of strings too. ``has_length`` false: as Confluent's serializers write them at the top."""
+    """bytes, from strings too. Without ``has_length``, as Confluent's serializers write them at the top of a schema."""
 
     has_length: bool = True
 
@@ -263,7 +256,7 @@ class Bytes:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """string, of UTF-8 in bytes too."""
+    """string, also from bytes that are UTF-8."""
 
     path: str
 
@@ -278,13 +271,13 @@ class Text:
 
 _INTERVAL = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanos", "<i8")])
 _MILLIS = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
-"""Milliseconds: a unit's number multiplied and divided."""
+"""The factor and the divisor that turn a unit into milliseconds."""
 _UINT32_MAX = (1 << 32) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Enum:
-    """A symbol by its number."""
+    """An enum, which is the number of its symbol."""
 
     path: str
     schema: str
@@ -303,7 +296,7 @@ class Enum:
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """Bytes of one length."""
+    """fixed: bytes that all have the same length."""
 
     path: str
     schema: str
@@ -319,7 +312,7 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class Duration:
-    """Months, days and milliseconds, unsigned, in 12 bytes: of an Arrow interval or duration."""
+    """duration: unsigned months, days and milliseconds in 12 bytes, from an Arrow interval or duration."""
 
     path: str
 
@@ -353,9 +346,10 @@ _DIGIT_MASK = (1 << WORD_BITS) - 1
 
 @dataclass(frozen=True, slots=True)
 class Decimal:
-    """``size``: of the fixed; None: bytes, as few as hold the number. ``rescaled``: the type with another scale.
+    """A decimal in bytes or fixed: its unscaled number as big-endian two's complement.
 
-    ``has_length``: of bytes; false: as Confluent's serializers write them at the top.
+    ``size``: the size of the fixed; None for bytes, of which as few as hold the number are written. ``rescaled``: the
+    decimal type that the values are cast to first, if the schema has another scale. ``has_length``: as for ``Bytes``.
     """
 
     path: str
@@ -385,9 +379,9 @@ class Decimal:
 
 
 def _digits(array: pa.Array, keep: Mask | None) -> list[Int64Array]:
-    """The unscaled numbers in base 2 to the 64th, the least significant digit first; 0 in rows outside ``keep``.
+    """The unscaled numbers in base 2**64, the least significant digit first; 0 in rows outside ``keep``.
 
-    The last digit is signed. Only digits that a number needs.
+    The last digit is signed. Digits that no number needs are left out.
     """
     width = array.type.bit_width
     rows, size = len(array), width // 8
@@ -431,7 +425,7 @@ def _sizes(digits: list[Int64Array]) -> Int64Array:
 
 
 def _write_digit(writer: RowWriter, digit: Int64Array, count: Int64Array | int, keep: Mask | None) -> None:
-    """The ``count`` low bytes of each digit, the most significant first."""
+    """Writes the ``count`` low bytes of each digit, the most significant byte first."""
     bits: Words | int = count * 8 if isinstance(count, int) else (count * 8).view(np.uint64)
     words: Words = (digit.view(np.uint64) << (WORD_BITS - bits)).byteswap()
     if keep is None:
@@ -454,7 +448,7 @@ _NIBBLES[np.frombuffer(b"ABCDEF", np.uint8)] = range(10, 16)
 
 @dataclass(frozen=True, slots=True)
 class Uuid:
-    """A string."""
+    """A UUID as a string, from a string."""
 
     path: str
 
@@ -468,7 +462,7 @@ class Uuid:
 
 @dataclass(frozen=True, slots=True)
 class UuidText:
-    """A string of 36 characters, of 16 bytes."""
+    """A UUID as a string of 36 characters, from 16 bytes."""
 
     def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
         data = np.frombuffer(array.buffers()[1], np.uint8, len(array) * UUID_BYTES, array.offset * UUID_BYTES)
@@ -481,7 +475,7 @@ class UuidText:
 
 @dataclass(frozen=True, slots=True)
 class UuidBytes:
-    """16 bytes, of a string of 36 characters."""
+    """A UUID as 16 bytes, from a string of 36 characters."""
 
     path: str
 
@@ -505,7 +499,7 @@ class UuidBytes:
 
 
 def _not_uuids(column: pa.BinaryArray, keep: Mask | None) -> npt.NDArray[np.bool_]:
-    """The rows of ``keep`` that are no UUID."""
+    """True for the rows of ``keep`` that are not UUIDs."""
     matches = pc.match_substring_regex(column, _UUID_PATTERN)
     bad: npt.NDArray[np.bool_] = bits_of(matches, 1) == 0
     return bad if keep is None else bad & (keep != 0)

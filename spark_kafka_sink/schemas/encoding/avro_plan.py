@@ -1,6 +1,6 @@
-"""The plan of an encoder: which kernel writes which Arrow type as which Avro type, and what does not fit.
+"""The planner of Avro encoders: which kernel writes which Arrow type as which Avro type, and what does not fit.
 
-A field that the rows lack is written as its default, encoded here once.
+A field that the rows lack is written as its default, which is encoded here once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from spark_kafka_sink.schemas.encoding.avro_kernels import (
     Fixed,
     Integer,
     Items,
-    Kernel,
     Nothing,
     Real,
     RecordFields,
@@ -40,6 +39,7 @@ from spark_kafka_sink.schemas.encoding.avro_kernels import (
 )
 from spark_kafka_sink.schemas.encoding.avro_schema import NO_DEFAULT, AvroField, AvroSchema, Json
 from spark_kafka_sink.schemas.encoding.columns import is_any_list, type_name
+from spark_kafka_sink.schemas.encoding.row_writer import Kernel
 
 _BITS = {"int": 32, "long": 64}
 _UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
@@ -48,10 +48,10 @@ _INTS = (-1 << 31, (1 << 31) - 1)
 
 
 class Planner:
-    """Plans a schema for a column; collects what does not fit in ``mismatches``, a sentence each.
+    """Plans how a column is written by a schema. ``mismatches`` collects a sentence for each part that does not fit.
 
     ``promotes``: whether values may become another type without loss, as Avro's readers promote them (int, long, float,
-    double; string, bytes). The branches of a union are tried without first.
+    double; string, bytes). The branches of a union are first tried without promotion.
     """
 
     def __init__(self, promotes: bool = True) -> None:
@@ -87,7 +87,7 @@ class Planner:
         return Branch(encode_varint(null), encode_varint(index), value)
 
     def _branch(self, schema: AvroSchema, kind: pa.DataType, path: str) -> int | None:
-        """The only branch, or the only one that fits; else notes a mismatch."""
+        """The index of the only branch, or of the only one that fits. None, and a mismatch, if there is none."""
         branches = [index for index, branch in enumerate(schema.branches) if branch.type != "null"]
         if len(branches) == 1:
             return branches[0]
@@ -251,7 +251,7 @@ def _scaled(
 
 
 def _decimal(schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
-    """More digits than the schema has are an error of the row; a scale that would lose digits is one of the type."""
+    """None if the scale would lose digits. More digits than the schema allows are an error of their row instead."""
     if not pt.is_decimal(kind) or kind.scale > schema.scale:
         return None
     rescaled = None
@@ -287,14 +287,14 @@ def _is_uuid(kind: pa.DataType) -> bool:
 
 
 def plain_kind(kind: pa.DataType) -> pa.DataType:
-    """The type that ``plain`` gives an array."""
+    """The type of the array that ``columns.plain`` makes of an array of this type."""
     if pt.is_dictionary(kind) or pt.is_run_end_encoded(kind):
         return plain_kind(kind.value_type)
     return plain_kind(kind.storage_type) if isinstance(kind, pa.BaseExtensionType) else kind
 
 
 def default_bytes(schema: AvroSchema, default: Json) -> bytes:
-    """Raises ``ValueError`` if the default is none of its schema: it says what is wrong."""
+    """The encoded default. Raises ``ValueError`` with the reason if the default does not fit its schema."""
     data = _union_default(schema, default) if schema.type == "union" else _nested_default(schema, default)
     if data is None:
         data = _number_default(schema, default)
@@ -347,7 +347,7 @@ def _text_default(schema: AvroSchema, default: Json) -> bytes | None:
 
 
 def _union_default(schema: AvroSchema, default: Json) -> bytes | None:
-    """The default as the first branch that takes it (until Avro 1.11: as the first branch)."""
+    """The default as a value of the first branch that takes it (up to Avro 1.11, only the first branch may)."""
     for index, branch in enumerate(schema.branches):
         try:
             return encode_varint(index) + default_bytes(branch, default)

@@ -1,7 +1,6 @@
 """Avro schemas: parsed by fastavro, then walked by the planner with names resolved.
 
-A schema with references gets the named types of other subjects first, each put where it is first named
-(``with_imports``).
+``with_imports`` resolves references: it puts the named types of other subjects where a schema first names them.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ _ATTRIBUTES: Mapping[str, tuple[type, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class AvroField:
-    """A field of a record. ``default``: as in the JSON, or ``NO_DEFAULT``."""
+    """A field of a record. ``default``: as the JSON has it, or ``NO_DEFAULT``."""
 
     name: str
     schema: AvroSchema
@@ -56,9 +55,10 @@ class AvroField:
 
 
 class AvroSchema:
-    """A schema or a part of one. ``type``: Avro's word for it, ``union`` included.
+    """A schema or a part of one. ``type``: Avro's name of the type, or ``union``.
 
-    ``logical``: its logical type, empty if it has none or one that Avro ignores. ``attributes``: as in the JSON.
+    ``logical``: the logical type, empty if there is none or one that Avro ignores. ``attributes``: as the JSON has
+    them.
     """
 
     __slots__ = ("_names", "attributes", "branches", "logical", "type")
@@ -81,7 +81,9 @@ class AvroSchema:
 
     @classmethod
     def parse(cls, text: str, *, checks_defaults: bool = True) -> AvroSchema:
-        """``checks_defaults`` false: for a schema that a registry holds, as in Java.
+        """The schema that ``text``, Avro JSON, describes.
+
+        ``checks_defaults`` is false for a schema that a registry holds, whose defaults Java does not check either.
 
         Raises ``InvalidSchemaError`` if ``text`` is not a valid Avro schema, and ``ImportError`` if fastavro is not
         installed.
@@ -176,15 +178,16 @@ def full_name(name: str, namespace: str) -> str:
 
 
 def name_of(node: Mapping[str, Json], namespace: str) -> str:
-    """The full name of a named type. ``namespace``: around it."""
+    """The full name of a named type. ``namespace``: the one around the type."""
     given = node.get("namespace")
     return full_name(node["name"], namespace if given is None else given)
 
 
 class _Preparation:
-    """What Java's parser takes, as fastavro takes it. A name is looked up in its namespace, then in none.
+    """Rewrites a schema that Java's parser accepts so that fastavro accepts it, too.
 
-    ``fallbacks``: the full name that fastavro will look up → the type of the null namespace that it stands for.
+    A name is looked up in its namespace, then in the null namespace. ``fallbacks``: full name that fastavro will look
+    up → the type of the null namespace that it stands for.
     """
 
     def __init__(self) -> None:
@@ -234,7 +237,7 @@ class _Preparation:
 
 
 def _is_decimal(node: Mapping[str, Json]) -> bool:
-    """Java ignores an annotation with other numbers (``LogicalTypes.Decimal.validate``)."""
+    """Whether the annotation is valid. Java ignores one that is not (``LogicalTypes.Decimal.validate``)."""
     precision, scale = node.get("precision"), node.get("scale", 0)
     if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision or precision == 0:
         return False
@@ -243,7 +246,7 @@ def _is_decimal(node: Mapping[str, Json]) -> bool:
 
 
 def _check_attributes(node: Mapping[str, Json], kind: str) -> None:
-    """Raises ``ValueError``, ``KeyError``."""
+    """Raises ``ValueError`` for an attribute of the wrong type, and ``KeyError`` for a missing one."""
     if kind in ("record", "error"):
         node["fields"]
     for name, (wanted, words) in _ATTRIBUTES.items():
@@ -262,10 +265,11 @@ _MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 def with_imports(text: str, imports: Mapping[str, str]) -> str:
-    """``imports``: the schemas that ``text`` refers to, by name, each after those that it refers to itself.
+    """The schema ``text`` with the definitions of the types that it takes from ``imports``.
 
-    As in Java, ``text`` may name every type that an import defines, nested ones and those in a union too. Raises
-    ``InvalidSchemaError``, which names the import.
+    ``imports``: the schemas that ``text`` refers to, by name, each after those that it refers to itself. As in Java,
+    ``text`` may use every type that an import defines, also nested ones and those in a union. Raises
+    ``InvalidSchemaError``, which names the faulty import.
     """
     if not imports:
         return text
@@ -318,7 +322,7 @@ class _Walk(ABC):
         return {**node, **{part: self.schema(node[part], namespace) for part in parts}}
 
     def _fields(self, name: str, node: Mapping[str, Json]) -> dict[str, Json]:
-        """The rebuilt fields in the definition of ``name``, if it has some."""
+        """The rebuilt fields in the definition of ``name``; empty if the type has no fields."""
         if "fields" not in node:
             return {}
         inner = name.rpartition(".")[0]
@@ -332,7 +336,7 @@ class _Walk(ABC):
 
 
 class _Definitions(_Walk):
-    """Replaces named types by their names. ``types``: full name → the definition, in which others are only named."""
+    """Replaces named types by their names. ``types``: full name → the definition, which only names other types."""
 
     def __init__(self) -> None:
         self.types: dict[str, Json] = {}
@@ -353,7 +357,7 @@ class _Definitions(_Walk):
 
 
 class _Inlining(_Walk):
-    """Puts each definition in once; later uses name it."""
+    """Puts each definition where it is first used; later uses only name it."""
 
     def __init__(self, definitions: dict[str, Json]) -> None:
         self._definitions = definitions

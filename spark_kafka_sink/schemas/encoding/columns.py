@@ -20,7 +20,7 @@ Missing: TypeAlias = npt.NDArray[np.bool_] | None
 
 
 def plain(array: pa.Array) -> pa.Array:
-    """The array without layouts that only save memory (dictionaries, run ends); the storage of extension types."""
+    """The array without layouts that only save memory (dictionaries, run ends); of an extension type, its storage."""
     while True:
         if pt.is_dictionary(array.type):
             array = _without_views(array).dictionary_decode()
@@ -33,7 +33,7 @@ def plain(array: pa.Array) -> pa.Array:
 
 
 def _without_views(array: pa.DictionaryArray) -> pa.DictionaryArray:
-    """``dictionary_decode`` takes no string views."""
+    """The array with values that are no views, which ``dictionary_decode`` does not take."""
     kind = array.type.value_type
     if not is_view(kind):
         return array
@@ -43,14 +43,14 @@ def _without_views(array: pa.DictionaryArray) -> pa.DictionaryArray:
 
 @lru_cache(64)
 def refuse_layouts(kind: pa.DataType) -> None:
-    """Raises ``SchemaMismatchError`` for what Arrow does not decode: some of its functions would end the process."""
+    """Raises ``SchemaMismatchError`` for layouts that Arrow cannot decode: some of its functions crash on them."""
     problems = list(_undecodable(kind, "", False))
     if problems:
         raise SchemaMismatchError(problems)
 
 
 def _undecodable(kind: pa.DataType, path: str, in_list: bool) -> Iterator[str]:
-    """Run ends in lists and maps; dictionaries and run ends of other than single values."""
+    """Problems: run ends in lists and maps, and dictionaries and run ends of anything but single values."""
     if isinstance(kind, pa.BaseExtensionType):
         yield from _undecodable(kind.storage_type, path, in_list)
     elif pt.is_dictionary(kind) or pt.is_run_end_encoded(kind):
@@ -74,9 +74,9 @@ def is_view(kind: pa.DataType) -> bool:
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type that arrays of the same values have, whatever their layout and time zone: small, without dictionaries.
+    """One type for all arrays of the same values, whatever their layout and time zone: small, without dictionaries.
 
-    Lists of entries and maps stay different; nullability and metadata are dropped.
+    Lists of entries remain different from maps. Nullability and metadata are dropped.
     """
     if pt.is_dictionary(kind) or pt.is_run_end_encoded(kind):
         return plain_type(kind.value_type)
@@ -98,7 +98,7 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def is_any_list(kind: pa.DataType) -> bool:
-    """A list of any layout, not a map."""
+    """Whether the type is a list of any layout; a map is not."""
     return bool(
         pt.is_list(kind)
         or pt.is_large_list(kind)
@@ -126,7 +126,7 @@ def list_elements(array: pa.Array) -> tuple[Int64Array, pa.Array]:
 
 
 def repeated_keys(counts: Int64Array, keys: pa.Array) -> npt.NDArray[np.bool_]:
-    """True for a key that its map has had before."""
+    """True for each key that occurs earlier in the same map."""
     again = np.zeros(len(keys), np.bool_)
     if int(counts.max(initial=0)) < 2:
         return again
@@ -140,7 +140,7 @@ def repeated_keys(counts: Int64Array, keys: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def only(array: pa.Array, keep: Mask | None) -> pa.Array:
-    """The array with nulls outside ``keep``: the values of a row that was refused are still there."""
+    """The array with nulls outside ``keep``, because the values of a refused row are still in it."""
     present = mask_of(array)
     if keep is None or (present is not None and not (present & ~keep).any()):
         return array
@@ -157,14 +157,14 @@ def integers(array: pa.Array) -> Int64Array:
 
 
 def floats(array: pa.Array) -> npt.NDArray[np.generic]:
-    """Floats in their own width; a null slot has any number."""
+    """The floats in their own width; a null slot has any number."""
     return _numbers(array, np.dtype(f"f{array.type.bit_width // 8}"))
 
 
 def spans(array: pa.Array, keep: Mask | None) -> tuple[pa.BinaryArray, Int64Array, Missing]:
     """Strings or bytes without validity, the length of each (0 outside ``keep``), and the rows outside ``keep``.
 
-    None in place of the last: those rows have no bytes.
+    The last is None if those rows have no bytes.
     """
     column = binary_column(array)
     _, offsets_buffer, data = column.buffers()
@@ -182,7 +182,7 @@ def spans(array: pa.Array, keep: Mask | None) -> tuple[pa.BinaryArray, Int64Arra
 
 
 def invalid_utf8(column: pa.BinaryArray, missing: Missing) -> Missing:
-    """The slots that are not UTF-8; None if all are."""
+    """True for the slots that are not UTF-8; None if all slots are."""
     _, offsets, data = column.buffers()
     bounds = np.frombuffer(offsets, np.int32, len(column) + 1)
     first, end = int(bounds[0]), int(bounds[-1])
@@ -234,7 +234,7 @@ _SPARK_NAMES = {
 
 
 def type_name(kind: pa.DataType) -> str:
-    """A type's name in Spark, such as ``array<bigint>``; a type that Spark lacks has Arrow's name."""
+    """The name that messages use: Spark's, such as ``array<bigint>``, or Arrow's for a type that Spark lacks."""
     if pt.is_dictionary(kind) or pt.is_run_end_encoded(kind):
         return type_name(kind.value_type)
     if pt.is_struct(kind):

@@ -1,4 +1,4 @@
-"""Protobuf descriptors by the ``protobuf`` library. For the driver: workers have plans.
+"""Protobuf descriptors, read by the ``protobuf`` library. For the driver, because workers get plans.
 
 A *descriptor set* is a serialized ``FileDescriptorSet``, as ``protoc --include_imports --descriptor_set_out`` writes it
 and Spark's ``to_protobuf`` takes it. It may lack the files of ``google/protobuf``, which the library has, and those of
@@ -44,7 +44,7 @@ _EXTENDED: Final = {
 
 
 def message_descriptor(descriptor_set: bytes, message: str) -> Descriptor:
-    """The message of this full name; or of this name, if only one file has it at its top (as in Spark's functions)."""
+    """The message with this full name, or with this name if only one file has it at its top (as in Spark)."""
     files = ordered_files(descriptor_set)
     pool = pool_of(files)
     try:
@@ -66,7 +66,7 @@ def message_descriptor(descriptor_set: bytes, message: str) -> Descriptor:
 
 
 def message_indexes(descriptor_set: bytes, message: str) -> tuple[int, ...]:
-    """The way to the message within its file: the index at the top, then of each nested one (Java: MessageIndexes)."""
+    """The path to the message within its file: its index at the top, then in each nested one (Java: MessageIndexes)."""
     descriptor = message_descriptor(descriptor_set, message)
     indexes: list[int] = []
     while descriptor.containing_type is not None:
@@ -77,10 +77,10 @@ def message_indexes(descriptor_set: bytes, message: str) -> tuple[int, ...]:
 
 
 def descriptor_set_of(file: str, name: str = "default.proto", imports: Mapping[str, str] | None = None) -> bytes:
-    """The descriptor set of what a registry answers to ``format=serialized``.
+    """A descriptor set made of a registry's responses to ``format=serialized``.
 
-    ``file``: a base64 ``FileDescriptorProto``; ``imports``: the same of its references, by the names that imports use.
-    The schema's own name in the registry is not known: ``name`` is used if the file has none.
+    ``file``: a base64 ``FileDescriptorProto``. ``imports``: those of its references, by the names that imports use.
+    ``name``: the name for a file without one, because the schema's own name in the registry is not known.
     """
     files = library().FileDescriptorSet()
     for at, text in (*(imports or {}).items(), (None, file)):
@@ -101,7 +101,7 @@ def descriptor_set_of(file: str, name: str = "default.proto", imports: Mapping[s
 
 
 def ordered_files(descriptor_set: bytes) -> list[FileDescriptorProto]:
-    """The files, each behind those that it imports; with the known ones that the set lacks."""
+    """The files of the set and the known files that it lacks, each behind those that it imports."""
     descriptor_pb2 = library()
     try:
         files: FileDescriptorSet = descriptor_pb2.FileDescriptorSet.FromString(descriptor_set)
@@ -117,7 +117,7 @@ def ordered_files(descriptor_set: bytes) -> list[FileDescriptorProto]:
 
 
 def known_files(names: Iterable[str]) -> bytes:
-    """The descriptor set of those of the files that are known here, with their imports; empty if none is."""
+    """A descriptor set of those files that are known here, with their imports; empty if none is known."""
     descriptor_pb2 = library()
     found = descriptor_pb2.FileDescriptorSet(file=filter(None, map(_known_file, names)))
     files = descriptor_pb2.FileDescriptorSet(file=ordered_files(found.SerializeToString()))
@@ -126,7 +126,7 @@ def known_files(names: Iterable[str]) -> bytes:
 
 
 def library() -> ModuleType:
-    """The module ``descriptor_pb2``."""
+    """The module ``descriptor_pb2``. Raises ``ConfigError`` without the package ``protobuf``."""
     try:
         return import_module("google.protobuf.descriptor_pb2")
     except ImportError:
@@ -168,7 +168,7 @@ def _known_file(name: str) -> FileDescriptorProto | None:
 
 
 def is_map_entry(descriptor: Descriptor) -> bool:
-    """The message that a map field consists of."""
+    """Whether the message is the entry that a map field consists of."""
     return bool(descriptor.GetOptions().map_entry)
 
 
@@ -231,7 +231,7 @@ def confluent_file(name: str) -> FileDescriptorProto | None:
 
 
 def _add_fields(message: DescriptorProto, types: dict[str, str], repeated: tuple[str, ...] = ()) -> None:
-    """Numbered from 1. ``types``: by name; of messages their full name."""
+    """Adds fields, numbered from 1. ``types``: the type of each field by name; a message's is its full name."""
     for number, (name, kind) in enumerate(types.items(), 1):
         is_message = kind.startswith(".")
         field = message.field.add(

@@ -1,4 +1,4 @@
-"""What an encoder of a column does, whatever the format."""
+"""What every encoder of a column does, whatever the format, and the errors of encoding."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from spark_kafka_sink.errors import InvalidRecordError
 
 
 class Encoder(Protocol):
-    """A plan from an Arrow type to a schema, made once on the driver. Picklable; of no thread."""
+    """A plan from an Arrow type to a schema, made once on the driver. Picklable, and safe to use in any thread."""
 
     def encode(self, array: pa.Array, prefix: bytes = b"", faults: list[Fault] | None = None) -> pa.BinaryArray:
-        """``prefix`` and the encoded value per row; null where the row is null. At most 2 GiB.
+        """``prefix`` and the encoded value of each row, null where the row is null. At most 2 GiB.
 
-        Raises ``UnencodableRowsError`` before anything is encoded; with ``faults``, these are added to it, and their
-        rows are null.
+        Raises ``UnencodableRowsError`` with all faulty rows. If ``faults`` is given, they are added to it instead, and
+        their values are null.
         """
 
 
 class Fault(NamedTuple):
-    """A row that its schema does not allow. ``path``: as ``address.lines[]``. ``problem``: with the value."""
+    """A row that its schema does not allow. ``path``: such as ``address.lines[]``. ``problem``: has the row's value."""
 
     row: int
     path: str
@@ -30,7 +30,7 @@ class Fault(NamedTuple):
 
 
 class UnencodableRowsError(InvalidRecordError):
-    """Rows that cannot be encoded: ``faults``, one a row, by row. ``row``: the first."""
+    """Rows that cannot be encoded. ``faults``: one for each such row, in their order. ``row``: the first of them."""
 
     def __init__(self, faults: Sequence[Fault]) -> None:
         self.faults = tuple(faults)
@@ -42,7 +42,7 @@ class UnencodableRowsError(InvalidRecordError):
 
 
 class SchemaMismatchError(InvalidRecordError):
-    """A column's type and its schema do not fit. ``mismatches``: a sentence per path, with both types."""
+    """A column's type does not fit its schema. ``mismatches``: a sentence for each path, with both types."""
 
     def __init__(self, mismatches: Sequence[str]) -> None:
         self.mismatches = tuple(mismatches)
@@ -53,4 +53,4 @@ class SchemaMismatchError(InvalidRecordError):
 
 
 class InvalidSchemaError(SchemaMismatchError):
-    """A text that is not a schema. The message has the text, shortened."""
+    """A text is not a schema. The message has the text, shortened."""

@@ -1,8 +1,8 @@
-"""Descriptors → .proto text, as a schema registry keeps Protobuf.
+"""Prints descriptors as .proto text, the form in which a schema registry keeps Protobuf.
 
-``protoc`` makes the same descriptor of the text, but for comments and the order within a message: oneofs stand behind
-other fields, entries of maps (and groups) behind other nested messages. Java's deserializer numbers nested messages
-without them, the one of confluent-kafka with them; in this order they agree.
+``protoc`` makes the same descriptor of the text, except for comments and the order within a message: oneofs stand
+behind other fields, and entries of maps (and groups) behind other nested messages. Java's deserializer numbers nested
+messages without these entries, that of confluent-kafka with them. In this order both get the same numbers.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ KNOWN_IMPORTS: Final = frozenset(
         ),
     ]
 )  # fmt: skip
-"""Files that registries have (Java: ``ProtobufSchema.knownTypes``): not registered (``skip.known.types``)."""
+"""Files that every registry has (Java: ``ProtobufSchema.knownTypes``), so they are not registered."""
 
 _MAX_FIELD, _MAX_MESSAGE_SET_FIELD, _MAX_ENUM = (1 << 29) - 1, (1 << 31) - 2, (1 << 31) - 1
 _LABELS: Final = ("", "optional ", "required ", "repeated ")
@@ -61,7 +61,7 @@ _GROUP, _STRING, _BYTES, _REPEATED = 10, 9, 12, 3
 
 
 class ProtoFile(NamedTuple):
-    """``name``: as other files import it. ``imports``: those of them that must be registered before."""
+    """A .proto file. ``name``: as other files import it. ``imports``: the imports that must be registered before it."""
 
     name: str
     text: str
@@ -69,7 +69,7 @@ class ProtoFile(NamedTuple):
 
 
 class ProtoTexts(NamedTuple):
-    """``files``: each behind those that it imports, the message's file last. ``message_indexes``: in that text."""
+    """``files``: each behind those that it imports, the message's file last. ``message_indexes``: in that file."""
 
     files: tuple[ProtoFile, ...]
     message_indexes: tuple[int, ...]
@@ -90,7 +90,7 @@ def proto_texts(descriptor_set: bytes, message: str) -> ProtoTexts:
 
 
 def text_indexes(descriptor_set: bytes, message: str) -> tuple[int, ...]:
-    """The way to the message in .proto text, which declares no entries of maps and no groups."""
+    """The path to the message in .proto text, where entries of maps and groups are not declared as messages."""
     return tuple(_indexes(message_descriptor(descriptor_set, message)))
 
 
@@ -120,7 +120,7 @@ def _with_imports(name: str, files: dict[str, FileDescriptorProto]) -> set[str]:
 
 
 class _Printer:
-    """Prints descriptors as lines. ``pool``: has the extensions that are custom options."""
+    """Prints descriptors as lines. ``pool`` knows the extensions that are custom options."""
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
@@ -153,7 +153,7 @@ class _Printer:
         scope: str,
         groups: Iterable[str] = (),
     ) -> list[str]:
-        """What a file or a message declares, without its fields; ``groups``: declared by fields."""
+        """What a file or a message declares, without its fields. ``groups``: the types that its fields declare."""
         named = {f"{scope}.{each.name}": each for each in messages}
         declared = {*groups, *(each.type_name for each in extensions if each.type == _GROUP)}
         lines: list[str] = []
@@ -303,7 +303,7 @@ def _range(first: int, last: int, largest: int) -> str:
 
 
 def _json_name(name: str) -> str:
-    """What ``protoc`` takes unless the file has another one."""
+    """The JSON name that ``protoc`` gives a field unless the file has another one."""
     first, *others = name.split("_")
     return first + "".join(each[:1].upper() + each[1:] for each in others)
 

@@ -1,7 +1,7 @@
-"""Arrow columns → Protobuf messages, all rows at once.
+"""Protobuf encoding of an Arrow column, all rows at once.
 
-A descriptor and an Arrow type become a plan, or the list of all mismatches between them. ``protobuf_fields.py`` has
-the fields of a plan, which write.
+A descriptor and an Arrow type become a plan, or a list of all mismatches between them. The parts of a plan, which write
+the fields, are in ``protobuf_fields.py``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from spark_kafka_sink.schemas.encoding.protobuf_fields import (
     Duration,
     EnumNumber,
     EnumSymbol,
-    Field,
     Floating,
     Integer,
     Kind,
@@ -35,6 +34,7 @@ from spark_kafka_sink.schemas.encoding.protobuf_fields import (
     Timestamp,
     Wrapper,
 )
+from spark_kafka_sink.schemas.encoding.row_writer import Kernel
 from spark_kafka_sink.schemas.encoding.slices import encode_rows
 
 if TYPE_CHECKING:
@@ -62,10 +62,7 @@ class ProtobufEncoder:
     def encode(
         self, array: pa.Array | pa.ChunkedArray, prefix: bytes = b"", faults: list[Fault] | None = None
     ) -> pa.BinaryArray:
-        """``prefix`` and the message per row, null where the row is null. At most 2 GiB.
-
-        Raises ``UnencodableRowsError`` with all faulty rows; with ``faults``, they are added to it, and are null.
-        """
+        """Implements ``Encoder``, and also takes chunked arrays."""
         if array.type != self.kind and plain_type(array.type) != plain_type(self.kind):
             raise InvalidRecordError(
                 f"the encoder was planned for {type_name(self.kind)}, the column is {type_name(array.type)}"
@@ -120,7 +117,7 @@ _WRAPPERS: Final = frozenset(
 
 
 class _DoesNotFitError(Exception):
-    """A mismatch."""
+    """A column does not fit its field. The text is a mismatch, with its path."""
 
 
 def plan_message(descriptor: Descriptor, kind: pa.DataType) -> Message:
@@ -143,7 +140,7 @@ class _Planner:
 
     def message(self, descriptor: Descriptor, kind: pa.StructType, path: str) -> Message:
         names = [field.name for field in kind]
-        fields: list[tuple[int, int, Field]] = []
+        fields: list[tuple[int, int, Kernel]] = []
         before = f"{path}." if path else ""
         for index, name in enumerate(names):
             field = descriptor.fields_by_name.get(name)
@@ -169,14 +166,14 @@ class _Planner:
             tuple((index, field) for _, index, field in sorted(fields, key=lambda each: each[0])), tuple(oneofs)
         )
 
-    def _field(self, field: FieldDescriptor, kind: pa.DataType, path: str) -> Field | None:
+    def _field(self, field: FieldDescriptor, kind: pa.DataType, path: str) -> Kernel | None:
         try:
             return self._planned(field, kind, path)
         except _DoesNotFitError as error:
             self.mismatches.append(str(error))
             return None
 
-    def _planned(self, field: FieldDescriptor, kind: pa.DataType, path: str) -> Field:
+    def _planned(self, field: FieldDescriptor, kind: pa.DataType, path: str) -> Kernel:
         proto_type = TYPE_NAMES[field.type]
         if proto_type == "group":
             raise _DoesNotFitError(
@@ -197,13 +194,13 @@ class _Planner:
         packed = _is_packed(field)
         return Repeated(_tag(field.number, _DELIMITED if packed else _wire_type(proto_type)), element, packed)
 
-    def _map(self, field: FieldDescriptor, kind: pa.DataType, path: str) -> Field:
+    def _map(self, field: FieldDescriptor, kind: pa.DataType, path: str) -> Kernel:
         key, value = (field.message_type.fields_by_name[name] for name in ("key", "value"))
         if pt.is_null(kind):
             kind = pa.map_(pa.null(), pa.null())
         if not pt.is_map(kind):
             raise _does_not_fit(path, kind, f"map<{_type(key)}, {_type(value)}>")
-        fields: list[tuple[int, Field]] = []
+        fields: list[tuple[int, Kernel]] = []
         for index, (each, of) in enumerate(((key, kind.key_type), (value, kind.item_type))):
             at = f"{path}.{each.name}"
             wire_type = _wire_type(TYPE_NAMES[each.type])
@@ -212,7 +209,7 @@ class _Planner:
         return Map(_tag(field.number, _DELIMITED), Message(tuple(fields)), path)
 
     def _kind(self, field: FieldDescriptor, kind: pa.DataType, path: str) -> Kind:
-        """How values of Arrow type ``kind`` are written as the field's type, be it repeated or not."""
+        """What writes values of the Arrow type ``kind`` as the field's type, whether the field is repeated or not."""
         name = TYPE_NAMES[field.type]
         if pt.is_null(kind):
             return Boolean()  # has no values
@@ -250,9 +247,9 @@ class _Planner:
 
 
 def _integer(name: str, kind: pa.DataType, path: str) -> Kind:
-    """The kernel of a type that holds all numbers of ``kind``; an unsigned type also takes signed numbers from 0 on.
+    """What writes a type that holds all numbers of ``kind``. An unsigned type also takes signed numbers from 0 on.
 
-    Spark has no unsigned integers: its uint32 is an integer or a long, its uint64 a long.
+    Spark has no unsigned integers: it has an integer or a long for uint32, and a long for uint64.
     """
     signed, bits, wire_type = _INTEGERS[name]
     given, holds = _range(pt.is_signed_integer(kind), kind.bit_width), _range(signed, bits)
@@ -331,7 +328,7 @@ def _is_required(field: FieldDescriptor) -> bool:
 
 
 def _is_packed(field: FieldDescriptor) -> bool:
-    """Whether the field is packed. The library writes an element to find out, because protobuf 5 has no other way."""
+    """Whether the field is packed. The library has to write an element, because protobuf 5 does not tell otherwise."""
     if TYPE_NAMES[field.type] in ("string", "bytes", "message"):
         return False
     message = import_module("google.protobuf.message_factory").GetMessageClass(field.containing_type)()

@@ -1,6 +1,6 @@
-"""The plan of a Protobuf message: its fields, and how each writes its Arrow array. Pickled for workers: no descriptors.
+"""The parts of a Protobuf plan: fields, each of which writes an Arrow array. Pickled for workers, without descriptors.
 
-Source of the format: https://protobuf.dev/programming-guides/encoding.
+The format is described at https://protobuf.dev/programming-guides/encoding.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from spark_kafka_sink.schemas.encoding.columns import (
 )
 from spark_kafka_sink.schemas.encoding.row_writer import (
     WORD_BITS,
+    Kernel,
     Mask,
     RowWriter,
     Words,
@@ -48,22 +49,15 @@ class Kind(Protocol):
     """A Protobuf type, and the Arrow type that it is written from."""
 
     def write_value(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
-        """``tag`` and a slot of ``array``, of a plain layout, per row of ``keep``, where none is null.
+        """Writes ``tag`` and a slot of ``array`` for each row of ``keep``, where none is null.
 
-        Without ``presence`` the type's default is left out.
+        ``array`` has a plain layout. The default of the type is only written with ``presence``.
         """
-
-
-class Field(Protocol):
-    """A field of a message."""
-
-    def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
-        """A slot of ``array`` per row of ``keep``, nothing where it is null."""
 
 
 @dataclass(frozen=True, slots=True)
 class Integer:
-    """``bounds``: of the Protobuf type, if the Arrow type has other numbers. ``fixed``: bits; 0 for a varint."""
+    """An integer. ``bounds``: the type's range, if the Arrow type has other numbers. ``fixed``: bits, 0 for varints."""
 
     path: str
     type: str
@@ -106,7 +100,7 @@ class Boolean:
 
 @dataclass(frozen=True, slots=True)
 class Bytes:
-    """string (``text``) and bytes."""
+    """string (``text`` is true) and bytes."""
 
     path: str
     text: bool
@@ -122,7 +116,7 @@ class Bytes:
 
 @dataclass(frozen=True, slots=True)
 class EnumSymbol:
-    """An enum from its symbols."""
+    """An enum, from its symbols."""
 
     path: str
     type: str
@@ -142,7 +136,7 @@ class EnumSymbol:
 
 @dataclass(frozen=True, slots=True)
 class EnumNumber:
-    """An enum from numbers. ``numbers``: of a closed enum; empty for an open one, which has any."""
+    """An enum, from numbers. ``numbers``: those of a closed enum; empty for an open one, which takes every number."""
 
     path: str
     type: str
@@ -189,7 +183,7 @@ class Duration:
 
 @dataclass(frozen=True, slots=True)
 class Wrapper:
-    """google.protobuf.StringValue and the like: a message around one value."""
+    """google.protobuf.StringValue and its like, which are messages around one value."""
 
     tag: bytes
     value: Kind
@@ -202,9 +196,9 @@ class Wrapper:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message from a struct. ``fields``: by number, each with its place in the struct. ``oneofs``: path, places."""
+    """A message, from a struct. ``fields``: place in the struct and field, by number. ``oneofs``: path and places."""
 
-    fields: tuple[tuple[int, Field], ...]
+    fields: tuple[tuple[int, Kernel], ...]
     oneofs: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
     def write_value(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
@@ -230,7 +224,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Singular:
-    """A field that is not repeated. ``presence``: its type's default is written too."""
+    """A field that is not repeated. ``presence``: whether the default of its type is written."""
 
     tag: bytes
     kind: Kind
@@ -249,7 +243,7 @@ class Singular:
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """A list. ``packed``: one tag for all elements, else one each. Null elements are left out."""
+    """A repeated field. ``packed``: one tag for all elements instead of one each. Null elements are left out."""
 
     tag: bytes
     element: Kind
@@ -273,7 +267,7 @@ class Repeated:
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """Entries are messages of key and value. Those with a null value are left out."""
+    """A map, whose entries are messages of key and value. Entries with a null value are left out."""
 
     tag: bytes
     entry: Message
@@ -319,7 +313,7 @@ def _write_time(writer: RowWriter, tag: bytes, seconds: Int64Array, nanos: Int64
 
 
 def _lists_of(elements: RowWriter, counts: Int64Array) -> tuple[pa.BinaryArray, Int64Array]:
-    """``counts[i]`` rows of ``elements`` as one slot, and its length."""
+    """Slots of ``counts[i]`` rows of ``elements`` each, and their lengths."""
     starts, data = elements.finish()
     ends = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=ends[1:])

@@ -1,15 +1,14 @@
-"""Rows laid out field by field: short fields of a row share a piece of ``RowJoin``; faulty rows are collected.
+"""Lays rows out field by field. Short fields of a row share a piece of ``RowJoin``; faulty rows are collected.
 
-A field of up to 8 bytes is a uint64 word, its first byte the least significant. Neighbouring words are merged by
-shifts; what is beyond 8 bytes begins the next word. So a piece (4 ns a row) is paid per 8 bytes, not per field.
-
-Varints are written for all values of a column at once, as such words.
+A field of up to 8 bytes is a uint64 word whose first byte is the least significant. Neighbouring words are merged by
+shifts, and what is beyond 8 bytes begins the next word. So the cost of a piece (4 ns a row) is paid per 8 bytes instead
+of per field. Varints are such words, too, computed for all values of a column at once.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -31,13 +30,23 @@ WORD_BITS = 64
 _ALL = (1 << WORD_BITS) - 1
 _KEPT = 1 << 16
 _MOST_ROWS = (1 << 31) // (WORD_BITS // 8) - 1
-"""The offsets of their words are int32."""
+"""A limit, because the offsets of the words are int32."""
 _OFFSET_BYTES = 4
 _SHOWN = 100
 
 
+class Kernel(Protocol):
+    """A node of an encoder's plan: writes a value per row."""
+
+    def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
+        """Writes a slot of ``array`` for each row of ``keep``. A refused row gets any bytes.
+
+        Kernels of single values get nulls in other rows only; those of fields take nulls out.
+        """
+
+
 class _WordPiece(NamedTuple):
-    """What ``RowWriter.words`` takes."""
+    """The arguments of ``RowWriter.words``."""
 
     words: Words | int
     bits: Words | int
@@ -45,7 +54,7 @@ class _WordPiece(NamedTuple):
 
 
 class _ColumnPiece(NamedTuple):
-    """A slot per row, no bytes where ``missing``."""
+    """A slot for each row; none of its bytes where ``missing``."""
 
     array: pa.BinaryArray
     slots: npt.NDArray[np.int32] | int
@@ -53,9 +62,9 @@ class _ColumnPiece(NamedTuple):
 
 
 class RowWriter:
-    """Fields of ``rows`` rows, in their order within a row; then ``finish``.
+    """Takes the fields of ``rows`` rows, in their order within a row; ``finish`` returns the rows.
 
-    ``parents`` and ``counts``: the rows are the items of another writer's rows, so many each (None: one each).
+    With ``parents``, the rows are items of another writer's rows: ``counts`` of each, or one of each for None.
     """
 
     __slots__ = ("_bits", "_counts", "_largest", "_parents", "_pieces", "_words", "faults", "rows")
@@ -73,9 +82,9 @@ class RowWriter:
         self._largest = 0
 
     def words(self, words: Words | int, bits: Words | int, largest: int) -> None:
-        """The low ``bits[i]`` bits (a multiple of 8, at most ``largest``) of ``words[i]``, whose other bits are 0.
+        """Writes the low ``bits[i]`` bits (a multiple of 8, at most ``largest``) of ``words[i]``.
 
-        An int holds for all rows.
+        The other bits of a word must be 0. An int stands for all rows.
         """
         if not largest:
             return
@@ -98,7 +107,7 @@ class RowWriter:
             self._words, self._bits, self._largest = words >> (WORD_BITS - before), rest_bits, rest
 
     def fixed(self, data: bytes, keep: Mask | None) -> None:
-        """The same bytes in every row of ``keep``."""
+        """Writes the same bytes in every row of ``keep``."""
         if len(data) <= WORD_BITS // 8:
             word, bits = int.from_bytes(data, "little"), 8 * len(data)
             if keep is None:
@@ -110,12 +119,12 @@ class RowWriter:
         self._pieces.append(_ColumnPiece(bytes_column([data]), 0, None if keep is None else keep == 0))
 
     def column(self, array: pa.BinaryArray, missing: npt.NDArray[np.bool_] | None = None) -> None:
-        """A slot per row, none of them null; no bytes where ``missing``."""
+        """Writes a slot, which must not be null, for each row, except where ``missing``."""
         self._end_words()
         self._pieces.append(_ColumnPiece(array, _slots(1, self.rows), missing))
 
     def append(self, other: RowWriter) -> None:
-        """The fields of another writer of as many rows, which must not be used afterwards."""
+        """Writes the fields of another writer of as many rows, which must not be used afterwards."""
         other._end_words()
         for piece in other._pieces:
             if isinstance(piece, _WordPiece):
@@ -125,7 +134,7 @@ class RowWriter:
                 self._pieces.append(piece)
 
     def lengths(self) -> Int64Array:
-        """Bytes of each row so far."""
+        """The bytes that each row has so far."""
         self._end_words()
         lengths = np.zeros(self.rows, np.int64)
         bits = np.zeros(self.rows, np.uint64)
@@ -139,7 +148,7 @@ class RowWriter:
         return lengths
 
     def finish(self) -> tuple[npt.NDArray[np.int32], memoryview]:
-        """Offsets of the rows (one more than rows) and their bytes."""
+        """The offsets of the rows (one more than there are rows), and their bytes."""
         self._end_words()
         if not self._pieces:
             return np.zeros(self.rows + 1, np.int32), memoryview(b"")
@@ -150,7 +159,7 @@ class RowWriter:
         return np.ascontiguousarray(starts), data
 
     def refuse(self, bad: npt.NDArray[np.bool_], path: str, array: pa.Array, reason: str) -> None:
-        """Notes a fault in each row where ``bad`` is true: the row's value, then ``reason``. The first one counts."""
+        """Notes a fault for each row where ``bad`` is true: its value, then ``reason``. A row keeps its first fault."""
         at = np.flatnonzero(bad)
         for index, row in zip(at.tolist(), self._rows(at).tolist(), strict=True):
             if row not in self.faults:
@@ -182,7 +191,7 @@ class RowWriter:
         return _ColumnPiece(binary_array(offsets, np.ascontiguousarray(words)), _slots(2, self.rows))
 
     def _size(self, piece: _WordPiece | _ColumnPiece) -> int:
-        """About the bytes of all rows."""
+        """Estimates the bytes of all rows."""
         if isinstance(piece, _WordPiece):
             return piece.largest // 8 * self.rows
         data = int(piece.array.nbytes) - _OFFSET_BYTES * len(piece.array)
@@ -190,7 +199,7 @@ class RowWriter:
 
 
 def _slots(step: int, count: int) -> npt.NDArray[np.int32]:
-    """0, ``step``, 2 × ``step``, …"""
+    """The multiples of ``step``, from 0 on."""
     return _kept_slots(step)[:count] if count <= _KEPT else np.arange(0, step * count, step, dtype=np.int32)
 
 
@@ -200,7 +209,7 @@ def _kept_slots(step: int) -> npt.NDArray[np.int32]:
 
 
 def mask_of(array: pa.Array) -> Mask | None:
-    """The rows of ``array`` that are not null."""
+    """The rows of ``array`` that are not null; None for all."""
     if pa.types.is_null(array.type):
         return np.zeros(len(array), np.uint64)
     if not array.null_count:
@@ -210,7 +219,7 @@ def mask_of(array: pa.Array) -> Mask | None:
 
 
 def bits_of(array: pa.Array, buffer: int) -> npt.NDArray[np.uint8]:
-    """0 or 1 per row, out of a bitmap, the array's buffer of this number."""
+    """0 or 1 per row, from the bitmap that is the array's buffer of this number."""
     first, skipped = divmod(array.offset, 8)
     count = skipped + len(array)
     data = np.frombuffer(array.buffers()[buffer], np.uint8, -(-count // 8), first)
@@ -218,14 +227,14 @@ def bits_of(array: pa.Array, buffer: int) -> npt.NDArray[np.uint8]:
 
 
 def both(one: Mask | None, other: Mask | None) -> Mask | None:
-    """The rows of both masks."""
+    """The rows that are in both masks."""
     if one is None:
         return other
     return one if other is None else one & other
 
 
 def _without_pandas(scalar: pa.Scalar) -> pa.Scalar:
-    """The value in a type that Arrow makes Python values of without pandas: nanoseconds as text, time zones as UTC."""
+    """The value in a type that Arrow converts without pandas: nanoseconds become text, time zones UTC."""
     kind = scalar.type
     if pt.is_temporal(kind) and getattr(kind, "unit", "") == "ns":
         return scalar.cast(pa.string())
@@ -254,23 +263,23 @@ _SPREADS = (
     (2, 0x00003FFF00003FFF, 0x0FFFC0000FFFC000, 2),
     (1, 0x007F007F007F007F, 0x3F803F803F803F80, 1),
 )
-"""Groups of 28, 14, then 7 bits to 32, 16, 8 bits.
+"""Spreads groups of 28, then 14, then 7 bits to 32, 16 and 8 bits.
 
-In values of more bytes than the first number says: which bits stay, which are shifted, by how much.
+For values of more bytes than the first number: the bits that stay, the bits that are shifted, and by how much.
 """
 _ONES = 0x0101010101010101
 _MORE = 0x80 * _ONES
 _NOT_ZERO = 0x7F * _ONES + 1
-"""Added to bytes of 7 bits: sets the highest bit of those that are not 0, and of the first."""
+"""Added to bytes of 7 bits, it sets the highest bit of those that are not 0, and of the first."""
 
 
 def write_zigzag(writer: RowWriter, numbers: npt.NDArray[np.int64], keep: Mask | None) -> None:
-    """A signed varint (Avro's int and long) per row of ``keep``."""
+    """Writes a signed varint (Avro's int and long) in each row of ``keep``."""
     write_varints(writer, zigzag(numbers).view(np.uint64), keep)
 
 
 def write_varints(writer: RowWriter, numbers: Words, keep: Mask | None, tag: bytes = b"") -> None:
-    """``tag`` and an unsigned varint per row of ``keep``."""
+    """Writes ``tag`` and an unsigned varint in each row of ``keep``."""
     if keep is not None:
         numbers = numbers & keep
     size = max(1, -(-int(numbers.max(initial=0)).bit_length() // _GROUP))
@@ -290,7 +299,7 @@ def write_varints(writer: RowWriter, numbers: Words, keep: Mask | None, tag: byt
 def write_words(
     writer: RowWriter, words: Words, bits: Words | int, size: int, keep: Mask | None, tag: bytes = b""
 ) -> None:
-    """``tag`` and the low ``bits[i]`` bits of ``words[i]``, in all at most 8 bytes, per row of ``keep``."""
+    """Writes ``tag`` and the low ``bits[i]`` bits of ``words[i]``, at most 8 bytes, in each row of ``keep``."""
     before = 8 * len(tag)
     if before:
         words = words << before
@@ -302,7 +311,7 @@ def write_words(
 
 
 def _encoded(numbers: Words, size: int, goes_on: Words | None = None) -> tuple[Words, Words | int]:
-    """Varints of up to ``size`` bytes, at most 8, and how many bits each takes. ``goes_on``: 1 where bytes follow."""
+    """Varints of up to ``size`` bytes, at most 8, and the bits of each. ``goes_on``: 1 where more bytes follow."""
     if size == 1:
         return numbers, 8
     groups = numbers

@@ -1,12 +1,12 @@
-"""A column encoded slice by slice: 10,000 rows, or fewer where rows are large.
+"""Encodes a column in slices of 10,000 rows, as Spark's Arrow batches have by default; fewer where rows are large.
 
-So many as Spark's Arrow batches have by default. More would leave the CPU's caches, and a slice costs 0.7 ms in itself.
+More rows would not fit the CPU's caches; fewer would cost more, because each slice takes 0.7 ms by itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ from spark_kafka_sink.schemas.encoding.columns import (
     refuse_layouts,
 )
 from spark_kafka_sink.schemas.encoding.encoder import Fault, UnencodableRowsError
-from spark_kafka_sink.schemas.encoding.row_writer import Mask, RowWriter, mask_of
+from spark_kafka_sink.schemas.encoding.row_writer import Kernel, Mask, RowWriter, mask_of
 
 _SLICE_ROWS: Final = 10_000
 _SLICE_BYTES: Final = 64 << 20
@@ -34,23 +34,13 @@ _SLOT_BYTES: Final = 8
 _TOO_LARGE: Final = "more than 2 GiB of encoded rows: encode fewer rows at once"
 
 
-class RowKernel(Protocol):
-    """Writes a value per row."""
-
-    def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
-        """A slot of ``array`` per row of ``keep``. Values may be null in other rows only.
-
-        A row that is refused gets any bytes, the others get theirs.
-        """
-
-
 def encode_rows(
-    kernel: RowKernel, array: pa.Array | pa.ChunkedArray, prefix: bytes, faults: list[Fault] | None = None
+    kernel: Kernel, array: pa.Array | pa.ChunkedArray, prefix: bytes, faults: list[Fault] | None = None
 ) -> pa.BinaryArray:
-    """``prefix`` and what the kernel writes per row; null where the row is null. At most 2 GiB.
+    """``prefix`` and what the kernel writes for each row, null where the row is null. At most 2 GiB.
 
-    Raises ``UnencodableRowsError`` with all faulty rows; with ``faults``, they are added to it, and are null. Raises
-    ``SchemaMismatchError`` for layouts that are not decoded.
+    Raises ``UnencodableRowsError`` with all faulty rows. If ``faults`` is given, they are added to it instead, and
+    their values are null. Raises ``SchemaMismatchError`` for layouts that Arrow cannot decode.
     """
     refuse_layouts(array.type)
     refused: list[Fault] = []
@@ -109,7 +99,7 @@ def _halves(array: pa.Array) -> Iterator[pa.Array]:
 
 
 def _bytes(array: pa.Array) -> int:
-    """About the bytes that the values take, those of strings and of the elements of lists included."""
+    """Estimates the bytes of the values, including those of strings and of the elements of lists."""
     kind = array.type
     if pt.is_struct(kind):
         return sum(_bytes(each) for each in array.flatten())
@@ -125,7 +115,7 @@ def _bytes(array: pa.Array) -> int:
 
 
 def _largest(values: pa.Array) -> int:
-    """Bytes of the largest one, if they are strings."""
+    """The bytes of the largest value, if the values are strings."""
     kind = values.type
     if is_view(kind):
         return int(_view_lengths(values).max(initial=0))
