@@ -23,19 +23,19 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.testing.broker.apis.api_versions import versions_response
 from spark_kafka_sink.testing.broker.apis.error_response import error_response
 from spark_kafka_sink.testing.broker.apis.table import HANDLERS
-from spark_kafka_sink.testing.broker.call import (
-    BrokerState,
-    Call,
-    Delayed,
-    HaltError,
-    HangupError,
-    LastResponse,
-    Response,
-)
 from spark_kafka_sink.testing.broker.connection import Connection
 from spark_kafka_sink.testing.broker.faults import Faults, Kind
 from spark_kafka_sink.testing.broker.idle_meter import IdleMeter
 from spark_kafka_sink.testing.broker.purgatory import Purgatory
+from spark_kafka_sink.testing.broker.request_context import (
+    BrokerState,
+    Delayed,
+    HaltError,
+    HangupError,
+    LastResponse,
+    RequestContext,
+    Response,
+)
 from spark_kafka_sink.testing.broker.request_log import RequestLog
 from spark_kafka_sink.testing.broker.versions import API_OF_KEY
 from spark_kafka_sink.testing.broker.wire import (
@@ -174,8 +174,8 @@ class HandlerPool:
             await asyncio.sleep(delay.amount / 1000)
         if self._faults.take(Kind.DROP_BEFORE, request) is not None:
             raise HangupError("the script drops the request")
-        call = Call(request, connection.session, self._state, _now_ms(), self._faults.answers(request))
-        response = HANDLERS[request.api](call)
+        context = RequestContext(request, connection.session, self._state, _now_ms(), self._faults.answers(request))
+        response = HANDLERS[request.api](context)
         self._purgatory.check()
         if isinstance(response, Delayed):
             return _Handled(head, request, response.try_complete() or response)

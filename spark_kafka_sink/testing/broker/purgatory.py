@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from spark_kafka_sink.testing.broker.call import Delayed
+from spark_kafka_sink.testing.broker.request_context import Delayed
 from spark_kafka_sink.testing.broker.wire import Fields
 
 

@@ -10,11 +10,11 @@ from typing import Final
 
 from spark_kafka_sink.errors import IllegalStateError
 from spark_kafka_sink.testing.broker.acceptor import LOOPBACK
-from spark_kafka_sink.testing.broker.call import BrokerState
 from spark_kafka_sink.testing.broker.faults import Faults
 from spark_kafka_sink.testing.broker.handler_pool import HandlerPool
 from spark_kafka_sink.testing.broker.node import PLAINTEXT, Listeners, Node
 from spark_kafka_sink.testing.broker.purgatory import Purgatory
+from spark_kafka_sink.testing.broker.request_context import BrokerState
 from spark_kafka_sink.testing.broker.request_log import RequestLog
 from spark_kafka_sink.testing.broker.state.cluster import BrokerNode, Cluster
 from spark_kafka_sink.testing.broker.state.config import Setting

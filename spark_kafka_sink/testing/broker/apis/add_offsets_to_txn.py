@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from spark_kafka_sink.testing.broker.apis.fencing import fenced
-from spark_kafka_sink.testing.broker.call import Call
+from spark_kafka_sink.testing.broker.request_context import RequestContext
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.transactions import ProducerIdentity
 from spark_kafka_sink.testing.broker.wire import Fields
@@ -17,14 +17,14 @@ from spark_kafka_sink.testing.broker.wire import Fields
 _FENCED_SINCE: Final = 2
 
 
-def handle(call: Call) -> Fields:
-    body = call.body
+def handle(context: RequestContext) -> Fields:
+    body = context.body
     try:
-        call.check_script()
-        call.check_coordinator(body.transactional_id)
+        context.check_script()
+        context.check_coordinator(body.transactional_id)
         identity = ProducerIdentity(body.producer_id, body.producer_epoch)
-        partition = call.state.offsets.partition(body.group_id).name
-        call.state.transactions.add_partitions(body.transactional_id, identity, [partition], call.now_ms)
+        partition = context.state.offsets.partition(body.group_id).name
+        context.state.transactions.add_partitions(body.transactional_id, identity, [partition], context.now_ms)
     except ApiError as refused:
-        return {"error_code": fenced(call, refused, _FENCED_SINCE)}
+        return {"error_code": fenced(context, refused, _FENCED_SINCE)}
     return {}

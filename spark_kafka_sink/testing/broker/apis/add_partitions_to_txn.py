@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.testing.broker.apis.fencing import fenced
-from spark_kafka_sink.testing.broker.call import Call, by_topic
+from spark_kafka_sink.testing.broker.request_context import RequestContext, by_topic
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.internal_topics import INTERNAL_TOPICS
 from spark_kafka_sink.testing.broker.state.transactions import ProducerIdentity
@@ -24,20 +24,20 @@ _FENCED_SINCE: Final = 2
 _BATCHED_SINCE: Final = 4
 
 
-def handle(call: Call) -> Fields:
-    body = call.body
-    if call.version >= _BATCHED_SINCE:
-        return {"results_by_transaction": [_batched(call, each) for each in body.transactions]}
+def handle(context: RequestContext) -> Fields:
+    body = context.body
+    if context.version >= _BATCHED_SINCE:
+        return {"results_by_transaction": [_batched(context, each) for each in body.transactions]}
     identity = ProducerIdentity(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch)
     partitions = _partitions(body.v3_and_below_topics)
-    results = _add(call, body.v3_and_below_transactional_id, identity, partitions)
+    results = _add(context, body.v3_and_below_transactional_id, identity, partitions)
     return {"results_by_topic_v3_and_below": results}
 
 
-def _batched(call: Call, asked: Any) -> Fields:
+def _batched(context: RequestContext, asked: Any) -> Fields:
     identity = ProducerIdentity(asked.producer_id, asked.producer_epoch)
     partitions = _partitions(asked.topics)
-    results = _add(call, asked.transactional_id, identity, partitions, verify_only=asked.verify_only)
+    results = _add(context, asked.transactional_id, identity, partitions, verify_only=asked.verify_only)
     return {"transactional_id": asked.transactional_id, "topic_results": results}
 
 
@@ -46,7 +46,7 @@ def _partitions(topics: Any) -> list[TopicPartition]:
 
 
 def _add(
-    call: Call,
+    context: RequestContext,
     transactional_id: str,
     identity: ProducerIdentity,
     partitions: list[TopicPartition],
@@ -54,22 +54,22 @@ def _add(
     verify_only: bool = False,
 ) -> list[Fields]:
     errors = {
-        name: ErrorCode.unknown_topic_or_partition for name in partitions if call.cluster.partition(*name) is None
+        name: ErrorCode.unknown_topic_or_partition for name in partitions if context.cluster.partition(*name) is None
     }
     errors |= {name: ErrorCode.topic_authorization_failed for name in partitions if name.topic in INTERNAL_TOPICS}
-    errors |= {name: error for name in partitions if (error := call.scripted(*name))}
+    errors |= {name: error for name in partitions if (error := context.scripted(*name))}
     if errors:
         return _results(partitions, lambda name: errors.get(name, ErrorCode.operation_not_attempted))
     try:
-        call.check_coordinator(transactional_id)
+        context.check_coordinator(transactional_id)
         if verify_only:
             for name in partitions:
-                call.state.transactions.verify_partition(transactional_id, identity, name)
+                context.state.transactions.verify_partition(transactional_id, identity, name)
         else:
-            call.state.transactions.add_partitions(transactional_id, identity, partitions, call.now_ms)
+            context.state.transactions.add_partitions(transactional_id, identity, partitions, context.now_ms)
         error = ErrorCode.none
     except ApiError as refused:
-        error = fenced(call, refused, _FENCED_SINCE)
+        error = fenced(context, refused, _FENCED_SINCE)
     return _results(partitions, lambda _: error)
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.testing.broker.call import Call
+from spark_kafka_sink.testing.broker.request_context import RequestContext
 from spark_kafka_sink.testing.broker.versions import API_KEYS, Release
 from spark_kafka_sink.testing.broker.wire import Fields
 
 
-def handle(call: Call) -> Fields:
-    return versions_response(call.state.release, call.scripted())
+def handle(context: RequestContext) -> Fields:
+    return versions_response(context.state.release, context.scripted())
 
 
 def versions_response(release: Release, error: ErrorCode) -> Fields:

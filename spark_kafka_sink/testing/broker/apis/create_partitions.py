@@ -9,19 +9,19 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.testing.broker.call import Call
+from spark_kafka_sink.testing.broker.request_context import RequestContext
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.wire import Fields
 
 
-def handle(call: Call) -> Fields:
-    return {"results": [_extend(call, asked) for asked in call.body.topics]}
+def handle(context: RequestContext) -> Fields:
+    return {"results": [_extend(context, asked) for asked in context.body.topics]}
 
 
-def _extend(call: Call, asked: Any) -> Fields:
+def _extend(context: RequestContext, asked: Any) -> Fields:
     try:
-        call.check_script(asked.name)
-        call.cluster.create_partitions(asked.name, asked.count, dry=call.body.validate_only)
+        context.check_script(asked.name)
+        context.cluster.create_partitions(asked.name, asked.count, dry=context.body.validate_only)
     except ApiError as refused:
         return {"name": asked.name, "error_code": refused.error, "error_message": refused.message}
     return {"name": asked.name, "error_code": ErrorCode.none}

@@ -9,7 +9,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.testing.broker.call import Call
+from spark_kafka_sink.testing.broker.request_context import RequestContext
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.cluster import Topic
 from spark_kafka_sink.testing.broker.state.config import TOPIC_DEFAULTS, as_text
@@ -19,18 +19,18 @@ _TOPIC_CONFIG = 1
 _DEFAULT_CONFIG = 5
 
 
-def handle(call: Call) -> Fields:
-    return {"topics": [_create(call, asked) for asked in call.body.topics]}
+def handle(context: RequestContext) -> Fields:
+    return {"topics": [_create(context, asked) for asked in context.body.topics]}
 
 
-def _create(call: Call, asked: Any) -> Fields:
+def _create(context: RequestContext, asked: Any) -> Fields:
     config = {setting.name: setting.value for setting in asked.configs if setting.value is not None}
     try:
-        call.check_script(asked.name)
+        context.check_script(asked.name)
         if asked.assignments:
             raise ApiError(ErrorCode.invalid_request, "TestBroker places replicas itself")
-        topic = call.cluster.create_topic(
-            asked.name, asked.num_partitions, asked.replication_factor, config, dry=call.body.validate_only
+        topic = context.cluster.create_topic(
+            asked.name, asked.num_partitions, asked.replication_factor, config, dry=context.body.validate_only
         )
     except ApiError as refused:
         return {"name": asked.name, "error_code": refused.error, "error_message": refused.message}

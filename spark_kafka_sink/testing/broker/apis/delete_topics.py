@@ -9,27 +9,27 @@ import uuid
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.testing.broker.call import Call
+from spark_kafka_sink.testing.broker.request_context import RequestContext
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.wire import Fields
 
 
-def handle(call: Call) -> Fields:
-    by_state = getattr(call.body, "topics", None)
+def handle(context: RequestContext) -> Fields:
+    by_state = getattr(context.body, "topics", None)
     if by_state is not None:
-        return {"responses": [_delete(call, each.name, each.topic_id) for each in by_state]}
-    return {"responses": [_delete(call, name, None) for name in call.body.topic_names]}
+        return {"responses": [_delete(context, each.name, each.topic_id) for each in by_state]}
+    return {"responses": [_delete(context, name, None) for name in context.body.topic_names]}
 
 
-def _delete(call: Call, name: str | None, topic_id: uuid.UUID | None) -> Fields:
+def _delete(context: RequestContext, name: str | None, topic_id: uuid.UUID | None) -> Fields:
     if name is None:
-        topic = call.cluster.topic_by_id(topic_id)
+        topic = context.cluster.topic_by_id(topic_id)
         if topic is None:
             return {"name": None, "topic_id": topic_id, "error_code": ErrorCode.unknown_topic_id}
         name = topic.name
     try:
-        call.check_script(name)
-        topic = call.cluster.delete_topic(name)
+        context.check_script(name)
+        topic = context.cluster.delete_topic(name)
     except ApiError as refused:
         return {"name": name, "topic_id": topic_id, "error_code": refused.error, "error_message": refused.message}
     return {"name": name, "topic_id": topic.id, "error_code": ErrorCode.none}

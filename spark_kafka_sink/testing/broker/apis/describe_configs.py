@@ -10,7 +10,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.testing.broker.call import Call
+from spark_kafka_sink.testing.broker.request_context import RequestContext
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.config import BROKER_DEFAULTS, TOPIC_DEFAULTS, Setting, as_text
 from spark_kafka_sink.testing.broker.wire import Fields
@@ -22,15 +22,15 @@ _SET_ON_BROKER = 4
 _DEFAULT = 5
 
 
-def handle(call: Call) -> Fields:
-    return {"results": [_describe(call, resource) for resource in call.body.resources]}
+def handle(context: RequestContext) -> Fields:
+    return {"results": [_describe(context, resource) for resource in context.body.resources]}
 
 
-def _describe(call: Call, resource: Any) -> Fields:
+def _describe(context: RequestContext, resource: Any) -> Fields:
     named: Fields = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
     try:
-        call.check_script(resource.resource_name)
-        configs = list(_configs(call, resource))
+        context.check_script(resource.resource_name)
+        configs = list(_configs(context, resource))
     except ApiError as refused:
         return {**named, "error_code": refused.error, "error_message": refused.message}
     wanted = resource.configuration_keys
@@ -41,9 +41,9 @@ def _describe(call: Call, resource: Any) -> Fields:
     }
 
 
-def _configs(call: Call, resource: Any) -> Iterable[Fields]:
+def _configs(context: RequestContext, resource: Any) -> Iterable[Fields]:
     if resource.resource_type == _TOPIC:
-        topic = call.cluster.topics.get(resource.resource_name)
+        topic = context.cluster.topics.get(resource.resource_name)
         if topic is None:
             raise ApiError(ErrorCode.unknown_topic_or_partition)
         return [
@@ -51,7 +51,7 @@ def _configs(call: Call, resource: Any) -> Iterable[Fields]:
             for name in TOPIC_DEFAULTS
         ]
     if resource.resource_type == _BROKER:
-        config = call.cluster.config
+        config = context.cluster.config
         return [
             _config(name, config[name], _DEFAULT if config[name] == default else _SET_ON_BROKER)
             for name, default in BROKER_DEFAULTS.items()

@@ -6,7 +6,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.testing.broker.call import Call
+from spark_kafka_sink.testing.broker.request_context import RequestContext
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.groups import Group, GroupState
 from spark_kafka_sink.testing.broker.wire import Fields
@@ -15,23 +15,23 @@ _NOT_FOUND_SINCE: Final = 6
 _DEAD: Final = "Dead"
 
 
-def handle(call: Call) -> Fields:
-    return {"groups": [_described(call, group_id) for group_id in call.body.groups]}
+def handle(context: RequestContext) -> Fields:
+    return {"groups": [_described(context, group_id) for group_id in context.body.groups]}
 
 
-def _described(call: Call, group_id: str) -> Fields:
+def _described(context: RequestContext, group_id: str) -> Fields:
     named: Fields = {"group_id": group_id, "error_message": None}
     try:
-        call.check_script()
-        call.check_group_coordinator(group_id)
+        context.check_script()
+        context.check_group_coordinator(group_id)
     except ApiError as refused:
         return {**named, "error_code": refused.error}
-    group = call.state.groups.get(group_id)
+    group = context.state.groups.get(group_id)
     if group is not None:
         return {**named, **_members(group)}
-    if call.state.offsets.of(group_id):
+    if context.state.offsets.of(group_id):
         return {**named, "group_state": GroupState.EMPTY.value}
-    error = ErrorCode.group_id_not_found if call.version >= _NOT_FOUND_SINCE else ErrorCode.none
+    error = ErrorCode.group_id_not_found if context.version >= _NOT_FOUND_SINCE else ErrorCode.none
     message = f"Group {group_id} not found." if error else None
     return {"group_id": group_id, "error_code": error, "error_message": message, "group_state": _DEAD}
 

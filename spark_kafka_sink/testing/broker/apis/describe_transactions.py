@@ -7,23 +7,23 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.testing.broker.call import Call, by_topic
+from spark_kafka_sink.testing.broker.request_context import RequestContext, by_topic
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.wire import Fields
 
 
-def handle(call: Call) -> Fields:
-    return {"transaction_states": [_described(call, each) for each in call.body.transactional_ids]}
+def handle(context: RequestContext) -> Fields:
+    return {"transaction_states": [_described(context, each) for each in context.body.transactional_ids]}
 
 
-def _described(call: Call, transactional_id: str) -> Fields:
+def _described(context: RequestContext, transactional_id: str) -> Fields:
     named: Fields = {"transactional_id": transactional_id}
     try:
-        call.check_script()
+        context.check_script()
         if not transactional_id:
             raise ApiError(ErrorCode.invalid_request)
-        call.check_coordinator(transactional_id)
-        transaction = call.state.transactions.transactions.get(transactional_id)
+        context.check_coordinator(transactional_id)
+        transaction = context.state.transactions.transactions.get(transactional_id)
         if transaction is None:
             raise ApiError(ErrorCode.transactional_id_not_found)
     except ApiError as refused:

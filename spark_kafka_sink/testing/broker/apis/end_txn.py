@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from spark_kafka_sink.testing.broker.apis.fencing import fenced
-from spark_kafka_sink.testing.broker.call import Call
+from spark_kafka_sink.testing.broker.request_context import RequestContext
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.transactions import ProducerIdentity
 from spark_kafka_sink.testing.broker.wire import Fields
@@ -18,18 +18,18 @@ _FENCED_SINCE: Final = 2
 _BUMPS_SINCE: Final = 5
 
 
-def handle(call: Call) -> Fields:
-    body = call.body
+def handle(context: RequestContext) -> Fields:
+    body = context.body
     try:
-        call.check_script()
-        call.check_coordinator(body.transactional_id)
-        producer_id, epoch = call.state.transactions.end(
+        context.check_script()
+        context.check_coordinator(body.transactional_id)
+        producer_id, epoch = context.state.transactions.end(
             body.transactional_id,
             ProducerIdentity(body.producer_id, body.producer_epoch),
             committed=body.committed,
-            bump=call.version >= _BUMPS_SINCE,
-            now_ms=call.now_ms,
+            bump=context.version >= _BUMPS_SINCE,
+            now_ms=context.now_ms,
         )
     except ApiError as refused:
-        return {"error_code": fenced(call, refused, _FENCED_SINCE), "producer_id": -1, "producer_epoch": -1}
+        return {"error_code": fenced(context, refused, _FENCED_SINCE), "producer_id": -1, "producer_epoch": -1}
     return {"producer_id": producer_id, "producer_epoch": epoch}

@@ -15,7 +15,14 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.model import NO_LEADER
-from spark_kafka_sink.testing.broker.call import Call, Delayed, Response, by_topic, endpoint, milliseconds
+from spark_kafka_sink.testing.broker.request_context import (
+    Delayed,
+    RequestContext,
+    Response,
+    by_topic,
+    endpoint,
+    milliseconds,
+)
 from spark_kafka_sink.testing.broker.state.partition import Partition
 from spark_kafka_sink.testing.broker.wire import Fields
 
@@ -35,52 +42,52 @@ class _Reading:
     leaders: set[int] = field(default_factory=set)
 
 
-def handle(call: Call) -> Response:
-    if getattr(call.body, "session_id", 0):
+def handle(context: RequestContext) -> Response:
+    if getattr(context.body, "session_id", 0):
         return {"error_code": ErrorCode.fetch_session_id_not_found}
-    reading = _read(call)
-    max_wait_ms = milliseconds(call.body.max_wait)
-    if reading.has_error or reading.size >= call.body.min_bytes or not max_wait_ms:
-        return _response(call, reading)
+    reading = _read(context)
+    max_wait_ms = milliseconds(context.body.max_wait)
+    if reading.has_error or reading.size >= context.body.min_bytes or not max_wait_ms:
+        return _response(context, reading)
 
     def try_complete() -> Fields | None:
-        again = _read(call)
-        return _response(call, again) if again.has_error or again.size >= call.body.min_bytes else None
+        again = _read(context)
+        return _response(context, again) if again.has_error or again.size >= context.body.min_bytes else None
 
-    return Delayed(max_wait_ms, try_complete, lambda: _response(call, _read(call)))
+    return Delayed(max_wait_ms, try_complete, lambda: _response(context, _read(context)))
 
 
-def _response(call: Call, reading: _Reading) -> Fields:
-    name = "topic" if call.version < _TOPIC_IDS_SINCE else "topic_id"
+def _response(context: RequestContext, reading: _Reading) -> Fields:
+    name = "topic" if context.version < _TOPIC_IDS_SINCE else "topic_id"
     return {
         "responses": by_topic(reading.rows, name, "partitions"),
-        "node_endpoints": [endpoint(call, call.cluster.nodes[leader]) for leader in sorted(reading.leaders)],
+        "node_endpoints": [endpoint(context, context.cluster.nodes[leader]) for leader in sorted(reading.leaders)],
     }
 
 
-def _read(call: Call) -> _Reading:
+def _read(context: RequestContext) -> _Reading:
     reading = _Reading()
-    for topic in call.body.topics:
-        key = topic.topic if call.version < _TOPIC_IDS_SINCE else topic.topic_id
-        name = _name(call, topic)
+    for topic in context.body.topics:
+        key = topic.topic if context.version < _TOPIC_IDS_SINCE else topic.topic_id
+        name = _name(context, topic)
         for asked in topic.partitions:
-            reading.rows.append((key, _read_partition(call, reading, name, asked)))
+            reading.rows.append((key, _read_partition(context, reading, name, asked)))
     return reading
 
 
-def _name(call: Call, topic: Any) -> str | None:
-    if call.version < _TOPIC_IDS_SINCE:
+def _name(context: RequestContext, topic: Any) -> str | None:
+    if context.version < _TOPIC_IDS_SINCE:
         return str(topic.topic)
-    known = call.cluster.topic_by_id(topic.topic_id)
+    known = context.cluster.topic_by_id(topic.topic_id)
     return None if known is None else known.name
 
 
-def _read_partition(call: Call, reading: _Reading, name: str | None, asked: Any) -> Fields:
-    partition = None if name is None else call.cluster.partition(name, asked.partition)
+def _read_partition(context: RequestContext, reading: _Reading, name: str | None, asked: Any) -> Fields:
+    partition = None if name is None else context.cluster.partition(name, asked.partition)
     try:
-        error = call.scripted(name, asked.partition) or _error(call, name, partition, asked)
+        error = context.scripted(name, asked.partition) or _error(context, name, partition, asked)
         if not error and partition is not None:
-            return _read_to_end(call, reading, partition, asked)
+            return _read_to_end(context, reading, partition, asked)
     except Exception:
         _log.exception("error processing fetch from partition %s-%d", name, asked.partition)
         error = ErrorCode.unknown_server_error
@@ -88,10 +95,10 @@ def _read_partition(call: Call, reading: _Reading, name: str | None, asked: Any)
     return _failed(reading, asked.partition, partition, error)
 
 
-def _read_to_end(call: Call, reading: _Reading, partition: Partition, asked: Any) -> Fields:
-    read_committed = bool(call.body.isolation_level)
+def _read_to_end(context: RequestContext, reading: _Reading, partition: Partition, asked: Any) -> Fields:
+    read_committed = bool(context.body.isolation_level)
     end = partition.last_stable_offset() if read_committed else partition.high_watermark
-    records, read_to = _records(call, reading, partition, asked, end)
+    records, read_to = _records(context, reading, partition, asked, end)
     reading.size += len(records)
     aborted = partition.log.aborted_between(asked.fetch_offset, read_to) if read_committed else None
     return {
@@ -105,9 +112,11 @@ def _read_to_end(call: Call, reading: _Reading, partition: Partition, asked: Any
     }
 
 
-def _records(call: Call, reading: _Reading, partition: Partition, asked: Any, end: int) -> tuple[bytes, int]:
+def _records(
+    context: RequestContext, reading: _Reading, partition: Partition, asked: Any, end: int
+) -> tuple[bytes, int]:
     """The bytes, and the offset after the last one."""
-    room = min(asked.partition_max_bytes, call.body.max_bytes - reading.size)
+    room = min(asked.partition_max_bytes, context.body.max_bytes - reading.size)
     taken: list[bytes] = []
     read_to = asked.fetch_offset
     for batch in partition.log.batches_from(asked.fetch_offset, end):
@@ -119,13 +128,13 @@ def _records(call: Call, reading: _Reading, partition: Partition, asked: Any, en
     return b"".join(taken), read_to
 
 
-def _error(call: Call, name: str | None, partition: Partition | None, asked: Any) -> ErrorCode:
+def _error(context: RequestContext, name: str | None, partition: Partition | None, asked: Any) -> ErrorCode:
     if partition is None:
         return ErrorCode.unknown_topic_id if name is None else ErrorCode.unknown_topic_or_partition
     epoch = getattr(asked, "current_leader_epoch", -1)
     if epoch != -1 and epoch != partition.leader_epoch:
         return ErrorCode.fenced_leader_epoch if epoch < partition.leader_epoch else ErrorCode.unknown_leader_epoch
-    error = partition.leadership_error(call.request.node)
+    error = partition.leadership_error(context.request.node)
     if not error and not partition.log.start_offset <= asked.fetch_offset <= partition.log.end_offset:
         return ErrorCode.offset_out_of_range
     return error

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from spark_kafka_sink.testing.broker.apis.fencing import fenced
-from spark_kafka_sink.testing.broker.call import Call, milliseconds
+from spark_kafka_sink.testing.broker.request_context import RequestContext, milliseconds
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.transactions import ProducerIdentity
 from spark_kafka_sink.testing.broker.wire import Fields
@@ -17,24 +17,24 @@ from spark_kafka_sink.testing.broker.wire import Fields
 _FENCED_SINCE: Final = 4
 
 
-def handle(call: Call) -> Fields:
+def handle(context: RequestContext) -> Fields:
     try:
-        call.check_script()
-        producer_id, epoch = _init(call)
+        context.check_script()
+        producer_id, epoch = _init(context)
     except ApiError as refused:
-        return {"error_code": fenced(call, refused, _FENCED_SINCE), "producer_id": -1, "producer_epoch": -1}
+        return {"error_code": fenced(context, refused, _FENCED_SINCE), "producer_id": -1, "producer_epoch": -1}
     return {"producer_id": producer_id, "producer_epoch": epoch}
 
 
-def _init(call: Call) -> ProducerIdentity:
-    transactional_id = call.body.transactional_id
+def _init(context: RequestContext) -> ProducerIdentity:
+    transactional_id = context.body.transactional_id
     if transactional_id is None:
-        return ProducerIdentity(call.cluster.next_producer_id(), 0)
-    call.check_coordinator(transactional_id)
-    given = ProducerIdentity(getattr(call.body, "producer_id", -1), getattr(call.body, "producer_epoch", -1))
-    return call.state.transactions.init_producer_id(
+        return ProducerIdentity(context.cluster.next_producer_id(), 0)
+    context.check_coordinator(transactional_id)
+    given = ProducerIdentity(getattr(context.body, "producer_id", -1), getattr(context.body, "producer_epoch", -1))
+    return context.state.transactions.init_producer_id(
         transactional_id,
-        milliseconds(call.body.transaction_timeout),
+        milliseconds(context.body.transaction_timeout),
         None if given.producer_id == -1 else given,
-        call.now_ms,
+        context.now_ms,
     )

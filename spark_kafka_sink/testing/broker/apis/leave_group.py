@@ -9,37 +9,37 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.testing.broker.call import Call
+from spark_kafka_sink.testing.broker.request_context import RequestContext
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.wire import Fields
 
 _MANY_SINCE: Final = 3
 
 
-def handle(call: Call) -> Fields:
-    body = call.body
+def handle(context: RequestContext) -> Fields:
+    body = context.body
     try:
-        call.check_script()
-        call.check_group_coordinator(body.group_id)
+        context.check_script()
+        context.check_group_coordinator(body.group_id)
     except ApiError as refused:
         return {"error_code": refused.error}
-    if call.version < _MANY_SINCE:
-        return {"error_code": _leave(call, body.member_id, None)}
+    if context.version < _MANY_SINCE:
+        return {"error_code": _leave(context, body.member_id, None)}
     return {
         "members": [
             {
                 "member_id": each.member_id,
                 "group_instance_id": each.group_instance_id,
-                "error_code": _leave(call, each.member_id, each.group_instance_id),
+                "error_code": _leave(context, each.member_id, each.group_instance_id),
             }
             for each in body.members
         ]
     }
 
 
-def _leave(call: Call, member_id: str, instance_id: str | None) -> ErrorCode:
+def _leave(context: RequestContext, member_id: str, instance_id: str | None) -> ErrorCode:
     try:
-        call.state.groups.known(call.body.group_id).leave(member_id, instance_id, call.now_ms)
+        context.state.groups.known(context.body.group_id).leave(member_id, instance_id, context.now_ms)
     except ApiError as refused:
         return refused.error
     return ErrorCode.none

@@ -12,7 +12,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.records.decode import decode_batches
-from spark_kafka_sink.testing.broker.call import Call, by_topic
+from spark_kafka_sink.testing.broker.request_context import RequestContext, by_topic
 from spark_kafka_sink.testing.broker.state.partition import Partition
 from spark_kafka_sink.testing.broker.wire import Fields
 
@@ -25,31 +25,35 @@ EARLIEST_LOCAL: Final = -4
 _NOT_FOUND: Final = (-1, -1)
 
 
-def handle(call: Call) -> Fields:
-    rows = [(topic.name, _row(call, topic.name, asked)) for topic in call.body.topics for asked in topic.partitions]
+def handle(context: RequestContext) -> Fields:
+    rows = [
+        (topic.name, _row(context, topic.name, asked)) for topic in context.body.topics for asked in topic.partitions
+    ]
     return {"topics": by_topic(rows, "name", "partitions")}
 
 
-def _row(call: Call, topic: str, asked: Any) -> Fields:
+def _row(context: RequestContext, topic: str, asked: Any) -> Fields:
     try:
-        return _partition(call, topic, asked)
+        return _partition(context, topic, asked)
     except Exception:
         _log.exception("error while responding to offset request for partition %s-%d", topic, asked.partition_index)
         error = ErrorCode.unknown_server_error
         return {"partition_index": asked.partition_index, "error_code": error, "timestamp": -1, "offset": -1}
 
 
-def _partition(call: Call, topic: str, asked: Any) -> Fields:
+def _partition(context: RequestContext, topic: str, asked: Any) -> Fields:
     fields: Fields = {"partition_index": asked.partition_index}
-    partition = call.cluster.partition(topic, asked.partition_index)
-    error = call.scripted(topic, asked.partition_index)
+    partition = context.cluster.partition(topic, asked.partition_index)
+    error = context.scripted(topic, asked.partition_index)
     if not error and partition is None:
         error = ErrorCode.unknown_topic_or_partition
     if not error and partition is not None:
-        error = partition.leadership_error(call.request.node)
+        error = partition.leadership_error(context.request.node)
     if error or partition is None:
         return {**fields, "error_code": error, "timestamp": -1, "offset": -1}
-    timestamp, offset = _find(partition, asked.timestamp, read_committed=bool(getattr(call.body, "isolation_level", 0)))
+    timestamp, offset = _find(
+        partition, asked.timestamp, read_committed=bool(getattr(context.body, "isolation_level", 0))
+    )
     return {**fields, "timestamp": timestamp, "offset": offset, "leader_epoch": partition.leader_epoch}
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.testing.broker.call import Call
+from spark_kafka_sink.testing.broker.request_context import RequestContext
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.transactions import State, Transaction
 from spark_kafka_sink.testing.broker.wire import Fields
@@ -20,11 +20,11 @@ from spark_kafka_sink.testing.broker.wire import Fields
 _STATES: Final = frozenset(state.value for state in State) | {"Dead", "PrepareEpochFence"}
 
 
-def handle(call: Call) -> Fields:
-    states: Collection[str] = call.body.state_filters
+def handle(context: RequestContext) -> Fields:
+    states: Collection[str] = context.body.state_filters
     try:
-        call.check_script()
-        pattern = _pattern(call)
+        context.check_script()
+        pattern = _pattern(context)
     except ApiError as refused:
         return {"error_code": refused.error}
     return {
@@ -35,27 +35,27 @@ def handle(call: Call) -> Fields:
                 "producer_id": each.producer_id,
                 "transaction_state": each.state.value,
             }
-            for each in call.state.transactions.transactions.values()
-            if call.coordinates(each.transactional_id)
-            and _is_wanted(call, each)
+            for each in context.state.transactions.transactions.values()
+            if context.coordinates(each.transactional_id)
+            and _is_wanted(context, each)
             and pattern.fullmatch(each.transactional_id)
         ],
     }
 
 
-def _is_wanted(call: Call, transaction: Transaction) -> bool:
-    body = call.body
+def _is_wanted(context: RequestContext, transaction: Transaction) -> bool:
+    body = context.body
     longest = getattr(body, "duration_filter", -1)
     return (
-        call.coordinates(transaction.transactional_id)
+        context.coordinates(transaction.transactional_id)
         and (not body.state_filters or transaction.state.value in body.state_filters)
         and (not body.producer_id_filters or transaction.producer_id in body.producer_id_filters)
-        and (longest < 0 or call.now_ms - transaction.started_ms > longest)
+        and (longest < 0 or context.now_ms - transaction.started_ms > longest)
     )
 
 
-def _pattern(call: Call) -> re.Pattern[str]:
+def _pattern(context: RequestContext) -> re.Pattern[str]:
     try:
-        return re.compile(getattr(call.body, "transactional_id_pattern", None) or ".*", re.DOTALL)
+        return re.compile(getattr(context.body, "transactional_id_pattern", None) or ".*", re.DOTALL)
     except re.error:
         raise ApiError(ErrorCode.invalid_regular_expression) from None

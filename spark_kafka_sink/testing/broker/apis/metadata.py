@@ -14,7 +14,7 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.model import NO_LEADER
-from spark_kafka_sink.testing.broker.call import Call, endpoint
+from spark_kafka_sink.testing.broker.request_context import RequestContext, endpoint
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.cluster import CLUSTER_ID, Cluster, Topic, is_legal_name
 from spark_kafka_sink.testing.broker.state.internal_topics import INTERNAL_TOPICS
@@ -25,42 +25,42 @@ ALL_OPERATIONS: Final = 0b110111111000
 """READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS."""
 
 
-def handle(call: Call) -> Fields:
-    alive = call.cluster.alive()
+def handle(context: RequestContext) -> Fields:
+    alive = context.cluster.alive()
     return {
-        "brokers": [endpoint(call, node) for node in alive],
+        "brokers": [endpoint(context, node) for node in alive],
         "cluster_id": CLUSTER_ID,
         "controller_id": alive[0].id if alive else -1,
-        "topics": _topics(call),
+        "topics": _topics(context),
     }
 
 
-def _topics(call: Call) -> list[Fields]:
-    asked = call.body.topics
-    if asked is None or (call.version == 0 and not asked):
-        return [_described(call, topic.name, topic) for topic in call.cluster.topics.values()]
-    return [_asked_topic(call, each.name, getattr(each, "topic_id", None)) for each in asked]
+def _topics(context: RequestContext) -> list[Fields]:
+    asked = context.body.topics
+    if asked is None or (context.version == 0 and not asked):
+        return [_described(context, topic.name, topic) for topic in context.cluster.topics.values()]
+    return [_asked_topic(context, each.name, getattr(each, "topic_id", None)) for each in asked]
 
 
-def _asked_topic(call: Call, name: str | None, topic_id: uuid.UUID | None) -> Fields:
+def _asked_topic(context: RequestContext, name: str | None, topic_id: uuid.UUID | None) -> Fields:
     if name is None:
-        topic = call.cluster.topic_by_id(topic_id)
+        topic = context.cluster.topic_by_id(topic_id)
         if topic is None:
             return {"error_code": ErrorCode.unknown_topic_id, "name": None, "topic_id": topic_id}
-        return _described(call, topic.name, topic)
+        return _described(context, topic.name, topic)
     if not is_legal_name(name):
         return {"error_code": ErrorCode.invalid_topic_exception, "name": name}
-    topic = call.cluster.topics.get(name)
-    if topic is None and getattr(call.body, "allow_auto_topic_creation", True):
+    topic = context.cluster.topics.get(name)
+    if topic is None and getattr(context.body, "allow_auto_topic_creation", True):
         try:
-            topic = call.cluster.auto_create(name)
+            topic = context.cluster.auto_create(name)
         except ApiError as refused:
             return {"error_code": refused.error, "name": name, "is_internal": name in INTERNAL_TOPICS}
-    return _described(call, name, topic)
+    return _described(context, name, topic)
 
 
-def _described(call: Call, name: str, topic: Topic | None) -> Fields:
-    error = call.scripted(name)
+def _described(context: RequestContext, name: str, topic: Topic | None) -> Fields:
+    error = context.scripted(name)
     if error or topic is None:
         error = error or ErrorCode.unknown_topic_or_partition
         return {"error_code": error, "name": name, "is_internal": name in INTERNAL_TOPICS}
@@ -69,13 +69,13 @@ def _described(call: Call, name: str, topic: Topic | None) -> Fields:
         "name": name,
         "topic_id": topic.id,
         "is_internal": topic.is_internal,
-        "partitions": [partition_fields(call.cluster, partition) for partition in topic.partitions],
-        **_operations(call),
+        "partitions": [partition_fields(context.cluster, partition) for partition in topic.partitions],
+        **_operations(context),
     }
 
 
-def _operations(call: Call) -> Fields:
-    asked = getattr(call.body, "include_topic_authorized_operations", False)
+def _operations(context: RequestContext) -> Fields:
+    asked = getattr(context.body, "include_topic_authorized_operations", False)
     return {"topic_authorized_operations": ALL_OPERATIONS} if asked else {}
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.model import TopicPartition
-from spark_kafka_sink.testing.broker.call import Call, Delayed, Response, by_topic
+from spark_kafka_sink.testing.broker.request_context import Delayed, RequestContext, Response, by_topic
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.groups import Claim
 from spark_kafka_sink.testing.broker.state.offset_records import CommittedOffset
@@ -37,22 +37,22 @@ _AS_COMMIT: Final = MappingProxyType(
 Row: TypeAlias = tuple[TopicPartition, ErrorCode]
 
 
-def handle(call: Call) -> Response:
-    refused = _refused(call)
+def handle(context: RequestContext) -> Response:
+    refused = _refused(context)
     accepted: dict[TopicPartition, CommittedOffset] = {}
     rows: list[Row] = []
-    for topic in call.body.topics:
+    for topic in context.body.topics:
         for asked in topic.partitions:
             name = TopicPartition(topic.name, asked.partition_index)
-            error = call.scripted(*name) or offset_error(call, name) or refused
+            error = context.scripted(*name) or offset_error(context, name) or refused
             if not error:
                 accepted[name] = committed_offset(asked)
             rows.append((name, error))
-    return committed(call, rows, accepted)
+    return committed(context, rows, accepted)
 
 
 def committed(
-    call: Call,
+    context: RequestContext,
     rows: Sequence[Row],
     accepted: Mapping[TopicPartition, CommittedOffset],
     producer: tuple[int, int] | None = None,
@@ -61,7 +61,7 @@ def committed(
 
     ``producer``: id and epoch of TxnOffsetCommit's.
     """
-    offsets = call.state.offsets
+    offsets = context.state.offsets
 
     def response(appended: ErrorCode) -> Fields:
         stored = _AS_COMMIT.get(appended, appended)
@@ -73,12 +73,12 @@ def committed(
     if not accepted:
         return response(ErrorCode.none)
     try:
-        commit = offsets.commit(call.body.group_id, accepted, call.now_ms, producer)
+        commit = offsets.commit(context.body.group_id, accepted, context.now_ms, producer)
     except ApiError as refused:
         return response(refused.error)
 
     def try_complete() -> Fields | None:
-        moved = not call.coordinates_group(call.body.group_id)
+        moved = not context.coordinates_group(context.body.group_id)
         outcome = ErrorCode.not_leader_or_follower if moved else offsets.outcome(commit)
         if outcome:
             offsets.failed(commit)
@@ -88,11 +88,11 @@ def committed(
         offsets.failed(commit)
         return response(ErrorCode.coordinator_not_available if offsets.waits_itself else ErrorCode.request_timed_out)
 
-    return Delayed(int(call.cluster.config["offsets.commit.timeout.ms"]), try_complete, expire)
+    return Delayed(int(context.cluster.config["offsets.commit.timeout.ms"]), try_complete, expire)
 
 
-def offset_error(call: Call, partition: TopicPartition) -> ErrorCode:
-    known = call.cluster.partition(*partition) is not None
+def offset_error(context: RequestContext, partition: TopicPartition) -> ErrorCode:
+    known = context.cluster.partition(*partition) is not None
     return ErrorCode.none if known else ErrorCode.unknown_topic_or_partition
 
 
@@ -101,14 +101,14 @@ def committed_offset(asked: Any) -> CommittedOffset:
     return CommittedOffset(asked.committed_offset, epoch, asked.committed_metadata or "")
 
 
-def _refused(call: Call) -> ErrorCode:
-    body = call.body
+def _refused(context: RequestContext) -> ErrorCode:
+    body = context.body
     claim = Claim(body.member_id, body.generation_id_or_member_epoch, getattr(body, "group_instance_id", None))
-    not_found = call.version >= _GROUP_ID_NOT_FOUND_SINCE
+    not_found = context.version >= _GROUP_ID_NOT_FOUND_SINCE
     unknown = ErrorCode.group_id_not_found if not_found else ErrorCode.illegal_generation
     try:
-        call.check_group_coordinator(body.group_id)
-        call.state.groups.check_commit(body.group_id, claim, unknown, transactional=False)
+        context.check_group_coordinator(body.group_id)
+        context.state.groups.check_commit(body.group_id, claim, unknown, transactional=False)
     except ApiError as refused:
         return refused.error
     return ErrorCode.none

@@ -11,7 +11,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.model import TopicPartition
-from spark_kafka_sink.testing.broker.call import Call, by_topic
+from spark_kafka_sink.testing.broker.request_context import RequestContext, by_topic
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.offsets import NOTHING_COMMITTED
 from spark_kafka_sink.testing.broker.wire import Fields
@@ -19,35 +19,37 @@ from spark_kafka_sink.testing.broker.wire import Fields
 _GROUPS_SINCE: Final = 8
 
 
-def handle(call: Call) -> Fields:
-    if call.version < _GROUPS_SINCE:
-        return _group(call, call.body.group_id, call.body.topics)
+def handle(context: RequestContext) -> Fields:
+    if context.version < _GROUPS_SINCE:
+        return _group(context, context.body.group_id, context.body.topics)
     return {
-        "groups": [{"group_id": each.group_id, **_group(call, each.group_id, each.topics)} for each in call.body.groups]
+        "groups": [
+            {"group_id": each.group_id, **_group(context, each.group_id, each.topics)} for each in context.body.groups
+        ]
     }
 
 
-def _group(call: Call, group: str, topics: Any) -> Fields:
+def _group(context: RequestContext, group: str, topics: Any) -> Fields:
     try:
-        call.check_script()
-        call.check_group_coordinator(group)
+        context.check_script()
+        context.check_group_coordinator(group)
     except ApiError as refused:
         return {"error_code": refused.error}
-    committed = call.state.offsets.of(group)
+    committed = context.state.offsets.of(group)
     asked = (
         list(committed)
         if topics is None
         else [TopicPartition(topic.name, index) for topic in topics for index in topic.partition_indexes]
     )
-    rows = [(name.topic, _partition(call, group, name)) for name in asked]
+    rows = [(name.topic, _partition(context, group, name)) for name in asked]
     return {"topics": by_topic(rows, "name", "partitions")}
 
 
-def _partition(call: Call, group: str, name: TopicPartition) -> Fields:
-    if getattr(call.body, "require_stable", False) and call.state.offsets.is_unstable(group, name):
+def _partition(context: RequestContext, group: str, name: TopicPartition) -> Fields:
+    if getattr(context.body, "require_stable", False) and context.state.offsets.is_unstable(group, name):
         error, committed = ErrorCode.unstable_offset_commit, NOTHING_COMMITTED
     else:
-        error, committed = ErrorCode.none, call.state.offsets.of(group).get(name, NOTHING_COMMITTED)
+        error, committed = ErrorCode.none, context.state.offsets.of(group).get(name, NOTHING_COMMITTED)
     return {
         "partition_index": name.partition,
         "committed_offset": committed.offset,

@@ -20,11 +20,11 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.model import NO_LEADER, TopicPartition
 from spark_kafka_sink.testing.broker.apis.java_names import exception_name
-from spark_kafka_sink.testing.broker.call import (
-    Call,
+from spark_kafka_sink.testing.broker.request_context import (
     Delayed,
     HaltError,
     HangupError,
+    RequestContext,
     Response,
     by_topic,
     endpoint,
@@ -61,37 +61,37 @@ class _Outcome:
     message: str | None = None
 
 
-def handle(call: Call) -> Response:
-    acks = call.body.acks
-    outcomes = list(_appended(call))
+def handle(context: RequestContext) -> Response:
+    acks = context.body.acks
+    outcomes = list(_appended(context))
     if acks == 0:
         if any(outcome.error for outcome in outcomes):
-            _log_unanswered(call, outcomes)
+            _log_unanswered(context, outcomes)
             raise HangupError("an error with acks=0")
         return None
     if acks != ALL_REPLICAS or not any(outcome.appended for outcome in outcomes):
-        return _response(call, outcomes)
+        return _response(context, outcomes)
 
     def try_complete() -> Fields | None:
-        settled = [_is_settled(call, outcome) for outcome in outcomes]
-        return _response(call, outcomes) if all(settled) else None
+        settled = [_is_settled(context, outcome) for outcome in outcomes]
+        return _response(context, outcomes) if all(settled) else None
 
     def expire() -> Fields:
         for outcome in outcomes:
-            if not _is_settled(call, outcome):
+            if not _is_settled(context, outcome):
                 outcome.error = ErrorCode.request_timed_out
-        return _response(call, outcomes)
+        return _response(context, outcomes)
 
-    return Delayed(milliseconds(call.body.timeout), try_complete, expire)
+    return Delayed(milliseconds(context.body.timeout), try_complete, expire)
 
 
-def _appended(call: Call) -> Iterator[_Outcome]:
-    for topic in call.body.topic_data:
-        name, topic_id = _topic(call, topic)
+def _appended(context: RequestContext) -> Iterator[_Outcome]:
+    for topic in context.body.topic_data:
+        name, topic_id = _topic(context, topic)
         for asked in topic.partition_data:
             outcome = _Outcome(name, topic_id, asked.index)
             try:
-                _append(call, outcome, asked.records or b"")
+                _append(context, outcome, asked.records or b"")
             except ApiError as refused:
                 outcome.error, outcome.message = refused.error, refused.message
             except HangupError:
@@ -102,90 +102,90 @@ def _appended(call: Call) -> Iterator[_Outcome]:
             yield outcome
 
 
-def _named(call: Call, outcome: _Outcome) -> str:
+def _named(context: RequestContext, outcome: _Outcome) -> str:
     """Topic and partition; a broker whose Produce knows topic ids writes the id before them, zeros without one."""
     name = f"{outcome.topic}-{outcome.index}"
-    if _TOPIC_IDS_SINCE not in call.state.release.versions["Produce"]:
+    if _TOPIC_IDS_SINCE not in context.state.release.versions["Produce"]:
         return name
-    topic = call.cluster.topics.get(outcome.topic)
+    topic = context.cluster.topics.get(outcome.topic)
     topic_id = outcome.topic_id or (_NO_ID if topic is None else topic.id)
     return f"{base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip('=')}:{name}"
 
 
-def _log_unanswered(call: Call, outcomes: list[_Outcome]) -> None:
+def _log_unanswered(context: RequestContext, outcomes: list[_Outcome]) -> None:
     """Kafka's own line: with acks=0 it is all that says which records are lost."""
-    errors = ", ".join(f"{_named(call, each)} -> {exception_name(each.error)}" for each in outcomes)
+    errors = ", ".join(f"{_named(context, each)} -> {exception_name(each.error)}" for each in outcomes)
     _log.info(
         "Closing connection due to error during produce request with correlation id %d from client id %s with ack=0\n"
         "Topic and partition to exceptions: %s",
-        call.request.correlation_id,
-        call.request.client_id,
+        context.request.correlation_id,
+        context.request.client_id,
         errors,
     )
 
 
-def _topic(call: Call, topic: Any) -> tuple[str, uuid.UUID | None]:
-    if call.version < _TOPIC_IDS_SINCE:
+def _topic(context: RequestContext, topic: Any) -> tuple[str, uuid.UUID | None]:
+    if context.version < _TOPIC_IDS_SINCE:
         return topic.name, None
     topic_id = topic.topic_id
-    known = call.cluster.topic_by_id(topic_id)
+    known = context.cluster.topic_by_id(topic_id)
     return ("" if known is None else known.name), topic_id
 
 
-def _append(call: Call, outcome: _Outcome, records: bytes) -> None:
-    call.check_script(outcome.topic, outcome.index)
-    if call.body.acks not in _KNOWN_ACKS:
+def _append(context: RequestContext, outcome: _Outcome, records: bytes) -> None:
+    context.check_script(outcome.topic, outcome.index)
+    if context.body.acks not in _KNOWN_ACKS:
         raise ApiError(ErrorCode.invalid_required_acks)
-    outcome.partition = call.cluster.partition(outcome.topic, outcome.index)
+    outcome.partition = context.cluster.partition(outcome.topic, outcome.index)
     if outcome.partition is None:
-        by_id = call.version >= _TOPIC_IDS_SINCE and not outcome.topic
+        by_id = context.version >= _TOPIC_IDS_SINCE and not outcome.topic
         raise ApiError(ErrorCode.unknown_topic_id if by_id else ErrorCode.unknown_topic_or_partition)
-    if outcome.topic in INTERNAL_TOPICS and call.request.client_id != _ADMIN_CLIENT_ID:
+    if outcome.topic in INTERNAL_TOPICS and context.request.client_id != _ADMIN_CLIENT_ID:
         raise ApiError(ErrorCode.invalid_topic_exception)
-    error = outcome.partition.leadership_error(call.request.node)
+    error = outcome.partition.leadership_error(context.request.node)
     if error:
         raise ApiError(error)
     if outcome.partition.halts_node:
         outcome.partition.fail_storage(False)
         raise HaltError("all log dirs have failed")
     header = only_batch(records)
-    if header.is_transactional and not call.body.transactional_id:
+    if header.is_transactional and not context.body.transactional_id:
         raise ApiError(ErrorCode.transactional_id_authorization_failed)
     identity = ProducerIdentity(header.producer_id, header.producer_epoch)
     if header.is_transactional and not outcome.partition.is_writing(identity):
-        _join_transaction(call, identity, outcome.partition.name)
-    outcome.appended = outcome.partition.append(records, header, call.body.acks, call.now_ms)
+        _join_transaction(context, identity, outcome.partition.name)
+    outcome.appended = outcome.partition.append(records, header, context.body.acks, context.now_ms)
 
 
-def _join_transaction(call: Call, identity: ProducerIdentity, partition: TopicPartition) -> None:
-    transactional_id = call.body.transactional_id
+def _join_transaction(context: RequestContext, identity: ProducerIdentity, partition: TopicPartition) -> None:
+    transactional_id = context.body.transactional_id
     try:
-        if call.version >= _ADDS_PARTITIONS_SINCE:
-            call.state.transactions.add_partitions(transactional_id, identity, [partition], call.now_ms)
-        elif call.state.release.verifies_partitions:
-            call.state.transactions.verify_partition(transactional_id, identity, partition)
+        if context.version >= _ADDS_PARTITIONS_SINCE:
+            context.state.transactions.add_partitions(transactional_id, identity, [partition], context.now_ms)
+        elif context.state.release.verifies_partitions:
+            context.state.transactions.verify_partition(transactional_id, identity, partition)
     except ApiError as refused:
-        raise ApiError(_produce_error(call, refused.error), refused.message) from None
+        raise ApiError(_produce_error(context, refused.error), refused.message) from None
 
 
-def _produce_error(call: Call, error: ErrorCode) -> ErrorCode:
+def _produce_error(context: RequestContext, error: ErrorCode) -> ErrorCode:
     """The coordinator's error as Produce words it in this version."""
     if error is ErrorCode.producer_fenced:
         return ErrorCode.invalid_producer_epoch
-    if error is ErrorCode.transaction_abortable and call.version < _ABORTABLE_SINCE:
+    if error is ErrorCode.transaction_abortable and context.version < _ABORTABLE_SINCE:
         return ErrorCode.invalid_txn_state
     return error
 
 
-def _is_settled(call: Call, outcome: _Outcome) -> bool:
+def _is_settled(context: RequestContext, outcome: _Outcome) -> bool:
     """Whether this partition is ready for the response; sets its error if it failed meanwhile."""
     partition, appended = outcome.partition, outcome.appended
     if partition is None or appended is None or outcome.error:
         return True
-    if call.cluster.partition(*partition.name) is not partition:
+    if context.cluster.partition(*partition.name) is not partition:
         outcome.error = ErrorCode.unknown_topic_or_partition
         return True
-    if partition.leader != call.request.node:
+    if partition.leader != context.request.node:
         outcome.error = ErrorCode.not_leader_or_follower
         return True
     if partition.high_watermark < appended.end_offset:
@@ -195,13 +195,13 @@ def _is_settled(call: Call, outcome: _Outcome) -> bool:
     return True
 
 
-def _response(call: Call, outcomes: list[_Outcome]) -> Fields:
-    by_id = call.version >= _TOPIC_IDS_SINCE
+def _response(context: RequestContext, outcomes: list[_Outcome]) -> Fields:
+    by_id = context.version >= _TOPIC_IDS_SINCE
     rows = [(outcome.topic_id if by_id else outcome.topic, _partition(outcome)) for outcome in outcomes]
     leaders = {outcome.partition.leader for outcome in outcomes if outcome.partition is not None and _is_hint(outcome)}
     return {
         "responses": by_topic(rows, "topic_id" if by_id else "name", "partition_responses"),
-        "node_endpoints": [endpoint(call, call.cluster.nodes[leader]) for leader in sorted(leaders)],
+        "node_endpoints": [endpoint(context, context.cluster.nodes[leader]) for leader in sorted(leaders)],
     }
 
 

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.testing.broker.call import Call, LastResponse, Response
+from spark_kafka_sink.testing.broker.request_context import LastResponse, RequestContext, Response
 from spark_kafka_sink.testing.broker.sasl import SaslRefusedError
 from spark_kafka_sink.testing.broker.wire import Fields
 
 
-def handle(call: Call) -> Response:
-    session = call.session
+def handle(context: RequestContext) -> Response:
+    session = context.session
     if session.is_authenticated:
         message = "SaslAuthenticate request received after successful authentication"
         return _failed(ErrorCode.illegal_sasl_state, message)
-    scripted = call.scripted()
+    scripted = context.scripted()
     if scripted:
         session.refuse(scripted.name)
         return LastResponse(_failed(scripted, f"scripted: {scripted.name}"))
     try:
-        token = session.respond(call.body.auth_bytes)
+        token = session.respond(context.body.auth_bytes)
     except SaslRefusedError as refused:
         return LastResponse(_failed(ErrorCode.sasl_authentication_failed, str(refused)))
     lifetime = session.lifetime_ms

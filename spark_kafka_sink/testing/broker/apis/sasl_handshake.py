@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.testing.broker.call import Call, HangupError, LastResponse, Response
+from spark_kafka_sink.testing.broker.request_context import HangupError, LastResponse, RequestContext, Response
 
 
-def handle(call: Call) -> Response:
-    session = call.session
+def handle(context: RequestContext) -> Response:
+    session = context.session
     if session.is_authenticated and not session.may_begin_again():
         return {"error_code": ErrorCode.illegal_sasl_state, "mechanisms": []}
-    if call.version == 0:
+    if context.version == 0:
         raise HangupError("SaslHandshake v0")
-    scripted = call.scripted()
+    scripted = context.scripted()
     if scripted:
         session.refuse(scripted.name)
         return LastResponse({"error_code": scripted, "mechanisms": list(session.mechanisms)})
-    if not session.begin(call.body.mechanism):
+    if not session.begin(context.body.mechanism):
         error = ErrorCode.unsupported_sasl_mechanism
         return LastResponse({"error_code": error, "mechanisms": list(session.mechanisms)})
     return {"error_code": ErrorCode.none, "mechanisms": list(session.mechanisms)}

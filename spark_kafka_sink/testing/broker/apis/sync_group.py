@@ -8,21 +8,21 @@ from __future__ import annotations
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.testing.broker.apis.join_group import LONGEST_WAIT_MS
-from spark_kafka_sink.testing.broker.call import Call, Delayed, Response
+from spark_kafka_sink.testing.broker.request_context import Delayed, RequestContext, Response
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.groups import Claim, Synced
 from spark_kafka_sink.testing.broker.wire import Fields
 
 
-def handle(call: Call) -> Response:
-    body = call.body
+def handle(context: RequestContext) -> Response:
+    body = context.body
     claim = Claim(body.member_id, body.generation_id, getattr(body, "group_instance_id", None))
     protocol = getattr(body, "protocol_type", None), getattr(body, "protocol_name", None)
     try:
-        call.check_script()
-        call.check_group_coordinator(body.group_id)
+        context.check_script()
+        context.check_group_coordinator(body.group_id)
         assignments = {each.member_id: each.assignment for each in body.assignments}
-        waiting = call.state.groups.known(body.group_id).sync(claim, protocol, assignments, call.now_ms)
+        waiting = context.state.groups.known(body.group_id).sync(claim, protocol, assignments, context.now_ms)
     except ApiError as refused:
         return _response(Synced(refused.error))
 

@@ -37,7 +37,7 @@ from spark_kafka_sink.testing.broker.apis import (
     sync_group,
     txn_offset_commit,
 )
-from spark_kafka_sink.testing.broker.call import Handler
+from spark_kafka_sink.testing.broker.request_context import Handler
 
 HANDLERS: Final[Mapping[str, Handler]] = MappingProxyType(
     {

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.testing.broker.apis.offset_commit import Row, committed, committed_offset, offset_error
-from spark_kafka_sink.testing.broker.call import Call, Response
+from spark_kafka_sink.testing.broker.request_context import RequestContext, Response
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.groups import Claim
 from spark_kafka_sink.testing.broker.state.offset_records import CommittedOffset
@@ -22,44 +22,44 @@ _ABORTABLE_SINCE: Final = 4
 _ADDS_OFFSETS_SINCE: Final = 5
 
 
-def handle(call: Call) -> Response:
-    body = call.body
-    refused = _error(call)
+def handle(context: RequestContext) -> Response:
+    body = context.body
+    refused = _error(context)
     accepted: dict[TopicPartition, CommittedOffset] = {}
     rows: list[Row] = []
     for topic in body.topics:
         for asked in topic.partitions:
             name = TopicPartition(topic.name, asked.partition_index)
-            error = offset_error(call, name) or refused or call.scripted(*name)
+            error = offset_error(context, name) or refused or context.scripted(*name)
             if not error:
                 accepted[name] = committed_offset(asked)
             rows.append((name, error))
-    return committed(call, rows, accepted, (body.producer_id, body.producer_epoch))
+    return committed(context, rows, accepted, (body.producer_id, body.producer_epoch))
 
 
-def _error(call: Call) -> ErrorCode:
-    body = call.body
+def _error(context: RequestContext) -> ErrorCode:
+    body = context.body
     claim = Claim(
         getattr(body, "member_id", ""), getattr(body, "generation_id", -1), getattr(body, "group_instance_id", None)
     )
     try:
-        call.check_group_coordinator(body.group_id)
-        call.state.groups.check_commit(body.group_id, claim, ErrorCode.illegal_generation, transactional=True)
-        _join_transaction(call)
+        context.check_group_coordinator(body.group_id)
+        context.state.groups.check_commit(body.group_id, claim, ErrorCode.illegal_generation, transactional=True)
+        _join_transaction(context)
     except ApiError as refused:
-        if refused.error is ErrorCode.transaction_abortable and call.version < _ABORTABLE_SINCE:
+        if refused.error is ErrorCode.transaction_abortable and context.version < _ABORTABLE_SINCE:
             return ErrorCode.invalid_txn_state
         return ErrorCode.invalid_producer_epoch if refused.error is ErrorCode.producer_fenced else refused.error
     return ErrorCode.none
 
 
-def _join_transaction(call: Call) -> None:
-    transactions, transactional_id = call.state.transactions, call.body.transactional_id
-    identity = ProducerIdentity(call.body.producer_id, call.body.producer_epoch)
-    partition = call.state.offsets.partition(call.body.group_id).name
-    if call.version >= _ADDS_OFFSETS_SINCE:
-        transactions.add_partitions(transactional_id, identity, [partition], call.now_ms)
-    elif call.state.release.verifies_partitions:
+def _join_transaction(context: RequestContext) -> None:
+    transactions, transactional_id = context.state.transactions, context.body.transactional_id
+    identity = ProducerIdentity(context.body.producer_id, context.body.producer_epoch)
+    partition = context.state.offsets.partition(context.body.group_id).name
+    if context.version >= _ADDS_OFFSETS_SINCE:
+        transactions.add_partitions(transactional_id, identity, [partition], context.now_ms)
+    elif context.state.release.verifies_partitions:
         transactions.verify_partition(transactional_id, identity, partition)
     else:
         transactions.verify_open(transactional_id, identity)

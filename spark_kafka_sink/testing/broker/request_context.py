@@ -34,7 +34,7 @@ class BrokerState:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class RequestContext:
     """A request with everything that its handler may read or change. ``now_ms`` is the epoch time."""
 
     request: Request
@@ -126,12 +126,12 @@ class HaltError(HangupError):
 Response: TypeAlias = Fields | Delayed | LastResponse | None
 """``None``: this request gets no response (acks=0)."""
 
-Handler: TypeAlias = Callable[[Call], Response]
+Handler: TypeAlias = Callable[[RequestContext], Response]
 
 
-def endpoint(call: Call, node: BrokerNode) -> Fields:
+def endpoint(context: RequestContext, node: BrokerNode) -> Fields:
     """A node as metadata, coordinator and leader hints name it: on the listener of the request."""
-    return {"node_id": node.id, "host": node.host, "port": node.port_of(call.session.listener)}
+    return {"node_id": node.id, "host": node.host, "port": node.port_of(context.session.listener)}
 
 
 def by_topic(rows: Iterable[tuple[Hashable, object]], name: str, partitions: str) -> list[Fields]:
