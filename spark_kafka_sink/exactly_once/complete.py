@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.exactly_once.advice import Progress
 from spark_kafka_sink.exactly_once.decisions import done
-from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
+from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, Progress
 from spark_kafka_sink.exactly_once.ledger import Ledger
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView
 from spark_kafka_sink.exactly_once.session import Session

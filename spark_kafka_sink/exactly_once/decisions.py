@@ -9,8 +9,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Final
 
-from spark_kafka_sink.exactly_once.advice import ADVICE, Progress
-from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError, ReplayMismatchError
+from spark_kafka_sink.exactly_once.errors import ADVICE, ExactlyOnceError, LostRowsError, Progress, ReplayMismatchError
 from spark_kafka_sink.exactly_once.values import (
     DRIVER_TIMEOUT_MS,
     Entry,

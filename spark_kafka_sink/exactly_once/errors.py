@@ -1,10 +1,18 @@
-"""Errors of the exactly-once protocol."""
+"""Errors of the exactly-once protocol, and what to do about a write that failed.
+
+``ADVICE`` is a table by who runs the write again, and how far it came; docs/exactly-once.md has the same table.
+"""
 
 from __future__ import annotations
 
 import pickle
+from collections.abc import Collection, Mapping
+from enum import Enum
+from types import MappingProxyType
+from typing import Final
 
 from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.exactly_once.values import Entry, Repeat
 
 
 class ExactlyOnceError(KafkaError):
@@ -29,3 +37,67 @@ class LostRowsError(ExactlyOnceError):
 
 class NotDecidedError(ExactlyOnceError):
     """A batch was not decided and will not be: the EndTxn of its intent was not sent, or the first one was refused."""
+
+
+class Progress(Enum):
+    """How far a write came that failed."""
+
+    NOT_DECIDED = "not decided: none of its rows is visible"
+    UNKNOWN = "no broker confirms the decision"
+    DECIDED = "decided, and not all of its rows are visible yet"
+    LOST = "decided, and the rows of some tasks are lost"
+    ALL_LOST = "decided, and all of its rows are lost"
+
+    @classmethod
+    def of_lost(cls, entry: Entry, lost: Collection[int]) -> Progress:
+        """``lost``: the tasks of the decided batch whose rows are lost."""
+        return cls.LOST if entry.has_rows_besides(lost) else cls.ALL_LOST
+
+
+ADVICE: Final[Mapping[tuple[Repeat, Progress], str]] = MappingProxyType(
+    {
+        (Repeat.STREAM, Progress.NOT_DECIDED): "Start the query again: it writes the batch again.",
+        (Repeat.STREAM, Progress.UNKNOWN): "Start the query again with its checkpoint: it reads whether the batch is "
+        "decided, and commits it or writes it again.",
+        (Repeat.STREAM, Progress.DECIDED): "Start the query again with its checkpoint: it commits what is open. What "
+        "the brokers end before, after {timeout}, it writes again, and only that.",
+        (Repeat.STREAM, Progress.LOST): "Start the query again with its checkpoint: it writes the missing rows again, "
+        "and only those.",
+        (Repeat.STREAM, Progress.ALL_LOST): "Start the query again with its checkpoint: it writes the batch again.",
+        (Repeat.FOREACH_BATCH, Progress.NOT_DECIDED): "Start the query again: foreachBatch gets the batch again, and "
+        "writes it.",
+        (Repeat.FOREACH_BATCH, Progress.UNKNOWN): "Start the query again with its checkpoint: foreachBatch gets the "
+        "batch again, and with the same txnVersion the write reads whether it is decided, and commits it or writes it "
+        "again.",
+        (Repeat.FOREACH_BATCH, Progress.DECIDED): "Start the query again with its checkpoint: foreachBatch gets the "
+        "batch again, and with the same txnVersion the write commits what is open. What the brokers end before, after "
+        "{timeout}, it writes again, and only that.",
+        (Repeat.FOREACH_BATCH, Progress.LOST): "Start the query again with its checkpoint: foreachBatch gets the batch "
+        "again, and with the same txnVersion the write writes the missing rows again, and only those.",
+        (Repeat.FOREACH_BATCH, Progress.ALL_LOST): "Start the query again with its checkpoint: foreachBatch gets the "
+        "batch again, and with the same txnVersion the write writes its rows again.",
+        (Repeat.VERSION, Progress.NOT_DECIDED): "Run the job again (in foreachBatch, start the query again): it writes "
+        "the rows again.",
+        (Repeat.VERSION, Progress.UNKNOWN): "Run the job again with the same txnAppId and txnVersion (in foreachBatch, "
+        "start the query again with its checkpoint): it reads whether the version is decided, and commits it or writes "
+        "it again.",
+        (Repeat.VERSION, Progress.DECIDED): "Run the job again with the same txnAppId and txnVersion (in foreachBatch, "
+        "start the query again with its checkpoint): it commits what is open. What the brokers end before, after "
+        "{timeout}, it writes again, and only that.",
+        (Repeat.VERSION, Progress.LOST): "Run the job again with the same txnAppId and txnVersion (in foreachBatch, "
+        "start the query again with its checkpoint): it writes the missing rows again, and only those.",
+        (Repeat.VERSION, Progress.ALL_LOST): "Run the job again with the same txnAppId and txnVersion (in "
+        "foreachBatch, start the query again with its checkpoint): it writes the rows again.",
+        (Repeat.NEVER, Progress.NOT_DECIDED): "None of its rows becomes visible: run the job again.",
+        (Repeat.NEVER, Progress.UNKNOWN): "Do not run the job again before this is known: it might write the rows "
+        "twice. Spark's abort finds out, commits what is decided, and logs what it found. If the log has no such line, "
+        "`{commit}` commits the job if it is decided. If that command finds nothing to commit, look in Kafka whether "
+        "the rows are there.",
+        (Repeat.NEVER, Progress.DECIDED): "Do not run the job again: it would write the rows twice. Spark's abort "
+        "commits what is open, and logs that. If the log has no such line, `{commit}` commits it, and `{list}` shows "
+        "it. What is still open after {timeout} is lost.",
+        (Repeat.NEVER, Progress.LOST): "Do not run the job again: it would write the other rows twice. No run of it "
+        "writes the missing rows again: write them yourself.",
+        (Repeat.NEVER, Progress.ALL_LOST): "None of its rows is visible, and none becomes visible: run the job again.",
+    }
+)

@@ -8,9 +8,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from spark_kafka_sink.exactly_once.advice import Progress
 from spark_kafka_sink.exactly_once.complete import complete_intents
-from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError
+from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError, Progress
 from spark_kafka_sink.exactly_once.ledger import Ledger
 from spark_kafka_sink.exactly_once.ledger_format import RawBatch, read_key, removal_write
 from spark_kafka_sink.exactly_once.ledger_topic import PARTITIONS

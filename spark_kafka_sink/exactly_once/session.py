@@ -18,9 +18,8 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import NO_IDENTITY, ProducerIdentity
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, ProducerFencedError
 from spark_kafka_sink.exactly_once import steps
-from spark_kafka_sink.exactly_once.advice import ADVICE, Progress
 from spark_kafka_sink.exactly_once.cluster import Cluster
-from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, NotDecidedError
+from spark_kafka_sink.exactly_once.errors import ADVICE, ExactlyOnceError, NotDecidedError, Progress
 from spark_kafka_sink.exactly_once.ledger import Ledger, LedgerPart
 from spark_kafka_sink.exactly_once.ledger_format import LedgerWrite, entry_write
 from spark_kafka_sink.exactly_once.ledger_topic import ensure_ledger, ledger_partitions

@@ -18,7 +18,7 @@ from spark_kafka_sink.common.config.option import Kind, Option, Status
 from spark_kafka_sink.common.config.table import PRODUCER_OPTIONS
 from spark_kafka_sink.common.markdown import table
 from spark_kafka_sink.common.metrics import metric_rows
-from spark_kafka_sink.exactly_once.advice import ADVICE, Progress
+from spark_kafka_sink.exactly_once.errors import ADVICE, Progress
 from spark_kafka_sink.exactly_once.values import Repeat
 from spark_kafka_sink.schemas.registry.registry_options import REGISTRY_OPTIONS
 from spark_kafka_sink.spark.error_page import broker_code_rows, error_class_rows
