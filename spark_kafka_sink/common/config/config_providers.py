@@ -29,22 +29,22 @@ _ALLOWLIST_PATTERN: Final = "allowlist.pattern"
 
 
 class ProviderError(Exception):
-    """A provider cannot look a placeholder up; the message follows the placeholder."""
+    """A provider cannot look up a placeholder. The message follows the placeholder."""
 
 
 class ConfigProvider(Protocol):
-    """Where values come from. Hashable, and pickled to the workers; it reads anew at each call."""
+    """Where values come from. It is hashable, pickled to the workers, and reads again at each call."""
 
     def check(self, path: str, key: str) -> None:
-        """Raises ``ProviderError`` where the operator's limits of this process do not allow ``get``."""
+        """Raises ``ProviderError`` if the operator's limits of this process do not allow ``get``."""
 
     def get(self, path: str, key: str) -> str | None:
-        """The value; None if there is none. ``path`` "": not given. Raises ``ProviderError``."""
+        """The value, or None. ``path`` is "" if the placeholder has none. Raises ``ProviderError``."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileConfigProvider:
-    """``path``: a properties file in UTF-8; ``allowed_paths``: as in Java, where it and its folders may be."""
+    """Reads the entry ``key`` of ``path``, a properties file in UTF-8. As in Java, it must be in ``allowed_paths``."""
 
     allowed_paths: tuple[str, ...] = ()
 
@@ -58,7 +58,7 @@ class FileConfigProvider:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryConfigProvider:
-    """``path``: a folder; ``key``: the name of a file in it, whose whole content in UTF-8 is the value."""
+    """Reads the file ``key`` in the folder ``path``; its whole content in UTF-8 is the value."""
 
     allowed_paths: tuple[str, ...] = ()
 
@@ -74,7 +74,7 @@ class DirectoryConfigProvider:
 
 @dataclass(frozen=True, slots=True)
 class EnvVarConfigProvider:
-    """``key``: a variable of this process's environment whose name matches ``allowlist_pattern``."""
+    """Reads the environment variable ``key`` of this process, whose name must match ``allowlist_pattern``."""
 
     allowlist_pattern: str = ".*"
 
@@ -93,7 +93,7 @@ class EnvVarConfigProvider:
 
 
 class Resolved(NamedTuple):
-    """``text`` with values for its placeholders; ``missing``: those without a value, which stay in it."""
+    """``text`` with values for its placeholders. Those in ``missing`` have no value and stay in it."""
 
     text: str
     missing: list[str]
@@ -101,12 +101,12 @@ class Resolved(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConfigProviders:
-    """The providers of a configuration by their aliases, in lower case: Spark passes option names in lower case."""
+    """The providers of a configuration by their aliases, which are in lower case because Spark lowers option names."""
 
     by_alias: tuple[tuple[str, ConfigProvider], ...]
 
     def resolve(self, text: str) -> Resolved:
-        """One pass: a placeholder in a value stays. Raises ``ProviderError``, which begins with the placeholder."""
+        """Replaces the placeholders in ``text``, but none in their values. Raises ``ProviderError``."""
         providers = dict(self.by_alias)
         missing: list[str] = []
         parts, end = [], 0
@@ -120,7 +120,7 @@ class ConfigProviders:
         return Resolved("".join([*parts, text[end:]]), missing)
 
     def credential(self, name: str, text: str) -> str:
-        """``resolve`` for the option ``name``. Raises ``ConfigError``, which shows no value."""
+        """The value of the option ``name`` without placeholders. Raises ``ConfigError``, which shows no value."""
         try:
             resolved = self.resolve(text)
         except ProviderError as error:
@@ -132,7 +132,7 @@ class ConfigProviders:
     def fault(self, text: str) -> str | None:
         """Why the placeholders of a credential cannot be resolved, as far as that is known without reading a value.
 
-        Follows the option's name. Shows no placeholder: a password may look like one.
+        The text follows the option's name. It shows no placeholder, because a password may look like one.
         """
         providers = dict(self.by_alias)
         for match in _PLACEHOLDER.finditer(text):
@@ -168,7 +168,7 @@ def _check_limits(provider: ConfigProvider, path: str = "") -> None:
 
 
 def _allowed(path: str, allowed_paths: tuple[str, ...]) -> Path | None:
-    """None: no path is given, or it is not below an allowed one (Java: ``AllowedPaths``)."""
+    """The path, or None if it is not given or not below an allowed one (Java: ``AllowedPaths``)."""
     if not path:
         return None
     if not allowed_paths:
@@ -196,13 +196,13 @@ _PARAMETERS: Final[Mapping[str, str]] = MappingProxyType({
     "DirectoryConfigProvider": _ALLOWED_PATHS,
     "EnvVarConfigProvider": _ALLOWLIST_PATTERN,
 })  # fmt: skip
-"""The one parameter of each class that is built in."""
+"""The parameter of each class; each has one."""
 
 
 def take_providers(draft: Draft, given: Mapping[str, object]) -> dict[str, object]:
-    """Puts the providers of ``config.providers…`` into the draft; returns the other options.
+    """Puts the providers of ``config.providers…`` into the draft and returns the other options.
 
-    ``config.providers`` may be a ``ConfigProviders``.
+    The value of ``config.providers`` may be a ``ConfigProviders``.
     """
     if isinstance(ready := given.get(OPTION), ConfigProviders):
         draft.values[OPTION] = ready
@@ -228,7 +228,7 @@ def _providers(draft: Draft, own: dict[str, str]) -> ConfigProviders:
 
 
 def _provider(draft: Draft, prefix: str, own: dict[str, str]) -> ConfigProvider | None:
-    """The provider of the options that begin with ``prefix``, which are taken out of ``own``; None after a fault."""
+    """The provider of the options that begin with ``prefix``, which it removes from ``own``; None after a fault."""
     java_class = own.pop(f"{prefix}.class", "")
     names = [name for name in own if name.startswith(f"{prefix}.param.")]
     settings = {name.removeprefix(f"{prefix}.param."): own.pop(name) for name in names}
@@ -266,7 +266,7 @@ def _variables(draft: Draft, name: str, pattern: str | None) -> EnvVarConfigProv
 
 
 def _allowed_paths(draft: Draft, name: str, value: str | None) -> tuple[str, ...]:
-    """The paths of ``allowed.paths``. As in Java they must be absolute; they need not exist on the driver."""
+    """The paths of ``allowed.paths``. As in Java they must be absolute; they don't have to exist on the driver."""
     paths = tuple(path.strip() for path in value.split(",")) if value else ()
     for path in paths:
         if not os.path.isabs(path):

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 class Draft:
     """An unfinished configuration: the ``values`` of all options, the options ``given``, the ``faulty`` ones.
 
-    ``names``: the old name of an option that is given under it. ``placeholders``: the options whose values come from
-    config providers, as given; no fault and no warning that concerns one of them shows a value. ``concerned``: the
+    ``names`` has the old names of options that are given by them. ``placeholders`` has the options whose values come
+    from config providers, as they were given; no fault or warning about them shows a value. ``concerned`` has the
     options that the current rule reads.
     """
 
@@ -32,16 +32,16 @@ class Draft:
         self.faults.append(self._about(name, sentence, "is refused"))
 
     def forbid(self, name: str, clause: str) -> None:
-        """A fault of ``operator_limits``: it shows no value, also none that a config provider gives."""
+        """Adds a fault of ``operator_limits``. It shows no value, not even one of a config provider."""
         self.faulty.add(name)
         self.faults.append(f"{self.prefix}{self.names.get(name, name)} {clause}.")
 
     def caution(self, name: str, sentence: str) -> None:
-        """A warning that shows no value, also none that a config provider gives."""
+        """Adds a warning that shows no value, not even one of a config provider."""
         self.warnings.append(f"{self.prefix}{self.names.get(name, name)} {sentence}")
 
     def caution_clear_text(self, name: str, url: str) -> None:
-        """Warns if ``url``, the value of the option ``name``, has no TLS. For a request that has credentials."""
+        """Warns if ``url``, the value of the option ``name``, has no TLS. For URLs that are sent credentials."""
         parts = urlsplit(url)
         if parts.scheme.lower() == "http" and not is_loopback(parts.hostname or ""):
             self.caution(
@@ -60,7 +60,7 @@ class Draft:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine, so that a secret without TLS crosses no network."""
+    """Whether a host is this machine, where a secret without TLS crosses no network."""
     try:
         return ip_address(host).is_loopback
     except ValueError:

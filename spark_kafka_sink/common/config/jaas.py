@@ -1,7 +1,7 @@
 """``sasl.jaas.config``: one login module and its options (Java: ``JaasConfig``, ``JaasContext``, ``StreamTokenizer``).
 
-No error shows a word of the text unless it is the known name of a login module or an option: a missing quote makes a
-password look like a name.
+No error shows a word of the text unless it is the known name of a login module or an option, because a missing quote
+makes a password look like a name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LINE_ENDS: Final = ("\n", "\r", "")
 
 
 class JaasError(ValueError):
-    """The text is no JAAS configuration of one login module; the message follows the option's name."""
+    """The text is not a JAAS configuration of one login module. The message follows the option's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class LoginModule:
 
 
 def parse_jaas(text: str) -> LoginModule:
-    """``<class> <flag> <key>=<value> …;``. Raises ``JaasError``."""
+    """The login module in a text ``<class> <flag> <key>=<value> …;``. Raises ``JaasError``."""
     tokens = _Tokens(text)
     modules: list[LoginModule] = []
     while (first := tokens.next()).kind is not JaasKind.END:
@@ -84,7 +84,7 @@ class JaasKind(Enum):
 
 
 class JaasToken(NamedTuple):
-    """``text``: of a word or a quoted string, else None; ``repr`` hides it, as it may be a secret."""
+    """A token. Words and quoted strings have a ``text``, which ``repr`` hides because it may be a secret."""
 
     kind: JaasKind
     text: str | None = None
@@ -119,7 +119,7 @@ class _Tokens:
         return self._text[self._at : self._at + 1]
 
     def _skip(self) -> None:
-        """Spaces and comments."""
+        """Skips spaces and comments."""
         while char := self._peek():
             if char == "/":
                 self._comment()
@@ -129,7 +129,7 @@ class _Tokens:
                 return
 
     def _comment(self) -> None:
-        """``/* */``, ``//``; a single ``/`` begins a comment too."""
+        """Skips a comment: ``/* */`` or ``//``. A single ``/`` begins one, too."""
         if self._text.startswith("/*", self._at):
             end = self._text.find("*/", self._at + 2)
             self._at = len(self._text) if end < 0 else end + 2
@@ -138,7 +138,7 @@ class _Tokens:
             self._at += 1
 
     def _number(self, first: str) -> JaasToken:
-        """A number is not a word; a ``-`` without a digit after it is a token of its own."""
+        """Reads a number, which is not a word. A ``-`` without a digit after it is a token of its own."""
         self._at += 1
         if first == "-" and not (self._peek() == "." or _is_digit(self._peek())):
             return JaasToken(JaasKind.OTHER)
@@ -155,7 +155,7 @@ class _Tokens:
         return self._text[start : self._at]
 
     def _quoted(self, quote: str) -> str:
-        """Up to the same quote, or to the end of the line."""
+        """Reads up to the same quote, or to the end of the line."""
         self._at += 1
         taken = []
         while (char := self._peek()) not in _LINE_ENDS and char != quote:
@@ -166,7 +166,7 @@ class _Tokens:
         return "".join(taken)
 
     def _escape(self) -> str:
-        """After a backslash: up to three octal digits, a letter of C, or the character itself."""
+        """Reads what follows a backslash: up to three octal digits, one of C's letters, or the character itself."""
         first = self._peek()
         self._at += 1
         if not first or first not in _OCTAL:

@@ -24,11 +24,11 @@ _OLD_VALUES: Mapping[str, Mapping[str, object]] = MappingProxyType({
     "compression.codec": {"0": "none", "1": "gzip", "2": "snappy", "3": "lz4"},
     "topic.metadata.refresh.interval.ms": {"-1": _NEVER},
 })  # fmt: skip
-"""Values that the current option does not take: numbers of codecs; metadata updates only after errors."""
+"""Values that the current options don't have: numbers of codecs, and metadata updates only after errors."""
 
 
 def renamed(draft: Draft, given: Mapping[str, object]) -> dict[str, object]:
-    """``given`` by current names. The faults of an option will have its name as given."""
+    """``given`` by current names. Faults show an option's name as given."""
     options = {name: value for name, value in given.items() if name not in OLD_NAMES and name != PRODUCER_TYPE}
     for old, name in OLD_NAMES.items():
         if old in given and name in given:
@@ -42,13 +42,13 @@ def renamed(draft: Draft, given: Mapping[str, object]) -> dict[str, object]:
 
 
 def overridden(options: Mapping[str, object], by: Mapping[str, object]) -> dict[str, object]:
-    """``options`` with those of ``by``, which replace an option also where it has its other name."""
+    """``options`` with those of ``by``, which also replace an option that is given by its other name."""
     replaced = {OLD_NAMES.get(name, name) for name in by}
     return {**{name: value for name, value in options.items() if OLD_NAMES.get(name, name) not in replaced}, **by}
 
 
 def old_name(name: str, prefix: str) -> str | None:
-    """The fault of an old name where only the current ones are options; None for any other name."""
+    """The fault of an old name, for callers that take only current names; None for any other name."""
     if name == PRODUCER_TYPE:
         return f"{prefix}{name} is an option of Kafka 0.8; leave it out, the producer is always asynchronous here."
     if name not in OLD_NAMES:

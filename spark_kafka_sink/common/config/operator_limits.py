@@ -1,11 +1,10 @@
-"""Limits that an operator sets in the environment of a process, and that no option can widen.
+"""Limits that an operator sets in the environment of a process and that no option can widen.
 
 Users who may set options, but not run code (SQL on a shared server), could otherwise read files and variables of driver
 and executors through options, and send credentials to any URL. Java's system properties for it are
 ``org.apache.kafka.automatic.config.providers`` (CVE-2024-31141) and ``org.apache.kafka.sasl.oauthbearer.allowed.urls``
 and ``….allowed.files`` (CVE-2025-27817). Each variable is a list with commas. One that is not set limits nothing; one
-that is empty or ``none`` allows nothing. They are read at each call: where options are parsed, and again where a value
-is used.
+that is empty or ``none`` allows nothing. They are read when options are parsed, and again when a value is used.
 """
 
 from __future__ import annotations
@@ -22,8 +21,9 @@ CLASSES: Final = "SPARK_KAFKA_SINK_ALLOWED_CLASSES"
 
 
 def provider_fault(simple_name: str) -> str | None:
-    """Why a class of config providers must not be used, None if it may: a relative clause after the placeholder or
-    option. ``simple_name``: ``FileConfigProvider``, for example; the variable may have Java's package before it.
+    """Why a config provider such as ``FileConfigProvider`` must not be used, None if it may.
+
+    The text follows the placeholder or option. In the variable, the name may have Java's package.
     """
     allowed = _allowed(PROVIDERS)
     if allowed is None or simple_name in {name.rpartition(".")[2] for name in allowed}:
@@ -47,14 +47,14 @@ def file_fault(path: str) -> str | None:
 
 
 def path_of_url(url: str) -> str:
-    """The file of a ``file:`` URL, for ``file_fault`` and for reading it: the limits must be those of what is read."""
+    """The path in a ``file:`` URL. Both ``file_fault`` and reading use it, so that what is read is what is checked."""
     return unquote(urlsplit(url).path)
 
 
 def url_fault(url: str) -> str | None:
     """Why no request may be sent to a URL, None if one may; follows the option's name. Shows no value.
 
-    As in Java, it is compared as a whole, but for a slash at its end: a prefix would allow other hosts or paths.
+    As in Java, whole URLs are compared, except for a slash at the end: a prefix would allow other hosts or paths.
     """
     allowed = _allowed(URLS)
     if allowed is None or url.strip().rstrip("/") in {each.rstrip("/") for each in allowed}:

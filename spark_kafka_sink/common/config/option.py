@@ -1,4 +1,4 @@
-"""``Option``: name, type, default and valid values of one option, and how its value is parsed."""
+"""One option: its name, type, default and valid values, and how its value is parsed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from enum import Enum
 
 @dataclass(frozen=True, slots=True)
 class Password:
-    """A secret value. ``repr`` and ``str`` hide it; a pickle holds it (Java: ``types.Password``)."""
+    """A secret value, which ``repr`` and ``str`` hide, but a pickle holds (Java: ``types.Password``)."""
 
     value: str
 
@@ -55,12 +55,12 @@ class Status(Enum):
 
 
 class BadValueError(ValueError):
-    """An option does not take a value; the text follows the option's name: ``must be …, but is …``."""
+    """An option does not take a value. The text follows the option's name: ``must be …, but is …``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Numbers from ``low`` to ``high`` (None: the largest of the type), and the value ``besides``."""
+    """Numbers from ``low`` to ``high``, and the value ``besides``. Without ``high`` it is the largest of the type."""
 
     low: float
     high: float | None = None
@@ -77,7 +77,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """One of ``values``, in any case; the value is spelt as here."""
+    """One of ``values``. They are given in any case, and parsed as they are spelt here."""
 
     values: tuple[str, ...]
 
@@ -94,7 +94,7 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """A string that matches ``pattern``; ``words`` describe it to users."""
+    """A string that matches ``pattern``, which ``words`` describe to users."""
 
     pattern: str
     words: str
@@ -110,10 +110,10 @@ MINUS_1_OR_MORE = Range(-1)
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option; for Kafka's, name, type, default, importance and valid values as in ``ProducerConfig`` 4.x,
-    but for the defaults of batch.size and of the timeouts of sasl.login.
+    """One option. Kafka's are those of ``ProducerConfig`` 4.x, except for the defaults of batch.size and sasl.login's
+    timeouts.
 
-    ``doc`` is one line. ``instead`` says what to do when the option is refused.
+    ``doc`` is one line. ``instead`` says what to do if the option is refused.
     """
 
     name: str
@@ -181,7 +181,7 @@ class Option:
         return number if not isinstance(self.valid, Range) or self.valid.allows(number, self.kind) else None
 
     def _string(self, value: object) -> str | None:
-        # acks=1 and client.id=7 may be numbers; a bool is refused as a slip.
+        # acks=1 and client.id=7 may be numbers, but a bool is a mistake.
         if not isinstance(value, (str, int)) or isinstance(value, bool):
             return None
         text = str(value)

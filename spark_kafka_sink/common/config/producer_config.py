@@ -28,18 +28,17 @@ _client_numbers = {"producer": itertools.count(1), "adminclient": itertools.coun
 
 
 class ConfigWarning(UserWarning):
-    """Options that are accepted but behave differently from what they say."""
+    """An option is accepted, but does something else than it says, or nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerConfig:
     """A producer's options: each field is the option of that name, with underscores for dots.
 
-    Times in milliseconds, sizes in bytes, defaults of ``ProducerConfig`` in Kafka 4.x but for
-    ``batch_size`` and the timeouts of ``sasl_login``. ``acks`` is -1 for all; ``RULES`` adjust
-    ``enable_idempotence``, ``delivery_timeout_ms``,
-    ``batch_size`` and backoffs. Credentials (``Password``) keep their placeholders of config providers, see
-    ``with_credentials``. Hashable: equal configurations may share a producer.
+    Times are in milliseconds, sizes in bytes. Defaults are those of ``ProducerConfig`` in Kafka 4.x, except for
+    ``batch_size`` and the timeouts of ``sasl_login``. ``acks`` is -1 for all; ``RULES`` adjust ``enable_idempotence``,
+    ``delivery_timeout_ms``, ``batch_size`` and backoffs. Credentials (``Password``) keep their placeholders of config
+    providers, see ``with_credentials``. A configuration is hashable, because equal ones may share a producer.
     """
 
     bootstrap_servers: tuple[tuple[str, int], ...]
@@ -135,10 +134,10 @@ class ProducerConfig:
 
     @classmethod
     def parse(cls, mapping: Mapping[str, object], prefix: str = "") -> ProducerConfig:
-        """``mapping``: Kafka's dotted names to native values or strings; None = not given.
+        """The configuration of ``mapping``, which has native values or strings by Kafka's names. None means not given.
 
-        ``prefix`` stands before the option names (``kafka.`` for Spark's options); without one, Kafka 0.8's names are
-        accepted too. Raises ``ConfigError`` with all faults. Warns with ``ConfigWarning``, which Python shows once per
+        Errors show option names with ``prefix`` (``kafka.`` for Spark's options); without one, Kafka 0.8's names are
+        accepted, too. Raises ``ConfigError`` with all faults. Warns with ``ConfigWarning``, which Python shows once per
         process and text.
         """
         refuse_other_than_mapping(mapping)
@@ -156,13 +155,13 @@ class ProducerConfig:
         return cls(**{field.name: draft.values[field.name.replace("_", ".")] for field in fields(cls)})
 
     def by_name(self) -> dict[str, object]:
-        """The values by Kafka's option names, for ``configure`` of the user's classes."""
+        """The values by Kafka's option names, which ``configure`` of the user's classes gets."""
         return {field.name.replace("_", "."): getattr(self, field.name) for field in fields(self)}
 
     def with_client_id(self, client: Literal["producer", "adminclient"] = "producer") -> ProducerConfig:
-        """Generates client.id where there is none: ``producer-<transactional.id>``, or ``producer-<n>`` with the next
-        number of this process (Java: ``ProducerConfig.maybeOverrideClientId``, ``KafkaAdminClient``). A transactional
-        id that leaves no room for ``producer-`` in a string of the protocol is not used.
+        """This configuration, with a generated client.id if it has none: ``producer-<transactional.id>``, or
+        ``producer-<n>`` with the next number of this process (Java: ``ProducerConfig.maybeOverrideClientId``,
+        ``KafkaAdminClient``). A transactional id is not used if with ``producer-`` it is too long for the protocol.
         """
         if self.client_id:
             return self
@@ -174,7 +173,7 @@ class ProducerConfig:
     def with_credentials(self, prefix: str) -> ProducerConfig:
         """This configuration with values for the placeholders in its credentials whose field begins with ``prefix``.
 
-        For one login, in the process that logs in: do not keep it. Raises ``ConfigError``.
+        Use it for one login, in the process that logs in, and do not keep it. Raises ``ConfigError``.
         """
         values = {field.name: getattr(self, field.name) for field in fields(self) if field.name.startswith(prefix)}
         with_placeholder = {
@@ -192,7 +191,7 @@ class ProducerConfig:
 
     @property
     def compression_level(self) -> int | None:
-        """The level of the codec in use, None when it has none."""
+        """The level of the codec in use, None if it has none."""
         if CODECS[self.compression_type].level is None:
             return None
         level: int = getattr(self, f"compression_{self.compression_type}_level")
@@ -208,7 +207,7 @@ def _take(draft: Draft, name: str, value: object) -> None:
 
 
 def take(draft: Draft, option: Option, value: object) -> None:
-    """Puts the value of an option into the draft, or a fault. Placeholders of a ``Password`` stay."""
+    """Puts the value of an option into the draft, or a fault. A ``Password`` keeps its placeholders."""
     name = option.name
     draft.given.add(name)
     if option.status is Status.JVM_ONLY:
@@ -226,7 +225,7 @@ def take(draft: Draft, option: Option, value: object) -> None:
 
 
 def _resolved(draft: Draft, name: str, value: object) -> object:
-    """``value`` with those of its placeholders; placeholders without a value stay."""
+    """``value`` with its placeholders replaced, except for those without a value."""
     if not isinstance(value, str) or not has_placeholder(value):
         return value
     try:
@@ -245,7 +244,7 @@ def _check_placeholders(draft: Draft, name: str) -> None:
 
 
 def _is_of_java(option: Option, value: object) -> bool:
-    """Whether an option of the JVM has a value that asks for no more than Java's default does."""
+    """Whether an option for the JVM has a harmless value, which is Java's default."""
     return isinstance(option.valid, OneOf) and option.valid.find(str(value).strip()) is not None
 
 
@@ -267,7 +266,7 @@ def _unknown(name: str, prefix: str) -> str:
 
 
 def refuse_other_than_mapping(options: object) -> None:
-    """Raises ``ConfigError`` for a server's address, for example."""
+    """Raises ``ConfigError`` if ``options`` is something else, such as the address of a server."""
     if not isinstance(options, Mapping):
         raise ConfigError([
             'A producer takes a mapping of options, such as {"bootstrap.servers": "host:9092"}, but got a '

@@ -13,7 +13,7 @@ _LETTERS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Name → value; of a repeated name the last value."""
+    """Values by names. A repeated name has its last value."""
     entries: dict[str, str] = {}
     lines = iter(_LINE_END.split(text))
     for line in lines:
@@ -29,7 +29,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _unescaped(text: str) -> str:
-    """A character above U+FFFF is two escapes, as in Java's strings."""
+    """Replaces escapes. As in Java's strings, a character above U+FFFF is two of them."""
     return _ESCAPE.sub(_plain, text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

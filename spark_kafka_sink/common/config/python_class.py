@@ -40,7 +40,7 @@ JAVA_PARTITIONERS: Mapping[str, str] = MappingProxyType({
 
 
 def of_java_name(name: str, classes: Mapping[str, str]) -> str:
-    """What ``classes`` has for a Java name, with or without its package; other names as they are."""
+    """What ``classes`` has for a Java name, which may lack its package. Other names are returned as they are."""
     for java_name, ours in classes.items():
         if name in (java_name, java_name.rpartition(".")[2]):
             return ours
@@ -53,7 +53,7 @@ def serializes_for_a_registry(name: str) -> bool:
 
 
 def imported(option: str, name: str) -> type[Any]:
-    """The class of ``package.module:Class``, not called. Raises ``ConfigError`` that names ``option``."""
+    """The class ``package.module:Class``, not called. Raises ``ConfigError``, which names ``option``."""
     if name not in JAVA_SERIALIZERS.values() and (fault := class_fault(name)) is not None:
         raise ConfigError([f"{option} {fault}."])
     module, _, path = name.partition(":")
@@ -67,10 +67,10 @@ def imported(option: str, name: str) -> type[Any]:
 
 
 def instance(option: str, name: str, methods: tuple[str, ...], base: str) -> Any:
-    """Import ``package.module:Class`` and call it without arguments.
+    """An instance of ``package.module:Class``, made without arguments.
 
-    Raises ``ConfigError`` that names ``option``. A class without one of the methods is not called; ``base`` is the
-    class to inherit from.
+    Raises ``ConfigError``, which names ``option``. For a class that lacks one of ``methods``, it says to inherit from
+    ``base``.
     """
     cls = imported(option, name)
     missing = [method for method in methods if not callable(getattr(cls, method, None))]

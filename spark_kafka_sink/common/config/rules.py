@@ -1,4 +1,4 @@
-"""Rules over several options. ``RULES`` apply in order to a draft of parsed values."""
+"""Rules over several options. ``RULES`` has all of them in the order in which they apply to a draft."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ MAX_IN_FLIGHT_WITH_IDEMPOTENCE: Final = 5
 BATCHES_IN_MEMORY: Final = 16
 """The default of batch.size leaves room for this many batches in buffer.memory."""
 UNACKNOWLEDGED_BATCH: Final = 16384
-"""The default of batch.size with acks=0, Kafka's own: without a response, a topic's smaller limit drops every batch."""
+"""The default of batch.size for acks=0, Kafka's own. Without responses, a topic with a lower limit drops all."""
 _LARGEST_INT = 2**31 - 1
 _LARGEST_PORT = 65535
-# Java's pattern also takes a protocol in front, and an IPv6 address without brackets.
+# As Java's pattern, this takes a protocol in front and an IPv6 address without brackets.
 _ADDRESS = re.compile(r"(?:(?P<protocol>[0-9A-Za-z\-%._]*)://)?\[?(?P<host>[0-9A-Za-z\-%._:]+?)\]?:(?P<port>[0-9]+)")
 
 
 def servers(draft: Draft) -> None:
-    """Required; each entry is host:port and counts once (Java: ``ClientUtils.parseAndValidateAddresses``)."""
+    """Each server is host:port and counts once; one is required (Java: ``ClientUtils.parseAndValidateAddresses``)."""
     name = "bootstrap.servers"
     if not draft.values[name]:
         draft.fault(name, "is required: host:port of one or more brokers, separated by commas.")
@@ -56,15 +56,16 @@ def servers(draft: Draft) -> None:
 
 
 def parse_address(text: str, security_protocol: str) -> tuple[str, int]:
-    """``host:port`` or ``[ipv6]:port`` as (host, port). Raises ValueError with the reason.
+    """Host and port of ``host:port`` or ``[ipv6]:port``. Raises ``ValueError`` with the reason.
 
-    As in Java, a listener's name may stand in front (``CLIENTS://``). A protocol's name there must be the one in use.
+    As in Java, the name of a listener may stand in front (``CLIENTS://``). If it is a protocol, it must be the one in
+    use.
     """
     if not text:
         raise ValueError("has an empty entry")
     match = _ADDRESS.fullmatch(text)
     if match is None:
-        user, at, address = text.rpartition("@")  # before it may stand a password
+        user, at, address = text.rpartition("@")  # a password may stand before it
         shown = f"…@{address}" if user else at + address
         raise ValueError(f"entry {shown!r} is not host:port (an IPv6 address is written [::1]:9092)")
     protocol = (match["protocol"] or security_protocol).upper()
@@ -77,7 +78,7 @@ def parse_address(text: str, security_protocol: str) -> tuple[str, int]:
 
 
 def partitioner(draft: Draft) -> None:
-    """A name of ours, Kafka's name of one of these, or a Python class as ``package.module:Class``."""
+    """A partitioner is one of ``PARTITIONERS``, Kafka's class for one of them, or a Python class."""
     name = of_java_name(draft.values["partitioner.class"] or PARTITIONERS[0], JAVA_PARTITIONERS)
     name = name.lower() if name.lower() in PARTITIONERS else name
     if name not in PARTITIONERS and not PYTHON_CLASS.fullmatch(name):
@@ -90,7 +91,7 @@ def partitioner(draft: Draft) -> None:
 
 
 def serializers(draft: Draft) -> None:
-    """Python classes as ``package.module:Class``, or Java's names of those that both have."""
+    """Serializers are Python classes, or Java's names of those that exist in both."""
     for option in SERIALIZERS:
         name = draft.values[option]
         if not name:
@@ -116,7 +117,7 @@ def serializers(draft: Draft) -> None:
 
 
 def interceptors(draft: Draft) -> None:
-    """Python classes as ``package.module:Class``."""
+    """Interceptors are Python classes."""
     for name in draft.values["interceptor.classes"]:
         if not PYTHON_CLASS.fullmatch(name):
             draft.fault(
@@ -127,7 +128,7 @@ def interceptors(draft: Draft) -> None:
 
 
 def idempotence(draft: Draft) -> None:
-    """Which settings idempotence needs (Java: ``postProcessAndValidateIdempotenceConfigs``); warns where Java logs."""
+    """Idempotence needs some settings (Java: ``postProcessAndValidateIdempotenceConfigs``). Warns where Java logs."""
     values = draft.values
     values["acks"] = -1 if values["acks"] == "all" else int(values["acks"])
     if not values["enable.idempotence"]:
@@ -154,7 +155,7 @@ def idempotence(draft: Draft) -> None:
 
 
 def texts(draft: Draft) -> None:
-    """Those that every request or every request of a transaction carries."""
+    """Texts that requests carry must fit into a string of the protocol."""
     for name in _ON_THE_WIRE:
         value = draft.values[name]
         if value is not None and (fault := text_fault(value)) is not None:
@@ -173,7 +174,7 @@ def transactions(draft: Draft) -> None:
 
 
 def delivery_timeout(draft: Draft) -> None:
-    """It must be at least linger.ms + request.timeout.ms; the default is raised to that (Java:
+    """delivery.timeout.ms must be at least linger.ms + request.timeout.ms; its default is raised to that (Java:
     ``configureDeliveryTimeout``).
     """
     values, name = draft.values, "delivery.timeout.ms"
@@ -190,9 +191,8 @@ def delivery_timeout(draft: Draft) -> None:
 
 
 def memory(draft: Draft) -> None:
-    """A given buffer.memory holds a record, and a batch of a given batch.size. (Java accepts less and fails each
-    record; the default may be less.) The default of batch.size shrinks with buffer.memory and max.request.size, and
-    with acks=0.
+    """A given buffer.memory must hold a record, and a batch of a given batch.size. (Java accepts less and fails each
+    record.) The default of batch.size shrinks with buffer.memory and max.request.size, and with acks=0.
     """
     values, name = draft.values, "buffer.memory"
     if "batch.size" not in draft.given:
@@ -209,7 +209,7 @@ def memory(draft: Draft) -> None:
 
 
 def backoffs(draft: Draft) -> None:
-    """A backoff above its maximum is lowered to it; without a maximum, a given reconnect.backoff.ms does not grow."""
+    """A backoff is at most its maximum. If only reconnect.backoff.ms is given, it does not grow."""
     values, given = draft.values, draft.given
     if "reconnect.backoff.ms" in given and "reconnect.backoff.max.ms" not in given:
         values["reconnect.backoff.max.ms"] = values["reconnect.backoff.ms"]
@@ -256,4 +256,4 @@ RULES: tuple[tuple[frozenset[str], Callable[[Draft], None]], ...] = (
     (frozenset({"buffer.memory", "batch.size", "max.request.size", "acks"}), memory),
     (frozenset({*BACKOFFS.keys(), *BACKOFFS.values()}), backoffs),
 )
-"""Each rule with the options it reads; it is skipped if one of them is already faulty."""
+"""Each rule with the options it reads. A rule is skipped if one of them is faulty."""

@@ -20,7 +20,7 @@ from spark_kafka_sink.common.config.option import did_you_mean
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 GROUP: Final = "spark_kafka_sink.sasl"
-"""Entry points of this group are mechanisms, or sources of tokens (``saslTokenProvider``), by their names."""
+"""Entry points of this group are mechanisms (``sasl.mechanism``) or sources of tokens (``saslTokenProvider``)."""
 
 _LOGIN: Final = "spark_kafka_sink.network.login"
 BUILT_IN: Final[Mapping[str, str]] = MappingProxyType({
@@ -32,7 +32,7 @@ BUILT_IN: Final[Mapping[str, str]] = MappingProxyType({
 })  # fmt: skip
 OAUTHBEARER, GSSAPI = "OAUTHBEARER", "GSSAPI"
 AWS_MECHANISM: Final = "AWS_MSK_IAM"
-"""Amazon's Java library has a mechanism for what OAUTHBEARER does with tokens of AWS."""
+"""The name that Amazon's Java library has for logging in with tokens of AWS."""
 AWS_MODULE: Final = "software.amazon.msk.auth.iam.IAMLoginModule"
 PROVIDER: Final = "sasl.token.provider"
 JAAS: Final = "sasl.jaas.config"
@@ -43,10 +43,10 @@ _CLASS_NAME: Final = re.compile(r"[\w$]+(\.[\w$]+)+LoginModule", re.ASCII)
 
 
 class BuiltIn(Protocol):
-    """A row of ``BUILT_IN``, loaded: the class of a mechanism, which has the rules of its options as static methods.
+    """The class that a row of ``BUILT_IN`` names: a mechanism, which also has the rules of its options.
 
-    ``login_modules``: Java's classes with its credentials, its own one first. ``example``: what errors tell users to
-    write in ``sasl.jaas.config``. ``sends``: the secret that it sends as it is, "" if it proves to know one instead.
+    ``login_modules`` are Java's classes with its credentials, its own first. ``example`` is what errors tell users to
+    write in ``sasl.jaas.config``. ``sends`` is the secret that goes to the broker as it is, "" if none does.
     """
 
     login_modules: tuple[str, ...]
@@ -54,16 +54,16 @@ class BuiltIn(Protocol):
     sends: str
 
     def check(self, draft: Draft, module: LoginModule | None) -> None:
-        """Checks the options of a draft; begins with ``check_login_module`` unless it can do without.
+        """Checks the options of a draft, ``check_login_module`` first unless the mechanism needs no login module.
 
-        ``module``: None also where placeholders hide it, in which case the login checks it.
+        ``module`` is None also if placeholders hide it; then the login checks it.
         """
 
     def module_fault(self, options: Mapping[str, str]) -> str | None:
-        """Why the options of the login module cannot log in; the text follows ``sasl.jaas.config``."""
+        """Why the options of the login module cannot log in; the text follows ``sasl.jaas.config``. Logins ask, too."""
 
     def __call__(self, config: Any, /) -> Any:
-        """The ``SaslMechanism`` of a ``ProducerConfig``. Both are above this file."""
+        """The ``SaslMechanism`` of a ``ProducerConfig``; this file can import neither."""
 
 
 def built_in(mechanism: str) -> BuiltIn | None:
@@ -116,7 +116,7 @@ def clear_text_login(draft: Draft) -> None:
 
 
 def check_login_module(draft: Draft, module: LoginModule | None) -> None:
-    """``sasl.jaas.config`` must have a login module of the mechanism. The options of one behind placeholders pass."""
+    """``sasl.jaas.config`` must have a login module of the mechanism, unless placeholders hide it."""
     mechanism = draft.values["sasl.mechanism"]
     if JAAS in draft.faulty:
         return
@@ -145,7 +145,7 @@ def credentials_fault(mechanism: str, module: LoginModule, prefix: str = "") -> 
 
 
 def _means_kerberos(draft: Draft, module: LoginModule | None) -> bool:
-    """Java's default mechanism is meant where the login module is Kerberos' or placeholders hide it."""
+    """Whether Java's default mechanism is meant: the login module is Kerberos' or placeholders hide it."""
     if module is not None:
         return GSSAPI in _suited(module)
     return draft.values[JAAS] is not None
@@ -159,7 +159,7 @@ def _suited(module: LoginModule) -> list[str]:
 
 
 def _login_module(draft: Draft) -> LoginModule | None:
-    """None without a login module, and where placeholders stand for parts of it: then the login checks it."""
+    """The login module. None without one, and if placeholders stand for parts of it: then the login checks it."""
     config = draft.values[JAAS]
     try:
         return None if config is None else parse_jaas(config.value)

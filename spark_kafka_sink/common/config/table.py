@@ -26,7 +26,7 @@ STRING, LIST, CLASS, PASSWORD = Kind.STRING, Kind.LIST, Kind.CLASS, Kind.PASSWOR
 NO_EFFECT, NOT_YET, JVM_ONLY = Status.NO_EFFECT, Status.NOT_YET, Status.JVM_ONLY
 
 SMALLEST_RECORD = 85
-"""Java's size estimate of a record without key, value and headers, bytes: a lower limit would refuse every record."""
+"""Bytes that Java estimates for a record without key, value and headers. A lower limit would refuse every record."""
 
 _STORE_TYPES = OneOf(("JKS", "PKCS12", "PEM"))
 
@@ -362,7 +362,7 @@ PRODUCER_OPTIONS: tuple[Option, ...] = (
 )  # fmt: skip
 
 OWN_NAMES = MappingProxyType({"saslTokenProvider": "sasl.token.provider"})
-"""How options that Java's client does not have are written beside the sink's own."""
+"""Options that Java's client does not have may also be written like the sink's own."""
 
 OPTIONS_BY_NAME = {option.name: option for option in PRODUCER_OPTIONS}
 
@@ -377,4 +377,4 @@ CONSUMER_OPTIONS = frozenset({
     "partition.assignment.strategy", "session.timeout.ms", "share.acknowledgement.mode",
     "share.acquire.mode", "value.deserializer",
 })  # fmt: skip
-"""Options of Kafka's consumer only: the error for them says so."""
+"""Options that only Kafka's consumer has, which is what the error says."""

@@ -1,7 +1,7 @@
 """Tokens for Amazon MSK with IAM: a URL presigned for ``kafka-cluster:Connect``.
 
-AWS: ``IAMOAuthBearerLoginCallbackHandler``. The credentials are those of botocore's chain: environment, files of the
-AWS CLI, container, machine.
+AWS's counterpart is ``IAMOAuthBearerLoginCallbackHandler``. Credentials come from botocore's chain: environment, files
+of the AWS CLI, container, machine.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _REGION: Final = re.compile(r"\.([a-z]{2}(?:-[a-z]+)+-[0-9])\.amazonaws\.com(?:\
 
 
 class AwsTokens:
-    """Honours ``awsProfileName``, ``awsRoleArn`` and ``awsRoleSessionName`` of ``sasl.jaas.config``."""
+    """Uses the options ``awsProfileName``, ``awsRoleArn`` and ``awsRoleSessionName`` of ``sasl.jaas.config``."""
 
     what = "a token of AWS IAM"
 
@@ -49,7 +49,7 @@ class AwsTokens:
         return presigned(region, credentials, expires_at)
 
     def _credentials(self, region: str) -> tuple[ReadOnlyCredentials, float]:
-        """Credentials and when they end (epoch ms), infinite if botocore does not say."""
+        """Credentials and their end (ms since 1970), which is infinite if botocore does not say."""
         options = jaas_options(self._config)
         session = botocore.session.Session(profile=options.get("awsProfileName"))
         found = session.get_credentials()
@@ -75,7 +75,7 @@ class AwsTokens:
 
 
 def region_of(config: ProducerConfig) -> str:
-    """The region in the first broker's name that is one of AWS, else ``AWS_REGION``. Raises ``LoginError``."""
+    """The region in the first AWS host name among the brokers, else ``AWS_REGION``. Raises ``LoginError``."""
     for host, _ in config.bootstrap_servers:
         if (match := _REGION.search(host.lower())) is not None:
             return match[1]
@@ -88,10 +88,10 @@ def region_of(config: ProducerConfig) -> str:
 
 
 def presigned(region: str, credentials: ReadOnlyCredentials, expires_at: float) -> Token:
-    """The presigned URL as unpadded base64; it ends with the credentials, after 15 minutes at the latest."""
+    """The presigned URL as base64 without padding. It expires with the credentials, or after 15 minutes."""
     request = AWSRequest("GET", f"https://kafka.{region}.amazonaws.com/", params={"Action": "kafka-cluster:Connect"})
     botocore.auth.SigV4QueryAuth(credentials, _SERVICE, region, expires=_VALID_FOR_S).add_auth(request)
-    # As in AWS's own signers, outside of the signature.
+    # The signature does not cover this, as in AWS's own signers.
     url = f"{request.url}&User-Agent={quote(f'spark-kafka-sink/{__version__}', safe='')}"
     signed_at = datetime.strptime(request.context["timestamp"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp() * 1000
     value = base64.urlsafe_b64encode(url.encode()).rstrip(b"=").decode()

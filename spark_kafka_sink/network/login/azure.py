@@ -11,7 +11,7 @@ from spark_kafka_sink.network.login.token_login import Token
 
 
 class AzureTokens:
-    """Asks for the scope of the first bootstrap server, which is the namespace: ``https://<host>/.default``."""
+    """Gets tokens for ``https://<host>/.default``: the first bootstrap server is the namespace of Event Hubs."""
 
     what = "a token of Azure"
 

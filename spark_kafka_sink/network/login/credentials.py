@@ -1,4 +1,4 @@
-"""Credentials in ``sasl.jaas.config``. A login reads them at each authentication and never earlier: they may change."""
+"""Credentials in ``sasl.jaas.config``. They may change, so each authentication reads them again."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from spark_kafka_sink.errors import ConfigError, SaslAuthenticationError
 _WITH_VALUES: Final = (
     " (with the values of its placeholders: a quote, a backslash or a line end in a value must be escaped)"
 )
-"""The rules have accepted the text without the values."""
+"""Ends errors about a text that the rules have accepted, because they saw it with placeholders."""
 
 
 class Credentials(NamedTuple):
     """User and password of ``PlainLoginModule`` and ``ScramLoginModule``.
 
-    ``is_token``: they are the id and the HMAC of a delegation token (``tokenauth=true``).
+    With ``is_token`` they are the id and the HMAC of a delegation token (``tokenauth=true``).
     """
 
     username: str
@@ -72,7 +72,7 @@ def login_module(config: ProducerConfig) -> LoginModule:
 
 
 def username(config: ProducerConfig) -> str | None:
-    """User or principal in ``sasl.jaas.config`` for messages: a placeholder stays. None if it names none."""
+    """The user or principal in ``sasl.jaas.config``, for messages, with its placeholders. None if there is none."""
     if config.sasl_jaas_config is None:
         return None
     try:
@@ -83,12 +83,12 @@ def username(config: ProducerConfig) -> str | None:
 
 
 def jaas_options(config: ProducerConfig) -> dict[str, str]:
-    """The login module's options; none where ``sasl.jaas.config`` is not given."""
+    """The options of the login module; empty without ``sasl.jaas.config``."""
     return {} if config.sasl_jaas_config is None else dict(login_module(config).options)
 
 
 def user_credentials(config: ProducerConfig) -> Credentials:
-    """``username`` and ``password`` of the login module."""
+    """User and password of the login module. Raises ``SaslAuthenticationError``."""
     module = login_module(config)
     if (fault := credentials_fault(config.sasl_mechanism, module)) is not None:
         raise SaslAuthenticationError(f"sasl.jaas.config {fault}{_WITH_VALUES}")

@@ -1,6 +1,6 @@
 """Tokens for Google Managed Service for Apache Kafka: an access token in the form of a JWT.
 
-Google: ``GcpLoginCallbackHandler``. The credentials are Google's application default credentials.
+Google's counterpart is ``GcpLoginCallbackHandler``. It uses Google's application default credentials.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class GcpTokens:
 
 
 def wrapped(credentials: Any, now: float) -> Token:
-    """Three parts as of a JWT; the third is the access token instead of a signature. ``now``: ms since 1970."""
+    """Three parts like a JWT, but the third is the access token instead of a signature. ``now`` is in ms since 1970."""
     expires = int(credentials.expiry.replace(tzinfo=UTC).timestamp())
     claims = {"exp": expires, "iat": int(now // 1000), "scope": "kafka", "sub": _subject(credentials)}
     parts = (json.dumps(_HEADER, separators=(",", ":")), json.dumps(claims, separators=(",", ":")), credentials.token)
@@ -56,7 +56,7 @@ def wrapped(credentials: Any, now: float) -> Token:
 
 
 def _subject(credentials: Any) -> str:
-    """The e-mail address of the service account, or of the user where Google's files name it."""
+    """The e-mail address of the service account, or of the user if Google's files have it."""
     for name in ("service_account_email", "account"):
         if subject := getattr(credentials, name, None):
             return str(subject)

@@ -61,7 +61,7 @@ class GssTickets:
         self._cache = _new_cache()
 
     def of_ticket_cache(self, cache: str | None, principal: str | None) -> GssTicket:
-        """``cache`` None: the one of this process's user; ``principal`` None: the one that the cache has."""
+        """A ticket that kinit got. By default the cache is the user's own, and the principal the one of the cache."""
         what = f"There is no valid ticket in {f'ticketCache {cache}' if cache else 'the ticket cache'}"
         try:
             name = _principal(principal) if principal else None
@@ -84,7 +84,8 @@ class GssTickets:
             ticket = self._ticket(credentials, now)
         except gssapi.exceptions.GSSError as error:
             raise login_error(f"The KDC gave no ticket for {principal}", _code(error), _reason(error)) from None
-        # In a cache that has tickets, libkrb5 keeps them for half of their life, and hides why a KDC gives no new ones.
+        # Each ticket gets a new cache, because libkrb5 would keep the tickets of an old one for half of their life, and
+        # hide why a KDC gives no new ones.
         self._cache = _new_cache()
         return ticket
 
@@ -107,7 +108,7 @@ class GssTickets:
 
 @dataclass(frozen=True, slots=True)
 class GssTicket:
-    """The tickets of one principal, in memory or in a ticket cache. Times in ms since 1970."""
+    """The tickets of one principal, in memory or in a ticket cache. Times are in ms since 1970."""
 
     credentials: gssapi.Credentials
     principal: str
@@ -130,7 +131,7 @@ class GssContext:
         self._context: gssapi.SecurityContext | None = None
 
     def advance(self, token: bytes) -> bytes:
-        """The next message for the broker; ``token``: the broker's, empty at first. Raises ``LoginError``."""
+        """The next message for the broker, whose last one is ``token``, empty at first. Raises ``LoginError``."""
         if self._context is None:
             return self._begin()
         try:
@@ -142,7 +143,7 @@ class GssContext:
         return message or b""
 
     def _begin(self) -> bytes:
-        """The host is the one connected to; if the KDC does not know it, the canonical name that krb5.conf asks for."""
+        """Asks for the host that the client connected to and, if the KDC does not know it, for its canonical name."""
         try:
             *others, last = self._names()
             for name in others:
@@ -216,7 +217,7 @@ def _code(error: gssapi.exceptions.GSSError) -> int:
 
 
 def _reason(error: gssapi.exceptions.GSSError) -> str:
-    """The library's text without its numbers."""
+    """The library's text, without its error numbers."""
     of_mechanism = error.min_code and not isinstance(error, gssapi.exceptions.ExpiredCredentialsError)
     texts = error.get_all_statuses(error.min_code if of_mechanism else error.maj_code, not of_mechanism)
     return "; ".join(texts)

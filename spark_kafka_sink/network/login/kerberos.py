@@ -1,6 +1,6 @@
-"""SASL/GSSAPI (RFC 4752): Kerberos, without a security layer, as Kafka's brokers have it. The rules show no value.
+"""SASL/GSSAPI (RFC 4752): Kerberos without a security layer, as Kafka's brokers have it. The rules show no value.
 
-The library that speaks to the KDC is optional and loaded by the first login (``gss.py``), so options parse without it.
+The library that speaks to the KDC is optional: only ``gss.py`` imports it, and options parse without it.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _LAYERS_BYTES: Final = 4
 
 
 class Kerberos:
-    """``source``: the tickets; shared with the other clients of the process that have the same credentials.
+    """Logs in with tickets that all clients of the process with the same credentials share.
 
-    None: those of ``Krb5LoginModule``. Raises ``ConfigError`` where the library for them is missing.
+    ``source`` gets the tickets; by default it is ``Krb5Tickets``. Raises ``ConfigError`` if its library is missing.
     """
 
     login_modules = (KRB5_MODULE,)
@@ -102,7 +102,7 @@ class Kerberos:
 
 
 class Krb5Tickets:
-    """The tickets of ``Krb5LoginModule``: of a ticket cache, else of a keytab, as Java looks for them."""
+    """Gets tickets as Java's ``Krb5LoginModule`` does: from a ticket cache, otherwise with a keytab."""
 
     what = "a Kerberos ticket (sasl.jaas.config)"
 
@@ -133,14 +133,14 @@ class Krb5Tickets:
 
 
 class ContextSteps:
-    """Runs the steps of security contexts on a thread of its own, apart from the one that renews the tickets."""
+    """Runs the steps of security contexts, which may ask the KDC, on a thread of its own."""
 
     def __init__(self, clock: Clock) -> None:
         self._thread = LoginThread(self, clock, "pykafka-login-GSSAPI-steps")
         self._waiting: deque[tuple[LoginStep[bytes], GssContext, bytes]] = deque()
 
     def advance(self, context: GssContext, token: bytes) -> LoginStep[bytes]:
-        """A step that ends with the next message for the broker."""
+        """A step whose result is the next message for the broker."""
         step: LoginStep[bytes] = LoginStep(context.what)
         self._waiting.append((step, context, token))
         self._thread.wake()
@@ -164,12 +164,12 @@ class ContextSteps:
 
 
 def _is_on(jaas: Mapping[str, str], option: str) -> bool:
-    """A flag of the login module; off by default."""
+    """Whether a flag of the login module is on; flags are off by default."""
     return jaas.get(option, "").lower() == "true"
 
 
 def _service_name_fault(option: str | None, jaas: Mapping[str, str]) -> str | None:
-    """The text follows the option's name (Java: ``KerberosLogin.getServiceName``)."""
+    """Why there is no service name, in words that follow the option's name (Java: ``KerberosLogin.getServiceName``)."""
     in_jaas = jaas.get("serviceName")
     if option and in_jaas and option != in_jaas:
         return "is not the serviceName in sasl.jaas.config; leave one of them out."
@@ -179,7 +179,7 @@ def _service_name_fault(option: str | None, jaas: Mapping[str, str]) -> str | No
 
 
 def _service_name(config: ProducerConfig) -> str:
-    """Raises ``SaslAuthenticationError``, because the rules do not see what stands behind placeholders."""
+    """The brokers' service name. Checks it again, because the rules see placeholders and not their values."""
     jaas = jaas_options(config)
     if (fault := _service_name_fault(config.sasl_kerberos_service_name, jaas)) is not None:
         raise SaslAuthenticationError(f"{_SERVICE_NAME} {fault.rstrip('.')}")
@@ -187,7 +187,7 @@ def _service_name(config: ProducerConfig) -> str:
 
 
 def renewal(config: ProducerConfig) -> RefreshWindow:
-    """When Java's ``KerberosLogin`` renews a ticket."""
+    """The options that say when Java's ``KerberosLogin`` renews a ticket."""
     return RefreshWindow(
         factor=min(max(config.sasl_kerberos_ticket_renew_window_factor, 0.0), 1.0),
         jitter=max(config.sasl_kerberos_ticket_renew_jitter, 0.0),
@@ -197,7 +197,7 @@ def renewal(config: ProducerConfig) -> RefreshWindow:
 
 
 def _without_layer(offer: bytes, principal: str) -> bytes:
-    """Offer: a bit for each layer, then the largest message. Response: no layer, size 0, the authorization id."""
+    """The response to an offer of layers (a bit for each, then a size): no layer, size 0, the authorization id."""
     if len(offer) != _LAYERS_BYTES or not offer[0] & _NO_LAYER:
         raise SaslAuthenticationError(
             "it does not offer authentication without a security layer, as Kafka's brokers do"

@@ -1,4 +1,4 @@
-"""SASL/OAUTHBEARER (RFC 7628, KIP-255, KIP-342): a token of a login, and extensions. The rules show no credential."""
+"""SASL/OAUTHBEARER (RFC 7628, KIP-255, KIP-342): a token and extensions. The rules show no credential."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ _LONGEST_SHOWN: Final = 500
 
 
 class OAuthBearer:
-    """``source``: the tokens; shared with the other clients of the process that have the same credentials.
+    """Logs in with a token that all clients of the process with the same credentials share.
 
-    None: that of the options.
+    ``source`` gets the tokens; by default it is the one that the options name.
     """
 
     login_modules = (OAUTH_MODULE,)
@@ -63,7 +63,7 @@ class OAuthBearer:
     def check(draft: Draft, module: LoginModule | None) -> None:
         if token_provider(draft, module):
             return
-        if module is not None:  # credentials have options of their own, too
+        if module is not None:  # not required, because credentials also have options of their own
             check_login_module(draft, module)
         if JAAS not in draft.faulty:
             _check_source(draft, module)
@@ -98,9 +98,9 @@ def initial_response(token: str, extensions: Mapping[str, str]) -> bytes:
 
 
 def extensions(config: ProducerConfig) -> dict[str, str]:
-    """``extension_<name>`` of the login module, with values for placeholders; without one, none.
+    """The options ``extension_<name>`` of the login module, with values for their placeholders.
 
-    Raises ``SaslAuthenticationError`` for what a message cannot carry: a value with a separator would add fields to it.
+    Raises ``SaslAuthenticationError`` for values that would break the message: a separator would add fields to it.
     """
     options = jaas_options(config)
     if faults := _extension_faults(options):
@@ -129,13 +129,13 @@ def _extension_faults(options: Mapping[str, str]) -> list[str]:
 def _source(config: ProducerConfig) -> TokenSource:
     if config.sasl_token_provider is not None:
         return provided_tokens(config, SystemClock())
-    from spark_kafka_sink.network.login.token_sources import token_source  # with urllib3 and cryptography
+    from spark_kafka_sink.network.login.token_sources import token_source  # it imports urllib3 and cryptography
 
     return token_source(config, SystemClock())
 
 
 def _check_source(draft: Draft, module: LoginModule | None) -> None:
-    """Where tokens come from, and the credentials for it. ``module``: None also where placeholders hide it."""
+    """Checks where tokens come from and the credentials for it. ``module`` is None also if placeholders hide it."""
     options = dict(module.options) if module is not None else {}
     _check_login_handler(draft)
     for fault in _extension_faults(options):
@@ -164,7 +164,7 @@ def _check_source(draft: Draft, module: LoginModule | None) -> None:
 
 
 def _check_limits(draft: Draft, url: str) -> None:
-    """The operator's limits of URL and files."""
+    """Checks the operator's limits of the URL and of files."""
     limits = {name: file_fault(draft.values[name]) for name in ASSERTION_FILES if draft.values[name]}
     limits[_URL] = file_fault(path_of_url(url)) if _scheme(url) == "file" else url_fault(url)
     for name, limit in limits.items():
@@ -190,7 +190,7 @@ def _check_client_credentials(draft: Draft, options: dict[str, str]) -> None:
         text = options.get(key, "") if given is None else getattr(given, "value", given)
         if not text.strip():
             example = OAuthBearer.example
-            draft.fault(name, f"is required with OAUTHBEARER, or {key} in {draft.prefix}{JAAS}: {example}")
+            draft.fault(name, f"is required with OAUTHBEARER, or {key} in {draft.prefix}sasl.jaas.config: {example}")
 
 
 def _scheme(url: str) -> str:

@@ -14,16 +14,16 @@ T = TypeVar("T")
 
 
 class Wakeable(Protocol):
-    """Something that sleeps: ``Transport``."""
+    """Something that a thread sleeps in (``Transport``)."""
 
     def wakeup(self) -> None:
-        """Wake the thread that waits. Any thread may call it."""
+        """Wakes that thread. Any thread may call this."""
 
 
 class LoginStep(Generic[T]):
     """A token to fetch, or a step of Kerberos. A handshake yields it and goes on when a login's thread has ended it.
 
-    ``what``: follows "waiting for" in errors; names the option to look at.
+    ``what`` follows "waiting for" in errors and names the option to look at.
     """
 
     __slots__ = ("_error", "_result", "_sleepers", "done", "what")
@@ -51,7 +51,8 @@ class LoginStep(Generic[T]):
         return self._result  # type: ignore[return-value]  # None is one of T's values where a step has no result
 
     def wake_when_done(self, sleeper: Wakeable) -> None:
-        # Waiting thread: add the sleeper, then read `done`. Login's thread: set `done`, then wake. One sees the other.
+        # A: the waiting thread adds the sleeper, then reads `done`. B: the login's thread sets `done`, then wakes the
+        # sleepers. One of them sees the other.
         self._sleepers.append(sleeper)
         if self.done:
             sleeper.wakeup()
@@ -66,31 +67,31 @@ Exchange: TypeAlias = Generator[bytes | LoginStep[Any], bytes, None]
 
 
 class SaslMechanism(Protocol):
-    """One mechanism for all connections of a client. Called by the thread that owns the client's connections."""
+    """A mechanism, for all connections of one client. The thread that owns the connections calls it."""
 
     def exchange(self, host: str) -> Exchange:
-        """One authentication with the broker at ``host``, without I/O: yields the client's messages and gets the
+        """One authentication with the broker at ``host``, without I/O: yields the client's messages and is sent the
         broker's.
 
-        What takes longer is a ``LoginStep`` of a login's thread: the exchange yields the step, is resumed with ``b""``
-        when the step is done, and calls its ``result``.
+        Work that takes longer is a ``LoginStep`` of a login's thread: the exchange yields the step, is resumed with
+        ``b""`` when the step is done, and calls its ``result``.
 
-        It returns when the broker is accepted. Raises ``SaslAuthenticationError`` with a text that can follow
-        "the broker failed to authenticate:"; or ``LoginError``. Reads its credentials when it is called, not earlier.
+        The exchange returns when it accepts the broker. It raises ``LoginError``, or ``SaslAuthenticationError`` with a
+        text that can follow "the broker failed to authenticate:". It reads its credentials only when it is called.
         """
 
     def close(self) -> None:
-        """The client has closed its connections. Closing twice is harmless."""
+        """Called after the client has closed its connections; may be called twice."""
 
 
 class MakeMechanism(Protocol):
-    """What an entry point of the group ``spark_kafka_sink.sasl`` loads; its name is the mechanism's."""
+    """What an entry point of the group ``spark_kafka_sink.sasl`` loads. Its name is the name of the mechanism."""
 
     def __call__(self, config: ProducerConfig, /) -> SaslMechanism: ...
 
 
 def sasl_mechanism(config: ProducerConfig) -> SaslMechanism:
-    """The mechanism of ``sasl.mechanism``: built in, or an entry point. Raises ``ConfigError``."""
+    """The mechanism that ``sasl.mechanism`` names: a built-in one or an entry point. Raises ``ConfigError``."""
     name = config.sasl_mechanism
     make: MakeMechanism | None = built_in(name)
     if make is None:

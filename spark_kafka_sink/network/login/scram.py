@@ -53,7 +53,7 @@ class ScramSha512(Scram):
 
 
 def scram_exchange(algorithm: str, credentials: Credentials, nonce: str) -> Generator[bytes, bytes, None]:
-    """Yields client-first and client-final; returns once the server has proved that it knows the password.
+    """Yields client-first and client-final, and returns when the server has proved that it knows the password.
 
     ``nonce``: printable, without commas. Raises ``SaslAuthenticationError``.
     """

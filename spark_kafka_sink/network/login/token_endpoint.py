@@ -41,9 +41,9 @@ class TimeoutOption(NamedTuple):
 
 
 class EndpointOptions(NamedTuple):
-    """Values with the names of their options, for errors. ``trust``: the option that trusts its certificates.
+    """The options of an endpoint, with their names for errors. ``trust`` names the option that trusts its certificates.
 
-    ``total_ms``: of a whole request. ``tls_prefix``: what errors of the ``ssl.*`` options begin with.
+    ``total_ms`` limits a whole request. Errors of the ``ssl.*`` options begin with ``tls_prefix``.
     """
 
     url_name: str
@@ -57,11 +57,11 @@ class EndpointOptions(NamedTuple):
 
 class EndpointTls(Protocol):
     def tls_config(self) -> ProducerConfig:
-        """The ``ssl.*`` options of the endpoint, asked for at each request. Raises ``ConfigError``, ``LoginError``."""
+        """The ``ssl.*`` options of the endpoint; read for each request. Raises ``ConfigError``, ``LoginError``."""
 
 
 class TokenEndpoint:
-    """A system whose certificates are good for the endpoint needs no ``ssl.*`` option."""
+    """An endpoint for tokens. Without ``ssl.*`` options, the system's certificates are trusted."""
 
     def __init__(self, options: EndpointOptions, tls: EndpointTls) -> None:
         self.name = f"{options.url_name} {without_secrets(options.url)}"
@@ -114,7 +114,7 @@ class TokenEndpoint:
             raise LoginError(f"{self._options.tls_prefix}{error}") from None
 
     def _token_of(self, content: bytes) -> str:
-        """``access_token``, or else ``id_token``, as Java."""
+        """``access_token``, otherwise ``id_token``, as in Java."""
         parsed = _json(content)
         for name in ("access_token", "id_token"):
             value = parsed.get(name)
@@ -132,7 +132,7 @@ def _json(content: bytes) -> dict[str, Any]:
 
 
 def _error_of(content: bytes) -> str:
-    """The error of RFC 6749, 5.2, which holds no secret; other contents are not shown."""
+    """The error in a response (RFC 6749, 5.2), which has no secret; nothing else of the response is shown."""
     parsed = _json(content)
     texts = [text for name in ("error", "error_description") if isinstance(text := parsed.get(name), str) and text]
     return f" ({shown(', '.join(texts), _LONGEST_SHOWN)})" if texts else ""

@@ -23,13 +23,13 @@ from spark_kafka_sink.network.login.sasl import LoginStep
 _log = logging.getLogger("spark_kafka_sink.login")
 
 _AFTER_FAILURE_MS: Final = 10_000.0
-"""A failed refresh is repeated after this time, as in Java. Meanwhile a failed first login is the answer to all."""
+"""After this time a failed refresh is repeated, as in Java. Until then all get the error of a failed first login."""
 _LONGEST_MS: Final = 3_600_000.0
-"""An event's timeout cannot be infinite."""
+"""The longest wait, because the timeout of an event cannot be infinite."""
 
 
 class Login(Protocol):
-    """What a login's thread runs: fetches tokens ahead of their end, takes steps of Kerberos."""
+    """Work for a login's thread: fetching tokens ahead of their end, or steps of Kerberos."""
 
     def run_once(self, now: float) -> float:
         """Does what is due at ``now``, and returns when to call again at the latest (both monotonic ms).
@@ -39,7 +39,7 @@ class Login(Protocol):
 
 
 class LoginThread:
-    """Calls ``login.run_once`` when it is due, and after ``wake``. Any thread may call its methods."""
+    """A daemon thread that calls ``login.run_once`` when it is due, and after ``wake``. Its methods are thread-safe."""
 
     def __init__(self, login: Login, clock: Clock, name: str) -> None:
         self._login = login
@@ -51,7 +51,7 @@ class LoginThread:
         self._closed = False
 
     def wake(self) -> None:
-        """Call it after a change that ``run_once`` must see. The first call starts the thread."""
+        """Makes the thread run ``run_once`` soon. The first call starts the thread."""
         with self._lock:
             if self._thread is None and not self._closed:
                 self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
@@ -59,7 +59,7 @@ class LoginThread:
         self._due.set()
 
     def close(self) -> None:
-        """The thread ends after the work that it does now; does not wait for it."""
+        """Ends the thread after its current work, without waiting for that."""
         self._closed = True
         self._due.set()
 
@@ -98,7 +98,7 @@ class Token:
 
 
 class RetriableLoginError(LoginError):
-    """The next attempt may get a token: no connection, a timeout, an overloaded server."""
+    """A login failed, but the next attempt may succeed: no connection, a timeout, an overloaded server."""
 
 
 class ExpiringSource(Protocol[T_co]):
@@ -107,18 +107,19 @@ class ExpiringSource(Protocol[T_co]):
     what: str
 
     def fetch(self) -> T_co:
-        """Called on the login's thread; must return in bounded time. Reads its credentials at each call.
+        """Gets a token or ticket, and reads the credentials for it each time. Must return in bounded time.
 
-        Raises ``LoginError`` with a text that names the option to look at; ``RetriableLoginError`` to be called again.
+        The login's thread calls it. Raises ``LoginError`` with a text that names the option to look at; after
+        ``RetriableLoginError`` it is called again.
         """
 
 
 class TokenSource(ExpiringSource[Token], Protocol):
-    """Where tokens come from."""
+    """Where tokens come from. Entry points for ``saslTokenProvider`` make one."""
 
 
 class RefreshWindow(NamedTuple):
-    """When the next token or ticket is fetched: ``factor`` and ``jitter`` are shares of its life, the others ms."""
+    """When the next token or ticket is fetched. ``factor`` and ``jitter`` are shares of its life, the others are ms."""
 
     factor: float
     jitter: float
@@ -127,7 +128,7 @@ class RefreshWindow(NamedTuple):
 
     @staticmethod
     def of_tokens(config: ProducerConfig) -> RefreshWindow:
-        """The options ``sasl.login.refresh.*``."""
+        """The window of the options ``sasl.login.refresh.*``."""
         return RefreshWindow(
             config.sasl_login_refresh_window_factor,
             config.sasl_login_refresh_window_jitter,
@@ -148,7 +149,9 @@ class RefreshWindow(NamedTuple):
 
 
 class TokenLogin(Generic[T]):
-    """Fetches the tokens or tickets of one source on a thread of its own. Any thread may call ``token``."""
+    """Fetches the tokens or tickets of one source on a thread of its own, each before the last one ends. Any thread may
+    call ``token``.
+    """
 
     def __init__(
         self, config: ProducerConfig, source: ExpiringSource[T], window: RefreshWindow, clock: Clock, random: Random
@@ -164,13 +167,13 @@ class TokenLogin(Generic[T]):
         self._waiting: LoginStep[T] | None = None
         self._failed_step: LoginStep[T] | None = None
         self._failed_at = 0.0
-        # Of the thread: when to fetch, and the attempts since the first of a series (monotonic ms).
+        # Only the thread uses these: when to fetch, and the attempts since the first of a series (monotonic ms).
         self._due_at = NEVER
         self._attempts = 0
         self._began = 0.0
 
     def token(self) -> LoginStep[T]:
-        """A step that ends with a token; done already while the last token is valid."""
+        """A step whose result is a token. It is done already while the last token is valid."""
         with self._lock:
             if self._token is not None and self._clock.epoch_ms() < self._token.expires_at:
                 step: LoginStep[T] = LoginStep(self._source.what)
@@ -185,7 +188,7 @@ class TokenLogin(Generic[T]):
         return step
 
     def close(self) -> None:
-        """No further token is fetched."""
+        """Fetches no further token."""
         self._thread.close()
 
     def run_once(self, now: float) -> float:
@@ -247,11 +250,11 @@ class _Shared:
 
 
 class SharedLogins:
-    """Counts the users of each login; the last one ends it. Any thread may call its methods."""
+    """The logins of this process, one for each set of credentials. Each ends with its last user. Thread-safe."""
 
     def __init__(self) -> None:
         self._begin()
-        # In the child of a fork, threads and a lock that may be held are the parent's.
+        # The child of a fork has none of its parent's threads, and its copy of the lock may be held for good.
         os.register_at_fork(after_in_child=self._begin)
 
     def _begin(self) -> None:
@@ -285,6 +288,6 @@ SHARED_LOGINS = SharedLogins()
 
 
 def _credentials(config: ProducerConfig) -> Hashable:
-    """The options that a login depends on. Tokens may depend on the brokers' names too (AWS regions)."""
+    """The options that a login depends on. They include the brokers' names, which have AWS's region."""
     sasl = [getattr(config, field.name) for field in fields(config) if field.name.startswith("sasl_")]
     return (config.bootstrap_servers, config.config_providers, *sasl)

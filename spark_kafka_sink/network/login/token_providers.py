@@ -1,7 +1,7 @@
-"""``saslTokenProvider``: whose tokens OAUTHBEARER logs in with, a cloud's or those of an entry point.
+"""``saslTokenProvider``: whose tokens OAUTHBEARER uses, a cloud's or those of an entry point.
 
-The settings of Java's handlers for the same tokens mean a provider, too. Each cloud has a file of its own, because it
-needs a library that few installations have.
+Settings for the clouds' own Java libraries mean the same. Each cloud has a file of its own, because each needs a
+library that few installations have.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ _HANDLERS: Final[Mapping[str, str]] = MappingProxyType({
 
 
 class MakeTokenSource(Protocol):
-    """What an entry point of the group ``spark_kafka_sink.sasl`` loads whose name is a ``saslTokenProvider``."""
+    """What an entry point of the group ``spark_kafka_sink.sasl`` loads if its name is a ``saslTokenProvider``."""
 
     def __call__(self, config: ProducerConfig, /) -> TokenSource: ...
 
 
 def token_provider(draft: Draft, module: LoginModule | None) -> bool:
-    """Whether a provider is asked for. Then the mechanism becomes OAUTHBEARER, and its settings are checked.
+    """Whether the options ask for a provider. If they do, checks them and makes OAUTHBEARER the mechanism.
 
-    ``module``: None also where placeholders hide it.
+    ``module`` is None also if placeholders hide it.
     """
     values, mechanism = draft.values, draft.values["sasl.mechanism"]
     provider = values[PROVIDER] or _meant(values[_HANDLER], mechanism)
@@ -74,7 +74,7 @@ def token_provider(draft: Draft, module: LoginModule | None) -> bool:
 
 
 def provided_tokens(config: ProducerConfig, clock: Clock) -> TokenSource:
-    """Raises ``ConfigError`` where the provider's package is not installed, or its entry point makes no source."""
+    """The provider's tokens. Raises ``ConfigError`` if its package is missing or its entry point makes no source."""
     provider = config.sasl_token_provider
     assert provider is not None
     if (fault := class_fault(provider)) is not None:
@@ -158,7 +158,7 @@ def _of_entry_point(provider: str, entry_point: EntryPoint, config: ProducerConf
 
 
 class _CheckedTokens:
-    """Checks what an entry point's source returns, because a login that ends with anything else would never end."""
+    """Checks what an entry point's source returns, because with anything but a token a login would never end."""
 
     def __init__(self, provider: str, source: TokenSource) -> None:
         self._provider = provider

@@ -50,7 +50,7 @@ def token_source(config: ProducerConfig, clock: Clock) -> TokenSource:
 
 
 class TokenFile:
-    """A file with a token, which something else renews; it is read at each fetch."""
+    """A file with a token that something else renews; it is read at each fetch."""
 
     def __init__(self, config: ProducerConfig) -> None:
         assert config.sasl_oauthbearer_token_endpoint_url is not None
@@ -63,7 +63,7 @@ class TokenFile:
 
 
 class ClientCredentials:
-    """Client id and secret in a Basic header (Java: ``ClientCredentialsJwtRetriever``)."""
+    """Tokens for a client id and secret (Java: ``ClientCredentialsJwtRetriever``)."""
 
     def __init__(self, config: ProducerConfig) -> None:
         self._config = config
@@ -83,7 +83,7 @@ class ClientCredentials:
 
 
 class JwtBearer:
-    """A signed assertion instead of a secret (RFC 7523; Java: ``JwtBearerJwtRetriever``)."""
+    """Tokens for a signed assertion instead of a secret (RFC 7523; Java: ``JwtBearerJwtRetriever``)."""
 
     def __init__(self, config: ProducerConfig, clock: Clock) -> None:
         self._config = config
@@ -103,7 +103,7 @@ class JwtBearer:
 def client_credentials(
     endpoint: TokenEndpoint, client_id: str, client_secret: str, scope: str, *, urlencoded: bool = False
 ) -> Token:
-    """A token for client id and secret, in a Basic header (RFC 6749, 4.4)."""
+    """A token for a client id and secret, which are sent in a Basic header (RFC 6749, 4.4)."""
     pair = [client_id.strip(), client_secret.strip()]
     if urlencoded:
         pair = [quote_plus(each) for each in pair]
@@ -113,7 +113,7 @@ def client_credentials(
 
 
 def jwt(name: str, text: str) -> Token:
-    """A JWT and its times; its signature is for brokers. ``name`` begins the error."""
+    """The token in ``text``, a JWT, with its times. Only brokers check its signature. ``name`` begins errors."""
     parts = text.split(".")
     claims: Any = None
     if len(parts) == 3:
@@ -129,7 +129,7 @@ def jwt(name: str, text: str) -> Token:
 
 
 def _is_number(claim: Any) -> bool:
-    """Python's JSON has NaN and Infinity, too."""
+    """Whether a claim is a finite number: Python's JSON also reads NaN and Infinity."""
     return isinstance(claim, (int, float)) and not isinstance(claim, bool) and abs(claim) < _LARGEST
 
 
@@ -148,7 +148,7 @@ def _endpoint(config: ProducerConfig) -> TokenEndpoint:
 
 
 class _JaasTls:
-    """The ``ssl.*`` options in ``sasl.jaas.config``, none of the brokers'."""
+    """The endpoint's ``ssl.*`` options, which are those in ``sasl.jaas.config`` and not those of the brokers."""
 
     def __init__(self, config: ProducerConfig) -> None:
         self._config = config
@@ -167,7 +167,10 @@ def _scope_field(scope: str) -> dict[str, str]:
 
 
 def assertion(config: ProducerConfig, now: int) -> str:
-    """A JWT, at ``now`` (ms since 1970). Files are read each time. Raises ``LoginError``."""
+    """The assertion of a JWT bearer grant at ``now`` (ms since 1970): from a file, or signed here.
+
+    Reads its files at each call. Raises ``LoginError``. (Java: ``DefaultAssertionCreator``)
+    """
     finished = config.sasl_oauthbearer_assertion_file
     if finished is not None:
         return read_text(f"{_ASSERTION}file {finished}", finished)
@@ -186,7 +189,7 @@ def assertion(config: ProducerConfig, now: int) -> str:
 
 
 def _template(config: ProducerConfig) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Header and payload: the claims of options, then those of the file."""
+    """Header and payload. Claims of the file replace those of the options."""
     claims = {
         "aud": config.sasl_oauthbearer_assertion_claim_aud,
         "iss": config.sasl_oauthbearer_assertion_claim_iss,
@@ -220,7 +223,7 @@ def _signature(config: ProducerConfig, content: bytes) -> bytes:
 
 
 def _private_key(name: str, config: ProducerConfig) -> PrivateKeyTypes:
-    """PEM, DER, or the base64 of DER without lines around it, which Java reads."""
+    """The private key in PEM, in DER or, as Java reads it, in base64 of DER without the lines of PEM."""
     assert config.sasl_oauthbearer_assertion_private_key_file is not None
     passphrase = config.sasl_oauthbearer_assertion_private_key_passphrase
     password = passphrase.value.encode() if passphrase is not None else None
@@ -241,7 +244,7 @@ def _encoded(data: bytes) -> str:
 
 
 def read_text(name: str, path: str) -> str:
-    """A file's text in UTF-8, trimmed. ``name`` begins the errors: option and file. Raises as ``read_bytes``."""
+    """The text of a UTF-8 file, trimmed. ``name``, option and file, begins errors. Raises like ``read_bytes``."""
     try:
         text = read_bytes(name, path).decode().strip()
     except UnicodeDecodeError:
@@ -252,10 +255,10 @@ def read_text(name: str, path: str) -> str:
 
 
 def read_bytes(name: str, path: str) -> bytes:
-    """A file's content. Raises ``LoginError``, also for a file that is not regular, that has more than 1 MB, or that
-    the operator's limits do not allow.
+    """The content of a file that holds a token, an assertion, its template or its private key.
 
-    A pipe would block the login, and a device may have no end.
+    Raises ``LoginError``, also for a file that has more than 1 MB, that the operator's limits forbid, or that is not
+    regular: a pipe would block the login, and a device may have no end.
     """
     if (fault := file_fault(path)) is not None:
         raise LoginError(f"{name} {fault}")
@@ -273,5 +276,5 @@ def read_bytes(name: str, path: str) -> bytes:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Opening a pipe without a writer would wait for one."""
+    """Opens without waiting, which the opening of a pipe without a writer would do."""
     return os.open(path, flags | os.O_NONBLOCK)

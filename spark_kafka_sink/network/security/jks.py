@@ -1,4 +1,4 @@
-"""Java's own keystore format, JKS: certificates are plain in it, private keys are encrypted by a cipher of its own."""
+"""Java's own keystore format, JKS: certificates are in clear, private keys are encrypted by a cipher of its own."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def certificates(name: str, content: bytes, password: Password | None) -> list[b
 def key_and_chain(
     name: str, content: bytes, password: Password | None, key_password: Password | None
 ) -> tuple[PrivateKeyTypes, list[bytes]]:
-    """The one private key, and its certificates in DER. ``key_password`` None: that of the file, as in Java."""
+    """The one private key, and its certificates in DER. Without ``key_password`` the file's is used, as in Java."""
     if password is None:
         raise ConfigError([f"{name}: give its password as ssl.keystore.password."])
     if not _digest_holds(content, password.value):
@@ -50,13 +50,13 @@ def key_and_chain(
     key, chain = keys[0]
     try:
         return load_der_private_key(_decrypted(key or b"", (key_password or password).value), None), chain
-    except Exception:  # of asn1crypto, of cryptography; their texts may quote the key
+    except Exception:  # asn1crypto and cryptography raise several; their texts may quote the key
         fault = "is wrong" if key_password is not None else "is not given, and the key has another one than the file"
         raise ConfigError([f"{name}: ssl.key.password {fault}, or the private key is damaged."]) from None
 
 
 def _decrypted(key: bytes, password: str) -> bytes:
-    """PKCS8 of an entry (Java: ``sun.security.provider.KeyProtector``). Raises ``ValueError``."""
+    """The PKCS8 bytes of an encrypted key (Java: ``sun.security.provider.KeyProtector``). Raises ``ValueError``."""
     data = EncryptedPrivateKeyInfo.load(key)["encrypted_data"].native
     secret = password.encode("utf-16-be")
     encrypted, stream, last = data[_DIGEST:-_DIGEST], b"", data[:_DIGEST]
@@ -70,7 +70,7 @@ def _decrypted(key: bytes, password: str) -> bytes:
 
 
 class _Entry(NamedTuple):
-    """``key``: encrypted, None for a trusted certificate."""
+    """An entry of the store. ``key`` is encrypted; it is None for a trusted certificate."""
 
     key: bytes | None
     chain: list[bytes]
@@ -84,7 +84,7 @@ def _digest_holds(content: bytes, password: str) -> bool:
 
 
 def _parse(data: memoryview) -> list[_Entry]:
-    """Java: ``JavaKeyStore.engineLoad``."""
+    """The entries of a store (Java: ``JavaKeyStore.engineLoad``). Raises ``ValueError``."""
     reader = _Reader(data)
     reader.take(4)
     version = reader.integer(4)
@@ -105,7 +105,7 @@ def _parse(data: memoryview) -> list[_Entry]:
 
 
 class _Reader:
-    """Big-endian fields from the front of ``rest``. Raises ValueError at its end."""
+    """Takes big-endian fields from the front of ``rest``. Raises ``ValueError`` when it ends too early."""
 
     def __init__(self, data: memoryview) -> None:
         self.rest = data

@@ -35,7 +35,7 @@ _KEY_BAGS = ("key_bag", "pkcs8_shrouded_key_bag")
 
 @dataclass(frozen=True, slots=True)
 class KeyPair:
-    """A client's private key and its certificates in DER, its own first. ``name``: option and file."""
+    """A client's private key and its certificates in DER, its own first. ``name`` is option and file, for errors."""
 
     name: str
     key: PrivateKeyTypes = field(repr=False)
@@ -43,7 +43,7 @@ class KeyPair:
 
 
 def read_files(config: ProducerConfig) -> tuple[bytes | None, bytes | None]:
-    """The files of truststore and keystore, None where the option names none."""
+    """The contents of truststore and keystore, None for one that no option names."""
     return (
         _read(_TRUSTSTORE, config.ssl_truststore_location),
         _read(_KEYSTORE, config.ssl_keystore_location),
@@ -51,7 +51,7 @@ def read_files(config: ProducerConfig) -> tuple[bytes | None, bytes | None]:
 
 
 def truststore_name(config: ProducerConfig) -> str:
-    """What errors call the truststore: option and file."""
+    """The option and the file of the truststore, for errors."""
     if config.ssl_truststore_certificates is not None:
         return "ssl.truststore.certificates"
     return f"{_TRUSTSTORE} {config.ssl_truststore_location}"
@@ -107,7 +107,7 @@ def _read(option: str, path: str | None) -> bytes | None:
 
 
 def _unknown(name: str, path: str | None, content: bytes) -> ConfigError:
-    """The error for a file that cannot be used here: with the command that converts it, where there is one."""
+    """The error for a file that cannot be used here, with the command that converts it if there is one."""
     if content.startswith(jks.JCEKS):
         return ConfigError([
             f"{name} is a JCEKS file, which only Java can decrypt; convert it to PKCS12: keytool -importkeystore "
@@ -127,7 +127,7 @@ def _pem_certificates(name: str, content: bytes) -> list[bytes]:
     for label, body in _pem_blocks(name, content):
         if label.endswith(b"CERTIFICATE"):
             try:
-                # A certificate that openssl marked as trusted has more behind its DER.
+                # openssl appends data to the DER of a certificate that it marks as trusted.
                 found.append(x509.Certificate.load(base64.b64decode(b"".join(body.split()), validate=True)).dump())
             except (binascii.Error, ValueError):
                 raise ConfigError([f"{name}: certificate {len(found) + 1} is truncated or damaged."]) from None
@@ -156,7 +156,7 @@ def _pem_private_key(name: str, content: bytes, password: Password | None) -> Pr
 
 
 def _pem_blocks(name: str, content: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Label and body of each block. A last block without its end is an error: the file may be half written."""
+    """Label and body of each block. A last block without its end is an error, because the file may be half written."""
     content = content.replace(b"\\r", b"").replace(b"\\n", b"\n")
     end = 0
     for match in _PEM_BLOCK.finditer(content):
@@ -167,7 +167,7 @@ def _pem_blocks(name: str, content: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _pem_lines(label: bytes, body: bytes) -> bytes:
-    """The block in lines, as parsers want it."""
+    """The block in lines, which parsers need."""
     headers = []
     while (header := _PEM_HEADER.match(body)) is not None:
         headers.append(header[1])
@@ -200,7 +200,7 @@ def _pkcs12_certificates(name: str, content: bytes, password: Password | None) -
 
 
 def _pkcs12_key_and_chain(name: str, content: bytes, password: Password | None) -> tuple[PrivateKeyTypes, list[bytes]]:
-    """The one private key; its certificate and those of the issuers that the file has, in DER."""
+    """The one private key, and in DER its certificate and those issuers' certificates that the file has."""
     aliases = _key_aliases(name, content)
     if len(aliases) > 1:
         raise ConfigError([
@@ -229,7 +229,7 @@ def _load_pkcs12(name: str, content: bytes, password: Password | None, option: s
 
 
 def _key_aliases(name: str, content: bytes) -> list[str]:
-    """The friendlyName of each private key. Keys are encrypted one by one, in a part that is not encrypted itself."""
+    """The friendlyName of each private key, which is readable because keys are encrypted one by one."""
     try:
         parts = [part for part in pkcs12.Pfx.load(content).authenticated_safe if part["content_type"].native == "data"]
         bags = [bag for part in parts for bag in pkcs12.SafeContents.load(part["content"].native)]

@@ -1,4 +1,7 @@
-"""TLS of one connection, without I/O (Java: ``SslTransportLayer``): Python's ``ssl`` over two buffers in memory."""
+"""TLS of one connection, without I/O: Python's ``ssl`` over two buffers in memory (Java: ``SslTransportLayer``).
+
+OpenSSL's errors become errors that name the option to look at.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +15,15 @@ from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.errors import KafkaError, NetworkError, SslAuthenticationError, WrongProtocolError
 
 _LARGEST_RECORD = 16 * 1024
-# First bytes of TLS records that a server may begin with: alert, handshake.
+# A TLS server begins with one of these bytes: an alert, or a handshake message.
 _FIRST_BYTES = b"\x15\x16"
 
 
 class TlsLayer:
-    """Between the transport's bytes and Kafka's frames, for the connection's whole life.
+    """Encrypts and decrypts between the transport's bytes and Kafka's frames, for the connection's whole life.
 
-    After each call, send ``take_output()``: handshake messages, alerts, responses to key updates. Must not be used
-    after an exception, except for ``take_output``.
+    After each call, send ``take_output()``, which has handshake messages, alerts and responses to key updates. After an
+    exception, call nothing but ``take_output``.
 
     ``established``: the TLS handshake is done. ``heard``: the peer has sent bytes. ``closed_by_peer``: the peer has
     ended the connection (close_notify).
@@ -57,7 +60,7 @@ class TlsLayer:
             yield from self._read()
 
     def write(self, buffers: Sequence[bytes | bytearray | memoryview]) -> None:
-        """Encrypts. Neighbours under 16 KiB share a record: each ``write`` of ``ssl`` makes one of its own."""
+        """Encrypts. Neighbouring buffers under 16 KiB share a record, because ``ssl`` makes one of each ``write``."""
         small: list[bytes | bytearray | memoryview] = []
         size = 0
         for buffer in buffers:
@@ -79,7 +82,7 @@ class TlsLayer:
 
     def close(self) -> None:
         """Tells the peer that no more bytes come (close_notify)."""
-        with suppress(ssl.SSLError):  # waits for no response; in a handshake there is nothing to end
+        with suppress(ssl.SSLError):  # it does not wait for a response; during a handshake there is nothing to end
             self._tls.unwrap()
 
     def version_and_cipher(self) -> tuple[str, str]:
@@ -88,8 +91,8 @@ class TlsLayer:
         return self._tls.version() or "no version", cipher[0] if cipher is not None else "no cipher"
 
     def peer_certificate(self) -> bytes | None:
-        """The peer's certificate in DER, also one that was refused; None before it came."""
-        # Python 3.13 has made this method of the inner object public.
+        """The peer's certificate in DER, also one that was refused; None before the peer has sent it."""
+        # This method of the inner object is public since Python 3.13.
         chain = self._tls._sslobj.get_unverified_chain()  # type: ignore[attr-defined]
         return ssl.PEM_cert_to_DER_cert(chain[0].public_bytes()) if chain else None
 
@@ -131,7 +134,7 @@ class TlsLayer:
 
 
 def _server_name(host: str) -> str:
-    """The name for SNI and the certificate check: without the root's dot and without an IPv6 address's zone."""
+    """The name for SNI and the certificate check, without the dot at the end or the zone of an IPv6 address."""
     return host.partition("%")[0] if ":" in host else host.removesuffix(".")
 
 
@@ -158,7 +161,7 @@ _SHORT_KEY: Final = (
     "option allows that: have a certificate issued for a longer key"
 )
 
-# X509_V_ERR_…, from OpenSSL's x509_vfy.h.
+# What to do about each X509_V_ERR_… of OpenSSL's x509_vfy.h.
 _CERTIFICATE_ADVICE: Final = {
     9: "it is not valid yet: check the clock of this machine, or give the broker another certificate",
     10: "it has expired: give the broker a new one, and check the clock of this machine",
@@ -170,7 +173,7 @@ _CERTIFICATE_ADVICE: Final = {
     67: _SHORT_KEY,
     68: _WEAK_SIGNATURE,
 }
-# Alerts by the end of OpenSSL's names for them.
+# Alerts, by the ends of OpenSSL's names.
 _REFUSED_CERTIFICATE: Final = (
     "BAD_CERTIFICATE",
     "UNSUPPORTED_CERTIFICATE",
@@ -197,7 +200,7 @@ _INTRODUCED_WITH: Final = re.compile(r"^(SSLV3|TLSV1|TLSV13)_(?=ALERT_)")
 
 
 def handshake_error(peer: str, error: ssl.SSLError) -> KafkaError:
-    """The TLS handshake failed on either side (Java: ``SslAuthenticationException``)."""
+    """The error for a TLS handshake that failed on either side (Java: ``SslAuthenticationException``)."""
     if isinstance(error, ssl.SSLCertVerificationError):
         advice = _CERTIFICATE_ADVICE.get(error.verify_code, _TRUSTSTORE)
         said = shown(error.verify_message.rstrip("."))
@@ -216,7 +219,7 @@ def handshake_error(peer: str, error: ssl.SSLError) -> KafkaError:
 
 
 def refused_error(peer: str, error: ssl.SSLError) -> KafkaError:
-    """An alert in the handshake, or after it and before the first response."""
+    """The error for an alert in the handshake, or after it and before the first response."""
     reason = _reason(error)
     if not _is_alert(reason):
         return lost_error(peer, error)
@@ -225,12 +228,12 @@ def refused_error(peer: str, error: ssl.SSLError) -> KafkaError:
 
 
 def lost_error(peer: str, error: ssl.SSLError) -> NetworkError:
-    """A TLS error on a connection that worked; another connection may work again."""
+    """The error for a connection that worked until now; another connection may work."""
     return NetworkError(f"The TLS connection to {peer} was lost: {_words(_reason(error))}")
 
 
 def not_tls_error(peer: str) -> WrongProtocolError:
-    """The peer began with bytes that no TLS server sends."""
+    """The error for a peer that begins with bytes no TLS server sends."""
     return WrongProtocolError(
         f"{peer} responded without TLS: use the port of a TLS listener, or set security.protocol=PLAINTEXT or "
         "SASL_PLAINTEXT"
@@ -246,5 +249,5 @@ def _is_alert(reason: str) -> bool:
 
 
 def _words(reason: str) -> str:
-    """The reason in words, without the version of SSL that introduced the alert, which is not the one in use."""
+    """The reason in words. The name of an alert begins with the version that introduced it, which would mislead."""
     return shown(_INTRODUCED_WITH.sub("", reason)).lower().replace("_", " ")

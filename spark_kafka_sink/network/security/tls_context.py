@@ -33,15 +33,20 @@ _log = logging.getLogger("spark_kafka_sink.network")
 
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _JAVAS_KEYS: Final = "@SECLEVEL=1"
-"""RSA keys from 1024 bits, as Java allows them in certificates; level 2 begins at 2048."""
+"""Allows RSA keys of 1024 bits, as Java does in certificates; OpenSSL's default, level 2, begins at 2048."""
+_ALWAYS = x509.Validity({
+    "not_before": x509.Time({"utc_time": datetime(1970, 1, 1, tzinfo=UTC)}),
+    "not_after": x509.Time({"general_time": datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)}),
+})  # fmt: skip
+_PURPOSES = "extended_key_usage"
 _HASHED_NAME = re.compile(r"[0-9a-f]{8}\.[0-9]+")
 
 
 class TlsContexts:
-    """The context of each new connection; a new one when a store's file or the value of a placeholder has changed.
+    """Keeps one context, and makes a new one after a store's file or the value of a placeholder has changed.
 
-    Raises ``ConfigError`` for stores that cannot be used. After the first context, such stores keep the last one in
-    use, with one warning: a renewal may be half written.
+    Raises ``ConfigError`` for stores that cannot be used. If stores become unusable later, the last context stays in
+    use, with one warning, because a renewal may be half written.
     """
 
     def __init__(self, config: ProducerConfig) -> None:
@@ -52,6 +57,7 @@ class TlsContexts:
         self.context()
 
     def context(self) -> ssl.SSLContext:
+        """The context for a new connection."""
         try:
             config = self._config.with_credentials("ssl_")
             files = read_files(config)
@@ -70,7 +76,7 @@ class TlsContexts:
 
 
 def _digest(config: ProducerConfig, files: tuple[bytes | None, bytes | None]) -> bytes:
-    """A digest of what may change: the stores' files, and the credentials, which may have placeholders."""
+    """A digest of everything that may change: the stores' files, and the credentials, which may have placeholders."""
     values = (getattr(config, field.name) for field in fields(config) if field.name.startswith("ssl_"))
     passwords = [value.value.encode() for value in values if isinstance(value, Password)]
     return b"".join(hashlib.sha256(b"" if each is None else each).digest() for each in [*files, *passwords])
@@ -106,7 +112,7 @@ def _allow_versions_and_ciphers(context: ssl.SSLContext, config: ProducerConfig)
 
 
 def _trust(context: ssl.SSLContext, config: ProducerConfig, certificates: list[bytes] | None) -> None:
-    """Trust these certificates. As in Java each is an anchor, also that of an intermediate or of the broker itself."""
+    """Trusts these certificates. As in Java each is an anchor, even an intermediate CA's or the broker's own."""
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if certificates is None:
@@ -114,7 +120,7 @@ def _trust(context: ssl.SSLContext, config: ProducerConfig, certificates: list[b
         return
     for number, certificate in enumerate(certificates, 1):
         try:
-            context.load_verify_locations(cadata=b"".join(anchors(certificate)))
+            context.load_verify_locations(cadata=b"".join(_anchors(certificate)))
         except ssl.SSLError as error:
             fault = f"certificate {number} cannot be used: {error.reason}"
             raise ConfigError([f"{truststore_name(config)}: {fault}."]) from None
@@ -123,7 +129,7 @@ def _trust(context: ssl.SSLContext, config: ProducerConfig, certificates: list[b
 def _trust_system(context: ssl.SSLContext) -> None:
     context.load_default_certs()
     paths = ssl.get_default_verify_paths()
-    # A folder is read when a certificate is looked up: the context does not count it.
+    # OpenSSL reads a folder when it looks a certificate up, so the context does not count what is there.
     folder = os.listdir(paths.capath) if paths.capath else []
     hashed = any(_HASHED_NAME.fullmatch(name) for name in folder)
     if not hashed and context.cert_store_stats()["x509"] == 0:
@@ -134,7 +140,9 @@ def _trust_system(context: ssl.SSLContext) -> None:
 
 
 def _key_fault(pair: KeyPair, error: ssl.SSLError) -> str:
-    """``cryptography`` reads a key of RSASSA-PSS as one of RSA, which then does not fit its certificate."""
+    """Why OpenSSL refuses the key. ``cryptography`` reads an RSASSA-PSS key as an RSA key, which does not fit the
+    certificate.
+    """
     is_pss = False
     with suppress(ValueError, TypeError, KeyError):  # the certificate is damaged
         is_pss = x509.Certificate.load(pair.chain[0]).public_key.algorithm == "rsassa_pss"
@@ -149,7 +157,7 @@ def _key_fault(pair: KeyPair, error: ssl.SSLError) -> str:
 
 
 def _load_key(context: ssl.SSLContext, pair: KeyPair) -> None:
-    """Through a file, as ``ssl`` reads keys from nothing else: readable by its owner, encrypted, removed at once."""
+    """Loads the key through an encrypted file, removed at once, because ``ssl`` reads keys only from files."""
     password = secrets.token_hex(32)
     key = pair.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(password.encode()))
     chain = "".join(ssl.DER_cert_to_PEM_cert(each) for each in pair.chain)
@@ -170,19 +178,13 @@ def _load_key(context: ssl.SSLContext, pair: KeyPair) -> None:
             os.unlink(path)
 
 
-_ALWAYS = x509.Validity({
-    "not_before": x509.Time({"utc_time": datetime(1970, 1, 1, tzinfo=UTC)}),
-    "not_after": x509.Time({"general_time": datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)}),
-})  # fmt: skip
-_PURPOSES = "extended_key_usage"
+def _anchors(certificate: bytes) -> list[bytes]:
+    """The certificates in DER that make OpenSSL trust what Java trusts for this certificate of a truststore.
 
-
-def anchors(certificate: bytes) -> list[bytes]:
-    """The certificates in DER that make OpenSSL trust what Java does for this one of a truststore.
-
-    Java checks neither dates nor extended key usage of an anchor, OpenSSL both. So a CA is trusted without them: the
-    signature does not match then, but no signature of an anchor is checked. A CA may also be a broker's own
-    certificate, which must be trusted as it is.
+    To Java an anchor is a name and a public key (RFC 5280, 6.1.1), but OpenSSL also checks its dates and extended key
+    usage. So a CA is given to OpenSSL with other dates and without that extension; its signature is wrong then, but
+    nobody checks the signature of an anchor. A CA may also be a broker's own certificate, so it is trusted as it is,
+    too.
     """
     try:
         ca = x509.Certificate.load(certificate)
