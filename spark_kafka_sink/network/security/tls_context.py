@@ -183,7 +183,7 @@ def _anchors(certificate: bytes) -> list[bytes]:
 
     To Java an anchor is a name and a public key (RFC 5280, 6.1.1), but OpenSSL also checks its dates and extended key
     usage. So a CA is given to OpenSSL with other dates and without that extension; its signature is wrong then, but
-    nobody checks the signature of an anchor. A CA may also be a broker's own certificate, so OpenSSL gets the
+    the signature of an anchor is never checked. A CA may also be a broker's own certificate, so OpenSSL gets the
     unchanged certificate, too.
     """
     try:
