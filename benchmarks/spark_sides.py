@@ -75,7 +75,7 @@ def _to_avro(frame: DataFrame, to: Destination) -> None:
 
 def _derived_schema(frame: DataFrame) -> str:
     """The one that ``to_avro`` and the sink derive."""
-    from spark_kafka_sink.spark.avro_schema import derived_schema
+    from spark_kafka_sink.spark.derived_schema import derived_schema
 
     field = frame.selectExpr(f"{_STRUCT} AS value").schema["value"]
     return derived_schema("value", field.dataType, field.nullable)

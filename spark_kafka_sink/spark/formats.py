@@ -1,6 +1,7 @@
-"""Planning of formats in Spark's driver: what only Spark knows, the types of columns.
+"""Planning of formats on Spark's driver, and what its processes remember of an application.
 
-``spark_kafka_sink.schemas.formats`` has the formats.
+The formats are in ``spark_kafka_sink.schemas.formats``. Here is what only Spark knows: types of columns and the
+application.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ from spark_kafka_sink.schemas.formats.plan import (
 from spark_kafka_sink.schemas.registry.cache import CachedRegistry, ResponseFiles, cached_registry
 from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions
 from spark_kafka_sink.schemas.registry.schema import Side
-from spark_kafka_sink.spark.avro_schema import derived_schema
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, announce
+from spark_kafka_sink.spark.derived_schema import derived_schema
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import EncodedFields, SchemaError
 
@@ -52,7 +53,7 @@ _plans: dict[object, FormatPlan] = {}
 
 
 def planned_formats(options: SinkOptions, fields: EncodedFields) -> FormatPlan:
-    """Runs when Spark pickles a writer for its tasks. Raises ``FormatError``."""
+    """The plan of a write. Called when Spark pickles a writer for its tasks. Raises ``FormatError``."""
     formats = options.formats
     assert formats is not None
     columns = tuple((side, field.json(), _files(formats.column(side))) for side, field in fields.items())
@@ -70,7 +71,7 @@ def planned_formats(options: SinkOptions, fields: EncodedFields) -> FormatPlan:
 
 
 def with_earlier_schemas(plan: FormatPlan, entries: Mapping[str, Entry]) -> FormatPlan:
-    """The plan with the schemas that replays of the ledger's batches need."""
+    """The plan with the schemas that replays of batches in the ledger need."""
     if plan.registry is None:
         return plan
     registry = _registry(plan.registry)
@@ -83,7 +84,7 @@ def with_earlier_schemas(plan: FormatPlan, entries: Mapping[str, Entry]) -> Form
 
 
 def _files(column: ColumnFormat) -> tuple[tuple[int, int], ...]:
-    """Changes when the column's files do: a notebook may correct one and write again."""
+    """Changes when the column's files do, because a notebook may correct a file and write again."""
     versions = []
     for path in (column.schema_file, column.descriptor_file):
         with suppress(OSError):  # planning says so
@@ -112,14 +113,14 @@ def _registry(options: RegistryOptions) -> CachedRegistry:
 
 
 def store_task_lookups(messages: Sequence[WriterCommitMessage | None], options: RegistryOptions) -> None:
-    """What tasks asked the registry for is known to later planning processes."""
+    """Lets later planning processes know what tasks looked up in the registry."""
     asked = [each for message in messages if isinstance(message, KafkaCommitMessage) for each in message.asked_schemas]
     if asked:
         _registry(options).store_task_lookups(asked)
 
 
 def is_first(text: str) -> bool:
-    """Whether this application says ``text`` for the first time: its planning processes end after an idle minute."""
+    """Whether this application says ``text`` for the first time, also if an earlier planning process has ended."""
     files, key = ResponseFiles(SystemClock()), [_application(), text]
     said = bool(files.names(key))
     files.put_names(key, [text])
@@ -127,5 +128,5 @@ def is_first(text: str) -> bool:
 
 
 def _application() -> str:
-    """Spark tells these processes no application id, but a folder of the driver's own that is new in each run."""
+    """A name of the run. Spark tells these processes no application id, but a folder that is new in each run."""
     return SparkFiles._root_directory or uuid.uuid4().hex

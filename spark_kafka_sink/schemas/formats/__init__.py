@@ -1,1 +1,1 @@
-"""``keyFormat`` and ``valueFormat``: columns of rows → the registry's wire format."""
+"""``keyFormat`` and ``valueFormat``: columns of rows become values in the registry's wire format."""

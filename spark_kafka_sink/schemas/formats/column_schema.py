@@ -1,6 +1,6 @@
-"""A schema of each format: what a registry gets, the name of its record, the encoder of a column.
+"""Schemas, one class per format: what a registry gets, the name of the record, the encoder of a column.
 
-For the driver; in a worker only where a topic has a schema of its own.
+The driver uses them; a worker does only for topics whose schema the plan does not have.
 """
 
 from __future__ import annotations
@@ -28,24 +28,25 @@ class ColumnSchema(Protocol):
 
     @property
     def record(self) -> str:
-        """Full name of the record or message, title of a JSON Schema; "" for none."""
+        """The full name of the record or message, or the title of a JSON Schema; "" if it has none."""
 
     @property
     def message_indexes(self) -> tuple[int, ...]:
         """The message indexes of a Protobuf schema; empty for other formats."""
 
     def encoder(self, kind: pa.DataType, *, for_registry: bool) -> Encoder:
-        """``for_registry``: whether values name the schema in a registry. Raises ``SchemaMismatchError`` for a column
-        that does not fit.
+        """Plans the encoder of a column. Raises ``SchemaMismatchError`` if the column does not fit.
+
+        ``for_registry``: whether the values name the schema in a registry.
         """
 
     def to_register(self, registry: CachedRegistry, *, registers: bool) -> Schema:
-        """The schema to send to the registry. ``registers`` true: registers its imports first; false: looks them up."""
+        """The schema to send to the registry. Registers its imports first, or looks them up unless ``registers``."""
 
 
 @dataclass(frozen=True, slots=True)
 class AvroColumnSchema:
-    """``text``: Avro JSON without references. ``is_registered``: a registry holds it, perhaps with wrong defaults."""
+    """Avro JSON without references. ``is_registered``: a registry holds it, so its defaults may be wrong."""
 
     text: str
     is_registered: bool = False
@@ -69,13 +70,13 @@ class AvroColumnSchema:
         return AvroEncoder.plan(self.text, kind, for_registry=for_registry, checks_defaults=not self.is_registered)
 
     def check(self) -> None:
-        """Raises ``InvalidSchemaError``."""
+        """Raises ``InvalidSchemaError`` if the text is not a schema."""
         from spark_kafka_sink.schemas.encoding.avro_schema import AvroSchema
 
         AvroSchema.parse(self.text)
 
     def unreadable(self, writer: str) -> tuple[str, ...]:
-        """What this schema cannot read of data of ``writer``, Avro JSON. Raises ``InvalidSchemaError``."""
+        """What this schema cannot read in data of ``writer``, which is Avro JSON. Raises ``InvalidSchemaError``."""
         from spark_kafka_sink.schemas.encoding.avro_compatibility import unreadable
 
         return unreadable(self.text, writer)
@@ -86,7 +87,7 @@ class AvroColumnSchema:
 
 @dataclass(frozen=True, slots=True)
 class JsonColumnSchema:
-    """JSON Schema, which no row is compared with."""
+    """A JSON Schema. Rows are not compared with it."""
 
     text: str
 
@@ -108,10 +109,10 @@ class JsonColumnSchema:
 
 @dataclass(frozen=True, slots=True)
 class ProtobufColumnSchema:
-    """``descriptor_set``: a serialized FileDescriptorSet.
+    """A message of ``descriptor_set``, which is a serialized FileDescriptorSet.
 
-    ``counts_entries``: whether entries of maps count in the numbers of messages. As in Java, those in a registry's text
-    do where they are written out (``option map_entry = true``), as Java's own serializers register them.
+    ``counts_entries``: whether the message indexes count the entries of maps. As in Java, they do where a registry's
+    text writes the entries out (``option map_entry = true``), as Java's own serializers register it.
     """
 
     descriptor_set: bytes
@@ -139,7 +140,7 @@ class ProtobufColumnSchema:
         return ProtobufEncoder.plan(self.descriptor_set, self.message, kind)
 
     def to_register(self, registry: CachedRegistry, *, registers: bool) -> Schema:
-        """Imports have the subject that Java gives them: their name (``DefaultReferenceSubjectNameStrategy``)."""
+        """The subject of an import is its name, as in Java (``DefaultReferenceSubjectNameStrategy``)."""
         ask = registry.register if registers else registry.lookup
         references: dict[str, SchemaReference] = {}
         *imported, file = proto_texts(self.descriptor_set, self.message).files
@@ -152,7 +153,7 @@ class ProtobufColumnSchema:
 
 
 def registered_column_schema(column: ColumnFormat, found: RegisteredSchema, registry: CachedRegistry) -> ColumnSchema:
-    """The schema that a registry holds. Raises ``FormatError`` for one of another format, ``InvalidSchemaError``."""
+    """The schema that a registry holds. Raises ``InvalidSchemaError``; ``FormatError`` if its format is another one."""
     schema = found.schema
     if schema.type is not _TYPES[column.format]:
         raise FormatError(
@@ -168,7 +169,7 @@ def registered_column_schema(column: ColumnFormat, found: RegisteredSchema, regi
 
 
 def _registered_protobuf(column: ColumnFormat, found: RegisteredSchema, registry: CachedRegistry) -> ColumnSchema:
-    """The message that the options name, else the first one of the file, as in Java."""
+    """The message that the options name, or the first one of the file, as in Java."""
     from spark_kafka_sink.schemas.encoding.descriptors import message_descriptor, ordered_files
     from spark_kafka_sink.schemas.formats.protoc import writes_entries_out
 
@@ -196,7 +197,7 @@ def _registered_protobuf(column: ColumnFormat, found: RegisteredSchema, registry
 
 
 def _descriptor_set(column: ColumnFormat, found: RegisteredSchema, registry: CachedRegistry) -> tuple[bytes, bool]:
-    """What it imports, then its file; and whether the registry serialized it. protoc reads the others, .proto text."""
+    """The descriptor set of the schema and its imports, and whether the registry serialized it. If not, protoc does."""
     from spark_kafka_sink.schemas.encoding.descriptors import descriptor_set_of
     from spark_kafka_sink.schemas.formats.protoc import compile_proto, has_protoc
 

@@ -1,4 +1,4 @@
-"""``keyFormat``, ``valueFormat`` and their schemas: options → ``FormatOptions``. Reads no file and asks no registry."""
+"""The options ``keyFormat``, ``valueFormat`` and those of their schemas. Reads no files and asks no registry."""
 
 from __future__ import annotations
 
@@ -73,7 +73,10 @@ class ColumnFormat:
 
 @dataclass(frozen=True, slots=True)
 class FormatOptions:
-    """The formats of key and value, at least one of which is encoded. ``registry`` None: bare Avro or Protobuf."""
+    """The formats of key and value, at least one of which is encoded.
+
+    Without ``registry``, values are bare Avro or Protobuf, which name no schema.
+    """
 
     key: ColumnFormat
     value: ColumnFormat
@@ -87,10 +90,10 @@ class FormatOptions:
         faults: list[str],
         producer: ProducerConfig | None = None,
     ) -> FormatOptions | None:
-        """None if both are raw. Adds to ``faults``.
+        """None if both formats are raw. Faults are added to ``faults``.
 
-        ``own``: the parsed options of ``FORMAT_OPTIONS``, by their names in lower case. ``options``: those of the
-        registry are looked up in it. ``producer``: as for ``RegistryOptions.parse``.
+        ``own``: the parsed options of ``FORMAT_OPTIONS``, by their names in lower case. ``options``: all options,
+        among them the registry's. ``producer``: as for ``RegistryOptions.parse``.
         """
         key, value = _column(Side.KEY, own), _column(Side.VALUE, own)
         faults += [*_misplaced(key, own), *_misplaced(value, own)]
@@ -120,7 +123,7 @@ def _column(side: Side, own: Mapping[str, Any]) -> ColumnFormat:
 
 
 def _misplaced(column: ColumnFormat, own: Mapping[str, Any]) -> list[str]:
-    """Options of a format that is not the column's, and two options for one thing."""
+    """Faults: options of a format that is not the column's, and two options that set the same thing."""
     faults = []
     schema = [column.option(name) for name in ("Schema", "SchemaFile") if column.option(name).lower() in own]
     message = [column.option(name) for name in ("DescriptorFile", "Message") if column.option(name).lower() in own]
@@ -136,7 +139,7 @@ def _misplaced(column: ColumnFormat, own: Mapping[str, Any]) -> list[str]:
 
 
 def _lacking(column: ColumnFormat, registry: RegistryOptions | None) -> list[str]:
-    """A schema that nothing gives, and a registry where the format needs one."""
+    """Faults: no option gives a schema, and no registry although the format needs one."""
     form = f"{column.option('Format')}={column.format.value}"
     if column.format is Format.JSON and registry is None:
         return [f"{form} needs schema.registry.url; without a registry {column.option('Format')}=raw writes the same."]
@@ -155,12 +158,13 @@ def _lacking(column: ColumnFormat, registry: RegistryOptions | None) -> list[str
 
 
 def takes_registered(options: SideOptions) -> bool:
-    """Whether the registry's schema is taken: its latest, or one by id."""
+    """Whether rows are written with a schema that the registry holds: the latest version, or the one with an id."""
     return options.use_latest_version or options.schema_id is not None
 
 
 class FormatError(KafkaError, pickle.PickleError):
-    """A column cannot be encoded as the options say. The message names column, schema and what to do.
+    """A column cannot be encoded as the options say. The message names the column, the schema and what to do.
 
-    Spark passes a ``PickleError`` on unchanged, as planning runs while it pickles a writer.
+    It is a ``PickleError`` because planning runs while Spark pickles a writer, and Spark passes only such errors on
+    unchanged.
     """

@@ -45,9 +45,9 @@ from spark_kafka_sink.schemas.registry.schema import Side
 
 
 class EarlierSchemas(NamedTuple):
-    """The schemas that a committed batch was written with, where they are not the plan's: subject → schema, per column.
+    """The schemas of a committed batch that differ from those of the plan.
 
-    ``fault``: why a replay cannot be encoded with them; None if it can.
+    ``uses``: subject → schema, for each column. ``fault``: why a replay cannot be encoded with them; None if it can.
     """
 
     uses: Mapping[Side, Mapping[str, SchemaUse]]
@@ -56,8 +56,10 @@ class EarlierSchemas(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FormatPlan:
-    """``columns``: the encoded ones. ``registry`` None: bare Avro or Protobuf. ``earlier``: query → the schemas of its
-    last committed batch.
+    """How a write encodes its columns. Picklable: Spark sends it to every task.
+
+    ``columns``: the encoded ones. ``registry``: None for bare Avro or Protobuf. ``earlier``: query → the schemas of
+    its last committed batch.
     """
 
     columns: Mapping[Side, ColumnPlan]
@@ -75,7 +77,7 @@ class FormatPlan:
 
 @dataclass(frozen=True, slots=True)
 class FrameColumn:
-    """A column of the frame. ``derived``: the Avro schema that it gets if nothing else gives one, else None."""
+    """A column of the frame. ``derived``: the Avro schema derived from its type; None if that is not needed."""
 
     kind: pa.DataType
     derived: str | None = None
@@ -84,9 +86,9 @@ class FrameColumn:
 def plan_formats(
     options: FormatOptions, frame: Mapping[Side, FrameColumn], topic: str | None, registry: CachedRegistry | None
 ) -> FormatPlan:
-    """``frame``: the encoded columns. ``topic`` None: each row names its topic. ``registry`` None: bare.
+    """Plans the encoded columns, which are those of ``frame``. Raises ``FormatError``.
 
-    Raises ``FormatError``.
+    ``topic``: None if each row names its topic. ``registry``: None for bare Avro or Protobuf.
     """
     columns = {}
     for side, column in frame.items():
@@ -96,7 +98,7 @@ def plan_formats(
 
 
 def derives(options: FormatOptions, side: Side) -> bool:
-    """Whether the column's own schema is needed: it is written, or names the subject."""
+    """Whether a schema derived from the column is needed: rows are written with it, or it names the subject."""
     column = options.column(side)
     if column.format is not Format.AVRO or column.has_schema:
         return False
@@ -146,7 +148,7 @@ def _column(
 
 
 def _given(column: ColumnFormat, frame: FrameColumn) -> ColumnSchema | None:
-    """None: the registry's."""
+    """The schema that options give or the column derives; None if the registry's is taken."""
     if column.descriptor_file is not None:
         assert column.message is not None
         schema = ProtobufColumnSchema(_read(column, "DescriptorFile", column.descriptor_file), column.message)
@@ -173,7 +175,7 @@ def _given(column: ColumnFormat, frame: FrameColumn) -> ColumnSchema | None:
 
 
 def _origin(column: ColumnFormat) -> str:
-    """Where the schema comes from if not from the registry, in errors."""
+    """What errors call a schema that does not come from the registry."""
     for name, path in (("DescriptorFile", column.descriptor_file), ("SchemaFile", column.schema_file)):
         if path is not None:
             return f"{column.option(name)} {path}"
@@ -181,7 +183,7 @@ def _origin(column: ColumnFormat) -> str:
 
 
 def _record(column: ColumnFormat, schema: ColumnSchema | None) -> str:
-    """Name of the record for subjects; "" for none. A message may be named without its descriptor."""
+    """The name of the record for subjects; "" if it has none. Options may name a message without its descriptor."""
     return (column.message or "").removeprefix(".") if schema is None else schema.record
 
 
@@ -216,7 +218,7 @@ def _no_record(column: ColumnFormat, strategy: str) -> str:
 
 @contextmanager
 def _as_format_error() -> Iterator[None]:
-    """Spark shows an error of pickling only if it is a ``PickleError``."""
+    """Raises other errors as ``FormatError``, because Spark passes only a ``PickleError`` on unchanged."""
     try:
         yield
     except FormatError:
@@ -241,7 +243,7 @@ def with_task_lookups(plan: FormatPlan, registry: CachedRegistry) -> FormatPlan:
 def earlier_schemas(
     plan: FormatPlan, ids: Sequence[tuple[Side, str, int]], registry: CachedRegistry
 ) -> EarlierSchemas | None:
-    """``ids``: column, subject and schema id of a committed batch. None if the plan has the same."""
+    """The schemas of a committed batch; None if the plan has the same. ``ids``: column, subject and schema id."""
     options = plan.registry
     uses: dict[Side, dict[str, SchemaUse]] = {}
     for side, subject, schema_id in ids:

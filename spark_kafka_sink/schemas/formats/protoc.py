@@ -1,7 +1,7 @@
-""".proto text of a registry → a descriptor set, by the ``protoc`` of grpcio-tools in a process of its own.
+"""Compiles .proto text of a registry into a descriptor set, by the ``protoc`` of grpcio-tools in a child process.
 
-The text is foreign: ``protoc`` runs without plugins, and reads only a private folder with the given files and its own
-``google/protobuf``.
+The text is foreign, so ``protoc`` runs without plugins, and reads only a private folder with the given files and its
+own ``google/protobuf``.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ def has_protoc() -> bool:
 
 
 def writes_entries_out(text: str) -> bool:
-    """Whether .proto text declares entries of maps as messages, as Java's serializers register it."""
+    """Whether .proto text declares entries of maps as messages. Java's serializers register such text."""
     return any(found[1] for found in _MAP_ENTRY.finditer(text))
 
 
 def compile_proto(text: str, imports: Mapping[str, str], what: str) -> bytes:
-    """The descriptor set of ``text``, whose file comes last. ``imports``: texts by the names that imports use.
+    """The descriptor set of ``text``, whose file comes last. Raises ``FormatError``.
 
-    ``what``: the schema in errors. Raises ``FormatError``.
+    ``imports``: texts by the names that imports use. ``what``: what errors call the schema.
     """
     return _compiled(text, tuple(imports.items()), what)
 
@@ -67,7 +67,7 @@ def _compiled(text: str, imported: tuple[tuple[str, str], ...], what: str) -> by
 
 
 def _marked(text: str) -> str:
-    """Java's serializers register text whose entries of maps are written out, which protoc refuses."""
+    """The text with a mark in each entry of a map that is written out, because protoc refuses ``map_entry``."""
     mark = _MARK if _EDITION.search(text) else f'"{_MARK}"'
     return _MAP_ENTRY.sub(lambda found: f"reserved {mark};" if found[1] else found[0], text)
 

@@ -1,6 +1,6 @@
-"""The schema of each subject of a column, by the registry's responses, and how rows are written with it.
+"""The schema of each subject of a column, as the registry's responses say, and how rows are written with it.
 
-What tasks need of it is picklable: ``ColumnPlan`` and the ``SchemaUse`` of each subject.
+``ColumnPlan`` and the ``SchemaUse`` of each subject are picklable: tasks get them with the plan.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ _encoders: dict[tuple[CachedRegistry, ColumnFormat, pa.DataType, Schema], tuple[
 
 
 class SchemaUse(NamedTuple):
-    """How rows of one subject are written. ``prefix``: in front of the encoded value. ``header``: value of the header
-    that names the schema, None without one. ``registered`` None: without a registry.
+    """How rows of one subject are written.
+
+    ``prefix``: stands in front of the encoded value. ``header``: the value of the header that names the schema; None
+    if no header does. ``registered``: None without a registry.
     """
 
     encoder: Encoder
@@ -40,7 +42,7 @@ class SchemaUse(NamedTuple):
     registered: RegisteredSchema | None = None
 
     def without_text(self) -> SchemaUse:
-        """The same without the schema's text, for tasks, which need subject and id only."""
+        """The same without the schema's text, which tasks do not need."""
         registered = self.registered
         if registered is None:
             return self
@@ -48,7 +50,7 @@ class SchemaUse(NamedTuple):
 
 
 class GivenSchema(NamedTuple):
-    """The schema that options give, or that is derived from the column; beside the registry's, found to be the same."""
+    """The schema that options give or the column derives. If the registry's is written, it was found to be the same."""
 
     schema: Schema
     encoder: Encoder
@@ -60,10 +62,10 @@ class GivenSchema(NamedTuple):
 class ColumnPlan:
     """How the column key or value is encoded.
 
-    ``kind``: of the column. ``record``: name of the record, for subjects; "" for none. ``given`` None:
+    ``kind``: the column's type. ``record``: the name of the record, for subjects; "" if it has none. ``given``: None if
     the registry's schema is taken. ``compared``: Avro JSON of the options, whose data the registry's schema must read.
-    ``known``: subject → what the registry said in planning; without a registry the only key is "". ``identity``: a
-    digest of what leads from a subject to its schema.
+    ``known``: subject → what the registry said in planning; the only key is "" without a registry. ``identity``: a
+    digest of everything that leads from a subject to its schema.
     """
 
     column: ColumnFormat
@@ -76,7 +78,7 @@ class ColumnPlan:
 
 
 class SubjectSchemas:
-    """The schemas of one column by subject. Planning uses it, and a task for topics that planning did not know."""
+    """The schemas of one column by subject. Planning uses it, and tasks do for topics that planning did not know."""
 
     def __init__(self, plan: ColumnPlan, options: SideOptions, registry: CachedRegistry) -> None:
         self._plan = plan
@@ -87,16 +89,11 @@ class SubjectSchemas:
         return self._options.subject_name_strategy.subject(topic, self._plan.column.side, self._plan.record)
 
     def current(self, subject: str) -> SchemaUse:
-        return self.use(self.registered(subject))
+        """How rows of the subject are written. Raises ``FormatError`` for a schema with rules for writers.
 
-    def registered(self, subject: str) -> RegisteredSchema:
-        """The subject's schema to write with.
-
-        The options decide whether it is registered, looked up, the latest version or the one with a given id.
-
-        Raises ``FormatError`` for a schema with rules for writers.
+        The options decide whether the schema is registered, looked up, the latest version or the one with an id.
         """
-        return _without_rules(self._found(subject))
+        return self.use(_without_rules(self._found(subject)))
 
     def _found(self, subject: str) -> RegisteredSchema:
         given, options = self._plan.given, self._options
@@ -116,20 +113,20 @@ class SubjectSchemas:
         return found
 
     def use(self, found: RegisteredSchema) -> SchemaUse:
-        """A response to what ``registered`` asks for."""
+        """How rows are written with a schema that ``current`` or a task got from the registry."""
         given = self._plan.given
         if given is None:
             return self._of_registry(found)
         return self._use(given.encoder, found, given.message_indexes)
 
     def imports(self, use: SchemaUse) -> Mapping[str, Schema]:
-        """What the schema imports, by name; none where the options give the schema."""
+        """The schemas that the schema imports, by name; none if options give the schema."""
         if self._plan.given is not None or use.registered is None:
             return {}
         return self._registry.imports(use.registered.schema, serialized=self._serialized)
 
     def by_id(self, subject: str, schema_id: int) -> SchemaUse:
-        """The schema of this id, whatever the options say."""
+        """How rows are written with the schema of this id, whatever the options say."""
         found = self._registry.by_id(schema_id, subject, serialized=self._serialized)
         return self._of_registry(_without_rules(found))
 
@@ -138,7 +135,7 @@ class SubjectSchemas:
         return self._plan.column.format is Format.PROTOBUF
 
     def _registered(self, subject: str, given: GivenSchema) -> RegisteredSchema:
-        """A derived schema has no defaults, so a registry under BACKWARD refuses one with a further field."""
+        """Registers the given schema. If it is derived, an error explains why a registry may find it incompatible."""
         try:
             return self._registry.register(subject, given.schema)
         except RegistryError as error:
@@ -208,7 +205,7 @@ class SubjectSchemas:
 
 
 def _without_rules(found: RegisteredSchema) -> RegisteredSchema:
-    """Raises ``FormatError`` for a schema with rules that the writer must carry out: the sink carries out none."""
+    """Raises ``FormatError`` for a schema with rules for writers, because the sink carries out none."""
     if found.rules:
         raise FormatError(
             f"Schema {found.id} of subject {found.subject} has rules, such as the encryption of a field, that every "
@@ -222,9 +219,9 @@ def _without_rules(found: RegisteredSchema) -> RegisteredSchema:
 def schema_name(
     found: RegisteredSchema, indexes: tuple[int, ...], side: Side, place: SchemaIdPlace
 ) -> tuple[bytes, bytes | None]:
-    """The prefix, and the header or None, with which a record names its schema. ``indexes``: of Protobuf, else empty.
+    """The prefix and the header (or None) by which a record names its schema. ``indexes``: message indexes of Protobuf.
 
-    Raises ``FormatError`` for a header without a GUID.
+    Raises ``FormatError`` if a header needs a GUID and the registry gave none.
     """
     if place is SchemaIdPlace.PREFIX:
         return id_prefix(found.id, indexes), None
@@ -234,7 +231,7 @@ def schema_name(
 
 
 def no_guids(side: Side, problem: str) -> str:
-    """The text of an error."""
+    """The text of an error about a registry without GUIDs."""
     return (
         f"{side.value}.schema.id.serializer=header: the registry {problem}, which the header would name. Use prefix, "
         "or a registry that has GUIDs (Confluent's from 8.0 on)."
@@ -243,7 +240,7 @@ def no_guids(side: Side, problem: str) -> str:
 
 @contextmanager
 def mismatch_explained(column: ColumnFormat, schema: str) -> Iterator[None]:
-    """``schema``: what the column is compared with, as "schema 7 of subject t-value"."""
+    """Raises errors of encoders as ``FormatError``. ``schema``: its name in them, as "schema 7 of subject t-value"."""
     try:
         yield
     except InvalidSchemaError as error:

@@ -1,4 +1,4 @@
-"""A task's columns key and value, encoded. No Python object per row."""
+"""Encodes the columns key and value of a task, without a Python object per row."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ from spark_kafka_sink.schemas.registry.schema import Schema, Side
 
 
 class EncodedColumn(NamedTuple):
-    """``values``: null where the column is. ``headers``: per row the value of the header that names its schema, null
-    for a null value; None if no row has one.
+    """The encoded values of a column, null where the column is.
+
+    ``headers``: for each row the value of the header that names its schema, null for a null value. None if no row has
+    such a header.
     """
 
     values: pa.BinaryArray
@@ -31,14 +33,15 @@ class Topics(Protocol):
     """The topics of the brokers."""
 
     def require(self, topic: str) -> None:
-        """Raises ``KafkaError`` for one that does not exist."""
+        """Raises ``KafkaError`` if the topic does not exist."""
 
 
 class TaskFormats:
-    """The encoded columns of one task.
+    """Encodes the columns of one task.
 
-    ``earlier``: of a replay, written with the schemas of its first run. ``topics``: a topic that planning does not know
-    must exist before the registry gets a schema for it, as in Java; None: not looked up.
+    ``earlier``: the schemas of a replay, which is written with those of its first run. ``topics``: looks up each topic
+    that planning does not know, because it must exist before the registry gets a schema for it, as in Java. None:
+    topics are not looked up.
     """
 
     def __init__(self, plan: FormatPlan, earlier: EarlierSchemas | None = None, topics: Topics | None = None) -> None:
@@ -50,7 +53,7 @@ class TaskFormats:
 
     @property
     def ids(self) -> tuple[tuple[Side, str, int], ...]:
-        """Column, subject and id of the schemas that rows of this task were written with."""
+        """Column, subject and id of each schema that rows of this task were written with."""
         return tuple(
             (side, subject, use.registered.id)
             for side, column in self._columns.items()
@@ -60,7 +63,7 @@ class TaskFormats:
 
     @property
     def asked(self) -> tuple[TaskLookup, ...]:
-        """Those of them that the plan does not know."""
+        """The schemas that rows of this task were written with and the plan does not know."""
         return tuple(asked for column in self._columns.values() for asked in column.asked)
 
     @property
@@ -71,8 +74,9 @@ class TaskFormats:
     def encode(
         self, side: Side, array: pa.Array, topics: TopicColumn, faults: list[Fault] | None = None
     ) -> EncodedColumn:
-        """Raises ``UnencodableRowsError``; with ``faults``, these are added to it, by row, and their rows are null.
-        Raises ``RegistryError`` for a topic that planning does not know.
+        """The encoded column. Raises ``UnencodableRowsError``, and ``RegistryError`` for topics that the plan lacks.
+
+        If ``faults`` is given, faulty rows are added to it instead, and their values are null.
         """
         column = self._columns[side]
         uses = [column.use(topic) for topic in topics.names]
@@ -81,7 +85,7 @@ class TaskFormats:
 
 
 class _TaskColumn:
-    """The column key or value. ``uses``: by subject."""
+    """The column key or value. ``uses``: how rows are written, by subject."""
 
     def __init__(
         self,
@@ -134,7 +138,7 @@ class _TaskColumn:
 def _values(
     array: pa.Array, uses: Sequence[SchemaUse], codes: Int32Array | None, faults: list[Fault] | None
 ) -> pa.BinaryArray:
-    """``codes``: of the use of each row; None: the only one."""
+    """The encoded values. ``codes``: the index of the use of each row; None if there is only one use."""
     prefixes = [use.prefix for use in uses]
     if len(set(prefixes)) == 1 and _one_encoder(uses):
         return uses[0].encoder.encode(array, prefixes[0], faults)
@@ -151,7 +155,7 @@ def _one_encoder(uses: Sequence[SchemaUse]) -> bool:
 def _by_encoder(
     array: pa.Array, uses: Sequence[SchemaUse], codes: Int32Array, faults: list[Fault] | None
 ) -> pa.BinaryArray:
-    """Topics with schemas of their own: the rows of each encoder are taken, encoded and put back."""
+    """Encodes topics whose schemas differ: the rows of each encoder are taken, encoded and put back."""
     encoders: dict[int, Encoder] = {id(use.encoder): use.encoder for use in uses}
     numbers = {key: number for number, key in enumerate(encoders)}
     encoder_of_row = np.array([numbers[id(use.encoder)] for use in uses], np.int32)[codes]

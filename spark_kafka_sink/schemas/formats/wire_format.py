@@ -1,6 +1,6 @@
 """The registry's wire format: where an encoded key or value names its schema.
 
-Its name stands either in front of the value (magic 0, id), or in a header (magic 1, GUID). Protobuf adds the indexes
+The name stands either in front of the value (magic 0, id), or in a header (magic 1, GUID). Protobuf adds the indexes
 that lead to the message within its file (Java: ``PrefixSchemaIdSerializer``, ``HeaderSchemaIdSerializer``,
 ``MessageIndexes``).
 """
@@ -35,7 +35,7 @@ _MAGIC_GUID = b"\1"
 
 
 def id_prefix(schema_id: int, message_indexes: Sequence[int] = ()) -> bytes:
-    """What stands in front of the value. ``message_indexes``: of Protobuf, else empty."""
+    """The bytes in front of the value. ``message_indexes``: empty unless the format is Protobuf."""
     return _MAGIC_ID + schema_id.to_bytes(4, "big") + _indexes(message_indexes)
 
 
@@ -45,7 +45,7 @@ def guid_header(guid: bytes, message_indexes: Sequence[int] = ()) -> bytes:
 
 
 def _indexes(message_indexes: Sequence[int]) -> bytes:
-    """Their count, then each, as varints; the first message of a file, ``[0]``, is one zero."""
+    """The number of indexes, then each index, as varints. The first message of a file, ``[0]``, is one zero."""
     if not message_indexes:
         return b""
     if tuple(message_indexes) == (0,):
@@ -54,7 +54,7 @@ def _indexes(message_indexes: Sequence[int]) -> bytes:
 
 
 def with_schema_headers(headers: pa.Array | None, added: Mapping[str, pa.BinaryArray], rows: int) -> pa.ListArray:
-    """``added``: name → its value per row, null where the row has no such header. They come last in their row."""
+    """The rows' headers, and behind them those of ``added``: name → a value per row, null where a row has none."""
     counts, keys, values = _entries(headers, rows)
     row_of_entry = [np.repeat(np.arange(rows, dtype=np.int32), counts)]
     all_keys, all_values, place_of_key = [keys], [values], [np.arange(len(keys), dtype=np.int32)]
@@ -85,7 +85,7 @@ def _entries(headers: pa.Array | None, rows: int) -> tuple[Int64Array, pa.Binary
 
 
 class PlainEncoder:
-    """An ``Encoder`` of strings and bytes: only puts the prefix in front."""
+    """An ``Encoder`` of strings and bytes, which are encoded already. It only puts the prefix in front."""
 
     def encode(self, array: pa.Array, prefix: bytes = b"", faults: list[Fault] | None = None) -> pa.BinaryArray:
         values = binary_column(array)
@@ -93,7 +93,7 @@ class PlainEncoder:
 
 
 def prefixed(values: pa.BinaryArray, prefixes: Sequence[bytes], codes: Int32Array | None = None) -> pa.BinaryArray:
-    """``prefixes[codes[row]]`` and the value per row; null where the value is. ``codes`` None: the only prefix."""
+    """``prefixes[codes[row]]`` and the value of each row, null where the value is. ``codes``: None for one prefix."""
     order = np.zeros(len(values), np.int32) if codes is None else codes
     missing = null_mask(values) if values.null_count else None
     if missing is not None:

@@ -1,1 +1,1 @@
-"""Confluent's Schema Registry: its options, subjects, schemas and ids. Blocking HTTP calls, each with a deadline."""
+"""Confluent's Schema Registry: its options, subjects, schemas and ids. Its HTTP calls block, each until a deadline."""

@@ -1,4 +1,4 @@
-"""The headers that log a request in to the registry. Credentials are read at each request: they may change."""
+"""The headers that authorize a request. Credentials are read at each request, because they may change."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from spark_kafka_sink.schemas.registry.registry_options import (
 )
 
 _SHORTEST_LIFE_MS: Final = 60_000.0
-"""Left of a token that is used again."""
+"""A token is used again if at least this time of its life is left."""
 
 _IN_A_HEADER: Final = re.compile(r"[\x21-\x7E]+")
 
@@ -46,7 +46,7 @@ _OPTION_OF: Final = {
 
 
 class Authorization:
-    """The headers of ``RegistryOptions.login``. Keeps a token of OAuth until its end. For one thread at a time."""
+    """Makes the headers of ``RegistryOptions.login``; reuses an OAuth token until its end. For one thread at a time."""
 
     def __init__(self, options: RegistryOptions, clock: Clock) -> None:
         self._options = options
@@ -54,13 +54,14 @@ class Authorization:
         self._token: Token | None = None
 
     def option(self, url: RegistryUrl) -> str | None:
-        """What errors call the credentials; None where there are none."""
+        """What errors call the credentials; None if there are none."""
         source = self._options.login.source
         return None if source is CredentialSource.URL and url.user_info is None else _OPTION_OF[source]
 
     def headers(self, url: RegistryUrl, time_ms: float) -> dict[str, str]:
-        """``time_ms``: for a token. Raises ``ConfigError``, ``SaslAuthenticationError``, ``LoginError`` (its subclass
-        ``RetriableLoginError`` too).
+        """The headers of one request. ``time_ms``: the time limit for fetching a token.
+
+        Raises ``ConfigError``, ``SaslAuthenticationError``, and ``LoginError``, among them ``RetriableLoginError``.
         """
         login = self._options.login
         match login.source:

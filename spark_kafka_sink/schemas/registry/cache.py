@@ -49,12 +49,12 @@ _log = logging.getLogger("spark_kafka_sink.schema_registry")
 _LARGEST: Final = 64_000_000
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _UNUSED_MS: Final = 30 * 24 * 3_600_000
-"""Age without a use at which a file is removed."""
+"""A file that was not used for this time is removed."""
 
 
 @lru_cache(16)
 def cached_registry(options: RegistryOptions, application: str = "") -> CachedRegistry:
-    """The cache of this process. ``application``: on the driver, the id of the run; empty in a worker."""
+    """The cache of this process. ``application``: the id of the application's run on the driver; empty in a worker."""
     from spark_kafka_sink.schemas.registry.client import SchemaRegistry
 
     clock = SystemClock()
@@ -74,9 +74,9 @@ class TaskLookup(NamedTuple):
 
 
 class CachedRegistry:
-    """Asks a registry each question once; errors are not cached. Its methods raise what those of the registry raise.
+    """Asks a registry each question once. Errors are not cached. Methods raise what those of the registry raise.
 
-    ``files`` and ``application``: for a process of the driver. For one thread at a time.
+    ``files`` and ``application`` are those of a process of the driver. For one thread at a time.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class CachedRegistry:
         return self._imports[schema]
 
     def has_guids(self) -> bool:
-        """Whether the registry has GUIDs. For the driver. Only a yes is cached, because planning fails otherwise."""
+        """For the driver: whether the registry has GUIDs. Only a yes is cached, because planning fails otherwise."""
         assert self._files is not None
         key = (*self._scope, _GUIDS)
         if not self._files.names(key):
@@ -129,7 +129,7 @@ class CachedRegistry:
         return True
 
     def store_task_lookups(self, lookups: Iterable[TaskLookup]) -> None:
-        """For the driver. Many tasks look up the same schemas; each is stored once."""
+        """For the driver: later plans know these schemas. Tasks look up many of the same; each is stored once."""
         assert self._files is not None
         subjects: dict[str, set[str]] = {}
         for identity, registered, imports in lookups:
@@ -142,7 +142,7 @@ class CachedRegistry:
             self._files.put_names(key, sorted({*self._files.names(key), *new}))
 
     def task_lookups(self, identity: str, known: Container[str] = ()) -> list[RegisteredSchema]:
-        """What tasks looked up for plans with this identity. For the driver. ``known``: subjects to leave out."""
+        """For the driver: what tasks looked up for plans with this identity. ``known``: subjects to leave out."""
         assert self._files is not None
         subjects = self._files.names((*self._scope, _LOOKED_UP, identity))
         found = (self._found((_LOOKED_UP, identity, subject)) for subject in subjects if subject not in known)
@@ -157,7 +157,7 @@ class CachedRegistry:
         return self._responses[key]
 
     def _store_whole(self, key: tuple[str, ...], found: RegisteredSchema, *, serialized: bool) -> RegisteredSchema:
-        """Stores a schema of the registry's own, in files with its imports."""
+        """Stores a schema that the registry chose, in files with its imports."""
         imports = {} if self._files is None else self.imports(found.schema, serialized=serialized)
         return self._store(key, found, imports)
 
@@ -181,7 +181,7 @@ def _named(schema: Schema) -> tuple[str, ...]:
 
 
 class StoredResponse(NamedTuple):
-    """``imports``: the schemas that it imports, by the names of the imports."""
+    """A response as the files have it. ``imports``: the schemas that it imports, by the names of the imports."""
 
     registered: RegisteredSchema
     imports: Mapping[str, Schema]
@@ -190,12 +190,12 @@ class StoredResponse(NamedTuple):
 class ResponseFiles:
     """One file per response, mode 0600, in a folder of this user's own, mode 0700.
 
-    A file or folder that another user could have written, and a file that is cut or strange, counts as absent. No
-    method fails: without its files, an application asks the registry again.
+    A file or folder that another user could have written counts as absent, and so does a file that is cut or strange.
+    No method fails, because an application without files can ask the registry again.
     """
 
     def __init__(self, clock: Clock, folder: Path | None = None) -> None:
-        """``folder``: default ``spark-kafka-sink-<uid>`` in the folder for temporary files."""
+        """``folder``: by default ``spark-kafka-sink-<uid>`` in the folder for temporary files."""
         self._clock = clock
         self._folder = folder or Path(tempfile.gettempdir(), f"spark-kafka-sink-{os.geteuid()}")
         self._has_looked_for_unused = False
@@ -223,7 +223,7 @@ class ResponseFiles:
             _log.warning("%s cannot be written, each micro-batch asks the registry: %s", self._folder, error)
 
     def names(self, key: Sequence[str]) -> list[str]:
-        """What ``put_names`` wrote last, else none."""
+        """The names that ``put_names`` wrote last; empty if there are none."""
         try:
             found = json.loads(_read(self._path(key))) if self._is_private() else []
         except (OSError, ValueError, UnreadableResponseError):
@@ -231,7 +231,7 @@ class ResponseFiles:
         return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
 
     def put_names(self, key: Sequence[str], names: Sequence[str]) -> None:
-        """``key``: another one than those of responses."""
+        """Replaces the names of ``key``, which must not be the key of a response."""
         try:
             self._folder.mkdir(mode=0o700, exist_ok=True)
             if self._is_private():
@@ -250,7 +250,7 @@ class ResponseFiles:
         return stat.S_ISDIR(found.st_mode) and _is_own(found)
 
     def _remove_unused(self) -> None:
-        """Once: a folder may have a file per topic."""
+        """Removes old files. Only once, because there may be a file for each topic."""
         if self._has_looked_for_unused:
             return
         self._has_looked_for_unused = True
@@ -276,7 +276,7 @@ def _read(path: Path) -> bytes:
 
 
 def _write(path: Path, text: str) -> None:
-    """Whole or not at all."""
+    """Writes the whole file or nothing."""
     descriptor, scratch = tempfile.mkstemp(dir=path.parent)  # mode 0600
     try:
         with os.fdopen(descriptor, "w") as file:

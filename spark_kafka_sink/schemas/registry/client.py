@@ -1,4 +1,4 @@
-"""``SchemaRegistry``: requests to a registry with Confluent's API (Java: ``SchemaRegistryClient``, ``RestService``)."""
+"""The client of a registry with Confluent's API (Java: ``SchemaRegistryClient``, ``RestService``)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _MOST_IMPORTS: Final = 500
 
 
 class _Call(NamedTuple):
-    """``what``: for errors, as "register a schema under subject t-value". ``missing``: what to do after a 404."""
+    """A request. ``what``: its name in errors, as "read the latest version of …". ``missing``: advice for a 404."""
 
     what: str
     method: str
@@ -79,11 +79,11 @@ class _Call(NamedTuple):
 
 
 class SchemaRegistry:
-    """A registry at several URLs. Blocks; each request, with all URLs and retries, ends at a deadline: the larger of
-    ``http.connect.timeout.ms`` and ``http.read.timeout.ms``.
+    """A registry at one or several URLs. Caches no response; see ``CachedRegistry``.
 
-    All methods raise ``RegistryError``, and ``ConfigError`` for stores or placeholders that cannot be read. No text
-    has a credential. For one thread at a time.
+    Each request blocks, with all URLs and retries, for at most the larger of ``http.connect.timeout.ms`` and
+    ``http.read.timeout.ms``. All methods raise ``RegistryError``, and ``ConfigError`` for stores or placeholders that
+    cannot be read. No text contains a credential. For one thread at a time.
     """
 
     def __init__(self, options: RegistryOptions, clock: Clock) -> None:
@@ -95,7 +95,7 @@ class SchemaRegistry:
         self._tls: TlsContexts | None = None
 
     def register(self, subject: str, schema: Schema) -> RegisteredSchema:
-        """The schema's version under the subject, a new one unless it has one already."""
+        """Registers the schema under the subject, unless it is a version of it already; returns that version."""
         call = self._of_subject(
             f"register a schema under subject {subject}", "POST", subject, "/versions", self._normalize()
         )
@@ -116,7 +116,7 @@ class SchemaRegistry:
         return self._read(url, call, parsed, subject, schema)
 
     def latest(self, subject: str, *, serialized: bool = False) -> RegisteredSchema:
-        """``serialized``: see ``Schema.serialized_file``."""
+        """The latest version of the subject. ``serialized``: see ``Schema.serialized_file``."""
         query = {"format": "serialized"} if serialized else {}
         call = self._of_subject(
             f"read the latest version of subject {subject}", "GET", subject, "/versions/latest", query
@@ -126,7 +126,7 @@ class SchemaRegistry:
         return self._read(url, call, parsed, subject)
 
     def by_id(self, schema_id: int, subject: str, *, serialized: bool = False) -> RegisteredSchema:
-        """``subject``: its context is searched. The version may be None."""
+        """The schema with an id, in the context of the subject. Its version may be None."""
         query = {"subject": subject} | ({"format": "serialized"} if serialized else {})
         call = _Call(
             f"read the schema with id {schema_id} for subject {subject}",
@@ -148,9 +148,9 @@ class SchemaRegistry:
         return self._read(url, call, parsed, reference.subject)
 
     def has_guids(self) -> bool:
-        """Whether schemas have GUIDs: a registry that has them says that no schema has this one.
+        """Whether schemas have GUIDs, which the error for a GUID that no schema has shows.
 
-        True also where a client may not ask.
+        Also true if the client is not allowed to ask.
         """
         path = f"/schemas/guids/{_NO_GUID}"
         call = _Call("find out whether schemas have GUIDs", "GET", path, {}, None, "")
@@ -166,7 +166,7 @@ class SchemaRegistry:
     def imports(self, schema: Schema, *, serialized: bool = False) -> dict[str, Schema]:
         """All schemas that ``schema`` imports, by the names of the imports, each after those that it imports.
 
-        All of them together have the time of one request.
+        They have the time of one request, all together.
         """
         found: dict[str, Schema] = {}
         seen: set[SchemaReference] = set()
@@ -209,7 +209,7 @@ class SchemaRegistry:
             raise RegistryError(f"{_name(url)} cannot {call.what}: its response {error}.") from None
 
     def _request(self, call: _Call) -> tuple[RegistryUrl, dict[str, Any]]:
-        """The response and the URL that gave it."""
+        """The URL that responded, and its response."""
         options, urls = self._options, self._options.urls
         started = self._clock.now()
         deadline = started + max(options.connect_timeout_ms, options.read_timeout_ms)
@@ -242,7 +242,7 @@ class SchemaRegistry:
         return True
 
     def _attempt(self, url: RegistryUrl, call: _Call, time_ms: float) -> dict[str, Any]:
-        """One request to one URL. Raises ``RegistryError``, ``_RetriableError``."""
+        """Sends one request to one URL. Raises ``RegistryError``, ``_RetriableError``."""
         target = url.address + call.path + (f"?{urlencode(call.query)}" if call.query else "")
         if (fault := url_fault(url.address)) is not None:
             raise ConfigError([f"{_name(url)} {fault}."])
@@ -339,7 +339,7 @@ def _failed(url: RegistryUrl, call: _Call, error: HttpExchangeError, limits: Htt
 
 
 def _given_up(call: _Call, failures: Mapping[RegistryUrl, RegistryError], took_ms: float) -> RegistryError:
-    """The last failure of each URL."""
+    """One error of the last failure of each URL."""
     last = list(failures.values())[-1]
     if len(failures) == 1:
         return last

@@ -1,4 +1,4 @@
-"""Options of the login: basic and bearer authentication (Java: ``BasicAuthCredentialProvider``, ``BearerAuth…``)."""
+"""Options of basic and bearer authentication (Java: ``BasicAuthCredentialProvider``, ``BearerAuth…``)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _POOL: Final = "bearer.auth.identity.pool.id"
 
 
 class CredentialSource(Enum):
-    """Where the header Authorization comes from; values of the two sources."""
+    """Where the header Authorization comes from: the values of both options of a credentials source."""
 
     URL = "URL"
     USER_INFO = "USER_INFO"
@@ -81,7 +81,7 @@ _IMPLIED: Final[Mapping[str, CredentialSource]] = MappingProxyType({
     TOKEN: CredentialSource.STATIC_TOKEN,
     USER_INFO: CredentialSource.USER_INFO,
 })  # fmt: skip
-"""The sources of credentials that are given without one, the first found."""
+"""The source that credentials imply which are given without one; the first found counts."""
 
 _WITH_PASSWORDS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
@@ -95,12 +95,12 @@ _OF_SOURCE: Final[Mapping[str, tuple[CredentialSource, ...]]] = MappingProxyType
     _CLUSTER: _BEARER,
     _POOL: _BEARER,
 })  # fmt: skip
-"""The sources that each option belongs to."""
+"""The sources with which each option has an effect."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegistryLogin:
-    """``sasl``: the options of the brokers, for sources that inherit from them."""
+    """How requests are authorized. ``sasl``: the options of the brokers, for sources that inherit from them."""
 
     source: CredentialSource
     user_info: Password | None = None
@@ -115,7 +115,7 @@ class RegistryLogin:
 
 
 def registry_login(draft: Draft, producer: ProducerConfig | None, *, url_has_login: bool) -> RegistryLogin:
-    """The options of the login, or faults. ``producer``: None where its options have faults."""
+    """The login that the options describe; faults go to ``draft``. ``producer``: None if its options have faults."""
     values = draft.values
     source = _source(draft)
     misplaced = sorted(name for name, sources in _OF_SOURCE.items() if name in draft.given and source not in sources)
@@ -145,7 +145,7 @@ def registry_login(draft: Draft, producer: ProducerConfig | None, *, url_has_log
 
 
 def _source(draft: Draft) -> CredentialSource:
-    """The one that is given; else that of the given credentials, with a warning, as Java ignores them."""
+    """The given source, or the one that given credentials imply, with a warning because Java ignores them."""
     given, values = draft.given, draft.values
     if BASIC_SOURCE in given and BEARER_SOURCE in given:
         draft.fault(BASIC_SOURCE, f"and {BEARER_SOURCE} exclude each other; leave one of them out.")

@@ -1,7 +1,7 @@
 """The registry's options: the names, defaults and meanings of Confluent's Java serializers.
 
-Java: ``AbstractKafkaSchemaSerDeConfig``, ``SchemaRegistryClientConfig``. Names are known in any case, as Spark passes
-them in lower case. Options of the connection may have ``schema.registry.`` before their name, as in Kafka Connect.
+Java: ``AbstractKafkaSchemaSerDeConfig``, ``SchemaRegistryClientConfig``. Case does not matter in names, because Spark
+passes them in lower case. Options of the connection may begin with ``schema.registry.``, as in Kafka Connect.
 """
 
 from __future__ import annotations
@@ -130,12 +130,12 @@ _OTHER_SPELLINGS: Final = {
 
 
 def is_registry_option(name: str) -> bool:
-    """``name`` in lower case: an option of this table, or one that claims to be."""
+    """Whether a name, in lower case, is an option of this table or looks like one."""
     return name in OPTIONS_BY_NAME or name in _OTHER_SPELLINGS or name.startswith(_PREFIX)
 
 
 def unknown_registry_option(name: str) -> str | None:
-    """The fault of a name that claims to be a registry's and is not in the table; None for one that is."""
+    """The fault of a name that looks like a registry's option and is none; None for an option."""
     name = _OTHER_SPELLINGS.get(name, name)
     if name in OPTIONS_BY_NAME:
         return None
@@ -143,7 +143,7 @@ def unknown_registry_option(name: str) -> str | None:
 
 
 class SchemaIdPlace(Enum):
-    """``key.schema.id.serializer`` and ``value.schema.id.serializer``."""
+    """The values of ``key.schema.id.serializer`` and ``value.schema.id.serializer``."""
 
     PREFIX = "prefix"
     HEADER = "header"
@@ -166,7 +166,7 @@ _PLACES: Final[Mapping[str, SchemaIdPlace]] = MappingProxyType({
 
 @dataclass(frozen=True, slots=True)
 class RegistryUrl:
-    """``address``: without user and password. ``user_info``: ``user:password``, with its placeholders."""
+    """A URL. ``address``: without user and password. ``user_info``: ``user:password``, with its placeholders."""
 
     address: str
     user_info: Password | None = None
@@ -176,7 +176,7 @@ class RegistryUrl:
 class SideOptions:
     """The options of the key's or the value's schema.
 
-    ``strict``: an explicit schema beside ``use_latest_version`` or ``schema_id`` must be that one.
+    ``strict``: an explicit schema besides ``use_latest_version`` or ``schema_id`` must be the registry's.
     """
 
     auto_register: bool
@@ -214,11 +214,10 @@ class RegistryOptions:
         producer: ProducerConfig | None = None,
         sides: Collection[Side] = tuple(Side),
     ) -> RegistryOptions | None:
-        """Adds to ``faults``. None after a fault, and where no option of a registry is given.
+        """None after a fault, which is added to ``faults``, and if no option of a registry is given.
 
-        ``options``: those that are not the registry's are ignored. ``producer``: the options of the brokers, for
-        config providers and for credentials that are inherited; None where they have faults. ``sides``: the encoded
-        ones.
+        ``options``: those that are not a registry's are ignored. ``producer``: the options of the brokers, for config
+        providers and inherited credentials; None if they have faults. ``sides``: the encoded ones.
         """
         draft = Draft("", {option.name: option.default for option in REGISTRY_OPTIONS})
         draft.values[URL] = ()
@@ -259,15 +258,15 @@ class RegistryOptions:
 
 
 def registry_names(options: Mapping[str, str]) -> list[str]:
-    """Those of the names that are a registry's, as given."""
+    """The names among ``options`` that are a registry's, as they are given."""
     return sorted(name for name in options if is_registry_option(name.lower()))
 
 
 def _logins_set_aside(draft: Draft, options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """The options with a mark for each login in a URL, and these logins by their marks.
+    """The options with a mark in place of each login in a URL, and these logins by their marks.
 
-    So a login may have commas, although they separate URLs. Its placeholders stay, as those of other credentials, and
-    what they stand for need not be percent-encoded.
+    So a login may have commas, although they separate URLs. Its placeholders are resolved later, as those of other
+    credentials, so what they stand for need not be percent-encoded.
     """
     logins: dict[str, str] = {}
 
@@ -298,7 +297,7 @@ def _logins_set_aside(draft: Draft, options: Mapping[str, str]) -> tuple[dict[st
 
 
 def _split(urls: str) -> list[list[str]]:
-    """The characters and placeholders of each URL. Only a comma before a scheme ends one: a login may have others."""
+    """The characters and placeholders of each URL. Only a comma before a scheme ends a URL: a login may have others."""
     parts: list[list[str]] = [[]]
     for token in _TOKEN.finditer(urls):
         if token["comma"]:
@@ -309,7 +308,7 @@ def _split(urls: str) -> list[list[str]]:
 
 
 def _take(draft: Draft, options: Mapping[str, str]) -> dict[str, object]:
-    """The values of all options but ``ssl.*``, into the draft; returns those."""
+    """Puts the values of all options but ``ssl.*`` into the draft, and returns those of ``ssl.*``."""
     tls: dict[str, object] = {}
     spelling: dict[str, str] = {}
     for given in registry_names(options):
@@ -327,7 +326,7 @@ def _take(draft: Draft, options: Mapping[str, str]) -> dict[str, object]:
 
 
 def _urls(draft: Draft, names: list[str], logins: Mapping[str, str]) -> tuple[RegistryUrl, ...]:
-    """``names``: of the options that are given. ``logins``: those that are set aside."""
+    """The URLs, or faults. ``names``: the names of the given options. ``logins``: those that were set aside."""
     given = [url for url in draft.values[URL] if url]
     if not given and URL not in draft.faulty:
         others = ", ".join(name for name in names if name.lower() != URL)
@@ -336,7 +335,7 @@ def _urls(draft: Draft, names: list[str], logins: Mapping[str, str]) -> tuple[Re
 
 
 def _url(draft: Draft, url: str, logins: Mapping[str, str]) -> RegistryUrl | None:
-    """The fault shows no more than scheme and host: what looks like a port or a path may be part of a password."""
+    """A URL, or a fault that shows only scheme and host: what looks like a port or a path may be part of a password."""
     try:
         parts = urlsplit(url)
         is_whole = parts.scheme.lower() in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -406,7 +405,7 @@ def _side(draft: Draft, side: Side, sides: Collection[Side]) -> SideOptions:
 
 
 def _tls(draft: Draft, tls: dict[str, object], urls: tuple[RegistryUrl, ...]) -> ProducerConfig | None:
-    """None after a fault."""
+    """The options of TLS; None after a fault."""
     others: dict[str, Any] = {CONFIG_PROVIDERS: draft.values[CONFIG_PROVIDERS], "bootstrap.servers": "unused:1"}
     try:
         config = ProducerConfig.parse({**tls, **others, "security.protocol": "SSL"}, _PREFIX)
@@ -430,7 +429,7 @@ def _strategy(draft: Draft, name: str) -> SubjectNameStrategy:
 
 
 def _by_name(draft: Draft, name: str, package: str, classes: Mapping[str, _E]) -> _E:
-    """What an option names, by its value or by Java's class. The first of ``classes`` after a fault."""
+    """What an option names by a value or by a class of Java's; the first of ``classes`` after a fault."""
     given = draft.values[name]
     values = {each.value: each for each in classes.values()}
     found = values.get(given.lower()) or classes.get(given.removeprefix(package))

@@ -1,4 +1,4 @@
-"""Schemas as a registry has them, the subjects that they are versions of, and the JSON of Confluent's API for both.
+"""Schemas as a registry has them, the subjects that they are versions of, and how Confluent's API writes them in JSON.
 
 Responses are foreign data, so each field is checked.
 """
@@ -37,16 +37,16 @@ class SchemaReference(NamedTuple):
 
 
 class Schema(NamedTuple):
-    """``text``: Avro JSON, .proto or JSON Schema; see ``serialized_file`` for Protobuf."""
+    """A schema. ``text``: Avro JSON, .proto text or JSON Schema; for Protobuf see also ``serialized_file``."""
 
     type: SchemaType
     text: str
     references: tuple[SchemaReference, ...] = ()
 
     def serialized_file(self) -> bytes | None:
-        """The FileDescriptorProto, where ``text`` is one in base64; None for other schemas and for .proto text.
+        """The FileDescriptorProto if ``text`` is one in base64; None for .proto text and other schemas.
 
-        Registries give it for Protobuf where ``serialized`` is asked for and they can. It may lack its name.
+        Registries that can do so send it for requests with ``serialized``. It may lack its name.
         """
         if self.type is not SchemaType.PROTOBUF:
             return None
@@ -59,8 +59,8 @@ class Schema(NamedTuple):
 class RegisteredSchema(NamedTuple):
     """A version of a subject.
 
-    ``version``: None for a schema that was asked for by its id. ``guid``: 16 bytes; None from a registry without GUIDs.
-    ``rules``: the names of its rules that a writer must carry out, such as the encryption of a field.
+    ``version``: None for a schema that was requested by its id. ``guid``: 16 bytes; None from a registry without GUIDs.
+    ``rules``: the names of the rules that a writer must carry out, such as the encryption of a field.
     """
 
     subject: str
@@ -79,7 +79,7 @@ class Side(Enum):
 
 
 class SubjectNameStrategy(Enum):
-    """``key.subject.name.strategy`` and ``value.subject.name.strategy``."""
+    """The values of ``key.subject.name.strategy`` and ``value.subject.name.strategy``, as in Java."""
 
     TOPIC = "topic"
     RECORD = "record"
@@ -87,7 +87,7 @@ class SubjectNameStrategy(Enum):
 
     @property
     def needs_record(self) -> bool:
-        """Whether the subject has the name of the record or message: a schema without one is refused."""
+        """Whether the subject has the name of the record or message. A schema without a name is then refused."""
         return self is not SubjectNameStrategy.TOPIC
 
     @property
@@ -95,7 +95,7 @@ class SubjectNameStrategy(Enum):
         return self is not SubjectNameStrategy.RECORD
 
     def subject(self, topic: str, side: Side, record: str) -> str:
-        """``record``: full name of the Avro record or Protobuf message, title of the JSON schema; "" for none."""
+        """The subject's name. ``record``: full name of the record or message, title of the JSON Schema; "" for none."""
         if self is SubjectNameStrategy.TOPIC:
             return f"{topic}-{side.value}"
         assert record
@@ -103,11 +103,11 @@ class SubjectNameStrategy(Enum):
 
 
 class UnreadableResponseError(Exception):
-    """The text follows "its response"."""
+    """A response is not what the API promises. The text goes on after "its response"."""
 
 
 def request_body(schema: Schema) -> bytes:
-    """The body of a registration or a look-up. As in Java, the schema type is left out for Avro."""
+    """The body of a registration or a look-up. It has no schema type for Avro, as in Java."""
     body: dict[str, Any] = {"schema": schema.text}
     if schema.type is not SchemaType.AVRO:
         body["schemaType"] = schema.type.value
@@ -117,7 +117,7 @@ def request_body(schema: Schema) -> bytes:
 
 
 def read_object(content: bytes) -> dict[str, Any]:
-    """Raises ``UnreadableResponseError``."""
+    """The JSON object in a response. Raises ``UnreadableResponseError``."""
     try:
         parsed = json.loads(content)
     except (ValueError, RecursionError):
@@ -128,7 +128,7 @@ def read_object(content: bytes) -> dict[str, Any]:
 
 
 def problem(content: bytes) -> tuple[int | None, str]:
-    """Error code and message of an error's response; None and "" where it has none. Other contents are not shown."""
+    """Error code and message in the response of an error; None and "" if it has none. Other contents are not shown."""
     try:
         parsed = read_object(content)
     except UnreadableResponseError:
@@ -139,7 +139,10 @@ def problem(content: bytes) -> tuple[int | None, str]:
 
 
 def registered_schema(parsed: dict[str, Any], subject: str, asked: Schema | None = None) -> RegisteredSchema:
-    """``asked``: the schema of the request, for what the response leaves out. Raises ``UnreadableResponseError``."""
+    """The version in a response. ``asked``: the requested schema, for what the response leaves out.
+
+    Raises ``UnreadableResponseError``.
+    """
     schema_id, version = parsed.get("id"), parsed.get("version")
     if not _is_integer(schema_id) or not 0 <= schema_id <= _LARGEST_ID:
         raise UnreadableResponseError(f"has no valid id, but {schema_id!a:.100}")
@@ -150,7 +153,7 @@ def registered_schema(parsed: dict[str, Any], subject: str, asked: Schema | None
 
 
 def schema_of(parsed: object, asked: Schema | None = None) -> Schema:
-    """The schema in a response. Raises as ``registered_schema``."""
+    """The schema in a response. Parameters and errors are those of ``registered_schema``."""
     if not isinstance(parsed, dict):
         raise UnreadableResponseError("is not a JSON object")
     text = parsed.get("schema")
@@ -178,7 +181,7 @@ def _reference(parsed: object) -> SchemaReference:
 
 
 def _is_text(value: object) -> TypeGuard[str]:
-    """A str without lone surrogates, which JSON can have and no request can carry."""
+    """Whether it is a str without lone surrogates, which JSON can have and no request can carry."""
     if not isinstance(value, str):
         return False
     try:
@@ -189,9 +192,9 @@ def _is_text(value: object) -> TypeGuard[str]:
 
 
 def _rules(rule_set: object) -> tuple[str, ...]:
-    """The rules that apply to a writer (Java: ``AbstractKafkaSchemaSerDe.executeRules``).
+    """The rules that a writer must carry out (Java: ``AbstractKafkaSchemaSerDe.executeRules``).
 
-    These are neither migration rules nor disabled nor of mode READ. A rule that says something else applies.
+    Migration rules, disabled rules and rules of mode READ are left out; any other rule counts.
     """
     if rule_set is None:
         return ()
@@ -213,7 +216,7 @@ def _applies(rule: object) -> bool:
 
 
 def _shown_rule(rule: object) -> str:
-    """Its name and type."""
+    """The rule's name and type."""
     named = rule if isinstance(rule, dict) else {}
     return f"{str(named.get('name'))[:_LONGEST_NAME]!a} ({str(named.get('type'))[:_LONGEST_NAME]!a})".replace("'", "")
 

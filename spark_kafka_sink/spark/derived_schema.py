@@ -1,6 +1,6 @@
-"""The Avro schema of a column, letter by letter what Spark's ``to_avro`` derives (``SchemaConverters.toAvroType``).
+"""Derives the Avro schema of a column, letter by letter as Spark's ``to_avro`` (``SchemaConverters.toAvroType``).
 
-So a registry that knows the schemas of ``to_avro`` gets no new ones.
+A registry that has the schemas of ``to_avro`` therefore gets no new ones.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _TYPES: Final[Mapping[type[DataType], object]] = MappingProxyType(
 
 
 def derived_schema(column: str, kind: DataType, nullable: bool) -> str:
-    """Avro JSON. Raises ``SchemaError`` with all parts of the column that Avro has no type or name for."""
+    """The schema as Avro JSON. Raises ``SchemaError`` with all parts for which Avro has no type or name."""
     faults: list[str] = []
     schema = _Deriving(column, faults).schema(kind, nullable, _NAME, "")
     if faults:
@@ -70,14 +70,14 @@ def derived_schema(column: str, kind: DataType, nullable: bool) -> str:
 
 
 class _Deriving:
-    """``path``: of the current type in messages."""
+    """Derives the schema of the type at ``path``, which is its name in messages."""
 
     def __init__(self, path: str, faults: list[str]) -> None:
         self._path = path
         self._faults = faults
 
     def schema(self, kind: DataType, nullable: bool, name: str, namespace: str) -> object:
-        """``name``, ``namespace``: of a record or fixed at this place."""
+        """The schema of a type. ``name``, ``namespace``: those that a record or fixed gets at this place."""
         derived = self._not_null(kind, name, namespace)
         return [derived, "null"] if nullable and not isinstance(kind, NullType) else derived
 
@@ -136,11 +136,11 @@ def _is_string(kind: DataType) -> bool:
 
 
 def _decimal_size(precision: int) -> int:
-    """The fewest bytes that hold every number of so many digits."""
+    """The fewest bytes that hold every number of ``precision`` digits."""
     largest: int = 10**precision - 1
     return (largest.bit_length() + 8) // 8
 
 
 def _is_name(name: str) -> bool:
-    """Avro's rule in Java, where letters and digits are Unicode's."""
+    """Whether Avro accepts the name. Its letters and digits are Unicode's, as in Java."""
     return bool(name) and not name[0].isdecimal() and all(c == "_" or c.isalpha() or c.isdecimal() for c in name)
