@@ -15,7 +15,7 @@ import urllib3
 from google.auth.exceptions import GoogleAuthError
 from google.auth.transport.urllib3 import Request
 
-from spark_kafka_sink.common.clock import Clock
+from spark_kafka_sink.common.clock import Clock, SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import LoginError
 from spark_kafka_sink.network.login.token_login import Token
@@ -29,9 +29,9 @@ class GcpTokens:
 
     what = "an access token of Google"
 
-    def __init__(self, config: ProducerConfig, clock: Clock) -> None:
+    def __init__(self, config: ProducerConfig, clock: Clock | None = None) -> None:
         self._config = config
-        self._clock = clock
+        self._clock = clock or SystemClock()
 
     def fetch(self) -> Token:
         timeout = urllib3.Timeout(

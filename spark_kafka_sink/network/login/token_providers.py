@@ -10,9 +10,8 @@ import math
 from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
-from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.draft import Draft
 from spark_kafka_sink.common.config.jaas import SHADED, LoginModule
@@ -24,14 +23,32 @@ from spark_kafka_sink.errors import ConfigError, LoginError
 from spark_kafka_sink.network.login.token_login import Token, TokenSource
 
 _SINK_OPTION: Final = "saslTokenProvider"
-_AWS, _GCP, _AZURE = "aws", "gcp", "azure"
-_CLOUDS: Final = (_AWS, _GCP, _AZURE)
-_AWS_OPTIONS: Final = ("awsProfileName", "awsRoleArn", "awsRoleSessionName")
-_SHADED_BY_DATABRICKS: Final = (SHADED, "shadedmskiam.")
 _HANDLER: Final = "sasl.login.callback.handler.class"
-_HANDLERS: Final[Mapping[str, str]] = MappingProxyType({
-    "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler": _AWS,
-    "com.google.cloud.hosted.kafka.auth.GcpLoginCallbackHandler": _GCP,
+_SHADED_BY_DATABRICKS: Final = (SHADED, "shadedmskiam.")
+_LOGIN: Final = "spark_kafka_sink.network.login"
+_AWS: Final = "aws"
+
+
+class _Cloud(NamedTuple):
+    """A cloud. ``source`` gets its tokens and is written like an entry point.
+
+    ``handler`` is the callback handler of its Java library. ``modules`` are the login modules that ``sasl.jaas.config``
+    may have, with ``options``.
+    """
+
+    source: str
+    handler: str | None = None
+    modules: tuple[str, ...] = (OAUTH_MODULE,)
+    options: tuple[str, ...] = ()
+
+
+_CLOUDS: Final[Mapping[str, _Cloud]] = MappingProxyType({
+    _AWS: _Cloud(
+        f"{_LOGIN}.aws:AwsTokens", "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler",
+        (OAUTH_MODULE, AWS_MODULE), ("awsProfileName", "awsRoleArn", "awsRoleSessionName"),
+    ),
+    "gcp": _Cloud(f"{_LOGIN}.gcp:GcpTokens", "com.google.cloud.hosted.kafka.auth.GcpLoginCallbackHandler"),
+    "azure": _Cloud(f"{_LOGIN}.azure:AzureTokens"),
 })  # fmt: skip
 
 
@@ -63,7 +80,7 @@ def token_provider(draft: Draft, module: LoginModule | None) -> bool:
             f"must be {', '.join(_CLOUDS)}, or the name of an entry point of the group {GROUP}, but is "
             f"{provider!r}{did_you_mean(provider, _CLOUDS) or '.'}",
         )
-    elif (other := _HANDLERS.get(_unshaded(values[_HANDLER] or ""), provider)) != provider:
+    elif (other := _cloud_of(values[_HANDLER]) or provider) != provider:
         draft.fault(_HANDLER, f"means tokens of {other}, but {draft.prefix}{PROVIDER} is {provider!r}; leave one out.")
     elif module is not None:
         _check_module(draft, provider, module)
@@ -73,7 +90,7 @@ def token_provider(draft: Draft, module: LoginModule | None) -> bool:
     return True
 
 
-def provided_tokens(config: ProducerConfig, clock: Clock) -> TokenSource:
+def provided_tokens(config: ProducerConfig) -> TokenSource:
     """The provider's tokens. Raises ``ConfigError`` if its package is missing or its entry point makes no source."""
     provider = config.sasl_token_provider
     assert provider is not None
@@ -85,7 +102,8 @@ def provided_tokens(config: ProducerConfig, clock: Clock) -> TokenSource:
             raise ConfigError([f"{_SINK_OPTION}={provider} has no entry point of the group {GROUP} here"])
         return _CheckedTokens(provider, _of_entry_point(provider, next(iter(found)), config))
     try:
-        return _of_cloud(provider, config, clock)
+        make: MakeTokenSource = EntryPoint(provider, _CLOUDS[provider].source, GROUP).load()
+        return make(config)
     except ImportError as error:
         raise ConfigError([
             f"{_SINK_OPTION}={provider} needs a package that is missing here ({error.name}): "
@@ -103,21 +121,24 @@ def _meant(handler: str | None, mechanism: str) -> str | None:
     """The provider that settings of Java's libraries mean."""
     if mechanism == AWS_MECHANISM:
         return _AWS
-    return _HANDLERS.get(_unshaded(handler)) if handler is not None and mechanism == OAUTHBEARER else None
+    return _cloud_of(handler) if mechanism == OAUTHBEARER else None
+
+
+def _cloud_of(handler: str | None) -> str | None:
+    found = [name for name, cloud in _CLOUDS.items() if handler and cloud.handler == _unshaded(handler)]
+    return found[0] if found else None
 
 
 def _check_module(draft: Draft, provider: str, module: LoginModule) -> None:
-    allowed = [OAUTH_MODULE, AWS_MODULE] if provider == _AWS else [OAUTH_MODULE]
+    cloud = _CLOUDS.get(provider)
+    allowed = (OAUTH_MODULE,) if cloud is None else cloud.modules
     if _unshaded(module.name) not in allowed:
         draft.fault(
             JAAS, f"has a login module that has no tokens of {provider}; write {' or '.join(allowed)} required;"
         )
-        return
-    honoured = _AWS_OPTIONS if provider == _AWS else ()
-    if provider in _CLOUDS and not set(module.options) <= set(honoured):
-        known = (
-            f"honours only {', '.join(honoured)}; leave the others out" if honoured else "honours none; leave them out"
-        )
+    elif cloud is not None and not set(module.options) <= set(cloud.options):
+        only = ", ".join(cloud.options)
+        known = f"honours only {only}; leave the others out" if only else "honours none; leave them out"
         draft.fault(JAAS, f"has options of its login module that have no effect: {provider} {known}.")
 
 
@@ -125,21 +146,6 @@ def _unshaded(name: str) -> str:
     for prefix in _SHADED_BY_DATABRICKS:
         name = name.removeprefix(prefix)
     return name
-
-
-def _of_cloud(provider: str, config: ProducerConfig, clock: Clock) -> TokenSource:
-    if provider == _AWS:
-        from spark_kafka_sink.network.login.aws import AwsTokens
-
-        return AwsTokens(config)
-    if provider == _GCP:
-        from spark_kafka_sink.network.login.gcp import GcpTokens
-
-        return GcpTokens(config, clock)
-    assert provider == _AZURE
-    from spark_kafka_sink.network.login.azure import AzureTokens
-
-    return AzureTokens(config)
 
 
 def _of_entry_point(provider: str, entry_point: EntryPoint, config: ProducerConfig) -> TokenSource:

@@ -271,7 +271,7 @@ def test_classes_and_sources_of_tokens_are_limited(monkeypatch):
         CustomPartitioner.load("antigravity:fly")
     assert f"{CLASSES} of this process" in fault(tokens)
     with pytest.raises(ConfigError, match=f"saslTokenProvider names 'gcp', which .* {CLASSES} "):
-        provided_tokens(accepted, SystemClock())
+        provided_tokens(accepted)
     assert parse({**tokens, "saslTokenProvider": "aws"}).sasl_token_provider == "aws"
     assert parse(ours).value_serializer
 

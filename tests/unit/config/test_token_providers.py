@@ -101,10 +101,8 @@ def test_what_cannot_work_is_refused_with_what_to_write(options, reason):
 
 
 def test_without_the_clouds_package_the_error_says_what_to_install(monkeypatch):
-    def missing(provider, config, clock):
-        raise ModuleNotFoundError("No module named 'botocore'", name="botocore")
-
-    monkeypatch.setattr(token_providers, "_of_cloud", missing)
+    monkeypatch.setitem(sys.modules, "botocore", None)
+    monkeypatch.delitem(sys.modules, "spark_kafka_sink.network.login.aws", raising=False)
     with pytest.raises(ConfigError) as raised:
         sasl_mechanism(parse({"saslTokenProvider": "aws"}))
     assert str(raised.value) == (
@@ -144,7 +142,7 @@ def entry_point(monkeypatch, tmp_path):
         monkeypatch.delitem(sys.modules, "own_provider_module", raising=False)
         importlib.invalidate_caches()
         config = parse({"saslTokenProvider": "own", "sasl.jaas.config": f'{OAUTH} required key="value";'})
-        return token_providers.provided_tokens(config, None)
+        return token_providers.provided_tokens(config)
 
     return tokens
 
