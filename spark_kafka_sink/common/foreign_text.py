@@ -1,4 +1,4 @@
-"""Text that a peer sent, for errors, logs and the terminal."""
+"""Makes text that a peer sent safe to show in errors, logs and terminals."""
 
 from __future__ import annotations
 

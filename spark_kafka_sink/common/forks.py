@@ -24,7 +24,7 @@ generation = 0
 
 
 def on_fork(inheritable: Inheritable) -> None:
-    """Call its ``become_inherited`` in each child of this process, while it exists."""
+    """Has its ``become_inherited`` called in each child of this process, for as long as the object exists."""
     _inheritable.add(inheritable)
 
 

@@ -24,7 +24,7 @@ PRODUCER, TOPIC, NODE = "producer-metrics", "producer-topic-metrics", "producer-
 
 
 class Kind(Enum):
-    """How to compute a metric from the counters ``of`` and ``per``."""
+    """How a metric is computed from the counters ``of`` and ``per``."""
 
     TOTAL = "of"
     RATE = "growth of of per second"
@@ -38,8 +38,8 @@ class Kind(Enum):
 
 @dataclass(slots=True)
 class TopicCounters:
-    """One topic. A retry counts its batch and records again. ``ratios``: sum of the batches' compression rates.
-    ``record_bytes``: before compression.
+    """Counters of one topic. A retry counts its batch and records again. ``ratios``: sum of the batches' compression
+    rates. ``record_bytes``: before compression.
     """
 
     records: int = 0
@@ -58,7 +58,7 @@ class TopicCounters:
 
 @dataclass(slots=True)
 class NodeCounters:
-    """Produce requests to one broker."""
+    """Counters of Produce requests to one broker."""
 
     requests: int = 0
     request_records: int = 0
@@ -72,7 +72,7 @@ class NodeCounters:
 
 @dataclass(slots=True)
 class BufferCounters:
-    """Waits for buffer.memory. Guarded by the buffer pool's lock."""
+    """Counters of waits for buffer.memory. Guarded by the buffer pool's lock."""
 
     memory_waited_ns: int = 0
     exhausted: int = 0
@@ -80,7 +80,7 @@ class BufferCounters:
 
 @dataclass(slots=True)
 class NetworkCounters:
-    """The selector, owned by the thread that runs the loop. ``operations``: reads and writes.
+    """Counters of the selector, owned by the thread that runs the loop. ``operations``: reads and writes.
 
     ``waited_ns``: in select calls; ``io_ns``: connecting, reading and writing.
     """
@@ -97,7 +97,7 @@ class NetworkCounters:
 
 @dataclass(slots=True)
 class AuthenticationCounters:
-    """TLS handshakes and SASL of connections, owned by the thread that runs the loop."""
+    """Counters of TLS handshakes and SASL, owned by the thread that runs the loop."""
 
     authentications: int = 0
     authentications_failed: int = 0
@@ -379,12 +379,12 @@ class ProducerMetrics:
     # Any thread
 
     def begin_totals(self, without: Collection[str] = ()) -> ProducerTotals:
-        """``totals`` at the begin of a task: the longest latency starts anew. Nothing may be in flight."""
+        """The ``totals`` at the start of a task. The longest latency starts anew. Nothing may be in flight."""
         self.longest_latency_ms = 0.0
         return self.totals(without)
 
     def totals(self, without: Collection[str] = ()) -> ProducerTotals:
-        """``without``: topics whose bytes, batches and retries are left out."""
+        """The sums so far, without the bytes, batches and retries of the topics ``without``."""
         topics = [counters for name, counters in tuple(self._topics.items()) if name not in without]
         nodes = tuple(self._nodes.values())
         return ProducerTotals(

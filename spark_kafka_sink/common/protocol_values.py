@@ -1,6 +1,7 @@
 """What a field of Kafka's protocol can hold, for the calls that take a value for one.
 
-A value that no request can carry is refused where it is given. Later it would fail a request with other callers' data.
+A value that no request can carry is an error where it is given, because later it would fail a request with other
+callers' data.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ LARGEST_INT32: Final = 2**31 - 1
 LARGEST_INT64: Final = 2**63 - 1
 
 _LONGEST_STRING: Final = LARGEST_INT16
-"""Bytes. Brokers also refuse longer strings in the encoding of flexible versions, which has no limit."""
+"""In bytes. Brokers refuse longer strings also in flexible versions, although their encoding has no limit."""
 
 
 def text_fault(value: object) -> str | None:

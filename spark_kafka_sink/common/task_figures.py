@@ -42,7 +42,7 @@ class TaskFigures:
 
     @property
     def other_ms(self) -> float:
-        """Mostly waits for rows from Spark; also for metadata, and for a transaction to begin."""
+        """The rest: mostly waits for rows from Spark, also for metadata and for a transaction to begin."""
         return max(0.0, self.duration_ms - self.encode_ms - self.memory_wait_ms - self.ack_wait_ms)
 
     def as_json(self) -> dict[str, Any]:

@@ -34,7 +34,7 @@ class Sleeper:
         self._asleep.acquire(timeout=min(ms, _LONGEST_MS) / 1000.0)
 
     def wake(self) -> None:
-        """Under the lock that guards the condition. A second call has no effect."""
+        """Ends the wait. Called with the lock that guards the condition; a second call has no effect."""
         if self._asleep.locked():
             self._asleep.release()
 
@@ -59,7 +59,7 @@ class Waiters:
         return self._generation != forks.generation
 
     def join(self) -> Sleeper:
-        """Under the lock. The caller releases it, then calls ``sleep``."""
+        """A sleeper for the calling thread. Called with the lock; the caller releases it, then calls ``sleep``."""
         sleeper = Sleeper()
         self._sleepers.add(sleeper)
         return sleeper
@@ -92,7 +92,7 @@ class Waiters:
             self.sleep(sleeper, remaining)
 
     def notify_all(self) -> None:
-        """Under the lock. A second call has no effect."""
+        """Wakes all waiting threads. Called with the lock; a second call has no effect."""
         if self._sleepers:
             for sleeper in tuple(self._sleepers):
                 sleeper.wake()

@@ -21,9 +21,13 @@ from spark_kafka_sink.producer.transactions.values import END_TXN_V2
 
 @dataclass(frozen=True, slots=True)
 class AbortOutcome:
-    """``skipped``: why nothing was done, or "". ``decided``: a clause for each decided batch of the name. ``aborted``:
-    number of transactions. ``gone``: how many of the reported ones were no longer open, so that another process may
-    have committed them. ``committed``: the whole batch is. ``all_lost``: what is decided has lost all of its rows."""
+    """What abort did. ``skipped`` says why nothing was done, or is "". ``decided`` has a clause for each decided batch
+    of the name.
+
+    ``aborted`` is the number of transactions. ``gone`` is how many of the reported ones were no longer open, so that
+    another process may have committed them. ``committed``: the whole batch is. ``all_lost``: the decided batch has lost
+    all of its rows.
+    """
 
     skipped: str = ""
     decided: tuple[str, ...] = ()
@@ -68,8 +72,9 @@ def abort_batch(
 
 
 def _fenced(run: WritePlan | TaskReport, view: LedgerView) -> AbortOutcome:
-    """The run was fenced, perhaps by its own commit: under transactions v2 a whole commit bumps the epoch twice, and
-    its done record has the epoch between. The commit of another run has receipts of its own."""
+    """The outcome of a run that was fenced, perhaps by its own commit: under transactions v2 a whole commit bumps the
+    epoch twice, and its done record has the epoch between. The commit of another run has receipts of its own.
+    """
     write_id, identity = run.write_id, run.driver.identity
     if write_id is None or not _is_committed(write_id, view.entries, view):
         return AbortOutcome(f"another driver has fenced {identity.transactional_id} since")
@@ -82,7 +87,7 @@ def _fenced(run: WritePlan | TaskReport, view: LedgerView) -> AbortOutcome:
 
 
 def _is_committed(write_id: WriteId | None, entries: Mapping[str, Entry], view: LedgerView) -> bool:
-    """A batch job's entry is removed when it is done."""
+    """Whether the write is committed. A batch job's entry is removed when it is done."""
     if write_id is None:
         return False
     if write_id.kind is WriteKind.ONCE and write_id.query in view.removed:

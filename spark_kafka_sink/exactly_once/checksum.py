@@ -27,7 +27,7 @@ Int64Array = npt.NDArray[np.int64]
 
 _MASK: Final = (1 << 64) - 1
 _LONGEST_IN_MATRIX: Final = 512
-"""Bytes; longer slots are hashed one by one, which then costs less than encoding them."""
+"""In bytes. Longer slots are hashed one by one, which then costs less than encoding them."""
 
 _CLASSES: Final = (16, 64, 192, _LONGEST_IN_MATRIX)
 """Slots are padded to the longest of their class."""
@@ -42,7 +42,7 @@ _EMPTY: Final = bytes_column([b""])[0]
 
 
 class RowChecksum:
-    """``rows``: of one task so far."""
+    """Sums up the rows of one task."""
 
     def __init__(self) -> None:
         self.rows = RowSum()
@@ -65,7 +65,7 @@ class RowChecksum:
 
 
 def slot_hashes(column: pa.BinaryArray) -> UInt64Array:
-    """One hash per slot; null, empty and zeros of different lengths differ."""
+    """One hash per slot. Null, empty and zeros of different lengths have different hashes."""
     lengths = slot_lengths(column).astype(np.int64)
     longest = int(lengths.max(initial=0))
     if longest <= _LONGEST_IN_MATRIX and longest * len(lengths) <= 2 * int(lengths.sum()) + 16 * len(lengths):

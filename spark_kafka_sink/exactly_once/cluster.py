@@ -18,23 +18,25 @@ from spark_kafka_sink.producer.transactions.committer import CONNECTIONS
 
 
 class Cluster(Rpc):
-    """Methods raise ``KafkaTimeoutError`` at ``deadline`` (monotonic ms), ``BrokerError`` for codes without retry."""
+    """A client with requests about brokers and topics. Its methods raise ``KafkaTimeoutError`` at ``deadline``
+    (monotonic ms), and ``BrokerError`` for codes that are not retried.
+    """
 
     def __init__(self, config: ProducerConfig, clock: Clock) -> None:
         super().__init__(config, clock, connections=CONNECTIONS)
         self.servers = ",".join(f"{host}:{port}" for host, port in config.bootstrap_servers)
 
     def epoch_ms(self) -> int:
-        """The wall clock, which goes on while the machine is suspended."""
+        """The time of the wall clock, which runs on while the machine is suspended."""
         return self._clock.epoch_ms()
 
     def node_ids(self, deadline: float) -> list[int]:
-        """Every broker."""
+        """The ids of all brokers."""
         self.await_brokers(deadline)
         return sorted(self.snapshot.nodes)
 
     def topic(self, name: str, deadline: float) -> TopicInfo | None:
-        """None if there is no such topic; never creates it."""
+        """The topic, or None if it does not exist. Never creates it."""
         info = parse_metadata(topic_metadata(self, [name], deadline)).topics.get(name)
         if info is None:
             raise NetworkError(f"The Metadata response lacks topic {name}")
@@ -46,7 +48,7 @@ class Cluster(Rpc):
         return info
 
     def topics(self, names: Iterable[str], deadline: float) -> dict[str, TopicInfo | None]:
-        """The topics by one request; None for one that does not exist. Leaves out topics with another error."""
+        """The topics, by one request: None for one that does not exist. Leaves out topics with another error."""
         topics = parse_metadata(topic_metadata(self, [*names], deadline)).topics
         return {
             name: info if info.error == ErrorCode.none.value else None

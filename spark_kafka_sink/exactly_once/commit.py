@@ -19,16 +19,18 @@ from spark_kafka_sink.exactly_once.sweep import list_open, sweep
 from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, EntryState, TaskReport, TopicId, listed
 
 _METADATA_LAG_MS: Final = 2_000.0
-"""A broker may learn of a new topic this late."""
+"""A broker may not know a new topic for this long."""
 
 _PAUSE_MS: Final = 100.0
 
 
 @dataclass(frozen=True, slots=True)
 class CommitOutcome:
-    """``entry`` None: the batch was committed before. ``cleanup_failure``: what could not be cleaned up afterwards,
-    with the command that does it, or "". ``recreated``: topics that were deleted before their rows were visible.
-    ``missing``: topics that a replayed batch, or a part of it, was committed to, and which do not exist now.
+    """What commit did. ``entry`` is None if the batch was committed before.
+
+    ``cleanup_failure`` says what could not be cleaned up afterwards, with the command that does it, or is "".
+    ``recreated`` are topics that were deleted before their rows were visible. ``missing`` are topics that a replayed
+    batch, or a part of it, was committed to, and which do not exist now.
     """
 
     entry: Entry | None
@@ -40,9 +42,9 @@ class CommitOutcome:
 def commit_batch(settings: CommitSettings, reports: Sequence[TaskReport]) -> CommitOutcome:
     """Makes all rows visible, within delivery.timeout.ms. Raises ``ExactlyOnceError``.
 
-    An error before the intent is committed: nothing is visible, the batch may be aborted. An error afterwards: the
-    batch is decided, and the next process to read the ledger completes it. Errors after the last task's transaction is
-    committed are returned, since they affect no reader.
+    After an error before the intent is committed, nothing is visible and the batch may be aborted. After a later error
+    the batch is decided, and the next process to read the ledger completes it. Errors after the last task's transaction
+    is committed are returned, because they affect no reader.
     """
     with session_for(settings) as session:
         order = commit_order(reports, settings.producer.transaction_timeout_ms, session.clock.epoch_ms())
@@ -79,7 +81,7 @@ def commit_batch(settings: CommitSettings, reports: Sequence[TaskReport]) -> Com
 
 
 def all_reports(settings: CommitSettings, reports: Sequence[TaskReport | None]) -> list[TaskReport]:
-    """Raises ``ExactlyOnceError`` if a task's report is missing, which would be Spark's error."""
+    """The reports. Raises ``ExactlyOnceError`` if a task's report is missing, which would be an error in Spark."""
     present = [report for report in reports if report is not None]
     if len(present) != len(reports) or not present:
         raise ExactlyOnceError(
@@ -154,7 +156,7 @@ def _clean_up(session: Session, driver: DriverIdentity, entry: Entry, deadline: 
 
 
 class TopicChanges(NamedTuple):
-    """Names of topics. Ids that the brokers do not tell are not compared."""
+    """The names of topics that changed. Topics are compared by id, unless the brokers are too old to send ids."""
 
     missing: tuple[str, ...] = ()
     recreated: tuple[str, ...] = ()
@@ -166,7 +168,7 @@ class TopicChanges(NamedTuple):
 
 
 def topic_changes(session: Session, written: Iterable[TopicId], deadline: float) -> TopicChanges:
-    """How the topics differ from ``written``; asks again for a while if they do. Raises ``KafkaError``."""
+    """How the topics differ from ``written``. If they do, it repeats the request for a while. Raises ``KafkaError``."""
     topics = frozenset(written)
     patience = min(deadline, session.deadline(_METADATA_LAG_MS))
     while topics:

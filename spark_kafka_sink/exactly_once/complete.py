@@ -1,5 +1,6 @@
-"""Completes decided batches: commits the transactions that an intent names. Any process that reads an intent may do it,
-any number of times."""
+"""Completes decided batches, by committing the transactions that an intent names. Any process that reads an intent may
+do so, any number of times.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ class Completed:
 def complete_intents(
     session: Session, driver: DriverIdentity, entries: Mapping[str, Entry], deadline: float, accept_loss: bool = False
 ) -> Completed:
-    """``entries``: as read under ``driver``. ``accept_loss``: batches with lost rows are recorded as done too."""
+    """Completes every intent. ``entries`` are those read under ``driver``. With ``accept_loss``, batches with lost rows
+    are also recorded as done.
+    """
     completed = dict(entries)
     lost: dict[str, frozenset[int]] = {}
     for query, entry in entries.items():
@@ -48,12 +51,12 @@ def complete_intents(
 
 
 def complete(session: Session, entry: Entry, deadline: float, repeat: Repeat | None = None) -> frozenset[int]:
-    """Commits every transaction that the entry names. Returns the tasks whose rows are lost. ``repeat``: if it is known
-    better than from the entry.
+    """Commits every transaction that the entry names. Returns the tasks whose rows are lost. ``repeat`` overrides that
+    of the entry.
 
-    A transaction that is no longer open may have been committed before: its marker tells. Raises ``ExactlyOnceError``
-    if a broker refuses or does not respond; some transactions may be committed then, and the next process to read the
-    ledger completes the rest.
+    A transaction that is no longer open may have been committed before; its marker shows whether it was. Raises
+    ``ExactlyOnceError`` if a broker refuses or does not respond; some transactions may be committed then, and the next
+    process to read the ledger completes the rest.
     """
     batch = f"Batch {entry.number} of {entry.query} (name {session.settings.name})"
     advice = session.settings.advice(repeat or entry.repeat, Progress.DECIDED)
@@ -94,8 +97,9 @@ def _states(outcomes: Mapping[int, EndTxnOutcome]) -> str:
 def lost_tasks(
     ledger: Ledger, entry: Entry, gone: Mapping[int, PreparedTransaction], deadline: float
 ) -> frozenset[int]:
-    """``gone``: task → its transaction, which is no longer open. Returns those of these tasks whose transaction was
-    aborted; none if another process has completed the entry meanwhile."""
+    """The tasks whose transaction was aborted; none if another process has completed the entry meanwhile. ``gone`` maps
+    each task to its transaction, which is no longer open.
+    """
     while not _is_decided(view := ledger.read(deadline), entry):
         ledger.await_control_records(deadline)
     found = view.entries.get(entry.query)
@@ -107,7 +111,7 @@ def lost_tasks(
 
 
 def _is_decided(view: LedgerView, entry: Entry) -> bool:
-    """Whether this ledger has, or had, the intent: only then a missing marker means lost rows."""
+    """Whether this ledger has, or had, the intent. Only then does a missing marker mean lost rows."""
     found = view.entries.get(entry.query)
     if found is not None and found.number > entry.number:
         raise ExactlyOnceError(

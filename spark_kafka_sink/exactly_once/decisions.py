@@ -113,7 +113,7 @@ VERDICTS: Final[Mapping[tuple[WriteKind, Comparison], Verdict]] = MappingProxyTy
 
 
 def compare(write_id: WriteId, entry: Entry | None, lost: frozenset[int]) -> Comparison:
-    """``lost``: the entry's tasks whose rows are lost."""
+    """How a batch compares with its query's entry. ``lost`` are the entry's tasks whose rows are lost."""
     if entry is None:
         return Comparison.FIRST if write_id.number == 0 else Comparison.UNKNOWN
     if write_id.number < entry.number:
@@ -223,9 +223,10 @@ def prove(plan: WritePlan, write_id: WriteId, task: int, rows: RowSum) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CommitOrder:
-    """What commit does: record ``entry``, then commit the transactions it names. None: nothing to commit.
+    """What commit does: it records ``entry``, then commits the transactions that it names. None means nothing to
+    commit.
 
-    ``decide_by``: epoch ms, after which no EndTxn of the intent is sent; None: nothing can time out.
+    No EndTxn of the intent is sent after ``decide_by`` (epoch ms); None means that nothing can time out.
     """
 
     entry: Entry | None
@@ -316,11 +317,11 @@ _SAME_NUMBER: Final[Mapping[WriteKind, str]] = MappingProxyType(
         "give each write a txnAppId of its own, and each run a txnVersion that is larger than the last.",
     }
 )
-"""How other rows come to have the number of a committed batch."""
+"""An explanation of how other rows come to have the number of a committed batch."""
 
 
 def _check_replay(reports: Sequence[TaskReport]) -> None:
-    """The number alone does not prove a replay: an older checkpoint gives it to a new batch."""
+    """The number alone does not prove a replay, because an older checkpoint gives it to a new batch."""
     first = reports[0]
     rows = sum((report.share.rows for report in reports), RowSum())
     if first.decided not in (None, rows):

@@ -50,7 +50,7 @@ class Progress(Enum):
 
     @classmethod
     def of_lost(cls, entry: Entry, lost: Collection[int]) -> Progress:
-        """``lost``: the tasks of the decided batch whose rows are lost."""
+        """``lost`` are the tasks of the decided batch whose rows are lost."""
         return cls.LOST if entry.has_rows_besides(lost) else cls.ALL_LOST
 
 

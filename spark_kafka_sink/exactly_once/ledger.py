@@ -33,14 +33,14 @@ _warned_foreign: set[TopicPartition] = set()
 
 
 class LedgerPart(NamedTuple):
-    """The records of a write that go to one partition, with their base sequence."""
+    """The records of a write for one partition, with their base sequence."""
 
     log: PartitionLog
     sequence: int
     records: Sequence[LedgerRecord]
 
     def append(self, identity: TransactionalIdentity, now_ms: int, deadline: float) -> None:
-        """Into the open transaction; under transactions v2 the first append opens it."""
+        """Appends to the open transaction. Under transactions v2 the first append opens it."""
         header = BatchHeader(
             TRANSACTIONAL, len(self.records), now_ms, now_ms, identity.producer_id, identity.epoch, self.sequence
         )
@@ -48,9 +48,9 @@ class LedgerPart(NamedTuple):
 
 
 class Ledger:
-    """``view``: what was read so far; the reading methods extend and return it.
+    """The ledger of one name. ``view`` is what was read so far; the reading methods extend and return it.
 
-    ``deadline`` bounds the time without progress: a long log is read to its end.
+    ``deadline`` bounds the time without progress, so that a long log is read to its end.
     """
 
     def __init__(
@@ -65,29 +65,32 @@ class Ledger:
         self._read_at, self._read_at_epoch = 0.0, 0
 
     def read(self, deadline: float) -> LedgerView:
-        """Up to the leader's high watermark. It may lag behind acknowledged records: a new leader learns it from its
-        followers, and a deposed leader does not know that it is deposed."""
+        """Reads up to the leader's high watermark. It may be behind acknowledged records, because a new leader learns
+        it from its followers, and a deposed leader does not know that it is deposed.
+        """
         self._follow_topic(deadline)
         return self._read_to(None, deadline)
 
     def read_acknowledged(self, now_ms: int, deadline: float) -> LedgerView:
-        """Everything acknowledged before the call: up to a barrier record that is appended with acks=all. The barrier
-        is in no transaction, so it decides nothing, and compaction removes it."""
+        """Reads everything acknowledged before the call, up to a barrier record that is appended with acks=all. The
+        barrier is in no transaction, so it decides nothing, and compaction removes it.
+        """
         self._follow_topic(deadline)
         header = BatchHeader(0, 1, now_ms, now_ms, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
         barrier = self._log.append(encode_batch(header, [barrier_record(self.view.name)]), None, deadline)
         return self._read_to(barrier + 1, deadline)
 
     def await_control_records(self, deadline: float) -> None:
-        """They are a few ms behind. Raises ``KafkaTimeoutError`` at the deadline."""
+        """Waits for control records, which come a few ms later. Raises ``KafkaTimeoutError`` at the deadline."""
         self._cluster.check_time(deadline, f"Transactions in {self._log.partition} stay undecided")
         self._cluster.pause(_SOON_MS)
 
     def committed_markers(
         self, partition: int, markers: Mapping[int, tuple[int, PreparedTransaction]], deadline: float
     ) -> set[int]:
-        """``markers``: task → its marker's offset in ``partition`` and its transaction. Returns the tasks whose
-        transaction committed, once the log is read past each marker and its control record."""
+        """The tasks whose transaction committed. Reads the log past each marker and its control record. ``markers``
+        maps a task to its marker's offset in ``partition`` and its transaction.
+        """
         log, outcomes = self._partition_log(partition), MarkerOutcomes(markers)
         patience, end = log.progress_deadline(deadline), None
         while not outcomes.decided:
@@ -111,7 +114,7 @@ class Ledger:
         return outcomes.committed
 
     def parts(self, driver: DriverIdentity, write: LedgerWrite) -> list[LedgerPart]:
-        """One for each partition that the write goes to; the entries' is the last."""
+        """The write's records by partition. The last part has the entries."""
         if not write.markers or write.marker_partition is None:
             return [LedgerPart(self._log, driver.sequence, write.entries)]
         if write.marker_partition == self.partitions.partition:
@@ -134,7 +137,7 @@ class Ledger:
             self._topic_id = topic_id
 
     def _read_to(self, end: int | None, deadline: float) -> LedgerView:
-        """Up to offset ``end``; None: to the high watermark of the first response."""
+        """Reads up to offset ``end``, or to the high watermark of the first response."""
         assert self._next_offset is not None
         patience = self._log.progress_deadline(deadline)
         while True:

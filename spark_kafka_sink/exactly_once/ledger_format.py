@@ -45,14 +45,14 @@ _MAX_SIZE: Final = 64 << 20
 
 
 class LedgerRecord(NamedTuple):
-    """``value`` None: a tombstone."""
+    """A record of the ledger. A ``value`` of None is a tombstone."""
 
     key: bytes
     value: bytes | None
 
 
 class RecordKey(NamedTuple):
-    """``query`` None: of a barrier. ``task`` None: of an entry, else of a marker."""
+    """What a record is about: a barrier has no ``query``, an entry has no ``task``, a marker has both."""
 
     name: str
     query: str | None = None
@@ -124,12 +124,12 @@ def marker_record(name: str, marker: Marker) -> LedgerRecord:
 
 
 def barrier_record(name: str) -> LedgerRecord:
-    """A tombstone under a key of its own, which decides nothing."""
+    """The barrier: a tombstone under a key of its own, which decides nothing."""
     return LedgerRecord(RecordKey(name).to_bytes(), None)
 
 
 def read_key(key: bytes | None) -> RecordKey | None:
-    """None for a foreign key."""
+    """The parsed key; None for a foreign one."""
     try:
         parsed = json.loads(key or b"")
         if not isinstance(parsed, list) or not 1 <= len(parsed) <= 3:
@@ -144,7 +144,7 @@ def read_key(key: bytes | None) -> RecordKey | None:
 
 
 def read_entry(key: RecordKey, value: bytes) -> Entry:
-    """Raises ``ExactlyOnceError`` for a value that a later release wrote, or no release."""
+    """The entry in a record. Raises ``ExactlyOnceError`` for a value that a later release wrote, or no release."""
     try:
         fields = json.loads(value)
         version = _number(fields["version"], _INT64, 1)
@@ -184,7 +184,7 @@ class RawBatch(NamedTuple):
         return any(each.key is not None and int.from_bytes(each.key[2:4]) == _COMMIT for each in self.records())
 
     def records(self) -> tuple[DecodedRecord, ...]:
-        """Raises ``CorruptRecordError``."""
+        """The batch's records. Raises ``CorruptRecordError``."""
         return decode_batches(self.data, max_size=_MAX_SIZE)[0].records
 
 
@@ -200,7 +200,9 @@ def raw_batches(records: bytes | memoryview) -> list[RawBatch]:
 
 
 def _encode_record(index: int, record: LedgerRecord) -> bytes:
-    """Not by the encoder of columns: a planning process would import it for a few records, 0.1 s of CPU."""
+    """One encoded record. The encoder of columns is not used, because importing it takes a planning process 0.1 s of
+    CPU.
+    """
     attributes, timestamp_delta, no_headers = b"\0", encode_varint(0), encode_varint(0)
     fields = (attributes, timestamp_delta, encode_varint(index), _sized(record.key), _sized(record.value), no_headers)
     return _sized(b"".join(fields))
@@ -279,7 +281,7 @@ def _number(value: Any, most: int, least: int = 0) -> int:
 
 
 def _string(value: object) -> str:
-    """Printable, as operators read it in a terminal."""
+    """A string, printable because operators read it in a terminal."""
     if not isinstance(value, str) or not value.isprintable():
         raise TypeError("a printable string is missing")
     return value

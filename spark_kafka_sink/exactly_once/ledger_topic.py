@@ -23,7 +23,9 @@ from spark_kafka_sink.network.topics import NewTopic, create_topic, why_not_crea
 _log = logging.getLogger("spark_kafka_sink.exactly_once")
 
 PARTITIONS: Final = 10
-"""A name's entries are in partition hash modulo this, even if the topic has more; its markers this many further on."""
+"""A name's entries are in the partition of its hash modulo this, even if the topic has more; its markers are in the one
+this many further on.
+"""
 
 _HOUR_MS: Final = 3_600_000
 SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
@@ -56,7 +58,7 @@ def ledger_partitions(name: str, topic: str, partition_count: int = 2 * PARTITIO
 
 
 class EnsuredLedger(NamedTuple):
-    """``created``: the topic did not exist."""
+    """The ledger's topic; ``created`` if it did not exist before."""
 
     partitions: int
     created: bool
@@ -146,7 +148,7 @@ def _repair_commands(
 
 
 def _widened(replicas: Sequence[int], brokers: Sequence[int], factor: int) -> list[int]:
-    """The preferred leader stays."""
+    """The replicas and further brokers, up to ``factor``. The preferred leader stays the first."""
     return list(dict.fromkeys([*replicas, *brokers]))[: max(factor, len(replicas))]
 
 

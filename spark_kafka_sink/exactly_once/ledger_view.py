@@ -1,7 +1,7 @@
-"""What the batches of the ledger's log amount to. No I/O: batches come in as they lie in the log.
+"""The entries that the batches of the ledger's log amount to. No I/O: batches are given in the order of the log.
 
-The log is read uncommitted: read_committed would stop at another name's open transaction. The control records of each
-producer id say whether its records are committed.
+The log is read uncommitted, because read_committed would stop at another name's open transaction. The control records
+of each producer id say whether its records are committed.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ class LedgerView:
         self._last: _Written | None = None
 
     def apply(self, batches: Iterable[RawBatch]) -> None:
-        """Records outside transactions decide nothing: a plain append proves no driver identity. Markers say nothing
-        here: ``MarkerOutcomes`` looks them up by their offsets."""
+        """Takes further batches. Records outside transactions decide nothing, because a plain append does not prove a
+        driver's identity. Markers are ignored here; ``MarkerOutcomes`` looks them up by their offsets.
+        """
         for batch in batches:
             if batch.header.is_control:
                 if batch.header.producer_id in self._undecided:
@@ -58,8 +59,9 @@ class LedgerView:
 
     @property
     def entries(self) -> Mapping[str, Entry]:
-        """Query → its last entry. Raises ``ExactlyOnceError`` for one that is unreadable or of a later release: the
-        entry before it no longer holds."""
+        """Query → its last entry. Raises ``ExactlyOnceError`` for one that is unreadable or of a later release, because
+        the entry before it is no longer valid.
+        """
         for query, written in self._written.items():
             if query not in self._entries:
                 assert written.value is not None
@@ -90,7 +92,7 @@ class LedgerView:
         )
 
     def records(self, batch: RawBatch) -> Iterable[DecodedRecord]:
-        """Empty for an intact batch that does not decode, which another client wrote."""
+        """The batch's records. Empty for an intact batch that does not decode, which another client wrote."""
         try:
             return batch.records()
         except CorruptRecordError:
@@ -130,14 +132,14 @@ class LedgerView:
 
 
 class MarkerOutcomes:
-    """Which transactions committed, by the markers at their offsets and the control records after them.
+    """Finds which transactions committed, by the markers at their offsets and the control records after them.
 
     Compaction keeps the marker of a committed transaction as long as its batch is the last, and nothing of an aborted
     one: once the log is read past an offset, a missing marker means that the rows are lost.
     """
 
     def __init__(self, markers: Mapping[int, tuple[int, PreparedTransaction]]) -> None:
-        """``markers``: task → its marker's offset and its transaction."""
+        """``markers`` maps a task to its marker's offset and its transaction."""
         self.committed: set[int] = set()
         self.next_offset = min((offset for offset, _ in markers.values()), default=0)
         self._ahead = {prepared.identity: (offset, task) for task, (offset, prepared) in markers.items()}
@@ -148,7 +150,7 @@ class MarkerOutcomes:
         return not self._ahead and not self._open
 
     def apply(self, batches: Iterable[RawBatch], next_offset: int) -> None:
-        """The log from the current ``next_offset`` up to the new one."""
+        """Takes the log from the current ``next_offset`` up to the new one."""
         for batch in batches:
             if batch.header.is_control:
                 task = self._open.pop(batch.header.producer_id, None)

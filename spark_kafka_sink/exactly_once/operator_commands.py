@@ -1,5 +1,7 @@
-"""What an operator does about exactly-once writes: discover what they left in a cluster, commit what is decided, abort
-the rest, forget entries that are no longer needed. Discovery initialises no driver id, so it fences nothing."""
+"""What an operator can do about exactly-once writes: discover what they left in a cluster, commit what is decided,
+abort the rest, and forget entries that are no longer needed. Discovery fences nothing, because it initialises no driver
+id.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ _DRIVER: Final = driver_id("")
 
 @dataclass(frozen=True, slots=True)
 class FoundWrite:
-    """A write: its entries in the ledger, and its tasks' open transactions.
+    """What a write has left: its entries in the ledger, and its tasks' open transactions.
 
     ``prefix``: of the transactional ids that a command is to end. ``entries``: query → its last entry. ``unreadable``:
     why they cannot be read. ``transactions``: the open ones; of a txnAppId those under every prefix, until ``under``.
@@ -61,9 +63,10 @@ class FoundWrite:
         return None
 
     def under(self, prefix: str) -> FoundWrite | None:
-        """Limited to ``prefix``, which is its name or a transactionalIdPrefix; None if it has nothing under it.
+        """The part of the write under ``prefix``, which is its name or a transactionalIdPrefix; else None.
 
-        Of a txnAppId the ids must begin with exactly that: an id that only ends in its name may be another write's.
+        The ids of a txnAppId must begin with exactly the prefix, because an id that only ends in its name may be
+        another write's.
         """
         own = self.name
         if self.name != prefix and not re.fullmatch(re.escape(prefix) + _BATCH_JOB, self.name):
@@ -169,7 +172,7 @@ def forget_done(session: Session, decided_before: int, deadline: float) -> list[
 
 
 def forgettable(entries: Iterable[Entry], decided_before: int) -> list[Entry]:
-    """Those that are done and were decided before this time, epoch ms."""
+    """The entries that are done and were decided before this time, epoch ms."""
     return [each for each in entries if each.state is EntryState.DONE and each.decided_at < decided_before]
 
 
@@ -203,7 +206,7 @@ def _read_ledger(session: Session, deadline: float) -> tuple[dict[str, Mapping[s
 
 
 def _prefix(transactional_id: str) -> str | None:
-    """None for an id that is not a task's."""
+    """The prefix of a task's id; None for other ids."""
     match = _TASK.fullmatch(transactional_id)
     return match["prefix"] if match is not None and transactional_id.isprintable() else None
 

@@ -27,8 +27,8 @@ _LONGEST_PAUSE_MS: Final = 200.0
 
 
 class Fetched(NamedTuple):
-    """``batches`` from the requested offset on; ``next_offset``: where the next fetch continues. ``end``: what a fetch
-    reads up to, the last stable offset with read_committed, else the high watermark.
+    """What a fetch returned: ``batches`` from the requested offset on. The next fetch continues at ``next_offset``. A
+    fetch reads up to ``end``, the last stable offset with read_committed, else the high watermark.
     """
 
     batches: list[RawBatch]
@@ -38,7 +38,7 @@ class Fetched(NamedTuple):
 
 
 class PartitionLog:
-    """Methods raise as those of ``Cluster``."""
+    """One partition, read and appended to on the caller's thread. Its methods raise what those of ``Cluster`` do."""
 
     def __init__(self, cluster: Cluster, partition: TopicPartition) -> None:
         self.partition = partition
@@ -64,9 +64,10 @@ class PartitionLog:
         return int(self._call("list_offsets", (5, 7), make, deadline).offset)
 
     def fetch(self, offset: int, deadline: float, *, read_committed: bool = False) -> Fetched | None:
-        """Read from ``offset`` without waiting for new records. None: the offset is out of range.
+        """Reads from ``offset``, without waiting for new records. None if the offset is out of range.
 
-        ``read_committed``: up to the last stable offset, without control batches and those of aborted transactions.
+        With ``read_committed`` it reads up to the last stable offset, and leaves out control batches and aborted
+        transactions.
         """
 
         def make(module: ModuleType, version: int) -> Any:
@@ -94,7 +95,7 @@ class PartitionLog:
         return Fetched(batches, next_offset, fetched.high_watermark, end)
 
     def append(self, batch: bytes, identity: TransactionalIdentity | None, deadline: float) -> int:
-        """Produce with acks=all. ``identity``: of the batch's transaction. Returns the batch's offset."""
+        """Produces a batch with acks=all and returns its offset. ``identity`` is that of the batch's transaction."""
 
         def make(module: ModuleType, version: int) -> Any:
             data = module.request.PartitionProduceData(index=self.partition.partition, records=batch)
@@ -124,8 +125,8 @@ class PartitionLog:
 
 
 def _committed(batches: list[RawBatch], aborted: Iterable[Any]) -> list[RawBatch]:
-    """Without control batches and the batches of ``aborted`` transactions, each from its first offset to its control
-    batch (Java: ``CompletedFetch.containsAbortMarker``, ``consumeAbortedTransactionsUpTo``).
+    """The batches without control batches and those of ``aborted`` transactions, each of which goes from its first
+    offset to its control batch (Java: ``CompletedFetch.containsAbortMarker``, ``consumeAbortedTransactionsUpTo``).
     """
     first_offsets = sorted((each.first_offset, each.producer_id) for each in aborted)
     aborting: set[int] = set()
@@ -155,7 +156,9 @@ class ProgressDeadline:
         self.deadline = max(self.deadline, self._cluster.now() + self._allowed_ms)
 
     def wait(self, what: str) -> None:
-        """Pauses and forgets the leader: a deposed one still responds. Raises ``KafkaTimeoutError`` at the deadline."""
+        """Pauses, and forgets the leader, because a deposed one still responds. Raises ``KafkaTimeoutError`` at the
+        deadline.
+        """
         left = self.deadline - self._cluster.now()
         self._cluster.pause(max(0.0, min(exponential_delay(_SOON_MS, _LONGEST_PAUSE_MS, self._attempts), left)))
         self._cluster.check_time(self.deadline, f"{self._partition} {what}")
@@ -164,7 +167,7 @@ class ProgressDeadline:
 
 
 def _partitions(body: Any) -> list[Any]:
-    """The error codes of a ListOffsets, Fetch or Produce response; a throttled Fetch has none."""
+    """The partitions in a ListOffsets, Fetch or Produce response; a throttled Fetch has none."""
     topics = body.topics if hasattr(body, "topics") else body.responses
     return [
         each

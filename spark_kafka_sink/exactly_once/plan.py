@@ -30,13 +30,13 @@ from spark_kafka_sink.exactly_once.values import (
 _log = logging.getLogger("spark_kafka_sink.exactly_once")
 
 _SWEEPS: Final = 2
-"""A transaction whose coordinator moves during the first listing may be in no broker's response."""
+"""Two, because a transaction whose coordinator moves during the first listing may be in no broker's response."""
 
 
 def plan_write(
     settings: CommitSettings, write_id: WriteId | None = None, ledger_start: LedgerStart = STRICT
 ) -> WritePlan:
-    """``write_id`` None: only the tasks know it. Takes at most max.block.ms. Raises ``PlanningError``."""
+    """Plans a write in at most max.block.ms. ``write_id`` is None if only tasks know it. Raises ``PlanningError``."""
     try:
         with session_for(settings) as session:
             state = _plan(session, write_id, ledger_start, session.deadline(settings.producer.max_block_ms))
@@ -91,7 +91,7 @@ def _complete(session: Session, deadline: float) -> Completed:
 
 
 def _warn_of_unknown_version(session: Session, write_id: WriteId, entries: Mapping[str, Entry], created: bool) -> None:
-    """A version above 0 is seldom the first one: without an entry it may have been written before."""
+    """Warns of a version above 0 without an entry: it is seldom the first one, so it may have been written before."""
     if write_id.kind is not WriteKind.VERSION or write_id.number == 0 or write_id.query in entries:
         return
     _log.warning(
@@ -105,7 +105,7 @@ def _warn_of_unknown_version(session: Session, write_id: WriteId, entries: Mappi
 
 
 def _was_committed(before: Mapping[str, Entry] | None, entries: Mapping[str, Entry]) -> bool:
-    """Whether the batch planned last in this process has been committed since: then it left no transaction open."""
+    """Whether the batch planned last in this process has been committed since. If so, it left no transaction open."""
     if before is None:
         return False
     changed = [entry for query, entry in entries.items() if before.get(query) != entry]

@@ -35,7 +35,7 @@ _SHOWN: Final = 100
 
 
 class TaskName(NamedTuple):
-    """The task that receipts are of."""
+    """The task that wrote the rows of a receipt."""
 
     query: str
     batch: int
@@ -44,7 +44,8 @@ class TaskName(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WriteReceipt:
-    """``count`` rows of ``bytes`` bytes before compression, between two offsets of a partition (-1: unknown).
+    """What a task wrote to a partition: ``count`` rows of ``bytes`` bytes before compression, between two offsets (-1:
+    unknown).
 
     ``query`` and ``batch``: a streaming query's id and micro-batch, txnAppId and txnVersion, or a batch job's name and
     0. ``began_at`` and ``ended_at``: epoch ms, the executor's clock, of the task's first row and last acknowledgement.
@@ -65,7 +66,7 @@ class WriteReceipt:
     figures: TaskFigures | None = None
 
     def line(self) -> str:
-        """One line of JSON."""
+        """The receipt as one line of JSON."""
         fields = {name: getattr(self, name) for name in _FIELDS}
         if self.figures is not None:
             fields["figures"] = self.figures.as_json()
@@ -73,7 +74,7 @@ class WriteReceipt:
 
     @classmethod
     def parse(cls, line: str) -> WriteReceipt:
-        """Ignores the fields of later releases. Raises ``ValueError`` for anything but a receipt."""
+        """The receipt in a line. Ignores fields of later releases. Raises ``ValueError`` for anything but a receipt."""
         try:
             fields = json.loads(line)
             values = {name: _of(kind, fields[name]) for name, kind in _FIELDS.items()}
@@ -86,7 +87,7 @@ class WriteReceipt:
 
 
 def _of(kind: type, value: Any) -> Any:
-    """``value``, if JSON has this kind of it there."""
+    """``value``, if it is of this kind. Raises ``TypeError``, ``ValueError``."""
     if type(value) is not kind:
         raise TypeError(f"{value!r} is not {kind.__name__}")
     checked: str | int = text(value) if kind is str else int64(value)  # type: ignore[arg-type]
@@ -94,7 +95,7 @@ def _of(kind: type, value: Any) -> Any:
 
 
 def _start(line: str) -> str:
-    """The line for an error message, not more than its beginning."""
+    """The beginning of the line, for an error message."""
     return repr(line if len(line) <= _SHOWN else line[:_SHOWN] + "…")
 
 
@@ -116,7 +117,9 @@ def receipts_of(
 
 
 def receipt_columns(receipts: Sequence[WriteReceipt]) -> RecordColumns:
-    """Records of a receipts topic, keyed by query: one query's are in one partition, in order."""
+    """Receipts as records of a receipts topic. The key is the query, so that one query's receipts are in one partition,
+    in order.
+    """
     return RecordColumns(
         key=bytes_column([each.query.encode() for each in receipts]),
         value=bytes_column([each.line().encode() for each in receipts]),
@@ -124,10 +127,11 @@ def receipt_columns(receipts: Sequence[WriteReceipt]) -> RecordColumns:
 
 
 def write_lines(folder: str, receipts: Iterable[WriteReceipt], job: str = "") -> None:
-    """One file of JSON lines per batch, ``<folder>/<query>-<batch>.jsonl``; a batch written again replaces its file.
+    """Writes one file of JSON lines per batch, ``<folder>/<query>-<batch>.jsonl``. A batch written again replaces its
+    file.
 
-    ``folder``: a path, or a URI that Arrow knows (``s3://``, ``hdfs://``, ``gs://``). ``job``: 32 hexadecimal digits of
-    a job whose query and batch other jobs have too: ``<query>-<batch>-<job>.jsonl``.
+    ``folder`` is a path, or a URI that Arrow knows (``s3://``, ``hdfs://``, ``gs://``). ``job`` is 32 hexadecimal
+    digits that tell apart jobs of the same query and batch: ``<query>-<batch>-<job>.jsonl``.
     """
     files: dict[str, list[str]] = {}
     for each in receipts:

@@ -29,16 +29,17 @@ from spark_kafka_sink.producer.transactions.committer import Committer, EndVerdi
 from spark_kafka_sink.producer.transactions.values import END_TXN_V2, PreparedTransaction, TransactionalIdentity
 
 _MAX_SESSIONS: Final = 8
-"""Per process. The streams of one application are a few; each batch job has a name of its own."""
+"""Per process. One application has few streams, but each batch job has a name of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitSettings:
-    """``producer``: as for the rows. ``topic``: the ledger's.
+    """What a driver needs to know of a write. ``producer`` are the options of the rows' producer, ``topic`` is the
+    ledger's.
 
-    ``name``: ledger entry, ledger partition and driver id derive from it; stable across restarts, unique per write.
-    ``prefix``: of the tasks' transactional ids. ``per_attempt``: each attempt of a task has its own id, as in a batch
-    job that is never replayed.
+    Ledger entry, ledger partition and driver id derive from ``name``, which is stable across restarts and unique per
+    write. The tasks' transactional ids begin with ``prefix``. With ``per_attempt`` each attempt of a task has its own
+    id, as in a batch job that is never replayed.
     """
 
     producer: ProducerConfig
@@ -69,9 +70,12 @@ class CommitSettings:
 
 
 class Session:
-    """``planned``: entries of the last planning in this process, ``planned_driver``: the identity that it passed to
-    commit; None before the first. ``sweeps``: how often what earlier processes left open has been
-    aborted. ``max_entry_bytes``: the largest record that the ledger's topic takes; None: not known."""
+    """The connections, the ledger and what was planned last.
+
+    ``planned`` are the entries of the last planning in this process, ``planned_driver`` is the identity that it passed
+    to commit; both are None before the first. ``sweeps`` counts how often the transactions that earlier processes left
+    open have been aborted. ``max_entry_bytes`` is the largest record that the ledger's topic takes, if it is known.
+    """
 
     def __init__(self, settings: CommitSettings, clock: Clock) -> None:
         self.settings = settings
@@ -105,8 +109,9 @@ class Session:
         return deadline + self.clock.now() - began
 
     def read_ledger(self, driver: DriverIdentity, deadline: float) -> LedgerView:
-        """Everything acknowledged before ``driver`` was initialised. One Fetch if the batch planned last in this
-        process is done and no other driver came between."""
+        """The ledger with everything acknowledged before ``driver`` was initialised. Takes one Fetch if the batch
+        planned last in this process is done and no other driver came between.
+        """
         if self.planned_driver is not None:
             view = self.ledger.read(deadline)
             if view.continues(self.planned_driver, driver.identity):
@@ -114,7 +119,9 @@ class Session:
         return self.ledger.read_acknowledged(self.clock.epoch_ms(), deadline)
 
     def init_driver(self, deadline: float) -> DriverIdentity:
-        """InitProducerId of the driver id: fences every earlier driver of this name, which can decide nothing more."""
+        """InitProducerId of the driver id. It fences every earlier driver of this name, so that none can decide
+        anything more.
+        """
         name = driver_id(self.settings.name)
         outcome = self._init_producer_id(name, NO_IDENTITY, deadline)
         if outcome.identity is None:
@@ -193,7 +200,7 @@ class Session:
         return DriverIdentity(outcome.identity)
 
     def _append(self, identity: TransactionalIdentity, parts: list[LedgerPart], deadline: float) -> list[LedgerPart]:
-        """Into a transaction that stays open."""
+        """Appends the parts in a transaction, which stays open."""
         if identity.end_txn_version < END_TXN_V2:
             partitions = [part.log.partition for part in parts]
             self.committer.add_partitions(identity, partitions, deadline - self.clock.now())
@@ -220,7 +227,7 @@ _sessions: dict[tuple[int, CommitSettings], Session] = {}
 
 
 def close_sessions() -> None:
-    """Closes this process's sessions: the next one starts as in a new process."""
+    """Closes this process's sessions, so that the next one starts as in a new process."""
     for key in [key for key in _sessions if key[0] == os.getpid()]:
         _sessions.pop(key).close()
 

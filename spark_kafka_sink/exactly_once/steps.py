@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 def reach(step: str, task: int | None = None) -> None:
-    """A process has reached ``step``. Tests replace this function; call it as ``steps.reach``."""
+    """Called when a process has reached ``step``. Tests replace this function, so call it as ``steps.reach``."""

@@ -1,4 +1,4 @@
-"""Aborts the transactions that earlier runs and attempts left open, at which read_committed readers wait.
+"""Aborts the transactions that earlier runs and attempts left open, because read_committed readers wait for their end.
 
 The order makes it safe: list the open transactions with producer id and epoch; initialise the driver id; read the
 ledger and complete its intents; then abort exactly the listed ones. They belong to fenced runs: the intent of such a
@@ -76,7 +76,7 @@ def left_open(listing: Iterable[OpenTransaction], driver: DriverIdentity) -> lis
 def abort_all(
     session: Session, prepared: Iterable[PreparedTransaction], deadline: float
 ) -> frozenset[PreparedTransaction]:
-    """Returns those that were still open."""
+    """Aborts the transactions. Returns those that were still open."""
     transactions = list(prepared)
     outcomes = session.committer.abort(transactions, deadline - session.clock.now())
     failed = [outcome for outcome in outcomes if outcome.verdict is EndVerdict.UNDECIDED]
@@ -125,7 +125,7 @@ def _described(cluster: Cluster, node: int, ids: list[str], deadline: float) -> 
 
 
 def _descriptions(cluster: Cluster, target: Target, ids: list[str], deadline: float) -> Sequence[Any]:
-    """Descriptions by a coordinator, which is asked until no error is passing, or by a node, with its errors."""
+    """Descriptions by a coordinator, with retries, or by a node, with its errors."""
     accepted = (ErrorCode.none, ErrorCode.transactional_id_not_found)
 
     def make(module: ModuleType, version: int) -> Any:

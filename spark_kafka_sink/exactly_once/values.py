@@ -44,7 +44,7 @@ class TaskAction(Enum):
 
 
 class RecoveryMode(Enum):
-    """Which one is right when checkpoint and ledger disagree."""
+    """Which of checkpoint and ledger is right when they disagree."""
 
     NEITHER = "strict"
     CHECKPOINT = "trust-checkpoint"
@@ -59,7 +59,7 @@ class LedgerStart(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """``strict``, ``trust-checkpoint:N`` or ``trust-ledger:N``."""
+        """Parses ``strict``, ``trust-checkpoint:N`` or ``trust-ledger:N``."""
         source, _, number = text.partition(":")
         return cls(RecoveryMode(source), int(number or -1))
 
@@ -174,7 +174,7 @@ class Entry:
 
     @property
     def total(self) -> RowSum:
-        """The sum over all tasks, which does not depend on how the rows are divided into tasks."""
+        """The sum over all tasks, however the rows are divided into tasks."""
         return sum((share.rows for share in self.tasks), RowSum())
 
     def has_rows_besides(self, lost: Collection[int]) -> bool:
@@ -312,7 +312,7 @@ def task_id(prefix: str, task: int, attempt: int | None = None) -> str:
 
 
 def listed(tasks: Iterable[int]) -> str:
-    """Tasks, for error messages: ``0, 2-5``."""
+    """Task numbers in an error message, such as ``0, 2-5``."""
     runs: list[list[int]] = []
     for task in sorted(tasks):
         if runs and task == runs[-1][-1] + 1:

@@ -1,4 +1,5 @@
-"""API calls that are repeated until a response or an error ends them: the one retry loop, for sender and ``rpc``.
+"""API calls that are repeated until a response or an error ends them. This is the one retry loop, for the sender and
+``rpc``.
 
 A call finds its broker by its target: a coordinator, a partition's leader, one node, or any node. Retries, node
 rotation and their delays follow ``error_table``. Has no clock and no I/O; owned by the thread that runs the loop.
@@ -35,17 +36,17 @@ from spark_kafka_sink.network.metadata import Metadata, metadata_request, parse_
 _log = logging.getLogger("spark_kafka_sink.network")
 
 SOON_MS: Final = 5.0
-"""First delay after CONCURRENT_TRANSACTIONS; it doubles. Writing the markers takes a few milliseconds."""
+"""The first delay after CONCURRENT_TRANSACTIONS, because writing the markers takes a few milliseconds. It doubles."""
 
 STALL_MS: Final = 10_000.0
-"""Time that something waits for brokers before each warning."""
+"""How long something waits for brokers before each warning."""
 
 _FIND_VERSIONS: Final = (3, 4)
 _FIRST_WITH_MANY_KEYS: Final = 4
 _MAX_LOCATIONS: Final = 1_000
-"""A producer with many transactional ids finds their coordinators again from time to time."""
+"""Beyond this, a producer with many transactional ids forgets their coordinators and finds them again."""
 _CONNECTION: Final = 1 << 32
-"""Node ids have 32 bits. Connection ``k`` to a node is a node of its own for the network client."""
+"""Node ids have 32 bits. The network client knows connection ``k`` to a node by the node's id plus ``k`` times this."""
 
 
 class CoordinatorType(IntEnum):
@@ -89,10 +90,11 @@ class ReadCodes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CallEnd:
-    """How a call ended: ``body`` when ``action`` is SUCCEED, else ``error``. ``code``: ``none`` if no broker sent one.
+    """How a call ended, with a ``body`` when ``action`` is SUCCEED, else with an ``error``. ``code`` is ``none`` if no
+    broker sent one.
 
-    ``node_id``: the network client's name of the connection that responded. ``unanswered``: an earlier attempt was sent
-    and never had a response, so a broker may still receive it.
+    ``node_id`` is the network client's number of the connection that responded. ``unanswered`` means that an earlier
+    attempt was sent and never had a response, so a broker may still receive it.
     """
 
     action: Action
@@ -113,8 +115,8 @@ class CallHandler(Protocol):
 class Call:
     """One request made of kio's entities (``KioRequest``), and the state of its retries.
 
-    ``end`` is set once, then ``on_end`` is called; neither happens after ``Calls.stop``. ``began``: at the first
-    ``Calls.advance``.
+    ``end`` is set once, then ``on_end`` is called; neither happens after ``Calls.stop``. ``began`` is the time of the
+    first ``Calls.advance``.
     """
 
     api: str
@@ -139,9 +141,9 @@ class Call:
 
 
 class Calls:
-    """``start`` calls, then ``advance`` in each loop.
+    """The calls that have not ended: ``start`` a call, then ``advance`` in each iteration of the loop.
 
-    ``connections``: the most to one coordinator. A broker serves one request of a connection at a time.
+    ``connections`` is the most to one coordinator, because a broker serves one request of a connection at a time.
     """
 
     def __init__(
@@ -380,7 +382,7 @@ class Calls:
             self._end(call, CallEnd(Action.FAIL, error=error))
 
     def _lost(self, calls: list[Call], error: KafkaError, now: float) -> float:
-        """The coordinator or leader cannot be reached; by now another broker may have its role."""
+        """Retries calls whose coordinator or leader cannot be reached; another broker may have its role by now."""
         wake_at = NEVER
         for call in calls:
             if isinstance(call.target, int):
@@ -447,7 +449,7 @@ class Calls:
         call.retry_at = now + backoff.delay(call.attempts - 1)
 
     def _end_unsent(self, call: Call, error: KafkaError) -> None:
-        """A request that could not be built costs its transaction, but not the producer."""
+        """A request that could not be built fails its transaction, but not the producer."""
         what = Action.ABORT if isinstance(error, RequestBuildError) else Action.FAIL
         self._end(call, CallEnd(what, error=error))
 
@@ -465,6 +467,6 @@ class Calls:
 
 
 def _is_fatal(error: KafkaError, target: Target) -> bool:
-    """A coordinator may be found elsewhere, on a node that speaks Kafka's protocol."""
+    """Whether the error ends a call. After a peer of another protocol, a coordinator may still be found elsewhere."""
     wrong_peer = isinstance(error, WrongProtocolError) and not isinstance(target, Coordinator)
     return wrong_peer or isinstance(error, NOT_RETRIED)

@@ -37,22 +37,22 @@ from spark_kafka_sink.network.transport import Bytes, Closed, Connected, Event, 
 _log = logging.getLogger("spark_kafka_sink.network")
 
 AFTER_AUTHENTICATION_ERROR_MS = 30_000.0
-"""No new connection this long after an authentication error: brokers log each attempt, and may lock the user out."""
+"""How long no connection is tried after an authentication error: brokers log each attempt and may lock the user out."""
 
 REAUTHENTICATE_AFTER = (0.85, 0.95)
-"""Part of a session's lifetime after which the connection authenticates again; random, as in Java."""
+"""A connection authenticates again after a random share of its session's lifetime between these, as in Java."""
 
 _REAUTHENTICATIONS_APART_MS = 1_000.0
 """Brokers refuse a second one earlier (Kafka: ``KafkaChannel.MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS``)."""
 
 WARN_AGAIN_MS = 10_000.0
-"""A node's next series of failures is only counted this long after a line about it (``take_repeated_failures``)."""
+"""For this long after a line about a node, its next series of failures is only counted (``take_repeated_failures``)."""
 
 _MOST_FAILURES = 20
-"""Texts that are kept apart; texts have times and addresses in them."""
+"""The most texts that are counted by themselves; there may be many, because texts have times and addresses in them."""
 
 OTHERS_MS = 3_000.0
-"""After an authentication error, calls that any broker can serve wait this long for one that was not asked yet."""
+"""After an authentication error, calls that any broker can serve wait this long for a broker that was not tried yet."""
 
 
 class AuthenticationFailure(NamedTuple):
@@ -67,9 +67,10 @@ class AuthenticationFailure(NamedTuple):
 
 
 class NoNode(NamedTuple):
-    """No node is ready for a request. ``retry_at``: when one may be (monotonic ms), ``inf``: after the next event.
+    """No node is ready for a request. One may be ready at ``retry_at`` (monotonic ms); ``inf`` means after the next
+    event.
 
-    ``error``: why none will be ready for some time; a call that needs one of the nodes ends with it.
+    ``error`` is the reason if none will be ready for some time; a call that needs one of the nodes ends with it.
     """
 
     retry_at: float
@@ -126,7 +127,8 @@ class NodeState:
 
 
 class NetworkClient:
-    """Call ``ready`` until it is True, then ``send``. ``handle`` the transport's events, ``expire`` what is late.
+    """Connections to all nodes. Call ``ready`` until it is True, then ``send``; ``handle`` the transport's events, and
+    ``expire`` what is late.
 
     Requests complete in ``handle``, ``expire`` and ``close`` only, never inside ``send``.
     """
@@ -161,7 +163,7 @@ class NetworkClient:
     def ready(self, node: Node, now: float) -> bool:
         """Whether ``send`` may be called.
 
-        Starts a connection if there is none and the backoff allows one; authenticates again where a session ends soon.
+        Starts a connection if there is none and the backoff allows one; authenticates again if the session ends soon.
         """
         self._now = now
         state = self._state(node)
@@ -186,7 +188,7 @@ class NetworkClient:
         return state.throttled_until - now if throttled else math.inf
 
     def send(self, node_id: int, request: Request, now: float) -> None:
-        """Sends to a ``ready`` node. A request of which the broker speaks no version completes with that error."""
+        """Sends to a ``ready`` node. A request completes with an error if the broker speaks no version of it."""
         self._now = now
         state = self._states.get(node_id)
         if state is None or state.connection is None or not state.can_send(self._max_in_flight, now):
@@ -282,7 +284,7 @@ class NetworkClient:
         return state.connection.load if state is not None and state.connection is not None else 0
 
     def api_versions(self, node_id: int) -> ApiVersions | None:
-        """None while there is no ready connection."""
+        """The versions that the node speaks; None while there is no ready connection."""
         state = self._states.get(node_id)
         return state.connection.api_versions if state is not None and state.connection is not None else None
 
@@ -311,7 +313,7 @@ class NetworkClient:
         return taken
 
     def close(self) -> None:
-        """Closes every connection; requests complete with ``ProducerClosedError``. The transport stays open."""
+        """Closes every connection and completes all requests with ``ProducerClosedError``. The transport stays open."""
         for state in tuple(self._by_connection.values()):
             self._drop(state, ProducerClosedError(f"The client was closed before {state.node} responded"))
         self._channels.close()
@@ -376,7 +378,8 @@ class NetworkClient:
         return connection is not None and connection.accepted
 
     def _is_authenticating(self, node: Node) -> bool:
-        """Whether another connection to the same address is not accepted yet: if it is refused, so would be a second.
+        """Whether another connection to the same address is not accepted yet. If that one is refused, a second would
+        be, too.
 
         A bootstrap server is also a node of the cluster, and a coordinator has several connections.
         """
@@ -457,7 +460,7 @@ class NetworkClient:
             connection.reauthenticate_at = self._now + max(lifetime_ms * share, _REAUTHENTICATIONS_APART_MS)
 
     def _resume_logins(self) -> None:
-        """The handshakes whose login step is done go on."""
+        """Continues the handshakes whose login step is done."""
         waiting, self._logging_in = self._logging_in, []
         for connection in waiting:
             state = self._by_connection.get(connection.id)
@@ -536,7 +539,7 @@ class NetworkClient:
         self._drop(state, lost)
 
     def _log_failure(self, state: NodeState, error: KafkaError, unused: bool) -> None:
-        """A warning for the first failure of a series; the others are counted. An unused connection may be closed."""
+        """Warns of the first failure of a series, and counts the others. Losing an unused connection is normal."""
         if unused:
             _log.debug("%s", error)
         elif state.warned or self._now < state.warned_at + WARN_AGAIN_MS:

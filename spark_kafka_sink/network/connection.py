@@ -36,7 +36,7 @@ SIZE_BYTES = 4
 CORRELATION_ID_BYTES = 4
 MAX_FRAME_BYTES = 100 * 1024 * 1024
 MAX_HANDSHAKE_FRAME_BYTES = 1024 * 1024
-"""Until a connection is ready: decoding takes CPU, and nothing is known about the peer yet."""
+"""The limit until a connection is ready, because decoding takes CPU and nothing is known about the peer yet."""
 _MAX_CORRELATION_ID = 2**31 - 1
 _MAX_UNREAD_BYTES = 64 * 1024
 
@@ -63,7 +63,7 @@ class ConnectionState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ApiVersions:
-    """The API versions of one broker. ``features``: the cluster's finalized features, name to level (KIP-584).
+    """The API versions of one broker. ``features`` are the cluster's finalized features, name to level (KIP-584).
 
     ``throttle_ms``: how long the broker reads nothing from this connection (KIP-219). ``session_lifetime_ms``: when the
     SASL session ends, 0 for never (KIP-368).
@@ -76,7 +76,7 @@ class ApiVersions:
     session_lifetime_ms: float = 0.0
 
     def pick(self, api_key: int, our_min: int, our_max: int) -> int:
-        """The highest version both sides speak; raises ``UnsupportedVersionError`` when there is none."""
+        """The highest version that both sides speak. Raises ``UnsupportedVersionError`` if there is none."""
         theirs = self.ranges.get(api_key)
         if theirs is None:
             raise UnsupportedVersionError(f"The broker {self.peer} does not support {api_name(api_key)}")
@@ -153,7 +153,7 @@ class InFlight:
 
 
 class Connection:
-    """The requests of one connection. Must not be used after an exception or after its end, except for ``close``.
+    """The requests of one connection. After an exception or its end, only ``close`` may be called.
 
     CONNECTING, TLS_HANDSHAKE (with TLS), HANDSHAKING (ApiVersions, SASL), READY. From there to REAUTHENTICATING (SASL)
     and back: no request is sent meanwhile, those in flight complete. Bytes for the transport: what ``send`` returns,
@@ -237,7 +237,7 @@ class Connection:
 
     @property
     def accepted(self) -> bool:
-        """Whether the broker has let this client in, once."""
+        """Whether the broker has ever accepted this client on this connection."""
         return self.api_versions is not None
 
     def must_reauthenticate(self, now: float) -> bool:
@@ -245,7 +245,7 @@ class Connection:
         return now >= self.reauthenticate_at and self.state is ConnectionState.READY and not self.stalled
 
     def reauthenticate(self, handshake: Handshake, now: float) -> None:
-        """Begins SASL again, behind the requests in flight (KIP-368). Raises ``KafkaError``."""
+        """Begins SASL again, after the requests in flight (KIP-368). Raises ``KafkaError``."""
         self.state = ConnectionState.REAUTHENTICATING
         self.reauthenticate_at = math.inf
         self.reauthentication_began = now
@@ -304,13 +304,13 @@ class Connection:
                 self._advance_handshake(body, now)
 
     def login_step_done(self, now: float) -> None:
-        """The handshake goes on. Raises ``KafkaError``."""
+        """Continues the handshake. Raises ``KafkaError``."""
         self.login_step = None
         self._login_deadline = math.inf
         self._advance_handshake(None, now)
 
     def take_output(self) -> Sequence[Bytes]:
-        """The bytes that connecting and receiving have made: steps of the handshakes, alerts, key updates.
+        """The bytes to send after connecting and receiving: steps of the handshakes, alerts, key updates.
 
         Raises ``NetworkError`` for a peer that asks for more and more of them, but reads none.
         """
@@ -326,7 +326,7 @@ class Connection:
         return (encrypted,) if encrypted else ()
 
     def close(self) -> Sequence[Bytes]:
-        """The last bytes: TLS tells the peer about an error, or that no more bytes come."""
+        """The last bytes to send: TLS tells the peer about an error, or that no more bytes follow."""
         if self._tls is None:
             return ()
         self._tls.close()

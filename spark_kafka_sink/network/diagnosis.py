@@ -22,7 +22,7 @@ def advice(error: KafkaError) -> str:
 
 
 def diagnosis(error: BaseException, command: str) -> str:
-    """The step, what to look at and ``command``, which tries each step; empty if no connection attempt failed."""
+    """The failed step, what to look at and ``command``, which tries each step. Empty if no connection failed."""
     failed = failed_step(error)
     if failed is None:
         return ""

@@ -31,7 +31,7 @@ _unknown_codes: set[int] = set()
 
 
 class Action(IntEnum):
-    """Ordered: of several codes in one response the highest action counts."""
+    """What to do about an error code. Of several codes in one response the highest action counts."""
 
     SUCCEED = 0
     RETRY = 1
@@ -132,7 +132,7 @@ TOPIC_ERRORS: Final[Mapping[int, str]] = {
     ErrorCode.invalid_topic_exception: "Invalid topics: [{topic}]",
     ErrorCode.topic_authorization_failed: "Not authorized to access topics: [{topic}]",
 }
-"""Texts for a topic's code in a Metadata response. Callers wait out every other code."""
+"""Texts for those codes of a topic in a Metadata response that end a wait. Other codes are waited out."""
 
 NOT_OPEN: Final = frozenset(
     {
@@ -147,7 +147,7 @@ NOT_OPEN: Final = frozenset(
 """EndTxn's codes for a prepared transaction that was ended before. A repeated commit may get them too."""
 
 NOT_RETRIED: Final = (AuthenticationError, UnsupportedVersionError, RequestBuildError)
-"""Errors without a code that the same request would meet again. A connection's other errors are retried."""
+"""Errors without a code that the same request would meet again. Other errors of a connection are retried."""
 
 FORBIDDEN: Final = frozenset({ErrorCode.topic_authorization_failed, ErrorCode.cluster_authorization_failed})
 """Codes of admin requests that the principal may not send."""

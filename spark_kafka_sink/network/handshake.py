@@ -85,7 +85,7 @@ class ChannelBuilder:
         return TlsLayer(self._contexts.context(), node.host, node.port)
 
     def handshake(self, node: Node) -> Handshake:
-        """The requests before all others: ApiVersions, then SASL."""
+        """The handshake of a new connection: ApiVersions, then SASL."""
         peer = f"{node.host}:{node.port} (id: {node.id})"
         if self._mechanism is None:
             return negotiate_api_versions(peer)
@@ -97,7 +97,7 @@ class ChannelBuilder:
         return authenticate_again(versions, node.host, self._config, self._mechanism)
 
     def close(self) -> None:
-        """No connection follows."""
+        """Ends the logins; no connection is made afterwards."""
         if self._mechanism is not None:
             self._mechanism.close()
 
@@ -128,8 +128,8 @@ def sasl_steps(
 ) -> Generator[RequestPayload | LoginStep[Any], memoryview, float]:
     """SaslHandshake and SaslAuthenticate. Returns the session's lifetime in ms, 0 for no end (KIP-368).
 
-    The first message is there before SaslHandshake is sent: after it, the broker takes nothing but SASL.
-    Raises ``AuthenticationError`` with the option to look at.
+    The first message is made before SaslHandshake is sent, because the broker accepts nothing but SASL after it. Raises
+    ``AuthenticationError`` with the option to look at.
     """
     mechanism_name = config.sasl_mechanism
     messages = _messages(peer, mechanism_name, mechanism.exchange(host))

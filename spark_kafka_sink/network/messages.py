@@ -134,7 +134,9 @@ def response_type(api: str, version: int) -> type[ResponsePayload]:
 
 
 def build_error(api_key: int, error: Exception) -> RequestBuildError:
-    """The error of a request whose bytes could not be made. Logs the trace: it holds batches, so the error drops it."""
+    """The error of a request whose bytes could not be made. The trace is logged but not kept with the error, because it
+    holds batches.
+    """
     _log.error("A request %s could not be built", api_name(api_key), exc_info=error)
     failed = RequestBuildError(f"The request {api_name(api_key)} could not be built: {error!r}")
     failed.__cause__ = error.with_traceback(None)

@@ -61,7 +61,7 @@ _MOST_NAMES: Final = 10
 class Metadata:
     """The last snapshot of the cluster, and when to update it.
 
-    A *round* ends with an update, with an error that waiting cannot mend, or with the end of the sender. Resolves
+    A *round* ends with an update, with a permanent error, or with the end of the sender. Resolves
     ``bootstrap.servers``; raises ``ConfigError`` if none can be resolved.
     """
 
@@ -73,7 +73,7 @@ class Metadata:
         self.bootstrap_nodes = tuple(Node(-1 - index, host, port) for index, (host, port) in servers)
         self.snapshot = ClusterSnapshot()
         self.waited_ms = 0.0
-        """Time that all callers of ``wait_for_topics`` have waited together."""
+        """Total time that callers of ``wait_for_topics`` have waited."""
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
         self._lock = threading.RLock()
         self._changed = Waiters()
@@ -100,7 +100,7 @@ class Metadata:
     def wait_for_topic(
         self, topic: str, partition: int | None, max_wait_ms: float, clock: Clock, wake: Callable[[], None]
     ) -> ClusterSnapshot:
-        """``wait_for_topics`` for one."""
+        """Waits for one topic, as ``wait_for_topics`` does."""
         return self.wait_for_topics({topic: partition}, max_wait_ms, clock, wake)
 
     def wait_for_topics(
@@ -140,7 +140,7 @@ class Metadata:
     def refreshed_partition_count(
         self, topic: str, max_wait_ms: float, clock: Clock, wake: Callable[[], None]
     ) -> int | None:
-        """The topic's partition count in the next response; None: the brokers say that there is no such topic.
+        """The topic's partition count in the next response; None if the brokers say that there is no such topic.
 
         Raises as ``wait_for_topics``.
         """
@@ -186,7 +186,7 @@ class Metadata:
         return self._round
 
     def fail_waiters(self, error: KafkaError) -> None:
-        """The producer is closed or its sender died: every wait, now and later, raises ``error``."""
+        """Makes every wait, now and later, raise ``error``, because the producer is closed or its sender died."""
         with self._lock:
             self._closed = error
             self._end_round()
@@ -228,7 +228,7 @@ class Metadata:
             return list(self._errors.values())[-1] if self._errors else None
 
     def request_update(self) -> None:
-        """The snapshot is stale: request all topics as soon as the backoff allows."""
+        """Marks the snapshot as stale, so that all topics are requested as soon as the backoff allows."""
         with self._lock:
             self._full_requested = True
 
@@ -271,7 +271,7 @@ class Metadata:
             return self._candidates()
 
     def updated(self, update: ClusterSnapshot, now: float) -> None:
-        """A response arrived. Newer leader epochs of the old snapshot stay (KIP-320).
+        """Takes the snapshot of a response. Newer leader epochs of the old snapshot stay (KIP-320).
 
         Warns of the topics that have an error or a partition without leader since this response.
         """
@@ -297,10 +297,10 @@ class Metadata:
             _log.warning("Partitions without a leader: %s", _shown(leaderless))
 
     def failed(self, error: KafkaError, now: float) -> None:
-        """The request in flight failed; the next asks for all topics, after a backoff.
+        """The request in flight failed, so the next one is for all topics, after a backoff.
 
         After ``RequestBuildError`` waiters raise it, and the topics that no response had are forgotten: with them, the
-        next request might fail, too.
+        next request might fail as well.
         """
         with self._lock:
             self._in_flight = self._urgent = False
@@ -316,10 +316,10 @@ class Metadata:
                 self._end_round(error)
 
     def note_connection_error(self, node: Node, error: KafkaError, now: float) -> None:
-        """A connection failed: the cluster may have changed.
+        """A connection failed, so the cluster may have changed.
 
-        An authentication error ends the waiting at once, as in Java. A peer that is no Kafka broker ends it if every
-        other candidate has failed too.
+        An authentication error ends the waiting at once, as in Java. A peer that is not a Kafka broker ends it if every
+        other candidate has failed as well.
         """
         with self._lock:
             self._full_requested = True
@@ -333,12 +333,12 @@ class Metadata:
                 self._end_round(error)
 
     def refused(self, error: AuthenticationError) -> None:
-        """A candidate refused this client and no other is connected: every wait raises ``error``."""
+        """Makes every wait raise ``error``, because a candidate refused this client and no other is connected."""
         with self._lock:
             self._end_round(error)
 
     def raise_fatal(self, begun: int) -> None:
-        """Raises the error that has ended a round after ``begun`` and that waiting does not mend.
+        """Raises the permanent error that ended a round after ``begun``, if there is one.
 
         With a snapshot only an authentication error counts: another node may serve the request.
         """
@@ -347,7 +347,7 @@ class Metadata:
             raise fatal.with_traceback(None)
 
     def rebootstrap(self) -> None:
-        """REBOOTSTRAP_REQUIRED: the next update comes from the bootstrap servers."""
+        """Makes the next update come from the bootstrap servers (REBOOTSTRAP_REQUIRED)."""
         with self._lock:
             self._rebootstrapping = self._may_rebootstrap
             self._full_requested = True
@@ -394,7 +394,7 @@ class Metadata:
             raise BrokerError(code, ErrorCode(code).name.upper(), TOPIC_ERRORS[code].format(topic=topic))
 
     def _note_topic_errors(self, update: ClusterSnapshot) -> list[str]:
-        """Returns the topics in use whose error is new, with it."""
+        """Returns the topics in use that have a new error, with the error."""
         new = []
         self._topic_errors = {name: error for name, error in self._topic_errors.items() if name in self._last_used}
         for name, info in update.topics.items():
@@ -506,7 +506,7 @@ class MetadataUpdater:
 
 
 def metadata_request(topics: Sequence[str], allow_auto_topic_creation: bool, on_complete: CompletionHandler) -> Request:
-    """Asks for the brokers and these topics; for the brokers only if ``topics`` is empty."""
+    """A request for the brokers and these topics; only for the brokers if ``topics`` is empty."""
     return KioRequest("metadata", METADATA_VERSIONS, MetadataEntity(topics, allow_auto_topic_creation), on_complete)
 
 

@@ -1,4 +1,4 @@
-"""Host names to addresses. A slow name server delays only the connections to that host."""
+"""Looks up the addresses of host names. A slow name server delays only the connections to that host."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class AddressList:
     """The addresses of one node's host name, in the order in which they are tried (Java: ``NodeConnectionState``).
 
     Until a connection is ready, each attempt takes the next address; after the last one the name is looked up anew. A
-    look-up after a ready connection was lost begins with the address behind that of the connection, so that two that
-    shake hands and hang up hide no third. Java looks the name up after each TCP connection, so it may never reach an
-    address behind two that accept connections and do not respond.
+    look-up after a ready connection was lost begins with the address after that of the connection, so that two
+    addresses that shake hands and hang up do not hide a third. Java looks the name up after each TCP connection, so it
+    may never reach an address behind two that accept connections and do not respond.
 
     Owned by the thread that owns the transport, which calls ``fill`` and ``take``; its owner calls the other methods.
     """
@@ -62,12 +62,12 @@ class AddressList:
         return self._taken
 
     def connection_ready(self) -> None:
-        """The last address that was taken belongs to a broker: the next connection looks the name up anew."""
+        """The last address that was taken belongs to a broker, so the next connection looks the name up anew."""
         self._untried.clear()
         self._lost = None
 
     def connection_lost(self) -> None:
-        """A ready connection failed: its address is the last of the next look-up."""
+        """A ready connection failed, so its address comes last after the next look-up."""
         self._lost = self._taken
 
 

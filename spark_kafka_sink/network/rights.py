@@ -25,7 +25,7 @@ class Operation(IntEnum):
 
 
 def operations(bits: int) -> frozenset[Operation] | None:
-    """None if the broker does not tell."""
+    """The operations of these bits; None if the broker sent none."""
     if bits == _NOT_TOLD:
         return None
     return frozenset(each for each in Operation if bits >> each & 1)

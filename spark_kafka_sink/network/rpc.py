@@ -1,4 +1,6 @@
-"""The one blocking request loop: requests on the caller's own thread, for ledger, committer and sync producer."""
+"""The one blocking request loop: it sends requests on the caller's own thread, for the ledger, the committer and the
+sync producer.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +31,12 @@ class MakeRequest(Protocol):
 
 
 class Rpc:
-    """Owns its connections and metadata; belongs to one thread at a time. Deadlines are monotonic ms.
+    """A client that blocks. It owns its connections and metadata, and belongs to one thread at a time. Deadlines are
+    monotonic ms.
 
-    ``connections``: the most to one coordinator. Requests no metadata before a method needs the brokers. Generates a
-    client.id if ``config`` has none: brokers name clients by it, and some cannot read a request without.
+    ``connections`` is the most to one coordinator. No metadata is requested before a method needs the brokers. A
+    client.id is generated if ``config`` has none, because brokers name clients by it and some cannot read a request
+    without one.
     """
 
     def __init__(
@@ -76,8 +80,9 @@ class Rpc:
     def run(self, calls: Iterable[Call], deadline: float, latest_ms: float = NEVER) -> None:
         """Returns when all calls have ended or the deadline has passed; nothing is sent after the deadline.
 
-        ``latest_ms``: a deadline in epoch ms as well, for what must not be sent after a time that passes elsewhere: the
-        monotonic clock stands still while the machine is suspended. Every 10 s a warning says what is waited for.
+        ``latest_ms`` is a second deadline, in epoch ms, for what must not be sent after a time that passes elsewhere,
+        because the monotonic clock stands still while the machine is suspended. Every 10 s a warning says what is
+        missing.
         """
         told_at = began = self._clock.now()
         try:
@@ -108,7 +113,7 @@ class Rpc:
     ) -> dict[int, Response | KafkaError]:
         """Sends one request to each of these nodes, without retries. Returns each response, or why it was not sent.
 
-        Unless it ``reconnects``, nothing is sent to a node whose connection is found lost.
+        Unless it ``reconnects``, nothing is sent to a node whose connection turns out to be lost.
         """
         self._needs_metadata = True
         lost = {} if reconnects else self.lost_connections()
@@ -147,7 +152,7 @@ class Rpc:
     def await_brokers(self, deadline: float) -> None:
         """Returns when the snapshot has brokers.
 
-        Raises ``KafkaTimeoutError`` at the deadline, an error that waiting does not mend at once.
+        Raises ``KafkaTimeoutError`` at the deadline, and permanent errors immediately.
         """
         while not self.snapshot.nodes:
             if self._clock.now() >= deadline:
@@ -159,7 +164,7 @@ class Rpc:
     def refresh(self, deadline: float = NEVER) -> None:
         """Updates the metadata of all topics, or keeps the snapshot if no broker responds within request.timeout.ms.
 
-        Raises ``AuthenticationError``, and without a snapshot every error that waiting does not mend.
+        Raises ``AuthenticationError``, and without a snapshot every permanent error.
         """
         self._needs_metadata = True
         generation, begun = self.snapshot.generation, self._metadata.round
@@ -170,17 +175,17 @@ class Rpc:
             self._metadata.raise_fatal(begun)
 
     def pause(self, ms: float) -> None:
-        """Waits; keeps serving the connections."""
+        """Waits, and serves the connections meanwhile."""
         until = self._clock.now() + ms
         while (now := self._clock.now()) < until:
             self._poll(now, until)
 
     def api_versions(self, node_id: int) -> ApiVersions | None:
-        """None without a ready connection to the node."""
+        """The versions that the node speaks; None without a ready connection to it."""
         return self._client.api_versions(node_id)
 
     def close(self) -> None:
-        """Closing twice is harmless."""
+        """Closes the connections. A second call has no effect."""
         if not self._closed:
             self._closed = True
             self._calls.stop()
@@ -205,7 +210,9 @@ class Rpc:
         return NetworkError(f"The connection to {node} was not ready in time")
 
     def _drop_closed_connections(self) -> None:
-        """Those that brokers have closed, and those unused for connections.max.idle.ms, which may be cut unnoticed."""
+        """Drops connections that brokers have closed, and those unused for connections.max.idle.ms, which may be cut
+        without notice.
+        """
         events, now = self._transport.poll(0), self._clock.now()
         self._client.handle(events, now)
         self._client.expire(now)

@@ -120,7 +120,9 @@ class Selector:
             self._close_socket(connection)
 
     def poll(self, timeout_ms: float) -> list[Event]:
-        """A socket that took a part of a request does not end the wait: the caller has nothing to do then."""
+        """Waits for events. A socket that took a part of a request does not end the wait, because the caller has
+        nothing to do then.
+        """
         deadline = self._now() + min(max(timeout_ms, 0.0), _MAX_POLL_MS)
         while self._serve_sockets(deadline) and self._now() < deadline:
             continue
@@ -128,7 +130,9 @@ class Selector:
         return events
 
     def _serve_sockets(self, deadline: float) -> bool:
-        """Wait and serve the sockets that are ready; whether some were, but without an event or a wake-up."""
+        """Waits, and serves the sockets that are ready. Returns whether some were ready, but without an event or a
+        wake-up.
+        """
         began = self._now()
         self._sleeping = True
         timeout_ms = 0.0 if self._woken or self._events else max(deadline - began, 0.0)

@@ -18,7 +18,7 @@ from spark_kafka_sink.network.metadata import METADATA_VERSIONS, MetadataEntity
 from spark_kafka_sink.network.rpc import Rpc
 
 BROKER_DEFAULT: Final = -1
-"""As a number of partitions or a replication factor: the brokers' own (KIP-464)."""
+"""Leaves the number of partitions or the replication factor to the brokers (KIP-464)."""
 
 _CREATE_VERSIONS: Final = (5, 7)
 _CREATE_TIMEOUT: Final = timedelta(seconds=30)
@@ -82,12 +82,12 @@ def create_topic(rpc: Rpc, topic: NewTopic, deadline: float) -> None:
 
 
 def why_not_created(error: BrokerError) -> str:
-    """The reason for users; the right that the principal lacks."""
+    """The reason in words for users; for a missing right, which one."""
     if error.code in FORBIDDEN:
         return f"{error.name}: the principal needs CREATE on the topic or the cluster"
     return str(error)
 
 
 def _no_codes(_body: Any) -> tuple[CodeAt, ...]:
-    """The callers judge the topics' codes."""
+    """No codes, because the callers look at those of the topics."""
     return (CodeAt("Metadata", ErrorCode.none),)

@@ -1,4 +1,4 @@
-"""The protocol between the network client and the sockets; ``Selector`` implements it."""
+"""What the network client needs of the sockets. ``Selector`` implements it; tests have a scripted network."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, Protocol, TypeAlias
 from spark_kafka_sink.network.name_lookup import AddressList
 
 UNRESOLVED: Final = "the host name cannot be resolved"
-"""Begins ``Closed.reason`` when there is no address to connect to."""
+"""The beginning of ``Closed.reason`` when there is no address to connect to."""
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 """A memoryview must have single bytes as items, so that its length is its size."""

@@ -28,7 +28,7 @@ _MILLIS_PER_UNIT = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_0
 
 @dataclass(frozen=True, slots=True)
 class RecordColumns:
-    """Rows. All columns have the same length; at least one is not None.
+    """Rows as columns of the same length, of which at least one is not None.
 
     ``key`` and ``value``: None = null in every row. ``headers``: an encoded header section (count, then the headers)
     per row, as ``header_column`` makes it; None = no headers in any row. ``timestamps``: epoch ms, int64; None = the
@@ -217,7 +217,7 @@ def binary_array(offsets: Int32Array, data: object, missing: npt.NDArray[np.bool
 
 
 def without_nulls(array: pa.BinaryArray) -> pa.BinaryArray:
-    """The same slots without validity: a null slot holds the bytes that its offsets span."""
+    """The same slots without nulls: a null slot becomes the bytes that its offsets span."""
     buffers = [None, *array.buffers()[1:]]
     return pa.BinaryArray.from_buffers(pa.binary(), len(array), buffers, null_count=0, offset=array.offset)
 

@@ -23,7 +23,7 @@ _MIN_VARINT32, _MAX_VARINT32 = -(1 << 31), (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True)
 class BatchView:
-    """The header fields of the batch ``data[position:position + size]``."""
+    """The header fields of a batch, which is ``data[position:position + size]``."""
 
     position: int
     size: int

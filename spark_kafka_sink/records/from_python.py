@@ -74,7 +74,7 @@ def _of_numpy(values: npt.NDArray[Any]) -> pa.Array:
 
 
 def _of_values(values: Sequence[Any]) -> pa.Array:
-    """Raises ``TypeError``, ``ValueError`` or ``OverflowError``."""
+    """The values as an Arrow array. Raises ``TypeError``, ``ValueError`` or ``OverflowError``."""
     if values and (first := values[0].__class__) in (bytes, str):
         try:
             return _blobs(values, None) if first is bytes else _texts(values, None)

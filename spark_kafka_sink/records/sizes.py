@@ -1,4 +1,4 @@
-"""Varints, and the bytes that records take before they are encoded.
+"""Varints, and the sizes of records before they are encoded.
 
 Varints are zigzag-encoded (Protocol Buffers' ``sint``; Java: ``ByteUtils.writeVarint`` and ``writeVarlong``).
 """
@@ -160,7 +160,7 @@ def one_record_size_bound(header_bytes: int, fields: Sequence[bytes | None], lim
 
 
 def _payload(header_bytes: int, fields: Sequence[bytes | None]) -> int:
-    """As in ``FieldLengths``. ``fields``: key and value."""
+    """The payload as in ``FieldLengths``, of a key and a value in ``fields``."""
     return header_bytes + sum(1 if each is None else varint_size(len(each)) + len(each) for each in fields)
 
 

@@ -22,7 +22,7 @@ VIEW = np.dtype("V16")
 _LENGTH_BYTES = 4
 
 CAN_JOIN = int(pa.__version__.split(".")[0]) >= 19
-"""pyarrow 18 makes no array of views with data of their own."""
+"""False for pyarrow 18, which cannot make an array of views from buffers."""
 
 
 def slot_views(array: pa.BinaryArray, order: Order, buffer: int) -> Views:

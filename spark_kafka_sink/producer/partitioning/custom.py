@@ -50,7 +50,7 @@ class RecordPartitioner(ABC):
         """
 
     def on_new_batch(self, topic: str, cluster: ClusterSnapshot, previous: int) -> None:  # noqa: B027
-        """The record finds no room in the open batch of ``previous``; ``partition`` is asked once more.
+        """Called if the open batch of ``previous`` has no room for the record; then ``partition`` is called once more.
 
         As in Kafka 2.4 to 3.9 (``Partitioner.onNewBatch``). Only for classes that override it.
         """
@@ -106,7 +106,7 @@ class CustomPartitioner(Partitioner):
     ) -> int:
         """The partition that the ``RecordPartitioner`` chooses for a record of ``size`` bytes.
 
-        It is asked again when the record needs a new batch (Java: ``abortForNewBatch``), if there are ``rooms``.
+        It chooses again when the record needs a new batch (Java: ``abortForNewBatch``), if there are ``rooms``.
         """
         partitioner = self._partitioner
         assert isinstance(partitioner, RecordPartitioner)

@@ -72,9 +72,9 @@ class KeyHash(ABC):
         """The hash of one key."""
 
     def partitions(self, keys: pa.BinaryArray, count: int | Int32Array) -> Int32Array:
-        """A partition below ``count`` per key; ``NOT_GIVEN`` for a key that counts as none, undefined for null.
+        """A partition below ``count`` per key; ``NOT_GIVEN`` for a key that counts as none. Undefined for null.
 
-        ``count``: one for all keys, or one each.
+        ``count`` is one number for all keys, or one for each.
         """
         return ((self(keys) & _TO_POSITIVE) % np.asarray(count, np.uint32)).astype(np.int32)
 

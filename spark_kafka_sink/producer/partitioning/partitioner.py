@@ -13,10 +13,12 @@ from spark_kafka_sink.records.batch import HEADER_SIZE
 from spark_kafka_sink.records.columns import Int32Array, Int64Array, RecordColumns
 
 NOT_GIVEN = -1
-"""In an ``explicit`` column: the row names no partition."""
+"""In an ``explicit`` column, for a row that names no partition."""
 
 LEFT_OUT = -(1 << 31)
-"""In an ``explicit`` column: the row is not appended. A ``Partitioner`` of the user sees partition 0, and size 0."""
+"""In an ``explicit`` column, for a row that is not appended. A ``Partitioner`` of the user sees partition 0, and size
+0.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ def fresh_partitions(explicit: Int32Array | None, rows: int) -> Int32Array:
 
 
 class OpenBatches(Protocol):
-    """What the accumulator tells of the batches it has."""
+    """What partitioners need to know of the accumulator's batches."""
 
     def batch_limit(self, topic: str) -> int:
         """Bytes of a new batch before compression, header included."""

@@ -33,7 +33,7 @@ from spark_kafka_sink.producer.transactions.values import (
 Config = ProducerConfig | Mapping[str, object]
 
 CONNECTIONS: Final = 10
-"""To one coordinator: a broker serves one request of a connection at a time."""
+"""The most connections to one coordinator, because a broker serves one request of a connection at a time."""
 
 
 _METADATA_VERSION: Final = "metadata.version"
@@ -119,7 +119,7 @@ class ResumedTransaction:
 
 
 class Committer:
-    """Calls to transaction coordinators over ``rpc``, which stays open. ``transaction_timeout_ms``: of new epochs."""
+    """Calls to transaction coordinators over ``rpc``, which stays open. New epochs get ``transaction_timeout_ms``."""
 
     def __init__(self, rpc: Rpc, transaction_timeout_ms: int) -> None:
         self._rpc = rpc
@@ -128,7 +128,7 @@ class Committer:
     def end(
         self, endings: Sequence[tuple[PreparedTransaction, bool]], timeout_ms: float, latest_ms: float = NEVER
     ) -> list[EndTxnOutcome]:
-        """``latest_ms``: epoch ms, from which on no EndTxn is sent."""
+        """Ends each transaction, True to commit. No EndTxn is sent from ``latest_ms`` (epoch ms) on."""
         calls = [requests.end_txn(each, commit) for each, commit in endings]
         self._run(calls, timeout_ms, latest_ms)
         return [

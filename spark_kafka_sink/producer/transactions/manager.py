@@ -72,7 +72,8 @@ class Command:
 
 
 class TransactionManager:
-    """``submit`` commands; the sender calls ``take_commands``, then ``advance``, in each iteration.
+    """The state of a transactional producer. Callers ``submit`` commands; the sender calls ``take_commands``, then
+    ``advance``, in each iteration.
 
     Protocol v1 (before KIP-890): the first batch of a partition waits, the partition muted, for AddPartitionsToTxn.
     """
@@ -128,7 +129,7 @@ class TransactionManager:
 
     @property
     def waits_for(self) -> KafkaError | None:
-        """The last error of the request that has waited longest; it is retried."""
+        """The last error of the request that has waited longest. The request is being retried."""
         call = self._calls.oldest
         return None if call is None else call.last_error
 
@@ -157,7 +158,9 @@ class TransactionManager:
         return PRODUCE_V2 if self._v2 else PRODUCE_V1
 
     def take_commands(self) -> None:
-        """A caller notes lost records, then submits its commit. Here: take the commit, then the lost records."""
+        """A caller notes lost records, then submits its commit. This method takes the commit, then the lost records, so
+        it sees both.
+        """
         while self._commands and self._ended_by is None:
             command = self._commands.popleft()
             if command is self._taken:
@@ -196,7 +199,7 @@ class TransactionManager:
         return sendable
 
     def batch_failed(self, error: Exception) -> None:
-        """The batch's transaction must not be committed."""
+        """Marks the batch's transaction, so that it is not committed."""
         fatal = isinstance(error, UnsupportedVersionError) or (
             isinstance(error, BrokerError) and action(TRANSACTIONAL_PRODUCE, error.code) >= Action.FAIL
         )
@@ -214,19 +217,19 @@ class TransactionManager:
         return self._state_error("append records")
 
     def close(self) -> None:
-        """Abort an open transaction; a prepared one stays open."""
+        """Aborts an open transaction; a prepared one stays open."""
         if self.state in (State.IN_TRANSACTION, State.PREPARING, State.ABORTABLE_ERROR):
             _log.info("Aborting the open transaction of %s: the producer is closed", self.transactional_id)
             self._abort(None)
 
     def end(self, error: Exception) -> None:
-        """The sender ends: every command fails, now and later."""
+        """Fails every command, now and later, because the sender ends."""
         self._ended_by = error
         self._fail_requests(error)
         self._refuse_commands(error)
 
     def _refuse_commands(self, error: Exception) -> None:
-        """On any thread, after the end."""
+        """Fails submitted commands after the end, on any thread."""
         while True:
             try:
                 command = self._commands.popleft()
@@ -428,7 +431,7 @@ class TransactionManager:
         _log.debug("%s", self.identity)
 
     def _unmute(self) -> None:
-        """The transaction has ended: open the partitions that it muted."""
+        """The transaction has ended, so the partitions that it muted are opened again."""
         for partition in (*self._new_partitions, *self._sequences.to_resolve()):
             self._accumulator.set_drain_mode(partition, DrainMode.OPEN)
         self._new_partitions.clear()

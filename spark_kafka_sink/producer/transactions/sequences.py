@@ -114,13 +114,13 @@ class Sequences:
         return state.alone
 
     def remove_in_flight(self, batch: ProducerBatch) -> PartitionSequence:
-        """Its request has ended. Returns the state of its partition."""
+        """Notes that the batch's request has ended. Returns the state of its partition."""
         state = self._partitions[batch.partition]
         state.in_flight -= 1
         return state
 
     def complete(self, batch: ProducerBatch) -> None:
-        """The batch is in the log."""
+        """Notes that the batch is in the log."""
         state = self._partitions[batch.partition]
         state.outstanding.remove(batch)
         if batch.identity == state.identity:
@@ -128,18 +128,18 @@ class Sequences:
             state.acked_until = (batch.base_sequence + batch.count) & _SEQUENCE_MASK
 
     def forget_producer(self, batch: ProducerBatch) -> None:
-        """The partition does not exist. Created again, it does not know the producer id."""
+        """Notes that the partition does not exist. If it is created again, it does not know the producer id."""
         self.partition(batch.partition).known = False
 
     def fail(self, batch: ProducerBatch) -> None:
-        """The batch failed or expired; its records may be in the log."""
+        """Notes that the batch failed or expired. Its records may be in the log."""
         state = self.partition(batch.partition)
         if batch in state.outstanding:  # not after an unexpected exception in ``complete``
             state.outstanding.remove(batch)
         state.unresolved = self.idempotent
 
     def retry(self, batch: ProducerBatch, bump_epoch: bool) -> None:
-        """The batch is to be sent again. ``bump_epoch``: the broker rejected its sequence or epoch."""
+        """Notes that the batch is to be sent again. ``bump_epoch``: the broker rejected its sequence or epoch."""
         state = self.partition(batch.partition)
         state.retry_pending = True
         if bump_epoch and state.outstanding[0] is batch:

@@ -18,7 +18,9 @@ END_TXN_V1: Final = 3
 """Version of EndTxn in the first transaction protocol; every broker supports it."""
 
 END_TXN_V2: Final = 5
-"""Version in the second protocol (KIP-890): the response has producer id and epoch of the next transaction."""
+"""Version of EndTxn in the second protocol (KIP-890), whose response has the producer id and epoch of the next
+transaction.
+"""
 
 TRANSACTION_VERSION_FEATURE: Final = "transaction.version"
 """The finalized feature of a cluster that chooses the protocol: the second one from level 2 on."""
