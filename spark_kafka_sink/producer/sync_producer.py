@@ -21,7 +21,7 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.common.clock import Clock, SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.old_names import PRODUCER_TYPE
-from spark_kafka_sink.common.config.option import AT_LEAST_0, MINUS_1_OR_MORE, BadValueError, Kind, Option
+from spark_kafka_sink.common.config.option import AT_LEAST_0, MINUS_1_OR_MORE, BadValueError, Option, OptionKind
 from spark_kafka_sink.common.config.producer_config import refuse_other_than_mapping
 from spark_kafka_sink.common.forks import inherited_error, on_fork
 from spark_kafka_sink.common.model import NO_IDENTITY, NO_LEADER, TopicPartition
@@ -58,9 +58,9 @@ from spark_kafka_sink.records.sizes import one_java_size_estimate
 _log = logging.getLogger("spark_kafka_sink.producer")
 
 SYNC_OPTIONS = (
-    Option("message.send.max.retries", Kind.INT, 3, "high",
+    Option("message.send.max.retries", OptionKind.INT, 3, "high",
            "Retries of a record after a retriable error.", AT_LEAST_0),
-    Option("topic.metadata.refresh.interval.ms", Kind.LONG, 600_000, "low",
+    Option("topic.metadata.refresh.interval.ms", OptionKind.LONG, 600_000, "low",
            "Metadata older than this is refreshed before a send. -1: only after an error. 0: before each send (slow).",
            MINUS_1_OR_MORE),
 )  # fmt: skip

@@ -14,7 +14,7 @@ from typing import Final
 
 from spark_kafka_sink.common import markdown
 from spark_kafka_sink.common.config.old_names import OLD_NAMES
-from spark_kafka_sink.common.config.option import Kind, Option, Status
+from spark_kafka_sink.common.config.option import Option, OptionKind, Status
 from spark_kafka_sink.common.config.table import PRODUCER_OPTIONS
 from spark_kafka_sink.common.markdown import table
 from spark_kafka_sink.common.metrics import metric_rows
@@ -126,7 +126,7 @@ def _option_table(options: Iterable[Option]) -> str:
 def _default(option: Option) -> str:
     if option.default in (None, ""):
         return ""
-    return f"`{str(option.default).lower() if option.kind is Kind.BOOLEAN else option.default}`"
+    return f"`{str(option.default).lower() if option.kind is OptionKind.BOOLEAN else option.default}`"
 
 
 def _valid(option: Option) -> str:

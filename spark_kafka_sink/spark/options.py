@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig
-from spark_kafka_sink.common.config.option import BadValueError, Kind, Matching, OneOf, Option, Range, Value
+from spark_kafka_sink.common.config.option import BadValueError, Matching, OneOf, Option, OptionKind, Range, Value
 from spark_kafka_sink.common.config.producer_config import unknown_option
 from spark_kafka_sink.common.config.python_class import PYTHON_CLASS, imported
 from spark_kafka_sink.common.config.table import OPTIONS_BY_NAME, OWN_NAMES
@@ -40,61 +40,61 @@ from spark_kafka_sink.spark.topic_options import (
 )
 
 SINK_OPTIONS: tuple[Option, ...] = (
-    Option("topic", Kind.STRING, None, "high",
+    Option("topic", OptionKind.STRING, None, "high",
            "Topic for all rows; a column topic is then ignored. Required if there is no such column."),
-    Option("timestampColumn", Kind.STRING, None, "medium",
+    Option("timestampColumn", OptionKind.STRING, None, "medium",
            "Column with the timestamps of the records: type timestamp, or bigint in epoch milliseconds. null: the "
            "time of writing."),
-    Option("includeHeaders", Kind.BOOLEAN, False, "low",
+    Option("includeHeaders", OptionKind.BOOLEAN, False, "low",
            "Accepted for compatibility with Spark's Kafka source, no effect: a column headers is always written."),
-    Option("deliveryGuarantee", Kind.STRING, "at-least-once", "medium",
+    Option("deliveryGuarantee", OptionKind.STRING, "at-least-once", "medium",
            "at-least-once: a task that Spark retries writes its rows again. exactly-once: readers with "
            "isolation.level=read_committed see each row once.", OneOf(("at-least-once", "exactly-once"))),
-    Option("transactionalIdPrefix", Kind.STRING, None, "medium",
+    Option("transactionalIdPrefix", OptionKind.STRING, None, "medium",
            "Prefix of the transactional ids. Must be stable across restarts and unique per query. Default: derived "
            "from the query's id, which is in its checkpoint; from the location of a checkpoint that is not in the "
            "driver's file system; without the option checkpointLocation, from the query's name. A batch write "
            "appends its txnAppId, or a new id if it has none."),
-    Option("commitLogTopic", Kind.STRING, "__pykafka_commits", "low",
+    Option("commitLogTopic", OptionKind.STRING, "__pykafka_commits", "low",
            "Compacted topic that records which batches of exactly-once writes are committed. Created if missing."),
-    Option("ledgerStart", Kind.STRING, "strict", "low",
+    Option("ledgerStart", OptionKind.STRING, "strict", "low",
            "What to do if checkpoint and commitLogTopic disagree about batch N (or txnVersion N). strict: fail; the "
            "error names the value to set. trust-checkpoint:N: write batch N even if commitLogTopic lacks batch N-1 "
            "(the query was at-least-once, or the topic was lost). trust-ledger:N: accept batch N as committed even "
            "if its replay has different rows, or a topic was created again since.",
            Matching(r"(?i:strict|trust-(checkpoint|ledger):\d{1,18})",
                     "strict, trust-checkpoint:N or trust-ledger:N (N: the batch)")),
-    Option("txnAppId", Kind.STRING, None, "medium",
+    Option("txnAppId", OptionKind.STRING, None, "medium",
            "Together with txnVersion, makes a batch write idempotent, also in foreachBatch (the names are those of "
            "Delta Lake). Use a different one per topic."),
-    Option("txnVersion", Kind.LONG, None, "medium",
+    Option("txnVersion", OptionKind.LONG, None, "medium",
            "Number of this write for its txnAppId, such as the batch id in foreachBatch. Repeating the last "
            "committed number writes nothing; a smaller one is refused.", Range(0)),
-    Option("neverRepeated", Kind.BOOLEAN, False, "medium",
+    Option("neverRepeated", OptionKind.BOOLEAN, False, "medium",
            "true: an exactly-once batch write without txnAppId, which nothing runs a second time: neither a scheduler "
            "after an error nor foreachBatch. A second run would write all rows again."),
-    Option("saslTokenProvider", Kind.STRING, None, "medium",
+    Option("saslTokenProvider", OptionKind.STRING, None, "medium",
            "Source of the tokens for kafka.sasl.mechanism=OAUTHBEARER: aws (Amazon MSK with IAM), gcp, azure, or "
            "the name of an entry point of the group spark_kafka_sink.sasl."),
-    Option("receiptsTopic", Kind.STRING, None, "low",
+    Option("receiptsTopic", OptionKind.STRING, None, "low",
            "Topic for receipts: a JSON record per task and partition with query, batch, offsets, count, bytes and "
            "times. With exactly-once, in the same transaction as the rows."),
-    Option("receiptsPath", Kind.STRING, None, "low",
+    Option("receiptsPath", OptionKind.STRING, None, "low",
            "Directory for receipts, a path or a URI such as s3://. One file of JSON lines per batch."),
     *DEAD_LETTER_OPTIONS,
     *TOPIC_OPTIONS,
-    Option("maxBytesPerSecondPerTask", Kind.LONG, None, "low",
+    Option("maxBytesPerSecondPerTask", OptionKind.LONG, None, "low",
            "Bytes per second that a task may write, counted as records before compression, without receipts. A task "
            "waits before it appends rows, so the wait does not count towards delivery.timeout.ms. To limit all "
            "tasks together, use the brokers' quotas.", Range(1)),
-    Option("maxRowsPerSecondPerTask", Kind.LONG, None, "low",
+    Option("maxRowsPerSecondPerTask", OptionKind.LONG, None, "low",
            "Rows per second that a task may write. May be set together with maxBytesPerSecondPerTask.", Range(1)),
-    Option("logLevel", Kind.STRING, None, "low",
+    Option("logLevel", OptionKind.STRING, None, "low",
            "Level of the sink's log lines in Python workers and in the driver's Python processes. They go to "
            "stderr, or to the handlers of the process, as with spark.sql.pyspark.worker.logging.enabled. Default: "
            "WARNING, but INFO for the driver's line about each write.",
            OneOf(("DEBUG", "INFO", "WARN", "WARNING", "ERROR"))),
-    Option("unknownOptions", Kind.STRING, "refuse", "low",
+    Option("unknownOptions", OptionKind.STRING, "refuse", "low",
            "Options, also kafka.<name>, that neither the sink nor Kafka's producer has, such as those of a vendor's "
            "client. refuse: an error. warn: ignored with one warning, which also has the suggestions.",
            OneOf(("refuse", "warn"))),

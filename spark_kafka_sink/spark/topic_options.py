@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from spark_kafka_sink.common.config.option import Kind, OneOf, Option, Range
+from spark_kafka_sink.common.config.option import OneOf, Option, OptionKind, Range
 
 _PREFIX: Final = "topic.creation."
 _DEFAULT: Final = "topic.creation.default."
@@ -17,17 +17,17 @@ _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 _LONGEST: Final = 249
 
 TOPIC_OPTIONS: Final = (
-    Option("topicCreation", Kind.STRING, "broker", "medium",
+    Option("topicCreation", OptionKind.STRING, "broker", "medium",
            "What happens if a topic does not exist. broker: the brokers decide (auto.create.topics.enable), as with "
            "Spark's own sink. never: an error before the first row. create: the sink creates it. With never and "
            "create, the driver looks up the option topic, and tasks the topics of their rows: each process once, and "
            "again after metadata.max.age.ms or a failed task. Existing topics are not changed. Does not apply to "
            "receiptsTopic and commitLogTopic.",
            OneOf(("broker", "never", "create"))),
-    Option("topic.creation.default.partitions", Kind.INT, -1, "low",
+    Option("topic.creation.default.partitions", OptionKind.INT, -1, "low",
            "Number of partitions of a topic that topicCreation=create creates. -1: the brokers' num.partitions.",
            Range(1, besides=-1)),
-    Option("topic.creation.default.replication.factor", Kind.SHORT, -1, "low",
+    Option("topic.creation.default.replication.factor", OptionKind.SHORT, -1, "low",
            "Replication factor of a topic that topicCreation=create creates. -1: the brokers' "
            "default.replication.factor. Other topic settings are written the same way: "
            "topic.creation.default.cleanup.policy, topic.creation.default.retention.ms.",

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from spark_kafka_sink.common.config.option import Kind
+from spark_kafka_sink.common.config.option import OptionKind
 from spark_kafka_sink.common.config.table import CONSUMER_OPTIONS, OPTIONS_BY_NAME, SECURITY_OPTIONS
 from spark_kafka_sink.testing import DEFAULT_VERSION
 from spark_kafka_sink.testing.java import find_java
@@ -50,7 +50,7 @@ def as_java_prints(option):
         return "null"
     if option.default == "":
         return '""'
-    return str(option.default).lower() if option.kind is Kind.BOOLEAN else str(option.default)
+    return str(option.default).lower() if option.kind is OptionKind.BOOLEAN else str(option.default)
 
 
 def test_the_table_has_every_option_of_kafkas_producer(javas):

@@ -27,7 +27,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 _BOOLEANS = {"true": True, "false": False}
 
 
-class Kind(Enum):
+class OptionKind(Enum):
     """Kafka's types of options (Java: ``ConfigDef.Type``)."""
 
     BOOLEAN = "boolean"
@@ -66,7 +66,7 @@ class Range:
     high: float | None = None
     besides: int | None = None
 
-    def allows(self, value: float, kind: Kind) -> bool:
+    def allows(self, value: float, kind: OptionKind) -> bool:
         high = _LARGEST.get(kind.value, math.inf) if self.high is None else self.high
         return self.low <= value <= high or value == self.besides
 
@@ -117,7 +117,7 @@ class Option:
     """
 
     name: str
-    kind: Kind
+    kind: OptionKind
     default: bool | int | float | str | None
     importance: str
     doc: str
@@ -130,7 +130,7 @@ class Option:
         """The valid values in words that can follow "must be"."""
         if self.kind.is_integer:
             return f"a whole number {self.valid}" if self.valid is not None else "a whole number"
-        if self.kind is Kind.DOUBLE and self.valid is not None:
+        if self.kind is OptionKind.DOUBLE and self.valid is not None:
             return f"a number {self.valid}"
         return str(self.valid) if self.valid is not None else _IN_WORDS[self.kind]
 
@@ -142,13 +142,13 @@ class Option:
         trimmed = value.strip() if isinstance(value, str) else value
         if self.kind.is_integer:
             parsed: Value = self._integer(trimmed)
-        elif self.kind is Kind.DOUBLE:
+        elif self.kind is OptionKind.DOUBLE:
             parsed = self._double(trimmed)
-        elif self.kind is Kind.BOOLEAN:
+        elif self.kind is OptionKind.BOOLEAN:
             parsed = _boolean(trimmed)
-        elif self.kind is Kind.LIST:
+        elif self.kind is OptionKind.LIST:
             parsed = _list(trimmed)
-        elif self.kind is Kind.PASSWORD:
+        elif self.kind is OptionKind.PASSWORD:
             return self._password(trimmed)
         else:
             parsed = self._string(trimmed)
@@ -205,12 +205,12 @@ def _list(value: object) -> tuple[str, ...] | None:
 
 
 _IN_WORDS = {
-    Kind.BOOLEAN: "true or false",
-    Kind.DOUBLE: "a number",
-    Kind.STRING: "a string",
-    Kind.LIST: "a comma-separated list",
-    Kind.CLASS: "the name of a class",
-    Kind.PASSWORD: "a string",
+    OptionKind.BOOLEAN: "true or false",
+    OptionKind.DOUBLE: "a number",
+    OptionKind.STRING: "a string",
+    OptionKind.LIST: "a comma-separated list",
+    OptionKind.CLASS: "the name of a class",
+    OptionKind.PASSWORD: "a string",
 }
 
 

@@ -18,7 +18,15 @@ from spark_kafka_sink.common.config.config_providers import (
 )
 from spark_kafka_sink.common.config.draft import Draft
 from spark_kafka_sink.common.config.old_names import old_name, renamed
-from spark_kafka_sink.common.config.option import BadValueError, Kind, OneOf, Option, Password, Status, did_you_mean
+from spark_kafka_sink.common.config.option import (
+    BadValueError,
+    OneOf,
+    Option,
+    OptionKind,
+    Password,
+    Status,
+    did_you_mean,
+)
 from spark_kafka_sink.common.config.rules import RULES
 from spark_kafka_sink.common.config.table import CONSUMER_OPTIONS, OPTIONS_BY_NAME, OWN_NAMES, PRODUCER_OPTIONS
 from spark_kafka_sink.common.protocol_values import text_fault
@@ -141,7 +149,7 @@ class ProducerConfig:
         process and text.
         """
         refuse_other_than_mapping(mapping)
-        draft = Draft(prefix, {o.name: () if o.kind is Kind.LIST else o.default for o in PRODUCER_OPTIONS})
+        draft = Draft(prefix, {o.name: () if o.kind is OptionKind.LIST else o.default for o in PRODUCER_OPTIONS})
         given = {OWN_NAMES.get(name, name): value for name, value in mapping.items() if value is not None}
         for name, value in take_providers(draft, given if prefix else renamed(draft, given)).items():
             _take(draft, name, value)
@@ -217,10 +225,12 @@ def take(draft: Draft, option: Option, value: object) -> None:
         draft.fault(name, f"is refused: {option.instead}.")
     else:
         try:
-            draft.values[name] = option.parse(value if option.kind is Kind.PASSWORD else _resolved(draft, name, value))
+            draft.values[name] = option.parse(
+                value if option.kind is OptionKind.PASSWORD else _resolved(draft, name, value)
+            )
         except (BadValueError, ProviderError) as error:
             draft.fault(name, str(error))
-        if option.kind is Kind.PASSWORD:
+        if option.kind is OptionKind.PASSWORD:
             _check_placeholders(draft, name)
 
 

@@ -13,16 +13,15 @@ from spark_kafka_sink.common.config.option import (
     AT_LEAST_0,
     AT_LEAST_1,
     MINUS_1_OR_MORE,
-    Kind,
     Matching,
     OneOf,
     Option,
+    OptionKind,
     Range,
     Status,
 )
 
-BOOLEAN, INT, LONG, SHORT, DOUBLE = Kind.BOOLEAN, Kind.INT, Kind.LONG, Kind.SHORT, Kind.DOUBLE
-STRING, LIST, CLASS, PASSWORD = Kind.STRING, Kind.LIST, Kind.CLASS, Kind.PASSWORD
+BOOLEAN, INT, LONG, SHORT, DOUBLE, STRING, LIST, CLASS, PASSWORD = OptionKind
 NO_EFFECT, NOT_YET, JVM_ONLY = Status.NO_EFFECT, Status.NOT_YET, Status.JVM_ONLY
 
 SMALLEST_RECORD = 85
@@ -30,7 +29,7 @@ SMALLEST_RECORD = 85
 
 _STORE_TYPES = OneOf(("JKS", "PKCS12", "PEM"))
 
-_SECURITY_JVM_ONLY: tuple[tuple[str, Kind, str | None, str, str], ...] = (
+_SECURITY_JVM_ONLY: tuple[tuple[str, OptionKind, str | None, str, str], ...] = (
     ("sasl.login.class", CLASS, None, "medium", "Java class that logs in."),
     ("security.providers", STRING, None, "low", "Java classes that add security algorithms."),
 )  # fmt: skip
@@ -168,7 +167,7 @@ LOGIN_OPTIONS: Final[tuple[Option, ...]] = (
 
 LOGIN_OPTION_NAMES: Final = frozenset(option.name for option in LOGIN_OPTIONS)
 
-_BROKERS_OWN: tuple[tuple[str, Kind, int | str | None, str], ...] = (
+_BROKERS_OWN: tuple[tuple[str, OptionKind, int | str | None, str], ...] = (
     ("sasl.oauthbearer.clock.skew.seconds", INT, 30, "low"),
     ("sasl.oauthbearer.expected.audience", LIST, "", "high"),
     ("sasl.oauthbearer.expected.issuer", STRING, None, "high"),

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any, Final
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.config.option import Kind, OneOf, Option
+from spark_kafka_sink.common.config.option import OneOf, Option, OptionKind
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions, SideOptions, registry_names
 from spark_kafka_sink.schemas.registry.schema import Side
@@ -27,18 +27,18 @@ class Format(Enum):
 def _options_of(side: str) -> tuple[Option, ...]:
     formats = OneOf(tuple(each.value for each in Format))
     return (
-        Option(f"{side}Format", Kind.STRING, "raw", "medium",
+        Option(f"{side}Format", OptionKind.STRING, "raw", "medium",
                f"Encoding of the column {side}. raw: string or binary, written as it is. avro: a struct, or any type "
                "if the schema is not a record. protobuf: a struct. json: string or binary made by to_json, to which "
                "the sink adds the schema id.", formats),
-        Option(f"{side}Schema", Kind.STRING, None, "medium",
+        Option(f"{side}Schema", OptionKind.STRING, None, "medium",
                f"Schema for the column {side}: Avro JSON, or JSON Schema. Default for avro: the schema that Spark's "
                "to_avro derives from the column."),
-        Option(f"{side}SchemaFile", Kind.STRING, None, "medium", f"File with {side}Schema, on the driver."),
-        Option(f"{side}DescriptorFile", Kind.STRING, None, "medium",
+        Option(f"{side}SchemaFile", OptionKind.STRING, None, "medium", f"File with {side}Schema, on the driver."),
+        Option(f"{side}DescriptorFile", OptionKind.STRING, None, "medium",
                "File with a Protobuf descriptor set, on the driver, as for Spark's to_protobuf (protoc "
                "--include_imports --descriptor_set_out)."),
-        Option(f"{side}Message", Kind.STRING, None, "medium",
+        Option(f"{side}Message", OptionKind.STRING, None, "medium",
                f"Full name of the Protobuf message for the column {side}."),
     )  # fmt: skip
 

@@ -13,9 +13,9 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.config_providers import has_placeholder
 from spark_kafka_sink.common.config.draft import Draft
 from spark_kafka_sink.common.config.operator_limits import url_fault
-from spark_kafka_sink.common.config.option import Kind, Matching, OneOf, Option, Password
+from spark_kafka_sink.common.config.option import Matching, OneOf, Option, OptionKind, Password
 
-STRING, PASSWORD = Kind.STRING, Kind.PASSWORD
+STRING, PASSWORD = OptionKind.STRING, OptionKind.PASSWORD
 
 BASIC_SOURCE: Final = "basic.auth.credentials.source"
 USER_INFO: Final = "basic.auth.user.info"

@@ -23,8 +23,8 @@ from spark_kafka_sink.common.config.operator_limits import url_fault
 from spark_kafka_sink.common.config.option import (
     AT_LEAST_0,
     AT_LEAST_1,
-    Kind,
     Option,
+    OptionKind,
     Password,
     Range,
     did_you_mean,
@@ -42,7 +42,7 @@ from spark_kafka_sink.schemas.registry.schema import Side, SubjectNameStrategy
 
 _E = TypeVar("_E", bound=Enum)
 
-BOOLEAN, INT, LIST, CLASS = Kind.BOOLEAN, Kind.INT, Kind.LIST, Kind.CLASS
+BOOLEAN, INT, LIST, CLASS = OptionKind.BOOLEAN, OptionKind.INT, OptionKind.LIST, OptionKind.CLASS
 
 _PREFIX: Final = "schema.registry."
 URL: Final = "schema.registry.url"

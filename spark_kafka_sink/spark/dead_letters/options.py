@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from spark_kafka_sink.common.config.option import Kind, Matching, OneOf, Option, did_you_mean
+from spark_kafka_sink.common.config.option import Matching, OneOf, Option, OptionKind, did_you_mean
 
 
 class Reason(Enum):
@@ -25,28 +25,28 @@ _DEFAULT: Final = frozenset(Reason) - {Reason.UNKNOWN_TOPIC}
 _DEFAULT_LIMIT: Final = 1000
 
 DEAD_LETTER_OPTIONS: Final = (
-    Option("deadLetterTopic", Kind.STRING, None, "medium",
+    Option("deadLetterTopic", OptionKind.STRING, None, "medium",
            "Topic for rows that cannot be written (dead letters), with the headers of Kafka Connect's dead letter "
            "queues. With exactly-once, in the same transaction as the other rows. Default: such a row fails its "
            "task."),
-    Option("deadLetterPath", Kind.STRING, None, "low",
+    Option("deadLetterPath", OptionKind.STRING, None, "low",
            "Directory for dead letters of any size: a path, or a URI such as s3://, that the executors can write "
            "to. One file of JSON lines per task, named by write and task; a replay overwrites it. Not "
            "transactional: it may have rows of an aborted batch. May be set together with deadLetterTopic."),
-    Option("deadLetterName", Kind.STRING, None, "low",
+    Option("deadLetterName", OptionKind.STRING, None, "low",
            "Name of this batch write in deadLetterPath: its files are <name>-<task>.jsonl, and replace those of an "
            "earlier write of this name. Set it for at-least-once writes in foreachBatch through Spark Connect or on "
            "other threads, where the sink does not know the batch: a name for each write and batch, such as "
            "orders-<batch id>."),
-    Option("deadLetterOn", Kind.LIST, None, "low",
+    Option("deadLetterOn", OptionKind.LIST, None, "low",
            "Kinds of rows that become dead letters: record-too-large, null-topic, invalid-partition, "
            "invalid-header, encode, unknown-topic. Default: all but unknown-topic, which cannot be set together "
            "with the option topic or topicCreation=create."),
-    Option("deadLetterLimit", Kind.STRING, str(_DEFAULT_LIMIT), "low",
+    Option("deadLetterLimit", OptionKind.STRING, str(_DEFAULT_LIMIT), "low",
            "Number of dead letters that a micro-batch or batch job may have; with more it fails. none: no limit. "
            "With at-least-once, rows that were already sent stay in Kafka.",
            Matching(r"(?i:none)|\d{1,18}", "a number of rows, or none")),
-    Option("deadLetterHeaders", Kind.STRING, "connect", "low",
+    Option("deadLetterHeaders", OptionKind.STRING, "connect", "low",
            "connect: dead letters have the headers __connect.errors.*. none: only the row's own headers.",
            OneOf(("connect", "none"))),
 )  # fmt: skip

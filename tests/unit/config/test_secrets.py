@@ -13,7 +13,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.draft import Draft
 from spark_kafka_sink.common.config.jaas import JaasKind, JaasToken, parse_jaas
-from spark_kafka_sink.common.config.option import Kind, Password, Status
+from spark_kafka_sink.common.config.option import OptionKind, Password, Status
 from spark_kafka_sink.common.config.table import OPTIONS_BY_NAME, PRODUCER_OPTIONS
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.exactly_once.session import CommitSettings
@@ -76,7 +76,7 @@ def test_a_pickle_holds_the_secrets_as_tasks_need_them() -> None:
     [
         {option.name: f"{SECRET} "}
         for option in PRODUCER_OPTIONS
-        if option.kind is Kind.PASSWORD and option.status is not Status.JVM_ONLY
+        if option.kind is OptionKind.PASSWORD and option.status is not Status.JVM_ONLY
     ]
     + [
         {"sasl.jaas.config": f"{SECRET};"},
@@ -138,7 +138,9 @@ def test_incident_the_documented_redaction_lost_a_backslash_and_stopped_at_the_f
     assert hidden.endswith(", includeHeaders=true]")
 
 
-@pytest.mark.parametrize("name", [name for name, option in OPTIONS_BY_NAME.items() if option.kind is Kind.PASSWORD])
+@pytest.mark.parametrize(
+    "name", [name for name, option in OPTIONS_BY_NAME.items() if option.kind is OptionKind.PASSWORD]
+)
 def test_the_documented_redaction_covers_every_secret_option(name: str) -> None:
     (regex,) = REDACTION
     assert bool(re.search(regex, f"kafka.{name}")) is (name not in CERTIFICATES)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig
-from spark_kafka_sink.common.config.option import Kind
+from spark_kafka_sink.common.config.option import OptionKind
 from spark_kafka_sink.schemas.registry.login_options import CredentialSource
 from spark_kafka_sink.schemas.registry.registry_options import (
     REGISTRY_OPTIONS,
@@ -474,7 +474,7 @@ def test_a_fault_of_a_resolved_value_does_not_show_it(tmp_path):
     ]
 
 
-PASSWORDS = [option.name for option in REGISTRY_OPTIONS if option.kind is Kind.PASSWORD]
+PASSWORDS = [option.name for option in REGISTRY_OPTIONS if option.kind is OptionKind.PASSWORD]
 
 
 REDACTION = re.findall(
