@@ -68,25 +68,16 @@ class ProtoFile(NamedTuple):
     imports: tuple[str, ...]
 
 
-class ProtoTexts(NamedTuple):
-    """``files``: each behind those that it imports, the message's file last. ``message_indexes``: in that file."""
-
-    files: tuple[ProtoFile, ...]
-    message_indexes: tuple[int, ...]
-
-
-def proto_texts(descriptor_set: bytes, message: str) -> ProtoTexts:
-    """The .proto files to register for a message, without those that every registry has."""
+def proto_files(descriptor_set: bytes, message: str) -> list[ProtoFile]:
+    """The files to register for a message, each behind its imports, without the files that every registry has."""
     files = {each.name: each for each in ordered_files(descriptor_set)}
-    descriptor = message_descriptor(descriptor_set, message)
-    needed = _with_imports(descriptor.file.name, files)
+    needed = _with_imports(message_descriptor(descriptor_set, message).file.name, files)
     printer = _Printer(pool_of(files.values()))
-    texts = tuple(
+    return [
         ProtoFile(name, printer.file(file), tuple(each for each in file.dependency if each not in KNOWN_IMPORTS))
         for name, file in files.items()
         if name in needed
-    )
-    return ProtoTexts(texts, tuple(_indexes(descriptor)))
+    ]
 
 
 def text_indexes(descriptor_set: bytes, message: str) -> tuple[int, ...]:

@@ -12,10 +12,18 @@ from typing import Final, Protocol
 import pyarrow as pa
 
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.schemas.encoding.avro_schema import with_imports
+from spark_kafka_sink.schemas.encoding.avro_compatibility import unreadable
+from spark_kafka_sink.schemas.encoding.avro_schema import AvroSchema, with_imports
+from spark_kafka_sink.schemas.encoding.descriptors import (
+    descriptor_set_of,
+    message_descriptor,
+    message_indexes,
+    ordered_files,
+)
 from spark_kafka_sink.schemas.encoding.encoder import Encoder
-from spark_kafka_sink.schemas.encoding.proto_text import proto_texts, text_indexes
+from spark_kafka_sink.schemas.encoding.proto_text import proto_files, text_indexes
 from spark_kafka_sink.schemas.formats.format_options import ColumnFormat, Format, FormatError
+from spark_kafka_sink.schemas.formats.protoc import compile_proto, has_protoc, writes_entries_out
 from spark_kafka_sink.schemas.formats.wire_format import PlainEncoder
 from spark_kafka_sink.schemas.registry.cache import CachedRegistry
 from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, SchemaReference, SchemaType
@@ -71,14 +79,10 @@ class AvroColumnSchema:
 
     def check(self) -> None:
         """Raises ``InvalidSchemaError`` if the text is not a schema."""
-        from spark_kafka_sink.schemas.encoding.avro_schema import AvroSchema
-
         AvroSchema.parse(self.text)
 
     def unreadable(self, writer: str) -> tuple[str, ...]:
         """What this schema cannot read in data of ``writer``, which is Avro JSON. Raises ``InvalidSchemaError``."""
-        from spark_kafka_sink.schemas.encoding.avro_compatibility import unreadable
-
         return unreadable(self.text, writer)
 
     def to_register(self, registry: CachedRegistry, *, registers: bool) -> Schema:
@@ -121,8 +125,6 @@ class ProtobufColumnSchema:
 
     @property
     def record(self) -> str:
-        from spark_kafka_sink.schemas.encoding.descriptors import message_descriptor
-
         name: str = message_descriptor(self.descriptor_set, self.message).full_name
         return name
 
@@ -130,8 +132,6 @@ class ProtobufColumnSchema:
     def message_indexes(self) -> tuple[int, ...]:
         if not self.counts_entries:
             return text_indexes(self.descriptor_set, self.message)
-        from spark_kafka_sink.schemas.encoding.descriptors import message_indexes
-
         return message_indexes(self.descriptor_set, self.message)
 
     def encoder(self, kind: pa.DataType, *, for_registry: bool) -> Encoder:
@@ -143,7 +143,7 @@ class ProtobufColumnSchema:
         """The subject of an import is its name, as in Java (``DefaultReferenceSubjectNameStrategy``)."""
         ask = registry.register if registers else registry.lookup
         references: dict[str, SchemaReference] = {}
-        *imported, file = proto_texts(self.descriptor_set, self.message).files
+        *imported, file = proto_files(self.descriptor_set, self.message)
         for each in imported:
             schema = Schema(SchemaType.PROTOBUF, each.text, tuple(references[name] for name in each.imports))
             version = ask(each.name, schema).version
@@ -170,9 +170,6 @@ def registered_column_schema(column: ColumnFormat, found: RegisteredSchema, regi
 
 def _registered_protobuf(column: ColumnFormat, found: RegisteredSchema, registry: CachedRegistry) -> ColumnSchema:
     """The message that the options name, or the first one of the file, as in Java."""
-    from spark_kafka_sink.schemas.encoding.descriptors import message_descriptor, ordered_files
-    from spark_kafka_sink.schemas.formats.protoc import writes_entries_out
-
     files, serialized = _descriptor_set(column, found, registry)
     main = ordered_files(files)[-1]
     if column.message is None and not main.message_type:
@@ -198,9 +195,6 @@ def _registered_protobuf(column: ColumnFormat, found: RegisteredSchema, registry
 
 def _descriptor_set(column: ColumnFormat, found: RegisteredSchema, registry: CachedRegistry) -> tuple[bytes, bool]:
     """The descriptor set of the schema and its imports, and whether the registry serialized it. If not, protoc does."""
-    from spark_kafka_sink.schemas.encoding.descriptors import descriptor_set_of
-    from spark_kafka_sink.schemas.formats.protoc import compile_proto, has_protoc
-
     schemas = registry.imports(found.schema, serialized=True)
     imports = {name: each.text for name, each in schemas.items()}
     if all(each.serialized_file() is not None for each in (found.schema, *schemas.values())):

@@ -18,7 +18,7 @@ from spark_kafka_sink.schemas.encoding.descriptors import (
     message_indexes,
     ordered_files,
 )
-from spark_kafka_sink.schemas.encoding.proto_text import proto_texts
+from spark_kafka_sink.schemas.encoding.proto_text import proto_files
 from spark_kafka_sink.schemas.formats.protoc import compile_proto
 from tests.unit.encoding.protos import compiled, files_of
 
@@ -129,7 +129,7 @@ def test_a_schema_may_import_confluents_own_files_without_references():
 
 def test_confluents_own_files_are_not_registered():
     whole = compile_proto(PRICED, {}, "the schema")
-    (file,) = proto_texts(whole, "Priced").files
+    (file,) = proto_files(whole, "Priced")
     assert file.imports == ()
     assert files_of(compile_proto(file.text, {}, "the schema"))[-1] == files_of(whole)[-1]
 
@@ -145,7 +145,7 @@ def test_incident_files_that_import_all_earlier_ones_were_walked_once_per_path()
     files[-1].message_type.add(name="Last")
     descriptor_set = descriptor_pb2.FileDescriptorSet(file=reversed(files)).SerializeToString()
     assert [each.name for each in ordered_files(descriptor_set)] == names
-    assert [each.name for each in proto_texts(descriptor_set, "Last").files] == names
+    assert [each.name for each in proto_files(descriptor_set, "Last")] == names
 
 
 def test_files_that_import_each_other_are_refused():

@@ -3,7 +3,7 @@ from google.protobuf import descriptor_pb2
 
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.schemas.encoding.descriptors import message_indexes
-from spark_kafka_sink.schemas.encoding.proto_text import proto_texts
+from spark_kafka_sink.schemas.encoding.proto_text import proto_files, text_indexes
 from tests.unit.encoding.protos import compiled, files_of
 
 PROTO2 = r"""
@@ -112,16 +112,16 @@ def in_order(file: descriptor_pb2.FileDescriptorProto) -> descriptor_pb2.FileDes
 def test_protoc_makes_the_same_descriptor_of_a_text(files):
     descriptor_set = compiled(**files)
     message = "shop.orders.Order.Line" if files["a"] is PROTO2 else "shop.Empty"
-    texts = proto_texts(descriptor_set, message)
-    again = compiled(**{each.name.removesuffix(".proto"): each.text for each in texts.files})
+    printed = proto_files(descriptor_set, message)
+    again = compiled(**{each.name.removesuffix(".proto"): each.text for each in printed})
     assert [in_order(each) for each in files_of(again)] == [in_order(each) for each in files_of(descriptor_set)]
-    assert message_indexes(again, message) == texts.message_indexes
+    assert message_indexes(again, message) == text_indexes(descriptor_set, message)
 
 
 def test_imports_come_first_and_known_ones_are_left_out():
-    texts = proto_texts(compiled(a=PROTO3, b=PROTO2), "shop.M")
-    assert [(each.name, each.imports) for each in texts.files] == [("b.proto", ()), ("a.proto", ("b.proto",))]
-    assert 'import public "b.proto";\n' in texts.files[1].text
+    files = proto_files(compiled(a=PROTO3, b=PROTO2), "shop.M")
+    assert [(each.name, each.imports) for each in files] == [("b.proto", ()), ("a.proto", ("b.proto",))]
+    assert 'import public "b.proto";\n' in files[1].text
 
 
 EDITION_WITH_DELIMITED = """edition = "2023"; package p; HEAD
@@ -145,23 +145,23 @@ extend M { Top top = 100 FEATURE; }"""
 def test_incident_a_message_of_a_delimited_field_did_not_count_so_later_ones_had_its_number(head, feature):
     descriptor_set = compiled(EDITION_WITH_DELIMITED.replace("HEAD", head).replace("FEATURE", feature))
     for message, wanted in (("M.Before", (0, 0)), ("M.D", (0, 1)), ("M.After", (0, 2)), ("Top", (1,)), ("Last", (2,))):
-        texts = proto_texts(descriptor_set, f"p.{message}")
-        assert texts.message_indexes == wanted
-        assert message_indexes(compiled(texts.files[-1].text), f"p.{message}") == wanted
+        *_, file = proto_files(descriptor_set, f"p.{message}")
+        assert text_indexes(descriptor_set, f"p.{message}") == wanted
+        assert message_indexes(compiled(file.text), f"p.{message}") == wanted
 
 
 def test_groups_of_proto2_are_declared_by_their_fields_and_do_not_count():
     descriptor_set = compiled(
         'syntax = "proto2"; message M { optional group G = 1 { optional int32 a = 1; } message In {} }'
     )
-    assert proto_texts(descriptor_set, "M.In").message_indexes == (0, 0)
+    assert text_indexes(descriptor_set, "M.In") == (0, 0)
     with pytest.raises(ConfigError, match="M.G is an entry of a map or a group"):
-        proto_texts(descriptor_set, "M.G")
+        text_indexes(descriptor_set, "M.G")
 
 
 def test_map_entries_do_not_count_in_the_indexes_of_a_text():
     descriptor_set = compiled('syntax = "proto3"; message A {} message M { map<int32, int32> m = 1; message In {} }')
     assert message_indexes(descriptor_set, "M.In") == (1, 1)
-    assert proto_texts(descriptor_set, "M.In").message_indexes == (1, 0)
+    assert text_indexes(descriptor_set, "M.In") == (1, 0)
     with pytest.raises(ConfigError, match=r"^M.MEntry is an entry of a map or a group: give a message$"):
-        proto_texts(descriptor_set, "M.MEntry")
+        text_indexes(descriptor_set, "M.MEntry")
