@@ -101,8 +101,11 @@ def test_what_cannot_work_is_refused_with_what_to_write(options, reason):
 
 
 def test_without_the_clouds_package_the_error_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "botocore", None)
-    monkeypatch.delitem(sys.modules, "spark_kafka_sink.network.login.aws", raising=False)
+    class Row:
+        def load(self):
+            raise ModuleNotFoundError("No module named 'botocore'", name="botocore")
+
+    monkeypatch.setattr(token_providers, "EntryPoint", lambda *_: Row())
     with pytest.raises(ConfigError) as raised:
         sasl_mechanism(parse({"saslTokenProvider": "aws"}))
     assert str(raised.value) == (
