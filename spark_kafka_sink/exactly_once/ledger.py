@@ -16,9 +16,6 @@ from spark_kafka_sink.exactly_once.partition_log import PartitionLog
 from spark_kafka_sink.exactly_once.values import DriverIdentity, LedgerPartitions
 from spark_kafka_sink.producer.transactions.values import PreparedTransaction, TransactionalIdentity
 from spark_kafka_sink.records.batch import (
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    NO_SEQUENCE,
     TRANSACTIONAL,
     BatchHeader,
 )
@@ -42,7 +39,13 @@ class LedgerPart(NamedTuple):
     def append(self, identity: TransactionalIdentity, now_ms: int, deadline: float) -> None:
         """Appends to the open transaction. Under transactions v2 the first append opens it."""
         header = BatchHeader(
-            TRANSACTIONAL, len(self.records), now_ms, now_ms, identity.producer_id, identity.epoch, self.sequence
+            attributes=TRANSACTIONAL,
+            record_count=len(self.records),
+            base_timestamp=now_ms,
+            max_timestamp=now_ms,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            base_sequence=self.sequence,
         )
         self.log.append(encode_batch(header, self.records), identity, deadline)
 
@@ -76,7 +79,7 @@ class Ledger:
         barrier is in no transaction, so it decides nothing, and compaction removes it.
         """
         self._follow_topic(deadline)
-        header = BatchHeader(0, 1, now_ms, now_ms, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
+        header = BatchHeader(attributes=0, record_count=1, base_timestamp=now_ms, max_timestamp=now_ms)
         barrier = self._log.append(encode_batch(header, [barrier_record(self.view.name)]), None, deadline)
         return self._read_to(barrier + 1, deadline)
 

@@ -108,11 +108,32 @@ def receipts_of(
 ) -> tuple[WriteReceipt, ...]:
     """The receipts of a task, sorted by topic and partition. A task with dead letters only has one, of no rows."""
     receipts = [
-        WriteReceipt(*name, *partition, sent.first_offset, sent.last_offset, sent.count, sent.size, began_at, ended_at)
+        WriteReceipt(
+            *name,
+            *partition,
+            first_offset=sent.first_offset,
+            last_offset=sent.last_offset,
+            count=sent.count,
+            bytes=sent.size,
+            began_at=began_at,
+            ended_at=ended_at,
+        )
         for partition, sent in sorted(deliveries.items())
     ]
     if not receipts and figures is not None and figures.dead_letters:
-        return (WriteReceipt(*name, "", -1, -1, -1, 0, 0, began_at, ended_at, figures),)
+        no_rows = WriteReceipt(
+            *name,
+            topic="",
+            partition=-1,
+            first_offset=-1,
+            last_offset=-1,
+            count=0,
+            bytes=0,
+            began_at=began_at,
+            ended_at=ended_at,
+            figures=figures,
+        )
+        return (no_rows,)
     return (*(replace(first, figures=figures) for first in receipts[:1]), *receipts[1:])
 
 

@@ -19,8 +19,16 @@ from spark_kafka_sink.tools.cli.command_line import (
     at_least_one,
     client_config,
 )
-from spark_kafka_sink.tools.connection_check.check import CheckRequest, check, library_findings, required_libraries
-from spark_kafka_sink.tools.connection_check.findings import Difference, Finding, Outcome, Place, by_differences
+from spark_kafka_sink.tools.connection_check.check import CheckRequest, check
+from spark_kafka_sink.tools.connection_check.findings import (
+    Difference,
+    Finding,
+    Outcome,
+    Place,
+    by_differences,
+    library_findings,
+    required_libraries,
+)
 
 if TYPE_CHECKING:
     from spark_kafka_sink.tools.cli.check_workers import WorkerFindings

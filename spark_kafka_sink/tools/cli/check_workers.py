@@ -17,8 +17,8 @@ from pyspark.sql.utils import is_remote
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.spark.spark_error import reason
 from spark_kafka_sink.tools.cli.job import spark_session
-from spark_kafka_sink.tools.connection_check.check import CheckRequest, required_libraries
-from spark_kafka_sink.tools.connection_check.findings import Finding, Outcome, Place
+from spark_kafka_sink.tools.connection_check.check import CheckRequest
+from spark_kafka_sink.tools.connection_check.findings import Finding, Outcome, Place, required_libraries
 
 _ROUNDS: Final = 3
 _TASKS_OF_CONNECT: Final = 8
@@ -140,7 +140,7 @@ def _probe(request: bytes, libraries: Sequence[str]) -> Probe:
 
         findings: list[Finding] = []
         try:
-            from spark_kafka_sink.tools.connection_check.check import library_findings
+            from spark_kafka_sink.tools.connection_check.findings import library_findings
 
             findings += library_findings(libraries)
             from spark_kafka_sink.common.clock import SystemClock

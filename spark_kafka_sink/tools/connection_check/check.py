@@ -1,23 +1,15 @@
-"""The check: every bootstrap server, every broker, then what the principal may do. It writes nothing to the cluster.
-
-``library_findings`` are about this process, without a connection.
-"""
+"""The check: every bootstrap server, every broker, then what the principal may do. It writes nothing to the cluster."""
 
 from __future__ import annotations
 
-import platform
-import re
-import ssl
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
-from importlib import metadata
 from itertools import count
 from types import ModuleType
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-import spark_kafka_sink
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import NO_LEADER, Node
@@ -36,10 +28,6 @@ from spark_kafka_sink.tools.connection_check.findings import Finding, Outcome
 _DESCRIBE_CLUSTER: Final = (0, 1)
 _DESCRIBE_TRANSACTIONS: Final = (0, 0)
 _RIGHTS: Final = "rights"
-
-_PACKAGE: Final = "spark-kafka-sink"
-_LIBRARIES: Final = "libraries"
-_NAME: Final = re.compile(r"[\w.-]+")
 
 _OF_TOPIC: Final = (Operation.DESCRIBE, Operation.WRITE)
 _OF_LEDGER: Final = (Operation.READ, Operation.WRITE, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS)
@@ -262,25 +250,3 @@ def _described_topic(subject: str, topic: Any, needed: Sequence[Operation], took
         yield Finding(subject, _RIGHTS, Outcome.FAILED, text)
     else:
         yield Finding(subject, _RIGHTS, Outcome.OK, names(needed))
-
-
-def required_libraries() -> tuple[str, ...]:
-    """The libraries that the package requires, without extras; empty if its files were copied instead of installed."""
-    try:
-        required = metadata.requires(_PACKAGE) or []
-    except metadata.PackageNotFoundError:
-        return ()
-    names = [_NAME.match(each) for each in required if "extra ==" not in each]
-    return tuple(sorted(name[0] for name in names if name))
-
-
-def library_findings(names: Sequence[str]) -> Iterator[Finding]:
-    """Which Python and which libraries this process has: a worker may have others than the driver."""
-    yield Finding(_LIBRARIES, "Python", Outcome.OK, platform.python_version())
-    yield Finding(_LIBRARIES, "OpenSSL", Outcome.OK, ssl.OPENSSL_VERSION)
-    yield Finding(_LIBRARIES, _PACKAGE, Outcome.OK, spark_kafka_sink.__version__)
-    for name in names:
-        try:
-            yield Finding(_LIBRARIES, name, Outcome.OK, metadata.version(name))
-        except metadata.PackageNotFoundError:
-            yield Finding(_LIBRARIES, name, Outcome.FAILED, "is not installed")

@@ -1,17 +1,29 @@
-"""What a check finds: one ``Finding`` a step, and how those of Spark's workers differ from the driver's."""
+"""What a check finds, step by step, the findings about a process's libraries, and how workers differ from the driver.
+
+This file imports none of the libraries, because a worker may lack some and must still say which.
+"""
 
 from __future__ import annotations
 
+import platform
+import re
+import ssl
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple, TypeAlias
+from importlib import metadata
+from typing import Final, NamedTuple, TypeAlias
 
+import spark_kafka_sink
 from spark_kafka_sink.errors import ConnectionStep
 
 _Key: TypeAlias = tuple[str, str, int]
 """Subject, step, how many findings of both came before."""
+
+_PACKAGE: Final = "spark-kafka-sink"
+_LIBRARIES: Final = "libraries"
+_NAME: Final = re.compile(r"[\w.-]+")
 
 
 class Outcome(Enum):
@@ -34,6 +46,28 @@ class Finding:
     outcome: Outcome
     text: str
     elapsed_ms: float | None = None
+
+
+def required_libraries() -> tuple[str, ...]:
+    """The libraries that the package requires, without extras; empty if its files were copied instead of installed."""
+    try:
+        required = metadata.requires(_PACKAGE) or []
+    except metadata.PackageNotFoundError:
+        return ()
+    names = [_NAME.match(each) for each in required if "extra ==" not in each]
+    return tuple(sorted(name[0] for name in names if name))
+
+
+def library_findings(names: Sequence[str]) -> Iterator[Finding]:
+    """Which Python and which libraries this process has: a worker may have others than the driver."""
+    yield Finding(_LIBRARIES, "Python", Outcome.OK, platform.python_version())
+    yield Finding(_LIBRARIES, "OpenSSL", Outcome.OK, ssl.OPENSSL_VERSION)
+    yield Finding(_LIBRARIES, _PACKAGE, Outcome.OK, spark_kafka_sink.__version__)
+    for name in names:
+        try:
+            yield Finding(_LIBRARIES, name, Outcome.OK, metadata.version(name))
+        except metadata.PackageNotFoundError:
+            yield Finding(_LIBRARIES, name, Outcome.FAILED, "is not installed")
 
 
 class Place(NamedTuple):

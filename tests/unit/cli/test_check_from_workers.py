@@ -16,8 +16,8 @@ from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.tools.cli import check_workers
 from spark_kafka_sink.tools.cli.check_workers import WorkerFindings, check_on_workers
 from spark_kafka_sink.tools.cli.main import main
-from spark_kafka_sink.tools.connection_check.check import CheckRequest, check, library_findings, required_libraries
-from spark_kafka_sink.tools.connection_check.findings import Outcome, Place
+from spark_kafka_sink.tools.connection_check.check import CheckRequest, check
+from spark_kafka_sink.tools.connection_check.findings import Outcome, Place, library_findings, required_libraries
 from tests.waiting import DEADLINE_S
 
 FROM_WORKERS = "--from-workers"

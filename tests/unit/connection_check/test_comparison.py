@@ -1,9 +1,10 @@
 """What differs between the findings of the driver and of a worker."""
 
 import re
+import subprocess
+import sys
 from importlib import metadata
 
-from spark_kafka_sink.tools.connection_check.check import library_findings, required_libraries
 from spark_kafka_sink.tools.connection_check.findings import (
     Difference,
     Finding,
@@ -11,6 +12,8 @@ from spark_kafka_sink.tools.connection_check.findings import (
     Place,
     by_differences,
     differences,
+    library_findings,
+    required_libraries,
 )
 
 OK, FAILED, UNTESTED = Outcome.OK, Outcome.FAILED, Outcome.UNTESTED
@@ -91,5 +94,18 @@ def test_the_libraries_are_those_that_the_package_requires():
 
 
 def test_without_the_packages_metadata_no_libraries_are_known(monkeypatch):
-    monkeypatch.setattr("spark_kafka_sink.tools.connection_check.check._PACKAGE", "no-such-package")
+    monkeypatch.setattr("spark_kafka_sink.tools.connection_check.findings._PACKAGE", "no-such-package")
     assert required_libraries() == ()
+
+
+def test_a_process_without_the_libraries_still_says_which_it_lacks():
+    code = """
+import sys
+for name in ("asn1crypto", "cramjam", "crc32c", "cryptography", "kio", "lz4", "mmh3", "numpy", "pyarrow", "zstandard"):
+    sys.modules[name] = None
+from spark_kafka_sink.tools.connection_check.findings import library_findings
+print([each.text for each in library_findings(["kio", "no-such-library"])][-1])
+"""
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == (
+        "is not installed"
+    )
