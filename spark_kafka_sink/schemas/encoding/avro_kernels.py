@@ -42,6 +42,7 @@ from spark_kafka_sink.schemas.encoding.row_writer import (
     bits_of,
     both,
     mask_of,
+    write_words,
     write_zigzag,
 )
 
@@ -77,8 +78,8 @@ class Required:
         array = plain(array)
         present = mask_of(array)
         if present is not None:
-            missing = present == 0 if keep is None else (keep & ~present) != 0
-            writer.refuse(missing, self.path, array, f"is not allowed: the schema says {self.schema}, without null")
+            reason = f"is not allowed: the schema says {self.schema}, without null"
+            writer.refuse(present == 0, self.path, array, reason, keep)
             keep = both(keep, present)
         writer.fixed(self.index, keep)
         self.value.write(writer, array, keep)
@@ -147,8 +148,7 @@ class Entries:
         keys = plain(keys)
         inner = RowWriter(len(entries), writer, counts)
         again = repeated_keys(counts, keys)
-        if again.any():
-            inner.refuse(again, self.path, keys, "is twice in the map: a reader would keep one of them")
+        inner.refuse(again, self.path, keys, "is twice in the map: a reader would keep one of them")
         if len(entries):
             self.key.write(inner, keys, None)
             self.value.write(inner, values, None)
@@ -176,10 +176,7 @@ class Boolean:
 
     def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
         bits = bits_of(array, 1).astype(np.uint64)
-        if keep is None:
-            writer.words(bits, 8, 8)
-        else:
-            writer.words(bits & keep, keep & 8, 8)
+        write_words(writer, bits, 8, 1, keep)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,19 +196,16 @@ class Integer:
 
     def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
         numbers = integers(array)
+        reason = f"does not fit {self.schema}"
         if self.divisor > 1:
             quotients = numbers // self.divisor
             if not self.rounds:
-                self._refuse(writer, array, quotients * self.divisor != numbers, keep)
+                writer.refuse(quotients * self.divisor != numbers, self.path, array, reason, keep)
             numbers = quotients
         low, high = -(-self.bounds[0] // self.factor), self.bounds[1] // self.factor
         if (low, high) != LONGS:
-            self._refuse(writer, array, (numbers < low) | (numbers > high), keep)
+            writer.refuse((numbers < low) | (numbers > high), self.path, array, reason, keep)
         write_zigzag(writer, numbers * self.factor if self.factor > 1 else numbers, keep)
-
-    def _refuse(self, writer: RowWriter, array: pa.Array, bad: npt.NDArray[np.bool_], keep: Mask | None) -> None:
-        if bad.any():
-            writer.refuse(bad if keep is None else bad & (keep != 0), self.path, array, f"does not fit {self.schema}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,17 +222,12 @@ class Real:
             values = numbers.astype(kind)
             beyond = values >= 2.0**63  # the largest numbers are rounded to one beyond int64
             bad = beyond | (np.where(beyond, 0, values).astype(np.int64) != numbers)
-            if bad.any():
-                schema = "float" if self.bits == 32 else "double"
-                bad = bad if keep is None else bad & (keep != 0)
-                writer.refuse(bad, self.path, array, f"has more digits than {schema} holds")
+            schema = "float" if self.bits == 32 else "double"
+            writer.refuse(bad, self.path, array, f"has more digits than {schema} holds", keep)
         else:
             values = floats(array).astype(kind, copy=False)
         words = values.view(np.dtype(f"u{self.bits // 8}")).astype(np.uint64, copy=False)
-        if keep is None:
-            writer.words(words, self.bits, self.bits)
-        else:
-            writer.words(words & keep, keep & self.bits, self.bits)
+        write_words(writer, words, self.bits, self.bits // 8, keep)
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,10 +276,8 @@ class Enum:
         column = binary_column(array)
         numbers = pc.index_in(column, value_set=bytes_column([each.encode() for each in self.symbols]))
         if numbers.null_count:
-            unknown = null_mask(numbers)
-            if keep is not None:
-                unknown &= keep != 0
-            writer.refuse(unknown, self.path, array, f"is not a symbol of {self.schema}: {', '.join(self.symbols)}")
+            reason = f"is not a symbol of {self.schema}: {', '.join(self.symbols)}"
+            writer.refuse(null_mask(numbers), self.path, array, reason, keep)
         write_zigzag(writer, raw_numbers(numbers, np.int32).astype(np.int64), keep)
 
 
@@ -304,9 +291,8 @@ class Fixed:
 
     def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
         column, lengths, missing = spans(array, keep)
-        bad = lengths != self.size if keep is None else (lengths != self.size) & (keep != 0)
-        if bad.any():
-            writer.refuse(bad, self.path, array, f"does not have the {self.size} bytes of {self.schema}")
+        reason = f"does not have the {self.size} bytes of {self.schema}"
+        writer.refuse(lengths != self.size, self.path, array, reason, keep)
         writer.column(column, missing)
 
 
@@ -330,14 +316,10 @@ class Duration:
             days = data["months"].astype(np.uint64) | (data["days"].astype(np.uint64) << 32)
         millis = parts // divisor
         bad |= (millis > _UINT32_MAX // factor) | (millis * divisor != parts)
-        if bad.any():
-            reason = "does not fit duration: no part may be negative or, in milliseconds, have a fraction or 33 bits"
-            writer.refuse(bad if keep is None else bad & (keep != 0), self.path, array, reason)
-        for words, bits in ((days, 64), ((millis * factor).view(np.uint64), 32)):
-            if keep is None:
-                writer.words(words, bits, bits)
-            else:
-                writer.words(words & keep, keep & bits, bits)
+        reason = "does not fit duration: no part may be negative or, in milliseconds, have a fraction or 33 bits"
+        writer.refuse(bad, self.path, array, reason, keep)
+        write_words(writer, days, 64, 8, keep)
+        write_words(writer, (millis * factor).view(np.uint64), 32, 4, keep)
 
 
 _DIGIT_BYTES = WORD_BITS // 8
@@ -363,8 +345,7 @@ class Decimal:
         digits = _digits(array if self.rescaled is None else array.cast(self.rescaled), keep)
         largest = 10**self.precision - 1
         bad = _exceeds(digits, largest) | _exceeds([~each for each in digits], largest - 1)
-        if bad.any():
-            writer.refuse(bad, self.path, array, f"does not fit {self.schema}")
+        writer.refuse(bad, self.path, array, f"does not fit {self.schema}")
         if self.size is None:
             sizes = _sizes(digits)
             if self.has_length:
@@ -428,10 +409,7 @@ def _write_digit(writer: RowWriter, digit: Int64Array, count: Int64Array | int, 
     """Writes the ``count`` low bytes of each digit, the most significant byte first."""
     bits: Words | int = count * 8 if isinstance(count, int) else (count * 8).view(np.uint64)
     words: Words = (digit.view(np.uint64) << (WORD_BITS - bits)).byteswap()
-    if keep is None:
-        writer.words(words, bits, WORD_BITS if not isinstance(bits, int) else bits)
-    else:
-        writer.words(words & keep, keep & bits, WORD_BITS if not isinstance(bits, int) else bits)
+    write_words(writer, words, bits, count if isinstance(count, int) else _DIGIT_BYTES, keep)
 
 
 UUID_BYTES = 16
@@ -455,8 +433,7 @@ class Uuid:
     def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
         column, _, _ = spans(array, keep)
         bad = _not_uuids(column, keep)
-        if bad.any():
-            writer.refuse(bad, self.path, array, "is not a UUID")
+        writer.refuse(bad, self.path, array, "is not a UUID")
         Text(self.path).write(writer, array, keep)
 
 
@@ -495,7 +472,7 @@ class UuidBytes:
         words = np.zeros((len(column), 2), np.uint64)
         words[slice(None) if keep is None else keep != 0] = numbers
         for word in words.T:
-            writer.words(word, WORD_BITS if keep is None else keep & WORD_BITS, WORD_BITS)
+            write_words(writer, word, WORD_BITS, 8, keep)
 
 
 def _not_uuids(column: pa.BinaryArray, keep: Mask | None) -> npt.NDArray[np.bool_]:

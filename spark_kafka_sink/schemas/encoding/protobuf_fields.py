@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
@@ -69,7 +68,7 @@ class Integer:
         numbers = integers(array)
         if self.bounds is not None:
             bad = (numbers < self.bounds[0]) | (numbers > self.bounds[1])
-            _refuse(writer, bad, keep, self.path, array, f"is out of range for {self.type}")
+            writer.refuse(bad, self.path, array, f"is out of range for {self.type}", keep)
         if self.fixed:
             words = numbers.view(np.uint64)
             _write_fixed(writer, tag, words if self.fixed == 64 else words & 0xFFFFFFFF, self.fixed, keep, presence)
@@ -128,7 +127,7 @@ class EnumSymbol:
         known = mask_of(found)
         places = integers(found)
         if known is not None:
-            _refuse(writer, known == 0, keep, self.path, array, f"is not a symbol of enum {self.type}")
+            writer.refuse(known == 0, self.path, array, f"is not a symbol of enum {self.type}", keep)
             places = places & known.view(np.int64)
         numbers = np.array(self.numbers, np.int64)[places]
         _write_varints(writer, tag, numbers.view(np.uint64), keep, presence)
@@ -146,7 +145,7 @@ class EnumNumber:
         numbers = integers(array)
         if self.numbers:
             bad = ~np.isin(numbers, np.array(self.numbers, np.int64))
-            _refuse(writer, bad, keep, self.path, array, f"is not a number of enum {self.type}")
+            writer.refuse(bad, self.path, array, f"is not a number of enum {self.type}", keep)
         _write_varints(writer, tag, numbers.view(np.uint64), keep, presence)
 
 
@@ -161,7 +160,7 @@ class Timestamp:
         numbers = integers(array)
         seconds = numbers // per_second
         bad = (seconds < _FIRST_SECOND) | (seconds > _LAST_SECOND)
-        _refuse(writer, bad, keep, self.path, array, "is not in the years 0001 to 9999 of a Timestamp")
+        writer.refuse(bad, self.path, array, "is not in the years 0001 to 9999 of a Timestamp", keep)
         _write_time(writer, tag, seconds, (numbers - seconds * per_second) * (_NANOS // per_second), keep)
 
 
@@ -177,7 +176,7 @@ class Duration:
         rest = np.fmod(numbers, per_second)
         seconds = (numbers - rest) // per_second
         bad = (seconds < -_LONGEST_DURATION) | (seconds > _LONGEST_DURATION)
-        _refuse(writer, bad, keep, self.path, array, "is longer than the 10,000 years of a Duration")
+        writer.refuse(bad, self.path, array, "is longer than the 10,000 years of a Duration", keep)
         _write_time(writer, tag, seconds, rest * (_NANOS // per_second), keep)
 
 
@@ -219,7 +218,7 @@ class Message:
         for each in columns:
             present = mask_of(each)
             count += 1 if present is None else present & 1
-        _refuse(writer, count > 1, keep, path, array, "has more than one column of a oneof that is not null")
+        writer.refuse(count > 1, path, array, "has more than one column of a oneof that is not null", keep)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +235,7 @@ class Singular:
         array = plain(array)
         present = mask_of(array)
         if self.required and present is not None:
-            _refuse(writer, present == 0, keep, self.path, array, "is not allowed: the field is required")
+            writer.refuse(present == 0, self.path, array, "is not allowed: the field is required", keep)
         if not pt.is_null(array.type):
             self.kind.write_value(writer, self.tag, array, both(keep, present), self.presence)
 
@@ -281,8 +280,7 @@ class Map:
         keys, values = (plain(each) for each in entries.flatten())
         inner = RowWriter(len(entries), writer, counts)
         again = repeated_keys(counts, keys)
-        if again.any():
-            inner.refuse(again, self.path, keys, "is twice in the map: a reader would keep one of them")
+        inner.refuse(again, self.path, keys, "is twice in the map: a reader would keep one of them")
         self.entry.write_value(inner, self.tag, entries, mask_of(values), presence=True)
         writer.column(_lists_of(inner, counts)[0])
 
@@ -326,10 +324,3 @@ def _not_zero(numbers: Words, keep: Mask | None) -> Mask | None:
     if numbers.min(initial=1):
         return keep
     return both(keep, np.negative((numbers != 0).astype(np.uint64)))
-
-
-def _refuse(
-    writer: RowWriter, bad: npt.NDArray[np.bool_], keep: Mask | None, path: str, array: pa.Array, reason: str
-) -> None:
-    if bad.any():
-        writer.refuse(bad if keep is None else bad & (keep != 0), path, array, reason)

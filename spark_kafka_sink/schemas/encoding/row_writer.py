@@ -110,10 +110,7 @@ class RowWriter:
         """Writes the same bytes in every row of ``keep``."""
         if len(data) <= WORD_BITS // 8:
             word, bits = int.from_bytes(data, "little"), 8 * len(data)
-            if keep is None:
-                self.words(word, bits, bits)
-            else:
-                self.words(keep & word, keep & bits, bits)
+            self.words(word if keep is None else keep & word, bits if keep is None else keep & bits, bits)
             return
         self._end_words()
         self._pieces.append(_ColumnPiece(bytes_column([data]), 0, None if keep is None else keep == 0))
@@ -158,9 +155,16 @@ class RowWriter:
         data, starts = join.finish()
         return np.ascontiguousarray(starts), data
 
-    def refuse(self, bad: npt.NDArray[np.bool_], path: str, array: pa.Array, reason: str) -> None:
-        """Notes a fault for each row where ``bad`` is true: its value, then ``reason``. A row keeps its first fault."""
-        at = np.flatnonzero(bad)
+    def refuse(
+        self, bad: npt.NDArray[np.bool_], path: str, array: pa.Array, reason: str, keep: Mask | None = None
+    ) -> None:
+        """Notes a fault for each row of ``keep`` where ``bad`` is true: the row's value, then ``reason``.
+
+        A row keeps its first fault.
+        """
+        if not bad.any():
+            return
+        at = np.flatnonzero(bad if keep is None else bad & (keep != 0))
         for index, row in zip(at.tolist(), self._rows(at).tolist(), strict=True):
             if row not in self.faults:
                 self.faults[row] = Fault(row, path, f"{_shown(array, index)} {reason}")
