@@ -23,7 +23,7 @@ PRODUCER, TOPIC, NODE = "producer-metrics", "producer-topic-metrics", "producer-
 """Kafka's groups. A metric of the producer sums all topics or all nodes."""
 
 
-class Kind(Enum):
+class Formula(Enum):
     """How a metric is computed from the counters ``of`` and ``per``."""
 
     TOTAL = "of"
@@ -176,105 +176,108 @@ class ProducerTotals(NamedTuple):
 class Metric(NamedTuple):
     name: str
     groups: tuple[str, ...]
-    kind: Kind
+    formula: Formula
     of: str
     per: str
     doc: str
 
 
 METRICS = tuple(Metric(*row) for row in (
-    ("record-send-rate", (PRODUCER, TOPIC), Kind.RATE, "records", "", "Records sent per second."),
-    ("record-send-total", (PRODUCER, TOPIC), Kind.TOTAL, "records", "", "Records sent."),
-    ("record-retry-rate", (PRODUCER, TOPIC), Kind.RATE, "retries", "", "Records sent again per second."),
-    ("record-retry-total", (PRODUCER, TOPIC), Kind.TOTAL, "retries", "", "Records sent again."),
-    ("record-error-rate", (PRODUCER, TOPIC), Kind.RATE, "errors", "", "Records that failed per second."),
-    ("record-error-total", (PRODUCER, TOPIC), Kind.TOTAL, "errors", "", "Records that failed."),
-    ("byte-rate", (TOPIC,), Kind.RATE, "bytes", "", "Bytes of batches sent per second, compressed."),
-    ("byte-total", (TOPIC,), Kind.TOTAL, "bytes", "", "Bytes of batches sent, compressed."),
-    ("compression-rate", (TOPIC,), Kind.AVERAGE, "ratios", "batches", "Compressed / uncompressed size of batches."),
-    ("compression-rate-avg", (PRODUCER,), Kind.AVERAGE, "ratios", "batches",
+    ("record-send-rate", (PRODUCER, TOPIC), Formula.RATE, "records", "", "Records sent per second."),
+    ("record-send-total", (PRODUCER, TOPIC), Formula.TOTAL, "records", "", "Records sent."),
+    ("record-retry-rate", (PRODUCER, TOPIC), Formula.RATE, "retries", "", "Records sent again per second."),
+    ("record-retry-total", (PRODUCER, TOPIC), Formula.TOTAL, "retries", "", "Records sent again."),
+    ("record-error-rate", (PRODUCER, TOPIC), Formula.RATE, "errors", "", "Records that failed per second."),
+    ("record-error-total", (PRODUCER, TOPIC), Formula.TOTAL, "errors", "", "Records that failed."),
+    ("byte-rate", (TOPIC,), Formula.RATE, "bytes", "", "Bytes of batches sent per second, compressed."),
+    ("byte-total", (TOPIC,), Formula.TOTAL, "bytes", "", "Bytes of batches sent, compressed."),
+    ("compression-rate", (TOPIC,), Formula.AVERAGE, "ratios", "batches", "Compressed / uncompressed size of batches."),
+    ("compression-rate-avg", (PRODUCER,), Formula.AVERAGE, "ratios", "batches",
      "Compressed / uncompressed size of batches."),
-    ("batch-size-avg", (PRODUCER,), Kind.AVERAGE, "bytes", "batches", "Bytes of a batch as sent."),
-    ("batch-size-max", (PRODUCER,), Kind.LARGEST, "largest_batch", "batches", "Bytes of the largest batch as sent."),
-    ("batch-split-rate", (PRODUCER,), Kind.RATE, "splits", "", "Batches split per second, too large for the broker."),
-    ("batch-split-total", (PRODUCER,), Kind.TOTAL, "splits", "", "Batches that were split, too large for the broker."),
-    ("record-size-avg", (PRODUCER, TOPIC), Kind.AVERAGE, "record_bytes", "records",
+    ("batch-size-avg", (PRODUCER,), Formula.AVERAGE, "bytes", "batches", "Bytes of a batch as sent."),
+    ("batch-size-max", (PRODUCER,), Formula.LARGEST, "largest_batch", "batches", "Bytes of the largest batch as sent."),
+    ("batch-split-rate", (PRODUCER,), Formula.RATE, "splits", "",
+     "Batches split per second, too large for the broker."),
+    ("batch-split-total", (PRODUCER,), Formula.TOTAL, "splits", "",
+     "Batches that were split, too large for the broker."),
+    ("record-size-avg", (PRODUCER, TOPIC), Formula.AVERAGE, "record_bytes", "records",
      "Bytes of a record before compression."),
-    ("record-size-max", (PRODUCER, TOPIC), Kind.LARGEST, "largest_record", "records",
+    ("record-size-max", (PRODUCER, TOPIC), Formula.LARGEST, "largest_record", "records",
      "Upper bound of the bytes of the largest record before compression."),
-    ("record-queue-time-avg", (PRODUCER,), Kind.AVERAGE, "queue_ms", "batches",
+    ("record-queue-time-avg", (PRODUCER,), Formula.AVERAGE, "queue_ms", "batches",
      "Time in ms from the creation of a batch to its request."),
-    ("record-queue-time-max", (PRODUCER,), Kind.LARGEST, "longest_queue_ms", "batches",
+    ("record-queue-time-max", (PRODUCER,), Formula.LARGEST, "longest_queue_ms", "batches",
      "Longest time in ms from the creation of a batch to its request."),
-    ("records-per-request-avg", (PRODUCER,), Kind.AVERAGE, "request_records", "requests", "Records per request."),
-    ("request-latency-avg", (PRODUCER, NODE), Kind.AVERAGE, "latency_ms", "responses",
+    ("records-per-request-avg", (PRODUCER,), Formula.AVERAGE, "request_records", "requests", "Records per request."),
+    ("request-latency-avg", (PRODUCER, NODE), Formula.AVERAGE, "latency_ms", "responses",
      "Time in ms from a request to its response."),
-    ("request-latency-max", (PRODUCER, NODE), Kind.LARGEST, "longest_latency_ms", "responses",
+    ("request-latency-max", (PRODUCER, NODE), Formula.LARGEST, "longest_latency_ms", "responses",
      "Longest time in ms from a request to its response."),
-    ("request-rate", (PRODUCER, NODE), Kind.RATE, "requests", "", "Requests per second."),
-    ("request-total", (PRODUCER, NODE), Kind.TOTAL, "requests", "", "Requests."),
-    ("response-rate", (PRODUCER, NODE), Kind.RATE, "responses", "", "Responses per second."),
-    ("response-total", (PRODUCER, NODE), Kind.TOTAL, "responses", "", "Responses."),
-    ("requests-in-flight", (PRODUCER, NODE), Kind.OPEN, "requests", "ended", "Requests that wait for their response."),
-    ("produce-throttle-time-avg", (PRODUCER,), Kind.AVERAGE, "throttle_ms", "responses",
+    ("request-rate", (PRODUCER, NODE), Formula.RATE, "requests", "", "Requests per second."),
+    ("request-total", (PRODUCER, NODE), Formula.TOTAL, "requests", "", "Requests."),
+    ("response-rate", (PRODUCER, NODE), Formula.RATE, "responses", "", "Responses per second."),
+    ("response-total", (PRODUCER, NODE), Formula.TOTAL, "responses", "", "Responses."),
+    ("requests-in-flight", (PRODUCER, NODE), Formula.OPEN, "requests", "ended",
+     "Requests that wait for their response."),
+    ("produce-throttle-time-avg", (PRODUCER,), Formula.AVERAGE, "throttle_ms", "responses",
      "Throttling in ms per response."),
-    ("produce-throttle-time-max", (PRODUCER,), Kind.LARGEST, "longest_throttle_ms", "responses",
+    ("produce-throttle-time-max", (PRODUCER,), Formula.LARGEST, "longest_throttle_ms", "responses",
      "Longest throttling in ms."),
-    ("bufferpool-wait-ratio", (PRODUCER,), Kind.RATIO, "memory_waited_ns", "",
+    ("bufferpool-wait-ratio", (PRODUCER,), Formula.RATIO, "memory_waited_ns", "",
      "Fraction of time that callers waited for buffer.memory; more than 1 if several wait at once."),
-    ("bufferpool-wait-time-ns-total", (PRODUCER,), Kind.TOTAL, "memory_waited_ns", "",
+    ("bufferpool-wait-time-ns-total", (PRODUCER,), Formula.TOTAL, "memory_waited_ns", "",
      "Time in ns that callers waited for buffer.memory."),
-    ("buffer-exhausted-rate", (PRODUCER,), Kind.RATE, "exhausted", "",
+    ("buffer-exhausted-rate", (PRODUCER,), Formula.RATE, "exhausted", "",
      "Appends per second that got no buffer.memory within max.block.ms."),
-    ("buffer-exhausted-total", (PRODUCER,), Kind.TOTAL, "exhausted", "",
+    ("buffer-exhausted-total", (PRODUCER,), Formula.TOTAL, "exhausted", "",
      "Appends that got no buffer.memory within max.block.ms."),
-    ("buffer-total-bytes", (PRODUCER,), Kind.GAUGE, "total", "", "buffer.memory."),
-    ("buffer-available-bytes", (PRODUCER,), Kind.GAUGE, "available", "", "Bytes of buffer.memory that are free."),
-    ("waiting-threads", (PRODUCER,), Kind.GAUGE, "waiting", "", "Callers that wait for buffer.memory."),
-    ("metadata-age", (PRODUCER,), Kind.AGE, "updated_at", "", "Seconds since the last metadata response."),
-    ("connection-count", (PRODUCER,), Kind.OPEN, "connected", "closed", "Connections."),
-    ("connection-creation-rate", (PRODUCER,), Kind.RATE, "connected", "", "Connections established per second."),
-    ("connection-creation-total", (PRODUCER,), Kind.TOTAL, "connected", "", "Connections established."),
-    ("connection-close-rate", (PRODUCER,), Kind.RATE, "closed", "", "Connections closed or lost per second."),
-    ("connection-close-total", (PRODUCER,), Kind.TOTAL, "closed", "", "Connections closed or lost."),
-    ("successful-authentication-rate", (PRODUCER,), Kind.RATE, "authentications", "",
+    ("buffer-total-bytes", (PRODUCER,), Formula.GAUGE, "total", "", "buffer.memory."),
+    ("buffer-available-bytes", (PRODUCER,), Formula.GAUGE, "available", "", "Bytes of buffer.memory that are free."),
+    ("waiting-threads", (PRODUCER,), Formula.GAUGE, "waiting", "", "Callers that wait for buffer.memory."),
+    ("metadata-age", (PRODUCER,), Formula.AGE, "updated_at", "", "Seconds since the last metadata response."),
+    ("connection-count", (PRODUCER,), Formula.OPEN, "connected", "closed", "Connections."),
+    ("connection-creation-rate", (PRODUCER,), Formula.RATE, "connected", "", "Connections established per second."),
+    ("connection-creation-total", (PRODUCER,), Formula.TOTAL, "connected", "", "Connections established."),
+    ("connection-close-rate", (PRODUCER,), Formula.RATE, "closed", "", "Connections closed or lost per second."),
+    ("connection-close-total", (PRODUCER,), Formula.TOTAL, "closed", "", "Connections closed or lost."),
+    ("successful-authentication-rate", (PRODUCER,), Formula.RATE, "authentications", "",
      "New connections per second that authenticated (TLS or SASL)."),
-    ("successful-authentication-total", (PRODUCER,), Kind.TOTAL, "authentications", "",
+    ("successful-authentication-total", (PRODUCER,), Formula.TOTAL, "authentications", "",
      "New connections that authenticated (TLS or SASL)."),
-    ("failed-authentication-rate", (PRODUCER,), Kind.RATE, "authentications_failed", "",
+    ("failed-authentication-rate", (PRODUCER,), Formula.RATE, "authentications_failed", "",
      "New connections per second whose authentication failed (TLS or SASL)."),
-    ("failed-authentication-total", (PRODUCER,), Kind.TOTAL, "authentications_failed", "",
+    ("failed-authentication-total", (PRODUCER,), Formula.TOTAL, "authentications_failed", "",
      "New connections whose authentication failed (TLS or SASL)."),
-    ("successful-reauthentication-rate", (PRODUCER,), Kind.RATE, "reauthentications", "",
+    ("successful-reauthentication-rate", (PRODUCER,), Formula.RATE, "reauthentications", "",
      "Re-authentications per second."),
-    ("successful-reauthentication-total", (PRODUCER,), Kind.TOTAL, "reauthentications", "", "Re-authentications."),
-    ("failed-reauthentication-rate", (PRODUCER,), Kind.RATE, "reauthentications_failed", "",
+    ("successful-reauthentication-total", (PRODUCER,), Formula.TOTAL, "reauthentications", "", "Re-authentications."),
+    ("failed-reauthentication-rate", (PRODUCER,), Formula.RATE, "reauthentications_failed", "",
      "Re-authentications per second that failed."),
-    ("failed-reauthentication-total", (PRODUCER,), Kind.TOTAL, "reauthentications_failed", "",
+    ("failed-reauthentication-total", (PRODUCER,), Formula.TOTAL, "reauthentications_failed", "",
      "Re-authentications that failed."),
-    ("reauthentication-latency-avg", (PRODUCER,), Kind.AVERAGE, "reauthentication_ms", "reauthentications",
+    ("reauthentication-latency-avg", (PRODUCER,), Formula.AVERAGE, "reauthentication_ms", "reauthentications",
      "Time in ms of a re-authentication, including the wait for requests in flight."),
-    ("reauthentication-latency-max", (PRODUCER,), Kind.LARGEST, "longest_reauthentication_ms", "reauthentications",
+    ("reauthentication-latency-max", (PRODUCER,), Formula.LARGEST, "longest_reauthentication_ms", "reauthentications",
      "Longest time in ms of a re-authentication."),
-    ("network-io-rate", (PRODUCER,), Kind.RATE, "operations", "", "Reads and writes per second."),
-    ("network-io-total", (PRODUCER,), Kind.TOTAL, "operations", "", "Reads and writes."),
-    ("outgoing-byte-rate", (PRODUCER,), Kind.RATE, "bytes_out", "", "Bytes written to sockets per second."),
-    ("outgoing-byte-total", (PRODUCER,), Kind.TOTAL, "bytes_out", "", "Bytes written to sockets."),
-    ("incoming-byte-rate", (PRODUCER,), Kind.RATE, "bytes_in", "", "Bytes read from sockets per second."),
-    ("incoming-byte-total", (PRODUCER,), Kind.TOTAL, "bytes_in", "", "Bytes read from sockets."),
-    ("select-rate", (PRODUCER,), Kind.RATE, "selects", "", "Select calls per second."),
-    ("select-total", (PRODUCER,), Kind.TOTAL, "selects", "", "Select calls."),
-    ("io-wait-time-ns-avg", (PRODUCER,), Kind.AVERAGE, "waited_ns", "selects", "Time in ns in a select call."),
-    ("io-wait-time-ns-total", (PRODUCER,), Kind.TOTAL, "waited_ns", "", "Time in ns in select calls."),
-    ("io-wait-ratio", (PRODUCER,), Kind.RATIO, "waited_ns", "", "Fraction of time in select calls."),
-    ("io-time-ns-avg", (PRODUCER,), Kind.AVERAGE, "io_ns", "selects",
+    ("network-io-rate", (PRODUCER,), Formula.RATE, "operations", "", "Reads and writes per second."),
+    ("network-io-total", (PRODUCER,), Formula.TOTAL, "operations", "", "Reads and writes."),
+    ("outgoing-byte-rate", (PRODUCER,), Formula.RATE, "bytes_out", "", "Bytes written to sockets per second."),
+    ("outgoing-byte-total", (PRODUCER,), Formula.TOTAL, "bytes_out", "", "Bytes written to sockets."),
+    ("incoming-byte-rate", (PRODUCER,), Formula.RATE, "bytes_in", "", "Bytes read from sockets per second."),
+    ("incoming-byte-total", (PRODUCER,), Formula.TOTAL, "bytes_in", "", "Bytes read from sockets."),
+    ("select-rate", (PRODUCER,), Formula.RATE, "selects", "", "Select calls per second."),
+    ("select-total", (PRODUCER,), Formula.TOTAL, "selects", "", "Select calls."),
+    ("io-wait-time-ns-avg", (PRODUCER,), Formula.AVERAGE, "waited_ns", "selects", "Time in ns in a select call."),
+    ("io-wait-time-ns-total", (PRODUCER,), Formula.TOTAL, "waited_ns", "", "Time in ns in select calls."),
+    ("io-wait-ratio", (PRODUCER,), Formula.RATIO, "waited_ns", "", "Fraction of time in select calls."),
+    ("io-time-ns-avg", (PRODUCER,), Formula.AVERAGE, "io_ns", "selects",
      "Time in ns of connecting, reading and writing, per select call."),
-    ("io-time-ns-total", (PRODUCER,), Kind.TOTAL, "io_ns", "", "Time in ns of connecting, reading and writing."),
-    ("io-ratio", (PRODUCER,), Kind.RATIO, "io_ns", "", "Fraction of time spent connecting, reading and writing."),
+    ("io-time-ns-total", (PRODUCER,), Formula.TOTAL, "io_ns", "", "Time in ns of connecting, reading and writing."),
+    ("io-ratio", (PRODUCER,), Formula.RATIO, "io_ns", "", "Fraction of time spent connecting, reading and writing."),
 ))  # fmt: skip
 """All metrics. *Requests* are Produce requests."""
 
-_LARGEST = frozenset(metric.of for metric in METRICS if metric.kind is Kind.LARGEST)
+_LARGEST = frozenset(metric.of for metric in METRICS if metric.formula is Formula.LARGEST)
 
 
 class _Sample(NamedTuple):
@@ -384,7 +387,7 @@ class ProducerMetrics:
         return self.totals(without)
 
     def totals(self, without: Collection[str] = ()) -> ProducerTotals:
-        """The sums so far, without the bytes, batches and retries of the topics ``without``."""
+        """The sums so far, but without the bytes, batches and retries of the topics in ``without``."""
         topics = [counters for name, counters in tuple(self._topics.items()) if name not in without]
         nodes = tuple(self._nodes.values())
         return ProducerTotals(
@@ -419,7 +422,7 @@ class ProducerMetrics:
             for group in metric.groups:
                 if (group, metric.name) in lines:
                     family = _open_metrics_name(group, metric.name).removesuffix("_total")
-                    kind = "counter" if metric.kind is Kind.TOTAL else "gauge"
+                    kind = "counter" if metric.formula is Formula.TOTAL else "gauge"
                     text += [f"# TYPE {family} {kind}", f"# HELP {family} {metric.doc}", *lines[group, metric.name]]
         return "\n".join((*text, "# EOF", ""))
 
@@ -437,25 +440,25 @@ class ProducerMetrics:
 
     def _value(self, metric: Metric, counters: Iterable[Counters], window: _Window) -> float:
         of, per = metric.of, metric.per
-        match metric.kind:
-            case Kind.GAUGE:
+        match metric.formula:
+            case Formula.GAUGE:
                 gauge: float = getattr(self.pool, of, math.nan)
                 return gauge
-            case Kind.AGE:
+            case Formula.AGE:
                 age = math.inf if self.metadata is None else window.now - self.metadata.updated_at
                 return math.nan if math.isinf(age) else age / 1000.0
-            case Kind.TOTAL:
+            case Formula.TOTAL:
                 return sum(getattr(each, of, 0) for each in counters)
-            case Kind.OPEN:
+            case Formula.OPEN:
                 return sum(getattr(each, of, 0) - getattr(each, per, 0) for each in counters)
-            case Kind.RATE:
+            case Formula.RATE:
                 return sum(window.growth(each, of) for each in counters) / window.seconds
-            case Kind.RATIO:
+            case Formula.RATIO:
                 return sum(window.growth(each, of) for each in counters) / window.seconds / 1e9
         count = sum(window.growth(each, per) for each in counters)
         if not count:
             return math.nan
-        if metric.kind is Kind.LARGEST:
+        if metric.formula is Formula.LARGEST:
             return max(window.largest(each, of) for each in counters)
         return sum(window.growth(each, of) for each in counters) / count
 

@@ -1,1 +1,1 @@
-"""Receipts of written batches, read back: for a program, as the history of a query, as metrics of an exporter."""
+"""Receipts of written batches: written to a receiptsPath, and read back for programs and for the exporter's metrics."""

@@ -16,7 +16,7 @@ from spark_kafka_sink.spark.receipts.receipt_reader import ReceiptReader
 
 PREFIX: Final = "spark_kafka_sink_"
 OTHER: Final = "other"
-"""Topic and partition of what a query wrote beyond the limit of series."""
+"""Stands for the topics and partitions of a query beyond the limit of series."""
 
 _PER_PARTITION: Final = ("topic", "partition")
 
@@ -26,7 +26,9 @@ MOST_SERIES: Final = 10_000
 
 
 class Metric(NamedTuple):
-    """``name``: by Prometheus' conventions, without ``_total``. ``labels``: after ``query``."""
+    """A metric of the exporter. ``name`` follows Prometheus' conventions, without ``_total``. ``labels`` come after
+    ``query``.
+    """
 
     name: str
     is_counter: bool
@@ -78,7 +80,7 @@ EXPORTER_METRICS: Final = (RECEIPTS, FOREIGN, ERRORS, LAST_READ)
 
 
 class Sample(NamedTuple):
-    """``labels``: name → value. ``began``: epoch ms from which a counter counts."""
+    """A metric's value. ``labels`` maps names to values. A counter counts from ``began`` (epoch ms) on."""
 
     metric: Metric
     labels: Mapping[str, str]
@@ -100,9 +102,10 @@ class _Query:
         self.gauges[metric] = max(self.gauges.get(metric, value), value)
 
 
-class Totals:
-    """At most ``most_series`` combinations of query, topic and partition: beyond, the queries that wrote least recently
-    are forgotten. A single query with more topics and partitions has the further ones under ``other``.
+class ReceiptTotals:
+    """Sums up receipts, for at most ``most_series`` combinations of query, topic and partition. Beyond that, the
+    queries that wrote least recently are forgotten. If a single query has more topics and partitions, the further ones
+    are counted as ``other``.
     """
 
     def __init__(self, most_series: int) -> None:
@@ -167,22 +170,22 @@ def _add_figures(query: _Query, figures: TaskFigures) -> None:
 
 
 class Exporter:
-    """One thread calls ``read_all``, then ``read`` again and again. Any thread reads ``samples``, a tuple that is
-    replaced as a whole.
+    """Keeps ``samples`` up to date. One thread calls ``read_all``, then ``read`` again and again. Any thread may read
+    ``samples``, a tuple that is replaced as a whole.
     """
 
     def __init__(self, reader: ReceiptReader, clock: Clock, most_series: int = MOST_SERIES) -> None:
         self.samples: Sequence[Sample] = ()
         self._reader = reader
         self._clock = clock
-        self._totals = Totals(most_series)
+        self._totals = ReceiptTotals(most_series)
         self._of_queries: tuple[Sample, ...] = ()
         self._began = clock.epoch_ms()
         self._receipts = self._errors = 0
         self._last_read = 0.0
 
     def read_all(self) -> None:
-        """What is there. Raises ``KafkaError``."""
+        """Reads all receipts that are there. Raises ``KafkaError``."""
         before = self._receipts
         try:
             for receipt in self._reader.read():
@@ -195,7 +198,7 @@ class Exporter:
             self._publish()
 
     def read(self) -> None:
-        """What is new. An error is logged and counted: the next call tries again."""
+        """Reads new receipts. An error is logged and counted, and the next call tries again."""
         try:
             self.read_all()
         except KafkaError as error:

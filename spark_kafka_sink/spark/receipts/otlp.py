@@ -1,7 +1,7 @@
-"""Sends an exporter's samples by OTLP over HTTP, by OpenTelemetry's library.
+"""Sends an exporter's samples by OTLP over HTTP, with OpenTelemetry's library.
 
-The data points are made here instead of by its instruments: a counter's start time is then that of the query's first
-receipt, so that a restart of the exporter goes on with the same series instead of beginning another one.
+The data points are made here instead of by the library's instruments, so that a counter's start time is that of the
+query's first receipt. After a restart, the exporter then continues the same series instead of beginning another one.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _NS_PER_MS: Final = 1_000_000
 _log = logging.getLogger("spark_kafka_sink.exporter")
 
 _TIMEOUT_S: Final = 2.0
-"""The library's timeout of a send with its retries. A response that comes byte by byte takes longer."""
+"""The library's timeout of a send with its retries. A response that arrives byte by byte may take longer."""
 _WAIT_S: Final = 3.0
-"""A send is waited for this long, because receipts are not read meanwhile."""
+"""The longest wait for a send, because receipts are not read meanwhile."""
 _UNITS: Final = {"_seconds": "s", "_bytes": "By"}
 
 
 class OtlpSender:
-    """``endpoint``: such as ``http://collector:4318/v1/metrics``; None: ``OTEL_EXPORTER_OTLP_ENDPOINT``. Headers and
-    certificates are those of OpenTelemetry's environment variables.
+    """Sends samples to a collector. ``endpoint`` is, for example, ``http://collector:4318/v1/metrics``; None means
+    ``OTEL_EXPORTER_OTLP_ENDPOINT``. Headers and certificates come from OpenTelemetry's environment variables.
     """
 
     def __init__(self, exporter: Exporter, clock: Clock, endpoint: str | None = None) -> None:
@@ -53,7 +53,7 @@ class OtlpSender:
         self._resource = Resource.create({"service.name": "spark-kafka-sink"})
 
     def send(self) -> bool:
-        """Whether the collector took the samples in time; the log says why not.
+        """Returns whether the collector took the samples in time; the log says why not.
 
         Sends nothing while the collector has not ended its response to an earlier send.
         """

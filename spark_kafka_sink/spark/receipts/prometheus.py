@@ -1,7 +1,7 @@
-"""Serves an exporter's samples to Prometheus, by the library prometheus-client.
+"""Serves an exporter's samples to Prometheus, with the library prometheus-client.
 
-The server is made here instead of by the library, whose server starts a thread for each connection and waits without
-end for its request.
+The server is made here, because the library's own starts a thread for each connection and has no timeout for its
+request.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _QUERY: Final = ("query",)
 
 
 class SampleCollector(Collector):
-    """Makes the metrics of one scrape."""
+    """Makes the metrics of each scrape."""
 
     def __init__(self, exporter: Exporter) -> None:
         self._exporter = exporter
@@ -79,7 +79,7 @@ class _Server(ThreadingMixIn, WSGIServer):
             self.shutdown_request(request)
 
     def service_actions(self) -> None:
-        """Ends late connections: their threads then read the end of the stream, or fail to write."""
+        """Shuts down late connections. Their threads then read the end of the stream, or fail to write."""
         with self._lock:
             before = self._clock.now() - CONNECTION_MS
             late = [request for request, began in self._began.items() if began < before]

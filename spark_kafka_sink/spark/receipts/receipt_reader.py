@@ -19,7 +19,7 @@ from spark_kafka_sink.exactly_once.receipts import WriteReceipt, file_system
 _PARTITIONS_EVERY_MS: Final = 60_000.0
 _REMEMBERED_FILES: Final = 1_000
 _SMALL_FOLDER: Final = 1_000
-"""Folders of at most so many files are listed at each read."""
+"""Folders of at most this many files are listed at each read."""
 _LIST_MS_PER_FILE: Final = 1.0
 _LIST_AT_LEAST_EVERY_MS: Final = 60_000.0
 
@@ -37,23 +37,21 @@ class Foreign:
 
 
 class ReceiptReader(Protocol):
-    """One thread. Receipts that are refused by ``WriteReceipt.parse`` are counted in ``foreign`` and left out."""
+    """Reads receipts, on one thread. What ``WriteReceipt.parse`` rejects is counted in ``foreign`` and left out."""
 
     @property
     def foreign(self) -> Foreign: ...
     def read(self) -> Iterator[WriteReceipt]:
-        """The receipts since the last call, up to the end. Raises ``KafkaError``; the next call goes on where it was
-        raised.
-        """
+        """The receipts since the last call, up to the end. Raises ``KafkaError``; the next call continues there."""
 
     def close(self) -> None: ...
 
 
 class TopicReceipts:
-    """A receiptsTopic: all partitions, read_committed, from the first record on or from ``since`` (epoch ms).
+    """Reads all partitions of a receiptsTopic, read_committed, from the first record on or from ``since`` (epoch ms).
 
-    ``hidden``: partitions whose records are hidden by an open transaction, with the first offset of them. Brokers have
-    max.block.ms for each read.
+    ``hidden`` are the partitions whose records are hidden by an open transaction, with the first hidden offset. Each
+    request may take max.block.ms.
     """
 
     def __init__(self, config: ProducerConfig, topic: str, clock: Clock, since: int | None = None) -> None:
@@ -121,10 +119,11 @@ class TopicReceipts:
 
 
 class FolderReceipts:
-    """A receiptsPath, a path or a URI that Arrow knows: files written since ``since`` (epoch ms), or all.
+    """Reads the files of a receiptsPath, a path or a URI that Arrow knows: those written since ``since`` (epoch ms), or
+    all.
 
     A file that is written again, because its batch was replayed, adds only the receipts that it did not have. A folder
-    of more than 1,000 files is not listed at each read, but after a second for each 1,000 files, at most a minute.
+    of more than 1,000 files is not listed at each read. The pause is a second for each 1,000 files, at most a minute.
     """
 
     def __init__(self, folder: str, clock: Clock, since: int | None = None) -> None:
@@ -178,7 +177,7 @@ class FolderReceipts:
 
 
 def parsed(value: bytes, where: str, foreign: Foreign) -> Iterable[WriteReceipt]:
-    """The receipt; none if it is foreign, which is counted."""
+    """The receipt in a record or line; none if it is foreign, which is counted."""
     try:
         return (WriteReceipt.parse(value.decode(errors="replace").rstrip("\n")),)
     except ValueError as error:

@@ -36,7 +36,9 @@ _MOST_HELD: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class WrittenBatch:
-    """A micro-batch. ``receipts``: one per task and partition; none if they could not be read, or it had no rows."""
+    """A micro-batch with its ``receipts``, one per task and partition. There are none if they could not be read or it
+    had no rows.
+    """
 
     progress: StreamingQueryProgress
     receipts: tuple[WriteReceipt, ...]
@@ -97,12 +99,14 @@ class ReceiptsListener(StreamingQueryListener):
         """Nothing to do."""
 
     def close(self) -> None:
-        """After ``spark.streams.removeListener``."""
+        """Closes the connections. Call it after ``spark.streams.removeListener``."""
         if self._topic is not None:
             self._topic.close()
 
     def _receipts(self, query: str, batch: int, rows: int) -> tuple[WriteReceipt, ...]:
-        """Waits for the receipts of all rows: a commit becomes visible some ms after brokers have acknowledged it."""
+        """Waits for the receipts of all rows, because a commit becomes visible some ms after brokers have acknowledged
+        it.
+        """
         deadline = self._clock.now() + _PATIENCE_MS
         while True:
             found = self._read(query, batch)
@@ -123,6 +127,6 @@ class ReceiptsListener(StreamingQueryListener):
 
 
 def _rows_told(receipt: WriteReceipt) -> int:
-    """Spark's rows that a receipt accounts for: a dead letter is none of ``count``."""
+    """The number of Spark's rows that a receipt accounts for. ``count`` does not include dead letters."""
     letters = () if receipt.figures is None else receipt.figures.dead_letters
     return receipt.count + sum(rows for _, rows in letters)

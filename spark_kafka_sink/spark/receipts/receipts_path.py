@@ -1,4 +1,4 @@
-"""receiptsPath on the driver: probed before the first row, written after a commit."""
+"""What the driver does with receiptsPath: it probes it before the first row, and writes to it after a commit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _probed: set[str] = set()
 
 
 def probe_receipts(options: SinkOptions) -> None:
-    """Check that the path can be written, once per path, where a writer is pickled. Raises ``ReceiptsPathError``."""
+    """Checks that the path can be written, once per path, when a writer is pickled. Raises ``ReceiptsPathError``."""
     path = options.receipts_path
     if path is None or path in _probed:
         return

@@ -169,7 +169,7 @@ def _names(places: Sequence[Place]) -> str:
 
 
 def _with_ours(difference: Difference) -> Finding:
-    """The finding there, in its text also what was found here."""
+    """The worker's finding, whose text also says what was found on the driver."""
     there, here = difference.there, difference.here
     text = f"{there.subject}: {there.text}"
     if here is not None:

@@ -24,9 +24,9 @@ _ROUNDS: Final = 3
 _TASKS_OF_CONNECT: Final = 8
 _POLL_S: Final = 0.2
 _SETTLED_S: Final = 3.0
-"""No further executor came for this long."""
+"""The executors are complete if no further one comes for this long."""
 _FIRST_EXECUTOR_S: Final = 20.0
-"""With dynamic allocation the first one may come only with the job."""
+"""The longest wait for a first executor. With dynamic allocation it may come only with the job."""
 
 
 class Probe(Protocol):
@@ -41,7 +41,7 @@ class WorkerCheckError(KafkaError):
 
 @dataclass(frozen=True)
 class WorkerFindings:
-    """``executors``: how many there are; None if Spark does not tell (Spark Connect)."""
+    """What the workers found. ``executors`` is their number; None if Spark does not say (Spark Connect)."""
 
     master: str
     executors: int | None
@@ -51,9 +51,10 @@ class WorkerFindings:
 def check_on_workers(
     request: CheckRequest, settings: Mapping[str, str], tasks: int | None, timeout_s: float
 ) -> WorkerFindings:
-    """Raises ``KafkaError``. ``settings``: Spark's options. ``tasks``: by default as many as there are executors.
+    """Runs the check on the workers. ``settings`` are Spark's options. There are as many ``tasks`` as executors by
+    default. Raises ``KafkaError``.
 
-    Runs on a thread of its own, as neither Spark's start nor a job that waits for executors has a deadline.
+    It runs on a thread of its own, because neither Spark's start nor a job that waits for executors has a deadline.
     """
     job = _Job(request, settings, tasks)
     thread = threading.Thread(target=job.run, name="check-workers", daemon=True)
@@ -104,7 +105,7 @@ class _Job:
 
 
 def _await_executors(spark: SparkSession) -> int | None:
-    """How many there are when no more of them come; None while there is none, as with dynamic allocation."""
+    """The number of executors once no more of them come; None if there is none, as with dynamic allocation."""
     context = spark.sparkContext._jsc.sc()
     if context.isLocal():
         return 1
@@ -118,7 +119,7 @@ def _await_executors(spark: SparkSession) -> int | None:
 
 
 def _probed(spark: SparkSession, request: CheckRequest, tasks: int) -> list[str]:
-    """One text per task. A plain UDF: Arrow and pandas may be missing there."""
+    """One text per task. A plain UDF makes them, because workers may lack Arrow and pandas."""
     sent = CloudPickleSerializer().dumps(request)  # type: ignore[no-untyped-call]
     probe = udf(_probe(sent, required_libraries()), "string", useArrow=False).asNondeterministic()
     rows = spark.range(0, tasks, 1, tasks).select(probe(col("id")).alias("text")).collect()
@@ -126,9 +127,10 @@ def _probed(spark: SparkSession, request: CheckRequest, tasks: int) -> list[str]
 
 
 def _probe(request: bytes, libraries: Sequence[str]) -> Probe:
-    """A nested function, which Spark sends as code: a worker without this package can run it and say so.
+    """A nested function, because Spark sends it as code: a worker without this package can run it and say that it is
+    missing.
 
-    So Spark's serializer reads ``request``, a ``CheckRequest``, in the function instead of with it.
+    For the same reason ``request``, a ``CheckRequest``, is read inside the function instead of with it.
     """
 
     def probe(number: int) -> str:

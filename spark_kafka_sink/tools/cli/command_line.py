@@ -30,7 +30,7 @@ _CODECS = tuple(CODECS)
 VERBOSE = ("-v", "--verbose")
 
 _LARGEST = 1e9
-"""In seconds or hours this is longer than any wait; ``time.sleep`` takes no infinite one."""
+"""In seconds or hours this is longer than any wait; ``time.sleep`` does not accept infinity."""
 
 OTHERS_CAN_READ = "Other users of this machine can read a command line: write passwords"
 _AFTER_NAME = re.compile(r"[^\w.-]")
@@ -50,7 +50,7 @@ class CommandParser(argparse.ArgumentParser):
         return super().parse_known_args(words, namespace)
 
     def _flags_among(self, words: Sequence[str]) -> Iterable[str]:
-        """The flags of this parser; those behind a subcommand are its own parser's."""
+        """The flags of this parser. Those after a subcommand belong to its own parser."""
         if self._subparsers is not None:
             words = list(takewhile(_is_flag, words))
         return (word for word in takewhile(lambda word: word != "--", words) if _is_flag(word))
@@ -125,14 +125,14 @@ def add_pairs(
 
 
 def at_least_one(text: str) -> int:
-    """Argument type: a whole number."""
+    """Argument type: a whole number of at least 1."""
     if not text.isdecimal() or (number := int(text)) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
     return number
 
 
 def above_zero(text: str) -> float:
-    """Argument type: a number, such as seconds."""
+    """Argument type: a number above 0, such as seconds."""
     number = number_or_nan(text)
     if not 0 < number <= _LARGEST:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
@@ -140,7 +140,7 @@ def above_zero(text: str) -> float:
 
 
 def number_or_nan(text: str) -> float:
-    """NaN if ``text`` is not a number."""
+    """The number in ``text``, or NaN."""
     try:
         return float(text)
     except ValueError:
@@ -201,7 +201,7 @@ def add_producer_options(command: argparse.ArgumentParser) -> None:
 def producer_options(arguments: argparse.Namespace) -> dict[str, object]:
     """The options of file, properties and flags; later ones override. Raises ``ConfigError`` for an unreadable file.
 
-    Drops Java serializers: these commands send bytes.
+    Java serializers are dropped, because these commands send bytes.
     """
     flags = {"bootstrap.servers": arguments.bootstrap_server}
     if arguments.request_required_acks is not None:
@@ -225,7 +225,7 @@ def _properties_of(path: Path | None) -> dict[str, str]:
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """Name → value. Raises OSError."""
+    """The options in a .properties file, name → value. Raises ``OSError``."""
     return parse_properties(path.read_bytes().decode("latin-1"))
 
 

@@ -47,7 +47,7 @@ examples:
       --request-required-acks 1 --compression-codec zstd --producer-property client.id=me"""
 
 _EXIT_CODES = {signal.SIGINT: 0, signal.SIGTERM: 128 + signal.SIGTERM, signal.SIGHUP: 128 + signal.SIGHUP}
-"""After one of these signals, with everything delivered."""
+"""The exit code after one of these signals, with everything delivered."""
 
 _BOOLEANS = {"true": True, "false": False}
 
@@ -266,7 +266,7 @@ class LineReader:
         return None if text == self.null_marker else text
 
     def _equal_separators(self) -> list[str]:
-        """Faults: pairs of equal separators among those in use."""
+        """A fault for each pair of equal separators among those in use."""
         used = {"null.marker": self.null_marker} if self.null_marker is not None else {}
         if self.parse_key:
             used["key.separator"] = self.key_separator

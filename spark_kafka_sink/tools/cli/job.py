@@ -110,7 +110,7 @@ class JobError(KafkaError):
 
 
 def exit_code(main: Callable[[], None]) -> int:
-    """0, or 1 after one line with the error."""
+    """Runs ``main``. Returns 0, or 1 after one line with the error."""
     try:
         with plain_config_warnings():
             main()

@@ -183,7 +183,7 @@ class Report:
         future.add_done_callback(completed)
 
     def end(self) -> None:
-        """All records are acknowledged."""
+        """Notes the end: all records are acknowledged."""
         self._elapsed = time.monotonic() - self.started
 
     def so_far(self, sent: int) -> str:

@@ -1,4 +1,4 @@
-"""Draws the last hours of queries as lines of text, with rich where it is installed."""
+"""The last hours of queries, summed up from receipts and drawn as lines of text, with rich where it is installed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_PARTITIONS: Final = 16
 
 
 class Chart(NamedTuple):
-    """A line: what it shows, drawn, and in figures."""
+    """One line: what it shows, drawn and in figures."""
 
     name: str
     drawn: str
@@ -110,7 +110,7 @@ def _print_plainly(histories: Sequence[QueryHistory]) -> None:
 
 @dataclass(slots=True)
 class Span:
-    """The writes that ended in one span of time. ``latency_ms``: the sum of all requests' latencies."""
+    """The writes that ended in one span of time. ``latency_ms`` is the sum of all requests' latencies."""
 
     rows: int = 0
     requests: int = 0
@@ -138,7 +138,7 @@ class Span:
 
 @dataclass(slots=True)
 class QueryHistory:
-    """``began`` and ``ended``: epoch ms, the limits of all spans together."""
+    """What a query wrote, in spans of equal length from ``began`` to ``ended`` (epoch ms)."""
 
     query: str
     began: int
@@ -154,7 +154,7 @@ class QueryHistory:
         return (self.ended - self.began) / len(self.spans) / 1000.0
 
     def add(self, receipt: WriteReceipt) -> None:
-        """A receipt that ended within the history."""
+        """Adds a receipt that ended within the history."""
         index = (receipt.ended_at - self.began) * len(self.spans) // max(self.ended - self.began, 1)
         self.spans[min(index, len(self.spans) - 1)].add(receipt)
         self.total.add(receipt)

@@ -104,13 +104,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _chosen(receipts: Iterable[WriteReceipt], query: str | None) -> list[WriteReceipt]:
-    """Sorted."""
+    """The receipts, sorted."""
     found = [each for each in receipts if query in (None, each.query)]
     return sorted(found, key=lambda each: (each.query, each.batch, each.topic, each.partition, each.first_offset))
 
 
 def _warn(source: TopicReceipts | FolderReceipts, any_receipts: bool, follow: bool) -> None:
-    """Says on stderr what is not shown. Raises ``KafkaError`` if nothing there is a receipt, and none may follow."""
+    """Says on stderr what is not shown. Raises ``KafkaError`` if there is no receipt at all and none may follow."""
     foreign = source.foreign
     if foreign.count and not (any_receipts or follow):
         raise KafkaError(f"not a receipt: {foreign.first}")

@@ -148,7 +148,7 @@ def _discover(config: ProducerConfig, arguments: argparse.Namespace) -> list[Fou
 
 
 def _to_abort(found: FoundWrite, force: bool) -> bool:
-    """Raises ``ExactlyOnceError`` while an intent stands."""
+    """Whether there is anything to abort. Raises ``ExactlyOnceError`` if there is an intent, unless ``force``."""
     if not force:
         refuse_decided(found.name, found.intents)
     return bool(found.undecided or found.intents)
@@ -238,7 +238,7 @@ def _is_named(name: str, wanted: str | None) -> bool:
 
 
 def _kept(found: FoundWrite) -> str | None:
-    """Why no entry of the write may be removed; None if it may."""
+    """Why no entry of the write may be removed; None if one may."""
     if found.unreadable is not None:
         return found.unreadable
     if found.intents:
@@ -280,7 +280,9 @@ def _entry(entry: Entry, now_ms: int) -> str:
 
 
 def _no_entry(ledger: str) -> str:
-    """A batch decided in another ledger must not be aborted, and a transaction does not name its ledger."""
+    """A warning, because a transaction does not name its ledger, and a batch decided in another one must not be
+    aborted.
+    """
     return f"no entry in {ledger}: make sure that this is the write's commitLogTopic"
 
 

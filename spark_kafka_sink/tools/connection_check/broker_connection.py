@@ -40,7 +40,7 @@ _MOST_NAMES = 12
 
 
 class BrokerConnection:
-    """``establish`` it, then ``call``, then ``close``. One thread.
+    """A connection that reports each step: ``establish`` it, then ``call``, then ``close``, on one thread.
 
     ``numbers`` numbers the connections of one transport. ``refused``: an authentication error ended it; another broker
     would refuse this client too.
@@ -102,7 +102,7 @@ class BrokerConnection:
         return self._body
 
     def close(self) -> None:
-        """Closing twice is harmless."""
+        """Closes the connection. A second call has no effect."""
         if self._number >= 0:
             self._send(self._connection.close())
             self._transport.close(self._number)
@@ -136,7 +136,7 @@ class BrokerConnection:
         return lookup.addresses
 
     def _connect(self, addresses: list[str]) -> str:
-        """Connect to the first address that accepts. The text names it, then why the others did not."""
+        """Connects to the first address that accepts. The text names it, then says why the others did not."""
         reasons: list[str] = []
         for address in addresses:
             reason = self._try_address(address)
@@ -198,7 +198,7 @@ class BrokerConnection:
         return Finding(self.subject, _VERSIONS, Outcome.OK, ", ".join(texts))
 
     def _observed(self, steps: Handshake) -> Handshake:
-        """The same handshake; notes when ApiVersions is done."""
+        """The same handshake, which also notes when ApiVersions is done."""
         request = next(steps)
         while True:
             response = yield request

@@ -180,7 +180,7 @@ class _Check:
         return topics[0]
 
     def _metadata(self, connection: BrokerConnection, topics: Sequence[str]) -> Any:
-        """Creates no topic."""
+        """The Metadata response for these topics. Creates none."""
         make = MetadataEntity(topics, allow_auto_topic_creation=False, include_authorized_operations=True)
         return connection.call("metadata", METADATA_VERSIONS, make)
 

@@ -19,7 +19,7 @@ import spark_kafka_sink
 from spark_kafka_sink.errors import ConnectionStep
 
 _Key: TypeAlias = tuple[str, str, int]
-"""Subject, step, how many findings of both came before."""
+"""Subject, step, and how many findings of both came before."""
 
 _PACKAGE: Final = "spark-kafka-sink"
 _LIBRARIES: Final = "libraries"
@@ -143,7 +143,7 @@ def _differ(ours: Finding, theirs: Finding) -> bool:
 
 
 def _without_times(some: Iterable[Difference]) -> tuple[Difference, ...]:
-    """Equal for equal differences."""
+    """The differences without times, so that equal ones compare equal."""
     return tuple(Difference(_untimed(each.there), each.here) for each in some)
 
 

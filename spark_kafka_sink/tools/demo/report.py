@@ -48,7 +48,7 @@ class Step:
         self._progress.update(self._task, detail=escape(text))
 
     def stop_clock(self) -> None:
-        """Sets ``seconds``, the duration of the step."""
+        """Ends the step's time; ``seconds`` is its duration."""
         self.seconds = time.monotonic() - self._began
 
     def finish(self, mark: str) -> None:

@@ -1,4 +1,4 @@
-"""The demo, step by step."""
+"""Runs the demo, step by step."""
 
 from __future__ import annotations
 

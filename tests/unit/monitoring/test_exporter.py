@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from spark_kafka_sink.common.task_figures import TaskFigures
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once.receipts import WriteReceipt, write_lines
-from spark_kafka_sink.spark.receipts.exporter import EXPORTER_METRICS, METRICS, Exporter, Totals
+from spark_kafka_sink.spark.receipts.exporter import EXPORTER_METRICS, METRICS, Exporter, ReceiptTotals
 from spark_kafka_sink.spark.receipts.otlp import OtlpSender
 from spark_kafka_sink.spark.receipts.prometheus import CONNECTION_MS, MOST_CONNECTIONS, serve
 from spark_kafka_sink.spark.receipts.receipt_reader import FolderReceipts, Foreign
@@ -94,7 +94,7 @@ def test_a_scrape_has_the_sums_of_the_receipts_by_query_topic_and_partition(read
 
 
 def test_a_task_with_nothing_but_dead_letters_counts_them_and_no_rows():
-    totals = Totals(10)
+    totals = ReceiptTotals(10)
     totals.add(WriteReceipt("q", 0, 0, "", -1, -1, -1, 0, 0, 1000, 2000, FIGURES))
     found = {each.metric.name: each.value for each in totals.samples()}
     assert (found["dead_letters"], "rows" in found) == (2, False)
@@ -109,7 +109,7 @@ def test_every_name_follows_prometheus_conventions():
 
 def test_the_gauges_of_a_query_are_those_of_its_last_batch():
     slow = TaskFigures(rows=1, duration_ms=9000.0, latency_max_ms=700.0)
-    totals = Totals(10)
+    totals = ReceiptTotals(10)
     for each in (receipt(batch=1, figures=slow), receipt(batch=2, figures=FIGURES), receipt(batch=2, partition=1)):
         totals.add(each)
     gauges = {each.metric.name: each.value for each in totals.samples() if not each.metric.is_counter}
@@ -122,7 +122,7 @@ def rows(totals):
 
 
 def test_beyond_the_limit_the_queries_that_wrote_least_recently_are_forgotten():
-    totals = Totals(4)
+    totals = ReceiptTotals(4)
     for name in ("a", "b", "a", "c", "d"):
         totals.add(receipt(name))
     totals.add(receipt("d", partition=1))
@@ -131,7 +131,7 @@ def test_beyond_the_limit_the_queries_that_wrote_least_recently_are_forgotten():
 
 
 def test_a_single_query_beyond_the_limit_keeps_its_total_under_other():
-    totals = Totals(3)
+    totals = ReceiptTotals(3)
     for partition in range(8):
         totals.add(receipt(partition=partition))
         totals.add(receipt(partition=partition))
