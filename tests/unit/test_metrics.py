@@ -7,7 +7,7 @@ from spark_kafka_sink.common.metrics import (
     METRICS,
     AuthenticationCounters,
     BufferCounters,
-    Kind,
+    Formula,
     NetworkCounters,
     NodeCounters,
     ProducerMetrics,
@@ -190,8 +190,10 @@ def test_every_metric_counts_something_that_exists():
     counted = [name for kind in kinds for name in kind.__dataclass_fields__]
     assert len(set(counted)) == len(counted), "a metric of the producer adds up one kind of counters"
     for metric in METRICS:
-        assert metric.kind in (Kind.GAUGE, Kind.AGE) or metric.of in counted, metric.name
-        assert (metric.per in counted) == (metric.kind in (Kind.AVERAGE, Kind.LARGEST, Kind.OPEN)), metric.name
+        assert metric.formula in (Formula.GAUGE, Formula.AGE) or metric.of in counted, metric.name
+        assert (metric.per in counted) == (metric.formula in (Formula.AVERAGE, Formula.LARGEST, Formula.OPEN)), (
+            metric.name
+        )
 
 
 def test_open_metrics_has_every_value_in_families_with_labels():
