@@ -25,10 +25,10 @@ from spark_kafka_sink.common.config.tls_rules import (
 )
 from spark_kafka_sink.common.protocol_values import text_fault
 
-MAX_IN_FLIGHT_WITH_IDEMPOTENCE: Final = 5
-BATCHES_IN_MEMORY: Final = 16
+_MAX_IN_FLIGHT_WITH_IDEMPOTENCE: Final = 5
+_BATCHES_IN_MEMORY: Final = 16
 """The default of batch.size leaves room for this many batches in buffer.memory."""
-UNACKNOWLEDGED_BATCH: Final = 16384
+_UNACKNOWLEDGED_BATCH: Final = 16384
 """The default of batch.size for acks=0, Kafka's own. Without responses, a topic with a lower limit drops all."""
 _LARGEST_INT = 2**31 - 1
 _LARGEST_PORT = 65535
@@ -45,7 +45,7 @@ def servers(draft: Draft) -> None:
     addresses: dict[tuple[str, int], None] = {}
     for entry in draft.values[name]:
         try:
-            address = parse_address(entry, draft.values["security.protocol"])
+            address = _parse_address(entry, draft.values["security.protocol"])
         except ValueError as error:
             draft.fault(name, f"{error}.")
             continue
@@ -55,7 +55,7 @@ def servers(draft: Draft) -> None:
     draft.values[name] = tuple(addresses)
 
 
-def parse_address(text: str, security_protocol: str) -> tuple[str, int]:
+def _parse_address(text: str, security_protocol: str) -> tuple[str, int]:
     """Host and port of ``host:port`` or ``[ipv6]:port``. Raises ``ValueError`` with the reason.
 
     As in Java, the name of a listener may stand in front (``CLIENTS://``). If it is a protocol, it must be the one in
@@ -134,10 +134,10 @@ def idempotence(draft: Draft) -> None:
     if not values["enable.idempotence"]:
         return
     in_flight = values["max.in.flight.requests.per.connection"]
-    if in_flight > MAX_IN_FLIGHT_WITH_IDEMPOTENCE:
+    if in_flight > _MAX_IN_FLIGHT_WITH_IDEMPOTENCE:
         draft.fault(
             "max.in.flight.requests.per.connection",
-            f"must be at most {MAX_IN_FLIGHT_WITH_IDEMPOTENCE} to use the idempotent producer, but is {in_flight}; "
+            f"must be at most {_MAX_IN_FLIGHT_WITH_IDEMPOTENCE} to use the idempotent producer, but is {in_flight}; "
             f"lower it or set {draft.prefix}enable.idempotence=false.",
         )
     conflicts = {
@@ -196,8 +196,8 @@ def memory(draft: Draft) -> None:
     """
     values, name = draft.values, "buffer.memory"
     if "batch.size" not in draft.given:
-        most = min(values[name] // BATCHES_IN_MEMORY, values["max.request.size"])
-        values["batch.size"] = min(UNACKNOWLEDGED_BATCH if values["acks"] == 0 else values["batch.size"], most)
+        most = min(values[name] // _BATCHES_IN_MEMORY, values["max.request.size"])
+        values["batch.size"] = min(_UNACKNOWLEDGED_BATCH if values["acks"] == 0 else values["batch.size"], most)
     elif name in draft.given and values[name] < values["batch.size"]:
         least = max(values["batch.size"], SMALLEST_RECORD)
         draft.fault(
@@ -213,7 +213,7 @@ def backoffs(draft: Draft) -> None:
     values, given = draft.values, draft.given
     if "reconnect.backoff.ms" in given and "reconnect.backoff.max.ms" not in given:
         values["reconnect.backoff.max.ms"] = values["reconnect.backoff.ms"]
-    for first, longest in BACKOFFS.items():
+    for first, longest in _BACKOFFS.items():
         if values[first] > values[longest]:
             draft.warn(
                 first,
@@ -227,7 +227,7 @@ _ON_THE_WIRE = ("client.id", "transactional.id")
 
 SERIALIZERS = ("key.serializer", "value.serializer")
 
-BACKOFFS: Mapping[str, str] = {
+_BACKOFFS: Mapping[str, str] = {
     "retry.backoff.ms": "retry.backoff.max.ms",
     "reconnect.backoff.ms": "reconnect.backoff.max.ms",
     "socket.connection.setup.timeout.ms": "socket.connection.setup.timeout.max.ms",
@@ -254,6 +254,6 @@ RULES: tuple[tuple[frozenset[str], Callable[[Draft], None]], ...] = (
     (frozenset({"transactional.id", "acks", "retries", "enable.idempotence"}), transactions),
     (frozenset({"delivery.timeout.ms", "linger.ms", "request.timeout.ms"}), delivery_timeout),
     (frozenset({"buffer.memory", "batch.size", "max.request.size", "acks"}), memory),
-    (frozenset({*BACKOFFS.keys(), *BACKOFFS.values()}), backoffs),
+    (frozenset({*_BACKOFFS.keys(), *_BACKOFFS.values()}), backoffs),
 )
 """Each rule with the options it reads. A rule is skipped if one of them is faulty."""

@@ -90,11 +90,11 @@ LOGIN_HANDLERS: Final = (
     f"{OAUTH}OAuthBearerLoginCallbackHandler",
     f"{OAUTH}secured.OAuthBearerLoginCallbackHandler",
 )
-RETRIEVERS: Final = tuple(
+_RETRIEVERS: Final = tuple(
     f"{OAUTH}{name}"
     for name in ("DefaultJwtRetriever", "FileJwtRetriever", "ClientCredentialsJwtRetriever", "JwtBearerJwtRetriever")
 )
-DEFAULT_RETRIEVER, FILE_RETRIEVER, CLIENT_CREDENTIALS_RETRIEVER, JWT_BEARER_RETRIEVER = RETRIEVERS
+DEFAULT_RETRIEVER, FILE_RETRIEVER, CLIENT_CREDENTIALS_RETRIEVER, JWT_BEARER_RETRIEVER = _RETRIEVERS
 _VALIDATORS = OneOf((f"{OAUTH}DefaultJwtValidator", f"{OAUTH}ClientJwtValidator"))
 
 _ASSERTION: Final = "sasl.oauthbearer.assertion."
@@ -127,7 +127,7 @@ LOGIN_OPTIONS: Final[tuple[Option, ...]] = (
     Option("sasl.oauthbearer.jwt.retriever.class", CLASS, DEFAULT_RETRIEVER, "medium",
            f"One of Kafka's classes in {OAUTH}: DefaultJwtRetriever (FileJwtRetriever for a file: URL, else "
            "ClientCredentialsJwtRetriever), FileJwtRetriever, ClientCredentialsJwtRetriever, JwtBearerJwtRetriever.",
-           OneOf(RETRIEVERS)),
+           OneOf(_RETRIEVERS)),
     Option("sasl.oauthbearer.client.credentials.client.id", STRING, None, "medium",
            "Client id; or clientId in sasl.jaas.config."),
     Option("sasl.oauthbearer.client.credentials.client.secret", PASSWORD, None, "medium",
@@ -179,7 +179,7 @@ _BROKERS_OWN: tuple[tuple[str, OptionKind, int | str | None, str], ...] = (
     ("sasl.oauthbearer.sub.claim.name", STRING, "sub", "low"),
 )
 
-LOGIN_OPTIONS_WITHOUT_EFFECT: Final[tuple[Option, ...]] = (
+_LOGIN_OPTIONS_WITHOUT_EFFECT: Final[tuple[Option, ...]] = (
     *(Option(*row, "Only brokers validate tokens.", status=Status.NO_EFFECT) for row in _BROKERS_OWN),
     Option("sasl.oauthbearer.jwt.validator.class", CLASS, f"{OAUTH}DefaultJwtValidator", "medium",
            "Class that validates tokens; only brokers do.", _VALIDATORS, Status.NO_EFFECT),
@@ -201,7 +201,7 @@ SECURITY_OPTIONS: tuple[Option, ...] = (
         _NO_JVM,
     ),
     *LOGIN_OPTIONS,
-    *LOGIN_OPTIONS_WITHOUT_EFFECT,
+    *_LOGIN_OPTIONS_WITHOUT_EFFECT,
     *(Option(*row, status=JVM_ONLY, instead=_NO_JVM) for row in _SECURITY_JVM_ONLY),
 )
 

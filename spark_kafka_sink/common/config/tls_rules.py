@@ -21,7 +21,7 @@ STORES: Final = (
     "ssl.keystore.location", "ssl.keystore.password", "ssl.keystore.key", "ssl.keystore.certificate.chain",
 )  # fmt: skip
 
-NO_CIPHER: Final = "TLS_EMPTY_RENEGOTIATION_INFO_SCSV"
+_NO_CIPHER: Final = "TLS_EMPTY_RENEGOTIATION_INFO_SCSV"
 """Listed by Java, but not a cipher suite: it says that the client renegotiates securely."""
 
 TLS_1_3: Final = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256")
@@ -121,7 +121,7 @@ def tls_versions(draft: Draft) -> None:
 def tls_cipher_suites(draft: Draft) -> None:
     """Cipher suites have Java's names. A TLS version without one of them leaves ``ssl.enabled.protocols``."""
     values, name = draft.values, "ssl.cipher.suites"
-    values[name] = suites = tuple(dict.fromkeys(each for each in values[name] if each and each != NO_CIPHER))
+    values[name] = suites = tuple(dict.fromkeys(each for each in values[name] if each and each != _NO_CIPHER))
     for suite in suites:
         if suite not in TLS_1_2 and suite not in TLS_1_3:
             draft.fault(name, f"has {suite!r}, which is not a cipher suite of TLSv1.2 or TLSv1.3; leave it out.")

@@ -53,7 +53,7 @@ class TlsLayer:
         self._incoming.write(data)
         if not self.established:
             if not self.heard and data[0] not in _FIRST_BYTES:
-                raise not_tls_error(self._peer)
+                raise _not_tls_error(self._peer)
             self.heard = True
             self._shake_hands()
         if self.established:
@@ -122,7 +122,7 @@ class TlsLayer:
 
     def _read_error(self, error: ssl.SSLError) -> KafkaError:
         # With TLS 1.3 the broker checks the client's certificate after the client's handshake is done.
-        return lost_error(self._peer, error) if self._accepted else refused_error(self._peer, error)
+        return _lost_error(self._peer, error) if self._accepted else _refused_error(self._peer, error)
 
     def _write(self, buffer: bytes | bytearray | memoryview) -> None:
         view = memoryview(buffer)
@@ -130,7 +130,7 @@ class TlsLayer:
             while view:
                 view = view[self._tls.write(view) :]
         except ssl.SSLError as error:
-            raise lost_error(self._peer, error) from error.with_traceback(None)
+            raise _lost_error(self._peer, error) from error.with_traceback(None)
 
 
 def _server_name(host: str) -> str:
@@ -214,25 +214,25 @@ def handshake_error(peer: str, error: ssl.SSLError) -> KafkaError:
         advice = f"{_VERSIONS}; or {_KEYSTORE}"
         return SslAuthenticationError(f"The TLS handshake with {peer} failed ({_words(reason)}): {advice}")
     if _is_alert(reason):
-        return refused_error(peer, error)
+        return _refused_error(peer, error)
     return SslAuthenticationError(f"The TLS handshake with {peer} failed ({_words(reason)}): {_VERSIONS}")
 
 
-def refused_error(peer: str, error: ssl.SSLError) -> KafkaError:
+def _refused_error(peer: str, error: ssl.SSLError) -> KafkaError:
     """The error for an alert in the handshake, or after it and before the first response."""
     reason = _reason(error)
     if not _is_alert(reason):
-        return lost_error(peer, error)
+        return _lost_error(peer, error)
     what = "refused the client's certificate" if reason.endswith(_REFUSED_CERTIFICATE) else "ended the TLS handshake"
     return SslAuthenticationError(f"{peer} {what} ({_words(reason)}): {_KEYSTORE}")
 
 
-def lost_error(peer: str, error: ssl.SSLError) -> NetworkError:
+def _lost_error(peer: str, error: ssl.SSLError) -> NetworkError:
     """The error for a connection that worked until now; another connection may work."""
     return NetworkError(f"The TLS connection to {peer} was lost: {_words(_reason(error))}")
 
 
-def not_tls_error(peer: str) -> WrongProtocolError:
+def _not_tls_error(peer: str) -> WrongProtocolError:
     """The error for a peer that begins with bytes no TLS server sends."""
     return WrongProtocolError(
         f"{peer} responded without TLS: use the port of a TLS listener, or set security.protocol=PLAINTEXT or "
