@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
 
 from benchmarks.harness import ROOT
 from benchmarks.model import Part, Run
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from benchmarks.harness import Harness
-    from spark_kafka_sink.spark.dead_letters.sink import DeadLetterSink
 
 BATCH_ROWS = 10_000
 """As many as Spark puts into an Arrow batch."""
@@ -51,19 +49,13 @@ def run_dead_letters(part: Part, rounds: int, harness: Harness) -> Iterator[Run]
 
 def measured(rows: int) -> dict[str, float]:
     """CPU µs per row that came, by writer: the quickest of the runs, whose number follows from ``rows``."""
-    with patch("spark_kafka_sink.spark.dead_letters.topic_limit_cache.look_up_limits", _default_limits):
-        writers = _writers()
-        quickest = dict.fromkeys(writers, float("inf"))
-        for _ in range(max(1, rows // (2 * BATCH_ROWS * BATCHES * len(writers)))):
-            for name, write in writers.items():
-                # Twice: the first run finds the caches full of another side's rows.
-                quickest[name] = min(quickest[name], write(), write())
+    writers = _writers()
+    quickest = dict.fromkeys(writers, float("inf"))
+    for _ in range(max(1, rows // (2 * BATCH_ROWS * BATCHES * len(writers)))):
+        for name, write in writers.items():
+            # Twice: the first run finds the caches full of another side's rows.
+            quickest[name] = min(quickest[name], write(), write())
     return {name: seconds / (BATCH_ROWS * BATCHES) * 1e6 for name, seconds in quickest.items()}
-
-
-def _default_limits(_rpc: object, topics: Sequence[str], _deadline: float) -> Mapping[str, int]:
-    """A broker's ``max.message.bytes``."""
-    return dict.fromkeys(topics, 1_048_588)
 
 
 def _writers() -> Mapping[str, Callable[[], float]]:
@@ -86,11 +78,12 @@ def _task(batch: pa.RecordBatch, takes_letters: bool) -> Callable[[], float]:
     from spark_kafka_sink.common.clock import SystemClock
     from spark_kafka_sink.exactly_once.receipts import TaskName
     from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
+    from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
     from spark_kafka_sink.schemas.registry.schema import Side
-    from spark_kafka_sink.spark.dead_letters.sink import DeadLetterSink
+    from spark_kafka_sink.spark.dead_letters.writer import DeadLetterWriter
     from spark_kafka_sink.spark.options import SinkOptions
+    from spark_kafka_sink.spark.pipeline import Pipeline
     from spark_kafka_sink.spark.schema import RowLayout
-    from spark_kafka_sink.spark.write import append_rows, encoded_rows
 
     given = {"kafka.bootstrap.servers": "boot:9092"}
     if takes_letters:
@@ -103,35 +96,33 @@ def _task(batch: pa.RecordBatch, takes_letters: bool) -> Callable[[], float]:
         assert options.formats is not None
         formats = plan_formats(options.formats, {Side.VALUE: FrameColumn(kind)}, None, None)
     options = SinkOptions.parse(given)
-    sink = _Sink()
+    end: Any = _End()
     clock = SystemClock()
     name = TaskName("query", 0, 0)
 
     def run() -> float:
         layout = RowLayout(**{field: index for index, field in enumerate(batch.schema.names)})
-        before, started = sink.cluster.foreign_s, time.thread_time()
-        letters: DeadLetterSink | None = None
+        before, started = end.cluster.foreign_s, time.thread_time()
+        letters: DeadLetterWriter | None = None
         if options.dead_letters is not None:
-            letters = DeadLetterSink(sink, options.dead_letters, clock, name)
-        batches = iter([batch] * BATCHES)
-        if formats is not None:
-            encoded = encoded_rows(layout, options, formats, letters)
-            batches, layout = encoded.batches(batches, sink.meter), encoded.layout
-        append_rows(batches, layout, options, clock, sink, letters)
-        sink.cluster.settle()
-        return time.thread_time() - started - (sink.cluster.foreign_s - before)
+            letters = DeadLetterWriter(end, options.dead_letters, clock, name)
+        encoders = None if formats is None else TaskFormats(formats)
+        Pipeline(options, end, clock, letters, encoders).write(iter([batch] * BATCHES), layout)
+        end.cluster.settle()
+        return float(time.thread_time() - started - (end.cluster.foreign_s - before))
 
     run()
-    bad = sink.cluster.delivered.get(_LETTERS, 0)
-    assert sum(sink.cluster.delivered.values()) == BATCH_ROWS * BATCHES
+    bad = end.cluster.delivered.get(_LETTERS, 0)
+    assert sum(end.cluster.delivered.values()) == BATCH_ROWS * BATCHES
     assert bad in (0, BATCH_ROWS * BATCHES // BAD)
     return run
 
 
-class _Sink:
-    """A ``LetterSink`` and its producer."""
+class _End:
+    """An ``End``, its engine, and the engine's topics."""
 
     writes = True
+    is_transaction = False
 
     def __init__(self) -> None:
         from benchmarks.scripted_cluster import PARTITIONS, ScriptedCluster
@@ -143,8 +134,15 @@ class _Sink:
         self.meter = TaskMeter(SystemClock())
         self.partitions = PARTITIONS
 
-    def begun(self) -> Any:
+    @property
+    def topics(self) -> Any:
         return self
+
+    def engine(self) -> Any:
+        return self
+
+    def keep_refused(self) -> bool:
+        return False
 
     def count(self, *_: object) -> None:
         """As at least once."""
@@ -157,7 +155,7 @@ class _Sink:
 
         self.cluster.append(TopicColumn.of(topic), columns, None)
 
-    def has_metadata(self, topic: str) -> bool:
+    def has(self, topic: str) -> bool:
         return True
 
     def partition_count(self, topic: str) -> int:
@@ -166,8 +164,9 @@ class _Sink:
     def refreshed_partition_count(self, topic: str) -> int:
         return self.partitions
 
-    def set_max_message_bytes(self, topic: str, max_message_bytes: int) -> None:
-        """Batches are smaller."""
+    def max_message_bytes(self, topics: Sequence[str]) -> Mapping[str, int]:
+        """A broker's default."""
+        return dict.fromkeys(topics, 1_048_588)
 
 
 def _raw() -> pa.RecordBatch:

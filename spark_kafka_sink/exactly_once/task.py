@@ -36,8 +36,9 @@ from spark_kafka_sink.exactly_once.values import (
     WritePlan,
     task_id,
 )
-from spark_kafka_sink.producer import KafkaProducer, SendReceipt
-from spark_kafka_sink.producer.append.refused_records import is_refusal
+from spark_kafka_sink.producer import SendReceipt
+from spark_kafka_sink.producer.append.refused_records import RefusedRecord, is_refusal
+from spark_kafka_sink.producer.engine import ProducerEngine
 from spark_kafka_sink.producer.task_meter import TaskMeter
 from spark_kafka_sink.producer.transactions.values import END_TXN_V2
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, bytes_column
@@ -52,13 +53,13 @@ _ABORT_MS: Final = 5_000.0
 class Lease(Protocol):
     """Lends a producer for a block, and closes it if the block raises."""
 
-    def __call__(self, config: ProducerConfig, /) -> AbstractContextManager[KafkaProducer]: ...
+    def __call__(self, config: ProducerConfig, /) -> AbstractContextManager[ProducerEngine]: ...
 
 
 @contextmanager
-def opened(config: ProducerConfig) -> Iterator[KafkaProducer]:
+def opened(config: ProducerConfig) -> Iterator[ProducerEngine]:
     """A ``Lease`` of a new producer, closed after the block; a prepared transaction stays open."""
-    producer = KafkaProducer(config)
+    producer = ProducerEngine(config)
     try:
         yield producer
     finally:
@@ -66,7 +67,8 @@ def opened(config: ProducerConfig) -> Iterator[KafkaProducer]:
 
 
 class TaskTransaction:
-    """A task's transaction, for a ``with`` block: ``append`` rows, then ``prepare``. One thread.
+    """A task's transaction, for a ``with`` block: ``append`` rows, then ``prepare``. One thread. (An ``End`` of a Spark
+    task's pipeline, which describes the methods that are not described here.)
 
     A task without rows begins no transaction; if it is not the first attempt, it ends the earlier one's.
 
@@ -76,6 +78,8 @@ class TaskTransaction:
 
     Raises ``ExactlyOnceError`` when made, before anything is written, if the batch must not be written.
     """
+
+    is_transaction = True
 
     def __init__(
         self, config: ProducerConfig, plan: WritePlan, name: TaskAttempt, clock: Clock, lease: Lease = opened
@@ -98,7 +102,8 @@ class TaskTransaction:
         self.figures = NO_FIGURES
         """The figures of the task's rows, known after ``receipts`` or ``prepare``."""
         self._checksum = RowChecksum()
-        self._producer: KafkaProducer | None = None
+        self._engine: ProducerEngine | None = None
+        self._has_begun = False
         self._began_at = 0
         self._aborts = False
         self._metadata_version = -1
@@ -121,30 +126,43 @@ class TaskTransaction:
     def append(
         self, topic: str | TopicColumn, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None
     ) -> None:
-        """Rows, as for ``KafkaProducer.append_columns``."""
+        """Rows, as for ``ProducerEngine.append_columns``."""
         topics = TopicColumn.of(topic)
         self._checksum.add(topics, columns, partitions)
         if self.writes:
-            producer = self.begun()
-            producer.append_columns(topics, columns, partitions, self.receipt)
+            engine = self._begun()
+            engine.append_columns(topics, columns, partitions, self.receipt)
             for name in topics.names:
                 if name not in self._topic_ids:
-                    self._note_topic_id(producer, name)
+                    self._note_topic_id(engine, name)
             steps.reach("task in mid-write", self._task)
 
     def partition_count(self, topic: str) -> int:
         """0 if the batch is not written again."""
-        return 0 if self._producer is None else self._producer.partition_count(topic)
+        return self.engine().topics.partition_count(topic) if self.writes else 0
+
+    def keep_refused(self) -> bool:
+        return False
+
+    def take_refused(self) -> RefusedRecord | None:
+        return None
+
+    def take_refused_own(self) -> RefusedRecord | None:
+        return None
+
+    def flush(self) -> None:
+        if self._engine is not None:
+            with self.meter.awaiting():
+                self._engine.flush()
+                self.receipt.wait(self._config.delivery_timeout_ms)
 
     def receipts(self) -> tuple[WriteReceipt, ...]:
         """The receipts of the rows so far. Waits until all rows are acknowledged."""
         began_at = ended_at = self._clock.epoch_ms()
-        if self._producer is not None:
-            with self.meter.awaiting():
-                self._producer.flush()
-                self.receipt.wait(self._config.delivery_timeout_ms)
+        self.flush()
+        if self._engine is not None:
             for topic in {partition.topic for partition in self.receipt.deliveries} - self._topic_ids.keys():
-                self._note_topic_id(self._producer, topic)
+                self._note_topic_id(self._engine, topic)
             began_at, ended_at = self._began_at, self._clock.epoch_ms()
         elif not self.meter.has_dead_letters:
             return ()
@@ -154,10 +172,10 @@ class TaskTransaction:
 
     def append_own(self, topic: str, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None = None) -> None:
         """The sink's own records, in the rows' transaction but not in their checksum."""
-        producer = self.begun()
-        producer.append_columns(topic, columns, partitions, self._own)
+        engine = self._begun()
+        engine.append_columns(topic, columns, partitions, self._own)
         if topic not in self._topic_ids and topic != self._plan.ledger.topic:
-            self._note_topic_id(producer, topic)
+            self._note_topic_id(engine, topic)
 
     def prepare(self, schemas: tuple[SchemaId, ...] = ()) -> TaskReport:
         """Proves a replay, appends the marker, and leaves the transaction open for commit. ``schemas``: of the rows."""
@@ -166,13 +184,13 @@ class TaskTransaction:
         if repaired:
             prove(plan, write_id, self._task, rows)
         share = TaskShare(rows)
-        if self._producer is not None:
+        if self._engine is not None:
             marker = TopicPartition(plan.ledger.topic, plan.ledger.marker_partition)
             key, value = marker_record(plan.name, Marker(write_id.query, write_id.number, self._task, rows))
             columns = RecordColumns(bytes_column([key]), bytes_column([value]))
             self.append_own(marker.topic, columns, np.array([marker.partition], np.int32))
             with self.meter.awaiting():
-                prepared = self._producer.prepare_transaction(self._config.delivery_timeout_ms)
+                prepared = self._engine.prepare_transaction(self._config.delivery_timeout_ms)
             self.receipt.wait(0)
             self._own.wait(0)
             share = TaskShare(rows, prepared, self._marker_offset(marker))
@@ -207,42 +225,48 @@ class TaskTransaction:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if error is not None and self._producer is not None and self._aborts:
+        if error is not None and self._engine is not None and self._aborts:
             with suppress(Exception):  # else a broker aborts it after transaction.timeout.ms
-                self._producer.abort_transaction(_ABORT_MS)
+                self._engine.abort_transaction(_ABORT_MS)
         self._leased.__exit__(kind, error, at)
 
-    def begun(self) -> KafkaProducer:
-        """The producer, its transaction begun."""
-        if self._producer is None:
+    def engine(self) -> ProducerEngine:
+        if self._engine is None:
             self._began_at = self._clock.epoch_ms()
-            self._producer = self._leased.enter_context(self._lease(self._config))
+            self._engine = self._leased.enter_context(self._lease(self._config))
             # A kept producer may have the old id of a recreated topic: ids count from the next metadata response on.
-            self.meter.lease(self._producer)
-            self._metadata_version = self._producer.refresh()
-            identity = self._producer.init_transactions(transactional_id=self._id)
+            self.meter.lease(self._engine)
+            self._metadata_version = self._engine.topics.refresh()
+        return self._engine
+
+    def _begun(self) -> ProducerEngine:
+        """With the transaction begun."""
+        engine = self.engine()
+        if not self._has_begun:
+            self._has_begun = True
+            identity = engine.init_transactions(transactional_id=self._id)
             self._aborts = identity.end_txn_version >= END_TXN_V2
-            self._producer.begin_transaction()
+            engine.begin_transaction()
             steps.reach("task initialised", self._task)
-        return self._producer
+        return engine
 
     def _end_earlier_attempt(self) -> None:
         """It may have left a transaction open, which this attempt, without rows, does not replace."""
         with self._lease(self._config) as producer:
             producer.init_transactions(transactional_id=self._id)
 
-    def _note_topic_id(self, producer: KafkaProducer, topic: str) -> None:
-        topic_id = producer.topic_id(topic, self._metadata_version)
+    def _note_topic_id(self, engine: ProducerEngine, topic: str) -> None:
+        topic_id = engine.topics.id(topic, self._metadata_version)
         if topic_id is not None:
             self._topic_ids[topic] = topic_id
 
     def _topics(self) -> tuple[TopicId, ...]:
         """The topics written to, with their ids; raises if one was recreated since its first record."""
-        if self._producer is None:
+        if self._engine is None:
             return ()
         written = {partition.topic for receipt in (self.receipt, self._own) for partition in receipt.deliveries}
         names = sorted(written - {self._plan.ledger.topic})
-        known = [(name, self._producer.topic_id(name)) for name in names]
+        known = [(name, self._engine.topics.id(name)) for name in names]
         recreated = [name for name, topic_id in known if self._topic_ids.get(name, topic_id) != topic_id]
         if recreated:
             raise ExactlyOnceError(

@@ -23,6 +23,7 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import NO_LEADER, ClusterSnapshot, Node, TopicPartition
 from spark_kafka_sink.errors import (
     KafkaError,
+    KafkaTimeoutError,
     NetworkError,
     RequestBuildError,
     WrongProtocolError,
@@ -140,6 +141,25 @@ class Call:
         return "No broker has responded" if self.last_error is None else str(self.last_error)
 
 
+class BlockingCalls(Protocol):
+    """Makes calls that the caller's thread waits for. Deadlines are monotonic ms."""
+
+    @property
+    def snapshot(self) -> ClusterSnapshot: ...
+
+    def now(self) -> float:
+        """Monotonic ms, as in deadlines."""
+
+    def call(self, call: Call, deadline: float) -> Any:
+        """The response's body. Raises the error that ended the call, or ``KafkaTimeoutError`` at the deadline."""
+
+    def refresh(self, deadline: float) -> None:
+        """Updates the metadata, or keeps the snapshot if no broker responds in time."""
+
+    def pause(self, ms: float) -> None:
+        """Waits."""
+
+
 class Calls:
     """The calls that have not ended: ``start`` a call, then ``advance`` in each iteration of the loop.
 
@@ -195,12 +215,12 @@ class Calls:
     def start(self, call: Call) -> None:
         self._calls[call] = None
 
-    def stop(self) -> None:
-        """Sends nothing again, and drops the responses to requests in flight."""
-        for call in [*self._calls]:
+    def stop(self, calls: Iterable[Call] | None = None) -> None:
+        """Sends these calls (None: all) not again, and drops the responses to those in flight."""
+        for call in [*self._calls] if calls is None else calls:
             call.stopped = True
             if not call.in_flight:
-                del self._calls[call]
+                self._calls.pop(call, None)
 
     def advance(self, now: float) -> float:
         """Sends what can be sent. Returns when to call it again at the latest (monotonic ms)."""
@@ -464,6 +484,15 @@ class Calls:
                 call.end = end
                 if call.on_end is not None:
                     call.on_end(end)
+
+
+def timeout_error(call: Call, timeout_ms: float) -> KafkaTimeoutError:
+    """The error of a call that has not ended in time, with the last reason."""
+    target = f" for {call.target.name}" if isinstance(call.target, Coordinator) else ""
+    text = f"{camel_case(call.api)}{target} has no response after {timeout_ms:.0f} ms: {call.reason}"
+    error = KafkaTimeoutError(text)
+    error.__cause__ = call.last_error
+    return error
 
 
 def _is_fatal(error: KafkaError, target: Target) -> bool:

@@ -168,6 +168,17 @@ class Metadata:
             seen = self._await_round(seen, since, deadline - clock.now())
             now = clock.now()
 
+    def await_update(self, max_wait_ms: float, wake: Callable[[], None]) -> None:
+        """Returns with the next response, or after ``max_wait_ms``. Raises as ``wait_for_topics``, but for no topic."""
+        with self._lock:
+            begun, generation = self._round, self.snapshot.generation
+            self._full_requested = True
+        wake()
+        self._changed.wait_for(
+            self._lock, lambda: self.snapshot.generation > generation or self._round > begun, max_wait_ms
+        )
+        self.raise_fatal(begun)
+
     def _check_name(self, topic: object) -> None:
         """Once a topic's name is wanted, it is in every full update: one that cannot be encoded would fail them all."""
         if topic not in self.snapshot.topics and (fault := text_fault(topic)) is not None:

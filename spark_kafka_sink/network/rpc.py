@@ -13,10 +13,10 @@ from spark_kafka_sink.common.clock import NEVER, Clock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import ClusterSnapshot, Node
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, NetworkError
-from spark_kafka_sink.network.calls import STALL_MS, BrokerGoneError, Call, Calls, Coordinator
+from spark_kafka_sink.network.calls import STALL_MS, BrokerGoneError, Call, Calls, Coordinator, timeout_error
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.connection import ApiVersions
-from spark_kafka_sink.network.messages import CompletionHandler, Request, Response, camel_case
+from spark_kafka_sink.network.messages import CompletionHandler, Request, Response
 from spark_kafka_sink.network.metadata import Metadata, MetadataUpdater
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.network.transport import Transport
@@ -226,12 +226,3 @@ class Rpc:
         now = self._clock.now()
         client.handle(events, now)
         client.expire(now)
-
-
-def timeout_error(call: Call, timeout_ms: float) -> KafkaTimeoutError:
-    """The error of a call that has not ended in time, with the last reason."""
-    target = f" for {call.target.name}" if isinstance(call.target, Coordinator) else ""
-    text = f"{camel_case(call.api)}{target} has no response after {timeout_ms:.0f} ms: {call.reason}"
-    error = KafkaTimeoutError(text)
-    error.__cause__ = call.last_error
-    return error

@@ -1,4 +1,4 @@
-"""Topics by name, on the caller's thread: look-ups that create nothing, and CreateTopics."""
+"""Topics by name: look-ups that create nothing, and CreateTopics. The caller's thread waits for the responses."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.errors import BrokerError
-from spark_kafka_sink.network.calls import Call, CodeAt
+from spark_kafka_sink.network.calls import BlockingCalls, Call, CodeAt
 from spark_kafka_sink.network.error_table import FORBIDDEN
 from spark_kafka_sink.network.metadata import METADATA_VERSIONS, MetadataEntity
-from spark_kafka_sink.network.rpc import Rpc
 
 BROKER_DEFAULT: Final = -1
 """Leaves the number of partitions or the replication factor to the brokers (KIP-464)."""
@@ -37,21 +36,21 @@ class NewTopic:
 
 
 def topic_metadata(
-    rpc: Rpc, names: Sequence[str] | None, deadline: float, allow_auto_topic_creation: bool = False
+    calls: BlockingCalls, names: Sequence[str] | None, deadline: float, allow_auto_topic_creation: bool = False
 ) -> Any:
     """kio's Metadata response for these topics; None: for all that the principal may describe."""
     make = MetadataEntity(names, allow_auto_topic_creation)
-    return rpc.call(Call("metadata", METADATA_VERSIONS, None, make, _no_codes), deadline)
+    return calls.call(Call("metadata", METADATA_VERSIONS, None, make, _no_codes), deadline)
 
 
-def similar_topics(rpc: Rpc, name: str, deadline: float) -> list[str]:
+def similar_topics(calls: BlockingCalls, name: str, deadline: float) -> list[str]:
     """Up to three topics with names close to ``name``, the closest first."""
-    topics = topic_metadata(rpc, None, deadline).topics
+    topics = topic_metadata(calls, None, deadline).topics
     near = [str(each.name) for each in topics if each.name and abs(len(each.name) - len(name)) <= len(name) // 2]
     return get_close_matches(name, near[:_MOST_NAMES], n=3, cutoff=0.72)
 
 
-def create_topic(rpc: Rpc, topic: NewTopic, deadline: float) -> None:
+def create_topic(calls: BlockingCalls, topic: NewTopic, deadline: float) -> None:
     """Returns also if the topic exists by now. It may take a moment to be in every broker's metadata.
 
     Raises ``BrokerError``, which ``why_not_created`` explains. Brokers with ZooKeeper do not forward the request to
@@ -73,12 +72,12 @@ def create_topic(rpc: Rpc, topic: NewTopic, deadline: float) -> None:
         return [CodeAt(f"CreateTopics of {topic.name}", each.error_code, each.error_message) for each in body.topics]
 
     try:
-        rpc.call(Call("create_topics", _CREATE_VERSIONS, None, make, codes), deadline)
+        calls.call(Call("create_topics", _CREATE_VERSIONS, None, make, codes), deadline)
     except BrokerError as error:
         if error.code != ErrorCode.not_controller:
             raise
-        rpc.refresh(deadline)
-        rpc.call(Call("create_topics", _CREATE_VERSIONS, rpc.snapshot.controller_id, make, codes), deadline)
+        calls.refresh(deadline)
+        calls.call(Call("create_topics", _CREATE_VERSIONS, calls.snapshot.controller_id, make, codes), deadline)
 
 
 def why_not_created(error: BrokerError) -> str:

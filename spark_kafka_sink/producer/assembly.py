@@ -10,20 +10,24 @@ from spark_kafka_sink.common.backoff import ExponentialBackoff
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.forks import inherited_error
+from spark_kafka_sink.common.metrics import NetworkCounters, ProducerMetrics
 from spark_kafka_sink.network.calls import SOON_MS, Calls
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.network.transport import Transport
 from spark_kafka_sink.producer.accumulator.accumulator import RecordAccumulator
+from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.producer.append.append import Appender
 from spark_kafka_sink.producer.append.pending import PendingTopics
 from spark_kafka_sink.producer.append.record_partitioning import RecordPartitioning
 from spark_kafka_sink.producer.partitioning.custom import CustomPartitioner
 from spark_kafka_sink.producer.partitioning.kafka_partitioners import load_partitioner
+from spark_kafka_sink.producer.sender.caller_calls import CallerCalls
 from spark_kafka_sink.producer.sender.context import SenderContext
 from spark_kafka_sink.producer.sender.sender import Sender
 from spark_kafka_sink.producer.sender.sender_thread import SenderThread
-from spark_kafka_sink.producer.sender.topic_config_lookup import TopicConfigLookup
+from spark_kafka_sink.producer.sender.topic_limit_lookup import TopicLimitLookup
+from spark_kafka_sink.producer.topics import Topics
 from spark_kafka_sink.producer.transactions.manager import TransactionManager
 from spark_kafka_sink.producer.transactions.sequences import Sequences
 
@@ -34,6 +38,8 @@ class ProducerComponents:
     appender: Appender
     pending: PendingTopics
     metadata: Metadata
+    topics: Topics
+    caller_calls: CallerCalls
     sender: Sender
     sender_thread: SenderThread
     clock: Clock
@@ -48,12 +54,18 @@ class InheritedParts:
         raise inherited_error()
 
 
-def assemble(config: ProducerConfig, transport: Transport, clock: Clock, random: Random) -> ProducerComponents:
-    """All parts of a producer; its sender thread is not started. ``config`` has a client.id."""
-    accumulator = RecordAccumulator(config, clock)
-    metadata = accumulator.metrics.metadata = Metadata(config, random)
+def assemble(
+    config: ProducerConfig, transport: Transport, clock: Clock, random: Random, network: NetworkCounters | None = None
+) -> ProducerComponents:
+    """All parts of a producer; its sender thread is not started.
+
+    ``config`` has a client.id. ``network``: what the transport counts, for the metrics.
+    """
+    metadata = Metadata(config, random)
     client = NetworkClient(config, transport, random)
-    accumulator.metrics.authentication = client.counters
+    pool = BufferPool(config.buffer_memory, clock)
+    metrics = ProducerMetrics(pool, pool.counters, network or NetworkCounters(), client.counters, metadata)
+    accumulator = RecordAccumulator(config, pool, metrics)
     retry_backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
     soon = ExponentialBackoff(SOON_MS, config.retry_backoff_max_ms, random)
     sequences = Sequences(config.enable_idempotence, config.transactional_id is not None)
@@ -68,8 +80,10 @@ def assemble(config: ProducerConfig, transport: Transport, clock: Clock, random:
     record_partitioning = None
     if isinstance(partitioner, CustomPartitioner) and partitioner.per_record:
         record_partitioning = RecordPartitioning(partitioner, config, accumulator, pending)
-    # Calls of its own: a transaction that fails stops the others.
-    lookup = TopicConfigLookup(config, Calls(client, metadata, config, random), accumulator.topic_limits)
+    # Calls of their own: a transaction that fails stops its own only.
+    limits = accumulator.topic_limits
+    lookup = TopicLimitLookup(config, Calls(client, metadata, config, random), limits)
+    caller_calls = CallerCalls(Calls(client, metadata, config, random), metadata, clock, sender_thread)
     context = SenderContext(
         accumulator=accumulator,
         metadata=metadata,
@@ -80,6 +94,7 @@ def assemble(config: ProducerConfig, transport: Transport, clock: Clock, random:
         sequences=sequences,
         pending=pending,
         limit_lookup=lookup,
+        caller_calls=caller_calls,
         transactions=manager,
     )
     return ProducerComponents(
@@ -87,6 +102,8 @@ def assemble(config: ProducerConfig, transport: Transport, clock: Clock, random:
         appender=appender,
         pending=pending,
         metadata=metadata,
+        topics=Topics(config, metadata, limits, lookup, clock, sender_thread),
+        caller_calls=caller_calls,
         sender=Sender(config, context),
         sender_thread=sender_thread,
         clock=clock,

@@ -33,8 +33,6 @@ _RESUMED = frozenset({Step.INIT, Step.INIT_AS, Step.PREPARE, Step.COMMIT, Step.A
 _FLUSHING = frozenset({Step.PREPARE, Step.COMMIT, Step.ABORT})
 """Calls that concern every record sent before."""
 
-_ABORT_MS = 5_000.0
-
 Offsets = Mapping[TopicPartition, int | OffsetAndMetadata] | Mapping[tuple[str, int], int | OffsetAndMetadata]
 
 
@@ -81,17 +79,14 @@ class TransactionalRequestResult:
         return self._result
 
 
-class TransactionalProducer:
-    """The transactional half of ``KafkaProducer``; needs ``transactional.id`` (KIP-98, KIP-890).
+class TransactionalCalls:
+    """The transactional half of ``ProducerEngine``; needs ``transactional.id`` (KIP-98, KIP-890).
 
-    ``timeout_ms`` None is max.block.ms. Every call raises ``IllegalStateError`` when the state does not allow it,
-    ``TransactionAbortableError`` when the open transaction has failed, ``ProducerFencedError`` or another error of the
-    broker's when the producer has failed for good, and ``KafkaTimeoutError`` after its timeout; the same call again
-    then goes on waiting.
+    ``KafkaProducer`` describes its methods, and when they raise what.
     """
 
     config: ProducerConfig
-    _parts: ProducerComponents
+    parts: ProducerComponents
 
     def __init__(self) -> None:
         self._transaction_lock = threading.Lock()
@@ -100,12 +95,6 @@ class TransactionalProducer:
     def init_transactions(
         self, timeout_ms: float | None = None, *, transactional_id: str | None = None
     ) -> TransactionalIdentity:
-        """Fence other producers with this transactional id, abort their open transaction, get producer id and epoch.
-
-        With ``transactional_id`` the producer changes to that id: before its first transaction, between two, or after
-        ``prepare_transaction``, which leaves the prepared one open under its own id. So one producer with its
-        connections can serve one task after the other. The same id again is fenced like any other.
-        """
         step = Step.INIT if transactional_id is None else Step.INIT_AS
         if transactional_id is not None:
             check_text("transactional_id", transactional_id)
@@ -114,29 +103,16 @@ class TransactionalProducer:
         return cast(TransactionalIdentity, self._call(step, timeout_ms, transactional_id=transactional_id))
 
     def resume_transactions(self, identity: TransactionalIdentity) -> None:
-        """Instead of ``init_transactions``: go on with an identity from ``init_transactions`` elsewhere, perhaps in
-        another process.
-
-        The broker is not asked: the first transaction shows whether the identity is still valid. It may be used once,
-        by a producer with its transactional.id.
-        """
         check_number("identity.producer_id", identity.producer_id, 0, LARGEST_INT64)
         check_number("identity.epoch", identity.epoch, 0, LARGEST_INT16)
         self._call(Step.RESUME, None, identity=identity)
 
     def begin_transaction(self) -> None:
-        """Records may be sent from here on, until the transaction is prepared, committed or aborted."""
         self._call(Step.BEGIN, None)
 
     def send_offsets_to_transaction(
         self, offsets: Offsets, group: str | ConsumerGroupMetadata, timeout_ms: float | None = None
     ) -> None:
-        """Commit a consumer's offsets with the transaction.
-
-        ``offsets``: (topic, partition) → offset of the next record to read, or ``OffsetAndMetadata``. ``group``: the
-        group's id; ``ConsumerGroupMetadata`` also fences zombie members (KIP-447). Raises ``ValueError`` for a value
-        that no request can carry.
-        """
         self._manager()
         if not isinstance(group, ConsumerGroupMetadata):
             group = ConsumerGroupMetadata(group)
@@ -145,52 +121,39 @@ class TransactionalProducer:
             self._call(Step.SEND_OFFSETS, timeout_ms, offsets=checked, group=group)
 
     def commit_transaction(self, timeout_ms: float | None = None) -> None:
-        """Send what is left, wait for every batch, commit."""
         self._call(Step.COMMIT, timeout_ms)
 
     def abort_transaction(self, timeout_ms: float | None = None) -> None:
-        """Drop what is not sent yet (its futures fail with ``TransactionAbortedError``), wait for the rest, abort."""
         self._call(Step.ABORT, timeout_ms)
 
     def prepare_transaction(self, timeout_ms: float | None = None) -> PreparedTransaction:
-        """Send what is left, wait for every batch, leave the transaction open.
-
-        This producer or another process ends it later. ``close`` leaves it open, so does ``init_transactions`` with
-        another ``transactional_id``.
-        """
         return cast(PreparedTransaction, self._call(Step.PREPARE, timeout_ms))
 
     @property
     def transactional_identity(self) -> TransactionalIdentity | None:
-        """The identity that the next transaction is written under: with protocol v2 each end bumps the epoch."""
         return self._manager().identity
 
-    @property
-    def _abort_ms(self) -> float:
-        """How long a ``with`` block that an interrupt ends waits to abort the open transaction."""
-        return 0.0 if self._parts.transaction_manager is None else _ABORT_MS
-
     def _manager(self) -> TransactionManager:
-        self._check_open()
-        manager = self._parts.transaction_manager
+        self.check_open()
+        manager = self.parts.transaction_manager
         if manager is None:
             raise IllegalStateError("Transactions need transactional.id in the producer's configuration")
         return manager
 
     def _call(self, step: Step, timeout_ms: float | None, **details: Any) -> object:
-        manager, thread, clock = self._manager(), self._parts.sender_thread, self._parts.clock
+        manager, thread, clock = self._manager(), self.parts.sender_thread, self.parts.clock
         if thread.is_current:
             raise IllegalStateError(f"{step.value} in a callback would wait for itself")
         granted = self.config.max_block_ms if timeout_ms is None else timeout_ms
         deadline = clock.now() + granted
-        if step in _FLUSHING and not self._parts.pending.flush(granted):
+        if step in _FLUSHING and not self.parts.pending.flush(granted):
             raise KafkaTimeoutError(f"{step.value}: Failed to flush within {granted:.0f} ms; call it again")
         pending = self._submit(manager, step, details)
         thread.wakeup()
         try:
             result = pending.wait(max(0.0, deadline - clock.now()), granted)
         except KafkaTimeoutError as timeout:
-            refusal, lost = manager.waits_for, self._parts.metadata.last_connection_error()
+            refusal, lost = manager.waits_for, self.parts.metadata.last_connection_error()
             if isinstance(refusal, BrokerError):
                 raise KafkaTimeoutError(f"{timeout}. The last response: {refusal}") from refusal
             if lost is None:
@@ -224,7 +187,7 @@ class TransactionalProducer:
             if self._incomplete is result:
                 self._incomplete = None
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
         raise NotImplementedError
 
 

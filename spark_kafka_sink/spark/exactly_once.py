@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_kafka_sink.common.clock import Clock, SystemClock
+from spark_kafka_sink.errors import KafkaError, RecordTooLargeError
 from spark_kafka_sink.exactly_once.abort import abort_batch
 from spark_kafka_sink.exactly_once.commit import all_reports, commit_batch
 from spark_kafka_sink.exactly_once.decisions import check_ledger_of_foreach_batch, replayed_schemas
@@ -37,19 +38,12 @@ from spark_kafka_sink.exactly_once.values import (
 )
 from spark_kafka_sink.schemas.formats.plan import EarlierSchemas, FormatPlan
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, LogLine, announce, committed
+from spark_kafka_sink.spark.dead_letters.options import Reason
 from spark_kafka_sink.spark.options import ExactlyOnce, SinkOptions
+from spark_kafka_sink.spark.pipeline import Pipeline, task_formats
 from spark_kafka_sink.spark.receipts.receipts_path import keep_receipts
 from spark_kafka_sink.spark.schema import RowLayout
-from spark_kafka_sink.spark.write import (
-    BATCH_ID,
-    PRODUCERS,
-    QUERY_ID,
-    append_rows,
-    brokers_topics,
-    dead_letters,
-    encoded_rows,
-    partition_writes,
-)
+from spark_kafka_sink.spark.write import BATCH_ID, PRODUCERS, QUERY_ID, dead_letters, partition_writes
 
 _SPECULATION = "spark.speculation"
 
@@ -90,7 +84,7 @@ def write_exactly_once(
     layout: RowLayout,
     options: SinkOptions,
     plan: WritePlan,
-    formats: FormatPlan | None = None,
+    format_plan: FormatPlan | None = None,
 ) -> KafkaCommitMessage:
     """One task: its rows are in Kafka when this returns, not yet visible to read_committed readers."""
     context = TaskContext.get()
@@ -101,29 +95,41 @@ def write_exactly_once(
     check_ledger_of_foreach_batch(plan, write_id, int(context.getLocalProperty(BATCH_ID) or 0))
     name = TaskAttempt(write_id, context.partitionId(), context.taskAttemptId(), context.attemptNumber() > 0)
     of_task = TaskName(write_id.query, write_id.number, context.partitionId())
-    with TaskTransaction(options.producer, plan, name, clock, PRODUCERS.leased) as task, ExitStack() as stack:
-        letters = dead_letters(task, options, clock, of_task, stack)
+    with TaskTransaction(options.producer, plan, name, clock, PRODUCERS.leased) as end, ExitStack() as stack:
+        letters = dead_letters(end, options, clock, of_task, stack)
         if letters is not None:
-            stack.enter_context(letters.refusals_explained(task))
-        encoded = None
-        if formats is not None:
-            topics = brokers_topics(options, task, letters)
-            encoded = encoded_rows(layout, options, formats, letters, _earlier(formats, plan, write_id), topics)
-            batches, layout = encoded.batches(batches, task.meter), encoded.layout
-        append_rows(batches, layout, options, clock, task, letters)
+            stack.enter_context(refusals_explained(end, options))
+        earlier = None if format_plan is None else _earlier(format_plan, plan, write_id)
+        formats = task_formats(format_plan, options, end, earlier)
+        Pipeline(options, end, clock, letters, formats).write(batches, layout)
         receipts: tuple[WriteReceipt, ...] = ()
         if options.wants_receipts:
-            receipts = task.receipts()
+            receipts = end.receipts()
             if options.receipts_topic is not None and receipts:
-                task.append_own(options.receipts_topic, receipt_columns(receipts))
-        ids = () if encoded is None else encoded.formats.ids
-        report = task.prepare(tuple(SchemaId(side.value, subject, number) for side, subject, number in ids))
+                end.append_own(options.receipts_topic, receipt_columns(receipts))
+        ids = () if formats is None else formats.ids
+        report = end.prepare(tuple(SchemaId(side.value, subject, number) for side, subject, number in ids))
         report = replace(report, in_foreach_batch=context.getLocalProperty(BATCH_ID) is not None)
         if letters is not None:
             letters.finish()
-        asked = () if encoded is None else encoded.formats.asked
+        asked = () if formats is None else formats.asked
         files = None if letters is None else letters.files
-        return KafkaCommitMessage(partition_writes(task.receipt), report, receipts, task.figures, asked, files)
+        return KafkaCommitMessage(partition_writes(end.receipt), report, receipts, end.figures, asked, files)
+
+
+@contextmanager
+def refusals_explained(end: TaskTransaction, options: SinkOptions) -> Iterator[None]:
+    """A record that only a broker finds too large fails its transaction; the error says why it was not found before."""
+    try:
+        yield
+    except KafkaError as error:
+        where, dead = end.refused_at, options.dead_letters
+        if where is None or dead is None or Reason.RECORD_TOO_LARGE not in dead.reasons:
+            raise
+        from spark_kafka_sink.spark.validate import why_refused
+
+        reason = why_refused(end.engine(), where.topic)
+        raise RecordTooLargeError(f"{error}. {reason}") from error
 
 
 def _earlier(formats: FormatPlan, plan: WritePlan, write_id: WriteId) -> EarlierSchemas | None:

@@ -1,124 +1,146 @@
-"""Arrow batches of Spark → columns of records, without a Python object per row."""
+"""``Rows``: the value that goes through a task's stages (``pipeline.py``). Columns, without a Python object per row."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import compress
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from spark_kafka_sink.errors import InvalidRecordError
-from spark_kafka_sink.records.columns import (
-    Int32Array,
-    RecordColumns,
-    TopicColumn,
-    binary_column,
-    bytes_column,
-    int32_array,
-    null_mask,
-    raw_numbers,
-    timestamp_column,
-)
-from spark_kafka_sink.records.encode import header_column
-from spark_kafka_sink.spark.schema import RowLayout
+from spark_kafka_sink.producer.partitioning.partitioner import LEFT_OUT, NOT_GIVEN
+from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn
+from spark_kafka_sink.spark.dead_letters.options import Reason
 
-# Larger batches are split: from here on, columns of bytes have int32 offsets.
-_MAX_SLICE_BYTES = 1 << 30
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
-_NULL_TOPIC = (
-    "The Kafka message data sent to the producer contains a null topic. "
-    "Use the `topic` option for setting a default topic."
-)
+ILLEGAL_ARGUMENT: Final = "java.lang.IllegalArgumentException"
+TOO_LARGE: Final = "org.apache.kafka.common.errors.RecordTooLargeException"
+UNKNOWN: Final = "org.apache.kafka.common.errors.UnknownTopicOrPartitionException"
+SERIALIZATION: Final = "org.apache.kafka.common.errors.SerializationException"
+
+KAFKA_PRODUCE: Final = "KAFKA_PRODUCE"
+
+
+class FaultKind(NamedTuple):
+    """Why rows cannot be written. ``exception``: Java's class; ``stage``: Kafka Connect's name."""
+
+    reason: Reason
+    exception: str
+    stage: str = KAFKA_PRODUCE
+
+
+class RejectedRows(NamedTuple):
+    """Rows that cannot be written, by their numbers in ascending order, and a message each.
+
+    ``columns``: the rows in the form of their dead letters, where the columns of ``Rows`` do not have it, because they
+    could not be encoded.
+    """
+
+    kind: FaultKind
+    rows: npt.NDArray[np.intp]
+    messages: Sequence[str]
+    columns: RecordColumns | None = None
+
+    def only(self, chosen: BoolArray) -> RejectedRows:
+        """Those whose place in ``rows`` is ``chosen``."""
+        if chosen.all():
+            return self
+        columns = None if self.columns is None else self.columns.take(np.flatnonzero(chosen))
+        return RejectedRows(self.kind, self.rows[chosen], list(compress(self.messages, chosen.tolist())), columns)
 
 
 @dataclass(frozen=True, slots=True)
-class TaskRows:
-    """The rows of one Arrow batch. ``partitions``: -1 = the producer chooses; None = for all rows. ``first_row``: the
-    first one's number in the task, from 0.
+class Rows:
+    """Rows of a task. ``first_row``: the first one's number in the task, from 0.
+
+    ``topics``: a rejected row without a topic has any other row's. ``columns``: key, value and headers are Spark's
+    columns until the stage ``encode`` has made bytes of them. ``partitions``: as the rows name them, -1 where the
+    producer chooses; None: it chooses all. ``rejected``: the rows that a stage found it cannot write, each once.
+    ``kept``: the other rows; None: all.
     """
 
+    first_row: int
     topics: TopicColumn
     columns: RecordColumns
-    partitions: Int32Array | None
-    first_row: int
+    partitions: Int32Array | None = None
+    rejected: tuple[RejectedRows, ...] = ()
+    kept: BoolArray | None = None
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def __getitem__(self, part: slice) -> Rows:
+        """``part``: with start and stop."""
+        start, stop = part.start, part.stop
+        return Rows(
+            self.first_row + start,
+            self.topics[part],
+            self.columns.slice(start, stop - start),
+            None if self.partitions is None else self.partitions[part],
+            tuple(
+                inside._replace(rows=inside.rows - start)
+                for each in self.rejected
+                if len((inside := each.only((each.rows >= start) & (each.rows < stop))).rows)
+            ),
+            None if self.kept is None else self.kept[part],
+        )
+
+    def rejecting(self, found: RejectedRows) -> Rows:
+        """Without these rows, those that are rejected already excepted."""
+        if self.kept is not None:
+            found = found.only(self.kept[found.rows])
+        return self._with(found) if len(found.rows) else self
+
+    def rejecting_first(self, found: RejectedRows) -> Rows:
+        """Without these rows, for this reason even if they have been rejected for another."""
+        is_found = np.zeros(len(self), np.bool_)
+        is_found[found.rows] = True
+        others = (each.only(~is_found[each.rows]) for each in self.rejected)
+        return replace(self, rejected=tuple(each for each in others if len(each.rows)))._with(found)
+
+    def _with(self, found: RejectedRows) -> Rows:
+        kept = np.ones(len(self), np.bool_) if self.kept is None else self.kept.copy()
+        kept[found.rows] = False
+        return replace(self, rejected=(*self.rejected, found), kept=kept)
+
+    @property
+    def are_all_rejected(self) -> bool:
+        return self.kept is not None and not self.kept.any()
+
+    @property
+    def kept_topics(self) -> TopicColumn:
+        """``topics``, naming only those of kept rows, of which there must be one."""
+        return self.topics if self.kept is None else self.topics.naming(self.kept)
+
+    @property
+    def kept_partitions(self) -> Int32Array | None:
+        """``partitions`` for an append, which leaves out the rows that are not kept: they need not be copied."""
+        if self.kept is None:
+            return self.partitions
+        marked = np.full(len(self), NOT_GIVEN, np.int32) if self.partitions is None else self.partitions.copy()
+        marked[~self.kept] = LEFT_OUT
+        return marked
 
 
-def task_rows(
-    batch: pa.RecordBatch, layout: RowLayout, topic: str | None, first_row: int, now_ms: int
-) -> Iterator[TaskRows]:
-    """The rows of ``batch``, in one part unless it is very large; all are ``topic``'s unless it is None.
+class Stage(Protocol):
+    """A step of the pipeline. Usually it yields its rows once; it may yield them in parts, or not at all."""
 
-    ``first_row``: number of the first row in the task. ``now_ms``: timestamp of rows whose timestamp is null (epoch
-    ms). Raises ``InvalidRecordError`` with Spark's text and the row's number.
-    """
-    if batch.nbytes > _MAX_SLICE_BYTES and batch.num_rows > 1:
-        half = batch.num_rows // 2
-        yield from task_rows(batch.slice(0, half), layout, topic, first_row, now_ms)
-        yield from task_rows(batch.slice(half), layout, topic, first_row + half, now_ms)
+    def __call__(self, rows: Rows, /) -> Iterator[Rows]: ...
+
+
+def through(stages: Sequence[Stage], rows: Rows) -> Iterator[Rows]:
+    """What comes out of the last stage."""
+    if not stages:
+        yield rows
         return
-    partitions = None if layout.partition is None else _partitions(batch.column(layout.partition), first_row)
-    columns = _columns(batch, layout, first_row, now_ms)
-    if topic is not None:
-        yield TaskRows(TopicColumn((topic,)), columns, partitions, first_row)
-    elif layout.topic is not None:
-        yield TaskRows(topic_column(batch.column(layout.topic), first_row), columns, partitions, first_row)
+    for part in stages[0](rows):
+        yield from through(stages[1:], part)
 
 
 def in_task(error: InvalidRecordError, row: int) -> InvalidRecordError:
     """The same error, naming the row's number in the task."""
     return type(error)(f"{error} (row {row} of the task, counted from 0)")
-
-
-def invalid_partition(number: int) -> str:
-    """The text of a negative partition."""
-    return f"Invalid partition: {number}. Partition number should always be non-negative or null."
-
-
-def _columns(batch: pa.RecordBatch, layout: RowLayout, first_row: int, now_ms: int) -> RecordColumns:
-    try:
-        return RecordColumns(
-            key=None if layout.key is None else binary_column(batch.column(layout.key)),
-            value=binary_column(batch.column(layout.value)),
-            headers=None if layout.headers is None else header_column(batch.column(layout.headers)),
-            timestamps=None if layout.timestamp is None else timestamp_column(batch.column(layout.timestamp), now_ms),
-        )
-    except InvalidRecordError as error:
-        if error.row is None:
-            raise
-        raise in_task(error, first_row + error.row) from None
-
-
-def _partitions(column: pa.Array, first_row: int) -> Int32Array | None:
-    if column.null_count == len(column):
-        return None
-    numbers: Int32Array = raw_numbers(column, np.int32)
-    nulls = null_mask(column)
-    numbers[nulls] = 0
-    if numbers.min() < 0:
-        row = int(np.argmax(numbers < 0))
-        raise in_task(InvalidRecordError(invalid_partition(int(numbers[row]))), first_row + row)
-    numbers[nulls] = -1
-    return numbers
-
-
-def with_topics(column: pa.Array, missing: npt.NDArray[np.bool_]) -> pa.Array:
-    """The column with any other row's topic where it is ``missing``; "" if all rows lack one."""
-    encoded = pc.dictionary_encode(column)
-    if not len(encoded.dictionary):
-        return bytes_column([b""] * len(column)).cast(pa.string())
-    codes = raw_numbers(encoded.indices, np.int32)
-    codes[missing] = 0
-    return pa.DictionaryArray.from_arrays(int32_array(codes), encoded.dictionary)
-
-
-def topic_column(column: pa.Array, first_row: int) -> TopicColumn:
-    """Raises ``InvalidRecordError`` with Spark's text for a null topic."""
-    if column.null_count:
-        row = int(np.argmax(null_mask(column)))
-        raise in_task(InvalidRecordError(_NULL_TOPIC), first_row + row)
-    encoded = pc.dictionary_encode(column)
-    names = encoded.dictionary.to_pylist()
-    return TopicColumn(names, None if len(names) == 1 else raw_numbers(encoded.indices, np.int32))

@@ -38,8 +38,7 @@ class SchemaError(KafkaError, ValueError):
 class RowLayout:
     """The index of each column in an Arrow batch, None if absent.
 
-    ``topic`` is also None if the option topic is set, ``key`` also if the column is of type void. ``left_out`` (int8):
-    of encoded rows only, not 0 for a row that has become a dead letter.
+    ``topic`` is also None if the option topic is set, ``key`` also if the column is of type void.
     """
 
     value: int
@@ -48,7 +47,6 @@ class RowLayout:
     partition: int | None = None
     headers: int | None = None
     timestamp: int | None = None
-    left_out: int | None = None
 
     @classmethod
     def of(

@@ -17,7 +17,10 @@ from spark_kafka_sink.spark.commit_message import announce
 from spark_kafka_sink.spark.options import SinkOptions
 
 if TYPE_CHECKING:
+    from spark_kafka_sink.network.calls import BlockingCalls
     from spark_kafka_sink.network.rpc import Rpc
+    from spark_kafka_sink.spark.end import End
+    from spark_kafka_sink.spark.rows import Rows
     from spark_kafka_sink.spark.topic_options import TopicCreation
 
 _SECOND_LOOK_MS: Final = 500.0
@@ -39,8 +42,10 @@ def ensure_planned_topics(options: SinkOptions) -> None:
     """
     if options.topic_creation is None:
         return
-    if options.topic is not None:
-        ensure_topics(options, (options.topic,))
+    if options.topic is not None and (rows := _unknown(options, (options.topic,))):
+        with _connected(options.producer, options.topic_creation, rows) as rpc:
+            _ensure(rpc, options.topic_creation, rows, options)
+        _remember(options, rows)
     letters = None if options.dead_letters is None else options.dead_letters.topic
     own = _unknown(options, [topic for topic in (options.receipts_topic, letters) if topic is not None])
     if own:
@@ -51,20 +56,33 @@ def ensure_planned_topics(options: SinkOptions) -> None:
         _remember(options, own)
 
 
-def ensure_topics(options: SinkOptions, names: Collection[str]) -> None:
-    """Looks up the topics that this process does not know, and creates the missing ones. Takes at most max.block.ms.
+class RequireTopics:
+    """A stage, and ``Topics`` of ``TaskFormats``: the topics of a task's rows are looked up on its producer's
+    connections, and created if the options say so.
 
-    Raises ``TopicCreationError`` with the policy, the topics, and names like theirs.
+    Raises ``TopicCreationError`` with the policy, the topics, and names like theirs. Takes at most max.block.ms.
     """
-    creation = options.topic_creation
-    if creation is None:
-        return
-    unknown = _unknown(options, names)
-    if not unknown:
-        return
-    with _connected(options.producer, creation, unknown) as rpc:
-        _ensure(rpc, creation, unknown, _deadline(rpc, options))
-    _remember(options, unknown)
+
+    def __init__(self, options: SinkOptions, end: End) -> None:
+        self._options = options
+        self._end = end
+
+    def __call__(self, rows: Rows) -> Iterator[Rows]:
+        if not rows.are_all_rejected:
+            self._ensure(rows.kept_topics.names)
+        yield rows
+
+    def require(self, topic: str) -> None:
+        """Looks the topic up as an append does, too."""
+        self._ensure([topic])
+        self._end.engine().topics.partition_count(topic)
+
+    def _ensure(self, names: Collection[str]) -> None:
+        creation, unknown = self._options.topic_creation, _unknown(self._options, names)
+        if creation is not None and unknown:
+            with _explained(creation, unknown):
+                _ensure(self._end.engine().calls, creation, unknown, self._options)
+            _remember(self._options, unknown)
 
 
 def forget_topics(options: SinkOptions) -> None:
@@ -82,24 +100,25 @@ def _remember(options: SinkOptions, names: Collection[str]) -> None:
     _known.setdefault(options.producer, {}).update(dict.fromkeys(names, until))
 
 
-def _ensure(rpc: Rpc, creation: TopicCreation, names: Sequence[str], deadline: float) -> None:
-    missing = _missing(rpc, names, deadline)
+def _ensure(calls: BlockingCalls, creation: TopicCreation, names: Sequence[str], options: SinkOptions) -> None:
+    deadline = _deadline(calls, options)
+    missing = _missing(calls, names, deadline)
     if not missing:
         return
     if creation.create:
         for name in missing:
-            _create(rpc, creation, name, deadline)
+            _create(calls, creation, name, deadline)
         return
-    rpc.pause(_SECOND_LOOK_MS)
-    missing = _missing(rpc, missing, deadline)
+    calls.pause(_SECOND_LOOK_MS)
+    missing = _missing(calls, missing, deadline)
     if missing:
-        named = [f"{name}{_did_you_mean(rpc, name)}" for name in missing[:_MOST_NAMED]]
+        named = [f"{name}{_did_you_mean(calls, name)}" for name in missing[:_MOST_NAMED]]
         raise TopicCreationError(
             f"topicCreation=never: no such topic: {', '.join(named)}. Create it, or set topicCreation=create."
         )
 
 
-def _missing(rpc: Rpc, names: Sequence[str], deadline: float) -> list[str]:
+def _missing(calls: BlockingCalls, names: Sequence[str], deadline: float) -> list[str]:
     """The topics that do not exist. Raises ``BrokerError`` for an invalid or forbidden one."""
     from kio.schema.errors import ErrorCode
 
@@ -107,7 +126,7 @@ def _missing(rpc: Rpc, names: Sequence[str], deadline: float) -> list[str]:
     from spark_kafka_sink.network.topics import topic_metadata
 
     missing = []
-    for topic in topic_metadata(rpc, names, deadline).topics:
+    for topic in topic_metadata(calls, names, deadline).topics:
         if topic.error_code is ErrorCode.unknown_topic_or_partition:
             missing.append(str(topic.name))
         elif action("metadata", topic.error_code) is Action.FAIL:
@@ -115,52 +134,60 @@ def _missing(rpc: Rpc, names: Sequence[str], deadline: float) -> list[str]:
     return missing
 
 
-def _create(rpc: Rpc, creation: TopicCreation, name: str, deadline: float) -> None:
+def _create(calls: BlockingCalls, creation: TopicCreation, name: str, deadline: float) -> None:
     from spark_kafka_sink.errors import BrokerError
     from spark_kafka_sink.network.topics import NewTopic, create_topic, why_not_created
 
     new = NewTopic(name, creation.partitions, creation.replication_factor, dict(creation.settings))
     try:
-        create_topic(rpc, new, deadline)
+        create_topic(calls, new, deadline)
     except BrokerError as error:
         raise TopicCreationError(
             f"topicCreation=create: topic {name} does not exist and cannot be created: {why_not_created(error)}"
         ) from error
-    while _missing(rpc, [name], deadline):
-        if rpc.now() + _POLL_MS >= deadline:
+    while _missing(calls, [name], deadline):
+        if calls.now() + _POLL_MS >= deadline:
             raise TopicCreationError(
                 f"topicCreation=create: topic {name} was created, but is not in the brokers' metadata within "
                 "kafka.max.block.ms. Run the write again."
             )
-        rpc.pause(_POLL_MS)
+        calls.pause(_POLL_MS)
     announce(f"topic {name} created (topicCreation=create)")
 
 
-def _did_you_mean(rpc: Rpc, name: str) -> str:
+def _did_you_mean(calls: BlockingCalls, name: str) -> str:
     from spark_kafka_sink.network.topics import similar_topics
 
     with suppress(KafkaError):
-        if similar := similar_topics(rpc, name, rpc.now() + _SUGGESTING_MS):
+        if similar := similar_topics(calls, name, calls.now() + _SUGGESTING_MS):
             return f" (did you mean {' or '.join(similar)}?)"
     return ""
 
 
 @contextmanager
 def _connected(config: ProducerConfig, creation: TopicCreation, names: Sequence[str]) -> Iterator[Rpc]:
-    """Connections for a look-up of ``names``, whose failure is a ``TopicCreationError``."""
+    """Connections for a look-up of ``names``."""
     from spark_kafka_sink.network.rpc import Rpc
 
     rpc = Rpc(config, SystemClock())
     try:
-        yield rpc
+        with _explained(creation, names):
+            yield rpc
+    finally:
+        rpc.close()
+
+
+@contextmanager
+def _explained(creation: TopicCreation, names: Sequence[str]) -> Iterator[None]:
+    """A look-up of ``names``, whose failure is a ``TopicCreationError``."""
+    try:
+        yield
     except TopicCreationError:
         raise
     except KafkaError as error:
         named = ", ".join(names[:_MOST_NAMED])
         raise TopicCreationError(f"topicCreation={creation.policy}: {named} could not be looked up: {error}") from error
-    finally:
-        rpc.close()
 
 
-def _deadline(rpc: Rpc, options: SinkOptions) -> float:
-    return rpc.now() + options.producer.max_block_ms
+def _deadline(calls: BlockingCalls, options: SinkOptions) -> float:
+    return calls.now() + options.producer.max_block_ms

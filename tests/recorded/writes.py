@@ -17,9 +17,11 @@ import pyarrow as pa
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.exactly_once.receipts import TaskName
 from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
+from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
 from spark_kafka_sink.schemas.registry.schema import Side
 from spark_kafka_sink.spark import write
 from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.spark.pipeline import Pipeline
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.topic_view import StoredRecord
@@ -155,10 +157,8 @@ def _transaction(
     batches: Iterator[pa.RecordBatch] = iter([pa.record_batch(dict(columns))])
     with query.open_task(plan, 0, 0) as task, ExitStack() as stack:
         letters = write.dead_letters(task, options, SystemClock(), TaskName("q1", 0, 0), stack)
-        if formats is not None:
-            encoded = write.encoded_rows(layout, options, formats, letters)
-            batches, layout = encoded.batches(batches, task.meter), encoded.layout
-        write.append_rows(batches, layout, options, SystemClock(), task, letters)
+        encoders = None if formats is None else TaskFormats(formats)
+        Pipeline(options, task, SystemClock(), letters, encoders).write(batches, layout)
         report = task.prepare()
         if letters is not None:
             letters.finish()

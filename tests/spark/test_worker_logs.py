@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from pyspark.sql.functions import udf
 
-from spark_kafka_sink.spark.rate import CATCH_UP_MS, PART_MS
+from spark_kafka_sink.spark.pace import CATCH_UP_MS, PART_MS
 from spark_kafka_sink.testing import LocalKafka
 from tests.spark.test_trouble import await_rows, rows_per_arrow_batch
 from tests.spark.topics import Topic

@@ -14,11 +14,12 @@ import pytest
 from spark_kafka_sink.common import waiting
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.metrics import ProducerMetrics
 from spark_kafka_sink.common.waiting import Waiters
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.network import metadata
 from spark_kafka_sink.producer.accumulator import accumulator
-from spark_kafka_sink.producer.accumulator.buffer_pool import Reservation
+from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool, Reservation
 from spark_kafka_sink.producer.accumulator.claim import Claim
 from spark_kafka_sink.producer.append import future_record_metadata, pending, receipt
 from spark_kafka_sink.producer.sender import callbacks
@@ -46,8 +47,9 @@ def callbacks_wait() -> Any:
 
 
 def flush() -> Any:
-    clock = SystemClock()
-    made: Any = accumulator.RecordAccumulator(ProducerConfig.parse({"bootstrap.servers": "boot:9092"}), clock)
+    pool = BufferPool(1_000, SystemClock())
+    config = ProducerConfig.parse({"bootstrap.servers": "boot:9092"})
+    made: Any = accumulator.RecordAccumulator(config, pool, ProducerMetrics(pool))
     made._incomplete.setdefault("a batch")
     return made, lambda: made.await_flush(made.begin_flush(accumulator.Flush()), WAIT_MS)
 

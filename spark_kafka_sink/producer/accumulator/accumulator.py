@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from spark_kafka_sink.common.clock import NEVER, Clock
+from spark_kafka_sink.common.clock import NEVER
 from spark_kafka_sink.common.compression import CODEC_IDS, compress
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.metrics import ProducerMetrics
@@ -145,9 +145,9 @@ class Flush:
 
 
 class RecordAccumulator:
-    def __init__(self, config: ProducerConfig, clock: Clock) -> None:
-        self.pool = BufferPool(config.buffer_memory, clock)
-        self.metrics = ProducerMetrics(self.pool, self.pool.counters)
+    def __init__(self, config: ProducerConfig, pool: BufferPool, metrics: ProducerMetrics) -> None:
+        self.pool = pool
+        self.metrics = metrics
         self.topic_limits = TopicLimits()
         self.nodes = NodeAvailability(config.partitioner_availability_timeout_ms)
         self._config = config

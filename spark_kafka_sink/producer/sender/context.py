@@ -11,7 +11,8 @@ from spark_kafka_sink.network.calls import Calls
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.producer.accumulator.accumulator import RecordAccumulator
-from spark_kafka_sink.producer.sender.topic_config_lookup import TopicConfigLookup
+from spark_kafka_sink.producer.sender.caller_calls import CallerCalls
+from spark_kafka_sink.producer.sender.topic_limit_lookup import TopicLimitLookup
 from spark_kafka_sink.producer.transactions.manager import TransactionManager
 from spark_kafka_sink.producer.transactions.sequences import Sequences
 
@@ -40,5 +41,6 @@ class SenderContext:
     soon: ExponentialBackoff
     sequences: Sequences
     pending: Pending
-    limit_lookup: TopicConfigLookup
+    limit_lookup: TopicLimitLookup
+    caller_calls: CallerCalls
     transactions: TransactionManager | None = None

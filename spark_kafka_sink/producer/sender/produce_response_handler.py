@@ -50,7 +50,6 @@ class ProduceResponseHandler:
         self._transactions = parts.transactions
         self._limit_lookup = parts.limit_lookup
         self._awaiting_limit: dict[str, list[ProducerBatch]] = {}
-        self._looks_up = False
         self._metrics = parts.accumulator.metrics
         self._finished: list[ProducerBatch] = []
         self._moved: set[TopicPartition] = set()
@@ -214,7 +213,7 @@ class ProduceResponseHandler:
 
     def look_up_limits(self, now: float) -> float:
         """Split the batches whose topic's limit became known; returns when to call again (monotonic ms)."""
-        if not self._looks_up:
+        if not self._limit_lookup.busy:
             return NEVER
         wake_at = self._limit_lookup.advance(now)
         for topic in self._limit_lookup.take_ended():
@@ -227,7 +226,6 @@ class ProduceResponseHandler:
                     if not batch.parts:
                         self._fail_unless_done(batch, unexpected(error))
                 self._resolve(batch.partition, state, now)
-        self._looks_up = self._limit_lookup.busy
         self.release_finished()
         return wake_at
 
@@ -236,7 +234,6 @@ class ProduceResponseHandler:
         for topic in {batch.partition.topic for batch in batches}:
             if topic in self._accumulator.topic_limits.max_message_bytes:
                 self._limit_lookup.refresh(topic, now)
-                self._looks_up = True
 
     def split_unsent(self, batch: ProducerBatch) -> None:
         """Split a drained, sealed batch that its topic does not accept. Its parts become the head of its queue."""
@@ -249,7 +246,6 @@ class ProduceResponseHandler:
         """Split the batch; before that, find out how much its topic takes. Its partition is held meanwhile."""
         topic = batch.partition.topic
         if not batch.done and self._limit_lookup.begin(topic, now):
-            self._looks_up = True
             self._awaiting_limit.setdefault(topic, []).append(batch)
             self._sequences.hold(batch)
         else:

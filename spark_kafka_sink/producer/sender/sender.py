@@ -79,6 +79,8 @@ class Sender:
         wake_at = parts.pending.publish_due(now)
         # Before the transactions: the parts of a split batch fail in this iteration if the transaction is aborted.
         wake_at = min(wake_at, self.response_handler.look_up_limits(now))
+        if parts.caller_calls.busy:
+            wake_at = min(wake_at, parts.caller_calls.advance(now))
         if transactions is not None:
             wake_at = min(wake_at, self._run_transactions(transactions, now))
         snapshot = parts.metadata.snapshot
@@ -105,6 +107,8 @@ class Sender:
         self._parts.pending.abort(error)
         self._in_flight.clear()
         self._parts.metadata.fail_waiters(error)
+        self._parts.caller_calls.close(error)
+        self._parts.limit_lookup.close(error)
         if self._parts.transactions is not None:
             self._parts.transactions.end(error)
         self._aborted = True

@@ -18,9 +18,9 @@ from spark_kafka_sink.common.clock import NEVER, SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import ProducerIdentity, TopicPartition
 from spark_kafka_sink.errors import BrokerError, KafkaError
-from spark_kafka_sink.network.calls import Call, CallEnd
+from spark_kafka_sink.network.calls import Call, CallEnd, timeout_error
 from spark_kafka_sink.network.error_table import NOT_OPEN
-from spark_kafka_sink.network.rpc import Rpc, timeout_error
+from spark_kafka_sink.network.rpc import Rpc
 from spark_kafka_sink.producer.transactions import requests
 from spark_kafka_sink.producer.transactions.values import (
     END_TXN_V1,

@@ -113,6 +113,11 @@ class DeadLetters:
             faults.append("deadLetterName: only with deadLetterPath.")
         return cls(topic, path, reasons, most, own.get("deadletterheaders") != "none", connector, name)
 
+    @property
+    def judges_topics(self) -> bool:
+        """A missing topic makes dead letters, and is not an error of ``topicCreation``."""
+        return Reason.UNKNOWN_TOPIC in self.reasons
+
     def over_limit(self, rows: int) -> str | None:
         """The text of a ``DeadLetterLimitError``, if ``rows`` are too many."""
         if self.limit is None or rows <= self.limit:

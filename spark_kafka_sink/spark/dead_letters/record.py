@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
-from itertools import compress, repeat
-from typing import Any, Final, NamedTuple
+from itertools import repeat
+from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from spark_kafka_sink.records.columns import (
@@ -24,20 +23,10 @@ from spark_kafka_sink.records.columns import (
     RecordColumns,
     TopicColumn,
     bytes_column,
-    int32_array,
-    null_mask,
-    one_array,
 )
-from spark_kafka_sink.records.encode import header_entries
 from spark_kafka_sink.records.sizes import FieldLengths, encode_varint, java_size_estimate
-from spark_kafka_sink.spark.dead_letters.options import Reason
+from spark_kafka_sink.spark.rows import KAFKA_PRODUCE, FaultKind
 
-ILLEGAL_ARGUMENT: Final = "java.lang.IllegalArgumentException"
-TOO_LARGE: Final = "org.apache.kafka.common.errors.RecordTooLargeException"
-UNKNOWN: Final = "org.apache.kafka.common.errors.UnknownTopicOrPartitionException"
-SERIALIZATION: Final = "org.apache.kafka.common.errors.SerializationException"
-
-KAFKA_PRODUCE: Final = "KAFKA_PRODUCE"
 _CLASSES: Final = {
     "KEY_CONVERTER": "spark_kafka_sink.schemas.formats.task_formats.TaskFormats",
     "VALUE_CONVERTER": "spark_kafka_sink.schemas.formats.task_formats.TaskFormats",
@@ -50,32 +39,6 @@ OMITTED: Final = "__pykafka.omitted."
 _LONGEST_MESSAGE: Final = 2_000
 _MOST_KEPT: Final = 1_000
 _NO_PARTITION: Final = -1
-_NULL_TOPIC: Final = "The topic of the row is null, and the option topic is not set."
-
-
-class FaultKind(NamedTuple):
-    """Why rows cannot be written. ``exception``: Java's class; ``stage``: Connect's name."""
-
-    reason: Reason
-    exception: str
-    stage: str = KAFKA_PRODUCE
-
-
-class RowFaults(NamedTuple):
-    """Rows that cannot be written, by their numbers in ascending order, and a message each."""
-
-    kind: FaultKind
-    rows: npt.NDArray[np.intp]
-    messages: Sequence[str]
-
-    def within(self, start: int, left_out: npt.NDArray[np.bool_]) -> RowFaults:
-        """Those of the rows from ``start`` on, counted from there, that are not ``left_out`` already."""
-        first, last = np.searchsorted(self.rows, (start, start + len(left_out))).tolist()
-        rows = self.rows[first:last] - start
-        fresh = ~left_out[rows]
-        if fresh.all():
-            return RowFaults(self.kind, rows, self.messages[first:last])
-        return RowFaults(self.kind, rows[fresh], list(compress(self.messages[first:last], fresh.tolist())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,24 +187,6 @@ def json_lines(letters: Letters, **of_task: object) -> bytes:
         }
         lines.append(_JSON.encode(line) + "\n")
     return "".join(lines).encode()
-
-
-def headers_with_keys(array: pa.Array) -> tuple[pa.ListArray, npt.NDArray[np.bool_]]:
-    """``array`` without the headers whose key is null, and which rows had one."""
-    counts, keys, values = header_entries(one_array(array))
-    missing = null_mask(keys)
-    lost = np.bincount(np.repeat(np.arange(len(counts)), counts)[missing], minlength=len(counts))
-    kept = int32_array(np.flatnonzero(~missing).astype(np.int32))
-    entries = pa.StructArray.from_arrays([keys.take(kept), values.take(kept)], ["key", "value"])
-    offsets = np.zeros(len(counts) + 1, np.int32)
-    np.cumsum(counts - lost, out=offsets[1:])
-    return pa.ListArray.from_arrays(int32_array(offsets), entries), lost > 0
-
-
-def null_topics(missing: npt.NDArray[np.bool_]) -> RowFaults:
-    """The rows whose topic is missing."""
-    rows = np.flatnonzero(missing)
-    return RowFaults(FaultKind(Reason.NULL_TOPIC, ILLEGAL_ARGUMENT), rows, [_NULL_TOPIC] * len(rows))
 
 
 def json_column(array: pa.Array) -> pa.BinaryArray:

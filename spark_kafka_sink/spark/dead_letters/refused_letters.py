@@ -9,7 +9,8 @@ from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, bytes_c
 from spark_kafka_sink.records.decode import DecodedRecord, decode_batches
 from spark_kafka_sink.records.encode import header_section
 from spark_kafka_sink.spark.dead_letters.options import Reason
-from spark_kafka_sink.spark.dead_letters.record import CONNECT, OMITTED, TOO_LARGE, FaultKind, Letters, omitted_headers
+from spark_kafka_sink.spark.dead_letters.record import CONNECT, OMITTED, Letters, omitted_headers
+from spark_kafka_sink.spark.rows import TOO_LARGE, FaultKind
 
 _ADDED = (CONNECT.encode(), OMITTED.encode())
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.metrics import ProducerMetrics
 from spark_kafka_sink.common.model import ClusterSnapshot, Node, TopicInfo, TopicPartition
 from spark_kafka_sink.errors import BufferExhaustedError, ProducerClosedError
 from spark_kafka_sink.producer.accumulator.accumulator import DrainMode, RecordAccumulator
-from spark_kafka_sink.producer.accumulator.buffer_pool import Reservation
+from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool, Reservation
 from spark_kafka_sink.producer.accumulator.claim import Claim, RowSizes, Run
 from spark_kafka_sink.records.batch import HEADER_SIZE
 from spark_kafka_sink.testing.manual_clock import ManualClock
@@ -31,7 +32,9 @@ class Desk:
             "max.request.size": max_request_size,
             "buffer.memory": 1 << 20,
         }
-        self.accumulator = RecordAccumulator(ProducerConfig.parse(options), self.clock)
+        config = ProducerConfig.parse(options)
+        pool = BufferPool(config.buffer_memory, self.clock)
+        self.accumulator = RecordAccumulator(config, pool, ProducerMetrics(pool))
         leaders = tuple(partition % 2 for partition in range(partitions))
         nodes = {node: Node(node, f"n{node}", 9092) for node in (0, 1)}
         self.snapshot = ClusterSnapshot(1, nodes, {"t": TopicInfo("t", leaders, leaders)})

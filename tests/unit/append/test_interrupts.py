@@ -17,15 +17,17 @@ import pytest
 from spark_kafka_sink.common import waiting
 from spark_kafka_sink.errors import IllegalStateError, KafkaError, TransactionAbortableError
 from spark_kafka_sink.network import metadata
+from spark_kafka_sink.producer import engine as engine_module
 from spark_kafka_sink.producer import producer, transactional_calls
 from spark_kafka_sink.producer.accumulator import accumulator, buffer_pool, claim, producer_batch
 from spark_kafka_sink.producer.append import append, future_record_metadata, pending, pending_records, receipt, rows
 from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.producer.append.record import ProducerRecord
+from spark_kafka_sink.producer.engine import ProducerEngine
 from spark_kafka_sink.producer.interceptors import InterceptorChain
 from spark_kafka_sink.producer.producer import KafkaProducer
 from spark_kafka_sink.producer.serializers import RecordSerializers
-from spark_kafka_sink.producer.transactional_calls import TransactionalProducer
+from spark_kafka_sink.producer.transactional_calls import TransactionalCalls
 from spark_kafka_sink.producer.transactions.states import Step
 from spark_kafka_sink.records.columns import RecordColumns, bytes_column
 from tests.unit.interrupts import Interrupter
@@ -38,6 +40,7 @@ MODULES = [
     buffer_pool,
     claim,
     append,
+    engine_module,
     producer,
     producer_batch,
     receipt,
@@ -59,14 +62,17 @@ class Interrupted:
         self.engine: Any = self.make_engine({"linger_ms": 50, "batch_size": 400, "buffer_memory": 40_000, **config})
         engine = self.engine
         self.interrupter = Interrupter(MODULES, number)
+        self.door = door = ProducerEngine.__new__(ProducerEngine)
+        TransactionalCalls.__init__(door)
+        door.config, door.parts = engine.config, engine.parts
+        door.is_inherited = door._closed = False
         self.producer = made = KafkaProducer.__new__(KafkaProducer)
-        TransactionalProducer.__init__(made)
         made.config = engine.config
+        made._engine = door
         made._interceptors = InterceptorChain(())
         made._serializers = RecordSerializers(None, None)
         made._partitioning = None
-        made._closed, made._fast = False, {}
-        made._parts = engine.parts
+        made._fast = {}
         thread: Any = engine.parts.sender_thread
         thread.is_alive = lambda: True
         turn = self.interrupter.paused(self.turn)
@@ -93,7 +99,7 @@ class Interrupted:
         self.receipts.append(receipt)
         self.tried = values
         chosen = np.array([row % PARTITIONS for row in range(len(values))], np.int32)
-        self.producer.append_columns(TOPIC, RecordColumns(value=bytes_column(values)), chosen, receipt)
+        self.door.append_columns(TOPIC, RecordColumns(value=bytes_column(values)), chosen, receipt)
         self.accepted += values
         self.tried = []
         self.unharmed.append(receipt)
@@ -181,7 +187,7 @@ class InterruptedCommit(Interrupted):
         with suppress(IllegalStateError):  # the interrupt came when all was done
             self.producer.commit_transaction()
         assert sorted(self.engine.visible(0) + self.engine.visible(1)) == sorted(self.accepted)
-        assert self.producer._incomplete is None
+        assert self.door._incomplete is None
         self.producer.begin_transaction()
         self.send(b"next")
         self.producer.commit_transaction()

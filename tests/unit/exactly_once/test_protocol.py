@@ -14,7 +14,7 @@ from spark_kafka_sink.exactly_once.commit import commit_batch
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError, PlanningError, ReplayMismatchError
 from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.values import LedgerStart, RecoveryMode, TaskAction, WriteKind
-from spark_kafka_sink.producer import KafkaProducer
+from spark_kafka_sink.producer.engine import ProducerEngine
 from spark_kafka_sink.producer.transactions.committer import Committer, EndVerdict, end_transactions
 from spark_kafka_sink.spark.producer_cache import ProducerCache
 from spark_kafka_sink.testing import TestBroker
@@ -696,7 +696,7 @@ def test_one_txn_app_id_for_two_topics_is_refused(broker):
 
 def test_two_hundred_transactions_are_committed_at_once(broker, query):
     rows = [b"%d" % task for task in range(200)]
-    with closing(ProducerCache(KafkaProducer)) as producers:
+    with closing(ProducerCache(ProducerEngine)) as producers:
         query.lease = producers.leased
         query.run(0, [[row] for row in rows])
     assert committed(broker) == dict.fromkeys(rows, 1)

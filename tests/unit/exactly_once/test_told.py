@@ -38,11 +38,11 @@ def test_a_topic_that_is_made_again_while_a_task_writes_fails_the_task(broker, q
     with write:
         query.append(write, [b"a", b"b"])
         eventually(lambda: write.receipts() == () or write._topic_ids)
-        old = write._producer.topic_id(TOPIC)
+        old = write._engine.topics.id(TOPIC)
         broker.delete_topic(TOPIC)
         broker.create_topic(TOPIC, partitions=2)
-        write._producer.refresh()
-        eventually(lambda: write._producer.topic_id(TOPIC) not in (None, old))
+        write._engine.topics.refresh()
+        eventually(lambda: write._engine.topics.id(TOPIC) not in (None, old))
         with pytest.raises(ExactlyOnceError, match=f"Task 0 of .*topic {TOPIC} was deleted"):
             write.prepare()
     query.run(0, ROWS)

@@ -13,7 +13,7 @@ from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
 from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
 from spark_kafka_sink.schemas.registry.schema import Schema, SchemaType, Side
 from spark_kafka_sink.spark.options import SinkOptions
-from spark_kafka_sink.spark.rows import topic_column
+from spark_kafka_sink.spark.read import topic_column
 from tests.unit.formats.fake_registry import FakeRegistry
 
 STRUCT = pa.struct([("a", pa.int32())])
@@ -39,7 +39,7 @@ def plan(registry, **given):
 
 def encode(formats, numbers, topics):
     rows = pa.array([None if number is None else {"a": number} for number in numbers], STRUCT)
-    return formats.encode(Side.VALUE, rows, topic_column(pa.array(list(topics)), 0)).values.to_pylist()
+    return formats.encode(Side.VALUE, rows, topic_column(pa.array(list(topics)))).values.to_pylist()
 
 
 def prefix(number):
@@ -77,7 +77,7 @@ def test_rows_that_cannot_be_encoded_are_numbered_by_their_column(registry):
     formats = TaskFormats(plan(registry, use_latest_version="true"))
     rows = pa.array([{"a": 1}, {"a": None}, {"a": None}, {"a": 4}], STRUCT)
     with pytest.raises(UnencodableRowsError) as raised:
-        formats.encode(Side.VALUE, rows, topic_column(pa.array(["b", "a", "b", "b"]), 0))
+        formats.encode(Side.VALUE, rows, topic_column(pa.array(["b", "a", "b", "b"])))
     assert [(fault.row, fault.path) for fault in raised.value.faults] == [(2, "a")]
 
 
@@ -87,7 +87,7 @@ def test_the_faulty_rows_of_every_encoder_are_told(registry):
     formats = TaskFormats(plan(registry, use_latest_version="true"))
     rows = pa.array([{"a": None}, {"a": None}, {"a": 3}, {"a": None}], STRUCT)
     with pytest.raises(UnencodableRowsError) as raised:
-        formats.encode(Side.VALUE, rows, topic_column(pa.array(["b", "a", "b", "b"]), 0))
+        formats.encode(Side.VALUE, rows, topic_column(pa.array(["b", "a", "b", "b"])))
     assert [fault.row for fault in raised.value.faults] == [0, 1, 3]
 
 

@@ -50,7 +50,7 @@ def reader(broker, topic):
 
 def send(producer, topic, receipts):
     receipt = SendReceipt()
-    producer.append_columns(topic, receipt_columns(receipts), None, receipt)
+    producer._engine.append_columns(topic, receipt_columns(receipts), None, receipt)
     producer.flush()
     receipt.wait(10_000)
 

@@ -30,14 +30,21 @@ def send_columns(producer, topic):
     return producer.send_columns(topic, value=[b"v"])
 
 
+def partition_count(producer, topic):
+    return producer._engine.topics.partition_count(topic)
+
+
+def refreshed_partition_count(producer, topic):
+    return producer._engine.topics.refreshed_partition_count(topic)
+
+
 def append_columns(producer, topic):
     columns = RecordColumns(None, bytes_column([b"v"]))
-    return producer.append_columns(TopicColumn((topic,)), columns, None, SendReceipt())
+    return producer._engine.append_columns(TopicColumn((topic,)), columns, None, SendReceipt())
 
 
 USES_OF_TOPICS = [
-    send, send_columns, append_columns, KafkaProducer.partitions_for, KafkaProducer.partition_count,
-    KafkaProducer.refreshed_partition_count,
+    send, send_columns, append_columns, KafkaProducer.partitions_for, partition_count, refreshed_partition_count,
 ]  # fmt: skip
 
 

@@ -1,15 +1,17 @@
 """A task's figures: what the producer counted between two readings, of this task alone."""
 
 import pickle
+from contextlib import closing
 
 import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.metrics import ProducerTotals
 from spark_kafka_sink.common.task_figures import TaskFigures
-from spark_kafka_sink.producer import KafkaProducer
 from spark_kafka_sink.producer.append.receipt import SendReceipt
+from spark_kafka_sink.producer.engine import ProducerEngine
 from spark_kafka_sink.producer.task_meter import TaskMeter
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.testing import TestBroker
@@ -74,7 +76,8 @@ def producer():
     with TestBroker() as broker:
         broker.create_topic("t", partitions=1)
         broker.create_topic("own", partitions=1)
-        with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, "compression.type": "lz4"}) as producer:
+        config = ProducerConfig.parse({"bootstrap.servers": broker.bootstrap_servers, "compression.type": "lz4"})
+        with closing(ProducerEngine(config)) as producer:
             yield producer
 
 

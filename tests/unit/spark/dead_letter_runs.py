@@ -10,9 +10,11 @@ import pyarrow as pa
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.exactly_once.receipts import TaskName
 from spark_kafka_sink.exactly_once.values import TaskReport, WritePlan
+from spark_kafka_sink.spark.exactly_once import refusals_explained
 from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.spark.pipeline import Pipeline
 from spark_kafka_sink.spark.schema import RowLayout
-from spark_kafka_sink.spark.write import append_rows, dead_letters
+from spark_kafka_sink.spark.write import dead_letters
 from tests.unit.exactly_once.runs import Query
 
 
@@ -29,8 +31,8 @@ def prepared(
     with query.open_task(plan, 0, number) as task, ExitStack() as stack:
         letters = dead_letters(task, options, SystemClock(), TaskName(query.query, 0, number), stack)
         assert letters is not None
-        stack.enter_context(letters.refusals_explained(task))
-        append_rows(iter(batches), layout, options, SystemClock(), task, letters)
+        stack.enter_context(refusals_explained(task, options))
+        Pipeline(options, task, SystemClock(), letters).write(iter(batches), layout)
         report = task.prepare()
         letters.finish()
         return report

@@ -28,7 +28,7 @@ def note_of(kind, write, sink):
 
 def send(sink):
     with KafkaProducer(sink.producer) as producer:
-        producer.partition_count("t")
+        producer.partitions_for("t")
 
 
 def plan(sink):

@@ -64,7 +64,7 @@ def run(monkeypatch, tmp_path):
 
     ``batch`` None: as Spark Connect and threads of a pool run them, which tell neither query nor batch.
     """
-    cache = ProducerCache(module.KafkaProducer)
+    cache = ProducerCache(module.ProducerEngine)
     monkeypatch.setattr(module, "PRODUCERS", cache)
     executions = iter(range(100))
 

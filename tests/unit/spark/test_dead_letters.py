@@ -22,12 +22,14 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.exactly_once.receipts import TaskName
 from spark_kafka_sink.exactly_once.values import TaskAction
 from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
+from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
 from spark_kafka_sink.schemas.registry.schema import Side
 from spark_kafka_sink.spark import write as module
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
 from spark_kafka_sink.spark.dead_letters import file as file_module
-from spark_kafka_sink.spark.dead_letters import sink as letters_module
+from spark_kafka_sink.spark.dead_letters import writer as letters_module
 from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.spark.pipeline import Pipeline
 from spark_kafka_sink.spark.producer_cache import ProducerCache
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.writers import check_dead_letters
@@ -43,7 +45,7 @@ CONNECT = b"__connect.errors."
 
 @pytest.fixture
 def broker(monkeypatch):
-    cache = ProducerCache(module.KafkaProducer)
+    cache = ProducerCache(module.ProducerEngine)
     monkeypatch.setattr(module, "PRODUCERS", cache)
     with TestBroker(config={"auto.create.topics.enable": False}) as broker:
         broker.create_topic("out", partitions=2)
@@ -85,10 +87,8 @@ class Write:
         with query.open_task(plan, self.number, 0) as task, ExitStack() as stack:
             letters = module.dead_letters(task, options, SystemClock(), TaskName("q1", self.number, 0), stack)
             batches = iter([batch])
-            if formats is not None:
-                encoded = module.encoded_rows(layout, options, formats, letters)
-                batches, layout = encoded.batches(batches, task.meter), encoded.layout
-            module.append_rows(batches, layout, options, SystemClock(), task, letters)
+            encoders = None if formats is None else TaskFormats(formats)
+            Pipeline(options, task, SystemClock(), letters, encoders).write(batches, layout)
             report = task.prepare()
             if letters is not None:
                 letters.finish()
@@ -198,7 +198,7 @@ def test_a_row_with_several_faults_is_one_dead_letter(write, broker):
     figures = write(rows, formats, valueformat="avro", valueschema=SCHEMA)
     assert figures.dead_letters == (("encode", 1), ("invalid-partition", 1), ("null-topic", 1))
     assert [bytes(value) for value in broker.topic("out").values()] == [b"\2y"]
-    assert [headers(letter)["partition"] for letter in letters(broker)] == ["-1", "9", "-7"]
+    assert [headers(letter)["partition"] for letter in letters(broker)] == ["-1", "-7", "9"]
 
 
 def test_a_topic_of_dead_letters_only_is_not_looked_up(write, broker):

@@ -1,6 +1,4 @@
-"""Batches of Spark → the same rows with key and value encoded, and where a row's number comes from."""
-
-from contextlib import nullcontext
+"""The stage ``encode`` with formats, and where a row's number comes from."""
 
 import pyarrow as pa
 import pytest
@@ -9,9 +7,9 @@ from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
 from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
 from spark_kafka_sink.schemas.registry.schema import Side
-from spark_kafka_sink.spark import encoded_rows as module
-from spark_kafka_sink.spark.encoded_rows import EncodedRows
+from spark_kafka_sink.spark import encode_formats as module
 from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.spark.read import ReadRows
 from spark_kafka_sink.spark.schema import RowLayout
 from tests.unit.encoding.protos import proto3
 from tests.unit.formats.fake_registry import FakeRegistry
@@ -20,18 +18,13 @@ STRUCT = pa.struct([("a", pa.string())])
 SCHEMA = '{"type":"record","name":"R","fields":[{"name":"a","type":"string"}]}'
 
 
-class Meter:
-    def appending(self):
-        return nullcontext()
-
-
 def encoder(layout, topic="t", registry=None, **given):
     url = {} if registry is None else {"schema.registry.url": "http://registry:8081"}
     named = {name.replace("_", "."): value for name, value in given.items()}
     base = {"kafka.bootstrap.servers": "a:1", "valueFormat": "avro", "valueSchema": SCHEMA}
     options = SinkOptions.parse({**base, **url, **named}).formats
     frame = {Side.VALUE: FrameColumn(STRUCT)}
-    return EncodedRows(layout, topic, TaskFormats(plan_formats(options, frame, topic, registry)))
+    return ReadRows(layout, topic), module.FormatEncoder(TaskFormats(plan_formats(options, frame, topic, registry)))
 
 
 def batch(*values, kind=STRUCT, **columns):
@@ -40,16 +33,29 @@ def batch(*values, kind=STRUCT, **columns):
     return pa.RecordBatch.from_arrays([*arrays.values()], [*arrays])
 
 
-def run(encoded, *batches):
-    return [each.to_pydict() for each in encoded.batches(iter(batches), Meter())]
+def run(stages, *batches):
+    """Key, value and headers of each part."""
+    read, encode = stages
+    parts, first_row = [], 0
+    for batch in batches:
+        for rows in read(batch, first_row, 0):
+            parts += [
+                {
+                    name: column.to_pylist()
+                    for name in ("key", "value", "headers")
+                    if (column := getattr(each.columns, name)) is not None
+                }
+                for each in encode(rows)
+            ]
+        first_row += batch.num_rows
+    return parts
 
 
 def test_columns_that_are_not_written_are_left_out():
     encoded = encoder(RowLayout(value=2, key=1))
     assert run(encoded, batch("x", None, other=[1, 2], key=["k", None])) == [
-        {"value": [b"\2x", None], "key": ["k", None]}
+        {"value": [b"\2x", None], "key": [b"k", None]}
     ]
-    assert encoded.layout == RowLayout(value=0, key=1)
 
 
 def test_large_types_are_taken_too():
@@ -71,7 +77,7 @@ def test_the_time_zone_of_the_session_does_not_matter(tmp_path):
     ):
         options = SinkOptions.parse({"kafka.bootstrap.servers": "a:1", "valueFormat": "avro", **given}).formats
         plan = plan_formats(options, {Side.VALUE: FrameColumn(planned)}, "t", None)
-        encoded = EncodedRows(RowLayout(value=0), "t", TaskFormats(plan))
+        encoded = ReadRows(RowLayout(value=0), "t"), module.FormatEncoder(TaskFormats(plan))
         assert run(encoded, pa.RecordBatch.from_arrays([rows], ["value"])) == [{"value": [value]}]
 
 
@@ -95,9 +101,5 @@ def test_the_header_of_a_schema_is_added_where_the_frame_has_none():
     (rows,) = run(encoded, batch("x", None))
     assert rows["value"] == [b"\2x", None]
     guid = b"\1" + (1).to_bytes(16, "big")
-    assert rows["headers"] == [[{"key": b"__value_schema_id", "value": guid}], []]
-    assert encoded.layout == RowLayout(value=0, headers=1)
-
-
-def test_an_empty_batch_has_no_rows():
-    assert run(encoder(RowLayout(value=0)), batch()) == []
+    header = b"\x02" + bytes([2 * 17]) + b"__value_schema_id" + bytes([2 * 17]) + guid
+    assert rows["headers"] == [header, b"\0"]

@@ -3,11 +3,13 @@
 import pyarrow as pa
 import pytest
 
+from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
 from spark_kafka_sink.schemas.registry.schema import Side
 from spark_kafka_sink.spark import write as module
 from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.spark.pipeline import Pipeline, required_topics, task_formats
 from spark_kafka_sink.spark.producer_cache import ProducerCache
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.testing import TestBroker
@@ -27,7 +29,7 @@ def registry(monkeypatch):
 
 @pytest.fixture
 def broker(monkeypatch):
-    cache = ProducerCache(module.KafkaProducer)
+    cache = ProducerCache(module.ProducerEngine)
     monkeypatch.setattr(module, "PRODUCERS", cache)
     with TestBroker(config={"auto.create.topics.enable": False}) as broker:
         for topic in ("out", "dead"):
@@ -71,13 +73,12 @@ def test_exactly_once_too_but_for_rows_that_are_only_compared(broker, registry, 
         with query.open_task(query.plan(0), 0, 0) as task:
             query.commit([task.prepare()])
     with query.open_task(query.plan(0), 0, 0) as task:
-        topics = module.brokers_topics(options, task, None)
-        encoded = module.encoded_rows(LAYOUT, options, formats, None, None, topics)
         if replayed:
-            assert topics is None
+            assert required_topics(options, task) is None
             return
+        pipeline = Pipeline(options, task, SystemClock(), formats=task_formats(formats, options, task))
         with pytest.raises(KafkaError, match="Topic typo not present in metadata"):
-            list(encoded.batches(iter([batch]), task.meter))
+            pipeline.write(iter([batch]), LAYOUT)
     assert registry.requests == []
 
 

@@ -7,10 +7,11 @@ import pytest
 from spark_kafka_sink.errors import ConfigError, InvalidRecordError
 from spark_kafka_sink.producer import SendReceipt
 from spark_kafka_sink.producer.task_meter import TaskMeter
-from spark_kafka_sink.spark import write
+from spark_kafka_sink.spark import pipeline
 from spark_kafka_sink.spark.options import SinkOptions
-from spark_kafka_sink.spark.rate import CATCH_UP_MS, PART_MS, Pace
+from spark_kafka_sink.spark.pace import CATCH_UP_MS, PART_MS, Pace
 from spark_kafka_sink.spark.schema import RowLayout
+from spark_kafka_sink.spark.write import write_rows
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.manual_clock import ManualClock
 from tests.unit.exactly_once.runs import TOPIC, Query, committed, new_process
@@ -44,9 +45,9 @@ class Sink:
 
 def run(monkeypatch, batches, takes_ms=0.0, **limits):
     clock = ManualClock()
-    monkeypatch.setattr(write, "sleep", clock.advance)
+    monkeypatch.setattr(pipeline, "sleep", clock.advance)
     sink = Sink(clock, takes_ms)
-    write.append_rows(batches(clock), LAYOUT, options(**limits), clock, sink)
+    pipeline.Pipeline(options(**limits), sink, clock).write(batches(clock), LAYOUT)
     return sink, clock
 
 
@@ -123,7 +124,7 @@ def test_waiting_is_not_told_as_time_of_encoding(monkeypatch):
 
 def test_the_row_of_an_error_is_its_number_in_the_task(monkeypatch):
     clock = ManualClock()
-    monkeypatch.setattr(write, "sleep", clock.advance)
+    monkeypatch.setattr(pipeline, "sleep", clock.advance)
     sink = Sink(clock)
 
     def refuse_the_third_part(topic, columns, partitions):
@@ -134,7 +135,7 @@ def test_the_row_of_an_error_is_its_number_in_the_task(monkeypatch):
     sink.append = refuse_the_third_part
     batches = iter([pa.record_batch({"value": [b"x"] * 100})])
     with pytest.raises(InvalidRecordError, match=r"too large \(row 24 of the task, counted from 0\)"):
-        write.append_rows(batches, LAYOUT, options(maxrowspersecondpertask="100"), clock, sink)
+        pipeline.Pipeline(options(maxrowspersecondpertask="100"), sink, clock).write(batches, LAYOUT)
 
 
 def test_an_interrupt_ends_the_wait():
@@ -167,7 +168,7 @@ def test_a_slow_task_is_acknowledged_long_after_delivery_timeout_ms():
             **{"kafka.delivery.timeout.ms": "2000", "kafka.request.timeout.ms": "1900", "kafka.linger.ms": "5"},
         )
         with lasts(2.85):
-            message = write.write_rows(iter([pa.record_batch({"value": [b"v"] * 3_000})]), LAYOUT, asked)
+            message = write_rows(iter([pa.record_batch({"value": [b"v"] * 3_000})]), LAYOUT, asked)
         assert sum(each.count for each in message.writes) == len(broker.topic("t").values()) == 3_000
 
 
@@ -197,7 +198,7 @@ def test_dead_letters_are_the_same_with_a_rate(rate):
             "deadLetterOn": reasons,
         }
         asked = SinkOptions.parse(given if rate is None else {**given, "maxRowsPerSecondPerTask": rate})
-        message = write.write_rows(iter([rows]), BY_ROW, asked)
+        message = write_rows(iter([rows]), BY_ROW, asked)
         assert [(each.topic, each.count) for each in message.writes] == [("t", 1), ("u", 1)]
         assert dict(message.figures.dead_letters) == {
             "null-topic": 1, "invalid-partition": 2, "unknown-topic": 1, "record-too-large": 1,
@@ -207,7 +208,7 @@ def test_dead_letters_are_the_same_with_a_rate(rate):
 
 def test_an_exactly_once_task_keeps_to_its_rate_and_its_replay_does_not_wait(monkeypatch):
     clock = ManualClock()
-    monkeypatch.setattr(write, "sleep", clock.advance)
+    monkeypatch.setattr(pipeline, "sleep", clock.advance)
     with TestBroker() as broker:
         broker.create_topic(TOPIC)
         query = Query(broker.bootstrap_servers)
@@ -217,7 +218,7 @@ def test_an_exactly_once_task_keeps_to_its_rate_and_its_replay_does_not_wait(mon
             began = clock.now()
             with query.open_task(query.plan(), 0, 0) as task:
                 batches = iter([pa.record_batch({"value": [b"v"] * rows})])
-                write.append_rows(batches, LAYOUT, asked, clock, task)
+                pipeline.Pipeline(asked, task, clock).write(batches, LAYOUT)
                 return task.prepare(), clock.now() - began
 
         report, took_ms = run_task(1_000)

@@ -7,12 +7,17 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.errors import InvalidRecordError
-from spark_kafka_sink.spark import rows as module
-from spark_kafka_sink.spark.rows import task_rows
+from spark_kafka_sink.spark import read as module
+from spark_kafka_sink.spark.encode import RawEncoder
 from spark_kafka_sink.spark.schema import RowLayout
 from tests.unit.arrow_views import with_views
 
 NOW_MS = 1_700_000_000_000
+
+
+def task_rows(batch, layout, topic, first_row, now_ms):
+    for rows in module.ReadRows(layout, topic)(batch, first_row, now_ms):
+        yield from RawEncoder()(rows)
 
 
 def read(batch, layout, topic=None, first_row=0):

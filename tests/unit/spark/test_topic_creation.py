@@ -12,8 +12,9 @@ from spark_kafka_sink.errors import KafkaError, TopicCreationError
 from spark_kafka_sink.producer.task_meter import TaskMeter
 from spark_kafka_sink.spark import topic_creation
 from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.spark.pipeline import Pipeline
 from spark_kafka_sink.spark.schema import RowLayout
-from spark_kafka_sink.spark.write import append_rows, write_rows
+from spark_kafka_sink.spark.write import write_rows
 from spark_kafka_sink.spark.writers import KafkaBatchWriter, KafkaStreamWriter
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
@@ -275,5 +276,5 @@ def test_the_rows_of_a_replay_that_is_only_compared_need_no_topic(broker):
             return 0
 
     replay = Replay()
-    append_rows(rows("gone", "gone"), BY_ROW, options(broker, "never", topic=None), SystemClock(), replay)
+    Pipeline(options(broker, "never", topic=None), replay, SystemClock()).write(rows("gone", "gone"), BY_ROW)
     assert (replay.appended, len(broker.requests)) == (2, 0)

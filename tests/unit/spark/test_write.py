@@ -8,10 +8,11 @@ import pytest
 from spark_kafka_sink.common.metrics import ProducerTotals
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.errors import InvalidRecordError, KafkaTimeoutError, RecordTooLargeError
-from spark_kafka_sink.producer import KafkaProducer
 from spark_kafka_sink.producer.accumulator.buffer_pool import Reservation
 from spark_kafka_sink.producer.accumulator.claim import Claim
 from spark_kafka_sink.producer.accumulator.producer_batch import NO_TIMESTAMP, ProducerBatch, RecordRange
+from spark_kafka_sink.producer.engine import ProducerEngine
+from spark_kafka_sink.spark import read
 from spark_kafka_sink.spark import write as module
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, PartitionWrite
 from spark_kafka_sink.spark.options import SinkOptions
@@ -27,6 +28,7 @@ class FakeProducer:
 
     def __init__(self, config):
         self.config = config
+        self.topics = self
         self.appended = []
         self.next_offsets = {}
         self.append_error = None
@@ -167,30 +169,30 @@ class Topics:
 
 
 def met(*partitions):
-    target = module.AppendSize(OPTIONS.producer)
+    target = read.AppendSize(OPTIONS.producer)
     topics = {f"topic{number}": count for number, count in enumerate(partitions)}
     target.add(topics, Topics(**topics))
     return target
 
 
 def test_batches_of_few_bytes_for_each_partition_are_gathered():
-    gathered = module.gathered(iter(batches_of(4000, 4000, 4000, 4000, 10)), met(50))
+    gathered = read.gathered(iter(batches_of(4000, 4000, 4000, 4000, 10)), met(50))
     assert [batch.num_rows for batch in gathered] == [8000, 8000, 10]
 
 
 def test_a_batch_for_each_partition_goes_as_it_is():
     batches = batches_of(2700, 2700, 1)
-    assert list(module.gathered(iter(batches), met(4))) == batches
+    assert list(read.gathered(iter(batches), met(4))) == batches
 
 
 def test_batches_of_many_topics_are_gathered():
-    gathered = module.gathered(iter(batches_of(4000, 4000, 4000, 10)), met(1, 1, 1))
+    gathered = read.gathered(iter(batches_of(4000, 4000, 4000, 10)), met(1, 1, 1))
     assert [batch.num_rows for batch in gathered] == [8000, 4010]
 
 
 def test_no_more_than_half_of_buffer_memory_is_gathered():
     batches = (pa.record_batch({"value": pa.array([bytes(1 << 20)])}) for _ in range(40))
-    assert [batch.num_rows for batch in module.gathered(batches, met(5000))] == [16, 16, 8]
+    assert [batch.num_rows for batch in read.gathered(batches, met(5000))] == [16, 16, 8]
 
 
 @pytest.mark.slow  # needs 4 GiB of memory
@@ -200,12 +202,12 @@ def test_more_than_2_gib_of_one_column_are_gathered_without_losing_the_rows_beyo
     batches = [pa.record_batch({"value": half, "partition": pa.array([number])}) for number in range(2)]
     target = met(1)
     target.bytes = 2 << 30
-    gathered = [batch.column(1).to_pylist() for batch in module.gathered(iter(batches), target)]
+    gathered = [batch.column(1).to_pylist() for batch in read.gathered(iter(batches), target)]
     assert gathered == [[0], [1]]
 
 
 def test_the_partitions_of_every_topic_a_task_has_met_count_once():
-    target = module.AppendSize(OPTIONS.producer)
+    target = read.AppendSize(OPTIONS.producer)
     cluster = Topics(a=100, b=20, c=40)
     target.add(("a", "b"), cluster)
     target.add(("a",), cluster)
@@ -216,7 +218,7 @@ def test_the_partitions_of_every_topic_a_task_has_met_count_once():
 
 def test_the_topics_of_a_batch_were_waited_for_one_after_the_other(kafka_test_broker, monkeypatch):
     """Each behind the Produce requests of the one before: 20 new topics took a task 0.4 s."""
-    monkeypatch.setattr(module, "PRODUCERS", ProducerCache(KafkaProducer))
+    monkeypatch.setattr(module, "PRODUCERS", ProducerCache(ProducerEngine))
     names = [f"t{number}" for number in range(20)]
     for name in names:
         kafka_test_broker.create_topic(name, partitions=1)
@@ -230,7 +232,7 @@ def test_the_topics_of_a_batch_were_waited_for_one_after_the_other(kafka_test_br
 
 def test_many_small_tasks_without_keys_reach_all_partitions_alike(kafka_test_broker, monkeypatch):
     """500 tasks of 10 rows are two batches of 256 KiB: a run that outlives its task ends on a few partitions."""
-    monkeypatch.setattr(module, "PRODUCERS", ProducerCache(KafkaProducer))
+    monkeypatch.setattr(module, "PRODUCERS", ProducerCache(ProducerEngine))
     kafka_test_broker.create_topic("t", partitions=4)
     options = SinkOptions.parse({"kafka.bootstrap.servers": kafka_test_broker.bootstrap_servers})
     rows = pa.record_batch({"value": pa.array([b"x" * 50] * 10), "topic": pa.array(["t"] * 10)})

@@ -1,4 +1,4 @@
-"""``maxBytesPerSecondPerTask`` and ``maxRowsPerSecondPerTask``: when a task may append how much."""
+"""The stage ``pace``: how much a task with ``maxBytesPerSecondPerTask`` or ``maxRowsPerSecondPerTask`` may append."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ from collections.abc import Iterator
 from typing import Final, Protocol
 
 from spark_kafka_sink.common.clock import NEVER, Clock
+from spark_kafka_sink.producer.task_meter import TaskMeter
 from spark_kafka_sink.records.columns import Int64Array
-from spark_kafka_sink.records.sizes import cumulated
+from spark_kafka_sink.records.sizes import FieldLengths, cumulated, record_size_bounds
+from spark_kafka_sink.spark.rows import Rows
+
+_OFFSET_DELTAS: Final = 64
+"""Their varints take two bytes, as most of a batch do."""
 
 PART_MS: Final = 100.0
 """A task appends this time's worth at once; at least one row."""
@@ -52,3 +57,19 @@ class Pace:
         while (left := self._next_at - self._clock.now()) > 0:
             self._sleep(left)
         return self._clock.now() - began
+
+
+class PaceRows:
+    """Yields the rows in parts, each when it is due. A part without kept rows is waited for, and dropped."""
+
+    def __init__(self, pace: Pace, meter: TaskMeter) -> None:
+        self._pace = pace
+        self._meter = meter
+
+    def __call__(self, rows: Rows) -> Iterator[Rows]:
+        sizes = record_size_bounds(FieldLengths.of(rows.columns), _OFFSET_DELTAS, 1)
+        for part in self._pace.parts(sizes):
+            self._meter.paused(self._pace.wait())
+            due = rows[part]
+            if not due.are_all_rejected:
+                yield due

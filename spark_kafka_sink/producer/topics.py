@@ -1,0 +1,85 @@
+"""``Topics``: facts about topics that a task asks for, on the producer's connections."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+from spark_kafka_sink.common.clock import Clock
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.model import ClusterSnapshot
+from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.network.metadata import Metadata
+from spark_kafka_sink.producer.accumulator.topic_limits import LimitAnswer, TopicLimits
+from spark_kafka_sink.producer.sender.topic_limit_lookup import TopicLimitLookup, Wakeable
+
+_ASK_AGAIN_MS = 5_000.0
+
+
+class Topics:
+    """For any thread but the sender's. Waits for metadata up to max.block.ms, and raises as ``Metadata`` does."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        metadata: Metadata,
+        limits: TopicLimits,
+        lookup: TopicLimitLookup,
+        clock: Clock,
+        sender: Wakeable,
+    ) -> None:
+        self._max_block_ms = config.max_block_ms
+        self._metadata = metadata
+        self._limits = limits
+        self._lookup = lookup
+        self._clock = clock
+        self._sender = sender
+
+    def wait_for(self, topic: str) -> ClusterSnapshot:
+        """A snapshot of the cluster that has the topic."""
+        return self._metadata.wait_for_topic(topic, None, self._max_block_ms, self._clock, self._sender.wakeup)
+
+    def partition_count(self, topic: str) -> int:
+        """Number of partitions of ``topic``."""
+        return self.wait_for(topic).topics[topic].partition_count
+
+    def refreshed_partition_count(self, topic: str) -> int | None:
+        """Number of partitions in the next metadata response; None: there is no such topic."""
+        return self._metadata.refreshed_partition_count(topic, self._max_block_ms, self._clock, self._sender.wakeup)
+
+    def has(self, topic: str) -> bool:
+        """Whether the metadata has the topic."""
+        return topic in self._metadata.snapshot.partition_counts
+
+    def refresh(self) -> int:
+        """Request a metadata update, without waiting for it; returns ``after`` for ``id``."""
+        before = self._metadata.round
+        self._metadata.request_update()
+        self._sender.wakeup()
+        return before
+
+    def id(self, topic: str, after: int = -1) -> UUID | None:
+        """The topic's id, which a topic made again under the same name does not share.
+
+        None while it is unknown, or without a metadata response since the ``refresh`` that returned ``after``.
+        """
+        info = self._metadata.snapshot.topics.get(topic) if self._metadata.round > after else None
+        return None if info is None else info.topic_id
+
+    def max_message_bytes(self, topics: Sequence[str]) -> Mapping[str, int | KafkaError]:
+        """The limit of each topic, or why it is not known. Takes at most request.timeout.ms, and asks again after
+        metadata.max.age.ms.
+        """
+        return self._lookup.limits(topics, self._clock, self._sender)
+
+    def last_answer(self, topic: str) -> LimitAnswer | None:
+        """What ``max_message_bytes`` last said of the topic; None: it was not asked for."""
+        return self._limits.answers.get(topic)
+
+    def doubt_limit(self, topic: str) -> None:
+        """A broker has refused a record that the topic's limit allows: ``max_message_bytes`` asks again, at most every
+        five seconds.
+        """
+        answer = self.last_answer(topic)
+        if answer is not None:
+            self._limits.doubt(topic, answer.asked_at + _ASK_AGAIN_MS)

@@ -1,0 +1,160 @@
+"""``DeadLetterWriter``: the stage that makes dead letters of rejected rows, whoever rejected them.
+
+Only a rejected row becomes Python objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from spark_kafka_sink.common.clock import Clock
+from spark_kafka_sink.errors import DeadLetterLimitError, KafkaError
+from spark_kafka_sink.exactly_once.receipts import TaskName
+from spark_kafka_sink.producer.engine import ProducerEngine
+from spark_kafka_sink.records.columns import TopicColumn
+from spark_kafka_sink.spark.dead_letters.file import DeadLetterFile
+from spark_kafka_sink.spark.dead_letters.names import LetterFiles, write_name
+from spark_kafka_sink.spark.dead_letters.options import DeadLetters, Reason
+from spark_kafka_sink.spark.dead_letters.record import LetterHeaders, Letters
+from spark_kafka_sink.spark.dead_letters.refused_letters import refused_letter, shorter_letter
+from spark_kafka_sink.spark.end import End
+from spark_kafka_sink.spark.rows import RejectedRows, Rows
+from spark_kafka_sink.spark.validate import known_limits
+
+_PIECE_BYTES: Final = 1 << 20
+"""Dead letters are appended this many bytes at a time: an append costs as much as a few hundred of them."""
+
+_LAST_FLUSH_MS: Final = 5_000.0
+
+_LETTER_OVERHEAD: Final = 512
+"""Connect's headers, about."""
+
+
+class DeadLetterWriter:
+    """Writes to the topic, to the file, or to both. One thread. ``close`` ends it; the file is whole after ``finish``.
+
+    Rows are counted as they came: a replay counts the same, whatever partition counts and limits are then. Dead letters
+    are held and written in pieces, the last by ``write_held``.
+    """
+
+    def __init__(
+        self, end: End, dead: DeadLetters, clock: Clock, name: TaskName, files: LetterFiles | None = None
+    ) -> None:
+        self._end = end
+        self._dead = dead
+        self._clock = clock
+        self._name = name
+        self._headers = LetterHeaders(dead.connector or name.query, name.task, dead.connect_headers)
+        self._files = files or LetterFiles(write_name(name.query, name.batch))
+        self._file = None if dead.path is None else DeadLetterFile(dead.path, self._files, name)
+        self._held: list[Letters] = []
+        self._held_size = 0
+        self._letters = 0
+        self._keeps_refused = Reason.RECORD_TOO_LARGE in dead.reasons and end.keep_refused()
+
+    def __call__(self, rows: Rows) -> Iterator[Rows]:
+        """The rows that are kept, if there are any."""
+        self._write_refused()
+        for rejected in rows.rejected:
+            self._take(rejected, rows)
+        if not rows.are_all_rejected:
+            yield replace(rows, rejected=()) if rows.rejected else rows
+
+    def write_held(self) -> None:
+        """Appends the dead letters so far, and adds them to the file."""
+        held, self._held, self._held_size = self._held, [], 0
+        if not held:
+            return
+        if self._file is not None:
+            for letters in held:
+                self._file.write(letters)
+        if self._dead.topic is not None:
+            limit = self._limit(self._end.engine(), self._dead.topic)
+            self._end.append_own(self._dead.topic, self._headers.records(held, limit))
+
+    def flush(self) -> None:
+        """After the last row: waits until all rows and dead letters are acknowledged, if brokers may refuse some."""
+        if not self._keeps_refused:
+            return
+        self._end.flush()
+        while self._write_refused():
+            self.write_held()
+            self._end.flush()
+
+    def finish(self) -> None:
+        """The file is whole. Call it when the dead letters are acknowledged, before the task reports."""
+        if self._file is not None and self._end.writes:
+            self._file.finish()
+
+    @property
+    def files(self) -> LetterFiles | None:
+        """The task's files, for the driver; None without deadLetterPath."""
+        return None if self._file is None else self._files._replace(complete=self._end.writes)
+
+    def close(self) -> None:
+        """Drops what is not whole."""
+        if self._file is not None:
+            self._file.close()
+
+    def _take(self, rejected: RejectedRows, rows: Rows) -> None:
+        places = rejected.rows
+        no_topic = rejected.kind.reason is Reason.NULL_TOPIC
+        topics = TopicColumn(("",)) if no_topic else rows.topics[places]
+        columns = rows.columns.take(places) if rejected.columns is None else rejected.columns
+        partitions = None if rows.partitions is None else rows.partitions[places]
+        self._end.count(topics, columns, partitions)
+        if self._end.writes:
+            times = columns.timestamps
+            if times is None:
+                times = np.full(len(columns), self._clock.epoch_ms(), np.int64)
+            self._hold(Letters(rejected.kind, rejected.messages, topics, columns, partitions, times))
+
+    def _write_refused(self) -> bool:
+        """The records that brokers have refused so far; returns whether there were any. They are taken one by one, and
+        as often as rows are appended: ``RefusalReceipt`` says what they hold till then.
+        """
+        if not self._keeps_refused:
+            return False
+        end, any_refused = self._end, False
+        while (row := end.take_refused()) is not None:
+            any_refused = True
+            end.engine().topics.doubt_limit(row.partition.topic)
+            self._hold(refused_letter(row))
+        while (letter := end.take_refused_own()) is not None:
+            any_refused = True
+            end.engine().topics.doubt_limit(letter.partition.topic)
+            shorter = shorter_letter(letter)
+            if shorter is None:
+                raise letter.error
+            end.append_own(letter.partition.topic, shorter)
+        return any_refused
+
+    def _hold(self, letters: Letters) -> None:
+        self._end.meter.add_dead_letters(letters.kind.reason.value, len(letters))
+        self._letters += len(letters)
+        if (text := self._dead.over_limit(self._letters)) is not None:
+            self._send_held_before_failing()
+            raise DeadLetterLimitError(f"Task {self._name.task}: {text} The last: {letters.messages[-1]}")
+        self._held.append(letters)
+        self._held_size += letters.size + _LETTER_OVERHEAD * len(letters)
+        if self._held_size >= _PIECE_BYTES:
+            self.write_held()
+
+    def _send_held_before_failing(self) -> None:
+        """At least once, send the dead letters within the limit, which the error points to. Transactions abort."""
+        if self._held and not self._end.is_transaction:
+            with suppress(KafkaError):  # the task fails already, with another error
+                self.write_held()
+                self._end.engine().flush(_LAST_FLUSH_MS)
+
+    def _limit(self, engine: ProducerEngine, topic: str) -> int:
+        """The largest record in bytes that the dead-letter topic takes."""
+        engine.topics.partition_count(topic)
+        limit = known_limits(engine, [topic]).get(topic)
+        size = min(engine.config.max_request_size, engine.config.buffer_memory)
+        return size if limit is None else min(size, limit)

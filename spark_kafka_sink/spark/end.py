@@ -1,0 +1,55 @@
+"""``End``: where the rows of a task's pipeline go. At-least-once it is a producer, exactly-once a transaction."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from spark_kafka_sink.producer.append.refused_records import RefusedRecord
+from spark_kafka_sink.producer.engine import ProducerEngine
+from spark_kafka_sink.producer.task_meter import TaskMeter
+from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn
+
+
+class End(Protocol):
+    """``producer.LeasedProducer`` and ``exactly_once.task.TaskTransaction``. One thread."""
+
+    @property
+    def meter(self) -> TaskMeter: ...
+
+    @property
+    def writes(self) -> bool:
+        """False for a replay, whose rows are only counted."""
+
+    @property
+    def is_transaction(self) -> bool:
+        """Whether nothing is written if the task fails."""
+
+    def engine(self) -> ProducerEngine:
+        """The producer's engine, leased at the first call. A transaction may not have begun."""
+
+    def append(self, topics: TopicColumn, columns: RecordColumns, partitions: Int32Array | None) -> None:
+        """Rows, as for ``ProducerEngine.append_columns``."""
+
+    def append_own(self, topic: str, columns: RecordColumns) -> None:
+        """The sink's own records: dead letters and receipts."""
+
+    def count(self, topics: TopicColumn, columns: RecordColumns, partitions: Int32Array | None) -> None:
+        """Rows that come in another form, by ``append_own``."""
+
+    def partition_count(self, topic: str) -> int:
+        """0 for a replay."""
+
+    def keep_refused(self) -> bool:
+        """Call it before the first row. Records that only a broker finds too large do not fail the write from here on,
+        but come back from ``take_refused`` as soon as they are refused, up to ``flush``. False: they fail it
+        nevertheless, because they have failed its transaction.
+        """
+
+    def take_refused(self) -> RefusedRecord | None:
+        """A row that a broker has refused, once; None: there is none."""
+
+    def take_refused_own(self) -> RefusedRecord | None:
+        """The same for records of ``append_own``."""
+
+    def flush(self) -> None:
+        """Waits until every record is acknowledged, or can be taken as refused."""

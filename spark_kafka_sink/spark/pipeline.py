@@ -1,0 +1,105 @@
+"""A task's pipeline: read → encode → validate → pace → append. This page builds it from the options and runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from spark_kafka_sink.common.clock import Clock
+from spark_kafka_sink.common.waiting import sleep
+from spark_kafka_sink.errors import InvalidRecordError
+from spark_kafka_sink.spark.dead_letters.options import Reason
+from spark_kafka_sink.spark.encode import RawEncoder
+from spark_kafka_sink.spark.end import End
+from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.spark.pace import Pace, PaceRows
+from spark_kafka_sink.spark.read import AppendSize, ReadRows, gathered
+from spark_kafka_sink.spark.rows import Stage, in_task, through
+from spark_kafka_sink.spark.schema import RowLayout
+from spark_kafka_sink.spark.topic_creation import RequireTopics
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.schemas.formats.plan import EarlierSchemas, FormatPlan
+    from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
+    from spark_kafka_sink.spark.dead_letters.writer import DeadLetterWriter
+
+
+class Pipeline:
+    """The stages between Spark's batches and ``end``. A stage that no option asks for is not there.
+
+    ``letters``: takes the rows that stages and brokers reject; None: such a row fails the task. ``formats``: None if
+    key and value are raw. Modules of stages that are not there are not imported.
+    """
+
+    def __init__(
+        self,
+        options: SinkOptions,
+        end: End,
+        clock: Clock,
+        letters: DeadLetterWriter | None = None,
+        formats: TaskFormats | None = None,
+    ) -> None:
+        self._options = options
+        self._end = end
+        self._clock = clock
+        self._letters = letters
+        dead = None if letters is None else options.dead_letters
+        self._rejects = frozenset[Reason]() if dead is None else dead.reasons
+        encode: Stage = RawEncoder(self._rejects)
+        if formats is not None:
+            from spark_kafka_sink.spark.encode_formats import FormatEncoder
+
+            encode = FormatEncoder(formats, self._rejects)
+        stages = [encode]
+        topics = required_topics(options, end)
+        if topics is not None and options.topic_creation is not None:
+            stages.append(topics)
+        if dead is not None and letters is not None:
+            if end.writes:
+                from spark_kafka_sink.spark.validate import RowValidator
+
+                stages.append(RowValidator(dead, end, clock))
+            stages.append(letters)
+        if end.writes and (options.bytes_per_s or options.rows_per_s):
+            stages.append(PaceRows(Pace(options.bytes_per_s, options.rows_per_s, clock, sleep), end.meter))
+        self._stages: Sequence[Stage] = stages
+
+    def write(self, batches: Iterator[pa.RecordBatch], layout: RowLayout) -> None:
+        """Appends the rows of all batches. An error about a row names the row's number in the task."""
+        read = ReadRows(layout, self._options.topic, self._rejects)
+        end, size, first_row = self._end, AppendSize(self._options.producer), 0
+        for batch in gathered(batches, size):
+            with end.meter.appending():
+                for given in read(batch, first_row, self._clock.epoch_ms()):
+                    for rows in through(self._stages, given):
+                        topics = rows.kept_topics
+                        try:
+                            end.append(topics, rows.columns, rows.kept_partitions)
+                        except InvalidRecordError as error:
+                            if error.row is None:
+                                raise
+                            raise in_task(error, rows.first_row + error.row) from None
+                        size.add(topics.names, end)
+            first_row += batch.num_rows
+        if self._letters is not None:
+            with end.meter.appending():
+                self._letters.write_held()
+
+
+def required_topics(options: SinkOptions, end: End) -> RequireTopics | None:
+    """None where a missing topic is not an error, because rows are not written or become dead letters."""
+    dead = options.dead_letters
+    return RequireTopics(options, end) if end.writes and not (dead is not None and dead.judges_topics) else None
+
+
+def task_formats(
+    plan: FormatPlan | None, options: SinkOptions, end: End, earlier: EarlierSchemas | None = None
+) -> TaskFormats | None:
+    """None for raw keys and values. ``earlier``: the schemas of a replay's first run."""
+    if plan is None:
+        return None
+    from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
+
+    return TaskFormats(plan, earlier, required_topics(options, end))

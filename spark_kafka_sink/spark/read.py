@@ -1,0 +1,182 @@
+"""The stage ``read``: Arrow batches of Spark, gathered to the size of an append, become ``Rows``."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.errors import InvalidRecordError
+from spark_kafka_sink.producer.partitioning.partitioner import NOT_GIVEN
+from spark_kafka_sink.records.columns import (
+    Int32Array,
+    Int64Array,
+    RecordColumns,
+    TopicColumn,
+    bytes_column,
+    int32_array,
+    null_mask,
+    raw_numbers,
+    timestamp_column,
+)
+from spark_kafka_sink.spark.dead_letters.options import Reason
+from spark_kafka_sink.spark.end import End
+from spark_kafka_sink.spark.rows import ILLEGAL_ARGUMENT, FaultKind, RejectedRows, Rows, in_task
+from spark_kafka_sink.spark.schema import RowLayout
+
+# Larger batches are split: from here on, columns of bytes have int32 offsets.
+_MAX_SLICE_BYTES = 1 << 30
+
+_BYTES_PER_TOPIC = 256 << 10
+
+_NULL_TOPIC = (
+    "The Kafka message data sent to the producer contains a null topic. "
+    "Use the `topic` option for setting a default topic."
+)
+_NULL_TOPIC_LETTER = "The topic of the row is null, and the option topic is not set."
+
+
+class AppendSize:
+    """Target size of an append, ``bytes``: a batch per partition of the task's topics, at least 256 KiB per topic.
+
+    Spark passes 10,000 rows at a time, 10 per partition of a topic with 1,000: each partition's batch, its request and
+    the broker's work would be paid by 10 rows. At most half of ``buffer.memory``.
+    """
+
+    def __init__(self, config: ProducerConfig) -> None:
+        self.bytes = 0
+        self._batch_size = config.batch_size
+        self._most = config.buffer_memory // 2
+        self._topics: set[str] = set()
+
+    def add(self, topics: Iterable[str], end: End) -> None:
+        """Counts the topics that are new to the task."""
+        for topic in topics:
+            if topic not in self._topics:
+                self._topics.add(topic)
+                full = max(self._batch_size * end.partition_count(topic), _BYTES_PER_TOPIC)
+                self.bytes = min(self.bytes + full, self._most)
+
+
+def gathered(batches: Iterator[pa.RecordBatch], target: AppendSize) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of at least the target size; none is empty."""
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        held.append(batch)
+        size += batch.nbytes
+        if size >= target.bytes:
+            yield from _combined(held)
+            held, size = [], 0
+    if held:
+        yield from _combined(held)
+
+
+def _combined(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """One batch; several if a column of strings or binary exceeds 2 GiB, the limit of an Arrow array."""
+    if len(batches) > 1:
+        batches = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return (batch for batch in batches if batch.num_rows)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRows:
+    """Arrow batches as ``Rows``. ``topic``: of all rows; None: they have a column. ``rejects``: the reasons for which a
+    row is rejected; for others it fails the task, with Spark's text and the row's number.
+    """
+
+    layout: RowLayout
+    topic: str | None
+    rejects: Collection[Reason] = frozenset()
+
+    def __call__(self, batch: pa.RecordBatch, first_row: int, now_ms: int) -> Iterator[Rows]:
+        """One part unless the batch is very large. ``first_row``: number of its first row in the task. ``now_ms``: time
+        of rows whose timestamp is null (epoch ms).
+        """
+        if batch.nbytes > _MAX_SLICE_BYTES and batch.num_rows > 1:
+            half = batch.num_rows // 2
+            yield from self(batch.slice(0, half), first_row, now_ms)
+            yield from self(batch.slice(half), first_row + half, now_ms)
+            return
+        layout = self.layout
+        columns = RecordColumns(
+            key=None if layout.key is None else batch.column(layout.key),
+            value=batch.column(layout.value),
+            headers=None if layout.headers is None else batch.column(layout.headers),
+            timestamps=None if layout.timestamp is None else _timestamps(batch, layout.timestamp, first_row, now_ms),
+        )
+        topics, no_topic = self._topics(batch, first_row)
+        partitions, negative = self._partitions(batch, first_row)
+        rows = Rows(first_row, topics, columns, partitions)
+        for found in (no_topic, negative):
+            if found is not None:
+                rows = rows.rejecting(found)
+        yield rows
+
+    def _topics(self, batch: pa.RecordBatch, first_row: int) -> tuple[TopicColumn, RejectedRows | None]:
+        if self.topic is not None:
+            return TopicColumn((self.topic,)), None
+        assert self.layout.topic is not None
+        column = batch.column(self.layout.topic)
+        if not column.null_count:
+            return topic_column(column), None
+        missing = null_mask(column)
+        rows = np.flatnonzero(missing)
+        if Reason.NULL_TOPIC not in self.rejects:
+            raise in_task(InvalidRecordError(_NULL_TOPIC), first_row + int(rows[0]))
+        kind = FaultKind(Reason.NULL_TOPIC, ILLEGAL_ARGUMENT)
+        found = RejectedRows(kind, rows, [_NULL_TOPIC_LETTER] * len(rows))
+        return topic_column(_with_topics(column, missing)), found
+
+    def _partitions(self, batch: pa.RecordBatch, first_row: int) -> tuple[Int32Array | None, RejectedRows | None]:
+        if self.layout.partition is None:
+            return None, None
+        column = batch.column(self.layout.partition)
+        if column.null_count == len(column):
+            return None, None
+        numbers: Int32Array = raw_numbers(column, np.int32)
+        nulls = null_mask(column)
+        numbers[nulls] = 0
+        if numbers.min() >= 0:
+            numbers[nulls] = NOT_GIVEN
+            return numbers, None
+        rows = np.flatnonzero(numbers < 0)
+        messages = [
+            f"Invalid partition: {number}. Partition number should always be non-negative or null."
+            for number in numbers[rows].tolist()
+        ]
+        if Reason.INVALID_PARTITION not in self.rejects:
+            raise in_task(InvalidRecordError(messages[0]), first_row + int(rows[0]))
+        numbers[nulls] = NOT_GIVEN
+        return numbers, RejectedRows(FaultKind(Reason.INVALID_PARTITION, ILLEGAL_ARGUMENT), rows, messages)
+
+
+def topic_column(column: pa.Array) -> TopicColumn:
+    """The topics of a column without null."""
+    encoded = pc.dictionary_encode(column)
+    names = encoded.dictionary.to_pylist()
+    return TopicColumn(names, None if len(names) == 1 else raw_numbers(encoded.indices, np.int32))
+
+
+def _with_topics(column: pa.Array, missing: npt.NDArray[np.bool_]) -> pa.Array:
+    """The column with any other row's topic where it is ``missing``; "" if all rows lack one."""
+    encoded = pc.dictionary_encode(column)
+    if not len(encoded.dictionary):
+        return bytes_column([b""] * len(column)).cast(pa.string())
+    codes = raw_numbers(encoded.indices, np.int32)
+    codes[missing] = 0
+    return pa.DictionaryArray.from_arrays(int32_array(codes), encoded.dictionary)
+
+
+def _timestamps(batch: pa.RecordBatch, index: int, first_row: int, now_ms: int) -> Int64Array:
+    try:
+        return timestamp_column(batch.column(index), now_ms)
+    except InvalidRecordError as error:
+        if error.row is None:
+            raise
+        raise in_task(error, first_row + error.row) from None

@@ -1,0 +1,217 @@
+"""The stage ``validate``: finds the rows that are records and yet cannot be written, by looking at columns."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from spark_kafka_sink.common.clock import Clock
+from spark_kafka_sink.common.model import TopicPartition
+from spark_kafka_sink.errors import BrokerError, KafkaError
+from spark_kafka_sink.network.error_table import FORBIDDEN
+from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.engine import ProducerEngine
+from spark_kafka_sink.producer.partitioning.partitioner import NOT_GIVEN
+from spark_kafka_sink.producer.sender.topic_limit_lookup import MAX_MESSAGE_BYTES
+from spark_kafka_sink.records.batch import HEADER_SIZE
+from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn, slot_lengths
+from spark_kafka_sink.records.sizes import MAX_RECORD_OVERHEAD, FieldLengths, java_size_estimate
+from spark_kafka_sink.spark.dead_letters.options import DeadLetters, Reason
+from spark_kafka_sink.spark.end import End
+from spark_kafka_sink.spark.rows import TOO_LARGE, UNKNOWN, FaultKind, RejectedRows, Rows
+
+_log = logging.getLogger("spark_kafka_sink.spark")
+
+_LOOK_AGAIN_MS: Final = 5_000.0
+_FIELD_OVERHEAD: Final = HEADER_SIZE + MAX_RECORD_OVERHEAD + 3 * 5
+"""Most bytes of a record's batch besides its key, value and headers."""
+
+_MOST_PARTITIONS: Final = 1 << 31
+_SHOWN: Final = 5
+"""Topics in a warning."""
+
+_RECORD_TOO_LARGE: Final = FaultKind(Reason.RECORD_TOO_LARGE, TOO_LARGE)
+_INVALID_PARTITION: Final = FaultKind(Reason.INVALID_PARTITION, UNKNOWN)
+_UNKNOWN_TOPIC: Final = FaultKind(Reason.UNKNOWN_TOPIC, UNKNOWN)
+
+_unknown_limits: WeakKeyDictionary[ProducerEngine, set[str]] = WeakKeyDictionary()
+"""The topics of which a warning has said that their limit is unknown."""
+
+
+class RowValidator:
+    """Rejects the rows of one task that its producer could not send. Waits for metadata, and asks for
+    ``max.message.bytes``.
+    """
+
+    def __init__(self, dead: DeadLetters, end: End, clock: Clock) -> None:
+        self._dead = dead
+        self._end = end
+        self._clock = clock
+        self._looked_at: dict[str, float] = {}
+        self._unknown: set[str] = set()
+
+    def __call__(self, rows: Rows) -> Iterator[Rows]:
+        if not rows.are_all_rejected:
+            engine, topics, columns = self._end.engine(), rows.kept_topics, rows.columns
+            for found in self._found(engine, topics, columns, rows.partitions):
+                rows = rows.rejecting(found)
+        yield rows
+
+    def _found(
+        self, engine: ProducerEngine, topics: TopicColumn, columns: RecordColumns, partitions: Int32Array | None
+    ) -> Iterator[RejectedRows]:
+        """May name rows that are rejected already, and a row several times."""
+        reasons = self._dead.reasons
+        if Reason.RECORD_TOO_LARGE in reasons:
+            yield from self._too_large(engine, topics, columns)
+        if partitions is not None and Reason.INVALID_PARTITION in reasons:
+            yield from self._beyond_count(engine, topics, partitions)
+        if Reason.UNKNOWN_TOPIC in reasons:
+            yield from self._of_unknown_topics(engine, topics, len(columns))
+
+    def _too_large(self, engine: ProducerEngine, topics: TopicColumn, columns: RecordColumns) -> Iterator[RejectedRows]:
+        config = engine.config
+        of_topics = known_limits(engine, [name for name in topics.names if self._exists(engine, name)])
+        limits = {
+            "the max.request.size configuration": config.max_request_size,
+            "the buffer.memory configuration": config.buffer_memory,
+        }
+        smallest = min([*limits.values(), *of_topics.values()])
+        fields = (columns.key, columns.value, columns.headers)
+        longest = sum(int(slot_lengths(each).max(initial=0)) for each in fields if each is not None)
+        if longest + _FIELD_OVERHEAD <= smallest:
+            return
+        sizes = java_size_estimate(FieldLengths.of(columns))
+        rows: list[int] = []
+        messages: list[str] = []
+        for row in np.flatnonzero(sizes > smallest).tolist():
+            name = topics.names[0 if topics.codes is None else int(topics.codes[row])]
+            size, limit = int(sizes[row]), of_topics.get(name)
+            over = next((option for option, most in limits.items() if size > most), None)
+            if over is not None:
+                most = limits[over]
+            elif limit is not None and size > limit and _exceeds(limit, engine, columns, row, size):
+                over, most = f"max.message.bytes of topic {name}", limit
+            else:
+                continue
+            rows.append(row)
+            messages.append(
+                f"The message is {size} bytes when serialized which is larger than {most}, the value of {over}."
+            )
+        if rows:
+            yield RejectedRows(_RECORD_TOO_LARGE, np.array(rows, np.intp), messages)
+
+    def _beyond_count(
+        self, engine: ProducerEngine, topics: TopicColumn, partitions: Int32Array
+    ) -> Iterator[RejectedRows]:
+        counts = {name: engine.topics.partition_count(name) for name in topics.names if self._exists(engine, name)}
+        if not counts or int(partitions.max(initial=NOT_GIVEN)) < min(counts.values()):
+            return
+        limits = np.array([counts.get(name, _MOST_PARTITIONS) for name in topics.names])
+        beyond = np.flatnonzero(partitions >= (limits[0] if topics.codes is None else limits[topics.codes]))
+        for name, rows in topics.groups(beyond):
+            count = self._looked_again(engine, name)
+            bad = rows[partitions[rows] >= count]
+            if len(bad):
+                after = f" of topic {name} with partition count {count} is not present in metadata."
+                messages = [f"Partition {each}{after}" for each in partitions[bad].tolist()]
+                yield RejectedRows(_INVALID_PARTITION, bad, messages)
+
+    def _of_unknown_topics(self, engine: ProducerEngine, topics: TopicColumn, count: int) -> Iterator[RejectedRows]:
+        if all(self._exists(engine, name) for name in topics.names):
+            return
+        for name, rows in topics.groups(np.arange(count)):
+            if name in self._unknown:
+                yield RejectedRows(_UNKNOWN_TOPIC, rows, [f"Topic {name} does not exist."] * len(rows))
+
+    def _exists(self, engine: ProducerEngine, topic: str) -> bool:
+        """Waits for the topic up to max.block.ms, unless unknown-topic is asked for."""
+        if engine.topics.has(topic):
+            self._unknown.discard(topic)
+        elif Reason.UNKNOWN_TOPIC not in self._dead.reasons:
+            engine.topics.partition_count(topic)
+        else:
+            self._looked_again(engine, topic)
+        return topic not in self._unknown
+
+    def _looked_again(self, engine: ProducerEngine, topic: str) -> int:
+        """The partition count after a metadata refresh, at most one in five seconds. 0 for an unknown topic, which is
+        looked for twice: brokers may be creating it.
+        """
+        now = self._clock.now()
+        if now < self._looked_at.get(topic, now) + _LOOK_AGAIN_MS and topic in self._looked_at:
+            return 0 if topic in self._unknown else engine.topics.partition_count(topic)
+        count = engine.topics.refreshed_partition_count(topic) or engine.topics.refreshed_partition_count(topic) or 0
+        self._looked_at[topic] = self._clock.now()
+        if count:
+            self._unknown.discard(topic)
+        else:
+            self._unknown.add(topic)
+        return count
+
+
+def known_limits(engine: ProducerEngine, topics: Sequence[str]) -> Mapping[str, int]:
+    """``max.message.bytes`` of the topics of which it is known. Warns once of each other one."""
+    outcomes = engine.topics.max_message_bytes(topics)
+    warned = _unknown_limits.setdefault(engine, set())
+    of_cause: dict[str, list[str]] = {}
+    for topic, outcome in outcomes.items():
+        if isinstance(outcome, int):
+            warned.discard(topic)
+        elif topic not in warned:
+            warned.add(topic)
+            of_cause.setdefault(_cause(outcome), []).append(topic)
+    for cause, named in of_cause.items():
+        _log.warning(
+            "%s of topic %s is unknown (%s): rows larger than that are found only when a broker refuses them, and "
+            "in a transaction they fail their task. %s",
+            MAX_MESSAGE_BYTES, _shown(named), cause, _remedy(outcomes[named[0]], named),
+        )  # fmt: skip
+    return {topic: outcome for topic, outcome in outcomes.items() if isinstance(outcome, int)}
+
+
+def why_refused(engine: ProducerEngine, topic: str) -> str:
+    """Why a record was too large for the topic, though such records are looked for before they are sent."""
+    answer = engine.topics.last_answer(topic)
+    if answer is not None and isinstance(answer.outcome, int):
+        return (
+            f"The topic's {MAX_MESSAGE_BYTES} was {answer.outcome} when this task asked for it, and the record is "
+            "below: it was changed since, or the topic's compression.type makes batches larger. The next attempt "
+            "asks again."
+        )
+    unknown = KafkaError("not asked for") if answer is None else answer.outcome
+    return (
+        f"The topic's {MAX_MESSAGE_BYTES} is unknown ({_cause(unknown)}), so that only the broker found the record "
+        f"too large, and its transaction cannot go on. {_remedy(unknown, [topic])}."
+    )
+
+
+def _cause(error: int | KafkaError) -> str:
+    """The error's text without the advice on the right to write."""
+    return error.name if isinstance(error, BrokerError) and error.code in FORBIDDEN else str(error)
+
+
+def _remedy(error: int | KafkaError, topics: Sequence[str]) -> str:
+    if isinstance(error, BrokerError) and error.code in FORBIDDEN:
+        return f"Give the principal DESCRIBE_CONFIGS on topic {_shown(topics)}"
+    return "Look at the brokers"
+
+
+def _shown(topics: Sequence[str]) -> str:
+    more = f" and {len(topics) - _SHOWN} more" if len(topics) > _SHOWN else ""
+    return ", ".join(topics[:_SHOWN]) + more
+
+
+def _exceeds(limit: int, engine: ProducerEngine, columns: RecordColumns, row: int, size: int) -> bool:
+    """Whether a batch with this row alone, compressed as the producer does it, is larger. ``size``: Java's estimate."""
+    config = engine.config
+    if config.compression_type == "none" and size - MAX_RECORD_OVERHEAD > limit:
+        return True
+    one, time = columns.slice(row, 1), np.zeros(1, np.int64)
+    of = TopicPartition("", 0)
+    batch = ProducerBatch.of_columns(of, 0.0, one, time, config.compression_type, config.compression_level)
+    return batch.size > limit
