@@ -1,4 +1,4 @@
-"""``DeadLetterWriter``: the stage that makes dead letters of rejected rows, whoever rejected them.
+"""``DeadLetterWriter``: the stage that makes dead letters of rejected rows. No other code makes one.
 
 Only a rejected row becomes Python objects.
 """
