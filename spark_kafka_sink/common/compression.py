@@ -1,7 +1,8 @@
 """The codecs of the record format, one row of ``_TABLE`` each. Payloads are framed as Java's client frames and
 reads them.
 
-The option compression.type, its levels, the command line, batches and ``TestBroker`` take codecs from here. The
+The option compression.type, its levels, the command line, batches and ``TestBroker`` take codecs from here. A codec's
+library is imported when the codec is first used, because Spark's driver reads the options and compresses nothing. The
 libraries release the GIL while they compress.
 """
 
@@ -12,13 +13,12 @@ import zlib
 from collections import deque
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, NamedTuple, Protocol
-
-import cramjam
-import lz4.frame
-import zstandard
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from spark_kafka_sink.errors import CorruptRecordError
+
+if TYPE_CHECKING:
+    from zstandard import ZstdCompressor
 
 Segments = Sequence[bytes | memoryview]
 
@@ -38,21 +38,7 @@ _ZSTD_FEED = 1024
 
 _GZIP_WBITS = 16 + zlib.MAX_WBITS
 
-# Idle compressors by level: no two threads may share one, and making one costs a quarter of compressing 16 KiB.
-# deque.pop and append are atomic; the thread that pops a compressor owns it.
-_idle_zstd_compressors: dict[int, deque[zstandard.ZstdCompressor]] = {}
-
-
-class Compress(Protocol):
-    """Compresses the records of a batch. ``level`` is 0 for a codec without levels."""
-
-    def __call__(self, data: bytes, level: int, /) -> bytes: ...
-
-
-class Decompress(Protocol):
-    """The records of a payload, at most about ``bound`` bytes. Raises ``EOFError`` if the payload ends early."""
-
-    def __call__(self, data: bytes | memoryview, bound: int, /) -> bytes: ...
+_loaded: dict[str, Compression] = {}
 
 
 class Level(NamedTuple):
@@ -65,23 +51,45 @@ class Level(NamedTuple):
     besides: int | None = None
 
 
+class Compression(Protocol):
+    """The two functions of a codec (Java: ``Compression``). The constructor imports the library that they call."""
+
+    errors: tuple[type[Exception], ...]
+    """What ``decompress`` raises for a broken payload."""
+
+    def compress(self, data: bytes, level: int, /) -> bytes:
+        """Compresses the records of a batch. ``level`` is 0 for a codec without levels."""
+
+    def decompress(self, data: bytes | memoryview, bound: int, /) -> bytes:
+        """The records of a payload, at most about ``bound`` bytes."""
+
+
 class Codec(NamedTuple):
     """``name`` is the value of ``compression.type``; ``id`` is in bits 0 to 2 of a batch's attributes."""
 
     name: str
     id: int
-    compress: Compress
-    decompress: Decompress
+    compression: type[Compression]
     level: Level | None = None
+
+
+def load_codec(codec: str) -> Compression:
+    """The functions of the codec. The first call in a process imports its library, and raises ``ImportError`` if the
+    library is missing.
+    """
+    return _loaded.get(codec) or _loaded.setdefault(codec, CODECS[codec].compression())
 
 
 def compress(codec: str, level: int | None, segments: Segments) -> bytes:
     """The payload of a batch: its records, in segments, compressed. ``level`` None is the codec's default."""
-    # Joining first is faster than feeding a streaming context segment by segment (measured on batches of 16 KiB).
-    row = CODECS[codec]
     if level is None:
-        level = 0 if row.level is None else row.level.default
-    return row.compress(b"".join(segments), level)
+        level = _DEFAULT_LEVELS[codec]
+    try:
+        compression = _loaded[codec]
+    except KeyError:
+        compression = load_codec(codec)
+    # Joining first is faster than feeding a streaming context segment by segment (measured on batches of 16 KiB).
+    return compression.compress(b"".join(segments), level)
 
 
 def decompress(codec_id: int, data: bytes | memoryview, max_size: int = MAX_DECOMPRESSED_SIZE) -> bytes:
@@ -92,9 +100,10 @@ def decompress(codec_id: int, data: bytes | memoryview, max_size: int = MAX_DECO
     name = CODEC_NAMES.get(codec_id)
     if name is None:
         raise CorruptRecordError(f"unknown compression codec {codec_id}")
+    compression = load_codec(name)
     try:
-        records = CODECS[name].decompress(data, max_size + 1)
-    except (zlib.error, zstandard.ZstdError, RuntimeError, EOFError, struct.error, cramjam.DecompressionError) as error:
+        records = compression.decompress(data, max_size + 1)
+    except compression.errors as error:
         raise CorruptRecordError(f"broken {name} payload: {error}") from error
     if len(records) > max_size:
         raise CorruptRecordError(f"{name} payload is larger than {max_size} bytes when decompressed")
@@ -107,99 +116,125 @@ def _complete(records: bytes, eof: bool, bound: int) -> bytes:
     return records
 
 
-def _plain(data: bytes, level: int) -> bytes:
-    return data
+class _NoCompression(Compression):
+    errors = ()
+
+    def compress(self, data: bytes, level: int) -> bytes:
+        return data
+
+    def decompress(self, data: bytes | memoryview, bound: int) -> bytes:
+        return bytes(data[:bound])
 
 
-def _unplain(data: bytes | memoryview, bound: int) -> bytes:
-    return bytes(data[:bound])
+class _GzipCompression(Compression):
+    errors = (EOFError, zlib.error)
+
+    def compress(self, data: bytes, level: int) -> bytes:
+        return zlib.compress(data, level, _GZIP_WBITS)
+
+    def decompress(self, data: bytes | memoryview, bound: int) -> bytes:
+        member = zlib.decompressobj(_GZIP_WBITS)
+        return _complete(member.decompress(data, bound), member.eof, bound)
 
 
-def _gzip(data: bytes, level: int) -> bytes:
-    return zlib.compress(data, level, _GZIP_WBITS)
+class _SnappyCompression(Compression):
+    def __init__(self) -> None:
+        import cramjam
+
+        self._snappy = cramjam.snappy
+        self.errors = (EOFError, struct.error, cramjam.DecompressionError)
+
+    def compress(self, data: bytes, level: int) -> bytes:
+        blocks: list[bytes | memoryview] = [_XERIAL_HEADER]
+        for start in range(0, len(data), _XERIAL_BLOCK_SIZE):
+            block = memoryview(self._snappy.compress_raw(memoryview(data)[start : start + _XERIAL_BLOCK_SIZE]))
+            blocks += (_BLOCK_LENGTH.pack(len(block)), block)
+        return b"".join(blocks)
+
+    def decompress(self, data: bytes | memoryview, bound: int) -> bytes:
+        data = memoryview(data)
+        if bytes(data[:8]) != _XERIAL_HEADER[:8]:
+            return self._decompress_block(data, bound)
+        blocks: list[bytes] = []
+        size = 0
+        start = len(_XERIAL_HEADER)
+        while start < len(data) and size < bound:
+            (length,) = _BLOCK_LENGTH.unpack_from(data, start)
+            start += _BLOCK_LENGTH.size
+            if not 0 <= length <= len(data) - start:
+                raise EOFError("a block ends early")
+            blocks.append(self._decompress_block(data[start : start + length], bound - size))
+            size += len(blocks[-1])
+            start += length
+        return b"".join(blocks)
+
+    def _decompress_block(self, block: memoryview, bound: int) -> bytes:
+        if self._snappy.decompress_raw_len(block) > bound:
+            raise CorruptRecordError("snappy block is too large when decompressed")
+        return bytes(self._snappy.decompress_raw(block))
 
 
-def _gunzip(data: bytes | memoryview, bound: int) -> bytes:
-    member = zlib.decompressobj(_GZIP_WBITS)
-    return _complete(member.decompress(data, bound), member.eof, bound)
-
-
-def _snappy(data: bytes, level: int) -> bytes:
-    blocks: list[bytes | memoryview] = [_XERIAL_HEADER]
-    for start in range(0, len(data), _XERIAL_BLOCK_SIZE):
-        block = memoryview(cramjam.snappy.compress_raw(memoryview(data)[start : start + _XERIAL_BLOCK_SIZE]))
-        blocks += (_BLOCK_LENGTH.pack(len(block)), block)
-    return b"".join(blocks)
-
-
-def _unsnappy(payload: bytes | memoryview, bound: int) -> bytes:
-    data = memoryview(payload)
-    if bytes(data[:8]) != _XERIAL_HEADER[:8]:
-        return _unsnappy_block(data, bound)
-    blocks: list[bytes] = []
-    size = 0
-    start = len(_XERIAL_HEADER)
-    while start < len(data) and size < bound:
-        (length,) = _BLOCK_LENGTH.unpack_from(data, start)
-        start += _BLOCK_LENGTH.size
-        if not 0 <= length <= len(data) - start:
-            raise EOFError("a block ends early")
-        blocks.append(_unsnappy_block(data[start : start + length], bound - size))
-        size += len(blocks[-1])
-        start += length
-    return b"".join(blocks)
-
-
-def _unsnappy_block(block: memoryview, bound: int) -> bytes:
-    if cramjam.snappy.decompress_raw_len(block) > bound:
-        raise CorruptRecordError("snappy block is too large when decompressed")
-    return bytes(cramjam.snappy.decompress_raw(block))
-
-
-def _lz4(data: bytes, level: int) -> bytes:
+class _Lz4Compression(Compression):
     """Level 9, the default, is the fast compressor, as in Java (``CompressionType.LZ4``). Every other level is the high
     compressor, clamped to liblz4's 3 to 12.
     """
-    lowest, highest = _LZ4_HIGH_LEVELS
-    fast = level == _JAVA_LZ4_DEFAULT_LEVEL
-    frame: bytes = lz4.frame.compress(
-        data,
-        compression_level=_LZ4_FAST if fast else max(lowest, min(level, highest)),
-        block_size=lz4.frame.BLOCKSIZE_MAX64KB,
-        block_linked=False,  # Java refuses dependent blocks
-        content_checksum=False,
-        store_size=False,
-    )
-    return frame
+
+    errors = (EOFError, RuntimeError)
+
+    def __init__(self) -> None:
+        import lz4.frame
+
+        self._lz4 = lz4.frame
+
+    def compress(self, data: bytes, level: int) -> bytes:
+        lowest, highest = _LZ4_HIGH_LEVELS
+        fast = level == _JAVA_LZ4_DEFAULT_LEVEL
+        frame: bytes = self._lz4.compress(
+            data,
+            compression_level=_LZ4_FAST if fast else max(lowest, min(level, highest)),
+            block_size=self._lz4.BLOCKSIZE_MAX64KB,
+            block_linked=False,  # Java refuses dependent blocks
+            content_checksum=False,
+            store_size=False,
+        )
+        return frame
+
+    def decompress(self, data: bytes | memoryview, bound: int) -> bytes:
+        frame = self._lz4.LZ4FrameDecompressor()
+        return _complete(frame.decompress(data, bound), frame.eof, bound)
 
 
-def _unlz4(data: bytes | memoryview, bound: int) -> bytes:
-    frame = lz4.frame.LZ4FrameDecompressor()
-    return _complete(frame.decompress(data, bound), frame.eof, bound)
+class _ZstdCompression(Compression):
+    def __init__(self) -> None:
+        import zstandard
 
+        self._zstandard = zstandard
+        self.errors = (EOFError, zstandard.ZstdError)
+        # Idle compressors by level: no two threads may share one, and making one costs a quarter of compressing 16 KiB.
+        # deque.pop and append are atomic; the thread that pops a compressor owns it.
+        self._idle: dict[int, deque[ZstdCompressor]] = {}
 
-def _zstd(data: bytes, level: int) -> bytes:
-    idle = _idle_zstd_compressors.setdefault(level, deque())
-    try:
-        compressor = idle.pop()
-    except IndexError:
-        compressor = zstandard.ZstdCompressor(level=level)
-    frame = compressor.compress(data)
-    idle.append(compressor)
-    return frame
+    def compress(self, data: bytes, level: int) -> bytes:
+        idle = self._idle.setdefault(level, deque())
+        try:
+            compressor = idle.pop()
+        except IndexError:
+            compressor = self._zstandard.ZstdCompressor(level=level)
+        frame = compressor.compress(data)
+        idle.append(compressor)
+        return frame
 
-
-def _unzstd(data: bytes | memoryview, bound: int) -> bytes:
-    frame = zstandard.ZstdDecompressor().decompressobj()
-    records: list[bytes] = []
-    size = 0
-    # zstandard does not bound its output: 4 bytes may become 128 KiB, so it is fed in small steps.
-    for start in range(0, len(data), _ZSTD_FEED):
-        records.append(frame.decompress(data[start : start + _ZSTD_FEED]))
-        size += len(records[-1])
-        if frame.eof or size >= bound:
-            break
-    return _complete(b"".join(records), frame.eof, bound)
+    def decompress(self, data: bytes | memoryview, bound: int) -> bytes:
+        frame = self._zstandard.ZstdDecompressor().decompressobj()
+        records: list[bytes] = []
+        size = 0
+        # zstandard does not bound its output: 4 bytes may become 128 KiB, so it is fed in small steps.
+        for start in range(0, len(data), _ZSTD_FEED):
+            records.append(frame.decompress(data[start : start + _ZSTD_FEED]))
+            size += len(records[-1])
+            if frame.eof or size >= bound:
+                break
+        return _complete(b"".join(records), frame.eof, bound)
 
 
 _GZIP_LEVEL = Level(
@@ -215,13 +250,14 @@ _ZSTD_LEVEL = Level(
 )  # fmt: skip
 
 _TABLE: Final = (
-    Codec("none", 0, _plain, _unplain),
-    Codec("gzip", 1, _gzip, _gunzip, _GZIP_LEVEL),
-    Codec("snappy", 2, _snappy, _unsnappy),
-    Codec("lz4", 3, _lz4, _unlz4, _LZ4_LEVEL),
-    Codec("zstd", 4, _zstd, _unzstd, _ZSTD_LEVEL),
+    Codec("none", 0, _NoCompression),
+    Codec("gzip", 1, _GzipCompression, _GZIP_LEVEL),
+    Codec("snappy", 2, _SnappyCompression),
+    Codec("lz4", 3, _Lz4Compression, _LZ4_LEVEL),
+    Codec("zstd", 4, _ZstdCompression, _ZSTD_LEVEL),
 )  # fmt: skip
 
 CODECS: Final[Mapping[str, Codec]] = MappingProxyType({codec.name: codec for codec in _TABLE})
 CODEC_IDS: Final[Mapping[str, int]] = MappingProxyType({codec.name: codec.id for codec in _TABLE})
 CODEC_NAMES: Final[Mapping[int, str]] = MappingProxyType({codec.id: codec.name for codec in _TABLE})
+_DEFAULT_LEVELS: Final = {codec.name: codec.level.default if codec.level else 0 for codec in _TABLE}

@@ -19,6 +19,7 @@ import numpy as np
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.clock import Clock, SystemClock
+from spark_kafka_sink.common.compression import load_codec
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.old_names import PRODUCER_TYPE
 from spark_kafka_sink.common.config.option import AT_LEAST_0, MINUS_1_OR_MORE, BadValueError, Option, OptionKind
@@ -183,6 +184,7 @@ class SyncProducer:
     ) -> None:
         self.config = SyncConfig.parse(config)
         kafka, random = self.config.kafka.with_client_id(), Random()
+        load_codec(kafka.compression_type)  # a missing library fails here, before any record is accepted
         self._serializers = RecordSerializers.load(kafka, key_serializer, value_serializer, BytesSerializer())
         self._clock: Clock = SystemClock()
         self._random = random

@@ -36,11 +36,16 @@ def test_the_wheel_brings_the_command_and_the_pytest_plugin(wheel):
     assert "spark_kafka_sink = spark_kafka_sink.testing.pytest_plugin" in entry_points
 
 
+CODEC_LIBRARIES = {"cramjam", "lz4", "zstandard"}
+
+
 @pytest.mark.parametrize(
     ("module", "unwanted"),
     [
         ("spark_kafka_sink", {"pyspark", "numpy", "pyarrow", "kio"}),
-        ("spark_kafka_sink.producer", {"pyspark", "rich", "confluent_kafka"}),
+        ("spark_kafka_sink.common.config", {"pyspark", "numpy", "pyarrow", "kio", *CODEC_LIBRARIES}),
+        ("spark_kafka_sink.spark.writers", {"numpy", "pyarrow", "kio", *CODEC_LIBRARIES}),
+        ("spark_kafka_sink.producer", {"pyspark", "rich", "confluent_kafka", *CODEC_LIBRARIES}),
         ("spark_kafka_sink.testing.pytest_plugin", {"pyspark", "numpy", "pyarrow", "kio"}),
         ("spark_kafka_sink.tools.cli.main", {"pyspark", "rich", "confluent_kafka"}),
     ],

@@ -1,4 +1,6 @@
 import struct
+import subprocess
+import sys
 import zlib
 
 import lz4.frame
@@ -96,3 +98,17 @@ def test_an_unknown_codec_is_refused():
 
 def test_gzip_is_a_gzip_member():
     assert zlib.decompress(compress("gzip", 1, [b"abc"]), wbits=31) == b"abc"
+
+
+@pytest.mark.parametrize(("codec", "library"), [("snappy", "cramjam"), ("lz4", "lz4.frame"), ("zstd", "zstandard")])
+@pytest.mark.parametrize("producer", ["KafkaProducer", "SyncProducer"])
+def test_a_missing_library_is_an_error_of_the_producers_that_compress_with_it(producer, codec, library):
+    program = (
+        f"import sys; sys.modules[{library!r}] = None\n"
+        f"from spark_kafka_sink import {producer}\n"
+        f"for codec in {[each for each in CODEC_IDS if each != codec]}:\n"
+        f"    {producer}({{'bootstrap.servers': 'localhost:1', 'compression.type': codec}}).close()\n"
+        f"{producer}({{'bootstrap.servers': 'localhost:1', 'compression.type': {codec!r}}})"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert f"ModuleNotFoundError: import of {library} halted" in done.stderr

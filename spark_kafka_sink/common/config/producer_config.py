@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Literal
 
-from spark_kafka_sink.common.compression import CODECS
 from spark_kafka_sink.common.config.config_providers import OPTION as CONFIG_PROVIDERS
 from spark_kafka_sink.common.config.config_providers import (
     ConfigProviders,
@@ -200,9 +199,7 @@ class ProducerConfig:
     @property
     def compression_level(self) -> int | None:
         """The level of the codec in use, None if it has none."""
-        if CODECS[self.compression_type].level is None:
-            return None
-        level: int = getattr(self, f"compression_{self.compression_type}_level")
+        level: int | None = getattr(self, f"compression_{self.compression_type}_level", None)
         return level
 
 

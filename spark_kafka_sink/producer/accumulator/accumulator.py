@@ -15,7 +15,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from spark_kafka_sink.common.clock import NEVER
-from spark_kafka_sink.common.compression import CODEC_IDS, compress
+from spark_kafka_sink.common.compression import CODEC_IDS, compress, load_codec
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.metrics import ProducerMetrics
 from spark_kafka_sink.common.model import NO_LEADER, ClusterSnapshot, TopicPartition
@@ -151,6 +151,7 @@ class RecordAccumulator:
         self.topic_limits = TopicLimits()
         self.nodes = NodeAvailability(config.partitioner_availability_timeout_ms)
         self._config = config
+        load_codec(config.compression_type)  # a missing library fails here, before any record is accepted
         self._codec = CODEC_IDS[config.compression_type]
         self.compresses = bool(self._codec)
         self._lock = threading.Lock()
