@@ -1,9 +1,8 @@
-"""The message of a task to the driver, and the driver's log lines."""
+"""The message of a task to the driver, and what the driver reports of all messages."""
 
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,15 +11,12 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.task_figures import NO_FIGURES, TaskFigures
-from spark_kafka_sink.spark.worker_log import FORMAT
 
 if TYPE_CHECKING:
     from spark_kafka_sink.exactly_once.receipts import WriteReceipt
     from spark_kafka_sink.exactly_once.values import TaskReport
     from spark_kafka_sink.schemas.registry.cache import TaskLookup
-    from spark_kafka_sink.spark.dead_letters.names import LetterFiles
-
-_LOGGER = logging.getLogger("spark_kafka_sink")
+    from spark_kafka_sink.spark.dead_letters.files import LetterFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,23 +81,6 @@ def aborted(messages: Sequence[WriterCommitMessage | None]) -> LogLine:
         f"{_counted(len(messages), 'task')} that finished, plus the rows that the others sent",
         logging.WARNING,
     )
-
-
-def announce(text: str, level: int = logging.INFO) -> None:
-    """One line in the driver's log.
-
-    Spark's Python processes configure no logging; without a handler the line goes to stderr, which Spark forwards. A
-    higher level of the logger ``spark_kafka_sink`` silences it.
-    """
-    if not _LOGGER.level:
-        _LOGGER.setLevel(logging.INFO)
-    if not _LOGGER.isEnabledFor(level):
-        return
-    record = _LOGGER.makeRecord(_LOGGER.name, level, __file__, 0, text, (), None)
-    if _LOGGER.hasHandlers():
-        _LOGGER.handle(record)
-    else:
-        sys.stderr.write(FORMAT.format(record) + "\n")
 
 
 def _totals(messages: Sequence[WriterCommitMessage | None]) -> str:

@@ -37,10 +37,11 @@ from spark_kafka_sink.exactly_once.values import (
     WritePlan,
 )
 from spark_kafka_sink.schemas.formats.plan import EarlierSchemas, FormatPlan
-from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, LogLine, announce, committed
+from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, LogLine, committed
 from spark_kafka_sink.spark.dead_letters.options import Reason
 from spark_kafka_sink.spark.options import ExactlyOnce, SinkOptions
 from spark_kafka_sink.spark.pipeline import Pipeline, task_formats
+from spark_kafka_sink.spark.python_process import announce
 from spark_kafka_sink.spark.receipts.receipts_path import keep_receipts
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.write import BATCH_ID, PRODUCERS, QUERY_ID, dead_letters, partition_writes

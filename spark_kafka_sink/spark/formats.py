@@ -35,9 +35,10 @@ from spark_kafka_sink.schemas.formats.plan import (
 from spark_kafka_sink.schemas.registry.cache import CachedRegistry, ResponseFiles, cached_registry
 from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions
 from spark_kafka_sink.schemas.registry.schema import Side
-from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, announce
+from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
 from spark_kafka_sink.spark.derived_schema import derived_schema
 from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.spark.python_process import announce
 from spark_kafka_sink.spark.schema import EncodedFields, SchemaError
 
 _BARE = (

@@ -5,16 +5,27 @@ Spark passes option names in lower case. Kafka's producer options have the prefi
 
 from __future__ import annotations
 
+import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig
-from spark_kafka_sink.common.config.option import BadValueError, Matching, OneOf, Option, OptionKind, Range, Value
+from spark_kafka_sink.common.config.old_names import OLD_NAMES
+from spark_kafka_sink.common.config.option import (
+    BadValueError,
+    Matching,
+    OneOf,
+    Option,
+    OptionKind,
+    Range,
+    Value,
+    did_you_mean,
+)
 from spark_kafka_sink.common.config.producer_config import unknown_option
 from spark_kafka_sink.common.config.python_class import PYTHON_CLASS, imported
-from spark_kafka_sink.common.config.table import OPTIONS_BY_NAME, OWN_NAMES
+from spark_kafka_sink.common.config.table import CONSUMER_OPTIONS, OPTIONS_BY_NAME, OWN_NAMES
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.schemas.formats.format_options import FORMAT_OPTIONS, FormatOptions
 from spark_kafka_sink.schemas.registry.registry_options import (
@@ -23,21 +34,28 @@ from spark_kafka_sink.schemas.registry.registry_options import (
     unknown_registry_option,
 )
 from spark_kafka_sink.spark import checkpoint
-from spark_kafka_sink.spark.dead_letters.options import DEAD_LETTER_OPTIONS, DeadLetters
-from spark_kafka_sink.spark.option_names import (
-    ADDED_BY_SPARK,
-    KAFKA_PREFIX,
-    read_side,
-    unknown_name,
-    unsupported_option,
-)
-from spark_kafka_sink.spark.topic_options import (
-    TOPIC_OPTIONS,
-    TopicCreation,
-    topic_name_fault,
-    topic_settings,
-    without_auto_creation,
-)
+from spark_kafka_sink.spark.dead_letters.options import CONNECT_NAMES, DEAD_LETTER_OPTIONS, DeadLetters
+
+KAFKA_PREFIX: Final = "kafka."
+
+_TOPIC_OPTIONS: Final = (
+    Option("topicCreation", OptionKind.STRING, "broker", "medium",
+           "What happens if a topic does not exist. broker: the brokers decide (auto.create.topics.enable), as with "
+           "Spark's own sink. never: an error before the first row. create: the sink creates it. With never and "
+           "create, the driver looks up the option topic, and tasks the topics of their rows: each process once, and "
+           "again after metadata.max.age.ms or a failed task. Existing topics are not changed. Does not apply to "
+           "receiptsTopic and commitLogTopic.",
+           OneOf(("broker", "never", "create"))),
+    Option("topic.creation.default.partitions", OptionKind.INT, -1, "low",
+           "Number of partitions of a topic that topicCreation=create creates. -1: the brokers' num.partitions.",
+           Range(1, besides=-1)),
+    Option("topic.creation.default.replication.factor", OptionKind.SHORT, -1, "low",
+           "Replication factor of a topic that topicCreation=create creates. -1: the brokers' "
+           "default.replication.factor. Other topic settings are written the same way: "
+           "topic.creation.default.cleanup.policy, topic.creation.default.retention.ms.",
+           Range(1, besides=-1)),
+)  # fmt: skip
+"""``topicCreation`` and the settings of new topics, under the names of Kafka Connect (KIP-158)."""
 
 SINK_OPTIONS: tuple[Option, ...] = (
     Option("topic", OptionKind.STRING, None, "high",
@@ -82,7 +100,7 @@ SINK_OPTIONS: tuple[Option, ...] = (
     Option("receiptsPath", OptionKind.STRING, None, "low",
            "Directory for receipts, a path or a URI such as s3://. One file of JSON lines per batch."),
     *DEAD_LETTER_OPTIONS,
-    *TOPIC_OPTIONS,
+    *_TOPIC_OPTIONS,
     Option("maxBytesPerSecondPerTask", OptionKind.LONG, None, "low",
            "Bytes per second that a task may write, counted as records before compression, without receipts. A task "
            "waits before it appends rows, so the wait does not count towards delivery.timeout.ms. To limit all "
@@ -120,6 +138,79 @@ _SUGGESTIONS = (
     *(option.name for option in (*SINK_OPTIONS, *REGISTRY_OPTIONS)),
     *(KAFKA_PREFIX + name for name in OPTIONS_BY_NAME),
 )
+
+_ADDED_BY_SPARK = frozenset({"path", "checkpointlocation", "queryname"})
+"""Options that Spark adds to a write."""
+
+_READ_SIDE: Final = {name.lower(): name for name in (
+    "assign", "subscribe", "subscribePattern", "startingOffsets", "startingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy", "startingTimestamp", "endingOffsets", "endingOffsetsByTimestamp",
+    "endingTimestamp", "failOnDataLoss", "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions",
+    "maxRecordsPerPartition", "groupIdPrefix", *(KAFKA_PREFIX + name for name in CONSUMER_OPTIONS),
+)}  # fmt: skip
+"""Options of Spark's Kafka source and Kafka's consumer: accepted, so one set of options serves reading and writing."""
+
+# The texts of Spark's KafkaSourceProvider.
+_SERIALIZERS: Final = {
+    f"{side}.serializer": (
+        f"Kafka option '{side}.serializer' is not supported as {side}s are serialized with ByteArraySerializer."
+    )
+    for side in ("key", "value")
+}
+_REFUSED_OPTIONS: Final = {
+    **_SERIALIZERS,
+    "key.serializer.class": _SERIALIZERS["key.serializer"],
+    "serializer.class": _SERIALIZERS["value.serializer"],
+    "transactional.id": "kafka.transactional.id is refused: tasks with the same id would fence each other. Set "
+    "deliveryGuarantee instead.",
+    "interceptor.classes": "kafka.interceptor.classes is refused: the sink writes columns, which no interceptor sees. "
+    "Change the columns before the write.",
+    **CONNECT_NAMES,
+}  # fmt: skip
+
+_TOPIC_PREFIX: Final = "topic.creation."
+_TOPIC_DEFAULT: Final = "topic.creation.default."
+_AUTO: Final = "allow.auto.create.topics"
+_OF_GROUPS: Final = ("include", "exclude")
+_LEGAL_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]+")
+_LONGEST: Final = 249
+
+
+@dataclass(frozen=True, slots=True)
+class TopicCreation:
+    """``topicCreation`` never or create (``create``). ``settings``: of a new topic, by Kafka's names."""
+
+    create: bool
+    partitions: int = -1
+    replication_factor: int = -1
+    settings: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def policy(self) -> str:
+        return "create" if self.create else "never"
+
+    @classmethod
+    def of(cls, own: Mapping[str, Any], settings: Mapping[str, str], faults: list[str]) -> TopicCreation | None:
+        """None for ``broker``. ``own``: the values of ``_TOPIC_OPTIONS`` that are given, by names in lower case.
+        ``settings``: those of ``_topic_settings``."""
+        create = own.get("topiccreation") == "create"
+        given = [name for name in own if name.startswith(_TOPIC_PREFIX)]
+        for name in settings:
+            if (fault := _topic_setting_fault(name)) is not None:
+                faults.append(fault)
+            else:
+                given.append(name)
+        if given and not create:
+            faults.append(f"{', '.join(sorted(given))}: only with topicCreation=create.")
+        if own.get("topiccreation") not in ("never", "create"):
+            return None
+        return cls(
+            create,
+            own.get("topic.creation.default.partitions") or -1,
+            own.get("topic.creation.default.replication.factor") or -1,
+            tuple(sorted((name.removeprefix(_TOPIC_DEFAULT), value.strip()) for name, value in settings.items())),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +264,10 @@ class SinkOptions:
         own: dict[str, Any] = {}
         kafka: dict[str, object] = {}
         options, ignored = _taken(options)
-        settings = topic_settings(options)
+        settings = _topic_settings(options)
         for key, value in options.items():
             name = key.lower()
-            if (refused := unsupported_option(name) or _misnamed(name)) is not None:
+            if (refused := _unsupported_option(name) or _misnamed(name)) is not None:
                 faults.append(refused)
             elif name.startswith(KAFKA_PREFIX):
                 kafka[name.removeprefix(KAFKA_PREFIX)] = value
@@ -186,8 +277,8 @@ class SinkOptions:
                 faults.append(unknown)
         exactly_once = _exactly_once(own, options, faults)
         topic_creation = TopicCreation.of(own, settings, faults)
-        faults += filter(None, (topic_name_fault(_OWN[name].name, own.get(name)) for name in _TOPIC_NAMES))
-        kafka = without_auto_creation(kafka, own.get("topiccreation"), faults)
+        faults += filter(None, (_topic_name_fault(_OWN[name].name, own.get(name)) for name in _TOPIC_NAMES))
+        kafka = _without_auto_creation(kafka, own.get("topiccreation"), faults)
         kafka = _with_token_provider(_transactional(kafka, exactly_once), own)
         producer = None
         try:
@@ -220,14 +311,17 @@ class SinkOptions:
 def _taken(options: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     """The options without those that are ignored, and a warning for each kind of these."""
     names = {key: key.lower() for key in options}
-    reading = {key: spelt for key, name in names.items() if (spelt := read_side(name)) is not None}
+    reading = {key: spelt for key, name in names.items() if (spelt := _READ_SIDE.get(name)) is not None}
     lenient = any(
         name == "unknownoptions" and options[key].strip().lower() == "warn" for key, name in names.items()
     )  # fmt: skip
     unknown = {
         key: fault
         for key, name in names.items()
-        if lenient and key not in reading and unsupported_option(name) is None and (fault := _unknown(name)) is not None
+        if lenient
+        and key not in reading
+        and _unsupported_option(name) is None
+        and (fault := _unknown(name)) is not None
     }
     ignored = []
     if reading:
@@ -253,8 +347,8 @@ def _unknown(name: str) -> str | None:
         return unknown_option(name.removeprefix(KAFKA_PREFIX), KAFKA_PREFIX)
     if is_registry_option(name):
         return unknown_registry_option(name)
-    known = name in _OWN or name in ADDED_BY_SPARK or bool(topic_settings({name: ""}))
-    return None if known else unknown_name(name, _SUGGESTIONS)
+    known = name in _OWN or name in _ADDED_BY_SPARK or bool(_topic_settings({name: ""}))
+    return None if known else _unknown_name(name, _SUGGESTIONS)
 
 
 def _check_partitioner(producer: ProducerConfig) -> None:
@@ -332,3 +426,61 @@ def _own_value(option: Option, value: str, faults: list[str]) -> Value:
     if parsed == "":
         faults.append(f"{option.name} is blank; give it a value or leave it out.")
     return parsed
+
+
+def _unsupported_option(name: str) -> str | None:
+    """The fault of a producer option that the sink does not take, with or without ``kafka.``."""
+    return _REFUSED_OPTIONS.get(name.removeprefix(KAFKA_PREFIX))
+
+
+def _unknown_name(name: str, known: Iterable[str]) -> str:
+    """The fault of a name without ``kafka.`` that is not an option of the sink. ``known``: the names to suggest."""
+    if name in OPTIONS_BY_NAME:
+        return f"{name} is an option of Kafka's producer; write it {KAFKA_PREFIX}{name}."
+    if name in OLD_NAMES:
+        return f"{name} is an old option of Kafka's producer; write it {KAFKA_PREFIX}{OLD_NAMES[name]}."
+    if name in CONSUMER_OPTIONS:
+        return f"{name} is an option of Kafka's consumer, not of its producer; leave it out here."
+    hint = did_you_mean(name, known) or f". Options of Kafka's producer are written {KAFKA_PREFIX}<name>."
+    return f"{name} is not an option of pykafka{hint}"
+
+
+def _topic_settings(options: Mapping[str, str]) -> dict[str, str]:
+    """The options, by names in lower case, that begin with ``topic.creation.`` and are not in ``_TOPIC_OPTIONS``."""
+    named = {option.name.lower() for option in _TOPIC_OPTIONS}
+    given = {key.lower(): value for key, value in options.items()}
+    return {name: value for name, value in given.items() if name.startswith(_TOPIC_PREFIX) and name not in named}
+
+
+def _without_auto_creation(kafka: dict[str, object], policy: str | None, faults: list[str]) -> dict[str, object]:
+    """The producer's options with the allow.auto.create.topics that ``topicCreation`` means; ``policy`` None: not
+    given."""
+    if policy is None:
+        return kafka
+    meant = "true" if policy == "broker" else "false"
+    given = str(kafka.get(_AUTO, meant)).strip().lower()
+    if given in ("true", "false") and given != meant:
+        faults.append(
+            f"kafka.{_AUTO}={given} and topicCreation={policy} contradict each other: leave out kafka.{_AUTO}."
+        )
+    return {**kafka, _AUTO: meant}
+
+
+def _topic_name_fault(option: str, name: str | None) -> str | None:
+    """Kafka's rule for topic names (Java: ``Topic.validate``); None for a valid name, or none."""
+    if not name or (len(name) <= _LONGEST and name not in (".", "..") and _LEGAL_TOPIC.fullmatch(name)):
+        return None
+    return (
+        f"{option} {name!a} is not a valid topic name: at most {_LONGEST} of the characters a-z, A-Z, 0-9, '.', '_' "
+        "and '-', and neither '.' nor '..'."
+    )
+
+
+def _topic_setting_fault(name: str) -> str | None:
+    """Connect's options that are not the settings of a topic."""
+    if not name.startswith(_TOPIC_DEFAULT):
+        return f"{name} is refused: there is one group of settings, {_TOPIC_DEFAULT}<setting>, for every topic."
+    setting = name.removeprefix(_TOPIC_DEFAULT)
+    if setting in _OF_GROUPS:
+        return f"{name} is refused: the settings are for every topic that is created."
+    return None if setting else f"{name} lacks the name of a topic's setting."

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Final
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaError, TopicCreationError
-from spark_kafka_sink.spark.commit_message import announce
 from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.spark.python_process import announce
 
 if TYPE_CHECKING:
     from spark_kafka_sink.network.calls import BlockingCalls
     from spark_kafka_sink.network.rpc import Rpc
     from spark_kafka_sink.spark.end import End
+    from spark_kafka_sink.spark.options import TopicCreation
     from spark_kafka_sink.spark.rows import Rows
-    from spark_kafka_sink.spark.topic_options import TopicCreation
 
 _SECOND_LOOK_MS: Final = 500.0
 """A broker may not know yet a topic that was just created."""

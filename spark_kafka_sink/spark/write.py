@@ -27,7 +27,7 @@ from spark_kafka_sink.spark.schema import RowLayout
 if TYPE_CHECKING:
     from spark_kafka_sink.producer.append.refused_records import RefusalReceipt, RefusedRecord
     from spark_kafka_sink.schemas.formats.plan import FormatPlan
-    from spark_kafka_sink.spark.dead_letters.names import LetterRun
+    from spark_kafka_sink.spark.dead_letters.files import LetterRun
     from spark_kafka_sink.spark.dead_letters.writer import DeadLetterWriter
 
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
@@ -153,7 +153,7 @@ def dead_letters(
     """
     if options.dead_letters is None:
         return None
-    from spark_kafka_sink.spark.dead_letters.names import LetterFiles, quoted, write_name
+    from spark_kafka_sink.spark.dead_letters.files import LetterFiles, quoted, write_name
     from spark_kafka_sink.spark.dead_letters.writer import DeadLetterWriter
 
     given = options.dead_letters.name
@@ -188,7 +188,7 @@ def _query_id() -> str | None:
 
 
 def _letters_run() -> LetterRun:
-    from spark_kafka_sink.spark.dead_letters.names import LetterRun
+    from spark_kafka_sink.spark.dead_letters.files import LetterRun
 
     context = TaskContext.get()
     if context is None:

@@ -13,15 +13,13 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.errors import DeadLetterLimitError
-from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, aborted, announce, committed
-from spark_kafka_sink.spark.connection_note import connection_explained
-from spark_kafka_sink.spark.delegation_tokens import delegation_tokens_explained
+from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, aborted, committed
+from spark_kafka_sink.spark.error_notes import connection_explained, delegation_tokens_explained
 from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.spark.python_process import acknowledge_at_once, announce, freeze_imports, log_at
 from spark_kafka_sink.spark.receipts.receipts_path import keep_receipts, probe_receipts
 from spark_kafka_sink.spark.schema import EncodedFields, RowLayout
 from spark_kafka_sink.spark.topic_creation import ensure_planned_topics, forget_topics
-from spark_kafka_sink.spark.worker_log import log_at
-from spark_kafka_sink.spark.worker_tuning import acknowledge_at_once, freeze_imports
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -101,9 +99,11 @@ class _Writer:
         is_job = self._is_batch and self.options.exactly_once is None
         keep_receipts(messages, self.options, uuid4().hex if is_job else "")
         if self.options.dead_letters is not None and self.options.dead_letters.path is not None:
-            from spark_kafka_sink.spark.dead_letters.leftovers import remove_leftovers
+            from spark_kafka_sink.spark.dead_letters.files import remove_leftovers
 
-            remove_leftovers(messages, self.options.dead_letters.path)
+            letters = [each.letter_files for each in messages if isinstance(each, KafkaCommitMessage)]
+            written = [files for files in letters if files is not None]
+            remove_leftovers(written, len(messages), self.options.dead_letters.path)
         formats = self.options.formats
         if formats is not None and formats.registry is not None and self.options.topic is None:
             from spark_kafka_sink.spark.formats import store_task_lookups

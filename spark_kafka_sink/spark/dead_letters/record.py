@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from itertools import repeat
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
+from spark_kafka_sink.producer.append.refused_records import RefusedRecord
 from spark_kafka_sink.records.columns import (
     Int32Array,
     Int64Array,
@@ -24,8 +25,11 @@ from spark_kafka_sink.records.columns import (
     TopicColumn,
     bytes_column,
 )
+from spark_kafka_sink.records.decode import DecodedRecord, decode_batches
+from spark_kafka_sink.records.encode import header_section
 from spark_kafka_sink.records.sizes import FieldLengths, encode_varint, java_size_estimate
-from spark_kafka_sink.spark.rows import KAFKA_PRODUCE, FaultKind
+from spark_kafka_sink.spark.dead_letters.options import Reason
+from spark_kafka_sink.spark.rows import KAFKA_PRODUCE, TOO_LARGE, FaultKind
 
 _CLASSES: Final = {
     "KEY_CONVERTER": "spark_kafka_sink.schemas.formats.task_formats.TaskFormats",
@@ -34,11 +38,14 @@ _CLASSES: Final = {
     KAFKA_PRODUCE: "spark_kafka_sink.producer.producer.KafkaProducer",
 }
 
-CONNECT: Final = "__connect.errors."
-OMITTED: Final = "__pykafka.omitted."
+_CONNECT: Final = "__connect.errors."
+_OMITTED: Final = "__pykafka.omitted."
 _LONGEST_MESSAGE: Final = 2_000
 _MOST_KEPT: Final = 1_000
 _NO_PARTITION: Final = -1
+_ADDED: Final = (_CONNECT.encode(), _OMITTED.encode())
+
+_Headers: TypeAlias = tuple[tuple[bytes, bytes | None], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +227,7 @@ _JSON: Final = json.JSONEncoder(default=_jsonable, separators=(",", ":"))
 
 @lru_cache(256)
 def _header(name: str, value: str) -> bytes:
-    return _entry(CONNECT + name, value.encode())
+    return _entry(_CONNECT + name, value.encode())
 
 
 def _entry(name: str, value: bytes) -> bytes:
@@ -228,21 +235,21 @@ def _entry(name: str, value: bytes) -> bytes:
     return encode_varint(len(key)) + key + encode_varint(len(value)) + value
 
 
-_MESSAGE: Final = encode_varint(len(CONNECT + "exception.message")) + (CONNECT + "exception.message").encode()
+_MESSAGE: Final = encode_varint(len(_CONNECT + "exception.message")) + (_CONNECT + "exception.message").encode()
 
 _OFFSET: Final = _header("offset", "-1")
 
 _varint: Final = lru_cache(10_000)(encode_varint)
 
 
-def omitted_headers(field: str, data: bytes) -> tuple[tuple[bytes, bytes], ...]:
+def _omitted_headers(field: str, data: bytes) -> tuple[tuple[bytes, bytes], ...]:
     """Tell what a dead letter without a field lacks."""
-    name, digest = f"{OMITTED}{field}", sha256(data).hexdigest()
+    name, digest = f"{_OMITTED}{field}", sha256(data).hexdigest()
     return (f"{name}.size".encode(), b"%d" % len(data)), (f"{name}.sha256".encode(), digest.encode())
 
 
 def _omitted(field: str, data: bytes) -> bytes:
-    return b"".join(_entry(name.decode(), value) for name, value in omitted_headers(field, data))
+    return b"".join(_entry(name.decode(), value) for name, value in _omitted_headers(field, data))
 
 
 def _with_headers(section: bytes | None, count: int, added: bytes) -> bytes:
@@ -303,3 +310,44 @@ def _values(column: pa.BinaryArray | None, of: Sized) -> list[Any]:
 def _size(key: bytes | None, value: bytes | None, section: bytes) -> int:
     columns = RecordColumns(bytes_column([key]), bytes_column([value]), bytes_column([section]))
     return int(java_size_estimate(FieldLengths.of(columns))[0])
+
+
+def refused_letter(record: RefusedRecord) -> Letters:
+    """The dead letter for a row that the broker refused. Its partition is the one that it was sent to."""
+    sent = _sent_record(record)
+    kind = FaultKind(Reason.RECORD_TOO_LARGE, TOO_LARGE)
+    columns = _one_record(sent, sent.key, sent.value, sent.headers)
+    where = np.array([record.partition.partition], np.int32)
+    times = np.array([sent.timestamp], np.int64)
+    return Letters(kind, [str(record.error)], TopicColumn((record.partition.topic,)), columns, where, times)
+
+
+def shorter_letter(record: RefusedRecord) -> RecordColumns | None:
+    """A refused dead letter without its value; one without a value also without its key; one without both also without
+    the row's own headers. None: it has none of them.
+    """
+    sent = _sent_record(record)
+    added = tuple(each for each in sent.headers if each[0].startswith(_ADDED))
+    own = tuple(each for each in sent.headers if not each[0].startswith(_ADDED))
+    if sent.value is not None:
+        return _one_record(sent, sent.key, None, sent.headers + _omitted_headers("value", sent.value))
+    if sent.key is not None:
+        return _one_record(sent, None, None, sent.headers + _omitted_headers("key", sent.key))
+    if own:
+        return _one_record(sent, None, None, added + _omitted_headers("headers", header_section(own)))
+    return None
+
+
+def _sent_record(record: RefusedRecord) -> DecodedRecord:
+    (batch,) = decode_batches(record.batch)
+    (sent,) = batch.records
+    return sent
+
+
+def _one_record(sent: DecodedRecord, key: bytes | None, value: bytes | None, headers: _Headers) -> RecordColumns:
+    return RecordColumns(
+        key=bytes_column([key]),
+        value=bytes_column([value]),
+        headers=bytes_column([header_section(headers)]),
+        timestamps=np.array([sent.timestamp], np.int64),
+    )

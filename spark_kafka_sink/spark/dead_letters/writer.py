@@ -17,11 +17,9 @@ from spark_kafka_sink.errors import DeadLetterLimitError, KafkaError
 from spark_kafka_sink.exactly_once.receipts import TaskName
 from spark_kafka_sink.producer.engine import ProducerEngine
 from spark_kafka_sink.records.columns import TopicColumn
-from spark_kafka_sink.spark.dead_letters.file import DeadLetterFile
-from spark_kafka_sink.spark.dead_letters.names import LetterFiles, write_name
+from spark_kafka_sink.spark.dead_letters.files import DeadLetterFile, LetterFiles, write_name
 from spark_kafka_sink.spark.dead_letters.options import DeadLetters, Reason
-from spark_kafka_sink.spark.dead_letters.record import LetterHeaders, Letters
-from spark_kafka_sink.spark.dead_letters.refused_letters import refused_letter, shorter_letter
+from spark_kafka_sink.spark.dead_letters.record import LetterHeaders, Letters, refused_letter, shorter_letter
 from spark_kafka_sink.spark.end import End
 from spark_kafka_sink.spark.rows import RejectedRows, Rows
 from spark_kafka_sink.spark.validate import known_limits

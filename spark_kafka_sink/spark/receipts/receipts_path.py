@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, announce
+from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
 from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.spark.python_process import announce
 
 _probed: set[str] = set()
 

@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.spark.option_names import KAFKA_PREFIX
+from spark_kafka_sink.spark.options import KAFKA_PREFIX
 from spark_kafka_sink.spark.source import KafkaDataSource
 from spark_kafka_sink.spark.spark_error import reason
 from spark_kafka_sink.tools.cli.command_line import (

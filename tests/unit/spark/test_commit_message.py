@@ -8,7 +8,8 @@ import pytest
 from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_kafka_sink.common.task_figures import TaskFigures
-from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, PartitionWrite, aborted, announce, committed
+from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, PartitionWrite, aborted, committed
+from spark_kafka_sink.spark.python_process import announce
 from spark_kafka_sink.testing.manual_clock import ManualClock
 
 MESSAGES = [

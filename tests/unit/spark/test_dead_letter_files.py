@@ -12,8 +12,8 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.spark import write as module
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
-from spark_kafka_sink.spark.dead_letters import leftovers
-from spark_kafka_sink.spark.dead_letters.names import LetterFiles, LetterRun, write_name
+from spark_kafka_sink.spark.dead_letters import files as file_module
+from spark_kafka_sink.spark.dead_letters.files import LetterFiles, LetterRun, write_name
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.producer_cache import ProducerCache
 from spark_kafka_sink.spark.schema import RowLayout
@@ -181,7 +181,7 @@ def test_a_write_beside_another_to_the_same_topic_removes_nothing_of_it(run, fou
 
 def committed(folder, *, complete):
     message = KafkaCommitMessage(letter_files=LetterFiles("w", LetterRun("app", "1", "2"), complete))
-    leftovers.remove_leftovers([message, None], str(folder))
+    file_module.remove_leftovers([message.letter_files], 2, str(folder))
 
 
 def test_a_replay_that_only_compares_its_rows_removes_no_finished_file(tmp_path):

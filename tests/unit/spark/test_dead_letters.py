@@ -26,7 +26,7 @@ from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
 from spark_kafka_sink.schemas.registry.schema import Side
 from spark_kafka_sink.spark import write as module
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
-from spark_kafka_sink.spark.dead_letters import file as file_module
+from spark_kafka_sink.spark.dead_letters import files as file_module
 from spark_kafka_sink.spark.dead_letters import writer as letters_module
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.pipeline import Pipeline

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, SaslAuthenticationError
-from spark_kafka_sink.spark import delegation_tokens
-from spark_kafka_sink.spark.delegation_tokens import delegation_tokens_explained
+from spark_kafka_sink.spark import error_notes
+from spark_kafka_sink.spark.error_notes import delegation_tokens_explained
 
 SETTING = "spark.kafka.clusters.prod.auth.bootstrap.servers"
 
@@ -17,8 +17,8 @@ def task(monkeypatch):
     """The local properties of the running task."""
     properties = {"spark.app.id": "x", SETTING: "a:1"}
     context = SimpleNamespace(get=lambda: SimpleNamespace(_localProperties=properties))
-    monkeypatch.setattr(delegation_tokens, "TaskContext", context)
-    monkeypatch.setattr(delegation_tokens, "_warned", False)
+    monkeypatch.setattr(error_notes, "TaskContext", context)
+    monkeypatch.setattr(error_notes, "_warned", False)
     return properties
 
 

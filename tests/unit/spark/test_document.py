@@ -8,8 +8,7 @@ import pytest
 from spark_kafka_sink.common.config.table import PRODUCER_OPTIONS
 from spark_kafka_sink.common.metrics import METRICS
 from spark_kafka_sink.schemas.registry.registry_options import REGISTRY_OPTIONS
-from spark_kafka_sink.spark.document import filled
-from spark_kafka_sink.spark.error_page import broker_codes, error_class_rows
+from spark_kafka_sink.spark.document import broker_codes, error_class_rows, filled
 from spark_kafka_sink.spark.options import SINK_OPTIONS
 
 ROOT = Path(__file__).parents[3]
@@ -39,7 +38,7 @@ def test_every_code_of_a_broker_has_a_cause_and_a_remedy():
 
 
 def test_every_error_has_a_cause_and_a_remedy():
-    assert [row for row in error_class_rows()[1] if not all(row)] == []
+    assert [row for row in error_class_rows() if not all(row)] == []
 
 
 def test_a_stale_block_is_replaced_and_the_rest_left():

@@ -3,8 +3,7 @@
 import pytest
 
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.spark.options import SinkOptions
-from spark_kafka_sink.spark.topic_options import TopicCreation
+from spark_kafka_sink.spark.options import SinkOptions, TopicCreation
 
 
 def parse(**options):

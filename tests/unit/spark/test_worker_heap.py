@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 
-from spark_kafka_sink.spark.worker_tuning import freeze_imports
+from spark_kafka_sink.spark.python_process import freeze_imports
 
 
 @pytest.fixture

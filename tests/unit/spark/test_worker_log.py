@@ -22,7 +22,7 @@ def in_a_worker(code):
     """What a process writes to stderr."""
     program = (
         "import logging, sys\n"
-        "from spark_kafka_sink.spark.worker_log import log_at\n"
+        "from spark_kafka_sink.spark.python_process import log_at\n"
         "log = logging.getLogger('spark_kafka_sink.sender')\n" + code
     )
     run = subprocess.run(

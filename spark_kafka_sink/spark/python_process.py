@@ -1,11 +1,13 @@
-"""What a Python worker of Spark does around a task: freezes its heap, and acknowledges its socket's data at once.
+"""What the sink sets up in Spark's Python processes, the workers and the driver's: log lines, the heap, the socket.
 
-The reasons and figures are in ARCHITECTURE, "Non-obvious".
+These processes configure no logging, so the sink's lines go to stderr. ARCHITECTURE, "Non-obvious", has the reasons
+and figures for heap and socket.
 """
 
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import socket
 import stat
@@ -20,7 +22,58 @@ _OPEN_FILES: Final = "/proc/self/fd"
 _QUICKACK: Final[int | None] = getattr(socket, "TCP_QUICKACK", None)
 """Linux, tcp(7): acknowledge what is pending, and what arrives until the process responds."""
 
+_FORMAT: Final = logging.Formatter("%(asctime)s %(levelname)s pykafka: %(message)s", "%y/%m/%d %H:%M:%S")
+
+_LOGGER: Final = logging.getLogger("spark_kafka_sink")
+
+_own_level: Final[list[int]] = []
+"""Before a write with logLevel; the process may be used again by one without."""
+
 _frozen = False  # gc.get_freeze_count() would count all frozen objects, after each task
+
+
+class _Stderr(logging.Handler):
+    """Silent while the process has handlers: Spark's worker logs, or the user's own logging."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not logging.getLogger().handlers:
+            sys.stderr.write(self.format(record) + "\n")
+
+
+_stderr: Final = _Stderr()
+_stderr.setFormatter(_FORMAT)
+
+
+def log_at(level: str | None) -> None:
+    """Set the level of this package's loggers, in a worker or the driver, before its work.
+
+    None: the process's own level, by default WARNING.
+    """
+    _LOGGER.addHandler(_stderr)  # a second time without effect
+    if level is not None:
+        if not _own_level:
+            _own_level.append(_LOGGER.level)
+        _LOGGER.setLevel(level)
+    elif _own_level:
+        _LOGGER.setLevel(_own_level[0])
+        _own_level.clear()
+
+
+def announce(text: str, level: int = logging.INFO) -> None:
+    """One line in the driver's log.
+
+    Spark's Python processes configure no logging; without a handler the line goes to stderr, which Spark forwards. A
+    higher level of the logger ``spark_kafka_sink`` silences it.
+    """
+    if not _LOGGER.level:
+        _LOGGER.setLevel(logging.INFO)
+    if not _LOGGER.isEnabledFor(level):
+        return
+    record = _LOGGER.makeRecord(_LOGGER.name, level, __file__, 0, text, (), None)
+    if _LOGGER.hasHandlers():
+        _LOGGER.handle(record)
+    else:
+        sys.stderr.write(_FORMAT.format(record) + "\n")
 
 
 def freeze_imports() -> None:

@@ -1,4 +1,4 @@
-"""Spark's Kafka delegation tokens (``spark.kafka.clusters.*``) do not reach Python workers; a task says so."""
+"""Notes that the errors of a write get: the connection attempt behind them, and Spark's delegation tokens."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pyspark import TaskContext
 
 from spark_kafka_sink.errors import AuthenticationError, KafkaError
+from spark_kafka_sink.spark.options import SinkOptions
 
 _log = logging.getLogger("spark_kafka_sink.spark")
 
@@ -18,6 +19,19 @@ _ADVICE = (
     "cannot use them: set kafka.sasl.mechanism and kafka.sasl.jaas.config."
 )
 _warned = False
+
+
+@contextmanager
+def connection_explained(options: SinkOptions) -> Iterator[None]:
+    """An error that comes from a failed connection attempt gets a note: step, option, and the command to check it."""
+    try:
+        yield
+    except KafkaError as error:
+        from spark_kafka_sink.network.diagnosis import check_command, diagnosis
+
+        if note := diagnosis(error, check_command(options.producer, options.topic)):
+            error.add_note(note)
+        raise
 
 
 @contextmanager
