@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     )
     from spark_kafka_sink.producer import Delivery, KafkaProducer, SendReceipt
     from spark_kafka_sink.producer.append.record import ProducerRecord, RecordMetadata
-    from spark_kafka_sink.producer.producer_type import open_producer
-    from spark_kafka_sink.producer.sync_producer import SyncProducer
+    from spark_kafka_sink.producer.sync_producer import SyncProducer, open_producer
     from spark_kafka_sink.producer.transactions.committer import resume
     from spark_kafka_sink.producer.transactions.values import (
         ConsumerGroupMetadata,
@@ -77,7 +76,7 @@ _HOMES = {
     "WrittenBatch": "spark.receipts.receipts_listener",
     "encode_avro": "schemas.encoding.avro",
     "encode_protobuf": "schemas.encoding.protobuf",
-    "open_producer": "producer.producer_type",
+    "open_producer": "producer.sync_producer",
     "resume": "producer.transactions.committer",
 }
 

@@ -37,7 +37,7 @@ from spark_kafka_sink.exactly_once.values import (
     task_id,
 )
 from spark_kafka_sink.producer import SendReceipt
-from spark_kafka_sink.producer.append.refused_records import RefusedRecord, is_refusal
+from spark_kafka_sink.producer.append.receipt import RefusedRecord, is_refusal
 from spark_kafka_sink.producer.engine import ProducerEngine
 from spark_kafka_sink.producer.task_meter import TaskMeter
 from spark_kafka_sink.producer.transactions.values import END_TXN_V2

@@ -18,8 +18,7 @@ from spark_kafka_sink.network.transport import Transport
 from spark_kafka_sink.producer.accumulator.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.producer.append.append import Appender
-from spark_kafka_sink.producer.append.pending import PendingTopics
-from spark_kafka_sink.producer.append.record_partitioning import RecordPartitioning
+from spark_kafka_sink.producer.append.pending import PendingTopics, RecordPartitioning
 from spark_kafka_sink.producer.partitioning.custom import CustomPartitioner
 from spark_kafka_sink.producer.partitioning.kafka_partitioners import load_partitioner
 from spark_kafka_sink.producer.sender.caller_calls import CallerCalls

@@ -1,6 +1,7 @@
 """``SyncProducer``: sends and waits on its caller's thread (Kafka 0.8: ``producer.type=sync``).
 
 It shares partitioners, size checks, batch encoding, Produce requests and the network client with ``KafkaProducer``.
+``open_producer`` opens one of the two.
 """
 
 from __future__ import annotations
@@ -8,12 +9,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import Enum
 from random import Random
 from types import TracebackType
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypedDict, Unpack, overload
 
 import numpy as np
 from kio.schema.errors import ErrorCode
@@ -25,6 +27,7 @@ from spark_kafka_sink.common.config.old_names import PRODUCER_TYPE
 from spark_kafka_sink.common.config.option import AT_LEAST_0, MINUS_1_OR_MORE, BadValueError, Option, OptionKind
 from spark_kafka_sink.common.config.producer_config import refuse_other_than_mapping
 from spark_kafka_sink.common.forks import inherited_error, on_fork
+from spark_kafka_sink.common.metrics import PRODUCER, SAMPLE_WINDOW_MS, SAMPLES, TOPIC
 from spark_kafka_sink.common.model import NO_IDENTITY, NO_LEADER, TopicPartition
 from spark_kafka_sink.errors import (
     AuthenticationError,
@@ -49,9 +52,9 @@ from spark_kafka_sink.producer.append.record import (
 from spark_kafka_sink.producer.append.rows import check_sizes
 from spark_kafka_sink.producer.partitioning.kafka_partitioners import load_partitioner
 from spark_kafka_sink.producer.partitioning.partitioner import NOT_GIVEN, PartitionLoad
+from spark_kafka_sink.producer.producer import KafkaProducer
 from spark_kafka_sink.producer.sender.produce_api import ProduceRequest, ProduceResponse
 from spark_kafka_sink.producer.serializers import AnySerializer, BytesSerializer, RecordSerializers
-from spark_kafka_sink.producer.sync_metrics import Count, SyncMetrics
 from spark_kafka_sink.records.batch import NO_SEQUENCE
 from spark_kafka_sink.records.columns import RecordColumns, bytes_column
 from spark_kafka_sink.records.sizes import one_java_size_estimate
@@ -73,6 +76,8 @@ _ASYNC_ONLY = {
     "interceptor.classes": (None, ""),
 }
 """Options of sequence numbers and interceptors, and the values that turn these off."""
+
+_ALL_TOPICS = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +166,72 @@ class _Results:
         """Returns the messages to send again."""
         self.errors.update((message.row, error) for message in group)
         return group if retriable else ()
+
+
+class Count(Enum):
+    """Each is a total and a rate; a metric's name begins with the value."""
+
+    MESSAGES = "message"
+    BYTES = "byte"
+    RESENDS = "resend"
+    FAILED_SENDS = "failed-send"
+    SERIALIZATION_ERRORS = "serialization-error"
+
+
+class _Sample(NamedTuple):
+    """The counts at ``started`` (monotonic ms)."""
+
+    started: float
+    counts: Counter[tuple[Count, str]]
+
+
+class SyncMetrics:
+    """What a ``SyncProducer`` has sent (Kafka 0.8: ``ProducerStats``, ``ProducerTopicStats``).
+
+    Counts and their rates over the last 30 to 60 seconds, for all topics and for each. Any thread may use it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()  # a signal handler may read while its thread counts
+        self._counts: Counter[tuple[Count, str]] = Counter()
+        self._samples: tuple[_Sample, ...] = ()
+
+    def add(self, what: Count, topics: Iterable[str], now: float) -> None:
+        """One for each of ``topics``, repeated ones included."""
+        self.add_many(what, by_topic := Counter(topics), by_topic.total(), now)
+
+    def add_once(self, what: Count, topics: Iterable[str], now: float) -> None:
+        """An event that concerns these topics: one for all topics together, and one for each of these."""
+        self.add_many(what, Counter(set(topics)), 1, now)
+
+    def add_many(self, what: Count, by_topic: Counter[str], of_all: int, now: float) -> None:
+        with self._lock:
+            if not self._samples or now - self._samples[-1].started >= SAMPLE_WINDOW_MS:
+                self._samples = (*self._samples[1 - SAMPLES :], _Sample(now, self._counts.copy()))
+            self._counts[what, _ALL_TOPICS] += of_all
+            for topic, more in by_topic.items():
+                self._counts[what, topic] += more
+
+    def read(self, now: float) -> dict[str, dict[str, float]]:
+        """``producer-metrics`` and ``producer-topic-metrics.<topic>``, each with ``<count>-total`` and ``-rate``."""
+        with self._lock:
+            counts, samples = self._counts.copy(), self._samples
+        held = [sample for sample in samples if now - sample.started < SAMPLES * SAMPLE_WINDOW_MS]
+        length = now - held[0].started if held else 0.0
+        seconds = (length if length >= SAMPLE_WINDOW_MS else length + SAMPLE_WINDOW_MS) / 1000.0
+        base = held[0].counts if held else counts
+        topics = sorted({topic for _, topic in counts} - {_ALL_TOPICS})
+        return {
+            f"{TOPIC}.{topic}" if topic else PRODUCER: {
+                f"{count.value}-{kind}": value
+                for count in Count
+                for kind, value in (
+                    ("total", counts[count, topic]),
+                    ("rate", (counts[count, topic] - base[count, topic]) / seconds),
+                )
+            }
+            for topic in (_ALL_TOPICS, *topics)
+        }
 
 
 class SyncProducer:
@@ -475,3 +546,38 @@ def _handle_response(
                 failure = broker_error(each.error_code, str(partition), each.error_message)
                 again += results.fail(group, failure, verdict < Action.SPLIT)
     return again
+
+
+class Serializers(TypedDict, total=False):
+    key_serializer: AnySerializer | None
+    value_serializer: AnySerializer | None
+
+
+@overload
+def open_producer(
+    config: Mapping[str, object], producer_type: Literal["async"], **serializers: Unpack[Serializers]
+) -> KafkaProducer: ...
+@overload
+def open_producer(
+    config: Mapping[str, object], producer_type: Literal["sync"], **serializers: Unpack[Serializers]
+) -> SyncProducer: ...
+@overload
+def open_producer(
+    config: Mapping[str, object], producer_type: None = None, **serializers: Unpack[Serializers]
+) -> KafkaProducer | SyncProducer: ...
+def open_producer(
+    config: Mapping[str, object], producer_type: str | None = None, **serializers: Unpack[Serializers]
+) -> KafkaProducer | SyncProducer:
+    """``async`` (the default): a ``KafkaProducer``; its ``send`` returns a future. ``sync``: a ``SyncProducer``; its
+    ``send`` returns when the records are in the log. Without ``producer_type``, the option ``producer.type`` is read.
+    """
+    name, kind = "producer_type", producer_type
+    if kind is None:
+        given = config.get(PRODUCER_TYPE)
+        name, kind = PRODUCER_TYPE, "async" if given is None else str(given).strip()
+    options = {option: value for option, value in config.items() if option != PRODUCER_TYPE}
+    if kind == "sync":
+        return SyncProducer(options, **serializers)
+    if kind == "async":
+        return KafkaProducer(options, **serializers)
+    raise ConfigError([f"{name} must be sync or async, but is {kind!r}."])

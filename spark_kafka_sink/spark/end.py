@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from spark_kafka_sink.producer.append.refused_records import RefusedRecord
+from spark_kafka_sink.producer.append.receipt import RefusedRecord
 from spark_kafka_sink.producer.engine import ProducerEngine
 from spark_kafka_sink.producer.task_meter import TaskMeter
 from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn

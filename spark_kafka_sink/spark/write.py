@@ -25,7 +25,7 @@ from spark_kafka_sink.spark.producer_cache import ProducerCache
 from spark_kafka_sink.spark.schema import RowLayout
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.producer.append.refused_records import RefusalReceipt, RefusedRecord
+    from spark_kafka_sink.producer.append.receipt import RefusalReceipt, RefusedRecord
     from spark_kafka_sink.schemas.formats.plan import FormatPlan
     from spark_kafka_sink.spark.dead_letters.files import LetterRun
     from spark_kafka_sink.spark.dead_letters.writer import DeadLetterWriter
@@ -74,7 +74,7 @@ class LeasedProducer:
         self.engine().append_columns(topic, columns, None, receipt=self._own)
 
     def keep_refused(self) -> bool:
-        from spark_kafka_sink.producer.append.refused_records import RefusalReceipt
+        from spark_kafka_sink.producer.append.receipt import RefusalReceipt
 
         self.receipt = self._refused = RefusalReceipt()
         self._own = self._refused_own = RefusalReceipt()

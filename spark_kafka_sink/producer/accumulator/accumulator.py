@@ -23,13 +23,16 @@ from spark_kafka_sink.common.waiting import Waiters
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.producer.accumulator.claim import Claim, CompressedBatch, RowSizes, Run
-from spark_kafka_sink.producer.accumulator.compression_ratio_estimator import CompressionRatioEstimator
 from spark_kafka_sink.producer.accumulator.producer_batch import Buffer, ProducerBatch
 from spark_kafka_sink.producer.accumulator.topic_limits import NEVER_REFUSED, TopicLimits
 from spark_kafka_sink.records.batch import HEADER_SIZE
 
 _LAG_MS = 1_000.0
 """A partition lags when its first batch is that much older than linger.ms."""
+
+_IMPROVING_STEP = 0.005
+_DETERIORATING_STEP = 0.05
+_SAFETY = 1.05
 
 
 class DrainMode(Enum):
@@ -142,6 +145,27 @@ class Flush:
 
     def __init__(self) -> None:
         self.batches: frozenset[ProducerBatch] = frozenset()
+
+
+class CompressionRatioEstimator:
+    """The expected compression ratio of each topic. Guarded by the accumulator's lock.
+
+    An estimate falls slowly and rises at once, so that few batches outgrow batch.size.
+    """
+
+    def __init__(self) -> None:
+        self._ratios: dict[str, float] = {}
+
+    def estimate(self, topic: str) -> float:
+        """Compressed bytes per byte of records, with a safety factor; 1.05 for a new topic."""
+        return self._ratios.get(topic, 1.0) * _SAFETY
+
+    def update(self, topic: str, ratio: float) -> None:
+        current = self._ratios.get(topic, 1.0)
+        if ratio > current:
+            self._ratios[topic] = max(current + _DETERIORATING_STEP, ratio)
+        elif ratio < current:
+            self._ratios[topic] = max(current - _IMPROVING_STEP, ratio)
 
 
 class RecordAccumulator:

@@ -23,7 +23,7 @@ from spark_kafka_sink.producer.accumulator.producer_batch import (
     RecordRange,
 )
 from spark_kafka_sink.producer.append.record import RecordMetadata
-from spark_kafka_sink.producer.append.send_times import SendTimes
+from spark_kafka_sink.producer.append.rows import SendTimes
 from spark_kafka_sink.producer.sender.callbacks import Callbacks
 
 Sizes: TypeAlias = npt.NDArray[np.int32] | Sequence[int]

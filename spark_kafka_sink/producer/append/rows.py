@@ -7,10 +7,12 @@ records of ``send`` without key, partition, timestamp and headers.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, TypeAlias
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +23,6 @@ from spark_kafka_sink.common.model import ClusterSnapshot, TopicPartition
 from spark_kafka_sink.errors import InvalidRecordError, RecordTooLargeError
 from spark_kafka_sink.producer.accumulator.claim import ClaimedRange, RowSizes, Run
 from spark_kafka_sink.producer.accumulator.producer_batch import Buffer
-from spark_kafka_sink.producer.append.send_times import SendTimes
 from spark_kafka_sink.producer.partitioning.partitioner import LEFT_OUT, NOT_GIVEN
 from spark_kafka_sink.records.columns import (
     Int32Array,
@@ -142,6 +143,56 @@ def _bytes_of_linger(linger_ms: float) -> int:
 
 def _bytes_of_span(earliest: int, latest: int) -> int:
     return min(varint_size(2 * (latest - earliest)), _WIDEST_TIMESTAMP_DELTA)
+
+
+class SendTime(NamedTuple):
+    """``ms`` (epoch) is when the records from ``start`` on were sent, up to the next one's ``start``."""
+
+    start: int
+    ms: int
+
+
+_first_row = itemgetter(0)
+
+
+class SendTimes:
+    """When records of ``send`` were sent, by the millisecond. Guarded as the records are.
+
+    There are few runs, and often only one, so numpy is used only where the rows are columns.
+    A run may still be added when the records are closed; it is meant for a later record, and no row that counts has it.
+    """
+
+    __slots__ = ("runs",)
+
+    def __init__(self) -> None:
+        self.runs: list[SendTime] = []
+
+    def note(self, row: int, ms: int) -> None:
+        """Rows from ``row``, the next one, on are sent at ``ms``."""
+        if self.runs and self.runs[-1].start == row:  # an interrupt kept a record out
+            self.runs[-1] = SendTime(row, ms)
+        else:
+            self.runs.append(SendTime(row, ms))
+
+    def __getitem__(self, row: int) -> int:
+        runs = self.runs
+        return runs[-1].ms if runs[-1].start <= row else runs[bisect_right(runs, row, key=_first_row) - 1].ms
+
+    def within(self, start: int, end: int) -> Iterator[SendTime]:
+        """The runs that rows ``start .. end - 1`` have; the first one begins at ``start``."""
+        runs = self.runs
+        at = bisect_right(runs, start, key=_first_row)
+        yield SendTime(start, runs[at - 1].ms)
+        while at < len(runs) and runs[at].start < end:
+            yield runs[at]
+            at += 1
+
+    def column(self, rows: int) -> npt.NDArray[np.int64]:
+        """The time of each of the first ``rows`` records."""
+        column = np.full(rows, self.runs[0].ms, np.int64)
+        for start, ms in self.runs[1:]:
+            column[start:] = ms
+        return column
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from spark_kafka_sink.producer.append.refused_records import RefusedRecord
+from spark_kafka_sink.producer.append.receipt import RefusedRecord
 from spark_kafka_sink.records.columns import (
     Int32Array,
     Int64Array,

@@ -16,7 +16,7 @@ from spark_kafka_sink.common.config.option import did_you_mean
 from spark_kafka_sink.errors import ConfigError, FailedToSendError, KafkaError
 from spark_kafka_sink.producer.append.record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.producer.producer import KafkaProducer
-from spark_kafka_sink.producer.producer_type import open_producer
+from spark_kafka_sink.producer.sync_producer import open_producer
 from spark_kafka_sink.tools.cli.command_line import add_command, add_pairs, add_producer_options, producer_options
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Rates of the synchronous producer over two samples of 30 seconds."""
 
-from spark_kafka_sink.producer.sync_metrics import Count, SyncMetrics
+from spark_kafka_sink.producer.sync_producer import Count, SyncMetrics
 
 
 def rate(metrics: SyncMetrics, now: float) -> float:

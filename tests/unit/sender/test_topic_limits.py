@@ -11,8 +11,7 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.errors import BrokerError, KafkaError, KafkaTimeoutError, ProducerClosedError
 from spark_kafka_sink.producer.accumulator import accumulator as accumulator_module
-from spark_kafka_sink.producer.append.receipt import SendReceipt
-from spark_kafka_sink.producer.append.refused_records import RefusalReceipt
+from spark_kafka_sink.producer.append.receipt import RefusalReceipt, SendReceipt
 from spark_kafka_sink.producer.transactions.states import Step as Call
 from spark_kafka_sink.records.decode import decode_batches
 from tests.unit.interrupts import Interrupter
