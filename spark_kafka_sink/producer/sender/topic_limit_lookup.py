@@ -63,26 +63,26 @@ class TopicLimitLookup:
 
     def limits(self, topics: Sequence[str], clock: Clock, sender: Wakeable) -> Mapping[str, int | KafkaError]:
         """The limit of each topic, or why it is not known. Asks for those that are not known or too old."""
-        answers = self._limits.answers
-
-        def is_due(topic: str) -> bool:
-            return topic not in answers or answers[topic].until <= began
-
-        began = clock.now()
-        due = [topic for topic in topics if is_due(topic)]
+        answers, now = self._limits.answers, clock.now()
+        before = {topic: answers.get(topic) for topic in topics}
+        due = [topic for topic, answer in before.items() if answer is None or answer.until <= now]
         if due:
             self._of_callers.extend(due)
             self.busy = True
             sender.wakeup()
             self._changed.wait_for(
                 self._lock,
-                lambda: self._closed_by is not None or not any(map(is_due, due)),
+                lambda: self._closed_by is not None or all(answers.get(topic) is not before[topic] for topic in due),
                 self._timeout_ms + _GRACE_MS,
             )
-            late = KafkaTimeoutError(f"The sender thread has not responded within {self._timeout_ms:.0f} ms")
-            for topic in filter(is_due, due):
-                answers[topic] = LimitAnswer(self._closed_by or late, began, began)
-        return {topic: answers[topic].outcome for topic in topics}
+        silent = self._closed_by or KafkaTimeoutError(
+            f"The sender thread has not responded within {self._timeout_ms:.0f} ms"
+        )
+        answered = {topic: answer for topic in topics if (answer := answers.get(topic)) is not None}
+        for topic in due:
+            if answered.get(topic) is before[topic]:
+                answered.pop(topic, None)
+        return {topic: answered[topic].outcome if topic in answered else silent for topic in topics}
 
     # The sender thread
 
