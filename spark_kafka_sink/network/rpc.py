@@ -1,4 +1,4 @@
-"""The one blocking request loop: it sends requests on the caller's own thread, for the ledger, the committer and the
+"""The blocking request loop: it sends requests on the caller's own thread, for the ledger, the committer and the
 sync producer.
 """
 

@@ -66,12 +66,11 @@ class ProducerEngine(TransactionalCalls):
     @property
     def topics(self) -> Topics:
         """Facts about topics."""
-        self.check_open()
         return self.parts.topics
 
     @property
     def calls(self) -> BlockingCalls:
-        """Requests that are no rows, such as CreateTopics."""
+        """Requests other than Produce for callers that wait, such as CreateTopics."""
         self.check_open()
         return self.parts.caller_calls
 

@@ -142,6 +142,7 @@ class KafkaProducer:
 
     def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
         """The partitions of ``topic`` with leader and replicas; waits up to max.block.ms for its metadata."""
+        self._engine.check_open()
         return self._engine.topics.wait_for(topic).partitions(topic)
 
     def metrics(self) -> dict[str, dict[str, float]]:

@@ -67,8 +67,8 @@ class Topics:
         return None if info is None else info.topic_id
 
     def max_message_bytes(self, topics: Sequence[str]) -> Mapping[str, int | KafkaError]:
-        """The limit of each topic, or why it is not known. Takes at most request.timeout.ms, and asks again after
-        metadata.max.age.ms.
+        """The limit of each topic, or why it is not known. Takes at most request.timeout.ms and a second, and asks
+        again after metadata.max.age.ms.
         """
         return self._lookup.limits(topics, self._clock, self._sender)
 

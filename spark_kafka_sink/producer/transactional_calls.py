@@ -1,4 +1,4 @@
-"""The transactional calls of ``KafkaProducer``: each waits on its caller's thread for the sender thread's result."""
+"""The transactional calls of ``ProducerEngine``: each waits on its caller's thread for the sender thread's result."""
 
 from __future__ import annotations
 

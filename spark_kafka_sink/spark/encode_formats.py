@@ -27,6 +27,8 @@ _HEADERS: Final = {Side.KEY: KEY_HEADER, Side.VALUE: VALUE_HEADER}
 _SLICE_ROWS: Final = 1 << 16
 _SLICE_BYTES: Final = 256 << 20
 """Encoders take 2 GiB at most; a row may grow."""
+_JOINED_BYTES: Final = 1 << 30
+"""Columns of bytes have int32 offsets."""
 
 
 class FormatEncoder:
@@ -40,8 +42,8 @@ class FormatEncoder:
         self._raw = RawEncoder(rejects)
 
     def __call__(self, rows: Rows) -> Iterator[Rows]:
-        for part in _slices(rows):
-            yield self._raw.as_bytes(self._encoded(part))
+        parts = [self._raw.as_bytes(self._encoded(part)) for part in _slices(rows)]
+        yield from _joined(rows, parts) if len(parts) > 1 else parts
 
     def _encoded(self, rows: Rows) -> Rows:
         given = rows.columns
@@ -115,3 +117,23 @@ def _slices(rows: Rows) -> Iterator[Rows]:
         yield from _slices(rows[count // 2 : count])
     else:
         yield rows
+
+
+def _joined(rows: Rows, parts: list[Rows]) -> Iterator[Rows]:
+    """The parts of ``rows`` as one append, if their columns can be joined."""
+    columns = [part.columns for part in parts]
+    if sum(each.nbytes for one in columns for each in (one.key, one.value) if each is not None) > _JOINED_BYTES:
+        yield from parts
+        return
+    key, value, headers = (
+        None if getattr(columns[0], name) is None else pa.concat_arrays([getattr(each, name) for each in columns])
+        for name in ("key", "value", "headers")
+    )
+    kept = None
+    if any(part.kept is not None for part in parts):
+        kept = np.concatenate([np.ones(len(part), np.bool_) if part.kept is None else part.kept for part in parts])
+    rejected = tuple(
+        each._replace(rows=each.rows + (part.first_row - rows.first_row)) for part in parts for each in part.rejected
+    )
+    joined = RecordColumns(key, value, headers, rows.columns.timestamps)
+    yield replace(rows, columns=joined, rejected=rejected, kept=kept)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from spark_kafka_sink.producer.append.receipt import RefusedRecord
-from spark_kafka_sink.producer.engine import ProducerEngine
-from spark_kafka_sink.producer.task_meter import TaskMeter
-from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn
+if TYPE_CHECKING:
+    from spark_kafka_sink.producer.append.receipt import RefusedRecord
+    from spark_kafka_sink.producer.engine import ProducerEngine
+    from spark_kafka_sink.producer.task_meter import TaskMeter
+    from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn
 
 
 class End(Protocol):
-    """``producer.LeasedProducer`` and ``exactly_once.task.TaskTransaction``. One thread."""
+    """``spark.write.LeasedProducer`` and ``exactly_once.task.TaskTransaction``. One thread."""
 
     @property
     def meter(self) -> TaskMeter: ...
@@ -25,7 +26,7 @@ class End(Protocol):
         """Whether nothing is written if the task fails."""
 
     def engine(self) -> ProducerEngine:
-        """The producer's engine, leased at the first call. A transaction may not have begun."""
+        """The producer's engine, leased at the first call. Its transaction may still have to begin."""
 
     def append(self, topics: TopicColumn, columns: RecordColumns, partitions: Int32Array | None) -> None:
         """Rows, as for ``ProducerEngine.append_columns``."""
@@ -34,10 +35,10 @@ class End(Protocol):
         """The sink's own records: dead letters and receipts."""
 
     def count(self, topics: TopicColumn, columns: RecordColumns, partitions: Int32Array | None) -> None:
-        """Rows that come in another form, by ``append_own``."""
+        """Adds rows to a replay's checksum that are written in another form, as dead letters."""
 
     def partition_count(self, topic: str) -> int:
-        """0 for a replay."""
+        """Number of partitions; 0 in a replay, which writes nothing."""
 
     def keep_refused(self) -> bool:
         """Call it before the first row. Records that only a broker finds too large do not fail the write from here on,

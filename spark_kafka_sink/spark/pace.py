@@ -60,7 +60,7 @@ class Pace:
 
 
 class PaceRows:
-    """Yields the rows in parts, each when it is due. A part without kept rows is waited for, and dropped."""
+    """Yields the rows in parts, each when it is due."""
 
     def __init__(self, pace: Pace, meter: TaskMeter) -> None:
         self._pace = pace
@@ -70,6 +70,4 @@ class PaceRows:
         sizes = record_size_bounds(FieldLengths.of(rows.columns), _OFFSET_DELTAS, 1)
         for part in self._pace.parts(sizes):
             self._meter.paused(self._pace.wait())
-            due = rows[part]
-            if not due.are_all_rejected:
-                yield due
+            yield rows[part]

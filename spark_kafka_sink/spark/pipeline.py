@@ -1,4 +1,4 @@
-"""A task's pipeline: read → encode → validate → pace → append. This page builds it from the options and runs it."""
+"""A task's pipeline: read → encode → pace → validate → append. This page builds it from the options and runs it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import pyarrow as pa
 
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.waiting import sleep
-from spark_kafka_sink.errors import InvalidRecordError
+from spark_kafka_sink.errors import IllegalStateError, InvalidRecordError
 from spark_kafka_sink.spark.dead_letters.options import Reason
 from spark_kafka_sink.spark.encode import RawEncoder
 from spark_kafka_sink.spark.end import End
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.pace import Pace, PaceRows
 from spark_kafka_sink.spark.read import AppendSize, ReadRows, gathered
-from spark_kafka_sink.spark.rows import Stage, in_task, through
+from spark_kafka_sink.spark.rows import Rows, Stage, in_task, through
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.topic_creation import RequireTopics
 
@@ -30,7 +30,8 @@ class Pipeline:
     """The stages between Spark's batches and ``end``. A stage that no option asks for is not there.
 
     ``letters``: takes the rows that stages and brokers reject; None: such a row fails the task. ``formats``: None if
-    key and value are raw. Modules of stages that are not there are not imported.
+    key and value are raw. Rows are paced before they are validated, because a slow task may take many minutes for one
+    batch, and topics may change meanwhile.
     """
 
     def __init__(
@@ -53,6 +54,10 @@ class Pipeline:
 
             encode = FormatEncoder(formats, self._rejects)
         stages = [encode]
+        if end.writes and (options.bytes_per_s or options.rows_per_s):
+            stages.append(PaceRows(Pace(options.bytes_per_s, options.rows_per_s, clock, sleep), end.meter))
+        if letters is not None:
+            stages.append(letters.take_refused)
         topics = required_topics(options, end)
         if topics is not None and options.topic_creation is not None:
             stages.append(topics)
@@ -62,8 +67,7 @@ class Pipeline:
 
                 stages.append(RowValidator(dead, end, clock))
             stages.append(letters)
-        if end.writes and (options.bytes_per_s or options.rows_per_s):
-            stages.append(PaceRows(Pace(options.bytes_per_s, options.rows_per_s, clock, sleep), end.meter))
+        self._is_raw = formats is None
         self._stages: Sequence[Stage] = stages
 
     def write(self, batches: Iterator[pa.RecordBatch], layout: RowLayout) -> None:
@@ -74,18 +78,27 @@ class Pipeline:
             with end.meter.appending():
                 for given in read(batch, first_row, self._clock.epoch_ms()):
                     for rows in through(self._stages, given):
-                        topics = rows.kept_topics
-                        try:
-                            end.append(topics, rows.columns, rows.kept_partitions)
-                        except InvalidRecordError as error:
-                            if error.row is None:
-                                raise
-                            raise in_task(error, rows.first_row + error.row) from None
-                        size.add(topics.names, end)
+                        self._append(rows, size)
+            if not self._is_raw:
+                size.end_batch(batch)
             first_row += batch.num_rows
         if self._letters is not None:
             with end.meter.appending():
                 self._letters.write_held()
+
+    def _append(self, rows: Rows, size: AppendSize) -> None:
+        if rows.rejected:
+            raise IllegalStateError(f"No stage has taken the rows rejected for {rows.rejected[0].kind.reason.value}")
+        topics = rows.kept_topics
+        try:
+            self._end.append(topics, rows.columns, rows.kept_partitions)
+        except InvalidRecordError as error:
+            if error.row is None:
+                raise
+            raise in_task(error, rows.first_row + error.row) from None
+        size.add(topics.names, self._end)
+        if not self._is_raw:
+            size.appended(rows)
 
 
 def required_topics(options: SinkOptions, end: End) -> RequireTopics | None:

@@ -1,4 +1,4 @@
-"""One producer per configuration and Python worker, kept from task to task (Spark: ``InternalProducerEnginePool``).
+"""One producer per configuration and Python worker, kept from task to task (Spark: ``InternalKafkaProducerPool``).
 
 Nothing depends on a kept producer: a worker may end after any task.
 """

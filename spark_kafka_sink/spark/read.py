@@ -50,6 +50,8 @@ class AppendSize:
 
     def __init__(self, config: ProducerConfig) -> None:
         self.bytes = 0
+        self._growth = 1.0
+        self._appended = 0
         self._batch_size = config.batch_size
         self._most = config.buffer_memory // 2
         self._topics: set[str] = set()
@@ -62,17 +64,31 @@ class AppendSize:
                 full = max(self._batch_size * end.partition_count(topic), _BYTES_PER_TOPIC)
                 self.bytes = min(self.bytes + full, self._most)
 
+    def of(self, batch: pa.RecordBatch) -> float:
+        """Bytes of the batch once it is encoded, as far as earlier batches tell."""
+        return float(batch.nbytes * self._growth)
+
+    def appended(self, rows: Rows) -> None:
+        """Encoded rows of the batch."""
+        columns = rows.columns
+        self._appended += sum(each.nbytes for each in (columns.key, columns.value, columns.headers) if each is not None)
+
+    def end_batch(self, batch: pa.RecordBatch) -> None:
+        """All its rows have been appended. Structs may be much larger than what they are encoded as, or smaller."""
+        if self._appended:
+            self._growth, self._appended = self._appended / max(1, batch.nbytes), 0
+
 
 def gathered(batches: Iterator[pa.RecordBatch], target: AppendSize) -> Iterator[pa.RecordBatch]:
     """The same rows in batches of at least the target size; none is empty."""
     held: list[pa.RecordBatch] = []
-    size = 0
+    size = 0.0
     for batch in batches:
         held.append(batch)
-        size += batch.nbytes
+        size += target.of(batch)
         if size >= target.bytes:
             yield from _combined(held)
-            held, size = [], 0
+            held, size = [], 0.0
     if held:
         yield from _combined(held)
 

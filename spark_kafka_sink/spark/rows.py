@@ -46,7 +46,7 @@ class RejectedRows(NamedTuple):
     columns: RecordColumns | None = None
 
     def only(self, chosen: BoolArray) -> RejectedRows:
-        """Those whose place in ``rows`` is ``chosen``."""
+        """The rows for which ``chosen`` is true."""
         if chosen.all():
             return self
         columns = None if self.columns is None else self.columns.take(np.flatnonzero(chosen))
@@ -57,7 +57,7 @@ class RejectedRows(NamedTuple):
 class Rows:
     """Rows of a task. ``first_row``: the first one's number in the task, from 0.
 
-    ``topics``: a rejected row without a topic has any other row's. ``columns``: key, value and headers are Spark's
+    ``topics``: a rejected row whose topic is null carries another row's. ``columns``: key, value, headers are Spark's
     columns until the stage ``encode`` has made bytes of them. ``partitions``: as the rows name them, -1 where the
     producer chooses; None: it chooses all. ``rejected``: the rows that a stage found it cannot write, each once.
     ``kept``: the other rows; None: all.
@@ -90,13 +90,13 @@ class Rows:
         )
 
     def rejecting(self, found: RejectedRows) -> Rows:
-        """Without these rows, those that are rejected already excepted."""
+        """With these rows rejected, except those that already are."""
         if self.kept is not None:
             found = found.only(self.kept[found.rows])
         return self._with(found) if len(found.rows) else self
 
     def rejecting_first(self, found: RejectedRows) -> Rows:
-        """Without these rows, for this reason even if they have been rejected for another."""
+        """With these rows rejected for this reason, even if they already are for another."""
         is_found = np.zeros(len(self), np.bool_)
         is_found[found.rows] = True
         others = (each.only(~is_found[each.rows]) for each in self.rejected)
@@ -113,7 +113,7 @@ class Rows:
 
     @property
     def kept_topics(self) -> TopicColumn:
-        """``topics``, naming only those of kept rows, of which there must be one."""
+        """``topics`` without the names that only rejected rows have; there must be a kept row."""
         return self.topics if self.kept is None else self.topics.naming(self.kept)
 
     @property

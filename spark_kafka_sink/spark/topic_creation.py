@@ -80,8 +80,9 @@ class RequireTopics:
     def _ensure(self, names: Collection[str]) -> None:
         creation, unknown = self._options.topic_creation, _unknown(self._options, names)
         if creation is not None and unknown:
+            calls = self._end.engine().calls
             with _explained(creation, unknown):
-                _ensure(self._end.engine().calls, creation, unknown, self._options)
+                _ensure(calls, creation, unknown, self._options)
             _remember(self._options, unknown)
 
 

@@ -19,7 +19,7 @@ class LimitAnswer(NamedTuple):
 
 
 class TopicLimits:
-    """Any thread reads it, and only the sender thread writes it, except for ``doubt``.
+    """Any thread reads it. Only the sender thread writes it, except for ``doubt``, which a task calls.
 
     ``max_message_bytes``: per topic its config of that name, or what refusals have taught; bytes of a batch as sent.
     """
@@ -38,16 +38,15 @@ class TopicLimits:
         return known
 
     def answered(self, topic: str, answer: LimitAnswer) -> None:
-        """A broker has said what the topic's limit is, or no broker has.
-
-        In the latter case a limit that only refusals have taught may be too low by now: the next refusal teaches it
-        again.
-        """
+        """A broker has said what the topic's limit is, or no broker has."""
         self.answers[topic] = answer
         if isinstance(answer.outcome, int):
             self.max_message_bytes[topic] = answer.outcome
             self._guessed.discard(topic)
-        elif topic in self._guessed:
+
+    def forget_guess(self, topic: str) -> None:
+        """A limit that only refusals have taught may be too low by now: the next refusal teaches it again."""
+        if topic in self._guessed:
             self._guessed.discard(topic)
             self.max_message_bytes.pop(topic, None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from typing import Any
@@ -10,9 +11,11 @@ from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.model import ClusterSnapshot
 from spark_kafka_sink.common.waiting import Waiters, sleep
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError
-from spark_kafka_sink.network.calls import Call, CallEnd, Calls, timeout_error
+from spark_kafka_sink.network.calls import STALL_MS, Call, CallEnd, Calls, timeout_error
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.producer.sender.topic_limit_lookup import Wakeable
+
+_log = logging.getLogger("spark_kafka_sink.network")
 
 
 class CallerCalls:
@@ -49,9 +52,7 @@ class CallerCalls:
             self._started.append(call)
             self.busy = True
             self._sender.wakeup()
-            self._changed.wait_for(
-                self._lock, lambda: call.end is not None or self._closed_by is not None, max(0.0, deadline - began)
-            )
+            self._wait(call, began, deadline)
         finally:
             if call.end is None:
                 self._given_up.append(call)
@@ -59,13 +60,23 @@ class CallerCalls:
                 self._sender.wakeup()
         if call.end is not None:
             if call.end.error is not None:
-                raise call.end.error
+                raise call.end.error.with_traceback(None)
             return call.end.body
         if self._closed_by is not None:
             raise self._closed_by.with_traceback(None)
         if not self.snapshot.nodes and (lost := self._metadata.last_connection_error() or call.last_error):
             raise KafkaTimeoutError(f"No broker of kafka.bootstrap.servers has responded: {lost}") from lost
         raise timeout_error(call, max(0.0, deadline - began))
+
+    def _wait(self, call: Call, began: float, deadline: float) -> None:
+        """Until the call ends, the sender ends or the deadline. Every 10 s a warning says what is waited for."""
+        while (left := deadline - self._clock.now()) > 0:
+            if self._changed.wait_for(
+                self._lock, lambda: call.end is not None or self._closed_by is not None, min(left, STALL_MS)
+            ):
+                return
+            if left > STALL_MS:
+                _log.warning("%s", self._calls.stalled(call, self._clock.now() - began))
 
     def refresh(self, deadline: float) -> None:
         self._metadata.await_update(deadline - self._clock.now(), self._sender.wakeup)
@@ -84,14 +95,17 @@ class CallerCalls:
     def advance(self, now: float) -> float:
         """Send what can be sent; returns when to call it again at the latest (monotonic ms)."""
         self.busy = False
-        while self._started:
-            self._calls.start(self._started.popleft())
-        while self._given_up:
-            self._calls.stop((self._given_up.popleft(),))
-        wake_at = self._calls.advance(now)
-        if self._calls.busy:
-            self.busy = True
-        return wake_at
+        try:
+            while self._started:
+                call = self._started.popleft()
+                if not call.stopped:
+                    self._calls.start(call)
+            while self._given_up:
+                self._calls.stop((self._given_up.popleft(),))
+            return self._calls.advance(now)
+        finally:
+            if self._calls.busy:
+                self.busy = True
 
     def close(self, error: KafkaError) -> None:
         """Every call, now and later, raises ``error``."""

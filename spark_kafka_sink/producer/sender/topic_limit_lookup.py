@@ -105,11 +105,15 @@ class TopicLimitLookup:
     def advance(self, now: float) -> float:
         """Send what can be sent; returns when to call it again at the latest (monotonic ms)."""
         self.busy = False
-        while self._of_callers:
-            self._start(self._of_callers.popleft(), now)
-        if not self._in_progress:
-            return NEVER
-        self.busy = True
+        try:
+            while self._of_callers:
+                self._start(self._of_callers.popleft(), now)
+            return self._advance(now) if self._in_progress else NEVER
+        finally:
+            if self._in_progress:
+                self.busy = True
+
+    def _advance(self, now: float) -> float:
         overdue = [topic for topic, call in self._in_progress.items() if call.began + self._timeout_ms <= now]
         if overdue:
             if waiting := [topic for topic in overdue if topic in self._of_batches]:
@@ -156,6 +160,8 @@ class TopicLimitLookup:
         before = self._limits.max_message_bytes.get(topic)
         with self._lock:
             self._limits.answered(topic, LimitAnswer(outcome, asked_at, now + self._max_age_ms))
+            if topic in self._of_batches and not isinstance(outcome, int):
+                self._limits.forget_guess(topic)
             self._changed.notify_all()
         if topic not in self._of_batches:
             return

@@ -57,11 +57,15 @@ class DeadLetterWriter:
 
     def __call__(self, rows: Rows) -> Iterator[Rows]:
         """The rows that are kept, if there are any."""
-        self._write_refused()
         for rejected in rows.rejected:
             self._take(rejected, rows)
         if not rows.are_all_rejected:
             yield replace(rows, rejected=()) if rows.rejected else rows
+
+    def take_refused(self, rows: Rows) -> Iterator[Rows]:
+        """A stage before the rows are validated: what brokers have refused shows which limits to ask for again."""
+        self._write_refused()
+        yield rows
 
     def write_held(self) -> None:
         """Appends the dead letters so far, and adds them to the file."""
