@@ -51,7 +51,7 @@ FAULTS = (
     Fault("backoffs are 0 where an option says so", "common/backoff.py",
           "LEAST_MS: Final = 1.0", "LEAST_MS: Final = 1e-9", "tests/unit/test_backoff.py"),
     Fault("murmur2 has another seed", "producer/partitioning/key_hashes.py", "0x9747B28C", "0x9747B28D",
-          "tests/unit/partitioning tests/properties/test_murmur2_properties.py"),
+          "tests/unit/partitioning tests/properties/test_key_hash_properties.py"),
     Fault("varints lose the last bit of a byte", "records/sizes.py",
           "encoded.append(rest & 0x7F | 0x80)", "encoded.append(rest & 0x3F | 0x80)",
           "tests/unit/records"),

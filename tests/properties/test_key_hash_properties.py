@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.producer.partitioning.key_hashes import crc32, fnv1a, fnv1a_of, murmur3
+from spark_kafka_sink.producer.partitioning.key_hashes import crc32, fnv1a, fnv1a_of, murmur2, murmur3
+from tests.unit.partitioning.test_murmur2 import murmur2_of
 
 KEYS = st.lists(
     st.one_of(st.none(), st.binary(max_size=70), st.integers(0, 5000).map(lambda length: b"\xa5" * length)), max_size=90
@@ -15,7 +16,12 @@ KEYS = st.lists(
 
 @pytest.mark.parametrize(
     ("of_column", "of_key"),
-    [(murmur3, lambda key: mmh3.hash(key, signed=False)), (crc32, zlib.crc32), (fnv1a, fnv1a_of)],
+    [
+        (murmur2, murmur2_of),
+        (murmur3, lambda key: mmh3.hash(key, signed=False)),
+        (crc32, zlib.crc32),
+        (fnv1a, fnv1a_of),
+    ],
 )
 @settings(deadline=None, max_examples=60)
 @given(keys=KEYS, start=st.integers(0, 90), length=st.integers(0, 90))
@@ -26,3 +32,9 @@ def test_every_key_of_a_column_hashes_as_it_does_alone(of_column, of_key, keys, 
     assert [found for found, key in zip(hashes, alone, strict=True) if key is not None] == [
         of_key(key) for key in alone if key is not None
     ]
+
+
+@given(keys=st.lists(st.binary(max_size=40), min_size=1, max_size=20), count=st.integers(1, 10_000))
+def test_partitions_are_the_positive_hash_modulo_their_count(keys, count):
+    partitions = murmur2.partitions(pa.array(keys, pa.binary()), count).tolist()
+    assert partitions == [(murmur2_of(key) & 0x7FFFFFFF) % count for key in keys]

@@ -5,12 +5,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.producer.partitioning.key_hashes import crc32, fnv1a, fnv1a_of, murmur3
+from spark_kafka_sink.producer.partitioning.key_hashes import crc32, fnv1a, fnv1a_of, murmur2, murmur3
 from spark_kafka_sink.producer.partitioning.partitioner import NOT_GIVEN
+from tests.unit.partitioning.test_murmur2 import MIB, murmur2_of
 from tests.waiting import cpu_ratio
 
-MIB = bytes((i * 31 + 7) & 0xFF for i in range(1 << 20))
 HASHES = {
+    "murmur2": (murmur2, murmur2_of),
     "murmur3": (murmur3, lambda key: mmh3.hash(key, signed=False)),
     "crc32": (crc32, zlib.crc32),
     "fnv1a": (fnv1a, fnv1a_of),
@@ -42,10 +43,11 @@ def test_a_slice_hashes_its_own_keys(of_column, of_key):
 def test_null_slots_do_not_disturb_their_neighbours(of_column, of_key):
     hashes = of_column(pa.array([None, b"21", None, b"foobar", None], pa.binary()))
     assert hashes[[1, 3]].tolist() == [of_key(b"21"), of_key(b"foobar")]
+    assert len(of_column(pa.nulls(3, pa.binary()))) == 3
 
 
 @each_hash
-@pytest.mark.parametrize("long_keys", [1, 63, 64, 65])
+@pytest.mark.parametrize("long_keys", [1, 63, 64, 65, 200])
 def test_many_long_keys_among_short_ones_hash_like_each_alone(of_column, of_key, long_keys):
     keys = [b"s" * (row % 70) for row in range(300)] + [MIB[row : 300 + 7 * row] for row in range(long_keys)]
     assert of_column(pa.array(keys)).tolist() == [of_key(key) for key in keys]
