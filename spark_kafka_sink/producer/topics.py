@@ -10,7 +10,7 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import ClusterSnapshot
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.network.metadata import Metadata
-from spark_kafka_sink.producer.accumulator.topic_limits import LimitAnswer, TopicLimits
+from spark_kafka_sink.producer.accumulator.topic_limits import TopicLimits
 from spark_kafka_sink.producer.sender.topic_limit_lookup import TopicLimitLookup, Wakeable
 
 _ASK_AGAIN_MS = 5_000.0
@@ -72,14 +72,10 @@ class Topics:
         """
         return self._lookup.limits(topics, self._clock, self._sender)
 
-    def last_answer(self, topic: str) -> LimitAnswer | None:
-        """What ``max_message_bytes`` last said of the topic; None: it was not asked for."""
-        return self._limits.answers.get(topic)
-
     def doubt_limit(self, topic: str) -> None:
         """A broker has refused a record that the topic's limit allows: ``max_message_bytes`` asks again, at most every
         five seconds.
         """
-        answer = self.last_answer(topic)
+        answer = self._limits.answers.get(topic)
         if answer is not None:
             self._limits.doubt(topic, answer.asked_at + _ASK_AGAIN_MS)

@@ -38,8 +38,10 @@ _RECORD_TOO_LARGE: Final = FaultKind(Reason.RECORD_TOO_LARGE, TOO_LARGE)
 _INVALID_PARTITION: Final = FaultKind(Reason.INVALID_PARTITION, UNKNOWN)
 _UNKNOWN_TOPIC: Final = FaultKind(Reason.UNKNOWN_TOPIC, UNKNOWN)
 
-_unknown_limits: WeakKeyDictionary[ProducerEngine, set[str]] = WeakKeyDictionary()
-"""The topics of which a warning has said that their limit is unknown."""
+_used_limits: WeakKeyDictionary[ProducerEngine, dict[str, int | KafkaError]] = WeakKeyDictionary()
+"""What tasks have last used as the limit of each topic, or why they knew none. A refused batch makes the sender ask
+again, so that the engine may know better by then.
+"""
 
 
 class RowValidator:
@@ -157,14 +159,12 @@ class RowValidator:
 def known_limits(engine: ProducerEngine, topics: Sequence[str]) -> Mapping[str, int]:
     """``max.message.bytes`` of the topics of which it is known. Warns once of each other one."""
     outcomes = engine.topics.max_message_bytes(topics)
-    warned = _unknown_limits.setdefault(engine, set())
+    used = _used_limits.setdefault(engine, {})
     of_cause: dict[str, list[str]] = {}
     for topic, outcome in outcomes.items():
-        if isinstance(outcome, int):
-            warned.discard(topic)
-        elif topic not in warned:
-            warned.add(topic)
+        if isinstance(outcome, KafkaError) and not isinstance(used.get(topic), KafkaError):
             of_cause.setdefault(_cause(outcome), []).append(topic)
+    used.update(outcomes)
     for cause, named in of_cause.items():
         _log.warning(
             "%s of topic %s is unknown (%s): rows larger than that are found only when a broker refuses them, and "
@@ -176,17 +176,16 @@ def known_limits(engine: ProducerEngine, topics: Sequence[str]) -> Mapping[str, 
 
 def why_refused(engine: ProducerEngine, topic: str) -> str:
     """Why a record was too large for the topic, though such records are looked for before they are sent."""
-    answer = engine.topics.last_answer(topic)
-    if answer is not None and isinstance(answer.outcome, int):
+    limit = _used_limits.get(engine, {}).get(topic, KafkaError("not asked for"))
+    if isinstance(limit, int):
         return (
-            f"The topic's {MAX_MESSAGE_BYTES} was {answer.outcome} when this task asked for it, and the record is "
+            f"The topic's {MAX_MESSAGE_BYTES} was {limit} when this task asked for it, and the record is "
             "below: it was changed since, or the topic's compression.type makes batches larger. The next attempt "
             "asks again."
         )
-    unknown = KafkaError("not asked for") if answer is None else answer.outcome
     return (
-        f"The topic's {MAX_MESSAGE_BYTES} is unknown ({_cause(unknown)}), so that only the broker found the record "
-        f"too large, and its transaction cannot go on. {_remedy(unknown, [topic])}."
+        f"The topic's {MAX_MESSAGE_BYTES} is unknown ({_cause(limit)}), so that only the broker found the record "
+        f"too large, and its transaction cannot go on. {_remedy(limit, [topic])}."
     )
 
 
