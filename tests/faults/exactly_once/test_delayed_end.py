@@ -14,7 +14,7 @@ from spark_kafka_sink.exactly_once import steps
 from spark_kafka_sink.exactly_once.session import session_for
 from spark_kafka_sink.exactly_once.sweep import list_open
 from spark_kafka_sink.network import rpc
-from spark_kafka_sink.producer import KafkaProducer, producer
+from spark_kafka_sink.producer import KafkaProducer, engine
 from spark_kafka_sink.producer.append.record import ProducerRecord
 from spark_kafka_sink.producer.transactions.committer import EndVerdict
 from spark_kafka_sink.producer.transactions.values import PreparedTransaction
@@ -49,7 +49,7 @@ def proxy(kafka, monkeypatch):
     """Everything goes through it."""
     host, port = kafka.bootstrap_servers.split(":")
     with Proxy((host, int(port))) as proxy:
-        for module in (producer, rpc):
+        for module in (engine, rpc):
             monkeypatch.setattr(module, "Selector", redirected({proxy.broker: proxy.address}))
         yield proxy
         new_process()
