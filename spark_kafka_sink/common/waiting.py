@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Final
+from typing import Final, Protocol
 
 from spark_kafka_sink.common import forks
 from spark_kafka_sink.common.clock import SystemClock
@@ -18,6 +18,13 @@ _LONGEST_MS: Final = 60_000.0
 """A lock's timeout cannot be infinite."""
 
 _clock = SystemClock()
+
+
+class Wakeable(Protocol):
+    """Something that a thread sleeps in (``Transport``), or that thread."""
+
+    def wakeup(self) -> None:
+        """Wakes that thread. Any thread may call this."""
 
 
 class Sleeper:

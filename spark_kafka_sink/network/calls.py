@@ -486,6 +486,14 @@ class Calls:
                     call.on_end(end)
 
 
+def no_broker_error(reason: KafkaError | None) -> KafkaTimeoutError:
+    """The error of a call for which no broker was found in time, with the last connection's error."""
+    said = "" if reason is None else f": {reason}"
+    error = KafkaTimeoutError(f"No broker of kafka.bootstrap.servers has responded{said}")
+    error.__cause__ = reason
+    return error
+
+
 def timeout_error(call: Call, timeout_ms: float) -> KafkaTimeoutError:
     """The error of a call that has not ended in time, with the last reason."""
     target = f" for {call.target.name}" if isinstance(call.target, Coordinator) else ""

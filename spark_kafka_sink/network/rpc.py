@@ -12,8 +12,16 @@ from typing import Any, Protocol
 from spark_kafka_sink.common.clock import NEVER, Clock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import ClusterSnapshot, Node
-from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, NetworkError
-from spark_kafka_sink.network.calls import STALL_MS, BrokerGoneError, Call, Calls, Coordinator, timeout_error
+from spark_kafka_sink.errors import KafkaError, NetworkError
+from spark_kafka_sink.network.calls import (
+    STALL_MS,
+    BrokerGoneError,
+    Call,
+    Calls,
+    Coordinator,
+    no_broker_error,
+    timeout_error,
+)
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.connection import ApiVersions
 from spark_kafka_sink.network.messages import CompletionHandler, Request, Response
@@ -156,9 +164,7 @@ class Rpc:
         """
         while not self.snapshot.nodes:
             if self._clock.now() >= deadline:
-                reason = self._metadata.last_connection_error()
-                said = "" if reason is None else f": {reason}"
-                raise KafkaTimeoutError(f"No broker of kafka.bootstrap.servers has responded{said}") from reason
+                raise no_broker_error(self._metadata.last_connection_error())
             self.refresh(deadline)
 
     def refresh(self, deadline: float = NEVER) -> None:

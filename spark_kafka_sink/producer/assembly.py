@@ -81,8 +81,8 @@ def assemble(
         record_partitioning = RecordPartitioning(partitioner, config, accumulator, pending)
     # Calls of their own: a transaction that fails stops its own only.
     limits = accumulator.topic_limits
-    lookup = TopicLimitLookup(config, Calls(client, metadata, config, random), limits)
     caller_calls = CallerCalls(Calls(client, metadata, config, random), metadata, clock, sender_thread)
+    lookup = TopicLimitLookup(config, Calls(client, metadata, config, random), caller_calls, limits)
     context = SenderContext(
         accumulator=accumulator,
         metadata=metadata,

@@ -8,10 +8,11 @@ from uuid import UUID
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import ClusterSnapshot
+from spark_kafka_sink.common.waiting import Wakeable
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.producer.accumulator.topic_limits import TopicLimits
-from spark_kafka_sink.producer.sender.topic_limit_lookup import TopicLimitLookup, Wakeable
+from spark_kafka_sink.producer.sender.topic_limit_lookup import TopicLimitLookup
 
 _ASK_AGAIN_MS = 5_000.0
 
@@ -67,10 +68,10 @@ class Topics:
         return None if info is None else info.topic_id
 
     def max_message_bytes(self, topics: Sequence[str]) -> Mapping[str, int | KafkaError]:
-        """The limit of each topic, or why it is not known. Takes at most request.timeout.ms and a second, and asks
-        again after metadata.max.age.ms.
+        """The limit of each topic, or why it is not known. Takes at most request.timeout.ms, and asks again after
+        metadata.max.age.ms.
         """
-        return self._lookup.limits(topics, self._clock, self._sender)
+        return self._lookup.limits(topics)
 
     def doubt_limit(self, topic: str) -> None:
         """A broker has refused a record that the topic's limit allows: ``max_message_bytes`` asks again, at most every

@@ -13,7 +13,7 @@ from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.records.columns import binary_column, int32_array, null_mask
 from spark_kafka_sink.records.encode import header_column, header_entries
 from spark_kafka_sink.spark.dead_letters.options import Reason
-from spark_kafka_sink.spark.rows import ILLEGAL_ARGUMENT, BoolArray, FaultKind, RejectedRows, Rows, in_task
+from spark_kafka_sink.spark.rows import ILLEGAL_ARGUMENT, BoolArray, FaultKind, RejectedRows, Rows, rows_numbered
 
 _HEADER: Final = FaultKind(Reason.INVALID_HEADER, ILLEGAL_ARGUMENT, "HEADER_CONVERTER")
 _NULL_HEADER: Final = "Invalid null header key found in headers"
@@ -35,18 +35,16 @@ class RawEncoder:
         column = rows.columns.headers
         if column is None:
             return rows
-        try:
-            sections = header_column(column)
-        except InvalidRecordError as error:
-            if Reason.INVALID_HEADER in self._rejects and header_entries(column)[1].null_count:
+        with rows_numbered(rows.first_row):
+            try:
+                sections = header_column(column)
+            except InvalidRecordError:
+                if Reason.INVALID_HEADER not in self._rejects or not header_entries(column)[1].null_count:
+                    raise
                 column, bad = headers_with_keys(column)
                 found = np.flatnonzero(bad)
                 rows = rows.rejecting(RejectedRows(_HEADER, found, [_NULL_HEADER] * len(found)))
                 sections = header_column(column)
-            elif error.row is None:
-                raise
-            else:
-                raise in_task(error, rows.first_row + error.row) from None
         return replace(rows, columns=replace(rows.columns, headers=sections))
 
 

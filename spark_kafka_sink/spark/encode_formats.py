@@ -48,8 +48,9 @@ class FormatEncoder:
     def _encoded(self, rows: Rows) -> Rows:
         given = rows.columns
         fields = {Side.KEY: given.key, Side.VALUE: given.value}
-        no_topic = [each for each in rows.rejected if each.kind.reason is Reason.NULL_TOPIC]
-        not_encoded = {place for each in no_topic for place in each.rows.tolist()}
+        not_encoded = {
+            place for each in rows.rejected if each.kind.reason is Reason.NULL_TOPIC for place in each.rows.tolist()
+        }
         rows = replace(rows, rejected=tuple(self._as_json(each, given) for each in rows.rejected))
         added: dict[str, pa.BinaryArray] = {}
         for side, column in fields.items():

@@ -9,14 +9,14 @@ import pyarrow as pa
 
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.waiting import sleep
-from spark_kafka_sink.errors import IllegalStateError, InvalidRecordError
+from spark_kafka_sink.errors import IllegalStateError
 from spark_kafka_sink.spark.dead_letters.options import Reason
 from spark_kafka_sink.spark.encode import RawEncoder
 from spark_kafka_sink.spark.end import End
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.pace import Pace, PaceRows
 from spark_kafka_sink.spark.read import AppendSize, ReadRows, gathered
-from spark_kafka_sink.spark.rows import Rows, Stage, in_task, through
+from spark_kafka_sink.spark.rows import Rows, Stage, rows_numbered, through
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.topic_creation import RequireTopics
 
@@ -46,8 +46,7 @@ class Pipeline:
         self._end = end
         self._clock = clock
         self._letters = letters
-        dead = None if letters is None else options.dead_letters
-        self._rejects = frozenset[Reason]() if dead is None else dead.reasons
+        self._rejects = frozenset[Reason]() if letters is None else letters.reasons
         encode: Stage = RawEncoder(self._rejects)
         if formats is not None:
             from spark_kafka_sink.spark.encode_formats import FormatEncoder
@@ -61,11 +60,11 @@ class Pipeline:
         topics = required_topics(options, end)
         if topics is not None and options.topic_creation is not None:
             stages.append(topics)
-        if dead is not None and letters is not None:
+        if letters is not None:
             if end.writes:
                 from spark_kafka_sink.spark.validate import RowValidator
 
-                stages.append(RowValidator(dead, end, clock))
+                stages.append(RowValidator(letters.reasons, end, clock))
             stages.append(letters)
         self._is_raw = formats is None
         self._stages: Sequence[Stage] = stages
@@ -90,12 +89,8 @@ class Pipeline:
         if rows.rejected:
             raise IllegalStateError(f"No stage has taken the rows rejected for {rows.rejected[0].kind.reason.value}")
         topics = rows.kept_topics
-        try:
+        with rows_numbered(rows.first_row):
             self._end.append(topics, rows.columns, rows.kept_partitions)
-        except InvalidRecordError as error:
-            if error.row is None:
-                raise
-            raise in_task(error, rows.first_row + error.row) from None
         size.add(topics.names, self._end)
         if not self._is_raw:
             size.appended(rows)

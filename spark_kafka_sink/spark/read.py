@@ -15,7 +15,6 @@ from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.producer.partitioning.partitioner import NOT_GIVEN
 from spark_kafka_sink.records.columns import (
     Int32Array,
-    Int64Array,
     RecordColumns,
     TopicColumn,
     bytes_column,
@@ -26,7 +25,7 @@ from spark_kafka_sink.records.columns import (
 )
 from spark_kafka_sink.spark.dead_letters.options import Reason
 from spark_kafka_sink.spark.end import End
-from spark_kafka_sink.spark.rows import ILLEGAL_ARGUMENT, FaultKind, RejectedRows, Rows, in_task
+from spark_kafka_sink.spark.rows import ILLEGAL_ARGUMENT, FaultKind, RejectedRows, Rows, in_task, rows_numbered
 from spark_kafka_sink.spark.schema import RowLayout
 
 # Larger batches are split: from here on, columns of bytes have int32 offsets.
@@ -120,12 +119,15 @@ class ReadRows:
             yield from self(batch.slice(half), first_row + half, now_ms)
             return
         layout = self.layout
-        columns = RecordColumns(
-            key=None if layout.key is None else batch.column(layout.key),
-            value=batch.column(layout.value),
-            headers=None if layout.headers is None else batch.column(layout.headers),
-            timestamps=None if layout.timestamp is None else _timestamps(batch, layout.timestamp, first_row, now_ms),
-        )
+        with rows_numbered(first_row):
+            columns = RecordColumns(
+                key=None if layout.key is None else batch.column(layout.key),
+                value=batch.column(layout.value),
+                headers=None if layout.headers is None else batch.column(layout.headers),
+                timestamps=None
+                if layout.timestamp is None
+                else timestamp_column(batch.column(layout.timestamp), now_ms),
+            )
         topics, no_topic = self._topics(batch, first_row)
         partitions, negative = self._partitions(batch, first_row)
         rows = Rows(first_row, topics, columns, partitions)
@@ -187,12 +189,3 @@ def _with_topics(column: pa.Array, missing: npt.NDArray[np.bool_]) -> pa.Array:
     codes = raw_numbers(encoded.indices, np.int32)
     codes[missing] = 0
     return pa.DictionaryArray.from_arrays(int32_array(codes), encoded.dictionary)
-
-
-def _timestamps(batch: pa.RecordBatch, index: int, first_row: int, now_ms: int) -> Int64Array:
-    try:
-        return timestamp_column(batch.column(index), now_ms)
-    except InvalidRecordError as error:
-        if error.row is None:
-            raise
-        raise in_task(error, first_row + error.row) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import compress
 from typing import Final, NamedTuple, Protocol, TypeAlias
@@ -139,6 +140,17 @@ def through(stages: Sequence[Stage], rows: Rows) -> Iterator[Rows]:
         return
     for part in stages[0](rows):
         yield from through(stages[1:], part)
+
+
+@contextmanager
+def rows_numbered(first_row: int) -> Iterator[None]:
+    """An error about a row of columns that begin with ``first_row`` names its number in the task."""
+    try:
+        yield
+    except InvalidRecordError as error:
+        if error.row is None:
+            raise
+        raise in_task(error, first_row + error.row) from None
 
 
 def in_task(error: InvalidRecordError, row: int) -> InvalidRecordError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -20,7 +20,7 @@ from spark_kafka_sink.producer.sender.topic_limit_lookup import MAX_MESSAGE_BYTE
 from spark_kafka_sink.records.batch import HEADER_SIZE
 from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn, slot_lengths
 from spark_kafka_sink.records.sizes import MAX_RECORD_OVERHEAD, FieldLengths, java_size_estimate
-from spark_kafka_sink.spark.dead_letters.options import DeadLetters, Reason
+from spark_kafka_sink.spark.dead_letters.options import Reason
 from spark_kafka_sink.spark.end import End
 from spark_kafka_sink.spark.rows import TOO_LARGE, UNKNOWN, FaultKind, RejectedRows, Rows
 
@@ -49,8 +49,8 @@ class RowValidator:
     ``max.message.bytes``.
     """
 
-    def __init__(self, dead: DeadLetters, end: End, clock: Clock) -> None:
-        self._dead = dead
+    def __init__(self, reasons: Collection[Reason], end: End, clock: Clock) -> None:
+        self._reasons = reasons
         self._end = end
         self._clock = clock
         self._looked_at: dict[str, float] = {}
@@ -67,7 +67,7 @@ class RowValidator:
         self, engine: ProducerEngine, topics: TopicColumn, columns: RecordColumns, partitions: Int32Array | None
     ) -> Iterator[RejectedRows]:
         """May name rows that are rejected already, and a row several times."""
-        reasons = self._dead.reasons
+        reasons = self._reasons
         if Reason.RECORD_TOO_LARGE in reasons:
             yield from self._too_large(engine, topics, columns)
         if partitions is not None and Reason.INVALID_PARTITION in reasons:
@@ -134,7 +134,7 @@ class RowValidator:
         """Waits for the topic up to max.block.ms, unless unknown-topic is asked for."""
         if engine.topics.has(topic):
             self._unknown.discard(topic)
-        elif Reason.UNKNOWN_TOPIC not in self._dead.reasons:
+        elif Reason.UNKNOWN_TOPIC not in self._reasons:
             engine.topics.partition_count(topic)
         else:
             self._looked_again(engine, topic)

@@ -8,16 +8,10 @@ from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.sasl_rules import GROUP, built_in
+from spark_kafka_sink.common.waiting import Wakeable
 from spark_kafka_sink.errors import ConfigError, LoginError
 
 T = TypeVar("T")
-
-
-class Wakeable(Protocol):
-    """Something that a thread sleeps in (``Transport``)."""
-
-    def wakeup(self) -> None:
-        """Wakes that thread. Any thread may call this."""
 
 
 class LoginStep(Generic[T]):

@@ -19,7 +19,7 @@ class LimitAnswer(NamedTuple):
 
 
 class TopicLimits:
-    """Any thread reads it. Only the sender thread writes it, except for ``doubt``, which a task calls.
+    """Any thread reads it. The sender thread writes it, and a caller that has asked (``answered``, ``doubt``).
 
     ``max_message_bytes``: per topic its config of that name, or what refusals have taught; bytes of a batch as sent.
     """

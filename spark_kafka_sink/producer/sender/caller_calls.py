@@ -5,15 +5,15 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
+from collections.abc import Collection
 from typing import Any
 
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.model import ClusterSnapshot
-from spark_kafka_sink.common.waiting import Waiters, sleep
-from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError
-from spark_kafka_sink.network.calls import STALL_MS, Call, CallEnd, Calls, timeout_error
+from spark_kafka_sink.common.waiting import Waiters, Wakeable, sleep
+from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.network.calls import STALL_MS, Call, CallEnd, Calls, no_broker_error, timeout_error
 from spark_kafka_sink.network.metadata import Metadata
-from spark_kafka_sink.producer.sender.topic_limit_lookup import Wakeable
 
 _log = logging.getLogger("spark_kafka_sink.network")
 
@@ -22,6 +22,7 @@ class CallerCalls:
     """``BlockingCalls`` for any thread but the sender's, which runs ``advance`` while ``busy``, and ``close`` once.
 
     ``busy``: callers set it after they have added a call; only ``advance`` clears it, before it looks at the calls.
+    ``closed_by``: the error of ``close``.
     """
 
     def __init__(self, calls: Calls, metadata: Metadata, clock: Clock, sender: Wakeable) -> None:
@@ -33,7 +34,7 @@ class CallerCalls:
         self._changed = Waiters()
         self._started: deque[Call] = deque()
         self._given_up: deque[Call] = deque()
-        self._closed_by: KafkaError | None = None
+        self.closed_by: KafkaError | None = None
         self.busy = False
 
     # Callers
@@ -46,37 +47,46 @@ class CallerCalls:
         return self._clock.now()
 
     def call(self, call: Call, deadline: float) -> Any:
-        began = self._clock.now()
-        call.on_end = self._ended
-        try:
-            self._started.append(call)
-            self.busy = True
-            self._sender.wakeup()
-            self._wait(call, began, deadline)
-        finally:
-            if call.end is None:
-                self._given_up.append(call)
-                self.busy = True
-                self._sender.wakeup()
+        waits_ms = max(0.0, deadline - self._clock.now())
+        self.run((call,), deadline)
         if call.end is not None:
             if call.end.error is not None:
                 raise call.end.error.with_traceback(None)
             return call.end.body
-        if self._closed_by is not None:
-            raise self._closed_by.with_traceback(None)
+        if self.closed_by is not None:
+            raise self.closed_by.with_traceback(None)
         if not self.snapshot.nodes and (lost := self._metadata.last_connection_error() or call.last_error):
-            raise KafkaTimeoutError(f"No broker of kafka.bootstrap.servers has responded: {lost}") from lost
-        raise timeout_error(call, max(0.0, deadline - began))
+            raise no_broker_error(lost)
+        raise timeout_error(call, waits_ms)
 
-    def _wait(self, call: Call, began: float, deadline: float) -> None:
-        """Until the call ends, the sender ends or the deadline. Every 10 s a warning says what is waited for."""
-        while (left := deadline - self._clock.now()) > 0:
-            if self._changed.wait_for(
-                self._lock, lambda: call.end is not None or self._closed_by is not None, min(left, STALL_MS)
-            ):
-                return
-            if left > STALL_MS:
-                _log.warning("%s", self._calls.stalled(call, self._clock.now() - began))
+    def run(self, calls: Collection[Call], deadline: float) -> None:
+        """Returns when all calls have ended, or the sender has, or the deadline has passed; those that have not ended
+        then are given up. Every 10 s a warning says what is waited for.
+        """
+        began = self._clock.now()
+        for call in calls:
+            call.on_end = self._ended
+        try:
+            self._started.extend(calls)
+            self._changed_by_caller()
+            while (left := deadline - self._clock.now()) > 0 and not self._wait(calls, min(left, STALL_MS)):
+                if left > STALL_MS:
+                    oldest = next(call for call in calls if call.end is None)
+                    _log.warning("%s", self._calls.stalled(oldest, self._clock.now() - began))
+        finally:
+            if unended := [call for call in calls if call.end is None]:
+                self._given_up.extend(unended)
+                self._changed_by_caller()
+
+    def _wait(self, calls: Collection[Call], ms: float) -> bool:
+        """False if neither all calls nor the sender have ended by then."""
+        return self._changed.wait_for(
+            self._lock, lambda: self.closed_by is not None or all(call.end is not None for call in calls), ms
+        )
+
+    def _changed_by_caller(self) -> None:
+        self.busy = True
+        self._sender.wakeup()
 
     def refresh(self, deadline: float) -> None:
         self._metadata.await_update(deadline - self._clock.now(), self._sender.wakeup)
@@ -110,5 +120,5 @@ class CallerCalls:
     def close(self, error: KafkaError) -> None:
         """Every call, now and later, raises ``error``."""
         with self._lock:
-            self._closed_by = error
+            self.closed_by = error
             self._changed.notify_all()

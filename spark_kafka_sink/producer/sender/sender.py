@@ -108,7 +108,6 @@ class Sender:
         self._in_flight.clear()
         self._parts.metadata.fail_waiters(error)
         self._parts.caller_calls.close(error)
-        self._parts.limit_lookup.close(error)
         if self._parts.transactions is not None:
             self._parts.transactions.end(error)
         self._aborted = True

@@ -43,6 +43,7 @@ class DeadLetterWriter:
     def __init__(
         self, end: End, dead: DeadLetters, clock: Clock, name: TaskName, files: LetterFiles | None = None
     ) -> None:
+        self.reasons = dead.reasons
         self._end = end
         self._dead = dead
         self._clock = clock
