@@ -5,20 +5,20 @@ from __future__ import annotations
 import json
 import logging
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from types import MappingProxyType, ModuleType
 from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.errors import BrokerError
+from spark_kafka_sink.errors import BrokerError, UnsupportedVersionError
 from spark_kafka_sink.exactly_once.cluster import Cluster
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.values import LedgerPartitions
 from spark_kafka_sink.network.calls import Call, CodeAt
-from spark_kafka_sink.network.error_table import FORBIDDEN
-from spark_kafka_sink.network.topics import NewTopic, create_topic, why_not_created
+from spark_kafka_sink.network.topics import BROKER_DEFAULT, NewTopic, create_topic, why_not_created
 
 _log = logging.getLogger("spark_kafka_sink.exactly_once")
 
@@ -40,13 +40,30 @@ SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
 """Retention of a new ledger topic. A starting driver reads the last segment, and the control records of half an hour.
 They must not be removed while it reads; a kept view is read anew after half of that."""
 
-_REQUIRED: Final = ("cleanup.policy", "unclean.leader.election.enable")
+_POLICY: Final = "cleanup.policy"
+_UNCLEAN: Final = "unclean.leader.election.enable"
 _NO_MORE_THAN: Final = ("segment.ms", "delete.retention.ms", "min.cleanable.dirty.ratio")
 _IN_SYNC: Final = "min.insync.replicas"
 _LIKE_TRANSACTION_LOG: Final = ("transaction.state.log.replication.factor", "transaction.state.log.min.isr")
+_DEFAULT_REPLICATION: Final = "default.replication.factor"
 _MOST_REPLICAS: Final = 3
 _MAX_MESSAGE: Final = "max.message.bytes"
 _TOPIC, _BROKER = 2, 4
+
+_TRIED_AGAIN: Final = frozenset({ErrorCode.invalid_config, ErrorCode.policy_violation})
+"""Refusals of CreateTopics that may be about one of the settings."""
+
+_OPTIONAL: Final = (_UNCLEAN, _IN_SYNC, "delete.retention.ms", "segment.ms", "min.cleanable.dirty.ratio")
+"""The settings that a ledger can do without, the most important one first."""
+
+_COSTS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        _UNCLEAN: "if every replica in sync fails, a leader may be elected that lacks the last decisions, and batches "
+        "may be written twice",
+        _IN_SYNC: "a decision may be acknowledged by fewer replicas, and be lost with them",
+        **dict.fromkeys(_NO_MORE_THAN, "compaction comes later, so the start of a query reads more"),
+    }
+)
 
 _warned: set[str] = set()
 
@@ -66,57 +83,143 @@ class EnsuredLedger(NamedTuple):
 
 
 def ensure_ledger(cluster: Cluster, topic: str, deadline: float) -> EnsuredLedger:
-    """Creates the topic, or checks its settings. Raises ``ExactlyOnceError`` if it cannot be created or would lose
-    entries."""
-    wanted = _wanted(cluster, deadline)
+    """Creates the topic, with as many of its settings as the brokers take, and checks the effective ones. Raises
+    ``ExactlyOnceError`` if it cannot be created or would lose entries."""
+    wanted = wanted_ledger(cluster, deadline)
     info = cluster.topic(topic, deadline)
     if info is None:
-        _create(cluster, topic, wanted, deadline)
-        return EnsuredLedger(2 * PARTITIONS, created=True)
+        made = create_ledger(cluster, topic, wanted, deadline)
+        configs = checked_configs(cluster, topic, wanted, deadline)
+        if made.left_out or made.replication_factor != wanted.replication:
+            _warned.add(topic)
+            _log.warning("commitLogTopic %s was created %s", topic, made.told(wanted, configs))
+        return EnsuredLedger(2 * PARTITIONS, True, _number(configs.get(_MAX_MESSAGE)))
     if info.partition_count < PARTITIONS:
         raise ExactlyOnceError(
             f"commitLogTopic {topic} has {info.partition_count} partitions, the ledger needs {PARTITIONS}: add some, "
             "or delete an empty one and let this sink create it."
         )
-    configs = _describe(cluster, _TOPIC, [topic], (*wanted.settings, _MAX_MESSAGE), deadline)
-    faults = [
-        f"{name} is {configs[name]!r}, not {SETTINGS[name]!r}" for name in _REQUIRED if configs[name] != SETTINGS[name]
-    ]
-    if faults:
+    configs = checked_configs(cluster, topic, wanted, deadline)
+    if topic not in _warned:
+        _warn_of_weakness(cluster, topic, wanted, configs, deadline)
+    return EnsuredLedger(info.partition_count, False, _number(configs.get(_MAX_MESSAGE)))
+
+
+def checked_configs(cluster: Cluster, topic: str, wanted: WantedLedger, deadline: float) -> dict[str, str | None]:
+    """The topic's effective settings, as far as the brokers tell them. Raises ``ExactlyOnceError`` if it would lose
+    entries, or if they do not tell its cleanup.policy.
+    """
+    try:
+        configs = _describe(cluster, _TOPIC, [topic], (*wanted.settings, _MAX_MESSAGE), deadline)
+    except UnsupportedVersionError:
+        configs = {}
+    if faults := ledger_faults(configs):
         raise ExactlyOnceError(
             f"commitLogTopic {topic} could lose decisions: {'; '.join(faults)}. Change its settings "
             "(kafka-configs --alter), or name another topic."
         )
-    if topic not in _warned and (commands := _repair_commands(cluster, topic, wanted, configs, deadline)):
-        _warned.add(topic)
-        _log.warning(
-            "commitLogTopic %s has other settings than this sink creates it with: it may lose decisions when brokers "
-            "fail, or slow down the start of queries. To change it, run: %s",
-            topic,
-            " ; ".join(commands),
+    return configs
+
+
+def ledger_faults(configs: Mapping[str, str | None]) -> list[str]:
+    """Why a topic with these effective settings cannot be the ledger. An unclean.leader.election.enable that is not
+    told is no fault, because some brokers (Redpanda) never elect a leader that lacks records, and do not have it."""
+    policy, unclean = configs.get(_POLICY), configs.get(_UNCLEAN)
+    faults = []
+    if policy is None:
+        faults.append(f"DescribeConfigs does not tell its {_POLICY}, which must be 'compact'")
+    elif policy != SETTINGS[_POLICY]:
+        faults.append(f"{_POLICY} is {policy!r}, not {SETTINGS[_POLICY]!r}")
+    if unclean not in (None, SETTINGS[_UNCLEAN]):
+        faults.append(f"{_UNCLEAN} is {unclean!r}, not {SETTINGS[_UNCLEAN]!r}")
+    return faults
+
+
+def _warn_of_weakness(
+    cluster: Cluster, topic: str, wanted: WantedLedger, configs: Mapping[str, str | None], deadline: float
+) -> None:
+    """Warns once of an existing topic that is weaker than a new one, or of which that is not known."""
+    commands = _repair_commands(cluster, topic, wanted, configs, deadline)
+    unknown = [name for name in (_UNCLEAN, _IN_SYNC) if configs.get(name) is None]
+    texts = []
+    if unknown:
+        texts.append(f"The brokers do not tell {_costs(unknown)}.")
+    if commands:
+        texts.append(
+            "It has other settings than this sink creates it with: it may lose decisions when brokers fail, or slow "
+            f"down the start of queries. To change it, if the brokers let you, run: {' ; '.join(commands)}"
         )
-    limit = configs.get(_MAX_MESSAGE)
-    return EnsuredLedger(info.partition_count, created=False, max_message_bytes=None if limit is None else int(limit))
+    if texts:
+        _warned.add(topic)
+        _log.warning("commitLogTopic %s: %s", topic, " ".join(texts))
+
+
+def _costs(names: Sequence[str]) -> str:
+    """The settings, and what it may cost not to have them; each cost once."""
+    by_cost: dict[str, list[str]] = {}
+    for name in names:
+        by_cost.setdefault(_COSTS[name.partition("=")[0]], []).append(name)
+    return "; ".join(f"{', '.join(each)} ({cost})" for cost, each in by_cost.items())
+
+
+def _number(text: str | None) -> int | None:
+    return None if text is None else int(text)
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
-    """The replication factor and settings of a new topic in this cluster."""
+class WantedLedger:
+    """The replication factor and settings of a new topic in this cluster. ``default_told``: the brokers tell their
+    default.replication.factor, so the replication factor is not below it.
+    """
 
     replication: int
     settings: Mapping[str, str]
+    default_told: bool = True
 
 
-def _wanted(cluster: Cluster, deadline: float) -> _Wanted:
+@dataclass(frozen=True, slots=True)
+class MadeLedger:
+    """How the topic was created. ``left_out``: settings that the brokers refused; ``refusal``: their first error."""
+
+    replication_factor: int
+    left_out: tuple[str, ...] = ()
+    refusal: str = ""
+
+    def told(self, wanted: WantedLedger, configs: Mapping[str, str | None]) -> str:
+        """What was left out and what that costs, with the settings that are in effect instead."""
+        texts = [f"without {', '.join(self.left_out)}"] if self.left_out else []
+        if self.replication_factor == BROKER_DEFAULT:
+            texts.append(f"with the brokers' default replication factor instead of {wanted.replication}")
+        unknown = [name for name in self.left_out if configs.get(name) is None]
+        weaker = [
+            f"{name}={configs[name]}" for name in self.left_out if _is_weaker(name, configs.get(name), wanted.settings)
+        ]
+        costs = [f"Not told, so perhaps weaker: {_costs(unknown)}."] if unknown else []
+        if weaker:
+            costs.append(f"In effect: {_costs(weaker)}.")
+        cost = " ".join(costs) or "The settings in effect are as strong."
+        return f"{' and '.join(texts)}, because the brokers refuse more ({self.refusal}). {cost}"
+
+
+def _is_weaker(name: str, value: str | None, settings: Mapping[str, str]) -> bool:
+    if value is None or name == _UNCLEAN:  # an unclean election is a fault
+        return False
+    return float(value) < float(settings[name]) if name == _IN_SYNC else float(value) > float(settings[name])
+
+
+def wanted_ledger(cluster: Cluster, deadline: float) -> WantedLedger:
+    """As strong as the brokers' transaction log, and never with fewer replicas than they give to other topics."""
     brokers = len(cluster.node_ids(deadline))
-    like = _broker_configs(cluster, _LIKE_TRANSACTION_LOG, deadline)
-    replication = int(like.get(_LIKE_TRANSACTION_LOG[0]) or min(brokers, _MOST_REPLICAS))
-    in_sync = int(like.get(_LIKE_TRANSACTION_LOG[1]) or max(replication - 1, 1))
-    return _Wanted(replication, {**SETTINGS, _IN_SYNC: str(in_sync)})
+    told = _broker_configs(cluster, (*_LIKE_TRANSACTION_LOG, _DEFAULT_REPLICATION), deadline)
+    default = told.get(_DEFAULT_REPLICATION)
+    replication = int(told.get(_LIKE_TRANSACTION_LOG[0]) or min(brokers, _MOST_REPLICAS))
+    replication = max(replication, int(default or 1))
+    in_sync = int(told.get(_LIKE_TRANSACTION_LOG[1]) or max(replication - 1, 1))
+    return WantedLedger(replication, {**SETTINGS, _IN_SYNC: str(in_sync)}, default is not None)
 
 
 def _repair_commands(
-    cluster: Cluster, topic: str, wanted: _Wanted, configs: Mapping[str, str | None], deadline: float
+    cluster: Cluster, topic: str, wanted: WantedLedger, configs: Mapping[str, str | None], deadline: float
 ) -> list[str]:
     """The commands that give an existing topic the settings of a new one."""
     server, commands = f"--bootstrap-server {cluster.servers}", []
@@ -137,7 +240,9 @@ def _repair_commands(
     if len(replicas) < 2 * PARTITIONS:
         commands.append(f"kafka-topics.sh {server} --alter --topic {topic} --partitions {2 * PARTITIONS}")
     weak = [name for name in _NO_MORE_THAN if float(configs.get(name) or 0) > float(wanted.settings[name])]
-    if int(configs.get(_IN_SYNC) or 1) < min(int(wanted.settings[_IN_SYNC]), len(brokers)):
+    if (in_sync := configs.get(_IN_SYNC)) is not None and int(in_sync) < min(
+        int(wanted.settings[_IN_SYNC]), len(brokers)
+    ):
         weak.append(_IN_SYNC)
     if weak:
         changes = ",".join(f"{name}={wanted.settings[name]}" for name in weak)
@@ -159,24 +264,84 @@ def broker_limit_ms(cluster: Cluster, deadline: float) -> int | None:
     return None if limit is None else int(limit)
 
 
-def _create(cluster: Cluster, topic: str, wanted: _Wanted, deadline: float) -> None:
-    try:
-        create_topic(cluster, NewTopic(topic, 2 * PARTITIONS, wanted.replication, wanted.settings), deadline)
-    except BrokerError as error:
-        raise ExactlyOnceError(
-            f"commitLogTopic {topic} is missing and cannot be created: {why_not_created(error)}. Create it by hand: "
-            f"{2 * PARTITIONS} partitions, {', '.join(f'{name}={value}' for name, value in wanted.settings.items())}."
-        ) from error
+def create_ledger(cluster: Cluster, topic: str, wanted: WantedLedger, deadline: float) -> MadeLedger:
+    """Creates the topic with as many of the settings as the brokers take. Raises ``ExactlyOnceError`` if they refuse
+    even cleanup.policy alone."""
+    attempt: _Attempt | None = _Attempt(wanted.replication, tuple(wanted.settings))
+    tried: dict[_Attempt, BrokerError] = {}
+    while attempt is not None:
+        settings = {name: wanted.settings[name] for name in attempt.names}
+        try:
+            create_topic(cluster, NewTopic(topic, 2 * PARTITIONS, attempt.replication, settings), deadline)
+        except BrokerError as error:
+            tried[attempt] = error
+            if error.code not in _TRIED_AGAIN:
+                break
+            attempt = _with_fewer(wanted, tried)
+        else:
+            left_out = tuple(name for name in wanted.settings if name not in settings)
+            return MadeLedger(attempt.replication, left_out, str(next(iter(tried.values()), "")))
+    last = [*tried.values()][-1]
+    even = ", even with no setting but cleanup.policy=compact" if attempt is None else ""
+    raise ExactlyOnceError(
+        f"commitLogTopic {topic} is missing and cannot be created{even}: {why_not_created(last)}. Create it by hand: "
+        f"{2 * PARTITIONS} partitions, {', '.join(f'{name}={value}' for name, value in wanted.settings.items())}"
+        + (
+            "; of these the ledger cannot do without cleanup.policy. Without compaction use "
+            "deliveryGuarantee=at-least-once."
+            if even
+            else "."
+        )
+    ) from last
+
+
+class _Attempt(NamedTuple):
+    replication: int
+    names: tuple[str, ...]
+
+
+def _with_fewer(wanted: WantedLedger, tried: Mapping[_Attempt, BrokerError]) -> _Attempt | None:
+    """What to try after a refusal; None if everything was tried.
+
+    If the error names one of the settings, the same without it. Otherwise the most settings that were not tried yet:
+    at most 32 attempts, once in the life of a ledger, while a broker that names what it refuses needs two. If the
+    brokers do not tell their default replication factor, perhaps they take no other (Confluent Cloud); with it goes
+    min.insync.replicas, which might be larger.
+    """
+    refused, error = list(tried.items())[-1]
+    named = [name for name in refused.names if name != _POLICY and name in str(error)]
+    if len(named) == 1:
+        narrowed = _Attempt(refused.replication, tuple(name for name in refused.names if name != named[0]))
+        if narrowed not in tried:
+            return narrowed
+    return next((each for each in _attempts(wanted) if each not in tried), None)
+
+
+def _attempts(wanted: WantedLedger) -> Iterator[_Attempt]:
+    """Every attempt, those with the most settings first. The brokers' default replication factor comes as soon as the
+    same settings were refused with another."""
+
+    def attempt(replication: int, optional: Collection[str]) -> _Attempt:
+        return _Attempt(replication, tuple(name for name in wanted.settings if name == _POLICY or name in optional))
+
+    without_in_sync = tuple(name for name in _OPTIONAL if name != _IN_SYNC)
+    choices: list[tuple[int, tuple[str, ...]]] = [(wanted.replication, _OPTIONAL)]
+    if not wanted.default_told:
+        yield attempt(wanted.replication, without_in_sync)
+        yield attempt(BROKER_DEFAULT, without_in_sync)
+        choices.append((BROKER_DEFAULT, without_in_sync))
+    for replication, optional in choices:
+        for count in range(len(optional), -1, -1):
+            yield from (attempt(replication, names) for names in combinations(optional, count))
 
 
 def _broker_configs(cluster: Cluster, names: tuple[str, ...], deadline: float) -> dict[str, str | None]:
-    """The configs of the broker that responds: a broker describes itself, and refuses to describe the others."""
+    """The configs of the broker that responds: a broker describes itself, and refuses to describe the others. Empty if
+    it does not describe itself to this principal, or to none."""
     try:
         return _describe(cluster, _BROKER, [str(each) for each in cluster.node_ids(deadline)], names, deadline)
-    except BrokerError as error:
-        if error.code in FORBIDDEN:
-            return {}
-        raise
+    except (BrokerError, UnsupportedVersionError):
+        return {}
 
 
 def _describe(

@@ -14,6 +14,7 @@ from spark_kafka_sink.exactly_once.complete import Completed, complete_intents
 from spark_kafka_sink.exactly_once.decisions import check_target, decision_margin_ms
 from spark_kafka_sink.exactly_once.errors import PlanningError
 from spark_kafka_sink.exactly_once.ledger_topic import broker_limit_ms
+from spark_kafka_sink.exactly_once.requirements import require_transactions
 from spark_kafka_sink.exactly_once.session import CommitSettings, Session, session_for
 from spark_kafka_sink.exactly_once.sweep import list_open, sweep
 from spark_kafka_sink.exactly_once.values import (
@@ -58,6 +59,7 @@ def plan_write(
 def _plan(session: Session, write_id: WriteId | None, ledger_start: LedgerStart, deadline: float) -> Completed:
     created = False
     if session.planned is None:
+        require_transactions(session.cluster, deadline)
         created = session.verify_ledger(deadline)
         _check_timeout(session, deadline)
         if not session.settings.per_attempt:

@@ -288,6 +288,11 @@ class NetworkClient:
         state = self._states.get(node_id)
         return state.connection.api_versions if state is not None and state.connection is not None else None
 
+    def any_api_versions(self) -> ApiVersions | None:
+        """The versions that some node with a ready connection speaks, a bootstrap server's also; None without one."""
+        found = (self.api_versions(node_id) for node_id in self._states)
+        return next((versions for versions in found if versions is not None), None)
+
     def last_error(self, node_id: int) -> KafkaError | None:
         """The error of the last connection; None after a response."""
         state = self._states.get(node_id)

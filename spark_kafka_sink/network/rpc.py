@@ -190,6 +190,10 @@ class Rpc:
         """The versions that the node speaks; None without a ready connection to it."""
         return self._client.api_versions(node_id)
 
+    def any_api_versions(self) -> ApiVersions | None:
+        """The versions that some connected broker speaks; None without a ready connection."""
+        return self._client.any_api_versions()
+
     def close(self) -> None:
         """Closes the connections. A second call has no effect."""
         if not self._closed:

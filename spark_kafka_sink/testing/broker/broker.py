@@ -11,7 +11,7 @@ from typing import Final, Self, TypeVar
 from spark_kafka_sink.common.model import NO_LEADER
 from spark_kafka_sink.errors import IllegalStateError
 from spark_kafka_sink.testing.broker.authentication import AuthenticationLog
-from spark_kafka_sink.testing.broker.faults import Faults
+from spark_kafka_sink.testing.broker.faults import Faults, error_code
 from spark_kafka_sink.testing.broker.loop_thread import LoopThread
 from spark_kafka_sink.testing.broker.node import PLAINTEXT, Listeners
 from spark_kafka_sink.testing.broker.request_log import RequestLog
@@ -37,7 +37,8 @@ class TestBroker:
 
     ``nodes``: 1 to N, numbered from 1, each with a port of its own. ``port``: of the first node, the others follow
     upwards; 0: any that are free. ``config``: broker settings by Kafka's names (see ``state/config.py``).
-    ``api_versions``: narrower ranges, API name to (lowest, highest). ``listeners``: further ones, as in ``LocalKafka``;
+    ``api_versions``: narrower ranges, API name to (lowest, highest), or to None for an API that the broker lacks.
+    ``listeners``: further ones, as in ``LocalKafka``;
     every TLS handshake and SASL login of theirs is in ``authentications``. There are no ACLs: script refusals, such as
     ``faults.answer("Produce", "TOPIC_AUTHORIZATION_FAILED", topic="t")``.
 
@@ -60,7 +61,7 @@ class TestBroker:
         port: int = 0,
         like: str = LATEST,
         config: Mapping[str, Setting] = _NOTHING,
-        api_versions: Mapping[str, tuple[int, int]] | None = None,
+        api_versions: Mapping[str, tuple[int, int] | None] | None = None,
         listeners: Mapping[str, str | Listener] = _NO_LISTENERS,
     ) -> None:
         if nodes < 1:
@@ -146,6 +147,19 @@ class TestBroker:
         factor = min(self._nodes, _MAX_DEFAULT_REPLICATION) if replication is None else replication
         self._call(lambda server: server.state.cluster.create_topic(name, partitions, factor, configs))
         return self.topic(name)
+
+    def refuse_topic_configs(self, *names: str, error: str = "POLICY_VIOLATION", message: str | None = None) -> None:
+        """Respond ``error`` to each CreateTopics that sets one of them, as managed brokers do. ``create_topic`` may set
+        them.
+
+        ``message``: of the response; default one that names the first of them that is set.
+        """
+        code = error_code(error)
+        self._call(lambda server: server.state.cluster.limits.refuse(names, code, message))
+
+    def hide_configs(self, *names: str) -> None:
+        """Leave these settings of topics and brokers out of DescribeConfigs responses, as managed brokers do."""
+        self._call(lambda server: server.state.cluster.limits.hidden.update(names))
 
     def create_partitions(self, name: str, count: int) -> None:
         """Raise the number of partitions to ``count``."""

@@ -78,13 +78,18 @@ APIS: Final = (
     _emulated("ApiVersions", "Missing: INVALID_REQUEST for odd client names."),
     _emulated(
         "CreateTopics",
-        "Replica assignments are refused (INVALID_REQUEST). Missing: quotas, the time that a controller takes.",
+        "Replica assignments are refused (INVALID_REQUEST). Missing: quotas, the time that a controller takes, "
+        "policies (`TestBroker.refuse_topic_configs` refuses settings).",
     ),
     _emulated("DeleteTopics", "The topic is gone at once. Missing: `delete.topic.enable`."),
     _emulated("InitProducerId", "Missing: version 6 (two-phase commit, KIP-939), which no release enables."),
     _emulated("AddPartitionsToTxn AddOffsetsToTxn TxnOffsetCommit"),
     _emulated("EndTxn", "The markers are written before the response, unless `hold_markers` holds them."),
-    _emulated("DescribeConfigs", "Topics and brokers only. Missing: loggers, groups, synonyms, documentation, types."),
+    _emulated(
+        "DescribeConfigs",
+        "Topics and brokers only. Missing: loggers, groups, synonyms, documentation, types. `TestBroker.hide_configs` "
+        "leaves settings out, as managed brokers do.",
+    ),
     _emulated("CreatePartitions", "Assignments are ignored."),
     _emulated("DescribeCluster DescribeTransactions DescribeTopicPartitions"),
     _emulated("ListTransactions", "COORDINATOR_LOAD_IN_PROGRESS has to be scripted."),

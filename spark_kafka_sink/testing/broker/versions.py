@@ -112,8 +112,10 @@ RELEASES: Final[Mapping[str, Release]] = MappingProxyType(
 )
 
 
-def release(like: str, narrowed: Mapping[str, tuple[int, int]] | None = None) -> Release:
-    """The release ``like``, its ranges replaced by those of ``narrowed`` (API name to lowest and highest version)."""
+def release(like: str, narrowed: Mapping[str, tuple[int, int] | None] | None = None) -> Release:
+    """The release ``like``, its ranges replaced by those of ``narrowed``: API name to lowest and highest version, or
+    None for an API that the broker does not have.
+    """
     faults = []
     if like not in RELEASES:
         faults.append(f"like={like!r} is not a release that TestBroker imitates; use one of {', '.join(RELEASES)}")
@@ -125,6 +127,9 @@ def release(like: str, narrowed: Mapping[str, tuple[int, int]] | None = None) ->
         raise ConfigError(faults)
     base = RELEASES[like]
     ranges = dict(base.versions)
-    for api, (lowest, highest) in (narrowed or {}).items():
-        ranges[api] = VersionRange(max(lowest, ranges[api].lowest), min(highest, ranges[api].highest))
+    for api, narrower in (narrowed or {}).items():
+        offered_range = ranges.pop(api)
+        if narrower is not None:
+            lowest, highest = narrower
+            ranges[api] = VersionRange(max(lowest, offered_range.lowest), min(highest, offered_range.highest))
     return replace(base, versions=MappingProxyType(ranges))

@@ -14,7 +14,7 @@ from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker import handler_pool
 from spark_kafka_sink.testing.broker.apis.table import HANDLERS
-from spark_kafka_sink.testing.broker.versions import API_KEYS, RELEASES
+from spark_kafka_sink.testing.broker.versions import API_KEYS, API_OF_KEY, RELEASES
 from spark_kafka_sink.testing.broker.wire import Fields, RequestHead, encode_response, has_version
 from tests.contract.plain_client import PlainClient, batch
 
@@ -211,3 +211,10 @@ def test_ranges_can_be_narrowed() -> None:
         assert client.ask("Metadata", 7, topics=[]).brokers
         client.tell("Metadata", 8, topics=[])
         assert client.is_hung_up()
+
+
+def test_an_api_may_be_taken_away() -> None:
+    with TestBroker(api_versions={"ListTransactions": None}) as broker, PlainClient(broker.bootstrap_servers) as client:
+        answer = client.ask("ApiVersions", 3, client_software_name="test", client_software_version="1")
+    offered = {API_OF_KEY[each.api_key] for each in answer.api_keys}
+    assert offered == {*RELEASES["4.1"].versions} - {"ListTransactions"}

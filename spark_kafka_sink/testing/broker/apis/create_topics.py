@@ -1,6 +1,7 @@
 """CreateTopics (19).
 
 Emulated: counts, replication factor, settings, validate_only, and every topic's own error.
+Settings may be refused (``TestBroker.refuse_topic_configs``).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ def _create(context: RequestContext, asked: Any) -> Fields:
         context.check_script(asked.name)
         if asked.assignments:
             raise ApiError(ErrorCode.invalid_request, "TestBroker places replicas itself")
+        context.cluster.limits.check(config)
         topic = context.cluster.create_topic(
             asked.name, asked.num_partitions, asked.replication_factor, config, dry=context.body.validate_only
         )

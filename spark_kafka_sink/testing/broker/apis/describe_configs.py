@@ -1,6 +1,7 @@
 """DescribeConfigs (32).
 
 Emulated: topics, and the few broker settings TestBroker has, with value and source.
+Settings may be hidden (``TestBroker.hide_configs``).
 """
 
 from __future__ import annotations
@@ -33,11 +34,13 @@ def _describe(context: RequestContext, resource: Any) -> Fields:
         configs = list(_configs(context, resource))
     except ApiError as refused:
         return {**named, "error_code": refused.error, "error_message": refused.message}
-    wanted = resource.configuration_keys
+    wanted, hidden = resource.configuration_keys, context.cluster.limits.hidden
     return {
         **named,
         "error_message": None,
-        "configs": [config for config in configs if not wanted or config["name"] in wanted],
+        "configs": [
+            config for config in configs if (not wanted or config["name"] in wanted) and config["name"] not in hidden
+        ],
     }
 
 

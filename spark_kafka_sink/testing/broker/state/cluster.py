@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -67,6 +67,26 @@ class Topic:
         return len(self.partitions[0].replicas)
 
 
+@dataclass(slots=True)
+class Limits:
+    """What managed brokers keep to themselves. ``refused``: topic settings that CreateTopics refuses, with the error.
+    ``hidden``: settings that DescribeConfigs leaves out.
+    """
+
+    refused: dict[str, ApiError] = field(default_factory=dict)
+    hidden: set[str] = field(default_factory=set)
+
+    def refuse(self, names: Iterable[str], error: ErrorCode, message: str | None) -> None:
+        for name in names:
+            self.refused[name] = ApiError(error, message or f"Topic config '{name}' may not be set")
+
+    def check(self, config: Mapping[str, Setting]) -> None:
+        """Raises the ``ApiError`` of the first refused setting."""
+        for name in config:
+            if name in self.refused:
+                raise self.refused[name]
+
+
 class Cluster:
     """All nodes and topics, and the supply of producer ids. ``needs_min_isr``: see ``Partition``."""
 
@@ -74,6 +94,7 @@ class Cluster:
         self.nodes = {node.id: node for node in nodes}
         self.config = config
         self.topics: dict[str, Topic] = {}
+        self.limits = Limits()
         self._needs_min_isr = needs_min_isr
         self._next_producer_id = 0
 
