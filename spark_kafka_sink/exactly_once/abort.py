@@ -50,7 +50,7 @@ def abort_batch(
         return AbortOutcome("no task has reported which run it belongs to")
     with session_for(settings) as session:
         deadline = session.catch_up(session.deadline(settings.producer.delivery_timeout_ms))
-        listing = list_open(session, deadline)
+        listing = list_open(session, deadline, tasks=len(reports))
         driver = session.bump_driver_epoch(run.driver, deadline)
         if driver is None:
             return _fenced(run, session.ledger.read(deadline))
@@ -61,7 +61,7 @@ def abort_batch(
         decided = {prepared for entry in entries.values() for prepared in entry.prepared.values()}
         reported = {report.share.prepared for report in present if report.share.prepared is not None} - decided
         open_ones = left_open(listing, driver) if entries or settings.per_attempt else []
-        aborted = abort_all(session, reported.union(open_ones) - decided, deadline)
+        aborted = abort_all(session, reported.union(open_ones) - decided, deadline, exactly=listing.derived)
         return AbortOutcome(
             decided=_decided_clauses(run.write_id, entries, state, view),
             aborted=len(aborted),

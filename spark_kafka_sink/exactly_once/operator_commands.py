@@ -17,7 +17,16 @@ from spark_kafka_sink.exactly_once.ledger_format import RawBatch, read_key, remo
 from spark_kafka_sink.exactly_once.ledger_topic import PARTITIONS
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView
 from spark_kafka_sink.exactly_once.session import Session
-from spark_kafka_sink.exactly_once.sweep import OpenTransaction, list_ids, list_matching, list_open, sweep
+from spark_kafka_sink.exactly_once.sweep import (
+    CannotListError,
+    OpenTransaction,
+    derived_listing,
+    known_tasks,
+    list_ids,
+    list_matching,
+    list_open,
+    sweep,
+)
 from spark_kafka_sink.exactly_once.values import APPLICATION, Entry, EntryState, LedgerPartitions, driver_id, listed
 
 _TASK: Final = re.compile(r"(?P<prefix>.+)-\d+(\.\d+)?")
@@ -109,17 +118,32 @@ class AllNames(LedgerView):
 def discover(session: Session, deadline: float) -> list[FoundWrite]:
     """Every write with an entry in the ledger or an open transaction, by name; the session's own name is ignored."""
     ledger, unreadable = _read_ledger(session, deadline)
-    drivers = {each.removesuffix(_DRIVER) for each in list_ids(session.cluster, deadline) if each.endswith(_DRIVER)}
-    names = drivers | ledger.keys() | unreadable.keys()
-    transactions: dict[str, list[OpenTransaction]] = {}
-    for each in list_matching(session.cluster, _TASK, deadline):
-        if (name := _owner(_prefix(each.transactional_id), names)) is not None:
-            transactions.setdefault(name, []).append(each)
+    try:
+        names, transactions = _listed(session, ledger.keys() | unreadable.keys(), deadline)
+    except CannotListError as error:
+        names = ledger.keys() | unreadable.keys()
+        transactions = {
+            name: list(derived_listing(session.cluster, name, known_tasks(entries), error, deadline).transactions)
+            for name, entries in ledger.items()
+        }
     return [
         FoundWrite(name, name, ledger.get(name, {}), tuple(sorted(transactions.get(name, ()))), unreadable.get(name))
         for name in sorted(names)
-        if ledger.get(name) or name in transactions or name in unreadable
+        if ledger.get(name) or transactions.get(name) or name in unreadable
     ]
+
+
+def _listed(
+    session: Session, names: Collection[str], deadline: float
+) -> tuple[set[str], dict[str, list[OpenTransaction]]]:
+    """``names`` and those of the driver ids that the brokers list, and each one's open transactions."""
+    drivers = {each.removesuffix(_DRIVER) for each in list_ids(session.cluster, deadline) if each.endswith(_DRIVER)}
+    every = drivers.union(names)
+    transactions: dict[str, list[OpenTransaction]] = {}
+    for each in list_matching(session.cluster, _TASK, deadline):
+        if (name := _owner(_prefix(each.transactional_id), every)) is not None:
+            transactions.setdefault(name, []).append(each)
+    return every, transactions
 
 
 def commit_decided(session: Session, deadline: float) -> list[Entry]:
@@ -149,6 +173,7 @@ def abort_undecided(session: Session, force: bool, deadline: float) -> int:
     An intent makes it raise ``ExactlyOnceError``, unless ``force``: then the intent is completed and recorded as done
     even if rows are lost, and a replay skips them.
     """
+    deadline = session.catch_up(deadline)
     listing = list_open(session, deadline)
     driver = session.init_driver(deadline)
     entries = dict(session.read_ledger(driver, deadline).entries)

@@ -4,28 +4,47 @@ The order makes it safe: list the open transactions with producer id and epoch; 
 ledger and complete its intents; then abort exactly the listed ones. They belong to fenced runs: the intent of such a
 run is in the ledger as read, or can never be committed. InitProducerId of their ids would also abort what a successor
 prepared and decided meanwhile.
+
+Only readers need it: what no intent names is never committed. So brokers that cannot list transactions are asked about
+the ids that can be derived (ADR 22), and what is left ends by transaction.timeout.ms.
 """
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.errors import UnsupportedVersionError
+from spark_kafka_sink.errors import BrokerError, KafkaError, UnsupportedVersionError
 from spark_kafka_sink.exactly_once.cluster import Cluster
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.session import Session
-from spark_kafka_sink.exactly_once.values import DriverIdentity
-from spark_kafka_sink.network.calls import BrokerGoneError, Call, CodeAt, Target
-from spark_kafka_sink.producer.transactions.committer import EndVerdict
+from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, task_id
+from spark_kafka_sink.network.calls import BrokerGoneError, Call, CodeAt, Target, timeout_error
+from spark_kafka_sink.producer.transactions.committer import KAFKA_3_6, METADATA_VERSION, EndVerdict
 from spark_kafka_sink.producer.transactions.requests import transaction_key
 from spark_kafka_sink.producer.transactions.values import PreparedTransaction
 
+_log = logging.getLogger("spark_kafka_sink.exactly_once")
+
 _OPEN: Final = "Ongoing"
+_DESCRIBED: Final = (ErrorCode.none, ErrorCode.transactional_id_not_found)
+_FIRST_IDS: Final = 16
+"""How many ids are described at least, as a dead run may have had more tasks than the ledger has heard of. Each further
+block has twice as many, until the coordinators know none of a block."""
+
+_SHARE_OF_TIME: Final = 4
+"""Describing ids may take this part of the time that is left, because a write does not depend on it."""
+
+_warned: set[str] = set()
+
+
+class CannotListError(ExactlyOnceError):
+    """The brokers do not list transactions, or do not say enough about those that they list."""
 
 
 class OpenTransaction(NamedTuple):
@@ -37,13 +56,33 @@ class OpenTransaction(NamedTuple):
     started_at: int = -1
 
 
-def list_open(session: Session, deadline: float) -> list[OpenTransaction]:
-    """The open transactions of tasks with exactly this prefix, whatever their run and attempt."""
-    return list_matching(session.cluster, re.compile(re.escape(session.settings.prefix) + r"-\d+(\.\d+)?"), deadline)
+class Listing(NamedTuple):
+    """Open transactions. ``derived``: the brokers could not list them. They are those of the ids that can be derived,
+    and are ended only by EndTxn with exactly this producer id and epoch."""
+
+    transactions: tuple[OpenTransaction, ...] = ()
+    derived: bool = False
+
+
+def list_open(session: Session, deadline: float, tasks: int = 0) -> Listing:
+    """The open transactions of tasks with exactly this prefix, whatever their run and attempt.
+
+    ``tasks``: how many tasks the ended batch had at least. If the brokers cannot list transactions, the ledger must
+    have been read: how many tasks its entries have says which ids to ask for.
+    """
+    settings = session.settings
+    pattern = re.compile(re.escape(settings.prefix) + r"-\d+(\.\d+)?")
+    try:
+        return Listing(tuple(list_matching(session.cluster, pattern, deadline)))
+    except CannotListError as error:
+        if settings.per_attempt:  # which attempts there were is in no ledger
+            return Listing()
+        count = max(tasks, known_tasks(session.ledger.view.entries))
+        return derived_listing(session.cluster, settings.prefix, count, error, deadline)
 
 
 def list_matching(cluster: Cluster, pattern: re.Pattern[str], deadline: float) -> list[OpenTransaction]:
-    """Open transactions whose whole id matches."""
+    """Open transactions whose whole id matches. Raises ``CannotListError``."""
     found: list[OpenTransaction] = []
     try:
         for node in cluster.node_ids(deadline):
@@ -55,7 +94,7 @@ def list_matching(cluster: Cluster, pattern: re.Pattern[str], deadline: float) -
 
 
 def list_ids(cluster: Cluster, deadline: float) -> frozenset[str]:
-    """Every transactional id that the brokers know."""
+    """Every transactional id that the brokers know. Raises ``CannotListError``."""
     try:
         nodes = cluster.node_ids(deadline)
         return frozenset(each for node in nodes for each in _listed_by(cluster, node, (), deadline))
@@ -63,22 +102,70 @@ def list_ids(cluster: Cluster, deadline: float) -> frozenset[str]:
         return list_ids(cluster, deadline)
 
 
-def sweep(session: Session, listing: Sequence[OpenTransaction], driver: DriverIdentity, deadline: float) -> int:
+def known_tasks(entries: Mapping[str, Entry]) -> int:
+    """The most tasks that a batch of these entries had."""
+    return max((max(len(entry.tasks), entry.markers_before) for entry in entries.values()), default=0)
+
+
+def derived_listing(cluster: Cluster, prefix: str, tasks: int, reason: CannotListError, deadline: float) -> Listing:
+    """The open transactions of the ids ``<prefix>-0`` and so on: of ``tasks`` tasks, and of further ones as long as the
+    coordinators know any. Warns once per prefix that it is not complete. Raises nothing: no write depends on it."""
+    found, failure = _derived(cluster, prefix, tasks, cluster.now() + (deadline - cluster.now()) / _SHARE_OF_TIME)
+    if prefix not in _warned:
+        _warned.add(prefix)
+        _log.warning(
+            "%s%s. Transactions under %s that an earlier run left open%s are ended by the brokers after its "
+            "kafka.transaction.timeout.ms. Until then readers with isolation.level=read_committed wait for them; no "
+            "row is lost or written twice.",
+            reason,
+            f", nor can they be looked up by the ids of tasks ({failure})" if failure else "",
+            prefix,
+            "" if failure else " are looked up by the ids of tasks; others",
+        )
+    return Listing(tuple(found), derived=True)
+
+
+def _derived(cluster: Cluster, prefix: str, tasks: int, until: float) -> tuple[list[OpenTransaction], str]:
+    """The open transactions, and why there may be more."""
+    versions = cluster.any_api_versions()
+    if versions is not None and versions.features.get(METADATA_VERSION, KAFKA_3_6) < KAFKA_3_6:
+        # They append what a zombie sends after EndTxn, and a successor would commit it.
+        return [], "Kafka before 3.6 takes rows after EndTxn"
+    found: list[OpenTransaction] = []
+    begin, end, known = 0, max(tasks, _FIRST_IDS), True
+    while known:
+        ids = [task_id(prefix, task) for task in range(begin, end)]
+        try:
+            states = _describe_each(cluster, ids, until)
+        except KafkaError as error:
+            return found, str(error)
+        found += [_open_transaction(each) for each in states if _is_open(each)]
+        known = any(each.error_code is ErrorCode.none for each in states)
+        begin, end = end, end + 2 * (end - begin)
+    return found, ""
+
+
+def sweep(session: Session, listing: Listing, driver: DriverIdentity, deadline: float) -> int:
     """Aborts what was listed before ``driver`` was initialised. Returns how many were still open."""
-    return len(abort_all(session, left_open(listing, driver), deadline))
+    return len(abort_all(session, left_open(listing, driver), deadline, exactly=listing.derived))
 
 
-def left_open(listing: Iterable[OpenTransaction], driver: DriverIdentity) -> list[PreparedTransaction]:
+def left_open(listing: Listing, driver: DriverIdentity) -> list[PreparedTransaction]:
     version = driver.identity.end_txn_version
-    return [PreparedTransaction(*each[:3], version) for each in listing]
+    return [PreparedTransaction(*each[:3], version) for each in listing.transactions]
 
 
 def abort_all(
-    session: Session, prepared: Iterable[PreparedTransaction], deadline: float
+    session: Session, prepared: Iterable[PreparedTransaction], deadline: float, exactly: bool = False
 ) -> frozenset[PreparedTransaction]:
-    """Aborts the transactions. Returns those that were still open."""
-    transactions = list(prepared)
-    outcomes = session.committer.abort(transactions, deadline - session.clock.now())
+    """Aborts the transactions. Returns those that were still open. ``exactly``: only by EndTxn, never by
+    InitProducerId."""
+    transactions, committer = list(prepared), session.committer
+    timeout_ms = deadline - session.clock.now()
+    if exactly:
+        outcomes = committer.end([(each, False) for each in transactions], timeout_ms)
+    else:
+        outcomes = committer.abort(transactions, timeout_ms)
     failed = [outcome for outcome in outcomes if outcome.verdict is EndVerdict.UNDECIDED]
     if failed:
         settings = session.settings
@@ -99,35 +186,60 @@ def _listed_by(cluster: Cluster, node: int, states: tuple[str, ...], deadline: f
 
     try:
         body = cluster.call(Call("list_transactions", (0, 1), node, make, codes), deadline)
-    except UnsupportedVersionError as error:
-        raise ExactlyOnceError(
-            "These brokers cannot list transactions (Kafka before 3.0), so transactions that a dead run left open "
-            "cannot be aborted. Use deliveryGuarantee=at-least-once, or newer brokers."
-        ) from error
+    except (UnsupportedVersionError, BrokerError) as error:
+        raise CannotListError(f"These brokers do not list transactions ({error})") from error
     return [each.transactional_id for each in body.transaction_states]
 
 
 def _described(cluster: Cluster, node: int, ids: list[str], deadline: float) -> list[OpenTransaction]:
     """Descriptions by the broker that listed the transactions, or by their coordinator if that has moved meanwhile."""
-    described = list(_descriptions(cluster, node, ids, deadline))
+    try:
+        described = list(_descriptions(cluster, node, ids, deadline))
+    except UnsupportedVersionError as error:
+        raise CannotListError(f"These brokers list transactions, but do not describe them ({error})") from error
     for index, each in enumerate(described):
-        if each.error_code not in (ErrorCode.none, ErrorCode.transactional_id_not_found):
+        if each.error_code not in _DESCRIBED:
             (described[index],) = _descriptions(
                 cluster, transaction_key(each.transactional_id), [each.transactional_id], deadline
             )
-    return [
-        OpenTransaction(
-            each.transactional_id, int(each.producer_id), int(each.producer_epoch), int(each.transaction_start_time)
-        )
-        for each in described
-        if each.error_code is ErrorCode.none and each.transaction_state == _OPEN
-    ]
+    return [_open_transaction(each) for each in described if _is_open(each)]
+
+
+def _is_open(described: Any) -> bool:
+    return described.error_code is ErrorCode.none and bool(described.transaction_state == _OPEN)
+
+
+def _open_transaction(described: Any) -> OpenTransaction:
+    return OpenTransaction(
+        described.transactional_id,
+        int(described.producer_id),
+        int(described.producer_epoch),
+        int(described.transaction_start_time),
+    )
+
+
+def _describe_each(cluster: Cluster, ids: Sequence[str], deadline: float) -> list[Any]:
+    """Each id's description by its coordinator, many at a time. Raises the error of the first that has none."""
+    began = cluster.now()
+    calls = [_describe_call(transaction_key(each), [each]) for each in ids]
+    cluster.run(calls, deadline)
+    states: list[Any] = []
+    for call in calls:
+        if call.end is None:
+            raise timeout_error(call, max(0.0, deadline - began))
+        if call.end.error is not None:
+            raise call.end.error
+        states += call.end.body.transaction_states
+    return states
 
 
 def _descriptions(cluster: Cluster, target: Target, ids: list[str], deadline: float) -> Sequence[Any]:
     """Descriptions by a coordinator, with retries, or by a node, with its errors."""
-    accepted = (ErrorCode.none, ErrorCode.transactional_id_not_found)
+    states: Sequence[Any] = cluster.call(_describe_call(target, ids), deadline).transaction_states
+    return states
 
+
+def _describe_call(target: Target, ids: list[str]) -> Call:
     def make(module: ModuleType, version: int) -> Any:
         return module.DescribeTransactionsRequest(transactional_ids=tuple(ids))
 
@@ -135,11 +247,9 @@ def _descriptions(cluster: Cluster, target: Target, ids: list[str], deadline: fl
         return [
             CodeAt(
                 f"DescribeTransactions of {each.transactional_id}",
-                ErrorCode.none if isinstance(target, int) or each.error_code in accepted else each.error_code,
+                ErrorCode.none if isinstance(target, int) or each.error_code in _DESCRIBED else each.error_code,
             )
             for each in body.transaction_states
         ]
 
-    body = cluster.call(Call("describe_transactions", (0, 0), target, make, codes), deadline)
-    states: Sequence[Any] = body.transaction_states
-    return states
+    return Call("describe_transactions", (0, 0), target, make, codes)

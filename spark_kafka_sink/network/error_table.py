@@ -118,6 +118,7 @@ _EXCEPTIONS: Final[Mapping[tuple[str, int], Action]] = {
     ("fetch", ErrorCode.offset_out_of_range): Action.SUCCEED,
     ("create_topics", ErrorCode.topic_already_exists): Action.SUCCEED,
     ("find_coordinator", ErrorCode.coordinator_not_available): Action.RETRY,
+    ("list_transactions", ErrorCode.coordinator_not_available): Action.RETRY,
     ("add_partitions_to_txn", ErrorCode.topic_authorization_failed): Action.ABORT,
     ("find_coordinator", ErrorCode.group_authorization_failed): Action.ABORT,
     ("add_offsets_to_txn", ErrorCode.group_authorization_failed): Action.ABORT,

@@ -130,3 +130,19 @@ def test_a_limit_is_one(limit, scenario, verdict):
     answer = explore(question(scenario), MOST)
     assert answer.verdict is not None, limit
     assert verdict in answer.verdict
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "two runs, two batches",
+        "a zombie attempt",
+        "transactions v1",
+        "transactions v1, aborts",
+        "before Kafka 3.6, rows that arrive late",
+    ],
+)
+def test_without_the_sweep_only_readers_wait(name):
+    """Brokers that cannot list transactions: no row is written twice or lost."""
+    answer = explore(question(without(name, "sweep")), 10 * MOST)
+    assert answer.verdict is None or HELD_UP in answer.verdict, answer

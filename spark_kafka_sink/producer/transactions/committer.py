@@ -36,8 +36,8 @@ CONNECTIONS: Final = 10
 """The most connections to one coordinator, because a broker serves one request of a connection at a time."""
 
 
-_METADATA_VERSION: Final = "metadata.version"
-_KAFKA_3_6: Final = 12
+METADATA_VERSION: Final = "metadata.version"
+KAFKA_3_6: Final = 12
 """Level of metadata.version (3.6-IV0) that only a cluster without older brokers can have."""
 
 
@@ -194,7 +194,7 @@ class Committer:
         a connection, and for clusters with ZooKeeper, which do not say."""
         found = (self._rpc.api_versions(node) for node in self._rpc.snapshot.nodes)
         versions = next((each for each in found if each is not None), None)
-        return versions is not None and versions.features.get(_METADATA_VERSION, 0) >= _KAFKA_3_6
+        return versions is not None and versions.features.get(METADATA_VERSION, 0) >= KAFKA_3_6
 
     def _run(self, calls: Iterable[Call], timeout_ms: float, latest_ms: float = NEVER) -> None:
         self._rpc.run(calls, self._rpc.now() + timeout_ms, latest_ms)

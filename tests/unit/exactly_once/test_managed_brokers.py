@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import logging
+from contextlib import closing
 
 import pytest
 
-from spark_kafka_sink.exactly_once import ledger_topic
+from spark_kafka_sink.exactly_once import ledger_topic, plan, sweep
 from spark_kafka_sink.exactly_once.errors import PlanningError
 from spark_kafka_sink.exactly_once.ledger_topic import SETTINGS
+from spark_kafka_sink.exactly_once.session import Session
+from spark_kafka_sink.exactly_once.values import WriteKind
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
+from spark_kafka_sink.tools.cli.main import main
 from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query, committed, new_process
+from tests.waiting import DEADLINE_S
 
 ROWS = [[b"a"], [b"b"]]
 OPTIONAL = ("unclean.leader.election.enable", "min.insync.replicas", "delete.retention.ms", "segment.ms",
@@ -183,3 +188,146 @@ def test_a_coordinator_of_groups_only_is_none_of_transactions():
     with TestBroker(like="3.9", api_versions={"FindCoordinator": (0, 0)}) as broker, refused:
         query(broker).plan()
     new_process()
+
+
+# Without ListTransactions
+
+UNLISTED = {
+    "4.1": {"api_versions": {"ListTransactions": None}},
+    "3.9": {"like": "3.9", "api_versions": {"ListTransactions": None}},
+    "fails": {},
+    "fails, brokers verify no partition": {"like": "3.5"},
+    "3.9, lists, but describes nothing": {"like": "3.9", "api_versions": {"DescribeTransactions": None}},
+    "2.8": {"like": "2.8"},
+}
+BLIND = ("2.8", "3.9, lists, but describes nothing", "fails, brokers verify no partition")
+ENDED = {"CompleteAbort", "Empty"}
+
+
+@pytest.fixture(params=UNLISTED)
+def unlisted(request):
+    """Brokers that do not list transactions. Redpanda failed so before its first transaction (its issue 11947)."""
+    with TestBroker(nodes=2, **UNLISTED[request.param]) as broker:
+        broker.create_topic(TOPIC, partitions=2)
+        if request.param.startswith("fails"):
+            broker.faults.answer("ListTransactions", "UNKNOWN_SERVER_ERROR", times=KEPT)
+        sweep._warned.clear()
+        broker.blind = request.param in BLIND
+        yield broker
+    new_process()
+    sweep._warned.clear()
+
+
+@pytest.fixture
+def ids_of(unlisted):
+    """The transactional ids in requests of an API from now on, as they come."""
+
+    def record(api):
+        seen = []
+        unlisted.faults.run(api, lambda: None, times=KEPT, only=lambda each: seen.append(transactional_id(each)))
+        return seen
+
+    return record
+
+
+def test_a_coordinator_that_starts_is_waited_for(managed, warnings):
+    """Kafka responds so for a moment; it lists afterwards."""
+    managed.faults.answer("ListTransactions", "COORDINATOR_NOT_AVAILABLE", times=2)
+    query(managed).run(0, ROWS)
+    assert warnings() == []
+
+
+def transactional_id(request):
+    return request.body.transactional_id
+
+
+def test_a_dead_runs_transactions_are_ended_by_end_txn_with_what_was_described(unlisted, warnings, ids_of):
+    """Of as many tasks as any batch in the ledger had, and of the dead run's further ones."""
+    query(unlisted).run(0, [[b"x"]] * 2)
+    query(unlisted).tasks(query(unlisted).plan(), 1, [[b"y"]] * 40)
+    initialised, ended = ids_of("InitProducerId"), ids_of("EndTxn")
+    query(unlisted).plan()
+    left = {f"app-{task}" for task in range(40)}
+    assert not left & set(initialised)
+    assert left & set(ended) == (set() if unlisted.blind else left)
+    state = {unlisted.transaction_state(each) for each in left}
+    assert state == {"Ongoing"} if unlisted.blind else state <= ENDED
+    query(unlisted).run(1, [[b"y"]] * 2)
+    time_out(unlisted, left)
+    assert committed(unlisted) == {b"x": 2, b"y": 2}
+    (warning,) = [each for each in warnings() if "do not list transactions" in each or "do not describe them" in each]
+    assert ("nor can they be looked up by the ids of tasks" in warning) is unlisted.blind
+    assert "kafka.transaction.timeout.ms" in warning
+
+
+def time_out(broker, ids):
+    """What kafka.transaction.timeout.ms does to those that are open, and hold up readers."""
+    for each in ids:
+        if broker.transaction_state(each) == "Ongoing":
+            broker.expire_transaction(each)
+
+
+def test_without_a_sweep_each_row_is_written_once(unlisted):
+    """The transactions that are left open are those of ids that the next run does not use; no intent names them."""
+    dead = query(unlisted)
+    dead.run(0, ROWS)
+    dead.tasks(dead.plan(), 1, [[b"c"], [b"d"], [b"e"]])
+    dead.run(1, [[b"c"], [b"d"]])
+    dead.run(2, ROWS)
+    time_out(unlisted, ["app-2"])
+    assert committed(unlisted) == {b"a": 2, b"b": 2, b"c": 1, b"d": 1}
+
+
+def test_a_planning_that_sleeps_before_its_sweep_ends_nothing_of_its_successor(unlisted, monkeypatch):
+    """It describes first, and a successor's transaction has another epoch than what was described."""
+    query(unlisted).run(0, ROWS)
+    query(unlisted).tasks(query(unlisted).plan(), 1, ROWS)
+    described = []
+    with monkeypatch.context() as patch:
+        patch.setattr(plan, "sweep", lambda *of: described.append(of))
+        query(unlisted).plan()
+    reports = query(unlisted).tasks(query(unlisted).plan(), 1, ROWS)
+    session, listing, driver, _ = described[0]
+    assert len(listing.transactions) == (0 if unlisted.blind else 2)
+    with closing(Session(session.settings, session.clock)) as woken:
+        assert sweep.sweep(woken, listing, driver, woken.deadline(1_000 * DEADLINE_S)) == 0
+    query(unlisted).commit(reports)
+    assert committed(unlisted) == {b"a": 2, b"b": 2}
+
+
+def test_abort_describes_the_tasks_that_have_not_reported(unlisted):
+    """The ledger knows of one task, and the batch has forty, of which one reported."""
+    query(unlisted).run(0, [[b"x"]])
+    reports = query(unlisted).tasks(query(unlisted).plan(), 1, [[b"y"]] * 40)
+    query(unlisted).abort([reports[0], *[None] * 39])
+    state = [unlisted.transaction_state(f"app-{task}") for task in range(40)]
+    assert state[0] in ENDED
+    assert set(state[1:]) == {"Ongoing"} if unlisted.blind else set(state) <= ENDED
+
+
+def test_a_job_that_is_never_repeated_commits_without_a_sweep(unlisted):
+    job = Query(unlisted.bootstrap_servers, name="job-1", query="job", kind=WriteKind.ONCE)
+    job.run(0, ROWS)
+    assert committed(unlisted) == {b"a": 1, b"b": 1}
+
+
+def test_a_description_that_takes_too_long_does_not_keep_the_write(managed, warnings):
+    managed.faults.answer("ListTransactions", "UNKNOWN_SERVER_ERROR", times=KEPT)
+    managed.faults.lose_answer("DescribeTransactions", times=KEPT)
+    sweep._warned.clear()
+    Query(managed.bootstrap_servers, options={"max.block.ms": 20_000, "request.timeout.ms": 500}).run(0, ROWS)
+    assert committed(managed) == {b"a": 1, b"b": 1}
+    (warning,) = [each for each in warnings() if "do not list transactions" in each]
+    assert "nor can they be looked up by the ids of tasks (DescribeTransactions for app-0 has no response" in warning
+
+
+def test_the_operators_commands_see_what_is_derived(unlisted, capsys):
+    query(unlisted).run(0, ROWS)
+    query(unlisted).tasks(query(unlisted).plan(), 1, ROWS)
+    command = ["--bootstrap-server", unlisted.bootstrap_servers, "--commit-log-topic", LEDGER]
+    assert main(["transactions", "list", *command]) == 0
+    shown = capsys.readouterr().out
+    assert "app (stream)" in shown
+    assert f"{0 if unlisted.blind else 2} transactions open" in shown
+    assert main(["transactions", "abort", "--prefix", "app", "--yes", *command]) == 0
+    assert (unlisted.transaction_state("app-1") in ENDED) is not unlisted.blind

@@ -17,7 +17,6 @@ from spark_kafka_sink.exactly_once.values import LedgerStart, RecoveryMode, Task
 from spark_kafka_sink.producer.engine import ProducerEngine
 from spark_kafka_sink.producer.transactions.committer import Committer, EndVerdict, end_transactions
 from spark_kafka_sink.spark.producer_cache import ProducerCache
-from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
 from spark_kafka_sink.testing.broker.state.transactions import LAST_EPOCH, ProducerIdentity
 from tests.faults.support.kill_points import parted
@@ -146,11 +145,6 @@ def test_what_an_aborted_task_sends_later_is_not_committed_with_its_successors_r
         fail(zombie, lambda: query.append(zombie, [b"late"]), zombie.prepare)
     query.run(1, MORE)
     assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
-
-
-def test_brokers_that_cannot_list_transactions_are_refused_on_the_driver():
-    with TestBroker(like="2.8") as broker, pytest.raises(PlanningError, match="at-least-once, or newer brokers"):
-        Query(broker.bootstrap_servers).plan()
 
 
 def test_planning_with_another_ledger_ends_no_decided_transaction(broker, query, monkeypatch):
