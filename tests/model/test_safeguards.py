@@ -138,7 +138,6 @@ def test_a_limit_is_one(limit, scenario, verdict):
         "two runs, two batches",
         "a zombie attempt",
         "transactions v1",
-        "transactions v1, aborts",
         "before Kafka 3.6, rows that arrive late",
     ],
 )
