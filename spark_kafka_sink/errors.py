@@ -135,6 +135,16 @@ class WrongProtocolError(NetworkError):
     """The peer does not speak Kafka's protocol: a TLS port, an HTTP server, an invalid frame length."""
 
 
+class BootstrapResolutionError(KafkaError):
+    """No host of bootstrap.servers could be resolved within bootstrap.resolve.timeout.ms (Java:
+    ``BootstrapResolutionException``). Close the client; a new one begins again.
+    """
+
+
+class RebootstrapRequiredError(NetworkError):
+    """A broker is not the one that the connection was meant for (REBOOTSTRAP_REQUIRED, KIP-1242)."""
+
+
 class AuthenticationError(KafkaError):
     """Authentication failed; a retry would fail too (Java: ``AuthenticationException``)."""
 

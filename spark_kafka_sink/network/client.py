@@ -130,7 +130,7 @@ class NetworkClient:
     """Connections to all nodes. Call ``ready`` until it is True, then ``send``; ``handle`` the transport's events, and
     ``expire`` what is late.
 
-    Requests complete in ``handle``, ``expire`` and ``close`` only, never inside ``send``.
+    Requests complete in ``handle``, ``expire``, ``disconnect`` and ``close`` only, never inside ``send``.
     """
 
     def __init__(self, config: ProducerConfig, transport: Transport, random: Random) -> None:
@@ -155,6 +155,8 @@ class NetworkClient:
         self._wrong_peers: dict[int, WrongProtocolError] = {}  # nodes whose last connection ended so
         self.counters = AuthenticationCounters()
         self._last_connection_id = 0
+        self.cluster_id: str | None = None
+        """Of the nodes that come from Metadata, so that brokers can check whether they are those (KIP-1242)."""
         self._completed: deque[tuple[Request, Response]] = deque()
         self._disconnects: dict[int, tuple[Node, KafkaError]] = {}
         self._repeated_failures: dict[str, int] = {}
@@ -317,6 +319,12 @@ class NetworkClient:
         taken, self._repeated_failures = self._repeated_failures, {}
         return taken
 
+    def disconnect(self, error: KafkaError) -> None:
+        """Closes every connection; its requests complete with ``error``, as lost. New ones may be made at once."""
+        for state in tuple(self._by_connection.values()):
+            self._drop(state, error)
+        self._run_completions()
+
     def close(self) -> None:
         """Closes every connection and completes all requests with ``ProducerClosedError``. The transport stays open."""
         for state in tuple(self._by_connection.values()):
@@ -404,7 +412,7 @@ class NetworkClient:
         self._last_connection_id += 1
         node = state.node
         setup_deadline = self._now + self._setup_backoff.delay(state.setup_failures)
-        handshake = self._channels.handshake(node)
+        handshake = self._channels.handshake(node, self.cluster_id)
         connection = Connection(self._last_connection_id, node, self._config, handshake, setup_deadline)
         state.connection = connection
         state.last_attempt_at = self._now

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,11 +27,14 @@ from spark_kafka_sink.common.protocol_values import text_fault
 from spark_kafka_sink.common.waiting import Waiters
 from spark_kafka_sink.errors import (
     AuthenticationError,
+    BootstrapResolutionError,
     BrokerError,
+    ConnectionStep,
     InvalidRecordError,
     KafkaError,
     KafkaTimeoutError,
     NetworkError,
+    RebootstrapRequiredError,
     RequestBuildError,
     UnsupportedVersionError,
     WrongProtocolError,
@@ -39,7 +43,7 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.network.client import NetworkClient, NoNode
 from spark_kafka_sink.network.error_table import TOPIC_ERRORS, Action, action
 from spark_kafka_sink.network.messages import CompletionHandler, KioRequest, Request, Response
-from spark_kafka_sink.network.name_lookup import bootstrap_servers
+from spark_kafka_sink.network.name_lookup import bootstrap_servers, resolution_error
 
 if TYPE_CHECKING:
     from kio.static.protocol import RequestPayload
@@ -54,6 +58,7 @@ METADATA_VERSIONS: Final = (9, 13)
 _FIRST_WITH_TOPIC_IDS: Final = 10
 _LAST_WITH_CLUSTER_OPERATIONS: Final = 10
 
+_CLUSTER_ID: Final = re.compile(r"[A-Za-z0-9_.=-]+")
 _MOST_TEXTS: Final = 3
 _MOST_NAMES: Final = 10
 
@@ -62,7 +67,7 @@ class Metadata:
     """The last snapshot of the cluster, and when to update it.
 
     A *round* ends with an update, with a permanent error, or with the end of the sender. Resolves
-    ``bootstrap.servers``; raises ``ConfigError`` if none can be resolved.
+    ``bootstrap.servers`` as ``bootstrap_servers`` does, and raises its errors.
     """
 
     def __init__(self, config: ProducerConfig, random: Random) -> None:
@@ -91,6 +96,7 @@ class Metadata:
         self._attempts = 0
         self._allowed_at = -math.inf
         self._updated_at = -math.inf
+        self._began = math.inf
         self._failing_since: float | None = None
         self._rebootstrapping = False
         self._errors: dict[int, KafkaError] = {}
@@ -277,6 +283,7 @@ class Metadata:
     def candidates(self, now: float) -> tuple[Node, ...]:
         """The nodes to ask: those of the snapshot, or the bootstrap servers while there are none or all fail."""
         with self._lock:
+            self._began = min(self._began, now)
             if not self._rebootstrapping and self._lost(now):
                 self._rebootstrapping = True
             return self._candidates()
@@ -337,6 +344,11 @@ class Metadata:
             self._failing_since = now if self._failing_since is None else self._failing_since
             self._errors.pop(node.id, None)
             self._errors[node.id] = error
+            if isinstance(error, RebootstrapRequiredError):
+                self.rebootstrap()
+            if self._is_unresolvable(now):
+                self.fail_waiters(resolution_error(self._config))
+                return
             refused = isinstance(error, AuthenticationError)
             if refused or (
                 isinstance(error, _FATAL_ERRORS) and all(each.id in self._errors for each in self._candidates())
@@ -353,9 +365,20 @@ class Metadata:
 
         With a snapshot only an authentication error counts: another node may serve the request.
         """
+        if isinstance(self._closed, BootstrapResolutionError):
+            raise self._closed.with_traceback(None)
         fatal = self._fatal[1] if self._fatal is not None and self._fatal[0] > begun else None
         if isinstance(fatal, AuthenticationError) or (fatal is not None and not self.snapshot.nodes):
             raise fatal.with_traceback(None)
+
+    @property
+    def cluster_id(self) -> str | None:
+        """Of the last response; None before the first and while the client starts again from bootstrap.servers.
+
+        None also for an id that has been escaped or cut for errors and logs: no broker would know it.
+        """
+        known = self.snapshot.cluster_id
+        return None if self._rebootstrapping or known is None or not _CLUSTER_ID.fullmatch(known) else known
 
     def rebootstrap(self) -> None:
         """Makes the next update come from the bootstrap servers (REBOOTSTRAP_REQUIRED)."""
@@ -424,6 +447,15 @@ class Metadata:
             return self.bootstrap_nodes
         return tuple(self.snapshot.nodes.values())
 
+    def _is_unresolvable(self, now: float) -> bool:
+        """Whether no bootstrap server could be resolved for bootstrap.resolve.timeout.ms, before the first response."""
+        timeout_ms = self._config.bootstrap_resolve_timeout_ms
+        if not timeout_ms or self.snapshot.generation or now < self._began + timeout_ms:
+            return False
+        failed = [self._errors[node.id].failed_step for node in self.bootstrap_nodes if node.id in self._errors]
+        unresolved = [step is not None and step.step is ConnectionStep.DNS for step in failed]
+        return len(unresolved) == len(self.bootstrap_nodes) and all(unresolved)
+
     def _lost(self, now: float) -> bool:
         if not self._may_rebootstrap or not self.snapshot.nodes or self._failing_since is None:
             return False
@@ -476,6 +508,10 @@ class MetadataUpdater:
         metadata = self._metadata
         for node, error in client.drain_disconnects():
             metadata.note_connection_error(node, error, now)
+            if isinstance(error, RebootstrapRequiredError):
+                # As Java: a node that is still connected may be one of the old cluster.
+                client.disconnect(NetworkError(f"Disconnected because the client starts again: {error}"))
+        client.cluster_id = metadata.cluster_id
         due = metadata.next_update(now)
         if due > now:
             return due

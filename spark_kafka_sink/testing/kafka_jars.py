@@ -9,18 +9,21 @@ from pathlib import Path
 
 from spark_kafka_sink.testing.maven import FetchError, IvyModule, cache_folder, fetch, filling
 
-# slf4j needs a logger, which Kafka does not bring: without it a broker that cannot start logs nothing. The tools
-# without their dependencies (Connect and its web server): DumpLogSegments, which moved there in 4.3, needs none of it.
+# slf4j needs a logger, which Kafka does not bring: without it a broker that cannot start logs nothing.
 _IVY_MODULE = """<ivy-module version="2.0">
   <info organisation="spark-kafka-sink" module="local-kafka"/>
   <dependencies>
-    <dependency org="org.apache.kafka" name="kafka_2.13" rev="{version}" conf="default"/>
-    <dependency org="org.apache.kafka" name="kafka-tools" rev="{version}" conf="default" transitive="false"/>
+    <dependency org="org.apache.kafka" name="kafka_2.13" rev="{version}" conf="default"/>{tools}
     <dependency org="org.slf4j" name="slf4j-simple" rev="1.7.36" conf="default"/>
   </dependencies>
 </ivy-module>
 """
-_ESSENTIAL_JARS = ("kafka_2.13-{version}.jar", "kafka-clients-{version}.jar", "kafka-tools-{version}.jar")
+# Without their dependencies (Connect and its web server): DumpLogSegments, which moved there in 4.3, needs none of it.
+_TOOLS = """
+    <dependency org="org.apache.kafka" name="kafka-tools" rev="{version}" conf="default" transitive="false"/>"""
+_ESSENTIAL_JARS = ("kafka_2.13-{version}.jar", "kafka-clients-{version}.jar")
+_TOOLS_JAR = "kafka-tools-{version}.jar"
+_LAST_WITH_TOOLS = (4, 3, 1)  # kafka-tools 4.4.0 is not on Maven Central
 
 _DIGESTS = Path(__file__).parent
 _OLDEST = (3, 3, 0)  # the first release with KRaft for production: LocalKafka starts no ZooKeeper
@@ -39,13 +42,15 @@ def kafka_jars(version: str) -> Path:
     """
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
         raise KafkaJarsError(f"Kafka version {version!r} is not of the form 4.1.1.")
-    if tuple(map(int, version.split("."))) < _OLDEST:
+    if _numbers(version) < _OLDEST:
         raise KafkaJarsError(f"Kafka {version} is too old: LocalKafka runs {'.'.join(map(str, _OLDEST))} or newer.")
     folder = cache_folder() / f"kafka-{version}"
     with filling(folder) as scratch:
         if scratch is not None:
             name = f"Apache Kafka {version}"
-            jars = fetch(IvyModule(name, _IVY_MODULE.format(version=version), ("jar", "bundle")), scratch)
+            tools = _TOOLS if tools_version(version) == version else ""
+            module = _IVY_MODULE.format(version=version, tools=tools.format(version=version))
+            jars = fetch(IvyModule(name, module, ("jar", "bundle")), scratch)
             broken = [jar.name for jar in jars.iterdir() if not _is_whole(jar)]
             if broken or _missing(version, jars):
                 raise KafkaJarsError(f"{name} did not arrive whole: {broken or _missing(version, jars)}")
@@ -58,8 +63,24 @@ def kafka_jars(version: str) -> Path:
     return folder
 
 
+def tools_version(version: str) -> str:
+    """The release whose tools read the files of ``version``: itself, or the last one with tools on Maven Central."""
+    return version if _numbers(version) <= _LAST_WITH_TOOLS else ".".join(map(str, _LAST_WITH_TOOLS))
+
+
+def tools_jar(version: str) -> Path:
+    """Kafka's command line tools for ``version``; the folder has the jars that they need. Raises ``FetchError``."""
+    version = tools_version(version)
+    return kafka_jars(version) / _TOOLS_JAR.format(version=version)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
+
+
 def _missing(version: str, folder: Path) -> list[str]:
-    return [name for jar in _ESSENTIAL_JARS if not (folder / (name := jar.format(version=version))).is_file()]
+    essential = (*_ESSENTIAL_JARS, _TOOLS_JAR) if tools_version(version) == version else _ESSENTIAL_JARS
+    return [name for jar in essential if not (folder / (name := jar.format(version=version))).is_file()]
 
 
 def _other_jars(version: str, folder: Path) -> list[str]:

@@ -23,13 +23,14 @@ _PORTS = range(15_000, 32_000)
 class KafkaNode:
     """``ports`` by listener name. ``process`` is None until the first start and stays when it has ended.
 
-    ``version``: the release of Apache Kafka it runs, or ran last.
+    ``version``: the release of Apache Kafka it runs, or ran last. ``rack``: its ``broker.rack``.
     """
 
     id: int
     folder: Path
     ports: Mapping[str, int]
     version: str
+    rack: str | None = None
     process: GuardedProcess | None = None
     paused: bool = False
 
@@ -65,7 +66,9 @@ def broker_properties(
     replicas = min(len(nodes), 3)
     addresses = {name: f"{name}://{HOST}:{port}" for name, port in node.ports.items()}
     protocols = {CONTROLLER: CLIENTS, CLIENTS: CLIENTS, **protocols}
+    rack = {} if node.rack is None else {"broker.rack": node.rack}
     return {
+        **rack,
         "process.roles": "broker,controller",
         "node.id": str(node.id),
         "controller.quorum.voters": ",".join(f"{each.id}@{HOST}:{each.ports[CONTROLLER]}" for each in nodes),

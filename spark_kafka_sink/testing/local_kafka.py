@@ -20,10 +20,11 @@ from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.testing import blocking_admin
 from spark_kafka_sink.testing.child_processes import GuardedProcess, tail
 from spark_kafka_sink.testing.java import find_java
-from spark_kafka_sink.testing.kafka_jars import kafka_jars
+from spark_kafka_sink.testing.kafka_jars import kafka_jars, tools_jar, tools_version
 from spark_kafka_sink.testing.kafka_node import CLIENTS, CONTROLLER, KafkaNode, broker_properties, free_ports, is_free
 from spark_kafka_sink.testing.kafka_security import properties_text, scram_arguments, security_properties, write_stores
 from spark_kafka_sink.testing.listener import Listener, client_options, made_authority, secure_listeners, with_prefix
+from spark_kafka_sink.testing.racks import rack_of_each
 
 if TYPE_CHECKING:
     from kio.schema.metadata.v12.response import MetadataResponse, MetadataResponsePartition
@@ -48,7 +49,8 @@ class LocalKafka:
     """Starts on ``__enter__`` (about 3 s), and on ``__exit__`` ends every process and removes every file.
 
     Processes and files are removed even after kill -9 of this process. ``nodes`` brokers, each a controller too,
-    numbered from 1, listen on 127.0.0.1 at free ports, or from ``port`` upwards. ``version`` is a release of Apache
+    numbered from 1, listen on 127.0.0.1 at free ports, or from ``port`` upwards. ``["a", "b"]`` are two nodes and their
+    racks (``broker.rack``). ``version`` is a release of Apache
     Kafka from 3.3 on (with SCRAM from 3.5 on), fetched once. ``properties`` go into every ``server.properties`` and
     override the defaults; a key store in them is that of the TLS listeners, whose clients then need its CA.
     ``listeners`` adds listeners, each with a port of its own: name → ``Listener``, or its security protocol
@@ -60,19 +62,21 @@ class LocalKafka:
 
     def __init__(
         self,
-        nodes: int = 1,
+        nodes: int | Sequence[str] = 1,
         version: str = DEFAULT_VERSION,
         properties: Mapping[str, str] = _NOTHING,
         port: int | None = None,
         listeners: Mapping[str, str | Listener] = _NOTHING,
         jvm_flags: Sequence[str] = (),
     ) -> None:
-        if nodes < 1:
-            raise LocalKafkaError(f"A Kafka of {nodes} nodes cannot start.")
-        if port is not None and not 1 <= port <= 65536 - nodes:
-            raise LocalKafkaError(f"{nodes} nodes from port {port} upwards: ports go from 1 to 65535.")
+        self._racks = rack_of_each(nodes)
+        count = len(self._racks)
+        if count < 1:
+            raise LocalKafkaError(f"A Kafka of {count} nodes cannot start.")
+        if port is not None and not 1 <= port <= 65536 - count:
+            raise LocalKafkaError(f"{count} nodes from port {port} upwards: ports go from 1 to 65535.")
         self.version = version
-        self._node_count = nodes
+        self._node_count = count
         self._properties = dict(properties)
         self._listeners = secure_listeners(listeners)
         self._authority = made_authority(self._listeners)
@@ -259,10 +263,11 @@ class LocalKafka:
         every = range(len(self._partitions(self._responding()[0], topic))) if partition is None else [partition]
         folders = [self.log_dir(topic, each, node) for each in every]
         segments = [str(segment) for folder in folders for segment in sorted(folder.glob("*.log"))]
-        with zipfile.ZipFile(kafka_jars(self.version) / f"kafka-tools-{self.version}.jar") as tools:
+        with zipfile.ZipFile(tools_jar(self.version)) as tools:
             moved = "org/apache/kafka/tools/DumpLogSegments.class" in tools.namelist()
         main_class = "org.apache.kafka.tools.DumpLogSegments" if moved else "kafka.tools.DumpLogSegments"
-        return self._run_tool(main_class, "--deep-iteration", "--files", ",".join(segments))
+        version = tools_version(self.version)
+        return self._run_tool(version, main_class, "--deep-iteration", "--files", ",".join(segments))
 
     # -- internals ----------------------------------------------------------------------------------------------------
 
@@ -275,7 +280,8 @@ class LocalKafka:
                 ports[CLIENTS] = self._first_port + id_ - 1
                 if not is_free(ports[CLIENTS]):
                     raise LocalKafkaError(f"Port {ports[CLIENTS]} is in use; choose another one.")
-            self._nodes[id_] = KafkaNode(id_, self.folder / f"node-{id_}", ports, self.version)
+            rack = self._racks[id_ - 1]
+            self._nodes[id_] = KafkaNode(id_, self.folder / f"node-{id_}", ports, self.version, rack)
         if self._authority is not None:
             write_stores(self._listeners, self._authority, self.folder)
         nodes = list(self._nodes.values())
@@ -290,11 +296,13 @@ class LocalKafka:
         cluster = base64.urlsafe_b64encode(secrets.token_hex(8).encode()).decode().rstrip("=")
         arguments = ["-t", cluster, *scram_arguments(self._listeners)]
         for node in self._nodes.values():
-            self._run_tool("kafka.tools.StorageTool", "format", "-c", str(node.properties_file), *arguments)
+            self._run_tool(
+                self.version, "kafka.tools.StorageTool", "format", "-c", str(node.properties_file), *arguments
+            )
 
-    def _run_tool(self, main_class: str, *arguments: str) -> str:
+    def _run_tool(self, version: str, main_class: str, *arguments: str) -> str:
         done = subprocess.run(
-            [*self._java_command(self.version, "-XX:TieredStopAtLevel=1"), main_class, *arguments],
+            [*self._java_command(version, "-XX:TieredStopAtLevel=1"), main_class, *arguments],
             capture_output=True,
             text=True,
             timeout=DEADLINE_S,

@@ -30,6 +30,16 @@ FAULTS = (
           "head.created + timeout <= now:\n                    expired",
           "head.created + timeout < now:\n                    expired",
           "tests/unit/accumulator/test_accumulator.py"),
+    Fault("the memory of an expired batch is reused while its request is in flight (KAFKA-19012)",
+          "producer/accumulator/producer_batch.py", "        self.payload = payload\n",
+          "        pool = globals().setdefault('POOL', [])\n"
+          "        free = next((each for each in pool if each[0].done), None)\n"
+          "        if free is None:\n"
+          "            pool.append(free := [self, bytearray(1 << 20)])\n"
+          "        size, free[0] = sum(map(len, payload)), self\n"
+          "        free[1][:size] = b''.join(payload)\n"
+          "        self.payload = [memoryview(free[1])[:size]]\n",
+          "tests/unit/sender/test_buffers_in_flight.py"),
     Fault("the next sequence does not wrap", "producer/transactions/sequences.py",
           "_SEQUENCE_MASK = 0x7FFFFFFF", "_SEQUENCE_MASK = 0xFFFFFFFF",
           "tests/unit/sender tests/properties/test_sequences_machine.py"),

@@ -70,8 +70,11 @@ class ProducerConfig:
     partitioner_ignore_keys: bool
     partitioner_adaptive_partitioning_enable: bool
     partitioner_availability_timeout_ms: int
+    partitioner_rack_aware: bool
+    client_rack: str
     client_id: str
     client_dns_lookup: str
+    bootstrap_resolve_timeout_ms: int
     send_buffer_bytes: int
     receive_buffer_bytes: int
     connections_max_idle_ms: int
@@ -83,6 +86,7 @@ class ProducerConfig:
     metadata_max_idle_ms: int
     metadata_recovery_strategy: str
     metadata_recovery_rebootstrap_trigger_ms: int
+    metadata_cluster_check_enable: bool
     allow_auto_create_topics: bool
     security_protocol: str
     ssl_truststore_location: str | None

@@ -15,7 +15,12 @@ from spark_kafka_sink.common.config.python_class import (
     serializes_for_a_registry,
 )
 from spark_kafka_sink.common.config.sasl_rules import PROTOCOLS, clear_text_login, sasl
-from spark_kafka_sink.common.config.table import LOGIN_OPTION_NAMES, PARTITIONERS, SMALLEST_RECORD
+from spark_kafka_sink.common.config.table import (
+    LOGIN_OPTION_NAMES,
+    PARTITIONERS,
+    RACK_AWARE_PARTITIONERS,
+    SMALLEST_RECORD,
+)
 from spark_kafka_sink.common.config.tls_rules import (
     STORES,
     tls_cipher_suites,
@@ -88,6 +93,20 @@ def partitioner(draft: Draft) -> None:
             "Python class as package.module:Class, or give each row its partition in a column named partition.",
         )
     draft.values["partitioner.class"] = name
+
+
+def rack(draft: Draft) -> None:
+    """partitioner.rack.aware needs client.rack (Java: ``RecordAccumulator.PartitionerConfig``).
+
+    Warns if the partitioner ignores it.
+    """
+    values, name = draft.values, "partitioner.rack.aware"
+    if not values[name]:
+        return
+    if not values["client.rack"].strip():
+        draft.fault("client.rack", f"must be provided if {draft.prefix}{name} is enabled: the zone of this client.")
+    elif values["partitioner.class"] not in RACK_AWARE_PARTITIONERS:
+        draft.warn(name, f"has no effect with {draft.prefix}partitioner.class={values['partitioner.class']}.")
 
 
 def serializers(draft: Draft) -> None:
@@ -247,6 +266,7 @@ RULES: tuple[tuple[frozenset[str], Callable[[Draft], None]], ...] = (
     (frozenset({"ssl.enabled.protocols", "ssl.protocol"}), tls_versions),
     (frozenset({"ssl.enabled.protocols", "ssl.protocol", "ssl.cipher.suites"}), tls_cipher_suites),
     (frozenset({"partitioner.class"}), partitioner),
+    (frozenset({"partitioner.class", "partitioner.rack.aware", "client.rack"}), rack),
     (frozenset(SERIALIZERS), serializers),
     (frozenset({"interceptor.classes"}), interceptors),
     (frozenset(_ON_THE_WIRE), texts),

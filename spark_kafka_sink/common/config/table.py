@@ -167,7 +167,9 @@ LOGIN_OPTIONS: Final[tuple[Option, ...]] = (
 
 LOGIN_OPTION_NAMES: Final = frozenset(option.name for option in LOGIN_OPTIONS)
 
-_BROKERS_OWN: tuple[tuple[str, OptionKind, int | str | None, str], ...] = (
+_BROKERS_OWN: tuple[tuple[str, OptionKind, bool | int | str | None, str], ...] = (
+    ("sasl.oauthbearer.allow.unverified.audience", BOOLEAN, False, "medium"),
+    ("sasl.oauthbearer.allow.unverified.issuer", BOOLEAN, False, "medium"),
     ("sasl.oauthbearer.clock.skew.seconds", INT, 30, "low"),
     ("sasl.oauthbearer.expected.audience", LIST, "", "high"),
     ("sasl.oauthbearer.expected.issuer", STRING, None, "high"),
@@ -242,6 +244,9 @@ PRODUCER_OPTIONS: tuple[Option, ...] = (
     Option("buffer.memory", LONG, 33554432, "high",
            "Bytes of records that may wait in this process; at least batch.size if that is set. When it is full, "
            "appends block for up to max.block.ms.", AT_LEAST_0),
+    Option("buffer.memory.allocation.strategy", STRING, "full", "medium",
+           "Whether Java reserves a whole batch.size for a new batch (full) or less (incremental). Here a batch takes "
+           "the memory of its records.", OneOf(("full", "incremental")), NO_EFFECT),
     Option("max.request.size", INT, 1048576, "medium",
            "Largest request in bytes, and so the largest record before compression.", Range(SMALLEST_RECORD)),
     Option("compression.type", STRING, "none", "high", "Compression of whole batches.",
@@ -264,6 +269,13 @@ PRODUCER_OPTIONS: tuple[Option, ...] = (
            "Send fewer records without a key to partitions whose broker is slow."),
     Option("partitioner.availability.timeout.ms", LONG, 0, "low",
            "Records without a key avoid partitions whose broker accepted nothing for this long; 0: never.", AT_LEAST_0),
+    Option("partitioner.rack.aware", BOOLEAN, False, "low",
+           "Records without a key go only to partitions whose leader is in client.rack, so they do not leave the zone; "
+           "if none of these is available, to any partition. Needs client.rack. Applies to default, murmur3, crc32 and "
+           "fnv1a of partitioner.class; other partitioners ignore it, with a warning. Records with a key are not "
+           "affected (KIP-1123)."),
+    Option("client.rack", STRING, "", "low",
+           "Zone of this client, as in broker.rack of the brokers near it; for partitioner.rack.aware."),
     Option("client.id", STRING, "", "medium",
            "Name of this client in the brokers' logs, metrics and quotas. Empty: `producer-1`, `producer-2`, …; with "
            "transactional.id `producer-<transactional.id>`. Connections that look up or create topics, or commit: "
@@ -272,6 +284,11 @@ PRODUCER_OPTIONS: tuple[Option, ...] = (
            "use_all_dns_ips: try all addresses of a host name in turn. resolve_canonical_bootstrap_servers_only: "
            "first replace the bootstrap servers by their canonical names.",
            OneOf(("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"))),
+    Option("bootstrap.resolve.timeout.ms", LONG, 0, "high",
+           "If greater than 0: time within which a host of bootstrap.servers must be resolved; after that every call "
+           "fails at once with BootstrapResolutionError. 0: each call tries for max.block.ms. (With 0, Java's producer "
+           "fails at its creation.) With client.dns.lookup=resolve_canonical_bootstrap_servers_only, the creation of "
+           "the producer tries for this long (KIP-909).", AT_LEAST_0),
     Option("send.buffer.bytes", INT, 131072, "medium",
            "Size of each connection's TCP send buffer (SO_SNDBUF). -1: the system's default.",
            MINUS_1_OR_MORE),
@@ -300,6 +317,10 @@ PRODUCER_OPTIONS: tuple[Option, ...] = (
            OneOf(("rebootstrap", "none"))),
     Option("metadata.recovery.rebootstrap.trigger.ms", LONG, 300000, "low",
            "Start again from bootstrap.servers after this long without metadata.", AT_LEAST_0),
+    Option("metadata.cluster.check.enable", BOOLEAN, True, "low",
+           "Name cluster and node to each broker at connecting. A broker from Kafka 4.4 on that is not the one meant "
+           "refuses the connection, and the client starts again from bootstrap.servers. No effect with "
+           "metadata.recovery.strategy=none (KIP-1242)."),
     Option("security.protocol", STRING, "PLAINTEXT", "medium",
            "Protocol of the connections: with or without TLS (SSL), with or without SASL.",
            OneOf(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"))),
@@ -368,8 +389,11 @@ OPTIONS_BY_NAME = {option.name: option for option in PRODUCER_OPTIONS}
 PARTITIONERS = ("default", "round_robin", "uniform_sticky", "sticky", "murmur3", "crc32", "fnv1a")
 """Values of ``partitioner.class`` besides Python classes."""
 
+RACK_AWARE_PARTITIONERS = ("default", "murmur3", "crc32", "fnv1a")
+"""Those that ``partitioner.rack.aware`` applies to."""
+
 CONSUMER_OPTIONS = frozenset({
-    "auto.commit.interval.ms", "auto.offset.reset", "check.crcs", "client.rack", "default.api.timeout.ms",
+    "auto.commit.interval.ms", "auto.offset.reset", "check.crcs", "default.api.timeout.ms",
     "enable.auto.commit", "exclude.internal.topics", "fetch.max.bytes", "fetch.max.wait.ms", "fetch.min.bytes",
     "group.id", "group.instance.id", "group.protocol", "group.remote.assignor", "heartbeat.interval.ms",
     "isolation.level", "key.deserializer", "max.partition.fetch.bytes", "max.poll.interval.ms", "max.poll.records",

@@ -36,6 +36,10 @@ class _Sticky:
 class BuiltInPartitioner(Partitioner):
     """The default: by the key's hash, or adaptive sticky without a key (KIP-480, KIP-794).
 
+    With ``partitioner.rack.aware``, rows without a key go to partitions whose leader is in ``client.rack``, as long as
+    one of these is available (KIP-1123). Java changes a sticky partition whose leader leaves the rack when its batch is
+    full; here the next call changes it.
+
     With another ``key_hash`` it chooses as the client does that hashes keys so.
 
     Thread-safe: at worst, two concurrent calls make a run too long or begin one each.
@@ -46,6 +50,7 @@ class BuiltInPartitioner(Partitioner):
         self._random = random
         self._key_hash = key_hash
         self._room = max(1, config.batch_size - HEADER_SIZE)
+        self._rack = config.client_rack if config.partitioner_rack_aware else None
         self._sticky: dict[str, _Sticky] = {}
 
     def partition(
@@ -92,8 +97,10 @@ class BuiltInPartitioner(Partitioner):
 
         ``cumulative[i]``: bytes of rows ``0 .. i - 1`` (n + 1 entries). A run ends before the row that would overflow
         ``batch.size``. (Java's ends after that row, but lasts until the batch is full: the same rows.) The topic's next
-        call continues the last run, unless its partition is no longer available.
+        call continues the last run, unless its partition is no longer available, or not in the rack.
         """
+        if self._rack is not None:
+            load = load.in_rack(topic, self._rack)
         choice = _Choice(load, count, self._config.partitioner_adaptive_partitioning_enable, self._random)
         sticky = self._sticky.get(topic)
         if sticky is None or not choice.offers(sticky.partition):

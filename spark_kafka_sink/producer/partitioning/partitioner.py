@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -33,6 +33,19 @@ class PartitionLoad:
     queue_lengths: tuple[int, ...]
     cluster: ClusterSnapshot = field(default_factory=ClusterSnapshot)
     batches: OpenBatches | None = None
+
+    def in_rack(self, topic: str, rack: str) -> PartitionLoad:
+        """The load of the available partitions whose leader is in ``rack``; of all if there are none."""
+        nodes, leaders = self.cluster.nodes, self.cluster.topics[topic].leaders
+        near = {node.id for node in nodes.values() if node.rack == rack}
+        chosen = [index for index, partition in enumerate(self.available) if leaders[partition] in near]
+        if not chosen:
+            return self
+        return replace(
+            self,
+            available=tuple(self.available[index] for index in chosen),
+            queue_lengths=tuple(self.queue_lengths[index] for index in chosen),
+        )
 
 
 class Partitioner(Protocol):

@@ -22,6 +22,7 @@ from spark_kafka_sink.testing.broker.tls import server_contexts
 from spark_kafka_sink.testing.broker.topic_view import TopicView
 from spark_kafka_sink.testing.broker.versions import LATEST, release
 from spark_kafka_sink.testing.listener import Listener, client_options, made_authority, secure_listeners, with_prefix
+from spark_kafka_sink.testing.racks import rack_of_each
 
 _T = TypeVar("_T")
 _NOTHING: Final[Mapping[str, Setting]] = MappingProxyType({})
@@ -35,10 +36,10 @@ class TestBroker:
     Listens on 127.0.0.1 only, keeps everything in memory, and responds like the Kafka release ``like`` ("2.8", "3.5",
     "3.9", "4.1"). docs/test-broker.md lists what it does otherwise.
 
-    ``nodes``: 1 to N, numbered from 1, each with a port of its own. ``port``: of the first node, the others follow
-    upwards; 0: any that are free. ``config``: broker settings by Kafka's names (see ``state/config.py``).
-    ``api_versions``: narrower ranges, API name to (lowest, highest), or to None for an API that the broker lacks.
-    ``listeners``: further ones, as in ``LocalKafka``;
+    ``nodes``: 1 to N, numbered from 1, each with a port of its own; or the rack of each. ``port``: of the first node,
+    the others follow upwards; 0: any that are free. ``config``: broker settings by Kafka's names (see
+    ``state/config.py``). ``api_versions``: narrower ranges, API name to (lowest, highest), or to None for an API that
+    the broker lacks. ``listeners``: further ones, as in ``LocalKafka``;
     every TLS handshake and SASL login of theirs is in ``authentications``. There are no ACLs: script refusals, such as
     ``faults.answer("Produce", "TOPIC_AUTHORIZATION_FAILED", topic="t")``.
 
@@ -56,7 +57,7 @@ class TestBroker:
 
     def __init__(
         self,
-        nodes: int = 1,
+        nodes: int | Sequence[str] = 1,
         *,
         port: int = 0,
         like: str = LATEST,
@@ -64,12 +65,13 @@ class TestBroker:
         api_versions: Mapping[str, tuple[int, int] | None] | None = None,
         listeners: Mapping[str, str | Listener] = _NO_LISTENERS,
     ) -> None:
-        if nodes < 1:
-            raise ValueError(f"a cluster of {nodes} nodes cannot start")
+        self._racks = rack_of_each(nodes)
+        if not self._racks:
+            raise ValueError("a cluster of 0 nodes cannot start")
         self.faults = Faults()
         self.requests = RequestLog()
         self.authentications = AuthenticationLog()
-        self._nodes = nodes
+        self._nodes = len(self._racks)
         self._port = port
         self._config = broker_config(config)
         self._release = release(like, api_versions)
@@ -109,7 +111,10 @@ class TestBroker:
         contexts = server_contexts(self._listeners, self._authority)
         max_reauth_ms = int(self._config["connections.max.reauth.ms"])
         listeners = Listeners(self._listeners, contexts, self.authentications, max_reauth_ms)
-        return Server(ports, self._config, self._release, self.faults, self.requests, listeners)
+        server = Server(ports, self._config, self._release, self.faults, self.requests, listeners)
+        for node, rack in enumerate(self._racks, 1):
+            server.state.cluster.nodes[node].rack = rack
+        return server
 
     @property
     def bootstrap_servers(self) -> str:

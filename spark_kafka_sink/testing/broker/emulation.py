@@ -55,7 +55,7 @@ APIS: Final = (
     _emulated(
         "Fetch",
         "Missing: fetch sessions (each response has session 0, so clients send complete requests), fetches of "
-        "followers, racks, tiered storage.",
+        "followers, preferred replicas of a rack, tiered storage.",
     ),
     _emulated("ListOffsets", "Missing: tiered storage (timestamps -5 and -6). -4 is the same as -2."),
     _emulated(
@@ -177,7 +177,7 @@ PARTS: Final = (
         "Followers have no logs of their own, so a new leader has every record. A node that is killed leaves the "
         "in-sync replicas at once, and rejoins them when it starts. A held follower stays in sync until `set_isr` "
         "removes it (no `replica.lag.time.max.ms`); a paused node still gets every record. Missing: controllers, "
-        "reassignment, racks.",
+        "reassignment, replicas spread over racks.",
     ),
     ("logs", "Missing: segments, retention, compaction, tiered storage."),
     (

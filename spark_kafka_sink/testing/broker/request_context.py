@@ -129,9 +129,14 @@ Response: TypeAlias = Fields | Delayed | LastResponse | None
 Handler: TypeAlias = Callable[[RequestContext], Response]
 
 
-def endpoint(context: RequestContext, node: BrokerNode) -> Fields:
-    """A node as metadata, coordinator and leader hints name it: on the listener of the request."""
+def address(context: RequestContext, node: BrokerNode) -> Fields:
+    """A node as coordinator look-ups name it: on the listener of the request."""
     return {"node_id": node.id, "host": node.host, "port": node.port_of(context.session.listener)}
+
+
+def endpoint(context: RequestContext, node: BrokerNode) -> Fields:
+    """A node as metadata and leader hints name it: its address and its rack."""
+    return {**address(context, node), "rack": node.rack}
 
 
 def by_topic(rows: Iterable[tuple[Hashable, object]], name: str, partitions: str) -> list[Fields]:

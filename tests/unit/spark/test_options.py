@@ -254,7 +254,7 @@ READING = {
     "subscribe": "t", "startingoffsets": "earliest", "failondataloss": "false", "minpartitions": "8",
     "maxoffsetspertrigger": "1000", "includeheaders": "true", "kafkaconsumer.polltimeoutms": "1000",
     "kafka.group.id": "g", "kafka.isolation.level": "read_committed", "kafka.max.poll.records": "500",
-    "kafka.auto.offset.reset": "latest", "kafka.client.rack": "a", "kafka.fetch.max.bytes": "1",
+    "kafka.auto.offset.reset": "latest", "kafka.fetch.max.bytes": "1",
     "kafka.value.deserializer": "d", "kafka.session.timeout.ms": "1",
 }  # fmt: skip
 

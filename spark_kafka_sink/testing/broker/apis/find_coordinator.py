@@ -10,7 +10,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.testing.broker.request_context import RequestContext, endpoint
+from spark_kafka_sink.testing.broker.request_context import RequestContext, address
 from spark_kafka_sink.testing.broker.state.cluster import BrokerNode
 from spark_kafka_sink.testing.broker.wire import Fields
 
@@ -32,7 +32,7 @@ def _coordinator(context: RequestContext, key: str) -> Fields:
     if error or node is None:
         error = error or ErrorCode.coordinator_not_available
         return {"node_id": -1, "host": "", "port": -1, "error_code": error, "error_message": None}
-    return {**endpoint(context, node), "error_message": None}
+    return {**address(context, node), "error_message": None}
 
 
 def _group_coordinator(context: RequestContext, group: str) -> BrokerNode | None:

@@ -44,6 +44,7 @@ class BrokerNode:
     port: int
     alive: bool = True
     other_ports: dict[str, int] = field(default_factory=dict)
+    rack: str | None = None
 
     def port_of(self, listener: str) -> int:
         return self.other_ports.get(listener, self.port)

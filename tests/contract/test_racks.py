@@ -1,0 +1,170 @@
+"""``partitioner.rack.aware`` (KIP-1123) on three nodes in three racks: which partitions get the rows without a key.
+
+librdkafka counts them, and finds each partition's leader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from spark_kafka_sink import KafkaProducer, ProducerRecord
+from spark_kafka_sink.testing import DEFAULT_VERSION, LocalKafka, TestBroker
+from tests.waiting import DEADLINE_S, eventually, until
+
+RACKS = ["a", "b", "c"]
+PARTITIONS = 9
+ROWS = 300
+_numbers = count()
+Cluster = LocalKafka | TestBroker
+Write = Callable[[KafkaProducer, str, Sequence[str | None]], None]
+
+
+@pytest.fixture(scope="module")
+def real_kafka() -> Iterator[LocalKafka]:
+    # Leaders go back to the node that is preferred, within seconds.
+    with LocalKafka(RACKS, DEFAULT_VERSION, {"leader.imbalance.check.interval.seconds": "1"}) as kafka:
+        yield kafka
+
+
+@pytest.fixture(params=["TestBroker", pytest.param("Kafka", marks=pytest.mark.jvm)])
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    if request.param == "Kafka":
+        yield request.getfixturevalue("real_kafka")
+    else:
+        with TestBroker(RACKS) as broker:
+            yield broker
+
+
+def in_columns(producer: KafkaProducer, topic: str, keys: Sequence[str | None]) -> None:
+    """One row a call, so that each is flushed and the next may go elsewhere."""
+    for first in range(0, len(keys), 10):
+        part = keys[first : first + 10]
+        key = None if part[0] is None else part
+        producer.send_columns(topic, key=key, value=["x" * 100] * len(part)).wait(DEADLINE_S * 1000)
+
+
+def by_send(producer: KafkaProducer, topic: str, keys: Sequence[str | None]) -> None:
+    for first in range(0, len(keys), 10):
+        part = keys[first : first + 10]
+        futures = [
+            producer.send(ProducerRecord(topic, b"x" * 100, key=None if key is None else key.encode())) for key in part
+        ]
+        for future in futures:
+            future.result(DEADLINE_S)
+
+
+each_way = pytest.mark.parametrize("write", [in_columns, by_send])
+
+
+def producer(cluster: Cluster, **options: str) -> KafkaProducer:
+    rack_aware = {"partitioner.rack.aware": "true", "client.rack": "a", "batch.size": "500"}
+    given = {"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": "0", "metadata.max.age.ms": "500"}
+    return KafkaProducer({**given, **rack_aware, **options})
+
+
+def new_topic(cluster: Cluster) -> str:
+    topic = f"racks-{next(_numbers)}"
+    cluster.create_topic(topic, PARTITIONS)
+    return topic
+
+
+def leaders(cluster: Cluster, topic: str) -> dict[int, int]:
+    found = AdminClient({"bootstrap.servers": cluster.bootstrap_servers}).list_topics(topic, DEADLINE_S).topics[topic]
+    return {partition: info.leader for partition, info in found.partitions.items()}
+
+
+def led_from_rack_a(cluster: Cluster, topic: str) -> set[int]:
+    return {partition for partition, leader in leaders(cluster, topic).items() if leader == 1}
+
+
+def counts(cluster: Cluster, topic: str) -> dict[int, int]:
+    """Records of each partition, by librdkafka."""
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "racks"})
+
+    def ends() -> dict[int, tuple[int, int]] | None:
+        try:
+            return {
+                number: consumer.get_watermark_offsets(TopicPartition(topic, number), DEADLINE_S)
+                for number in range(PARTITIONS)
+            }
+        except KafkaException:  # of a leader that moves
+            return None
+
+    try:
+        found = until(ends, lambda found: found is not None) or {}
+    finally:
+        consumer.close()
+    return {number: high - low for number, (low, high) in found.items()}
+
+
+def added(before: dict[int, int], after: dict[int, int]) -> dict[int, int]:
+    """Partition to the number of its new records, where there are any."""
+    return {number: after[number] - before[number] for number in after if after[number] > before[number]}
+
+
+@each_way
+@pytest.mark.parametrize("adaptive", ["true", "false"])
+def test_rows_without_a_key_go_to_leaders_in_the_rack_alone(cluster: Cluster, write: Write, adaptive: str) -> None:
+    topic = new_topic(cluster)
+    with producer(cluster, **{"partitioner.adaptive.partitioning.enable": adaptive}) as own:
+        write(own, topic, [None] * ROWS)
+    written = {number: rows for number, rows in counts(cluster, topic).items() if rows}
+    assert sum(written.values()) == ROWS
+    assert set(written) == led_from_rack_a(cluster, topic)
+    assert len(written) == PARTITIONS // len(RACKS)
+
+
+@each_way
+def test_rows_with_a_key_go_where_they_always_go(cluster: Cluster, write: Write) -> None:
+    keys = [f"key-{number}" for number in range(ROWS)]
+    aware, unaware = new_topic(cluster), new_topic(cluster)
+    with producer(cluster) as own:
+        write(own, aware, keys)
+    with producer(cluster, **{"partitioner.rack.aware": "false"}) as own:
+        write(own, unaware, keys)
+    assert counts(cluster, aware) == counts(cluster, unaware)
+    assert all(counts(cluster, aware).values())
+
+
+@each_way
+def test_in_a_rack_without_brokers_rows_go_everywhere(cluster: Cluster, write: Write) -> None:
+    topic = new_topic(cluster)
+    with producer(cluster, **{"client.rack": "nowhere"}) as own:
+        write(own, topic, [None] * ROWS)
+    assert all(counts(cluster, topic).values())
+
+
+@each_way
+def test_when_the_rack_dies_rows_go_on_elsewhere_and_come_back_with_it(cluster: Cluster, write: Write) -> None:
+    topic = new_topic(cluster)
+    home = led_from_rack_a(cluster, topic)
+    with producer(cluster) as own:
+        write(own, topic, [None] * ROWS)
+        before = counts(cluster, topic)
+        assert set(added(dict.fromkeys(before, 0), before)) == home
+
+        cluster.kill(1)
+        write(own, topic, [None] * ROWS)
+        away = counts(cluster, topic)
+        assert sum(added(before, away).values()) == ROWS
+        assert len(added(before, away)) > len(home)
+
+        cluster.start(1)
+        if isinstance(cluster, TestBroker):
+            for partition in home:
+                cluster.move_leader(topic, partition, 1)
+        else:
+            cluster.await_in_sync(topic)
+        eventually(lambda: led_from_rack_a(cluster, topic) == home, "the leaders are back")
+
+        def only_at_home() -> bool:
+            known = counts(cluster, topic)
+            write(own, topic, [None] * ROWS)
+            return set(added(known, counts(cluster, topic))) == home
+
+        eventually(only_at_home, "rows are back in the rack")
