@@ -136,8 +136,9 @@ class WrongProtocolError(NetworkError):
 
 
 class BootstrapResolutionError(KafkaError):
-    """No host of bootstrap.servers could be resolved within bootstrap.resolve.timeout.ms (Java:
-    ``BootstrapResolutionException``). Close the client; a new one begins again.
+    """No host of ``bootstrap.servers`` was resolved in time (Java: ``BootstrapResolutionException``).
+
+    The time is ``bootstrap.resolve.timeout.ms``. The error is permanent: close the client, and make a new one.
     """
 
 

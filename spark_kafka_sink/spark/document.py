@@ -113,6 +113,9 @@ _REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
         "CorruptRecordError": "Another program wrote the records, or the network corrupts data.",
         "NetworkError": "Run `spark-kafka-sink check`: it shows which step to which broker fails.",
         "WrongProtocolError": "Set the port and `kafka.security.protocol` of the same listener.",
+        "BootstrapResolutionError": "Check the names in `kafka.bootstrap.servers` and the name servers.",
+        "RebootstrapRequiredError": "None: the client starts again. If it repeats, check what the brokers' addresses "
+        "in `advertised.listeners` lead to.",
         "AuthenticationError": "See [security.md](security.md).",
         "SslAuthenticationError": "The message says what is wrong (issuer, host name, date …) and names the option.",
         "SaslAuthenticationError": "Check user and password in `kafka.sasl.jaas.config`, and the user on the brokers.",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.testing.kafka_jars import _ESSENTIAL_JARS, KafkaJarsError, kafka_jars
+from spark_kafka_sink.testing.kafka_jars import _ESSENTIAL_JARS, KafkaJarsError, kafka_jars, tools_version
 from spark_kafka_sink.testing.kafka_jars import __file__ as kafka_jars_file
 from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION
 from spark_kafka_sink.testing.maven import CACHE_VARIABLE, FetchError, cache_folder
@@ -96,6 +96,19 @@ def test_the_default_version_has_digests():
         line.split()[1] for line in lines
     }
     assert all(re.fullmatch(r"[0-9a-f]{64}  [\w.-]+\.jar", line) for line in lines)
+
+
+@pytest.mark.parametrize(("version", "tools"), [("3.9.1", "3.9.1"), ("4.3.1", "4.3.1"), ("4.4.0", "4.3.1")])
+def test_releases_without_tools_on_maven_central_use_those_of_the_last_one_that_has_them(version, tools):
+    assert tools_version(version) == tools
+
+
+def test_a_release_with_tools_does_not_arrive_without_them(ivy, repository):
+    for name in NAMES:
+        (repository / name).rename(repository / name.replace("9.8.7", "4.3.1"))
+    (repository / "kafka-tools-4.3.1.jar").unlink()
+    with pytest.raises(KafkaJarsError, match=r"did not arrive whole: \['kafka-tools-4\.3\.1\.jar'\]"):
+        kafka_jars("4.3.1")
 
 
 def test_what_a_killed_fetch_left_behind_is_removed(ivy, tmp_path):
