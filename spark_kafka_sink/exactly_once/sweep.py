@@ -107,6 +107,11 @@ def known_tasks(entries: Mapping[str, Entry]) -> int:
     return max((max(len(entry.tasks), entry.markers_before) for entry in entries.values()), default=0)
 
 
+def describe_open(cluster: Cluster, ids: Sequence[str], deadline: float) -> list[OpenTransaction]:
+    """The open transactions of these ids. Raises the error of the first id that cannot be described."""
+    return [_open_transaction(each) for each in _describe_each(cluster, ids, deadline) if _is_open(each)]
+
+
 def derived_listing(cluster: Cluster, prefix: str, tasks: int, reason: CannotListError, deadline: float) -> Listing:
     """The open transactions of the ids ``<prefix>-0`` and so on: of ``tasks`` tasks, and of further ones as long as the
     coordinators know any. Warns once per prefix that it is not complete. Raises nothing: no write depends on it."""

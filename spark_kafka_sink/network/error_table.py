@@ -117,6 +117,7 @@ _TABLE: Final[Mapping[int, tuple[Action, ...]]] = {
 _EXCEPTIONS: Final[Mapping[tuple[str, int], Action]] = {
     ("fetch", ErrorCode.offset_out_of_range): Action.SUCCEED,
     ("create_topics", ErrorCode.topic_already_exists): Action.SUCCEED,
+    ("delete_topics", ErrorCode.unknown_topic_or_partition): Action.SUCCEED,
     ("find_coordinator", ErrorCode.coordinator_not_available): Action.RETRY,
     ("list_transactions", ErrorCode.coordinator_not_available): Action.RETRY,
     ("add_partitions_to_txn", ErrorCode.topic_authorization_failed): Action.ABORT,

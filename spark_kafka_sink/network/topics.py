@@ -1,4 +1,5 @@
-"""Topics by name: look-ups that create nothing, and CreateTopics. The caller's thread waits for the responses."""
+"""Topics by name: look-ups that create nothing, CreateTopics and DeleteTopics. The caller's thread waits for the
+responses."""
 
 from __future__ import annotations
 
@@ -12,15 +13,18 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.errors import BrokerError
-from spark_kafka_sink.network.calls import BlockingCalls, Call, CodeAt
+from spark_kafka_sink.network.calls import BlockingCalls, Call, CodeAt, ReadCodes
 from spark_kafka_sink.network.error_table import FORBIDDEN
+from spark_kafka_sink.network.messages import MakeEntity
 from spark_kafka_sink.network.metadata import METADATA_VERSIONS, MetadataEntity
 
 BROKER_DEFAULT: Final = -1
 """Leaves the number of partitions or the replication factor to the brokers (KIP-464)."""
 
 _CREATE_VERSIONS: Final = (5, 7)
-_CREATE_TIMEOUT: Final = timedelta(seconds=30)
+_DELETE_VERSIONS: Final = (4, 6)
+_FIRST_WITH_TOPIC_IDS: Final = 6
+_TIMEOUT: Final = timedelta(seconds=30)
 _MOST_NAMES: Final = 10_000
 """Comparing a name takes 10 µs."""
 
@@ -66,18 +70,43 @@ def create_topic(calls: BlockingCalls, topic: NewTopic, deadline: float) -> None
             assignments=(),
             configs=tuple(entry(name=name, value=value) for name, value in topic.settings.items()),
         )
-        return module.CreateTopicsRequest(topics=(creatable,), timeout=_CREATE_TIMEOUT)
+        return module.CreateTopicsRequest(topics=(creatable,), timeout=_TIMEOUT)
 
     def codes(body: Any) -> list[CodeAt]:
         return [CodeAt(f"CreateTopics of {topic.name}", each.error_code, each.error_message) for each in body.topics]
 
+    _call_controller(calls, "create_topics", _CREATE_VERSIONS, make, codes, deadline)
+
+
+def delete_topic(calls: BlockingCalls, name: str, deadline: float) -> None:
+    """Returns also if there is no such topic. Raises ``BrokerError``."""
+
+    def make(module: ModuleType, version: int) -> Any:
+        if version < _FIRST_WITH_TOPIC_IDS:
+            return module.DeleteTopicsRequest(topic_names=(name,), timeout=_TIMEOUT)
+        state = module.request.DeleteTopicState(name=name, topic_id=None)
+        return module.DeleteTopicsRequest(topics=(state,), timeout=_TIMEOUT)
+
+    def codes(body: Any) -> list[CodeAt]:
+        return [
+            CodeAt(f"DeleteTopics of {name}", each.error_code, getattr(each, "error_message", None))
+            for each in body.responses
+        ]
+
+    _call_controller(calls, "delete_topics", _DELETE_VERSIONS, make, codes, deadline)
+
+
+def _call_controller(
+    calls: BlockingCalls, api: str, versions: tuple[int, int], make: MakeEntity, codes: ReadCodes, deadline: float
+) -> None:
+    """Any broker forwards the request to the controller, except those with ZooKeeper."""
     try:
-        calls.call(Call("create_topics", _CREATE_VERSIONS, None, make, codes), deadline)
+        calls.call(Call(api, versions, None, make, codes), deadline)
     except BrokerError as error:
         if error.code != ErrorCode.not_controller:
             raise
         calls.refresh(deadline)
-        calls.call(Call("create_topics", _CREATE_VERSIONS, calls.snapshot.controller_id, make, codes), deadline)
+        calls.call(Call(api, versions, calls.snapshot.controller_id, make, codes), deadline)
 
 
 def why_not_created(error: BrokerError) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.common.clock import SystemClock
@@ -42,6 +43,11 @@ principal.
 Connects once to each bootstrap server, then once to each other broker. Stops after a refused login.
 Writes nothing to the cluster, creates no topic, fences no transactional id, and shows no secret.
 
+With --exactly-once it then goes through what deliveryGuarantee=exactly-once needs, right by right and API
+by API: it creates a ledger, writes to it and reads, commits and aborts a transaction, and deletes the
+topic. Topic and transactional id have the names of --commit-log-topic and --transactional-id-prefix with
+a random suffix, so they have the rights of prefixed ACLs and touch no other topic or query.
+
 With --from-workers it also runs in a Spark job, once on each executor, and shows what differs there:
 a host name that cannot be resolved, a file or variable that is missing, another version of a library.
 
@@ -53,7 +59,9 @@ examples:
   spark-kafka-sink check --bootstrap-server kafka1:9092
   spark-kafka-sink check --bootstrap-server kafka1:9093,kafka2:9093 --command-config client.properties --topic events
   spark-kafka-sink check --bootstrap-server kafka1:9093 --command-config client.properties --topic events \\
-      --transactional-id-prefix orders          also what deliveryGuarantee=exactly-once needs
+      --transactional-id-prefix orders          also the rights that deliveryGuarantee=exactly-once needs
+  spark-kafka-sink check --bootstrap-server kafka1:9093 --command-config client.properties --exactly-once \\
+      --transactional-id-prefix orders          tries all that it needs
   spark-kafka-sink check --bootstrap-server kafka1:9093 --command-config client.properties \\
       --from-workers --master spark://master:7077 --conf spark.executor.memory=1g
 
@@ -87,7 +95,11 @@ def add_to(commands: Subparsers) -> None:
     )  # fmt: skip
     command.add_argument(
         "--commit-log-topic", default=LEDGER_TOPIC, metavar="TOPIC",
-        help="the option commitLogTopic, for --transactional-id-prefix (default: %(default)s)",
+        help="the option commitLogTopic, for --transactional-id-prefix and --exactly-once (default: %(default)s)",
+    )  # fmt: skip
+    command.add_argument(
+        "--exactly-once", action="store_true",
+        help="try everything that exactly-once needs, with a topic and a transactional id that are thrown away",
     )  # fmt: skip
     _add_worker_options(command)
 
@@ -116,20 +128,32 @@ def run(arguments: argparse.Namespace) -> int:
         client_config(arguments), arguments.topic, arguments.transactional_id_prefix, arguments.commit_log_topic
     )
     settings = _spark_settings(arguments)
-    findings: list[Finding] = []
-    for finding in check(request, SystemClock()):
-        if not findings or finding.subject != findings[-1].subject:
-            print(finding.subject)
-        print(_lines(finding), flush=True)
-        findings.append(finding)
-    print(_conclusion(findings), flush=True)
-    failed = any(each.outcome is Outcome.FAILED for each in findings)
+    findings = _shown(check(request, SystemClock()))
+    tried = []
+    if arguments.exactly_once and any(each.step == "brokers" and each.outcome is Outcome.OK for each in findings):
+        from spark_kafka_sink.tools.connection_check.exactly_once_trial import try_exactly_once
+
+        tried = _shown(try_exactly_once(request, SystemClock()))
+    print(_conclusion([*findings, *tried]), flush=True)
+    failed = any(each.outcome is Outcome.FAILED for each in [*findings, *tried])
     if arguments.from_workers:
         from spark_kafka_sink.tools.cli.check_workers import check_on_workers
 
         workers = check_on_workers(request, settings, arguments.tasks, arguments.timeout)
         failed |= _show_workers([*library_findings(required_libraries()), *findings], workers)
     return 1 if failed else 0
+
+
+def _shown(found: Generator[Finding, None, None]) -> list[Finding]:
+    """Prints the findings as they come. Closes ``found`` also after Ctrl-C, so that it cleans up."""
+    findings: list[Finding] = []
+    with closing(found):
+        for finding in found:
+            if not findings or finding.subject != findings[-1].subject:
+                print(finding.subject)
+            print(_lines(finding), flush=True)
+            findings.append(finding)
+    return findings
 
 
 def _spark_settings(arguments: argparse.Namespace) -> Mapping[str, str]:

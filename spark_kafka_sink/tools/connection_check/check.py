@@ -43,7 +43,7 @@ class CheckRequest:
     ledger_topic: str = ""
 
 
-def check(request: CheckRequest, clock: Clock, transport: Transport | None = None) -> Iterator[Finding]:
+def check(request: CheckRequest, clock: Clock, transport: Transport | None = None) -> Generator[Finding, None, None]:
     """The findings, as they come. At most one connection to each address.
 
     After a refused login no further broker is tried: brokers log each attempt and may lock the user out.

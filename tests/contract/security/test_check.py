@@ -8,6 +8,7 @@ from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.testing import LocalKafka
 from spark_kafka_sink.tools.connection_check.check import CheckRequest, check
+from spark_kafka_sink.tools.connection_check.exactly_once_trial import try_exactly_once
 from spark_kafka_sink.tools.connection_check.findings import Finding, Outcome
 from tests.contract.scenario import name
 from tests.contract.security.clusters import each_client
@@ -64,3 +65,32 @@ def test_missing_rights_are_those_of_the_acls(secure_kafka: LocalKafka) -> None:
 def topics(kafka: LocalKafka) -> set[str]:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
     return set(admin.list_topics(timeout=DEADLINE_S).topics)
+
+
+def test_exactly_once_is_tried_under_the_acls_of_the_real_names(secure_kafka: LocalKafka) -> None:
+    ledger, prefix = name("ledger"), name("prefix")
+    options = secure_kafka.client_options("SASL_TLS")
+    request = CheckRequest(ProducerConfig.parse(options), transactional_id_prefix=prefix, ledger_topic=ledger)
+
+    def tried() -> list[Finding]:
+        return list(try_exactly_once(request, SystemClock()))
+
+    def failed_step(findings: list[Finding]) -> str:
+        (step,) = [each.step for each in findings if each.outcome is Outcome.FAILED]
+        return step
+
+    secure_kafka.allow("other", "WRITE", "TRANSACTIONAL_ID", prefix, prefixed=True)
+    secure_kafka.allow("other", "ALL", "TOPIC", ledger, prefixed=True)
+    assert failed_step(tried()) == "settings", "the cluster has no ACL, so everybody may create topics"
+    for operation, step in (("DESCRIBE_CONFIGS", "write"), ("WRITE", "read")):
+        secure_kafka.allow("client", operation, "TOPIC", ledger, prefixed=True)
+        assert failed_step(tried()) == step
+    secure_kafka.allow("client", "READ", "TOPIC", ledger, prefixed=True)
+    findings = tried()
+    assert failed_step(findings) == "initialise"
+    assert "TRANSACTIONAL_ID_AUTHORIZATION_FAILED" in next(e.text for e in findings if e.step == "initialise")
+    secure_kafka.allow("client", "WRITE", "TRANSACTIONAL_ID", prefix, prefixed=True)
+    findings = tried()
+    assert {each.outcome for each in findings} == {Outcome.OK}
+    assert [each.step for each in findings][-4:] == ["produce", "sweep", "abort", "delete"]
+    assert {each for each in topics(secure_kafka) if each.startswith(ledger)} == set()

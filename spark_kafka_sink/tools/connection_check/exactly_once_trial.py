@@ -1,0 +1,279 @@
+"""Goes through what exactly-once needs of the brokers, right by right and API by API, with a ledger and a transactional
+id that are thrown away. It writes to the topic that it creates, and deletes it.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Generator, Iterator
+from typing import Final
+from uuid import uuid4
+
+from spark_kafka_sink.common.clock import Clock
+from spark_kafka_sink.common.model import NO_IDENTITY, TopicPartition
+from spark_kafka_sink.errors import BrokerError, KafkaError
+from spark_kafka_sink.exactly_once.cluster import Cluster
+from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
+from spark_kafka_sink.exactly_once.ledger_format import barrier_record, encode_batch
+from spark_kafka_sink.exactly_once.ledger_topic import (
+    PARTITIONS,
+    WantedLedger,
+    checked_configs,
+    create_ledger,
+    wanted_ledger,
+)
+from spark_kafka_sink.exactly_once.partition_log import PartitionLog
+from spark_kafka_sink.exactly_once.requirements import TRANSACTION_APIS, missing_transaction_apis
+from spark_kafka_sink.exactly_once.sweep import CannotListError, OpenTransaction, describe_open, list_matching
+from spark_kafka_sink.exactly_once.values import DRIVER_TIMEOUT_MS, driver_id
+from spark_kafka_sink.network.error_table import FORBIDDEN
+from spark_kafka_sink.network.messages import API_KEYS, camel_case
+from spark_kafka_sink.network.topics import delete_topic
+from spark_kafka_sink.producer.transactions.committer import Committer, EndVerdict
+from spark_kafka_sink.producer.transactions.values import END_TXN_V2, PreparedTransaction, TransactionalIdentity
+from spark_kafka_sink.records.batch import TRANSACTIONAL, BatchHeader
+from spark_kafka_sink.tools.connection_check.check import CheckRequest
+from spark_kafka_sink.tools.connection_check.findings import Finding, Outcome
+
+_log = logging.getLogger("spark_kafka_sink.check")
+
+DEFAULT_PREFIX: Final = "spark-kafka-sink"
+_SUBJECT: Final = "exactly-once"
+_SOON_MS: Final = 5.0
+_ID_RIGHTS: Final = "WRITE on the transactional id"
+_TOPIC_RIGHTS: Final = "WRITE on the topic"
+_SWEEP: Final = "sweep"
+
+
+def try_exactly_once(request: CheckRequest, clock: Clock) -> Generator[Finding, None, None]:
+    """The findings, as they come; the first failure ends them. Each step takes at most max.block.ms.
+
+    The names are those of ``request`` with a random suffix, so that prefixed ACLs of real names hold for them. What was
+    created is removed also after an error, and when the iterator is closed or interrupted.
+    """
+    trial = _Trial(request, clock)
+    try:
+        yield from trial.findings()
+    finally:
+        trial.close()
+
+
+class _Trial:
+    def __init__(self, request: CheckRequest, clock: Clock) -> None:
+        suffix = f"check-{uuid4().hex[:8]}"
+        self._topic = f"{request.ledger_topic}-{suffix}"
+        self._id = driver_id(f"{request.transactional_id_prefix or DEFAULT_PREFIX}-{suffix}")
+        self._timeout_ms = request.config.max_block_ms
+        self._clock = clock
+        self._cluster = Cluster(request.config, clock)
+        self._committer = Committer(self._cluster, DRIVER_TIMEOUT_MS)
+        self._log = PartitionLog(self._cluster, TopicPartition(self._topic, 0))
+        self._step = ""
+        self._began = clock.now()
+        self._may_exist = False
+        self._open: PreparedTransaction | None = None
+
+    def findings(self) -> Iterator[Finding]:
+        try:
+            yield from self._steps()
+        except KafkaError as error:
+            yield self._finding(Outcome.FAILED, str(error))
+        if self._open is not None:
+            self._abort_open()
+        if self._may_exist:
+            yield self._delete()
+
+    def close(self) -> None:
+        """Removes what is left, and closes the connections. Only warns of what cannot be removed."""
+        try:
+            if self._open is not None:
+                self._abort_open()
+            if self._may_exist and (left := self._delete()).outcome is not Outcome.OK:
+                _log.warning("%s", left.text)
+        finally:
+            self._cluster.close()
+
+    def _steps(self) -> Iterator[Finding]:
+        yield from self._versions()
+        wanted = yield from self._create()
+        yield self._settings(wanted)
+        yield from self._write_and_read()
+        identity = yield from self._initialise()
+        identity, sequence = yield from self._commit(identity)
+        yield from self._abort(identity, sequence)
+
+    def _versions(self) -> Iterator[Finding]:
+        self._begin("versions")
+        self._cluster.await_brokers(self._deadline())
+        versions = self._cluster.any_api_versions()
+        if versions is None:
+            raise KafkaError("the connection to the broker was lost")
+        if missing := list(missing_transaction_apis(versions)):
+            raise KafkaError(f"there are no transactions: {'; '.join(missing)}. Exactly-once is not possible here")
+        texts = [f"{camel_case(api)} v{versions.pick(API_KEYS[api], *ours)}" for api, ours in TRANSACTION_APIS]
+        yield self._finding(Outcome.OK, ", ".join(texts))
+
+    # The ledger
+
+    def _create(self) -> Generator[Finding, None, WantedLedger]:
+        self._begin("create")
+        wanted = wanted_ledger(self._cluster, self._deadline())
+        self._may_exist = True
+        try:
+            made = create_ledger(self._cluster, self._topic, wanted, self._deadline())
+        except ExactlyOnceError:
+            self._may_exist = False
+            raise
+        text = f"CreateTopics of {self._topic} (CREATE on the topic or the cluster), {2 * PARTITIONS} partitions, "
+        text += made.told(wanted, self._configs(wanted)) if made.refusal else "with all settings"
+        yield self._finding(Outcome.OK, text)
+        return wanted
+
+    def _settings(self, wanted: WantedLedger) -> Finding:
+        self._begin("settings")
+        configs = self._configs(wanted)
+        told = ", ".join(f"{name}={configs[name]}" for name in wanted.settings if configs.get(name) is not None)
+        unknown = [name for name in wanted.settings if configs.get(name) is None]
+        text = f"DescribeConfigs (DESCRIBE_CONFIGS on the topic): {told}"
+        return self._finding(Outcome.OK, text + (f"; not told: {', '.join(unknown)}" if unknown else ""))
+
+    def _configs(self, wanted: WantedLedger) -> dict[str, str | None]:
+        return checked_configs(self._cluster, self._topic, wanted, self._deadline())
+
+    def _write_and_read(self) -> Iterator[Finding]:
+        self._begin("write")
+        now = self._clock.epoch_ms()
+        header = BatchHeader(attributes=0, record_count=1, base_timestamp=now, max_timestamp=now)
+        end = self._log.append(encode_batch(header, [barrier_record(self._id)]), None, self._deadline()) + 1
+        yield self._finding(Outcome.OK, f"Produce ({_TOPIC_RIGHTS})")
+        self._begin("read")
+        self._records_before(end, read_committed=False)
+        yield self._finding(Outcome.OK, "ListOffsets, Fetch (READ on the topic)")
+
+    def _records_before(self, end: int, *, read_committed: bool) -> int:
+        """How many data batches there are up to offset ``end``, which is waited for."""
+        deadline, count, offset = self._deadline(), 0, self._log.earliest(self._deadline())
+        while offset < end:
+            fetched = self._log.fetch(offset, deadline, read_committed=read_committed)
+            if fetched is None or fetched.next_offset == offset:
+                self._cluster.check_time(deadline, f"{self._log.partition} cannot be read up to offset {end}")
+                self._cluster.pause(_SOON_MS)
+                continue
+            count += sum(not batch.header.is_control for batch in fetched.batches)
+            offset = fetched.next_offset
+        return count
+
+    # Transactions
+
+    def _initialise(self) -> Generator[Finding, None, TransactionalIdentity]:
+        self._begin("initialise")
+        (outcome,) = self._committer.init_producer_ids({self._id: NO_IDENTITY}, self._timeout_ms)
+        if outcome.identity is None:
+            raise outcome.error or KafkaError(f"InitProducerId of {self._id} failed")
+        version = 2 if outcome.identity.end_txn_version >= END_TXN_V2 else 1
+        yield self._finding(Outcome.OK, f"InitProducerId of {self._id} ({_ID_RIGHTS}), transactions version {version}")
+        return outcome.identity
+
+    def _append(self, identity: TransactionalIdentity, sequence: int) -> Generator[Finding, None, int]:
+        """A record in a transaction of the id. Returns the offset behind it."""
+        self._begin("add")
+        self._open = PreparedTransaction(self._id, *identity.identity, identity.end_txn_version)
+        if identity.end_txn_version < END_TXN_V2:
+            self._committer.add_partitions(identity, [self._log.partition], self._timeout_ms)
+            yield self._finding(Outcome.OK, f"AddPartitionsToTxn ({_ID_RIGHTS}, {_TOPIC_RIGHTS})")
+        else:
+            yield self._finding(Outcome.OK, "AddPartitionsToTxn is not needed: Produce does it")
+        self._begin("produce")
+        now = self._clock.epoch_ms()
+        header = BatchHeader(
+            attributes=TRANSACTIONAL, record_count=1, base_timestamp=now, max_timestamp=now,
+            producer_id=identity.producer_id, producer_epoch=identity.epoch, base_sequence=sequence,
+        )  # fmt: skip
+        offset = self._log.append(encode_batch(header, [barrier_record(self._id)]), identity, self._deadline())
+        yield self._finding(Outcome.OK, f"Produce in a transaction ({_ID_RIGHTS}, {_TOPIC_RIGHTS})")
+        return offset + 1
+
+    def _commit(self, identity: TransactionalIdentity) -> Generator[Finding, None, tuple[TransactionalIdentity, int]]:
+        """Returns the identity of the next transaction and its first sequence."""
+        end = yield from self._append(identity, 0)
+        self._begin("commit")
+        after = self._end(commit=True)
+        if (count := self._records_before(end, read_committed=True)) != 2:
+            raise KafkaError(f"a read_committed reader sees {count} batches of 2 after EndTxn has committed")
+        yield self._finding(Outcome.OK, f"EndTxn ({_ID_RIGHTS}); read_committed readers see the record")
+        return after, 0 if after.epoch != identity.epoch else 1
+
+    def _abort(self, identity: TransactionalIdentity, sequence: int) -> Iterator[Finding]:
+        end = yield from self._append(identity, sequence)
+        self._begin(_SWEEP)
+        yield self._finding(Outcome.OK, self._sweep_text())
+        self._begin("abort")
+        self._end(commit=False)
+        if (count := self._records_before(end, read_committed=True)) != 2:
+            raise KafkaError(f"a read_committed reader sees {count} batches of 2 after EndTxn has aborted")
+        yield self._finding(Outcome.OK, f"EndTxn ({_ID_RIGHTS}); read_committed readers do not see the record")
+
+    def _end(self, *, commit: bool) -> TransactionalIdentity:
+        assert self._open is not None
+        (outcome,) = self._committer.end([(self._open, commit)], self._timeout_ms)
+        if outcome.verdict is not (EndVerdict.COMMITTED if commit else EndVerdict.ABORTED) or outcome.identity is None:
+            raise outcome.error or KafkaError(f"EndTxn of {self._id}: {outcome.verdict.value}")
+        self._open = None
+        return outcome.identity
+
+    def _sweep_text(self) -> str:
+        """How transactions of dead runs would be found, while one is open."""
+        try:
+            if self._shows(list_matching(self._cluster, re.compile(re.escape(self._id)), self._deadline())):
+                return "ListTransactions and DescribeTransactions find the open transaction (DESCRIBE on its id)"
+            reason = "ListTransactions does not show the open transaction"
+        except CannotListError as error:
+            reason = str(error)
+        try:
+            if self._shows(describe_open(self._cluster, [self._id], self._deadline())):
+                return f"{reason}: those of dead runs are looked up by the ids of tasks (DescribeTransactions)"
+            shown = "DescribeTransactions does not show it either"
+        except KafkaError as error:
+            shown = str(error)
+        return (
+            f"{reason}, and {shown}: those of dead runs are ended by the brokers after kafka.transaction.timeout.ms. "
+            "Until then read_committed readers wait; no row is lost or written twice"
+        )
+
+    def _shows(self, found: list[OpenTransaction]) -> bool:
+        return self._open is not None and any(each[:3] == (self._id, *self._open.identity) for each in found)
+
+    # Removal
+
+    def _abort_open(self) -> None:
+        """Only shortens the time until the brokers end the transaction (``DRIVER_TIMEOUT_MS``)."""
+        assert self._open is not None
+        opened, self._open = self._open, None
+        self._committer.end([(opened, False)], self._timeout_ms)
+
+    def _delete(self) -> Finding:
+        self._begin("delete")
+        try:
+            delete_topic(self._cluster, self._topic, self._deadline())
+            self._may_exist = False
+        except KafkaError as error:
+            self._may_exist = False
+            text = f"topic {self._topic} could not be deleted, delete it by hand: {error}"
+            if isinstance(error, BrokerError) and error.code in FORBIDDEN:
+                text = (
+                    f"topic {self._topic} stays, because the principal may not delete it ({error.name}). Exactly-once "
+                    "does not need that right: delete the topic by hand"
+                )
+                return self._finding(Outcome.UNTESTED, text)
+            return self._finding(Outcome.FAILED, text)
+        return self._finding(Outcome.OK, f"topic {self._topic} (DELETE on the topic)")
+
+    def _begin(self, step: str) -> None:
+        self._step, self._began = step, self._clock.now()
+
+    def _deadline(self) -> float:
+        return self._clock.now() + self._timeout_ms
+
+    def _finding(self, outcome: Outcome, text: str) -> Finding:
+        return Finding(_SUBJECT, self._step, outcome, text, self._clock.now() - self._began)

@@ -1,0 +1,208 @@
+"""The check of what exactly-once needs against TestBroker: what it finds, and that it leaves nothing behind."""
+
+import pytest
+
+from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.exactly_once import sweep
+from spark_kafka_sink.network import rpc
+from spark_kafka_sink.testing import TestBroker
+from spark_kafka_sink.testing.broker.faults import KEPT
+from spark_kafka_sink.tools.cli.main import main
+from spark_kafka_sink.tools.connection_check.check import CheckRequest
+from spark_kafka_sink.tools.connection_check.exactly_once_trial import try_exactly_once
+from spark_kafka_sink.tools.connection_check.findings import Outcome
+
+ROUND = ["add", "produce"]
+STEPS = ["versions", "create", "settings", "write", "read", "initialise", *ROUND, "commit", *ROUND, "sweep", "abort"]
+OPTIONAL = ("unclean.leader.election.enable", "min.insync.replicas", "delete.retention.ms", "segment.ms",
+            "min.cleanable.dirty.ratio")  # fmt: skip
+
+
+@pytest.fixture(params=["4.1", "3.9", "2.8"])
+def broker(request):
+    with TestBroker(nodes=2, like=request.param) as broker:
+        yield broker
+
+
+def request(broker, **options):
+    config = ProducerConfig.parse({"bootstrap.servers": broker.bootstrap_servers, **options})
+    return CheckRequest(config, transactional_id_prefix="orders", ledger_topic="ledger")
+
+
+def tried(broker, **options):
+    return list(try_exactly_once(request(broker, **options), SystemClock()))
+
+
+def texts(findings):
+    return {each.step: each.text for each in findings}
+
+
+def left(broker):
+    return [each for each in broker.topics if not each.startswith("__")]
+
+
+def open_ids(broker):
+    transactions = broker._call(lambda server: dict(server.state.transactions.transactions))
+    return [name for name in transactions if broker.transaction_state(name) == "Ongoing"]
+
+
+def test_each_step_is_told_and_nothing_is_left(broker):
+    findings = tried(broker)
+    assert [each.step for each in findings] == [*STEPS, "delete"]
+    assert {each.outcome for each in findings} == {Outcome.OK}
+    assert all(each.elapsed_ms >= 0 for each in findings)
+    assert texts(findings)["create"].endswith("20 partitions, with all settings")
+    assert left(broker) == []
+    assert open_ids(broker) == []
+
+
+def test_the_names_begin_with_the_real_ones(broker):
+    """So ACLs for the prefix hold for them. No pattern for tasks of the prefix takes the id for one of a task."""
+    findings = texts(tried(broker))
+    assert "CreateTopics of ledger-check-" in findings["create"]
+    assert "InitProducerId of orders-check-" in findings["initialise"]
+    assert "-driver (WRITE" in findings["initialise"]
+
+
+def test_settings_that_are_refused_are_told_with_their_cost():
+    with TestBroker() as broker:
+        broker.refuse_topic_configs(*OPTIONAL, error="INVALID_CONFIG")
+        broker.hide_configs("unclean.leader.election.enable")
+        findings = tried(broker)
+    assert {each.outcome for each in findings} == {Outcome.OK}
+    assert f"without {', '.join(sorted(OPTIONAL, key=ORDER.index))}, because" in texts(findings)["create"]
+    assert "Not told, so perhaps weaker: unclean.leader.election.enable" in texts(findings)["create"]
+    assert "not told: unclean.leader.election.enable" in texts(findings)["settings"]
+
+
+ORDER = ("unclean.leader.election.enable", "segment.ms", "delete.retention.ms", "min.cleanable.dirty.ratio",
+         "min.insync.replicas")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({}, "ListTransactions and DescribeTransactions find"),
+        ({"ListTransactions": None}, "are looked up by the ids of tasks"),
+        ({"DescribeTransactions": None}, "are ended by the brokers after kafka.transaction.timeout.ms"),
+    ],
+)
+def test_it_says_how_transactions_of_dead_runs_are_found(options, says):
+    with TestBroker(api_versions=options) as broker:
+        assert says in texts(tried(broker))["sweep"]
+
+
+def test_a_list_that_shows_no_open_transaction_is_told(monkeypatch):
+    """Redpanda's did not (its issue 11948)."""
+    monkeypatch.setattr(sweep, "_listed_by", lambda *of: [])
+    with TestBroker() as broker:
+        assert "ListTransactions does not show the open transaction: those of dead" in texts(tried(broker))["sweep"]
+
+
+FAILURES = {
+    "create": ("CreateTopics", "TOPIC_AUTHORIZATION_FAILED", "needs CREATE on the topic or the cluster"),
+    "write": ("Produce", "TOPIC_AUTHORIZATION_FAILED", "needs WRITE and DESCRIBE"),
+    "read": ("Fetch", "TOPIC_AUTHORIZATION_FAILED", "READ too"),
+    "initialise": ("InitProducerId", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "needs WRITE"),
+    "commit": ("EndTxn", "INVALID_TXN_STATE", "INVALID_TXN_STATE"),
+}
+
+
+@pytest.mark.parametrize("step", FAILURES)
+def test_a_failure_ends_it_and_nothing_is_left(step):
+    api, error, says = FAILURES[step]
+    with TestBroker() as broker:
+        broker.faults.answer(api, error)
+        findings = tried(broker)
+        failed = [each for each in findings if each.outcome is Outcome.FAILED]
+        assert [each.step for each in failed] == [step]
+        assert says in failed[0].text
+        assert [each.step for each in findings] == [
+            *STEPS[: STEPS.index(step) + 1], *(["delete"] if step != "create" else []),
+        ]  # fmt: skip
+        assert left(broker) == []
+        assert open_ids(broker) == []
+
+
+def test_without_transactions_nothing_is_created():
+    with TestBroker(api_versions={"EndTxn": None}) as broker:
+        (finding,) = tried(broker)
+        assert (finding.step, finding.outcome) == ("versions", Outcome.FAILED)
+        assert "there are no transactions: " in finding.text
+        assert "EndTxn" in finding.text
+        assert broker.topics == ()
+
+
+def test_without_compaction_it_says_so():
+    with TestBroker() as broker:
+        broker.refuse_topic_configs("cleanup.policy")
+        finding = tried(broker)[-1]
+        assert (finding.step, finding.outcome) == ("create", Outcome.FAILED)
+        assert "with no setting but cleanup.policy=compact" in finding.text
+
+
+def test_a_topic_that_may_not_be_deleted_is_named():
+    with TestBroker() as broker:
+        broker.faults.answer("DeleteTopics", "TOPIC_AUTHORIZATION_FAILED", times=KEPT)
+        finding = tried(broker)[-1]
+        (topic,) = left(broker)
+    assert (finding.step, finding.outcome) == ("delete", Outcome.UNTESTED)
+    assert f"topic {topic} stays" in finding.text
+
+
+@pytest.mark.parametrize("after", range(1, len(STEPS) + 1))
+def test_ctrl_c_while_a_finding_is_printed_leaves_nothing(after):
+    with TestBroker() as broker:
+        findings = try_exactly_once(request(broker), SystemClock())
+        for _ in range(after):
+            next(findings)
+        findings.close()
+        assert left(broker) == []
+        assert open_ids(broker) == []
+
+
+@pytest.mark.parametrize("api", ["CreateTopics", "DescribeConfigs", "Produce", "Fetch", "EndTxn", "ListTransactions"])
+def test_ctrl_c_while_it_waits_leaves_nothing(api, monkeypatch):
+    """The request was handled, and its response was never seen."""
+    poll = rpc.Rpc._poll
+    struck = []
+
+    def interrupted(self, now, deadline):
+        poll(self, now, deadline)
+        if not struck and broker.requests.of(api):
+            struck.append(api)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(rpc.Rpc, "_poll", interrupted)
+    with TestBroker() as broker:
+        with pytest.raises(KeyboardInterrupt):
+            tried(broker)
+        assert struck
+        assert left(broker) == []
+        assert open_ids(broker) == []
+
+
+def test_every_wait_has_a_deadline(capsys):
+    with TestBroker() as broker:
+        broker.faults.lose_answer("EndTxn", times=KEPT)
+        options = {"max.block.ms": 600, "request.timeout.ms": 200, "delivery.timeout.ms": 300, "linger.ms": 0}
+        findings = tried(broker, **options)
+        assert texts([each for each in findings if each.outcome is Outcome.FAILED]).keys() == {"commit"}
+        assert left(broker) == []
+
+
+@pytest.mark.parametrize("flags", [[], ["--transactional-id-prefix", "orders"]])
+def test_the_command_tries_it_after_the_check(flags, capsys):
+    with TestBroker() as broker:
+        arguments = ["check", "--bootstrap-server", broker.bootstrap_servers]
+        assert main([*arguments, "--exactly-once", *flags]) == 0
+        shown = capsys.readouterr().out
+        assert shown.index("\ncluster\n") < shown.index("\nexactly-once\n")
+        assert "\n  ok       delete" in shown
+        assert left(broker) == []
+        assert main([*arguments, *flags]) == 0
+        assert "\nexactly-once\n" not in capsys.readouterr().out
+        broker.faults.answer("EndTxn", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
+        assert main([*arguments, "--exactly-once", *flags]) == 1
+        assert "steps failed, first commit of exactly-once" in capsys.readouterr().out
