@@ -17,6 +17,7 @@ from spark_kafka_sink.errors import BrokerError, UnsupportedVersionError
 from spark_kafka_sink.exactly_once.cluster import Cluster
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.values import LedgerPartitions
+from spark_kafka_sink.network.api_versions import every
 from spark_kafka_sink.network.calls import Call, CodeAt
 from spark_kafka_sink.network.topics import BROKER_DEFAULT, NewTopic, create_topic, why_not_created
 
@@ -361,6 +362,6 @@ def _describe(
             for each in described or body.results
         ]
 
-    body = cluster.call(Call("describe_configs", (2, 4), None, make, codes), deadline)
+    body = cluster.call(Call("describe_configs", every("describe_configs"), None, make, codes), deadline)
     described = next(each for each in body.results if each.error_code is ErrorCode.none)
     return {config.name: config.value for config in described.configs}

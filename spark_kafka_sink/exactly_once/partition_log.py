@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from types import ModuleType
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
@@ -14,14 +15,25 @@ from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once.cluster import Cluster
 from spark_kafka_sink.exactly_once.ledger_format import RawBatch, raw_batches
+from spark_kafka_sink.network.api_versions import (
+    FETCH_BY_NAME,
+    FETCH_FIRST_WITH_TOPIC_IDS,
+    PRODUCE_FIRST_WITH_TOPIC_IDS,
+    VersionRange,
+    camel_case,
+    every,
+    produce_versions,
+)
 from spark_kafka_sink.network.calls import Call, CodeAt
-from spark_kafka_sink.network.messages import MakeEntity, camel_case
+from spark_kafka_sink.network.messages import MakeEntity
 from spark_kafka_sink.producer.transactions.values import END_TXN_V2, TransactionalIdentity
 
 _EARLIEST, _LATEST = -2, -1
 _FETCH_BYTES: Final = 8 << 20
-_PRODUCE_V1, _PRODUCE_V2 = (9, 11), (12, 12)
+_FIRST_WITH_ISOLATION, _FIRST_WITH_TIMEOUT = 2, 10  # of ListOffsets
+_FIRST_WITH_SESSIONS: Final = 7  # of Fetch
 _ACK_TIME: Final = timedelta(seconds=30)
+_LIST_TIME: Final = timedelta(seconds=30)
 _SOON_MS: Final = 5.0
 _LONGEST_PAUSE_MS: Final = 200.0
 
@@ -59,9 +71,14 @@ class PartitionLog:
                 partition_index=self.partition.partition, timestamp=timestamp
             )
             topic = module.request.ListOffsetsTopic(name=self.partition.topic, partitions=(partition,))
-            return module.ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=(topic,))
+            fields: dict[str, Any] = {}
+            if version >= _FIRST_WITH_ISOLATION:
+                fields["isolation_level"] = 0
+            if version >= _FIRST_WITH_TIMEOUT:
+                fields["timeout"] = _LIST_TIME
+            return module.ListOffsetsRequest(replica_id=-1, topics=(topic,), **fields)
 
-        return int(self._call("list_offsets", (5, 7), make, deadline).offset)
+        return int(self._call("list_offsets", every("list_offsets"), make, deadline).offset)
 
     def fetch(self, offset: int, deadline: float, *, read_committed: bool = False) -> Fetched | None:
         """Reads from ``offset``, without waiting for new records. None if the offset is out of range.
@@ -74,16 +91,16 @@ class PartitionLog:
             partition = module.request.FetchPartition(
                 partition=self.partition.partition, fetch_offset=offset, partition_max_bytes=_FETCH_BYTES
             )
-            topic = module.request.FetchTopic(topic=self.partition.topic, partitions=(partition,))
+            by_id = version >= FETCH_FIRST_WITH_TOPIC_IDS
+            name = {"topic_id": self._topic_id} if by_id else {"topic": self.partition.topic}
+            topic = module.request.FetchTopic(partitions=(partition,), **name)
+            session = {"forgotten_topics_data": ()} if version >= _FIRST_WITH_SESSIONS else {}
             return module.FetchRequest(
-                max_wait=timedelta(0),
-                min_bytes=0,
-                isolation_level=int(read_committed),
-                topics=(topic,),
-                forgotten_topics_data=(),
+                max_wait=timedelta(0), min_bytes=0, isolation_level=int(read_committed), topics=(topic,), **session
             )
 
-        fetched = self._call("fetch", (11, 12), make, deadline)
+        versions = FETCH_BY_NAME if self._topic_id is None else every("fetch")
+        fetched = self._call("fetch", versions, make, deadline)
         if fetched.error_code is ErrorCode.offset_out_of_range:
             return None
         batches = [batch for batch in raw_batches(fetched.records or b"") if batch.header.last_offset >= offset]
@@ -99,22 +116,30 @@ class PartitionLog:
 
         def make(module: ModuleType, version: int) -> Any:
             data = module.request.PartitionProduceData(index=self.partition.partition, records=batch)
-            topic = module.request.TopicProduceData(name=self.partition.topic, partition_data=(data,))
+            by_id = version >= PRODUCE_FIRST_WITH_TOPIC_IDS
+            name = {"topic_id": self._topic_id} if by_id else {"name": self.partition.topic}
+            topic = module.request.TopicProduceData(partition_data=(data,), **name)
             transactional_id = None if identity is None else identity.transactional_id
             return module.ProduceRequest(
                 transactional_id=transactional_id, acks=-1, timeout=_ACK_TIME, topic_data=(topic,)
             )
 
-        versions = _PRODUCE_V2 if identity is not None and identity.end_txn_version >= END_TXN_V2 else _PRODUCE_V1
+        protocol = 0 if identity is None else 2 if identity.end_txn_version >= END_TXN_V2 else 1
+        versions = produce_versions(self._topic_id is not None, protocol)
         offset = int(self._call("produce", versions, make, deadline).base_offset)
         if offset < 0:
             raise KafkaError(f"{self.partition} has the records, but its leader does not say at which offset")
         return offset
 
+    @property
+    def _topic_id(self) -> UUID | None:
+        """The topic's id, once its leader has been found; None before, and if no broker knew one."""
+        return self._cluster.calls.topic_id(self.partition.topic)
+
     def progress_deadline(self, deadline: float) -> ProgressDeadline:
         return ProgressDeadline(self._cluster, self.partition, deadline)
 
-    def _call(self, api: str, versions: tuple[int, int], make: MakeEntity, deadline: float) -> Any:
+    def _call(self, api: str, versions: VersionRange, make: MakeEntity, deadline: float) -> Any:
         """The leader's response for this partition."""
 
         def codes(body: Any) -> list[CodeAt]:

@@ -7,22 +7,22 @@ from typing import Final
 
 from spark_kafka_sink.errors import UnsupportedVersionError
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
+from spark_kafka_sink.network.api_versions import (
+    FIND_COORDINATOR_OF_TRANSACTION,
+    INIT_PRODUCER_ID_WITH_IDENTITY,
+    every,
+)
 from spark_kafka_sink.network.connection import ApiVersions
 from spark_kafka_sink.network.messages import API_KEYS
 from spark_kafka_sink.network.rpc import Rpc
-from spark_kafka_sink.producer.transactions.requests import ADD_PARTITIONS, INIT_PRODUCER_ID
-from spark_kafka_sink.producer.transactions.values import END_TXN_V1, END_TXN_V2
-
-_FIND_TRANSACTION_COORDINATOR: Final = (1, 6)
-"""Version 0 finds the coordinators of groups only."""
 
 TRANSACTION_APIS: Final = (
-    ("find_coordinator", _FIND_TRANSACTION_COORDINATOR),
-    ("init_producer_id", INIT_PRODUCER_ID),
-    ("add_partitions_to_txn", ADD_PARTITIONS),
-    ("end_txn", (END_TXN_V1, END_TXN_V2)),
+    ("find_coordinator", FIND_COORDINATOR_OF_TRANSACTION),
+    ("init_producer_id", INIT_PRODUCER_ID_WITH_IDENTITY),
+    ("add_partitions_to_txn", every("add_partitions_to_txn")),
+    ("end_txn", every("end_txn")),
 )
-"""By kio's names, with our versions."""
+"""By kio's names, with the versions that exactly-once needs."""
 
 
 def missing_transaction_apis(versions: ApiVersions) -> Iterator[str]:

@@ -24,6 +24,7 @@ from spark_kafka_sink.exactly_once.cluster import Cluster
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, task_id
+from spark_kafka_sink.network.api_versions import every
 from spark_kafka_sink.network.calls import BrokerGoneError, Call, CodeAt, Target, timeout_error
 from spark_kafka_sink.producer.transactions.committer import KAFKA_3_6, METADATA_VERSION, EndVerdict
 from spark_kafka_sink.producer.transactions.requests import transaction_key
@@ -190,7 +191,7 @@ def _listed_by(cluster: Cluster, node: int, states: tuple[str, ...], deadline: f
         return [CodeAt("ListTransactions", body.error_code)]
 
     try:
-        body = cluster.call(Call("list_transactions", (0, 1), node, make, codes), deadline)
+        body = cluster.call(Call("list_transactions", every("list_transactions"), node, make, codes), deadline)
     except (UnsupportedVersionError, BrokerError) as error:
         raise CannotListError(f"These brokers do not list transactions ({error})") from error
     return [each.transactional_id for each in body.transaction_states]
@@ -257,4 +258,4 @@ def _describe_call(target: Target, ids: list[str]) -> Call:
             for each in body.transaction_states
         ]
 
-    return Call("describe_transactions", (0, 0), target, make, codes)
+    return Call("describe_transactions", every("describe_transactions"), target, make, codes)

@@ -14,6 +14,7 @@ from enum import IntEnum
 from random import Random
 from types import ModuleType
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
@@ -29,9 +30,15 @@ from spark_kafka_sink.errors import (
     WrongProtocolError,
     unexpected,
 )
+from spark_kafka_sink.network.api_versions import (
+    FIND_COORDINATOR_OF_GROUP,
+    FIND_COORDINATOR_OF_TRANSACTION,
+    VersionRange,
+    camel_case,
+)
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.error_table import NOT_RETRIED, Action, action, broker_error
-from spark_kafka_sink.network.messages import KioRequest, MakeEntity, Response, camel_case
+from spark_kafka_sink.network.messages import KioRequest, MakeEntity, Response
 from spark_kafka_sink.network.metadata import Metadata, metadata_request, parse_metadata
 
 _log = logging.getLogger("spark_kafka_sink.network")
@@ -42,8 +49,8 @@ SOON_MS: Final = 5.0
 STALL_MS: Final = 10_000.0
 """How long something waits for brokers before each warning."""
 
-_FIND_VERSIONS: Final = (3, 4)
 _FIRST_WITH_MANY_KEYS: Final = 4
+_FIRST_WITH_KEY_TYPE: Final = 1
 _MAX_LOCATIONS: Final = 1_000
 """Beyond this, a producer with many transactional ids forgets their coordinators and finds them again."""
 _CONNECTION: Final = 1 << 32
@@ -121,7 +128,7 @@ class Call:
     """
 
     api: str
-    versions: tuple[int, int]
+    versions: VersionRange
     target: Target
     make: MakeEntity
     codes: ReadCodes
@@ -176,6 +183,7 @@ class Calls:
         self._connections = connections
         self._calls: dict[Call, None] = {}
         self._located: dict[Target, Node] = {}
+        self._topic_ids: dict[str, UUID] = {}
         self._finding = False
         self._find_attempts = 0
         self._find_at = 0.0
@@ -207,6 +215,10 @@ class Calls:
     def located(self, target: Coordinator | TopicPartition) -> Node | None:
         """The coordinator or leader, if it has been found."""
         return self._located.get(target)
+
+    def topic_id(self, topic: str) -> UUID | None:
+        """The topic's id, if a broker that knows it has told a leader of the topic."""
+        return self._topic_ids.get(topic)
 
     def forget(self, target: Coordinator | TopicPartition) -> None:
         """The next call finds the coordinator or leader again."""
@@ -304,6 +316,8 @@ class Calls:
         code = ErrorCode.none if info is None else ErrorCode(info.error)
         leader = found.leader(partition)
         if leader != NO_LEADER:
+            if info is not None and info.topic_id is not None:
+                self._topic_ids[partition.topic] = info.topic_id
             self._locate(partition, found.nodes[leader])
             return None
         error = NetworkError(f"{partition} has no leader that can be reached")
@@ -314,6 +328,8 @@ class Calls:
 
     def _find_coordinators(self, node: Node, keys: list[Coordinator], now: float) -> None:
         def make(module: ModuleType, version: int) -> Any:
+            if version < _FIRST_WITH_KEY_TYPE:
+                return module.FindCoordinatorRequest(key=keys[0].name)
             if version < _FIRST_WITH_MANY_KEYS:
                 return module.FindCoordinatorRequest(key=keys[0].name, key_type=keys[0].type)
             return module.FindCoordinatorRequest(
@@ -334,14 +350,16 @@ class Calls:
                 if left_out := [key for key in keys if key not in by_key]:
                     self._not_found(left_out, NetworkError(f"FindCoordinator has no response for {left_out[0]}"), at)
 
-        self._client.send(node.id, KioRequest("find_coordinator", _FIND_VERSIONS, make, found), now)
+        of_group = keys[0].type is CoordinatorType.GROUP
+        versions = FIND_COORDINATOR_OF_GROUP if of_group else FIND_COORDINATOR_OF_TRANSACTION
+        self._client.send(node.id, KioRequest("find_coordinator", versions, make, found), now)
 
     def _coordinator_found(self, key: Coordinator, response: Any, now: float) -> None:
         code: ErrorCode = response.error_code
         if code is ErrorCode.none:
             self._locate(key, Node(int(response.node_id), response.host, int(response.port)))
             return
-        error = broker_error(code, f"FindCoordinator for {key}", response.error_message)
+        error = broker_error(code, f"FindCoordinator for {key}", getattr(response, "error_message", None))
         what = action("find_coordinator", code)
         if what < Action.SPLIT:
             self._not_found([key], error, now)

@@ -23,6 +23,7 @@ from spark_kafka_sink.errors import (
     UnsupportedVersionError,
     WrongProtocolError,
 )
+from spark_kafka_sink.network.api_versions import VersionRange
 from spark_kafka_sink.network.login.sasl import LoginStep
 from spark_kafka_sink.network.messages import API_KEYS, Request, api_name, build_error, encode_request
 from spark_kafka_sink.network.transport import UNRESOLVED, Bytes
@@ -75,18 +76,27 @@ class ApiVersions:
     throttle_ms: float = 0.0
     session_lifetime_ms: float = 0.0
 
-    def pick(self, api_key: int, our_min: int, our_max: int) -> int:
-        """The highest version that both sides speak. Raises ``UnsupportedVersionError`` if there is none."""
+    def pick(self, api_key: int, our_min: int, our_max: int, need: str = "") -> int:
+        """The highest version that both sides speak. Raises ``UnsupportedVersionError`` if there is none.
+
+        ``need``: why no lower version will do, and what to do instead.
+        """
         theirs = self.ranges.get(api_key)
+        why = f": {need}" if need else ""
         if theirs is None:
-            raise UnsupportedVersionError(f"The broker {self.peer} does not support {api_name(api_key)}")
+            raise UnsupportedVersionError(f"The broker {self.peer} does not support {api_name(api_key)}{why}")
         version = min(our_max, theirs[1])
         if version < max(our_min, theirs[0]):
             raise UnsupportedVersionError(
                 f"The broker {self.peer} supports {api_name(api_key)} in versions {theirs[0]} to {theirs[1]}, "
-                f"this client in versions {our_min} to {our_max}"
+                f"this client in versions {our_min} to {our_max}{why}"
             )
         return version
+
+    def speaks(self, api_key: int, versions: VersionRange) -> bool:
+        """Whether ``pick`` finds a version."""
+        theirs = self.ranges.get(api_key)
+        return theirs is not None and min(versions.highest, theirs[1]) >= max(versions.lowest, theirs[0])
 
 
 Handshake: TypeAlias = Generator["RequestPayload | LoginStep[Any]", memoryview, ApiVersions]

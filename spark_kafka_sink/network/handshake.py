@@ -29,6 +29,7 @@ from spark_kafka_sink.errors import (
     UnsupportedVersionError,
 )
 from spark_kafka_sink.network import broker_identity
+from spark_kafka_sink.network.api_versions import every
 from spark_kafka_sink.network.broker_identity import BrokerIdentity
 from spark_kafka_sink.network.connection import ApiVersions, Handshake
 from spark_kafka_sink.network.login.sasl import LoginStep
@@ -43,14 +44,14 @@ if TYPE_CHECKING:
 
 API_VERSIONS = "api_versions"
 CLIENT_SOFTWARE_NAME = "spark-kafka-sink"
-LATEST_VERSION = 4
-FIRST_NAMED_VERSION = 3
+LATEST_VERSION: Final = every(API_VERSIONS).highest
+"""The latest that names no broker."""
 
-# Every broker that speaks our versions of Metadata speaks these.
+FIRST_NAMED_VERSION = 3
+_FIRST_WITH_LIFETIME: Final = 1
+
 _SASL_HANDSHAKE: Final = "sasl_handshake"
-_SASL_HANDSHAKE_VERSION: Final = 1
 _SASL_AUTHENTICATE: Final = "sasl_authenticate"
-_SASL_AUTHENTICATE_VERSION: Final = 2
 
 # Where to look when a broker has refused the credentials of a mechanism.
 _ADVICE: Final = {
@@ -128,40 +129,38 @@ def authenticate(
 ) -> Handshake:
     """ApiVersions, then SASL. ``identity``: as for ``negotiate_api_versions``."""
     versions = yield from negotiate_api_versions(peer, identity)
-    for api, version in (
-        (_SASL_HANDSHAKE, _SASL_HANDSHAKE_VERSION),
-        (_SASL_AUTHENTICATE, _SASL_AUTHENTICATE_VERSION),
-    ):
-        try:
-            versions.pick(API_KEYS[api], version, version)
-        except UnsupportedVersionError as error:
-            raise IllegalSaslStateError(f"{error}: see security.protocol={config.security_protocol}") from None
-    lifetime_ms = yield from sasl_steps(peer, host, config, mechanism)
+    lifetime_ms = yield from sasl_steps(versions, host, config, mechanism)
     return replace(versions, session_lifetime_ms=lifetime_ms)
 
 
 def authenticate_again(versions: ApiVersions, host: str, config: ProducerConfig, mechanism: SaslMechanism) -> Handshake:
     """SASL on a connection that is in use, before its session ends (KIP-368)."""
-    lifetime_ms = yield from sasl_steps(versions.peer, host, config, mechanism)
+    lifetime_ms = yield from sasl_steps(versions, host, config, mechanism)
     return replace(versions, throttle_ms=0.0, session_lifetime_ms=lifetime_ms)
 
 
 def sasl_steps(
-    peer: str, host: str, config: ProducerConfig, mechanism: SaslMechanism
+    versions: ApiVersions, host: str, config: ProducerConfig, mechanism: SaslMechanism
 ) -> Generator[RequestPayload | LoginStep[Any], memoryview, float]:
     """SaslHandshake and SaslAuthenticate. Returns the session's lifetime in ms, 0 for no end (KIP-368).
 
     The first message is made before SaslHandshake is sent, because the broker accepts nothing but SASL after it. Raises
     ``AuthenticationError`` with the option to look at.
     """
-    mechanism_name = config.sasl_mechanism
+    peer, mechanism_name = versions.peer, config.sasl_mechanism
+    try:
+        shake, authenticating = (
+            versions.pick(API_KEYS[api], *every(api)) for api in (_SASL_HANDSHAKE, _SASL_AUTHENTICATE)
+        )
+    except UnsupportedVersionError as error:
+        raise IllegalSaslStateError(f"{error}: see security.protocol={config.security_protocol}") from None
     messages = _messages(peer, mechanism_name, mechanism.exchange(host))
     message = next(messages, None)
     while isinstance(message, LoginStep):
         yield message
         message = messages.send(b"")
-    data = yield schema(_SASL_HANDSHAKE, _SASL_HANDSHAKE_VERSION).SaslHandshakeRequest(mechanism=mechanism_name)
-    response: Any = decode_response(data, response_type(_SASL_HANDSHAKE, _SASL_HANDSHAKE_VERSION))
+    data = yield schema(_SASL_HANDSHAKE, shake).SaslHandshakeRequest(mechanism=mechanism_name)
+    response: Any = decode_response(data, response_type(_SASL_HANDSHAKE, shake))
     if response.error_code:
         raise _mechanism_refused(peer, config, response)
     lifetime_ms = 0.0
@@ -170,11 +169,12 @@ def sasl_steps(
             yield message
             message = messages.send(b"")
             continue
-        data = yield schema(_SASL_AUTHENTICATE, _SASL_AUTHENTICATE_VERSION).SaslAuthenticateRequest(auth_bytes=message)
-        response = decode_response(data, response_type(_SASL_AUTHENTICATE, _SASL_AUTHENTICATE_VERSION))
+        data = yield schema(_SASL_AUTHENTICATE, authenticating).SaslAuthenticateRequest(auth_bytes=message)
+        response = decode_response(data, response_type(_SASL_AUTHENTICATE, authenticating))
         if response.error_code:
             raise _credentials_refused(peer, mechanism_name, response)
-        lifetime_ms = response.session_lifetime.total_seconds() * 1000.0
+        if authenticating >= _FIRST_WITH_LIFETIME:
+            lifetime_ms = response.session_lifetime.total_seconds() * 1000.0
         message = messages.send(bytes(response.auth_bytes))
     return lifetime_ms
 

@@ -16,6 +16,7 @@ from kio.serial import entity_reader, entity_writer
 from kio.serial.readers import read_unsigned_varint
 
 from spark_kafka_sink.errors import KafkaError, NetworkError, RequestBuildError
+from spark_kafka_sink.network.api_versions import VersionRange, camel_case
 from spark_kafka_sink.network.response_check import MAX_TAGGED_FIELDS, check_response
 from spark_kafka_sink.network.transport import Bytes
 
@@ -27,7 +28,6 @@ _log = logging.getLogger("spark_kafka_sink.network")
 R = TypeVar("R", bound="ResponsePayload")
 
 API_KEYS = {name: key for key, name in api_key_map.items()}
-PRODUCE_VERSIONS = (9, 12)
 
 _FIXED_HEADER = struct.Struct(">ihhih")
 _SIZE_PREFIX = 4
@@ -59,11 +59,11 @@ class CompletionHandler(Protocol):
 class Request:
     """One request to one broker. ``NetworkClient`` calls ``on_complete`` exactly once.
 
-    ``versions``: lowest and highest version that we speak. The highest that the broker speaks too is used.
+    ``versions``: those that will do. The highest that the broker speaks, too, is used.
     """
 
     def __init__(
-        self, api_key: int, versions: tuple[int, int], on_complete: CompletionHandler, expects_response: bool = True
+        self, api_key: int, versions: VersionRange, on_complete: CompletionHandler, expects_response: bool = True
     ) -> None:
         self.api_key = api_key
         self.versions = versions
@@ -92,7 +92,7 @@ class MakeEntity(Protocol):
 class KioRequest(Request):
     """A request made of kio's entities; the response's body is kio's entity. ``api``: kio's name (``end_txn``)."""
 
-    def __init__(self, api: str, versions: tuple[int, int], make: MakeEntity, on_complete: CompletionHandler) -> None:
+    def __init__(self, api: str, versions: VersionRange, make: MakeEntity, on_complete: CompletionHandler) -> None:
         super().__init__(API_KEYS[api], versions, on_complete)
         self._api = api
         self._make = make
@@ -108,11 +108,6 @@ def throttle_time_ms(body: object) -> float:
     """How long the client must not send to this broker (KIP-219); 0 for a body without a throttle time."""
     throttle = getattr(body, "throttle_time", None)
     return float(throttle.total_seconds() * 1000.0) if throttle is not None else 0.0
-
-
-def camel_case(api: str) -> str:
-    """Kafka's name of an API: ``init_producer_id`` is ``InitProducerId``."""
-    return "".join(word.capitalize() for word in api.split("_"))
 
 
 def api_name(api_key: int) -> str:

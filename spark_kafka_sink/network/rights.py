@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from enum import IntEnum
 
-_NOT_TOLD = -(1 << 31)
+NOT_TOLD = -(1 << 31)
+"""Of a broker that was not asked, or cannot be."""
 
 
 class Operation(IntEnum):
@@ -26,7 +27,7 @@ class Operation(IntEnum):
 
 def operations(bits: int) -> frozenset[Operation] | None:
     """The operations of these bits; None if the broker sent none."""
-    if bits == _NOT_TOLD:
+    if bits == NOT_TOLD:
         return None
     return frozenset(each for each in Operation if bits >> each & 1)
 

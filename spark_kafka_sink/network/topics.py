@@ -13,17 +13,21 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.errors import BrokerError
+from spark_kafka_sink.network.api_versions import (
+    CREATE_TOPICS,
+    CREATE_TOPICS_WITH_DEFAULTS,
+    DELETE_TOPICS_FIRST_WITH_TOPIC_IDS,
+    VersionRange,
+    every,
+)
 from spark_kafka_sink.network.calls import BlockingCalls, Call, CodeAt, ReadCodes
 from spark_kafka_sink.network.error_table import FORBIDDEN
 from spark_kafka_sink.network.messages import MakeEntity
-from spark_kafka_sink.network.metadata import METADATA_VERSIONS, MetadataEntity
+from spark_kafka_sink.network.metadata import MetadataEntity
 
 BROKER_DEFAULT: Final = -1
 """Leaves the number of partitions or the replication factor to the brokers (KIP-464)."""
 
-_CREATE_VERSIONS: Final = (5, 7)
-_DELETE_VERSIONS: Final = (4, 6)
-_FIRST_WITH_TOPIC_IDS: Final = 6
 _TIMEOUT: Final = timedelta(seconds=30)
 _MOST_NAMES: Final = 10_000
 """Comparing a name takes 10 µs."""
@@ -44,7 +48,7 @@ def topic_metadata(
 ) -> Any:
     """kio's Metadata response for these topics; None: for all that the principal may describe."""
     make = MetadataEntity(names, allow_auto_topic_creation)
-    return calls.call(Call("metadata", METADATA_VERSIONS, None, make, _no_codes), deadline)
+    return calls.call(Call("metadata", make.versions, None, make, _no_codes), deadline)
 
 
 def similar_topics(calls: BlockingCalls, name: str, deadline: float) -> list[str]:
@@ -75,14 +79,16 @@ def create_topic(calls: BlockingCalls, topic: NewTopic, deadline: float) -> None
     def codes(body: Any) -> list[CodeAt]:
         return [CodeAt(f"CreateTopics of {topic.name}", each.error_code, each.error_message) for each in body.topics]
 
-    _call_controller(calls, "create_topics", _CREATE_VERSIONS, make, codes, deadline)
+    needs_defaults = BROKER_DEFAULT in (topic.partitions, topic.replication_factor)
+    versions = CREATE_TOPICS_WITH_DEFAULTS if needs_defaults else CREATE_TOPICS
+    _call_controller(calls, "create_topics", versions, make, codes, deadline)
 
 
 def delete_topic(calls: BlockingCalls, name: str, deadline: float) -> None:
     """Returns also if there is no such topic. Raises ``BrokerError``."""
 
     def make(module: ModuleType, version: int) -> Any:
-        if version < _FIRST_WITH_TOPIC_IDS:
+        if version < DELETE_TOPICS_FIRST_WITH_TOPIC_IDS:
             return module.DeleteTopicsRequest(topic_names=(name,), timeout=_TIMEOUT)
         state = module.request.DeleteTopicState(name=name, topic_id=None)
         return module.DeleteTopicsRequest(topics=(state,), timeout=_TIMEOUT)
@@ -93,11 +99,11 @@ def delete_topic(calls: BlockingCalls, name: str, deadline: float) -> None:
             for each in body.responses
         ]
 
-    _call_controller(calls, "delete_topics", _DELETE_VERSIONS, make, codes, deadline)
+    _call_controller(calls, "delete_topics", every("delete_topics"), make, codes, deadline)
 
 
 def _call_controller(
-    calls: BlockingCalls, api: str, versions: tuple[int, int], make: MakeEntity, codes: ReadCodes, deadline: float
+    calls: BlockingCalls, api: str, versions: VersionRange, make: MakeEntity, codes: ReadCodes, deadline: float
 ) -> None:
     """Any broker forwards the request to the controller, except those with ZooKeeper."""
     try:

@@ -38,6 +38,7 @@ from spark_kafka_sink.errors import (
     NetworkError,
     ProducerClosedError,
 )
+from spark_kafka_sink.network.api_versions import produce_versions
 from spark_kafka_sink.network.error_table import NOT_RETRIED, Action, action, broker_error
 from spark_kafka_sink.network.messages import Response
 from spark_kafka_sink.network.rpc import MakeRequest, Rpc
@@ -53,7 +54,8 @@ from spark_kafka_sink.producer.append.rows import check_sizes
 from spark_kafka_sink.producer.partitioning.kafka_partitioners import load_partitioner
 from spark_kafka_sink.producer.partitioning.partitioner import NOT_GIVEN, PartitionLoad
 from spark_kafka_sink.producer.producer import KafkaProducer
-from spark_kafka_sink.producer.sender.produce_api import ProduceRequest, ProduceResponse
+from spark_kafka_sink.producer.sender.produce_api import ProduceRequest, topic_ids
+from spark_kafka_sink.producer.sender.produce_response import ProduceResponse
 from spark_kafka_sink.producer.serializers import AnySerializer, BytesSerializer, RecordSerializers
 from spark_kafka_sink.records.batch import NO_SEQUENCE
 from spark_kafka_sink.records.columns import RecordColumns, bytes_column
@@ -492,7 +494,9 @@ class SyncProducer:
     def _request(self, groups: Mapping[TopicPartition, _Group]) -> MakeRequest:
         kafka = self.config.kafka
         batches = [_batch(partition, group, kafka) for partition, group in groups.items()]
-        return lambda on_complete: ProduceRequest(batches, kafka, on_complete)
+        ids = topic_ids(self._rpc.snapshot.topics, batches)
+        versions = produce_versions(bool(ids), zstd=kafka.compression_type == "zstd")
+        return lambda on_complete: ProduceRequest(batches, kafka, on_complete, versions, topic_ids=ids)
 
 
 def _batch(partition: TopicPartition, group: _Group, kafka: ProducerConfig) -> ProducerBatch:

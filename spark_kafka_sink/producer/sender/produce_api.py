@@ -1,39 +1,45 @@
-"""The Produce API, versions 9 to 12; every broker from 2.8 on supports one of them.
+"""The Produce API: requests of every version, and the flexible versions (9 and later) of requests and responses.
 
 Written and read by hand: kio would copy the records of a request, and its entities cost as much CPU as all other work
-for a response.
+for a response. ``inflexible_produce`` has the versions before 9.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import lru_cache
 from types import MappingProxyType
-from typing import NamedTuple
+from uuid import UUID
 
-from kio.schema.errors import ErrorCode
 from kio.serial.errors import SerialError
 from kio.serial.readers import read_unsigned_varint
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.model import Node
+from spark_kafka_sink.common.model import Node, TopicInfo
 from spark_kafka_sink.errors import NetworkError
-from spark_kafka_sink.network.error_table import error_code
-from spark_kafka_sink.network.messages import (
-    PRODUCE_VERSIONS,
-    CompletionHandler,
-    Request,
-    request_header,
+from spark_kafka_sink.network.api_versions import (
+    PRODUCE_FIRST_FLEXIBLE,
+    PRODUCE_FIRST_WITH_LEADERS,
+    PRODUCE_FIRST_WITH_TOPIC_IDS,
+    VersionRange,
+    produce_versions,
 )
+from spark_kafka_sink.network.messages import CompletionHandler, Request, request_header
 from spark_kafka_sink.network.response_check import MAX_TAGGED_FIELDS
-from spark_kafka_sink.producer.accumulator.producer_batch import NO_TIMESTAMP, Buffer, ProducerBatch
+from spark_kafka_sink.producer.accumulator.producer_batch import Buffer, ProducerBatch
+from spark_kafka_sink.producer.sender import inflexible_produce
+from spark_kafka_sink.producer.sender.produce_response import (
+    NO_LIMIT,
+    NO_THROTTLE,
+    UNKNOWN_START,
+    PartitionResponse,
+    ProduceResponse,
+    known_error,
+)
 
 PRODUCE = 0
-NO_ERROR = ErrorCode.none
-"""A look-up of an Enum member per batch is felt."""
-
 _NO_TAGS = b"\0"
 _NULL_STRING = b"\0"
 _ACKS_AND_TIMEOUT = struct.Struct(">hi")
@@ -42,58 +48,69 @@ _PARTITION = struct.Struct(">ihqqqBBB")
 """Index, error, base offset, append time, start offset. In a success one byte each for record errors, message, tags."""
 _PARTITION_BEFORE_ERRORS = struct.Struct(">ihqqq")
 _LEADER = struct.Struct(">ii")  # node id, epoch
-_FIRST_WITH_LEADERS = 10
 _CURRENT_LEADER = _NODES = 0
 """Tags, of a partition and of the response (KIP-951)."""
 _NO_FIELDS: Mapping[int, int] = MappingProxyType({})
-_NO_THROTTLE = timedelta(0)
-_NO_LIMIT = 2**31
+_NO_TOPIC_IDS: Mapping[str, UUID] = MappingProxyType({})
+_TOPIC_ID_BYTES = 16
 _RECORD_ERROR_BYTES = 32
 _FEW_RECORD_ERRORS = 1000
 """An error of a record has a message, but for those of other brokers than Apache Kafka's."""
 _NODE_BYTES = 16
 
 
-class PartitionResponse(NamedTuple):
-    """``log_append_time`` in epoch ms, ``NO_TIMESTAMP`` without LogAppendTime. ``leader``, ``leader_epoch``: the new
-    leader, if the broker no longer leads the partition and says so (KIP-951, from version 10 on).
-    """
-
-    base_offset: int
-    log_append_time: int = NO_TIMESTAMP
-    error_code: ErrorCode = NO_ERROR
-    error_message: str | None = None
-    leader: Node | None = None
-    leader_epoch: int = -1
-
-
-class ProduceResponse(NamedTuple):
-    """``partitions`` by (topic, partition), so a ``TopicPartition`` is a key."""
-
-    partitions: Mapping[tuple[str, int], PartitionResponse]
-    throttle_time: timedelta
-
-
 class ProduceRequest(Request):
-    """A request with stamped batches, at most one per partition. The response's body is a ``ProduceResponse``."""
+    """A request with stamped batches, at most one per partition. The response's body is a ``ProduceResponse``.
+
+    ``versions``: by default all that name topics. ``topic_ids``: those of the batches' topics; without them
+    ``versions`` must end before the one that needs them.
+    """
 
     def __init__(
         self,
         batches: Sequence[ProducerBatch],
         config: ProducerConfig,
         on_complete: CompletionHandler,
-        versions: tuple[int, int] = PRODUCE_VERSIONS,
+        versions: VersionRange | None = None,
         transactional_id: str | None = None,
+        topic_ids: Mapping[str, UUID] = _NO_TOPIC_IDS,
     ) -> None:
-        super().__init__(PRODUCE, versions, on_complete, expects_response=config.acks != 0)
+        super().__init__(PRODUCE, versions or produce_versions(), on_complete, expects_response=config.acks != 0)
         self._batches = batches
-        self._first_fields = _first_fields(config.acks, config.request_timeout_ms, transactional_id)
+        self._acks = config.acks
+        self._timeout_ms = config.request_timeout_ms
+        self._transactional_id = transactional_id
+        self._topic_ids = topic_ids
 
     def build(self, version: int, correlation_id: int, client_id: str) -> list[Buffer]:
-        return _frame(self._batches, self._first_fields, version, correlation_id, client_id)
+        by_topic: dict[str, list[ProducerBatch]] = {}
+        for batch in self._batches:
+            by_topic.setdefault(batch.partition.topic, []).append(batch)
+        flexible = version >= PRODUCE_FIRST_FLEXIBLE
+        fields = _first_fields if flexible else inflexible_produce.first_fields
+        first_fields = fields(self._acks, self._timeout_ms, self._transactional_id)
+        if not flexible:
+            body = inflexible_produce.request_body(by_topic, first_fields)
+        elif version < PRODUCE_FIRST_WITH_TOPIC_IDS:
+            body = _body({compact_string(topic): group for topic, group in by_topic.items()}, first_fields)
+        else:
+            body = _body({self._topic_ids[topic].bytes: group for topic, group in by_topic.items()}, first_fields)
+        size = sum(map(len, body))
+        return [request_header(PRODUCE, version, correlation_id, client_id, size, flexible), *body]
 
     def parse(self, version: int, data: memoryview) -> ProduceResponse:
-        return read_response(version, data, len(self._batches))
+        return read_response(version, data, len(self._batches), self._topic_ids)
+
+
+def topic_ids(topics: Mapping[str, TopicInfo], batches: Iterable[ProducerBatch]) -> Mapping[str, UUID]:
+    """The ids of the batches' topics; none unless all are known."""
+    ids: dict[str, UUID] = {}
+    for name in {batch.partition.topic for batch in batches}:
+        info = topics.get(name)
+        if info is None or info.topic_id is None:
+            return _NO_TOPIC_IDS
+        ids[name] = info.topic_id
+    return ids
 
 
 @lru_cache(4096)
@@ -119,17 +136,12 @@ def _first_fields(acks: int, timeout_ms: int, transactional_id: str | None) -> b
     return name + _ACKS_AND_TIMEOUT.pack(acks, timeout_ms)
 
 
-def _frame(
-    batches: Sequence[ProducerBatch], first_fields: bytes, version: int, correlation_id: int, client_id: str
-) -> list[Buffer]:
-    """Size, header and body; payloads by reference."""
-    by_topic: dict[str, list[ProducerBatch]] = {}
-    for batch in batches:
-        by_topic.setdefault(batch.partition.topic, []).append(batch)
+def _body(by_topic: Mapping[bytes, Sequence[ProducerBatch]], first_fields: bytes) -> list[Buffer]:
+    """A flexible request by the bytes of each topic's name or id; payloads by reference."""
     small = [first_fields, compact(len(by_topic))]
     body: list[Buffer] = []
     for topic, group in by_topic.items():
-        small += compact_string(topic), compact(len(group))
+        small += topic, compact(len(group))
         for batch in group:
             assert batch.header is not None
             assert batch.payload is not None
@@ -140,30 +152,39 @@ def _frame(
         small.append(_NO_TAGS)
     small.append(_NO_TAGS)
     body.append(b"".join(small))
-    head = request_header(PRODUCE, version, correlation_id, client_id, sum(map(len, body)), flexible=True)
-    return [head, *body]
+    return body
 
 
-def read_response(version: int, data: memoryview, requested: int = _NO_LIMIT) -> ProduceResponse:
+def read_response(
+    version: int, data: memoryview, requested: int = NO_LIMIT, topic_ids: Mapping[str, UUID] = _NO_TOPIC_IDS
+) -> ProduceResponse:
     """Decode the bytes after the correlation id. Raises ``NetworkError`` if they are not a response.
 
     ``requested``: partitions of the request; a response has no more, so its CPU is bounded by that of the request.
-    An error code that this client does not know is UNKNOWN_SERVER_ERROR of its partition.
+    ``topic_ids``: those of the request, for the versions that name topics by them. An error code that this client does
+    not know is UNKNOWN_SERVER_ERROR of its partition.
     """
     try:
-        return _read_response(version, data, requested)
+        if version < PRODUCE_FIRST_FLEXIBLE:
+            return inflexible_produce.read_response(version, data, requested)
+        by_id = version >= PRODUCE_FIRST_WITH_TOPIC_IDS
+        names = {topic_id.bytes: name for name, topic_id in topic_ids.items()} if by_id else None
+        return _read_response(version, data, requested, names)
     except (SerialError, ValueError, IndexError, struct.error) as error:
         text = f"a ProduceResponse v{version} of {len(data)} bytes cannot be read: {error}"
         raise NetworkError(text) from error.with_traceback(None)
 
 
-def _read_response(version: int, data: memoryview, requested: int) -> ProduceResponse:
+def _read_response(
+    version: int, data: memoryview, requested: int, names: Mapping[bytes, str] | None
+) -> ProduceResponse:
+    """``names``: of topics by their ids, if the version has ids."""
     partitions: dict[tuple[str, int], PartitionResponse] = {}
     leaders: dict[tuple[str, int], int] = {}
     responses = 0
     topics, at = _read_array(data, _read_tags(data, 0)[1] if data[0] else 1, requested)
     for _ in range(topics):
-        topic, at = _read_string(data, at)
+        topic, at = _read_string(data, at) if names is None else _read_topic_id(data, at, names)
         count, at = _read_array(data, at, requested - responses)
         responses += count
         for _ in range(count):
@@ -184,22 +205,21 @@ def _read_response(version: int, data: memoryview, requested: int) -> ProduceRes
         nodes = _read_nodes(data, tagged[_NODES])
         for name, leader in leaders.items():
             partitions[name] = partitions[name]._replace(leader=nodes.get(leader))
-    return ProduceResponse(partitions, timedelta(milliseconds=throttle_ms) if throttle_ms else _NO_THROTTLE)
+    return ProduceResponse(partitions, timedelta(milliseconds=throttle_ms) if throttle_ms else NO_THROTTLE)
 
 
 def _read_failure(version: int, data: memoryview, at: int) -> tuple[PartitionResponse, int | None, int]:
     """A partition that has more than an offset, the node id of its new leader, and where it ends."""
-    _, code, offset, appended, _ = _PARTITION_BEFORE_ERRORS.unpack_from(data, at)
+    _, code, offset, appended, start = _PARTITION_BEFORE_ERRORS.unpack_from(data, at)
     at = _skip_record_errors(data, at + _PARTITION_BEFORE_ERRORS.size)
     message, at = _read_nullable_string(data, at)
     tagged, at = _read_tags(data, at)
     leader, epoch = None, -1
-    if _CURRENT_LEADER in tagged and version >= _FIRST_WITH_LEADERS:
+    if _CURRENT_LEADER in tagged and version >= PRODUCE_FIRST_WITH_LEADERS:
         leader, epoch = _LEADER.unpack_from(data, tagged[_CURRENT_LEADER])
-    known = error_code(code)
-    if known != code and message is None:
-        message = f"the broker's error code is {code}, which this client does not know"
-    return PartitionResponse(offset, appended, known, message, leader_epoch=epoch), leader, at
+    known, message = known_error(code, message)
+    start = start if code else UNKNOWN_START
+    return PartitionResponse(offset, appended, known, message, None, epoch, start), leader, at
 
 
 def _skip_record_errors(data: memoryview, at: int) -> int:
@@ -236,6 +256,15 @@ def _read_array(data: memoryview, at: int, limit: int) -> tuple[int, int]:
     if count - 1 > limit:
         raise ValueError(f"an array of {count - 1} elements is announced, and at most {limit} are possible")
     return count - 1, at
+
+
+def _read_topic_id(data: memoryview, at: int, names: Mapping[bytes, str]) -> tuple[str, int]:
+    """The name of the topic with the id, which must be one of the request."""
+    end = at + _TOPIC_ID_BYTES
+    topic_id = bytes(data[at:end])
+    if topic_id not in names:
+        raise ValueError(f"the request has no topic with id {topic_id.hex()}")
+    return names[topic_id], end
 
 
 def _read_string(data: memoryview, at: int) -> tuple[str, int]:

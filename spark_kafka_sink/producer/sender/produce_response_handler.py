@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
@@ -24,11 +25,18 @@ from spark_kafka_sink.network.messages import Response, throttle_time_ms
 from spark_kafka_sink.producer.accumulator.accumulator import DrainMode
 from spark_kafka_sink.producer.accumulator.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, ProducerBatch
 from spark_kafka_sink.producer.sender.context import SenderContext
-from spark_kafka_sink.producer.sender.produce_api import NO_ERROR, PartitionResponse, ProduceResponse
+from spark_kafka_sink.producer.sender.produce_response import NO_ERROR, PartitionResponse, ProduceResponse
 from spark_kafka_sink.producer.sender.trouble_log import TroubleLog
 from spark_kafka_sink.producer.transactions.sequences import PartitionSequence
 
 _log = logging.getLogger("spark_kafka_sink.sender")
+
+
+_NO_SUCH_TOPIC: Final = (
+    ErrorCode.unknown_topic_or_partition,
+    ErrorCode.unknown_topic_id,
+    ErrorCode.inconsistent_topic_id,
+)
 
 
 class ProduceResponseHandler:
@@ -179,7 +187,7 @@ class ProduceResponseHandler:
             self._complete(batch, partition.base_offset, NO_TIMESTAMP, response.completed_at)
             return
         error = broker_error(code, str(batch.partition), partition.error_message)
-        if code is ErrorCode.unknown_topic_or_partition:
+        if code in _NO_SUCH_TOPIC:
             self._sequences.forget_producer(batch)
         if what is Action.BUMP_EPOCH and not self._can_retry_sequence(batch):
             what = Action.FAIL

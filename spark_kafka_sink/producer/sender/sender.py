@@ -14,15 +14,16 @@ from spark_kafka_sink.common.clock import NEVER
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import ClusterSnapshot, ProducerIdentity
 from spark_kafka_sink.errors import KafkaError, NetworkError, UnsupportedVersionError, unexpected
+from spark_kafka_sink.network.api_versions import produce_versions
 from spark_kafka_sink.network.calls import CallEnd
 from spark_kafka_sink.network.error_table import NOT_RETRIED
-from spark_kafka_sink.network.messages import PRODUCE_VERSIONS, Response
+from spark_kafka_sink.network.messages import Response
 from spark_kafka_sink.network.metadata import MetadataUpdater
 from spark_kafka_sink.network.transport import Event
 from spark_kafka_sink.producer.accumulator.accumulator import DrainMode
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.sender.context import SenderContext
-from spark_kafka_sink.producer.sender.produce_api import ProduceRequest
+from spark_kafka_sink.producer.sender.produce_api import ProduceRequest, topic_ids
 from spark_kafka_sink.producer.sender.produce_response_handler import ProduceResponseHandler, expiry_error
 from spark_kafka_sink.producer.sender.trouble_log import TroubleLog
 from spark_kafka_sink.producer.transactions import requests
@@ -49,6 +50,7 @@ class Sender:
         self._no_producer_id: KafkaError | None = None  # the last answer that was no producer id
         self._producer_id_delay = 0.0
         self._one_in_flight = config.max_in_flight_requests_per_connection == 1
+        self._zstd = config.compression_type == "zstd"
         self._in_flight: dict[ProducerBatch, None] = {}
         self._aborted = False
 
@@ -231,9 +233,11 @@ class Sender:
             for batch in batches:
                 self._stamp(batch)
             transactions = self._parts.transactions
-            versions = PRODUCE_VERSIONS if transactions is None else transactions.produce_versions
+            ids = topic_ids(self._parts.metadata.snapshot.topics, batches)
+            protocol = 0 if transactions is None else transactions.protocol
+            versions = produce_versions(bool(ids), protocol, self._zstd)
             transactional_id = None if transactions is None else transactions.transactional_id
-            request = ProduceRequest(batches, self._config, on_complete, versions, transactional_id)
+            request = ProduceRequest(batches, self._config, on_complete, versions, transactional_id, ids)
             self._parts.client.send(node_id, request, now)
             sent = True
         except Exception as error:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from spark_kafka_sink.common.clock import NEVER
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.network.api_versions import every
 from spark_kafka_sink.network.calls import Call, CallEnd, CallHandler, Calls, CodeAt, timeout_error
 from spark_kafka_sink.producer.accumulator.topic_limits import LimitAnswer, TopicLimits
 from spark_kafka_sink.producer.sender.caller_calls import CallerCalls
@@ -19,7 +20,6 @@ _log = logging.getLogger("spark_kafka_sink.sender")
 
 MAX_MESSAGE_BYTES: Final = "max.message.bytes"
 
-_VERSIONS: Final = (1, 4)
 _TOPIC: Final = 2
 
 
@@ -118,7 +118,7 @@ def max_message_bytes_call(topic: str, ended: CallHandler | None = None) -> Call
     def codes(body: Any) -> list[CodeAt]:
         return [CodeAt(f"DescribeConfigs of {topic}", each.error_code, each.error_message) for each in body.results]
 
-    return Call("describe_configs", _VERSIONS, None, make, codes, ended)
+    return Call("describe_configs", every("describe_configs"), None, make, codes, ended)
 
 
 def described_limit(end: CallEnd) -> int | KafkaError:

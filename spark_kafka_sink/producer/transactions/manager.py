@@ -10,7 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
@@ -30,7 +30,6 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.network.calls import CallEnd, Calls
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.error_table import TRANSACTIONAL_PRODUCE, Action, action
-from spark_kafka_sink.network.messages import PRODUCE_VERSIONS as PRODUCE_V2
 from spark_kafka_sink.producer.accumulator.accumulator import DrainMode, Flush, RecordAccumulator
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.transactions import requests
@@ -47,9 +46,6 @@ from spark_kafka_sink.producer.transactions.values import (
 )
 
 _log = logging.getLogger("spark_kafka_sink.sender")
-
-PRODUCE_V1: Final = (9, 11)
-"""From version 12 on, Produce adds partitions to the transaction (KIP-890)."""
 
 
 class CommandListener(Protocol):
@@ -154,8 +150,9 @@ class TransactionManager:
         return self._identity.transactional_id
 
     @property
-    def produce_versions(self) -> tuple[int, int]:
-        return PRODUCE_V2 if self._v2 else PRODUCE_V1
+    def protocol(self) -> int:
+        """1 or 2: the protocol of the open transaction, or of the next."""
+        return 2 if self._v2 else 1
 
     def take_commands(self) -> None:
         """A caller notes lost records, then submits its commit. This method takes the commit, then the lost records, so
@@ -303,18 +300,17 @@ class TransactionManager:
         def added(end: CallEnd) -> None:
             if end.error is None:
                 self._confirmed = True
-                commit(requests.TXN_OFFSET_COMMIT_V1)
+                commit()
             else:
                 committed(end)
 
-        def commit(versions: tuple[int, int]) -> None:
-            call = requests.txn_offset_commit(self._identity, versions, command.offsets, group, committed)
-            self._calls.start(call)
+        def commit() -> None:
+            self._calls.start(requests.txn_offset_commit(self._identity, command.offsets, group, committed))
 
         self._started = True
         self._sending_offsets[command] = None
         if self._v2:
-            commit(requests.TXN_OFFSET_COMMIT_V2)
+            commit()
         else:
             self._calls.start(requests.add_offsets(self._identity, group, added))
 

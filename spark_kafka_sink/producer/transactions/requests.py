@@ -5,24 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 from spark_kafka_sink.common.model import NO_IDENTITY, ProducerIdentity, TopicPartition
+from spark_kafka_sink.network.api_versions import (
+    END_TXN_OF_TRANSACTIONS_V1,
+    END_TXN_OF_TRANSACTIONS_V2,
+    INIT_PRODUCER_ID,
+    INIT_PRODUCER_ID_FIRST_WITH_IDENTITY,
+    INIT_PRODUCER_ID_WITH_IDENTITY,
+    TXN_OFFSET_COMMIT_V1,
+    TXN_OFFSET_COMMIT_V1_OF_MEMBER,
+    TXN_OFFSET_COMMIT_V2,
+    VersionRange,
+    camel_case,
+    every,
+)
 from spark_kafka_sink.network.calls import Call, CallHandler, CodeAt, Coordinator, CoordinatorType
-from spark_kafka_sink.network.messages import MakeEntity, camel_case
+from spark_kafka_sink.network.messages import MakeEntity
 from spark_kafka_sink.producer.transactions.values import (
+    END_TXN_V2,
     ConsumerGroupMetadata,
     OffsetAndMetadata,
     TransactionalIdentity,
 )
 
-INIT_PRODUCER_ID = (3, 5)  # 6 is KIP-939's, unstable up to Kafka 4.3
-ADD_PARTITIONS = (3, 3)
-"""From version 4 on only brokers send it."""
-
-ADD_OFFSETS = (3, 4)
-TXN_OFFSET_COMMIT_V1 = (3, 4)
-TXN_OFFSET_COMMIT_V2 = (5, 5)
+_FIRST_WITH_COMMITTED_EPOCHS: Final = 2
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
@@ -32,7 +40,7 @@ def transaction_key(transactional_id: str) -> Coordinator:
 
 
 def _call(
-    identity: TransactionalIdentity, api: str, versions: tuple[int, int], make: MakeEntity, on_end: CallHandler | None
+    identity: TransactionalIdentity, api: str, versions: VersionRange, make: MakeEntity, on_end: CallHandler | None
 ) -> Call:
     """A call to the transaction coordinator whose response has one error code."""
     where = f"{camel_case(api)} for transactional.id {identity.transactional_id}"
@@ -55,12 +63,9 @@ def producer_id(on_end: CallHandler) -> Call:
     """InitProducerId of an idempotent producer without transactions, to any broker."""
 
     def make(module: ModuleType, version: int) -> Any:
-        return module.InitProducerIdRequest(
-            transactional_id=None,
-            transaction_timeout=timedelta(milliseconds=2**31 - 1),
-            producer_id=NO_IDENTITY.producer_id,
-            producer_epoch=NO_IDENTITY.epoch,
-        )
+        timeout = timedelta(milliseconds=2**31 - 1)
+        identity = _identity(NO_IDENTITY, version)
+        return module.InitProducerIdRequest(transactional_id=None, transaction_timeout=timeout, **identity)
 
     def codes(body: Any) -> tuple[CodeAt, ...]:
         return (CodeAt("InitProducerId", body.error_code),)
@@ -74,10 +79,21 @@ def init_producer_id(
     """Fence other producers with the id and abort their open transaction. An identity must be the latest (KIP-360)."""
 
     def make(module: ModuleType, version: int) -> Any:
-        timeout = timedelta(milliseconds=transaction_timeout_ms)
-        return module.InitProducerIdRequest(transaction_timeout=timeout, **_fields(identity))
+        return module.InitProducerIdRequest(
+            transactional_id=identity.transactional_id,
+            transaction_timeout=timedelta(milliseconds=transaction_timeout_ms),
+            **_identity(identity.identity, version),
+        )
 
-    return _call(identity, "init_producer_id", INIT_PRODUCER_ID, make, on_end)
+    versions = INIT_PRODUCER_ID if identity.identity == NO_IDENTITY else INIT_PRODUCER_ID_WITH_IDENTITY
+    return _call(identity, "init_producer_id", versions, make, on_end)
+
+
+def _identity(identity: ProducerIdentity, version: int) -> dict[str, object]:
+    """Fields of InitProducerId."""
+    if version < INIT_PRODUCER_ID_FIRST_WITH_IDENTITY:
+        return {}
+    return {"producer_id": identity.producer_id, "producer_epoch": identity.epoch}
 
 
 def add_partitions(
@@ -105,32 +121,37 @@ def add_partitions(
                 yield CodeAt(where, each.partition_error_code)
 
     key = transaction_key(identity.transactional_id)
-    return Call("add_partitions_to_txn", ADD_PARTITIONS, key, make, codes, on_end)
+    return Call("add_partitions_to_txn", every("add_partitions_to_txn"), key, make, codes, on_end)
 
 
 def add_offsets(identity: TransactionalIdentity, group: ConsumerGroupMetadata, on_end: CallHandler) -> Call:
     def make(module: ModuleType, version: int) -> Any:
         return module.AddOffsetsToTxnRequest(group_id=group.group_id, **_fields(identity))
 
-    return _call(identity, "add_offsets_to_txn", ADD_OFFSETS, make, on_end)
+    return _call(identity, "add_offsets_to_txn", every("add_offsets_to_txn"), make, on_end)
 
 
 def txn_offset_commit(
     identity: TransactionalIdentity,
-    versions: tuple[int, int],
     offsets: Offsets,
     group: ConsumerGroupMetadata,
     on_end: CallHandler,
 ) -> Call:
-    """TxnOffsetCommit, for the group coordinator. Version 5 also adds the offsets to the transaction."""
+    """TxnOffsetCommit, for the group coordinator. Version 5 also adds the offsets to the transaction.
+
+    ``UnsupportedVersionError`` ends it if the group has a member and the coordinator is older than KIP-447.
+    """
 
     def make(module: ModuleType, version: int) -> Any:
+        member = {
+            "generation_id": group.generation_id,
+            "member_id": group.member_id,
+            "group_instance_id": group.group_instance_id,
+        }
         return module.TxnOffsetCommitRequest(
             group_id=group.group_id,
-            generation_id=group.generation_id,
-            member_id=group.member_id,
-            group_instance_id=group.group_instance_id,
-            topics=_offset_topics(module, offsets),
+            topics=_offset_topics(module, version, offsets),
+            **(member if version >= TXN_OFFSET_COMMIT_V1_OF_MEMBER.lowest else {}),
             **_fields(identity),
         )
 
@@ -140,19 +161,25 @@ def txn_offset_commit(
                 where = f"TxnOffsetCommit of {topic.name}-{each.partition_index} for group {group.group_id}"
                 yield CodeAt(where, each.error_code)
 
+    versions = (
+        TXN_OFFSET_COMMIT_V1 if group == ConsumerGroupMetadata(group.group_id) else TXN_OFFSET_COMMIT_V1_OF_MEMBER
+    )
+    if identity.end_txn_version >= END_TXN_V2:
+        versions = TXN_OFFSET_COMMIT_V2
     key = Coordinator(CoordinatorType.GROUP, group.group_id)
     return Call("txn_offset_commit", versions, key, make, codes, on_end)
 
 
-def _offset_topics(module: ModuleType, offsets: Offsets) -> tuple[Any, ...]:
+def _offset_topics(module: ModuleType, version: int, offsets: Offsets) -> tuple[Any, ...]:
     by_topic: dict[str, list[Any]] = {}
     for (topic, partition), each in offsets.items():
+        epoch = {"committed_leader_epoch": each.leader_epoch} if version >= _FIRST_WITH_COMMITTED_EPOCHS else {}
         by_topic.setdefault(topic, []).append(
             module.request.TxnOffsetCommitRequestPartition(
                 partition_index=partition,
                 committed_offset=each.offset,
-                committed_leader_epoch=each.leader_epoch,
                 committed_metadata=each.metadata,
+                **epoch,
             )
         )
     topic_class = module.request.TxnOffsetCommitRequestTopic
@@ -163,7 +190,8 @@ def end_txn(identity: TransactionalIdentity, commit: bool, on_end: CallHandler |
     def make(module: ModuleType, version: int) -> Any:
         return module.EndTxnRequest(committed=commit, **_fields(identity))
 
-    return _call(identity, "end_txn", (identity.end_txn_version, identity.end_txn_version), make, on_end)
+    versions = END_TXN_OF_TRANSACTIONS_V2 if identity.end_txn_version >= END_TXN_V2 else END_TXN_OF_TRANSACTIONS_V1
+    return _call(identity, "end_txn", versions, make, on_end)
 
 
 def identity_after(body: Any, before: ProducerIdentity) -> ProducerIdentity:

@@ -15,7 +15,7 @@ from spark_kafka_sink.common.protocol_values import (
 )
 
 END_TXN_V1: Final = 3
-"""Version of EndTxn in the first transaction protocol; every broker supports it."""
+"""Stands for the first transaction protocol, in which EndTxn has versions up to 4. Ledgers have this number."""
 
 END_TXN_V2: Final = 5
 """Version of EndTxn in the second protocol (KIP-890), whose response has the producer id and epoch of the next
@@ -30,7 +30,7 @@ TRANSACTION_VERSION_FEATURE: Final = "transaction.version"
 class TransactionalIdentity:
     """A transactional id with the producer id and epoch from InitProducerId, which fences earlier producers.
 
-    ``end_txn_version``: version of EndTxn for its transactions, ``END_TXN_V1`` or ``END_TXN_V2``.
+    ``end_txn_version``: the protocol of its transactions, ``END_TXN_V1`` or ``END_TXN_V2``.
     """
 
     transactional_id: str
@@ -58,7 +58,7 @@ class PreparedTransaction(TransactionalIdentity):
     """An open transaction with all its records in the log. Any process may commit or abort it, until
     ``transaction.timeout.ms`` after its first record or until the next InitProducerId for its id.
 
-    ``end_txn_version``: version of EndTxn for every attempt; a retry in another version fails.
+    ``end_txn_version``: the protocol of every attempt of EndTxn; a retry in the other protocol fails.
     """
 
 

@@ -20,7 +20,7 @@ from spark_kafka_sink.testing.broker.state.config import Setting, broker_config
 from spark_kafka_sink.testing.broker.state.partition import Partition
 from spark_kafka_sink.testing.broker.tls import server_contexts
 from spark_kafka_sink.testing.broker.topic_view import TopicView
-from spark_kafka_sink.testing.broker.versions import LATEST, release
+from spark_kafka_sink.testing.broker.versions import LATEST, Narrowed, release
 from spark_kafka_sink.testing.listener import Listener, client_options, made_authority, secure_listeners, with_prefix
 from spark_kafka_sink.testing.racks import rack_of_each
 
@@ -33,8 +33,8 @@ _MAX_DEFAULT_REPLICATION: Final = 3
 class TestBroker:
     """Runs from ``__enter__`` to ``__exit__`` on one background thread, which ends with it.
 
-    Listens on 127.0.0.1 only, keeps everything in memory, and responds like the Kafka release ``like`` ("2.8", "3.5",
-    "3.9", "4.1"). docs/test-broker.md lists what it does otherwise.
+    Listens on 127.0.0.1 only, keeps everything in memory, and responds like the Kafka release ``like`` ("2.1", "2.4",
+    "2.8", "3.5", "3.9", "4.1"). docs/test-broker.md lists what it does otherwise.
 
     ``nodes``: 1 to N, numbered from 1, each with a port of its own; or the rack of each. ``port``: of the first node,
     the others follow upwards; 0: any that are free. ``config``: broker settings by Kafka's names (see
@@ -62,7 +62,7 @@ class TestBroker:
         port: int = 0,
         like: str = LATEST,
         config: Mapping[str, Setting] = _NOTHING,
-        api_versions: Mapping[str, tuple[int, int] | None] | None = None,
+        api_versions: Narrowed | None = None,
         listeners: Mapping[str, str | Listener] = _NO_LISTENERS,
     ) -> None:
         self._racks = rack_of_each(nodes)
@@ -74,6 +74,7 @@ class TestBroker:
         self._nodes = len(self._racks)
         self._port = port
         self._config = broker_config(config)
+        self._like = like
         self._release = release(like, api_versions)
         self._listeners = secure_listeners(listeners)
         self._authority = made_authority(self._listeners)
@@ -237,6 +238,14 @@ class TestBroker:
         if to != NO_LEADER:
             self._check_node(to)
         self._call(lambda server: _partition(server, topic, partition).elect(to))
+
+    def set_api_versions(self, node: int, api_versions: Narrowed) -> None:
+        """The node speaks narrower ranges than ``like`` from now on, as in a cluster that is being upgraded. Its
+        connections are cut.
+        """
+        narrowed = release(self._like, api_versions)
+        self._call(lambda server: server.state.node_releases.__setitem__(node, narrowed))
+        self.cut_connections(node)
 
     def set_isr(self, topic: str, partition: int, isr: Sequence[int]) -> None:
         """The in-sync replicas: ``min.insync.replicas`` counts them; the high watermark is what all of them have."""

@@ -136,7 +136,9 @@ class HandlerPool:
             _log.debug("closing connection %d: %s", exchange.connection.number, cause)
             return None
         if request is None:
-            response: Response = versions_response(self._state.release, ErrorCode.unsupported_version)
+            response: Response = versions_response(
+                self._state.release_of(exchange.connection.node), ErrorCode.unsupported_version
+            )
             return _Handled(head, None, response, version=_PROBE_VERSION)
         try:
             return await self._handled_request(exchange.connection, head, request)
@@ -152,7 +154,7 @@ class HandlerPool:
     def _parsed(self, exchange: _Exchange, head: RequestHead) -> Request | None:
         """None for an ApiVersions request of a version that is not offered, which gets a response too."""
         api = API_OF_KEY.get(head.api_key)
-        offered = self._state.release.versions
+        offered = self._state.release_of(exchange.connection.node).versions
         if api is None or api not in offered or head.version not in offered[api]:
             if api == "ApiVersions":
                 return None

@@ -31,6 +31,11 @@ class BrokerState:
     transactions: TransactionCoordinator
     quotas: ClientQuotas
     release: Release
+    node_releases: dict[int, Release] = field(default_factory=dict)
+    """Of the nodes that speak other versions than ``release``."""
+
+    def release_of(self, node: int) -> Release:
+        return self.node_releases.get(node, self.release)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Which APIs and versions the broker offers, by the Kafka release it imitates.
 
-The figures are those of the ``ApiVersions`` responses of real brokers (2.8.2, 3.5.2, 3.9.1, 4.1.1). Versions that
-kio cannot read (Produce before 3, Fetch before 4, …) are offered as the real broker offers them; to use one closes the
-connection. ``emulation.APIS`` names the APIs that are not offered.
+The figures are those of the ``ApiVersions`` responses of real brokers (2.8.2, 3.5.2, 3.9.1, 4.1.1), and for 2.1 and
+2.4 those of Kafka's sources. Versions that kio cannot read (Produce before 3, Fetch before 4, …) are offered as the
+real broker offers them; to use one closes the connection. ``emulation.APIS`` names the APIs that are not offered.
 """
 
 from __future__ import annotations
@@ -48,40 +48,40 @@ class Release:
 
 
 _Range: TypeAlias = tuple[int, int]
-_Row: TypeAlias = tuple[int, _Range | None, _Range | None, _Range, _Range]
+_Row: TypeAlias = tuple[int, _Range | None, _Range | None, _Range | None, _Range | None, _Range, _Range]
 
 _TABLE: Final[Mapping[str, _Row]] = MappingProxyType(
     {
-        # API                   key  2.8      3.5      3.9      4.1
-        "Produce":              (0,  (0, 9),  (0, 9),  (0, 11), (0, 13)),
-        "Fetch":                (1,  (0, 12), (0, 15), (0, 17), (4, 18)),
-        "ListOffsets":          (2,  (0, 6),  (0, 8),  (0, 9),  (1, 10)),
-        "Metadata":             (3,  (0, 11), (0, 12), (0, 12), (0, 13)),
-        "OffsetCommit":         (8,  (0, 8),  (0, 8),  (0, 9),  (2, 9)),
-        "OffsetFetch":          (9,  (0, 7),  (0, 8),  (0, 9),  (1, 9)),
-        "FindCoordinator":      (10, (0, 3),  (0, 4),  (0, 6),  (0, 6)),
-        "JoinGroup":            (11, (0, 7),  (0, 9),  (0, 9),  (0, 9)),
-        "Heartbeat":            (12, (0, 4),  (0, 4),  (0, 4),  (0, 4)),
-        "LeaveGroup":           (13, (0, 4),  (0, 5),  (0, 5),  (0, 5)),
-        "SyncGroup":            (14, (0, 5),  (0, 5),  (0, 5),  (0, 5)),
-        "DescribeGroups":       (15, (0, 5),  (0, 5),  (0, 5),  (0, 6)),
-        "ListGroups":           (16, (0, 4),  (0, 4),  (0, 5),  (0, 5)),
-        "SaslHandshake":        (17, (0, 1),  (0, 1),  (0, 1),  (0, 1)),
-        "ApiVersions":          (18, (0, 3),  (0, 3),  (0, 4),  (0, 4)),
-        "CreateTopics":         (19, (0, 7),  (0, 7),  (0, 7),  (2, 7)),
-        "DeleteTopics":         (20, (0, 6),  (0, 6),  (0, 6),  (1, 6)),
-        "InitProducerId":       (22, (0, 4),  (0, 4),  (0, 5),  (0, 5)),
-        "AddPartitionsToTxn":   (24, (0, 3),  (0, 3),  (0, 5),  (0, 5)),
-        "AddOffsetsToTxn":      (25, (0, 3),  (0, 3),  (0, 4),  (0, 4)),
-        "EndTxn":               (26, (0, 3),  (0, 3),  (0, 4),  (0, 5)),
-        "TxnOffsetCommit":      (28, (0, 3),  (0, 3),  (0, 4),  (0, 5)),
-        "DescribeConfigs":      (32, (0, 4),  (0, 4),  (0, 4),  (1, 4)),
-        "SaslAuthenticate":     (36, (0, 2),  (0, 2),  (0, 2),  (0, 2)),
-        "CreatePartitions":     (37, (0, 3),  (0, 3),  (0, 3),  (0, 3)),
-        "DescribeCluster":      (60, (0, 0),  (0, 0),  (0, 1),  (0, 2)),
-        "DescribeTransactions": (65, None,    (0, 0),  (0, 0),  (0, 0)),
-        "ListTransactions":     (66, None,    (0, 0),  (0, 1),  (0, 2)),
-        "DescribeTopicPartitions": (75, None, None,    (0, 0),  (0, 0)),
+        # API                     key  2.1      2.4      2.8      3.5      3.9      4.1
+        "Produce":                (0,  (0, 7),   (0, 8),   (0, 9),   (0, 9),   (0, 11),  (0, 13)),
+        "Fetch":                  (1,  (0, 10),  (0, 11),  (0, 12),  (0, 15),  (0, 17),  (4, 18)),
+        "ListOffsets":            (2,  (0, 4),   (0, 5),   (0, 6),   (0, 8),   (0, 9),   (1, 10)),
+        "Metadata":               (3,  (0, 7),   (0, 9),   (0, 11),  (0, 12),  (0, 12),  (0, 13)),
+        "OffsetCommit":           (8,  (0, 6),   (0, 8),   (0, 8),   (0, 8),   (0, 9),   (2, 9)),
+        "OffsetFetch":            (9,  (0, 5),   (0, 6),   (0, 7),   (0, 8),   (0, 9),   (1, 9)),
+        "FindCoordinator":        (10, (0, 2),   (0, 3),   (0, 3),   (0, 4),   (0, 6),   (0, 6)),
+        "JoinGroup":              (11, (0, 3),   (0, 6),   (0, 7),   (0, 9),   (0, 9),   (0, 9)),
+        "Heartbeat":              (12, (0, 2),   (0, 4),   (0, 4),   (0, 4),   (0, 4),   (0, 4)),
+        "LeaveGroup":             (13, (0, 2),   (0, 4),   (0, 4),   (0, 5),   (0, 5),   (0, 5)),
+        "SyncGroup":              (14, (0, 2),   (0, 4),   (0, 5),   (0, 5),   (0, 5),   (0, 5)),
+        "DescribeGroups":         (15, (0, 2),   (0, 5),   (0, 5),   (0, 5),   (0, 5),   (0, 6)),
+        "ListGroups":             (16, (0, 2),   (0, 3),   (0, 4),   (0, 4),   (0, 5),   (0, 5)),
+        "SaslHandshake":          (17, (0, 1),   (0, 1),   (0, 1),   (0, 1),   (0, 1),   (0, 1)),
+        "ApiVersions":            (18, (0, 2),   (0, 3),   (0, 3),   (0, 3),   (0, 4),   (0, 4)),
+        "CreateTopics":           (19, (0, 3),   (0, 5),   (0, 7),   (0, 7),   (0, 7),   (2, 7)),
+        "DeleteTopics":           (20, (0, 3),   (0, 4),   (0, 6),   (0, 6),   (0, 6),   (1, 6)),
+        "InitProducerId":         (22, (0, 1),   (0, 2),   (0, 4),   (0, 4),   (0, 5),   (0, 5)),
+        "AddPartitionsToTxn":     (24, (0, 1),   (0, 1),   (0, 3),   (0, 3),   (0, 5),   (0, 5)),
+        "AddOffsetsToTxn":        (25, (0, 1),   (0, 1),   (0, 3),   (0, 3),   (0, 4),   (0, 4)),
+        "EndTxn":                 (26, (0, 1),   (0, 1),   (0, 3),   (0, 3),   (0, 4),   (0, 5)),
+        "TxnOffsetCommit":        (28, (0, 2),   (0, 2),   (0, 3),   (0, 3),   (0, 4),   (0, 5)),
+        "DescribeConfigs":        (32, (0, 2),   (0, 2),   (0, 4),   (0, 4),   (0, 4),   (1, 4)),
+        "SaslAuthenticate":       (36, (0, 0),   (0, 1),   (0, 2),   (0, 2),   (0, 2),   (0, 2)),
+        "CreatePartitions":       (37, (0, 1),   (0, 2),   (0, 3),   (0, 3),   (0, 3),   (0, 3)),
+        "DescribeCluster":        (60, None,     None,     (0, 0),   (0, 0),   (0, 1),   (0, 2)),
+        "DescribeTransactions":   (65, None,     None,     None,     (0, 0),   (0, 0),   (0, 0)),
+        "ListTransactions":       (66, None,     None,     None,     (0, 0),   (0, 1),   (0, 2)),
+        "DescribeTopicPartitions":(75, None,     None,     None,     None,     (0, 0),   (0, 0)),
     }
 )  # fmt: skip
 
@@ -97,11 +97,13 @@ def _column(index: int) -> Mapping[str, VersionRange]:
 
 RELEASES: Final[Mapping[str, Release]] = MappingProxyType(
     {
-        "2.8": Release(_column(0), {}, verifies_partitions=False, watermark_needs_min_isr=False),
-        "3.5": Release(_column(1), {"metadata.version": 11}, verifies_partitions=False, watermark_needs_min_isr=False),
-        "3.9": Release(_column(2), {"metadata.version": 21}, verifies_partitions=True, watermark_needs_min_isr=True),
+        "2.1": Release(_column(0), {}, verifies_partitions=False, watermark_needs_min_isr=False),
+        "2.4": Release(_column(1), {}, verifies_partitions=False, watermark_needs_min_isr=False),
+        "2.8": Release(_column(2), {}, verifies_partitions=False, watermark_needs_min_isr=False),
+        "3.5": Release(_column(3), {"metadata.version": 11}, verifies_partitions=False, watermark_needs_min_isr=False),
+        "3.9": Release(_column(4), {"metadata.version": 21}, verifies_partitions=True, watermark_needs_min_isr=True),
         "4.1": Release(
-            _column(3),
+            _column(5),
             {"metadata.version": 27, "transaction.version": 2},
             verifies_partitions=True,
             watermark_needs_min_isr=True,
@@ -112,10 +114,12 @@ RELEASES: Final[Mapping[str, Release]] = MappingProxyType(
 )
 
 
-def release(like: str, narrowed: Mapping[str, tuple[int, int] | None] | None = None) -> Release:
-    """The release ``like``, its ranges replaced by those of ``narrowed``: API name to lowest and highest version, or
-    None for an API that the broker does not have.
-    """
+Narrowed: TypeAlias = Mapping[str, tuple[int, int] | None]
+"""API name to lowest and highest version; None: the API is not offered."""
+
+
+def release(like: str, narrowed: Narrowed | None = None) -> Release:
+    """The release ``like``, its ranges replaced by those of ``narrowed``."""
     faults = []
     if like not in RELEASES:
         faults.append(f"like={like!r} is not a release that TestBroker imitates; use one of {', '.join(RELEASES)}")
@@ -127,9 +131,9 @@ def release(like: str, narrowed: Mapping[str, tuple[int, int] | None] | None = N
         raise ConfigError(faults)
     base = RELEASES[like]
     ranges = dict(base.versions)
-    for api, narrower in (narrowed or {}).items():
-        offered_range = ranges.pop(api)
-        if narrower is not None:
-            lowest, highest = narrower
-            ranges[api] = VersionRange(max(lowest, offered_range.lowest), min(highest, offered_range.highest))
+    for api, given in (narrowed or {}).items():
+        if given is None:
+            del ranges[api]
+        else:
+            ranges[api] = VersionRange(max(given[0], ranges[api].lowest), min(given[1], ranges[api].highest))
     return replace(base, versions=MappingProxyType(ranges))

@@ -14,25 +14,22 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.errors import AuthenticationError, ConnectionStep, KafkaError, UnsupportedVersionError
+from spark_kafka_sink.network.api_versions import VersionRange, camel_case, every
 from spark_kafka_sink.network.connection import ApiVersions, Connection, ConnectionState, Handshake
 from spark_kafka_sink.network.diagnosis import advice
 from spark_kafka_sink.network.handshake import ChannelBuilder
 from spark_kafka_sink.network.login.credentials import username
 from spark_kafka_sink.network.login.sasl import LoginStep
-from spark_kafka_sink.network.messages import API_KEYS, PRODUCE_VERSIONS, KioRequest, MakeEntity, Response, camel_case
-from spark_kafka_sink.network.metadata import METADATA_VERSIONS
+from spark_kafka_sink.network.messages import API_KEYS, KioRequest, MakeEntity, Response
 from spark_kafka_sink.network.name_lookup import Address, NameLookup, numeric_address
 from spark_kafka_sink.network.transport import UNRESOLVED, Bytes, Closed, Connected, Received, Transport
-from spark_kafka_sink.producer.transactions.requests import INIT_PRODUCER_ID
 from spark_kafka_sink.tools.connection_check.findings import Finding, Outcome
 
 if TYPE_CHECKING:
     from spark_kafka_sink.network.security.tls import TlsLayer
 
-# By kio's names, with our versions.
-_NEEDED_APIS: Final = (
-    ("produce", PRODUCE_VERSIONS), ("metadata", METADATA_VERSIONS), ("init_producer_id", INIT_PRODUCER_ID),
-)  # fmt: skip
+# By kio's names.
+_NEEDED_APIS: Final = ("produce", "metadata", "init_producer_id")
 _VERSIONS: Final = "versions"
 _SETUP: Final = "socket.connection.setup.timeout.ms"
 
@@ -88,7 +85,7 @@ class BrokerConnection:
             yield self._failure(error, self._clock.now() - began)
             self.close()
 
-    def call(self, api: str, versions: tuple[int, int], make: MakeEntity) -> Any:
+    def call(self, api: str, versions: VersionRange, make: MakeEntity) -> Any:
         """The response's body. Raises ``KafkaError``; then the connection must not be used again."""
         request = KioRequest(api, versions, make, _no_completion)
         self._body = None
@@ -190,10 +187,10 @@ class BrokerConnection:
         theirs = self._connection.api_versions
         assert theirs is not None
         try:
-            texts = [f"{camel_case(api)} v{theirs.pick(API_KEYS[api], *ours)}" for api, ours in _NEEDED_APIS]
+            texts = [f"{camel_case(api)} v{theirs.pick(API_KEYS[api], *every(api))}" for api in _NEEDED_APIS]
         except UnsupportedVersionError as error:
             self._failed = True
-            text = f"{error}: this sink needs Apache Kafka 2.8 or later"
+            text = f"{error}: this sink needs the protocol of Kafka 2.1 or later"
             return Finding(self.subject, _VERSIONS, Outcome.FAILED, text)
         return Finding(self.subject, _VERSIONS, Outcome.OK, ", ".join(texts))
 

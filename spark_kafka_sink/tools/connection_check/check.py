@@ -15,18 +15,24 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import NO_LEADER, Node
 from spark_kafka_sink.errors import ConfigError, ConnectionStep, KafkaError, UnsupportedVersionError
 from spark_kafka_sink.exactly_once.values import driver_id, task_id
+from spark_kafka_sink.network.api_versions import (
+    METADATA_FIRST_WITH_OPERATIONS,
+    METADATA_LAST_WITH_CLUSTER_OPERATIONS,
+    between,
+    every,
+)
 from spark_kafka_sink.network.error_table import TOPIC_ERRORS
 from spark_kafka_sink.network.handshake import ChannelBuilder
-from spark_kafka_sink.network.metadata import METADATA_VERSIONS, MetadataEntity, parse_metadata
+from spark_kafka_sink.network.metadata import MetadataEntity, parse_metadata
 from spark_kafka_sink.network.name_lookup import Server, bootstrap_servers
-from spark_kafka_sink.network.rights import Operation, names, operations
+from spark_kafka_sink.network.rights import NOT_TOLD, Operation, names, operations
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.network.transport import Transport
 from spark_kafka_sink.tools.connection_check.broker_connection import BrokerConnection
 from spark_kafka_sink.tools.connection_check.findings import Finding, Outcome
 
-_DESCRIBE_CLUSTER: Final = (0, 1)
-_DESCRIBE_TRANSACTIONS: Final = (0, 0)
+_OF_CLUSTER: Final = between("metadata", METADATA_FIRST_WITH_OPERATIONS, METADATA_LAST_WITH_CLUSTER_OPERATIONS)
+_WITHOUT_FENCED_BROKERS: Final = 1
 _RIGHTS: Final = "rights"
 
 _OF_TOPIC: Final = (Operation.DESCRIBE, Operation.WRITE)
@@ -182,17 +188,27 @@ class _Check:
     def _metadata(self, connection: BrokerConnection, topics: Sequence[str]) -> Any:
         """The Metadata response for these topics. Creates none."""
         make = MetadataEntity(topics, allow_auto_topic_creation=False, include_authorized_operations=True)
-        return connection.call("metadata", METADATA_VERSIONS, make)
+        return connection.call("metadata", make.versions, make)
 
     def _cluster_operations(self, connection: BrokerConnection) -> frozenset[Operation] | None:
         def make(module: ModuleType, version: int) -> Any:
-            return module.DescribeClusterRequest(include_cluster_authorized_operations=True)
+            fenced = {"include_fenced_brokers": False} if version > _WITHOUT_FENCED_BROKERS else {}
+            return module.DescribeClusterRequest(include_cluster_authorized_operations=True, **fenced)
 
         try:
-            body = connection.call("describe_cluster", _DESCRIBE_CLUSTER, make)
+            body = connection.call("describe_cluster", every("describe_cluster"), make)
+        except UnsupportedVersionError:
+            return self._operations_of_metadata(connection)
+        return operations(int(body.cluster_authorized_operations)) if body.error_code is ErrorCode.none else None
+
+    def _operations_of_metadata(self, connection: BrokerConnection) -> frozenset[Operation] | None:
+        """Brokers before DescribeCluster (2.8) tell the cluster's operations in Metadata, from 2.3 on."""
+        make = MetadataEntity([], allow_auto_topic_creation=True, include_cluster_operations=True)
+        try:
+            body = connection.call("metadata", _OF_CLUSTER, make)
         except UnsupportedVersionError:
             return None
-        return operations(int(body.cluster_authorized_operations)) if body.error_code is ErrorCode.none else None
+        return operations(int(body.cluster_authorized_operations))
 
     # Transactional ids
 
@@ -206,7 +222,7 @@ class _Check:
 
         began = self._clock.now()
         try:
-            body = connection.call("describe_transactions", _DESCRIBE_TRANSACTIONS, make)
+            body = connection.call("describe_transactions", every("describe_transactions"), make)
         except UnsupportedVersionError:
             text = "DESCRIBE: brokers before Kafka 3.0 cannot be asked; WRITE, as asking would fence a running query"
             yield Finding(subject, _RIGHTS, Outcome.UNTESTED, text)
@@ -242,7 +258,7 @@ def _described_topic(subject: str, topic: Any, needed: Sequence[Operation], took
         yield Finding(subject, "metadata", Outcome.FAILED, text, took)
     else:
         yield Finding(subject, "metadata", Outcome.OK, f"{len(topic.partitions)} partitions, each has a leader", took)
-    allowed = operations(int(topic.topic_authorized_operations))
+    allowed = operations(int(getattr(topic, "topic_authorized_operations", NOT_TOLD)))
     if allowed is None:
         yield Finding(subject, _RIGHTS, Outcome.UNTESTED, "the broker does not return them")
     elif missing := [each for each in needed if each not in allowed]:

@@ -27,8 +27,9 @@ from spark_kafka_sink.exactly_once.partition_log import PartitionLog
 from spark_kafka_sink.exactly_once.requirements import TRANSACTION_APIS, missing_transaction_apis
 from spark_kafka_sink.exactly_once.sweep import CannotListError, OpenTransaction, describe_open, list_matching
 from spark_kafka_sink.exactly_once.values import DRIVER_TIMEOUT_MS, driver_id
+from spark_kafka_sink.network.api_versions import camel_case
 from spark_kafka_sink.network.error_table import FORBIDDEN
-from spark_kafka_sink.network.messages import API_KEYS, camel_case
+from spark_kafka_sink.network.messages import API_KEYS
 from spark_kafka_sink.network.topics import delete_topic
 from spark_kafka_sink.producer.transactions.committer import Committer, EndVerdict
 from spark_kafka_sink.producer.transactions.values import END_TXN_V2, PreparedTransaction, TransactionalIdentity

@@ -178,10 +178,10 @@ def test_a_store_that_cannot_be_read_is_told_before_any_connection():
 
 
 def test_a_broker_of_another_age_is_told():
-    with TestBroker(api_versions={"Metadata": (5, 7)}) as broker:
+    with TestBroker(api_versions={"Produce": (0, 2)}) as broker:
         findings = checked({"bootstrap.servers": broker.bootstrap_servers})
     assert failure(findings)[0] == "versions"
-    assert "supports Metadata in versions 5 to 7" in failure(findings)[1]
+    assert "supports Produce in versions 0 to 2" in failure(findings)[1]
 
 
 def test_missing_rights_are_told(broker):

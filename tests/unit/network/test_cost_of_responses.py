@@ -36,6 +36,7 @@ ARRAYS: dict[str, Path] = {
     "txn_offset_commit": ("topics", "partitions"),
     "describe_configs": ("results", "configs"),
     "create_topics": ("topics",),
+    "delete_topics": ("responses",),
     "list_transactions": ("transaction_states",),
     "describe_transactions": ("transaction_states",),
     "describe_cluster": ("brokers",),

@@ -14,6 +14,7 @@ from spark_kafka_sink.errors import (
     SaslAuthenticationError,
     UnsupportedSaslMechanismError,
 )
+from spark_kafka_sink.network.connection import ApiVersions
 from spark_kafka_sink.network.handshake import authenticate, sasl_steps
 from spark_kafka_sink.network.login.sasl import sasl_mechanism
 from spark_kafka_sink.network.messages import schema
@@ -25,6 +26,7 @@ from .conftest import CONFIG
 SCRAM = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="alice" password="hunter2";'
 PEER = "b:9092 (id: 1)"
 RANGES = {3: (9, 13), 17: (0, 1), 18: (0, 4), 36: (0, 2)}
+VERSIONS = ApiVersions(PEER, RANGES, {})
 
 
 def configured(mechanism):
@@ -35,7 +37,7 @@ def configured(mechanism):
 
 def steps(mechanism="PLAIN", begin=sasl_steps):
     config = configured(mechanism)
-    return begin(PEER, "b", config, sasl_mechanism(config))
+    return begin(VERSIONS if begin is sasl_steps else PEER, "b", config, sasl_mechanism(config))
 
 
 def frame(response):
@@ -84,7 +86,7 @@ def test_the_steps_run_again_on_a_ready_connection_with_the_credentials_of_then(
     config = configured("PLAIN")
     mechanism = sasl_mechanism(config)
     for _ in range(2):
-        generator = sasl_steps(PEER, "b", config, mechanism)
+        generator = sasl_steps(VERSIONS, "b", config, mechanism)
         next(generator)
         assert generator.send(shaken()).auth_bytes == b"\0alice\0hunter2"
         assert result(generator, authenticated()) == 0
@@ -162,7 +164,7 @@ def test_an_exception_of_a_mechanism_is_an_authentication_error_without_its_text
             yield b"first"
             raise ValueError("hunter2")
 
-    generator = sasl_steps(PEER, "b", configured("OTHER"), Broken())
+    generator = sasl_steps(VERSIONS, "b", configured("OTHER"), Broken())
     next(generator)
     generator.send(shaken())
     with pytest.raises(SaslAuthenticationError) as raised:

@@ -14,6 +14,7 @@ from kio.serial import entity_writer
 
 from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError
 from spark_kafka_sink.network import error_table
+from spark_kafka_sink.network.api_versions import SPOKEN
 from spark_kafka_sink.network.messages import decode_response, response_type
 from spark_kafka_sink.network.response_check import check_response
 from spark_kafka_sink.producer.append.receipt import SendReceipt
@@ -26,26 +27,7 @@ from tests.unit.transactions.transactional_engine import TransactionalEngine
 UNKNOWN = SimpleNamespace(value=200)
 """What kio's writer needs of an error code."""
 
-RESPONSES = {
-    "api_versions": range(5),
-    "sasl_handshake": range(1, 2),
-    "sasl_authenticate": range(2, 3),
-    "metadata": range(9, 14),
-    "produce": range(9, 13),
-    "init_producer_id": range(3, 6),
-    "find_coordinator": range(3, 5),
-    "add_partitions_to_txn": range(3, 4),
-    "add_offsets_to_txn": range(3, 5),
-    "txn_offset_commit": range(3, 6),
-    "end_txn": range(3, 6),
-    "describe_configs": range(1, 5),
-    "create_topics": range(5, 8),
-    "list_transactions": range(2),
-    "describe_transactions": range(1),
-    "describe_cluster": range(2),
-    "list_offsets": range(4, 9),
-    "fetch": range(4, 13),
-}
+RESPONSES = {api: range(spoken.lowest, spoken.highest + 1) for api, spoken in SPOKEN.items()}
 
 
 def with_codes(entity: Any, code: Any) -> tuple[Any, int]:

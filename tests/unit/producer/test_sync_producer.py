@@ -163,8 +163,14 @@ def test_an_error_that_no_retry_can_mend_is_not_tried_again(broker):
     assert isinstance(caught.value.errors[0], BrokerError)
 
 
-def test_a_response_for_other_partitions_than_asked_is_an_error(broker):
+def test_a_response_for_other_partitions_than_asked_is_an_error():
     """A broken broker or proxy could rename the topic in the response's frame."""
+    with TestBroker(api_versions={"Produce": (0, 12)}) as broker:
+        broker.create_topic("t")
+        renamed(broker)
+
+
+def renamed(broker):
     fault = broker.faults.mangle("Produce", lambda frame: frame.replace(b"\x02t\x02", b"\x02u\x02"), times=KEPT)
     with (
         sync_producer(broker, message_send_max_retries=0) as producer,

@@ -10,10 +10,11 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.errors import KafkaTimeoutError, SaslAuthenticationError
+from spark_kafka_sink.network.api_versions import METADATA
 from spark_kafka_sink.network.calls import Call, CodeAt
 from spark_kafka_sink.network.client import AFTER_AUTHENTICATION_ERROR_MS
 from spark_kafka_sink.network.messages import schema
-from spark_kafka_sink.network.metadata import METADATA_VERSIONS, MetadataEntity
+from spark_kafka_sink.network.metadata import MetadataEntity
 from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.testing.scripted_network import api_versions_response
 
@@ -243,7 +244,7 @@ def test_calls_to_any_broker_and_to_one_end_with_the_error():
     for target in (None, 0):
         make = MetadataEntity([], False)
         codes = [CodeAt("Metadata", ErrorCode.none)]
-        call = Call("metadata", METADATA_VERSIONS, target, make, lambda _body, codes=codes: codes, ends.append)
+        call = Call("metadata", METADATA, target, make, lambda _body, codes=codes: codes, ends.append)
         engine.parts.sender._parts.calls.start(call)
     for _ in range(20):
         engine.parts.sender._parts.calls.advance(engine.clock.now())
@@ -260,7 +261,7 @@ def test_a_broker_that_hangs_does_not_keep_a_call_from_ending_5_s_after_another_
     ends = []
     codes = [CodeAt("Metadata", ErrorCode.none)]
     engine.parts.sender._parts.calls.start(
-        Call("metadata", METADATA_VERSIONS, None, MetadataEntity([], False), lambda _body: codes, ends.append)
+        Call("metadata", METADATA, None, MetadataEntity([], False), lambda _body: codes, ends.append)
     )
     while not engine.logins:
         engine.parts.sender._parts.calls.advance(engine.clock.now())
@@ -281,7 +282,7 @@ def test_a_broker_that_is_only_down_is_tried_again():
     engine = SaslEngine(bootstrap_servers="n0:9092")
     engine.transport.accept_all = False
     codes = [CodeAt("Metadata", ErrorCode.none)]
-    call = Call("metadata", METADATA_VERSIONS, None, MetadataEntity([], False), lambda _body: codes)
+    call = Call("metadata", METADATA, None, MetadataEntity([], False), lambda _body: codes)
     calls = engine.parts.sender._parts.calls
     calls.start(call)
     for _ in range(3):

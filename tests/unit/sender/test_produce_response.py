@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import struct
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from random import Random
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -17,25 +19,37 @@ from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.errors import NetworkError
 from spark_kafka_sink.network.messages import decode_response, response_type, schema
 from spark_kafka_sink.producer.accumulator.producer_batch import NO_TIMESTAMP
-from spark_kafka_sink.producer.sender.produce_api import PartitionResponse, ProduceResponse, read_response
+from spark_kafka_sink.producer.sender.produce_api import read_response
+from spark_kafka_sink.producer.sender.produce_response import PartitionResponse, ProduceResponse
 
-VERSIONS = (9, 10, 11, 12)
+VERSIONS = range(3, 14)
+NAMES = ("a", "b" * 200, "ü")
+IDS = {name: UUID(int=number) for number, name in enumerate(("t", *NAMES), 1)}
 
 
 def partition(version: int, index: int, **fields: Any) -> Any:
     given = {"error_code": ErrorCode.none, "base_offset": 1000 + index, "record_errors": (), **fields}
-    return schema("produce", version).response.PartitionProduceResponse(index=index, **given)
+    kind = schema("produce", version).response.PartitionProduceResponse
+    known = {field.name for field in dataclasses.fields(kind)}
+    return kind(index=index, **{name: value for name, value in given.items() if name in known})
 
 
 def answer(version: int, topics: dict[str, list[Any]], throttle_ms: int = 0, **fields: Any) -> memoryview:
     module = schema("produce", version).response
     responses = tuple(
-        module.TopicProduceResponse(name=name, partition_responses=tuple(each)) for name, each in topics.items()
+        module.TopicProduceResponse(
+            **({"name": name} if version < 13 else {"topic_id": IDS[name]}), partition_responses=tuple(each)
+        )
+        for name, each in topics.items()
     )
     entity = module.ProduceResponse(responses=responses, throttle_time=timedelta(milliseconds=throttle_ms), **fields)
     buffer = BytesIO()
     entity_writer(type(entity))(buffer, entity)
-    return memoryview(b"\0" + buffer.getvalue())
+    return memoryview((b"\0" if version >= 9 else b"") + buffer.getvalue())
+
+
+def read(version: int, data: memoryview, requested: int = 2**31) -> ProduceResponse:
+    return read_response(version, data, requested, IDS)
 
 
 def read_by_kio(version: int, data: memoryview) -> ProduceResponse:
@@ -46,13 +60,17 @@ def read_by_kio(version: int, data: memoryview) -> ProduceResponse:
         for each in topic.partition_responses:
             at, leader = each.log_append_time, getattr(each, "current_leader", None)
             node = None if leader is None else nodes.get(leader.leader_id)
-            partitions[topic.name, each.index] = PartitionResponse(
+            name = (
+                topic.name if version < 13 else next(name for name, each_id in IDS.items() if each_id == topic.topic_id)
+            )
+            partitions[name, each.index] = PartitionResponse(
                 each.base_offset,
                 NO_TIMESTAMP if at is None else int(at.timestamp() * 1000),
                 each.error_code,
-                each.error_message,
+                getattr(each, "error_message", None),
                 None if node is None else Node(node.node_id, node.host, node.port, node.rack),
                 -1 if leader is None else leader.leader_epoch,
+                getattr(each, "log_start_offset", -1) if each.error_code else -1,
             )
     return ProduceResponse(partitions, body.throttle_time)
 
@@ -63,9 +81,10 @@ def any_partition(version: int, index: int, random: Random) -> Any:
     if random.random() < 0.4:
         fields["error_code"] = random.choice(list(ErrorCode))
         fields["error_message"] = random.choice([None, "", "why \N{SNOWMAN}", "x" * 300])
+        fields["log_start_offset"] = random.choice([-1, 0, 77])
         errors = [
             response.BatchIndexAndErrorMessage(batch_index=row, batch_index_error_message=random.choice([None, "row"]))
-            for row in range(random.choice([0, 1, 200]))
+            for row in range(random.choice([0, 1, 200]) if version >= 8 else 0)
         ]
         fields["record_errors"] = tuple(errors)
     if version >= 10 and random.random() < 0.3:
@@ -83,7 +102,7 @@ def test_what_is_read_by_hand_is_what_kio_reads(version, seed):
     random = Random(seed)
     topics = {
         name: [any_partition(version, index, random) for index in range(random.choice([0, 1, 3, 300]))]
-        for name in random.sample(["a", "b" * 200, "ü"], random.choice([0, 1, 3]))
+        for name in random.sample([*NAMES], random.choice([0, 1, 3]))
     }
     endpoints = {}
     if version >= 10 and random.random() < 0.8:
@@ -93,14 +112,14 @@ def test_what_is_read_by_hand_is_what_kio_reads(version, seed):
             for node in (1, 2)
         )
     data = answer(version, topics, throttle_ms=random.choice([0, 30]), **endpoints)
-    assert read_response(version, data) == read_by_kio(version, data)
+    assert read(version, data) == read_by_kio(version, data)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_an_unknown_code_is_an_unknown_server_error_of_its_partition_and_its_number_is_told(version):
     code = SimpleNamespace(value=200)
     data = answer(version, {"t": [partition(version, 0), partition(version, 1, error_code=code, base_offset=-1)]})
-    partitions = read_response(version, data).partitions
+    partitions = read(version, data).partitions
     assert partitions["t", 0] == PartitionResponse(1000)
     assert partitions["t", 1].error_code is ErrorCode.unknown_server_error
     assert partitions["t", 1].error_message == "the broker's error code is 200, which this client does not know"
@@ -136,9 +155,9 @@ def test_lengths_and_nulls_that_cannot_be_are_an_error(data):
 @pytest.mark.parametrize("version", VERSIONS)
 def test_one_failure_among_successes_is_read_with_its_message(version):
     refused = partition(version, 1, error_code=ErrorCode.message_too_large, base_offset=-1, error_message="too large")
-    partitions = read_response(version, answer(version, {"t": [partition(version, 0), refused]})).partitions
+    partitions = read(version, answer(version, {"t": [partition(version, 0), refused]})).partitions
     assert partitions["t", 0].error_code is ErrorCode.none
-    assert partitions["t", 1][2:4] == (ErrorCode.message_too_large, "too large")
+    assert partitions["t", 1][2:4] == (ErrorCode.message_too_large, "too large" if version >= 8 else None)
 
 
 def test_a_broker_that_leads_no_more_says_who_does():
@@ -154,7 +173,7 @@ def test_a_broker_that_leads_no_more_says_who_does():
 def test_incident_an_answer_that_names_a_partition_twice_passed_for_one(version):
     data = answer(version, {"t": [partition(version, 0), partition(version, 0)]})
     with pytest.raises(NetworkError, match="one partition twice"):
-        read_response(version, data)
+        read(version, data)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -162,4 +181,35 @@ def test_a_cut_answer_is_an_error_wherever_it_is_cut(version):
     data = answer(version, {"t": [partition(version, 0), partition(version, 1)]})
     for end in range(len(data)):
         with pytest.raises(NetworkError):
-            read_response(version, data[:end])
+            read(version, data[:end])
+
+
+@pytest.mark.parametrize("version", [3, 8])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x7f\xff\xff\xff" + bytes(100),  # topics
+        b"\0\0\0\1\0\1t" + b"\x7f\xff\xff\xff" + bytes(100),  # partitions
+        b"\xff\xff\xff\xff" + bytes(100),  # null for topics
+        b"\0\0\0\1\0\1t" + b"\xff\xff\xff\xff" + bytes(100),  # null for partitions
+        b"\0\0\0\1\xff\xff\0\0\0\0" + bytes(100),  # null for a topic's name
+        b"\0\0\0\1\x7f\xfft" + bytes(100),  # a long name
+        b"\0\0\0\1\0\2\xc3\x28" + bytes(100),  # a name that is not UTF-8
+    ],
+)
+def test_lengths_and_nulls_of_old_versions_that_cannot_be_are_an_error(version, data):
+    with pytest.raises(NetworkError):
+        read_response(version, memoryview(data))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_response_has_no_more_partitions_than_its_request(version):
+    data = answer(version, {"t": [partition(version, 0), partition(version, 1)]})
+    with pytest.raises(NetworkError, match="at most 1 are possible"):
+        read(version, data, 1)
+
+
+def test_an_id_that_the_request_does_not_have_is_an_error():
+    data = answer(13, {"t": [partition(13, 0)]})
+    with pytest.raises(NetworkError, match="the request has no topic with id 0000"):
+        read_response(13, data)

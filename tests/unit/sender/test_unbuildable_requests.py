@@ -30,7 +30,7 @@ both_protocols = pytest.mark.parametrize("v2", [False, True], ids=["v1", "v2"])
 def fails_once(monkeypatch, api):
     """The encoder of the next request of this API raises."""
     left = [api]
-    encode, frame = messages.encode_request, produce_api._frame
+    encode, body = messages.encode_request, produce_api._body
 
     def encode_request(request, *others):
         if left and type(request).__name__ == f"{api}Request":
@@ -38,15 +38,15 @@ def fails_once(monkeypatch, api):
             raise ArithmeticError("a bug")
         return encode(request, *others)
 
-    def produce_frame(*arguments):
+    def produce_body(*arguments):
         if left and api == "Produce":
             left.clear()
             raise ArithmeticError("a bug")
-        return frame(*arguments)
+        return body(*arguments)
 
     monkeypatch.setattr(messages, "encode_request", encode_request)
     monkeypatch.setattr(connection, "encode_request", encode_request)
-    monkeypatch.setattr(produce_api, "_frame", produce_frame)
+    monkeypatch.setattr(produce_api, "_body", produce_body)
     return left
 
 

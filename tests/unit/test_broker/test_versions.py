@@ -175,7 +175,10 @@ def known_names(api_key: int) -> set[str]:
 
 
 def test_every_api_has_a_handler_and_a_row_in_each_release() -> None:
+    before_2_8 = {"DescribeCluster", "DescribeTransactions", "ListTransactions", "DescribeTopicPartitions"}
     younger = {
+        "2.1": before_2_8,
+        "2.4": before_2_8,
         "2.8": {"DescribeTransactions", "ListTransactions", "DescribeTopicPartitions"},
         "3.5": {"DescribeTopicPartitions"},
     }

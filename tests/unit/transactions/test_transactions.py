@@ -391,13 +391,13 @@ def test_a_begin_that_gets_no_new_epoch_says_why():
 
 
 @both_protocols
-def test_all_attempts_of_one_end_use_one_version(v2):
+def test_all_attempts_of_one_end_use_one_protocol(v2):
     engine = TransactionalEngine(v2).begun()
     engine.append([b"a"])
     engine.spin()
     engine.troubles["end_txn"].extend([Trouble.LOST_AFTER, ErrorCode.not_coordinator, Trouble.LOST_BEFORE])
     engine.call(Step.COMMIT)
-    assert {version for api, version in engine.asked if api == "end_txn"} == {5 if v2 else 3}
+    assert {version for api, version in engine.asked if api == "end_txn"} == {5 if v2 else 4}
 
 
 @both_protocols

@@ -14,7 +14,7 @@ from spark_kafka_sink.testing.broker.wire import Fields
 
 
 def handle(context: RequestContext) -> Fields:
-    return versions_response(context.state.release, context.scripted())
+    return versions_response(context.state.release_of(context.request.node), context.scripted())
 
 
 def versions_response(release: Release, error: ErrorCode) -> Fields:

@@ -1,0 +1,217 @@
+"""The versions of each API that this client speaks: the one table, from which every request takes its range.
+
+They are the versions that Kafka's Java client 4.x sends (KIP-896), and tests compare them with the message definitions
+of its jar. A connection uses the highest version that its broker speaks, too, so in a cluster that is being upgraded
+each connection has versions of its own. ``python -m spark_kafka_sink.network.api_versions docs/versions.md`` writes the
+table into the documentation.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from spark_kafka_sink.common import markdown
+
+
+class VersionRange(NamedTuple):
+    """Lowest and highest version, both included, and why lower ones will not do: ``need`` is a sentence for users that
+    says what needs the lowest version and what to do instead; empty if nothing but this client's age does.
+    """
+
+    lowest: int
+    highest: int
+    need: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """The versions of one API, and the Kafka releases in which the lowest and the highest of them appeared.
+
+    ``without``: what the lower versions lack, and what happens then. ``unsent``: why versions of Kafka's definitions
+    are left out.
+    """
+
+    lowest: int
+    highest: int
+    since: tuple[str, str]
+    without: str = ""
+    unsent: str = ""
+
+
+SPOKEN: Final[Mapping[str, Spoken]] = MappingProxyType(
+    {
+        "produce": Spoken(
+            3, 13, ("0.11", "4.1"),
+            "before 13: topics by name; before 12: AddPartitionsToTxn in transactions; before 10: no hint of the new "
+            "leader; before 8: no message for an error; before 7: no zstd, an error before the first row; before 5: no "
+            "log start offset",
+        ),
+        "metadata": Spoken(
+            0, 13, ("0.8", "4.0"),
+            "before 13: no REBOOTSTRAP_REQUIRED; before 10: no topic ids; before 9: no leader epochs (those of 7 and 8 "
+            "are unreliable); before 8: no rights in `check`; before 4: every request creates missing topics, so "
+            "`topicCreation` is an error",
+        ),
+        "api_versions": Spoken(
+            0, 4, ("0.10", "3.9"),
+            "before 3: no features, so transactions of the first protocol; 5 (Kafka 4.4) is sent only to name the "
+            "broker that a connection means to reach (KIP-1242)",
+        ),
+        "sasl_handshake": Spoken(
+            1, 1, ("1.0", "1.0"), "",
+            "0: tokens would follow without SaslAuthenticate, which only brokers before 1.0 lack",
+        ),
+        "sasl_authenticate": Spoken(0, 2, ("1.0", "2.5"), "before 1: no end of a session, so none is renewed"),
+        "init_producer_id": Spoken(
+            0, 5, ("0.11", "3.8"),
+            "before 3: no epoch can be renewed (KIP-360), so lost sequences end a transactional producer, and "
+            "exactly-once is an error; without the API: an error",
+            "6: two-phase commit (KIP-939), unstable",
+        ),
+        "find_coordinator": Spoken(
+            0, 6, ("0.9", "3.9"), "before 4: one coordinator per request; before 1: no transactions"
+        ),
+        "add_partitions_to_txn": Spoken(0, 3, ("0.11", "2.8"), "", "from 4 on: only brokers send it"),
+        "add_offsets_to_txn": Spoken(0, 4, ("0.11", "3.8")),
+        "txn_offset_commit": Spoken(
+            0, 5, ("0.11", "4.0"),
+            "before 5: AddOffsetsToTxn; before 3: the consumer's member and generation are an error; before 2: no "
+            "leader epochs",
+        ),
+        "end_txn": Spoken(0, 5, ("0.11", "4.0"), "before 5: transactions of the first protocol (KIP-890)"),
+        "describe_configs": Spoken(1, 4, ("1.1", "2.8")),
+        "create_topics": Spoken(
+            2, 7, ("0.11", "2.8"),
+            "before 4: partitions and replication factor must be given, else an error (KIP-464)",
+        ),
+        "delete_topics": Spoken(1, 6, ("0.11", "2.8")),
+        "list_offsets": Spoken(1, 11, ("0.10.1", "4.2")),
+        "fetch": Spoken(4, 18, ("0.11", "4.1"), "before 13: topics by name"),
+        "describe_cluster": Spoken(0, 2, ("2.8", "4.0"), "without the API: Metadata 8 to 10"),
+        "list_transactions": Spoken(0, 2, ("3.0", "4.1"), "without the API: DescribeTransactions of the ids of tasks"),
+        "describe_transactions": Spoken(
+            0, 0, ("3.0", "3.0"), "without the API: transactions of dead runs end by their timeout"
+        ),
+    }
+)  # fmt: skip
+"""By kio's names (``end_txn``)."""
+
+
+def every(api: str) -> VersionRange:
+    """All versions."""
+    spoken = SPOKEN[api]
+    return VersionRange(spoken.lowest, spoken.highest)
+
+
+def since(api: str, lowest: int, need: str = "") -> VersionRange:
+    """The versions from ``lowest`` on; ``need``: as in ``VersionRange``."""
+    return between(api, lowest, SPOKEN[api].highest, need)
+
+
+def until(api: str, highest: int) -> VersionRange:
+    """The versions up to ``highest``."""
+    return between(api, SPOKEN[api].lowest, highest)
+
+
+def between(api: str, lowest: int, highest: int, need: str = "") -> VersionRange:
+    """The versions from ``lowest`` to ``highest``. Raises ``ValueError`` for others than those of the table."""
+    spoken = SPOKEN[api]
+    if not spoken.lowest <= lowest <= highest <= spoken.highest:
+        raise ValueError(f"{api} is spoken in versions {spoken.lowest} to {spoken.highest}, not {lowest} to {highest}")
+    return VersionRange(lowest, highest, need)
+
+
+PRODUCE_FIRST_FLEXIBLE: Final = 9
+PRODUCE_FIRST_WITH_LEADERS: Final = 10
+PRODUCE_FIRST_OF_TRANSACTIONS_V2: Final = 12
+"""From it on Produce adds partitions to the transaction (KIP-890)."""
+PRODUCE_FIRST_WITH_TOPIC_IDS: Final = 13
+PRODUCE_FIRST_WITH_ZSTD: Final = 7
+END_TXN_LAST_OF_TRANSACTIONS_V1: Final = 4
+METADATA_FIRST_WITHOUT_CREATION: Final = 4
+METADATA_FIRST_WITH_OPERATIONS: Final = 8
+METADATA_FIRST_WITH_RELIABLE_EPOCHS: Final = 9
+"""Brokers before 2.4 tell stale epochs during a reassignment (Java: ``MetadataResponse.hasReliableLeaderEpochs``)."""
+METADATA_FIRST_WITH_TOPIC_IDS: Final = 10
+METADATA_LAST_WITH_CLUSTER_OPERATIONS: Final = 10
+FETCH_FIRST_WITH_TOPIC_IDS: Final = 13
+INIT_PRODUCER_ID_FIRST_WITH_IDENTITY: Final = 3
+CREATE_TOPICS_FIRST_WITH_DEFAULTS: Final = 4
+DELETE_TOPICS_FIRST_WITH_TOPIC_IDS: Final = 6
+
+METADATA: Final = every("metadata")
+METADATA_WITHOUT_CREATION: Final = since(
+    "metadata", METADATA_FIRST_WITHOUT_CREATION, "older ones would create the topics that are looked up"
+)
+END_TXN_OF_TRANSACTIONS_V1: Final = until("end_txn", END_TXN_LAST_OF_TRANSACTIONS_V1)
+END_TXN_OF_TRANSACTIONS_V2: Final = since("end_txn", END_TXN_LAST_OF_TRANSACTIONS_V1 + 1)
+FIND_COORDINATOR_OF_GROUP: Final = every("find_coordinator")
+FIND_COORDINATOR_OF_TRANSACTION: Final = since("find_coordinator", 1, "transactions need it")
+INIT_PRODUCER_ID: Final = every("init_producer_id")
+INIT_PRODUCER_ID_WITH_IDENTITY: Final = since(
+    "init_producer_id",
+    INIT_PRODUCER_ID_FIRST_WITH_IDENTITY,
+    "exactly-once needs it to renew the epoch of a transaction (KIP-360, Kafka 2.5): "
+    "use deliveryGuarantee=at-least-once, or newer brokers",
+)
+TXN_OFFSET_COMMIT_V1: Final = until("txn_offset_commit", 4)
+TXN_OFFSET_COMMIT_V2: Final = since("txn_offset_commit", 5)
+TXN_OFFSET_COMMIT_V1_OF_MEMBER: Final = between(
+    "txn_offset_commit", 3, 4, "the consumer's member and generation need it (KIP-447, Kafka 2.5)"
+)
+CREATE_TOPICS: Final = every("create_topics")
+CREATE_TOPICS_WITH_DEFAULTS: Final = since(
+    "create_topics",
+    CREATE_TOPICS_FIRST_WITH_DEFAULTS,
+    "the brokers' defaults need it (KIP-464, Kafka 2.4): give the number of partitions and the replication factor",
+)
+FETCH_BY_NAME: Final = until("fetch", FETCH_FIRST_WITH_TOPIC_IDS - 1)
+_ZSTD: Final = "compression.type=zstd needs it (Kafka 2.1): use another codec, such as lz4, or newer brokers"
+_TRANSACTIONS_V2: Final = "the cluster's transaction.version is 2, which needs it"
+
+
+@cache
+def produce_versions(by_id: bool = False, protocol: int = 0, zstd: bool = False) -> VersionRange:
+    """The versions of a Produce request.
+
+    ``by_id``: the ids of all its topics are known. ``protocol``: that of its transaction (1, or 2 since KIP-890), 0 for
+    none. ``zstd``: its batches are compressed so.
+    """
+    lowest, need = (PRODUCE_FIRST_WITH_ZSTD, _ZSTD) if zstd else (SPOKEN["produce"].lowest, "")
+    highest = SPOKEN["produce"].highest if by_id else PRODUCE_FIRST_WITH_TOPIC_IDS - 1
+    if protocol == 1:
+        highest = PRODUCE_FIRST_OF_TRANSACTIONS_V2 - 1
+    elif protocol:
+        lowest, need = PRODUCE_FIRST_OF_TRANSACTIONS_V2, _TRANSACTIONS_V2
+    return between("produce", lowest, highest, need)
+
+
+def camel_case(api: str) -> str:
+    """Kafka's name of an API: ``init_producer_id`` is ``InitProducerId``."""
+    return "".join(word.capitalize() for word in api.split("_"))
+
+
+def table() -> str:
+    """The table of the documentation."""
+    rows = []
+    for api, spoken in SPOKEN.items():
+        versions = f"{spoken.lowest} to {spoken.highest}" if spoken.lowest < spoken.highest else f"{spoken.lowest}"
+        releases = " to ".join(dict.fromkeys(spoken.since))
+        rows.append((camel_case(api), versions, releases, spoken.without, spoken.unsent))
+    return markdown.table(("API", "versions", "since Kafka", "what older versions lack", "left out"), rows)
+
+
+def filled(page: str) -> str:
+    """``page`` with its table written anew."""
+    return markdown.filled(page, {"versions": table})
+
+
+if __name__ == "__main__":
+    for path in map(Path, sys.argv[1:]):
+        path.write_text(filled(path.read_text()))

@@ -1,0 +1,143 @@
+"""The table of versions is that of Kafka's Java client, but for the versions that it does not send."""
+
+from __future__ import annotations
+
+import json
+import re
+from zipfile import ZipFile
+
+import pytest
+
+from spark_kafka_sink.errors import UnsupportedVersionError
+from spark_kafka_sink.network.api_versions import (
+    CREATE_TOPICS_WITH_DEFAULTS,
+    METADATA_WITHOUT_CREATION,
+    SPOKEN,
+    VersionRange,
+    between,
+    camel_case,
+    every,
+    filled,
+    produce_versions,
+)
+from spark_kafka_sink.network.connection import ApiVersions
+from spark_kafka_sink.network.messages import API_KEYS, response_type, schema
+from spark_kafka_sink.testing.broker.versions import RELEASES
+from tests.repository.files import ROOT
+
+NEWEST = "4.3.1"
+
+DEFINED = {
+    #                         4.1.1    4.3.1    not sent by Java's client
+    "produce":               ((3, 13), (3, 13), ()),
+    "fetch":                 ((4, 18), (4, 18), ()),
+    "list_offsets":          ((1, 10), (1, 11), ()),
+    "metadata":              ((0, 13), (0, 13), ()),
+    "find_coordinator":      ((0, 6),  (0, 6),  ()),
+    "sasl_handshake":        ((0, 1),  (0, 1),  (0,)),
+    "api_versions":          ((0, 4),  (0, 4),  ()),
+    "create_topics":         ((2, 7),  (2, 7),  ()),
+    "delete_topics":         ((1, 6),  (1, 6),  ()),
+    "init_producer_id":      ((0, 6),  (0, 6),  (6,)),
+    "add_partitions_to_txn": ((0, 5),  (0, 5),  (4, 5)),
+    "add_offsets_to_txn":    ((0, 4),  (0, 4),  ()),
+    "end_txn":               ((0, 5),  (0, 5),  ()),
+    "txn_offset_commit":     ((0, 5),  (0, 5),  ()),
+    "describe_configs":      ((1, 4),  (1, 4),  ()),
+    "sasl_authenticate":     ((0, 2),  (0, 2),  ()),
+    "describe_cluster":      ((0, 2),  (0, 2),  ()),
+    "describe_transactions": ((0, 0),  (0, 0),  ()),
+    "list_transactions":     ((0, 2),  (0, 2),  ()),
+}  # fmt: skip
+"""``validVersions`` of the message definitions in the jar of Kafka's clients."""
+
+
+def test_the_table_has_every_version_that_java_sends_and_says_why_others_are_left_out():
+    for api, (_, (lowest, highest), unsent) in DEFINED.items():
+        spoken = SPOKEN[api]
+        assert {*range(spoken.lowest, spoken.highest + 1)} == {*range(lowest, highest + 1)} - {*unsent}, api
+        assert bool(spoken.unsent) == bool(unsent), api
+    assert SPOKEN.keys() == DEFINED.keys()
+
+
+@pytest.mark.jvm  # downloads the jars
+@pytest.mark.parametrize(("column", "release"), enumerate(["4.1.1", NEWEST]))
+def test_the_figures_are_those_of_kafkas_message_definitions(column, release):
+    from spark_kafka_sink.testing.kafka_jars import kafka_jars
+
+    with ZipFile(kafka_jars(release) / f"kafka-clients-{release}.jar") as jar:
+        for api, figures in DEFINED.items():
+            text = jar.read(f"common/message/{camel_case(api)}Request.json").decode()
+            valid = json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE))["validVersions"]
+            lowest, _, highest = valid.partition("-")
+            assert (int(lowest), int(highest or lowest)) == figures[column], api
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_the_releases_of_the_table_are_those_in_which_brokers_got_the_versions(release):
+    def key(text: str) -> list[int]:
+        return [int(part) for part in text.split(".")]
+
+    for api, spoken in SPOKEN.items():
+        offered = RELEASES[release].versions.get(camel_case(api))
+        for version, since in zip((spoken.lowest, spoken.highest), spoken.since, strict=True):
+            assert (offered is not None and version <= offered.highest) == (key(since) <= key(release)), (api, version)
+
+
+@pytest.mark.parametrize("api", SPOKEN)
+def test_kio_has_each_version(api):
+    for version in range(SPOKEN[api].lowest, SPOKEN[api].highest + 1):
+        assert schema(api, version).request
+        assert response_type(api, version).__version__ == version
+        assert response_type(api, version).__api_key__ == API_KEYS[api]
+
+
+def test_a_range_is_a_part_of_the_table():
+    with pytest.raises(ValueError, match="produce is spoken in versions 3 to 13, not 2 to 13"):
+        between("produce", 2, 13)
+    with pytest.raises(ValueError, match="not 9 to 14"):
+        between("produce", 9, 14)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, (3, 12)),
+        ({"by_id": True}, (3, 13)),
+        ({"by_id": True, "protocol": 1}, (3, 11)),
+        ({"protocol": 2}, (12, 12)),
+        ({"by_id": True, "protocol": 2, "zstd": True}, (12, 13)),
+        ({"by_id": True, "zstd": True}, (7, 13)),
+        ({"protocol": 1, "zstd": True}, (7, 11)),
+    ],
+)
+def test_the_versions_of_a_produce_request(given, expected):
+    assert produce_versions(**given)[:2] == expected
+
+
+def test_each_connection_uses_the_highest_version_of_both():
+    old, new = ApiVersions("old", {0: (0, 7)}, {}), ApiVersions("new", {0: (0, 20)}, {})
+    assert [each.pick(0, *every("produce")) for each in (old, new)] == [7, 13]
+
+
+@pytest.mark.parametrize(
+    ("api", "versions", "theirs", "says"),
+    [
+        ("produce", produce_versions(zstd=True), (0, 6), ["versions 0 to 6", "compression.type=zstd", "lz4"]),
+        ("metadata", METADATA_WITHOUT_CREATION, (0, 3), ["versions 0 to 3", "create the topics"]),
+        ("create_topics", CREATE_TOPICS_WITH_DEFAULTS, (0, 3), ["versions 0 to 3", "replication factor"]),
+        ("produce", produce_versions(), (0, 2), ["versions 0 to 2", "this client in versions 3 to 12"]),
+    ],
+)
+def test_a_broker_that_is_too_old_is_an_error_that_says_what_needs_more(api, versions: VersionRange, theirs, says):
+    broker = ApiVersions("b:9092 (id: 1)", {API_KEYS[api]: theirs}, {})
+    assert not broker.speaks(API_KEYS[api], versions)
+    with pytest.raises(UnsupportedVersionError) as raised:
+        broker.pick(API_KEYS[api], *versions)
+    assert all(text in str(raised.value) for text in ("b:9092 (id: 1)", camel_case(api), *says))
+
+
+def test_the_page_has_the_table():
+    page = (ROOT / "docs/versions.md").read_text()
+    assert filled(page) == page, "run: python -m spark_kafka_sink.network.api_versions docs/versions.md"
+    assert "options:versions" in page

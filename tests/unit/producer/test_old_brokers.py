@@ -1,0 +1,170 @@
+"""Brokers from Kafka 2.1 on, others of their age, and clusters that are being upgraded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+
+from spark_kafka_sink import KafkaProducer, ProducerRecord
+from spark_kafka_sink.common.model import TopicPartition
+from spark_kafka_sink.errors import TransactionAbortableError, UnsupportedVersionError
+from spark_kafka_sink.producer.transactions.values import ConsumerGroupMetadata, OffsetAndMetadata
+from spark_kafka_sink.testing import TestBroker
+from spark_kafka_sink.testing.broker.faults import KEPT
+
+LIKE_EVENT_HUBS = {"Metadata": (0, 5), "Produce": (0, 7), "ApiVersions": (0, 1)}
+OLDEST = {
+    "Metadata": (0, 4), "Produce": (0, 3), "ApiVersions": (0, 0), "FindCoordinator": (0, 1), "InitProducerId": (0, 0),
+    "AddPartitionsToTxn": (0, 0), "AddOffsetsToTxn": (0, 0), "TxnOffsetCommit": (0, 0), "EndTxn": (0, 0),
+}  # fmt: skip
+AGES = [
+    ("2.1", {}, {"Produce": 7, "Metadata": 7, "InitProducerId": 1, "ApiVersions": 2}),
+    ("2.4", {}, {"Produce": 8, "Metadata": 9, "InitProducerId": 2, "ApiVersions": 3}),
+    ("2.8", {}, {"Produce": 9, "Metadata": 11, "InitProducerId": 4, "ApiVersions": 3}),
+    ("3.9", {}, {"Produce": 11, "Metadata": 12, "InitProducerId": 5, "ApiVersions": 4}),
+    ("4.1", {}, {"Produce": 13, "Metadata": 13, "InitProducerId": 5, "ApiVersions": 4}),
+    ("2.1", LIKE_EVENT_HUBS, {"Produce": 7, "Metadata": 5, "InitProducerId": 1, "ApiVersions": 1}),
+    ("2.1", OLDEST, {"Produce": 3, "Metadata": 4, "InitProducerId": 0, "ApiVersions": 0}),
+]
+
+
+@pytest.fixture(params=AGES, ids=["2.1", "2.4", "2.8", "3.9", "4.1", "like Event Hubs", "oldest versions"])
+def aged(request) -> Iterator[tuple[TestBroker, dict[str, int]]]:
+    like, narrowed, used = request.param
+    with TestBroker(nodes=2, like=like, api_versions=narrowed) as broker:
+        broker.create_topic("t", 3)
+        yield broker, used
+
+
+def config(broker: TestBroker, **more: object) -> dict[str, object]:
+    return {"bootstrap.servers": broker.bootstrap_servers, **{name.replace("_", "."): more[name] for name in more}}
+
+
+def values(broker: TestBroker) -> list[bytes | None]:
+    return broker.topic("t").values()
+
+
+def versions(broker: TestBroker, api: str) -> set[int]:
+    return {each.version for each in broker.requests.of(api)}
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+def test_rows_reach_brokers_of_every_age_in_the_highest_version_that_they_speak(aged, codec):
+    broker, used = aged
+    sent = [b"v%d" % number for number in range(500)]
+    with KafkaProducer(config(broker, compression_type=codec)) as producer:
+        futures = [producer.send(ProducerRecord("t", value, partition=0)) for value in sent]
+        producer.flush()
+        assert [each.result(0).offset for each in futures] == [*range(500)]
+    assert values(broker) == sent
+    assert {api: versions(broker, api) for api in used if api != "ApiVersions"} == {
+        api: {version} for api, version in used.items() if api != "ApiVersions"
+    }
+    assert used["ApiVersions"] in versions(broker, "ApiVersions")
+
+
+def test_transactions_are_committed_and_aborted_on_brokers_of_every_age(aged):
+    broker, _ = aged
+    with KafkaProducer(config(broker, transactional_id="x")) as producer:
+        producer.init_transactions()
+        for value, commit in ((b"aborted", False), (b"committed", True)):
+            producer.begin_transaction()
+            producer.send(ProducerRecord("t", value, partition=0))
+            offsets = {TopicPartition("t", 1): OffsetAndMetadata(7)}
+            producer.send_offsets_to_transaction(offsets, ConsumerGroupMetadata("g"))
+            (producer.commit_transaction if commit else producer.abort_transaction)()
+    assert values(broker) == [b"committed"]
+
+
+def test_a_member_of_a_group_needs_kip_447():
+    with TestBroker(like="2.4") as broker, KafkaProducer(config(broker, transactional_id="x")) as producer:
+        broker.create_topic("t", 3)
+        producer.init_transactions()
+        producer.begin_transaction()
+        offsets = {TopicPartition("t", 1): OffsetAndMetadata(7)}
+        with pytest.raises(UnsupportedVersionError, match=r"TxnOffsetCommit in versions 0 to 2.*member and generation"):
+            producer.send_offsets_to_transaction(offsets, ConsumerGroupMetadata("g", 1, "m"))
+
+
+@pytest.mark.parametrize("api", ["Produce", "Metadata"])
+def test_an_error_of_an_old_version_has_its_code(api):
+    with TestBroker(like="2.1") as broker, KafkaProducer(config(broker, retries=1, retry_backoff_ms=1)) as producer:
+        broker.create_topic("t")
+        broker.faults.answer(api, "CORRUPT_MESSAGE" if api == "Produce" else "LEADER_NOT_AVAILABLE", topic="t")
+        assert producer.send(ProducerRecord("t", b"v")).result(30).offset == 0
+        assert len(broker.requests.of(api)) > 1
+
+
+@pytest.mark.parametrize("options", [{}, {"enable_idempotence": False, "max_in_flight_requests_per_connection": 1}])
+def test_a_leader_moves_between_brokers_of_different_age_with_batches_in_flight(options):
+    """As in a cluster that is being upgraded: every tenth request finds that its partition has just moved."""
+    old = {"Produce": (0, 7), "Metadata": (0, 7), "ApiVersions": (0, 2), "InitProducerId": (0, 1)}
+    with TestBroker(nodes=2) as broker:
+        broker.set_api_versions(2, old)
+        broker.create_topic("t", 1, replication=2)
+        seen = count(1)
+
+        def move() -> None:
+            if next(seen) % 10 == 0:
+                broker.move_leader("t", 0, 3 - broker.leader("t", 0))
+
+        broker.faults.run("Produce", move, times=KEPT)
+        sent = [b"v%d" % number for number in range(2000)]
+        more = {"linger_ms": 0, "batch_size": 200, "retry_backoff_ms": 1, "retry_backoff_max_ms": 5}
+        with KafkaProducer(config(broker, **more, **options)) as producer:
+            futures = [producer.send(ProducerRecord("t", value, partition=0)) for value in sent]
+            producer.flush()
+            offsets = [each.result(0).offset for each in futures]
+        assert values(broker) == sent
+        assert offsets == [*range(len(sent))]
+        produced = broker.requests.of("Produce")
+    used = {(each.node, each.version) for each in produced}
+    assert {version for node, version in used if node == 2} == {7}
+    assert {version for node, version in used if node == 1} - {
+        12,
+        13,
+    } == set()  # topic ids are those of node 1's metadata
+    assert {node for node, _ in used} == {1, 2}
+
+
+def test_an_older_broker_tells_no_topic_ids_and_a_newer_leader_gets_names():
+    with TestBroker(api_versions={"Metadata": (0, 9)}) as broker:
+        broker.create_topic("t")
+        with KafkaProducer(config(broker)) as producer:
+            assert producer.send(ProducerRecord("t", b"v")).result(30).offset == 0
+        assert versions(broker, "Produce") == {12}
+
+
+def test_a_topic_that_was_created_again_gets_the_rows_under_its_new_id():
+    with TestBroker() as broker:
+        broker.create_topic("t")
+        with KafkaProducer(config(broker, retry_backoff_ms=1)) as producer:
+            assert producer.send(ProducerRecord("t", b"1")).result(30).offset == 0
+            broker.delete_topic("t")
+            broker.create_topic("t")
+            assert producer.send(ProducerRecord("t", b"2")).result(30).offset == 0
+        assert values(broker) == [b"2"]
+        assert versions(broker, "Produce") == {13}
+
+
+def test_zstd_for_a_broker_before_2_1_is_an_error_that_names_the_option():
+    with TestBroker(like="2.1", api_versions={"Produce": (0, 6)}) as broker:
+        broker.create_topic("t")
+        with KafkaProducer(config(broker, compression_type="zstd")) as producer:
+            future = producer.send(ProducerRecord("t", b"v"))
+            with pytest.raises(UnsupportedVersionError, match=r"Produce in versions 0 to 6.*compression.type=zstd"):
+                future.result(30)
+        assert versions(broker, "Produce") == set()
+
+
+def test_a_transaction_whose_leader_is_too_old_for_zstd_is_over():
+    with TestBroker(like="2.1", api_versions={"Produce": (0, 6)}) as broker:
+        broker.create_topic("t")
+        with KafkaProducer(config(broker, compression_type="zstd", transactional_id="x")) as producer:
+            producer.init_transactions()
+            producer.begin_transaction()
+            producer.send(ProducerRecord("t", b"v"))
+            with pytest.raises((UnsupportedVersionError, TransactionAbortableError), match=r"compression.type=zstd"):
+                producer.commit_transaction()
