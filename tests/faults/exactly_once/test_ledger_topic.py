@@ -9,10 +9,10 @@ import pytest
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.model import TopicPartition
-from spark_kafka_sink.exactly_once import ledger_topic
+from spark_kafka_sink.exactly_once import ledger_topic, sweep
 from spark_kafka_sink.exactly_once.cluster import Cluster
 from spark_kafka_sink.exactly_once.ledger_format import barrier_record, encode_batch, read_key
-from spark_kafka_sink.exactly_once.ledger_topic import broker_limit_ms
+from spark_kafka_sink.exactly_once.ledger_topic import EnsuredLedger, broker_limit_ms, ensure_ledger
 from spark_kafka_sink.exactly_once.partition_log import PartitionLog
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import TaskAction, WriteKind
@@ -144,6 +144,34 @@ def test_a_consumer_quota_does_not_stop_a_start(kafka):
             stream.run(number, ROWS)
 
 
+def test_a_setting_that_kafka_refuses_is_left_out_with_a_warning(kafka, caplog, monkeypatch):
+    """INVALID_CONFIG, and Kafka's message names the setting."""
+    caplog.set_level(logging.WARNING, logger="spark_kafka_sink.exactly_once")
+    monkeypatch.setattr(ledger_topic, "SETTINGS", {**ledger_topic.SETTINGS, "min.cleanable.dirty.ratio": "7"})
+    with closing(Cluster(query(kafka).settings.producer, CLOCK)) as cluster:
+        ensured = ensure_ledger(cluster, "refused-settings", CLOCK.now() + 30_000)
+    assert ensured == EnsuredLedger(20, created=True, max_message_bytes=1_048_588)
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert "refused-settings was created without min.cleanable.dirty.ratio, because the brokers refuse more" in warning
+    assert "INVALID_CONFIG" in warning
+    assert warning.endswith("The settings in effect are as strong.")
+
+
+def test_without_a_list_a_dead_runs_transactions_are_described_and_ended(kafka, monkeypatch):
+    def refused(*of):
+        raise sweep.CannotListError("These brokers do not list transactions")
+
+    stream = query(kafka, name="unlisted")
+    stream.run(0, ROWS)
+    stream.tasks(stream.plan(), 1, [[b"dead"]] * 20)
+    with monkeypatch.context() as patch:
+        patch.setattr(sweep, "_listed_by", refused)
+        stream.plan()
+    with closing(Session(stream.settings, CLOCK)) as session:
+        assert sweep.list_open(session, session.deadline(30_000)).transactions == ()
+    stream.run(1, ROWS)
+
+
 @pytest.fixture
 def three_nodes():
     with LocalKafka(nodes=3, properties={"broker.session.timeout.ms": "3000", "min.insync.replicas": "2"}) as kafka:
@@ -179,7 +207,7 @@ def test_the_commands_that_are_told_mend_the_topic(three_nodes, caplog, tmp_path
     (warning,) = [record.getMessage() for record in caplog.records if "commitLogTopic" in record.getMessage()]
     for command in warning.split("To change it, if the brokers let you, run: ")[1].split(" ; "):
         script, *arguments = shlex.split(as_files(command, tmp_path))
-        kafka._run_tool(TOOLS[script], *arguments)
+        kafka._run_tool(kafka.version, TOOLS[script], *arguments)
     kafka.await_in_sync(LEDGER)
     caplog.clear()
     ledger_topic._warned.clear()
