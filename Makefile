@@ -18,7 +18,7 @@ LOWEST := .cache/lowest-direct.txt
 # gssapi is compiled against the system's Kerberos: only requirements/gssapi.txt has it.
 EXTRAS_BUT := python3 -c 'import sys, tomllib; extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; print(*(f"--extra {extra}" for extra in extras if extra not in sys.argv))'
 
-.PHONY: help setup demo test test-fast test-jvm test-all test-spark test-brokers test-shipping test-lowest test-gssapi check format bench model chaos chaos-cluster audit docs lock build clean
+.PHONY: help setup demo test test-fast test-jvm test-all test-spark test-brokers test-foreign test-shipping test-lowest test-gssapi check format bench model chaos chaos-cluster audit docs lock build clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ test-spark-%: .cache/spark-%/.ready
 
 test-brokers: $(READY) ## batch and stream, both guarantees, on brokers from the oldest to the newest (KAFKA=3.9.2: on that one)
 	@$(BIN)/python -m pytest tests/spark/test_brokers.py $(KAFKA:%=--kafka-version %) $(ARGS)
+
+test-foreign: $(READY) ## brokers that are not Apache Kafka's: franz-go's kfake with older versions (needs Go), librdkafka's mock
+	@$(BIN)/python -m pytest tests/foreign $(ARGS)
 
 test-shipping: $(READY) ## the package on a standalone cluster by --py-files, archive and image; a Spark Connect server
 	@$(BIN)/python -m pytest tests/spark/test_shipping.py $(ARGS)

@@ -1,0 +1,75 @@
+"""Brokers that do not come from Apache Kafka: franz-go's kfake as a process, librdkafka's mock cluster in this one."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+_SOURCES = Path(__file__).parent / "kfake"
+_BUILT = Path(__file__).parents[2] / ".cache" / "foreign" / "kfake"
+_BUILD_S = 600
+_END_S = 30
+_TOPIC_S = 60
+MOCK = "librdkafka's mock cluster"
+
+
+def build_kfake() -> Path:
+    """The program. Fails where Go is missing or too old, with what to install."""
+    go = shutil.which("go")
+    if go is None:
+        required = next(line for line in (_SOURCES / "go.mod").read_text().splitlines() if line.startswith("go "))
+        pytest.fail(f"kfake is built with {required} or newer: install it from https://go.dev/dl", pytrace=False)
+    built = subprocess.run([go, "build", "-o", _BUILT, "."], cwd=_SOURCES, capture_output=True, timeout=_BUILD_S)
+    if built.returncode:
+        pytest.fail(f"kfake could not be built:\n{built.stderr.decode()}", pytrace=False)
+    return _BUILT
+
+
+@contextmanager
+def kfake(profile: str, flags: Sequence[str] = ()) -> Iterator[str]:
+    """The bootstrap servers of three nodes with the API versions of ``profile``; ``flags`` as its --help says."""
+    command = [build_kfake(), "-profile", profile, *flags]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            servers = process.stdout.readline().strip()
+            assert servers, f"kfake has ended with {process.wait(_END_S)}"
+            yield servers
+        finally:
+            process.stdin.close()
+            process.wait(_END_S)
+
+
+@contextmanager
+def mock_cluster() -> Iterator[str]:
+    """The bootstrap servers of three nodes of librdkafka's own mock cluster."""
+    owner = Producer({"test.mock.num.brokers": 3})
+    try:
+        brokers = owner.list_topics(timeout=_TOPIC_S).brokers.values()
+        yield ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
+    finally:
+        del owner
+
+
+@contextmanager
+def foreign(name: str, flags: Sequence[str] = ()) -> Iterator[str]:
+    with mock_cluster() if name == MOCK else kfake(name, flags) as servers:
+        yield servers
+
+
+def create_topic(name: str, servers: str, topic: str, partitions: int = 4) -> None:
+    """By librdkafka, whose mock cluster lacks CreateTopics: there asking for a topic creates it, with four partitions."""
+    if name == MOCK:
+        found = Producer({"bootstrap.servers": servers}).list_topics(topic, _TOPIC_S).topics[topic]
+        assert len(found.partitions) == partitions
+        return
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(_TOPIC_S)
