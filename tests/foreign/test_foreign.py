@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -78,14 +79,16 @@ def test_a_batch_job_writes_each_row_once(spark: SparkSession, servers: str, top
     assert found(servers, topic) == list(range(2_000))
 
 
-def test_a_query_writes_each_row_once_over_a_restart(spark, servers, topic, tmp_path) -> None:
+def test_a_query_writes_each_row_once_over_a_restart(
+    spark: SparkSession, servers: str, topic: str, tmp_path: Path
+) -> None:
     for batch in range(2):
         frame = streaming(rows(spark, batch * 500, batch * 500 + 500), tmp_path / "in")
         assert stream(frame, {"kafka.bootstrap.servers": servers, "topic": topic}, tmp_path / "checkpoint") == [batch]
         assert found(servers, topic) == list(range(batch * 500 + 500))
 
 
-def test_exactly_once_or_its_refusal(spark, name, servers, topic, tmp_path) -> None:
+def test_exactly_once_or_its_refusal(spark: SparkSession, name: str, servers: str, topic: str, tmp_path: Path) -> None:
     options = {"kafka.bootstrap.servers": servers, "topic": topic, "deliveryGuarantee": "exactly-once"}
     if name not in EXACTLY_ONCE:
         assert "exactly-once" in fails(save, rows(spark, 0, 10), never_repeated(options))
