@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 _SOURCES = Path(__file__).parent / "kfake"
 _BUILT = Path(__file__).parents[2] / ".cache" / "foreign" / "kfake"
@@ -37,7 +37,7 @@ def build_kfake() -> Path:
 @contextmanager
 def kfake(profile: str, flags: Sequence[str] = ()) -> Iterator[str]:
     """The bootstrap servers of three nodes with the API versions of ``profile``; ``flags`` as its --help says."""
-    command = [build_kfake(), "-profile", profile, *flags]
+    command = [str(build_kfake()), "-profile", profile, *flags]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None

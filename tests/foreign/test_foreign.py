@@ -24,7 +24,7 @@ RECORDS = 20_000
 KEYS = 97
 EXACTLY_ONCE = ["kafka-2.5", "kafka-3.3", "redpanda"]
 """Of these brokers the protocol's APIs are complete; the others lack transactions, or what plans them."""
-FAULTS = ["-refuse", "11", "-cut", "12", "-move", "250ms"]
+FAULTS = ["-refuse", "37", "-cut", "20", "-move", "500ms"]
 
 _numbers = itertools.count(1)
 
@@ -57,7 +57,7 @@ def found(servers: str, topic: str) -> list[int]:
 
 
 def test_send_writes_each_record_once_and_in_its_order(servers: str, topic: str) -> None:
-    options = {"bootstrap.servers": servers, "batch.size": "512", "compression.type": "lz4"}
+    options = {"bootstrap.servers": servers, "batch.size": "1024", "retry.backoff.ms": "10", "compression.type": "lz4"}
     with KafkaProducer(options) as producer:
         futures = [
             producer.send(ProducerRecord(topic, str(number).encode(), key=str(number % KEYS).encode()))
