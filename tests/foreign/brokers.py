@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -34,9 +35,18 @@ def build_kfake() -> Path:
     return _BUILT
 
 
+@dataclass(frozen=True)
+class Foreign:
+    """A running cluster. ``calm`` ends its faults, so that what was written can be read."""
+
+    name: str
+    servers: str
+    calm: Callable[[], None] = lambda: None
+
+
 @contextmanager
-def kfake(profile: str, flags: Sequence[str] = ()) -> Iterator[str]:
-    """The bootstrap servers of three nodes with the API versions of ``profile``; ``flags`` as its --help says."""
+def kfake(profile: str, flags: Sequence[str] = ()) -> Iterator[Foreign]:
+    """Three nodes with the API versions of ``profile``; ``flags`` as its --help says."""
     command = [str(build_kfake()), "-profile", profile, *flags]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
@@ -44,34 +54,26 @@ def kfake(profile: str, flags: Sequence[str] = ()) -> Iterator[str]:
         try:
             servers = process.stdout.readline().strip()
             assert servers, f"kfake has ended with {process.wait(_END_S)}"
-            yield servers
+            yield Foreign(profile, servers, lambda: print(file=process.stdin, flush=True))
         finally:
             process.stdin.close()
             process.wait(_END_S)
 
 
 @contextmanager
-def mock_cluster() -> Iterator[str]:
-    """The bootstrap servers of three nodes of librdkafka's own mock cluster."""
+def mock_cluster() -> Iterator[Foreign]:
+    """Three nodes of librdkafka's own mock cluster, without faults."""
     owner = Producer({"test.mock.num.brokers": 3})
-    try:
-        brokers = owner.list_topics(timeout=_TOPIC_S).brokers.values()
-        yield ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
-    finally:
-        del owner
+    brokers = owner.list_topics(timeout=_TOPIC_S).brokers.values()
+    yield Foreign(MOCK, ",".join(f"{broker.host}:{broker.port}" for broker in brokers))
+    owner.flush(_END_S)
 
 
-@contextmanager
-def foreign(name: str, flags: Sequence[str] = ()) -> Iterator[str]:
-    with mock_cluster() if name == MOCK else kfake(name, flags) as servers:
-        yield servers
-
-
-def create_topic(name: str, servers: str, topic: str, partitions: int = 4) -> None:
+def create_topic(cluster: Foreign, topic: str, partitions: int = 4) -> None:
     """By librdkafka, whose mock cluster lacks CreateTopics but creates what is asked for, with four partitions."""
-    if name == MOCK:
-        found = Producer({"bootstrap.servers": servers}).list_topics(topic, _TOPIC_S).topics[topic]
+    if cluster.name == MOCK:
+        found = Producer({"bootstrap.servers": cluster.servers}).list_topics(topic, _TOPIC_S).topics[topic]
         assert len(found.partitions) == partitions
         return
-    admin = AdminClient({"bootstrap.servers": servers})
+    admin = AdminClient({"bootstrap.servers": cluster.servers})
     admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(_TOPIC_S)

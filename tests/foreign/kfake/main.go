@@ -1,9 +1,11 @@
 // A fake cluster of franz-go that speaks the protocol of an older Kafka or of another vendor, and misbehaves on request.
 //
-// It prints its addresses, separated by commas, and runs until its standard input ends.
+// It prints its addresses, separated by commas, and runs until its standard input ends. A line there, whatever it says,
+// ends the faults, so that what was written can be read.
 package main
 
 import (
+	"bufio"
 	"flag"
 	"fmt"
 	"io"
@@ -20,6 +22,9 @@ import (
 )
 
 const absent = -1
+
+// Whether the faults have ended.
+var calm atomic.Bool
 
 // What the vendors' brokers told to ApiVersions, as published in
 // github.com/platformatic/kafka/issues/51 and github.com/oliveigah/klife/issues/13.
@@ -77,7 +82,7 @@ func (l *cutting) Accept() (net.Conn, error) {
 }
 
 func (c *cutConn) Write(data []byte) (int, error) {
-	if c.left.Add(-1) < 0 {
+	if !calm.Load() && c.left.Add(-1) < 0 {
 		c.Conn.Close()
 		return 0, net.ErrClosed
 	}
@@ -118,16 +123,21 @@ func main() {
 			Keys:  []kmsg.Key{kmsg.Produce},
 			Err:   kerr.NotLeaderForPartition,
 			Count: -1,
-			When:  func(kmsg.Request) bool { return seen.Add(1)%*refuse == 0 },
+			When:  func(kmsg.Request) bool { return !calm.Load() && seen.Add(1)%*refuse == 0 },
 		})
 	}
 	if *move > 0 {
 		go func() {
 			for range time.Tick(*move) {
-				cluster.ShufflePartitionLeaders()
+				if !calm.Load() {
+					cluster.ShufflePartitionLeaders()
+				}
 			}
 		}()
 	}
 	fmt.Println(strings.Join(cluster.ListenAddrs(), ","))
-	_, _ = io.Copy(io.Discard, os.Stdin)
+	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err == nil {
+		calm.Store(true)
+		_, _ = io.Copy(io.Discard, os.Stdin)
+	}
 }
