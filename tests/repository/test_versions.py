@@ -39,5 +39,5 @@ def test_the_oldest_supported_broker_is_the_oldest_that_testbroker_imitates():
 
 def test_make_has_every_command_of_the_page():
     commands = set(re.findall(r"`make ([\w-]+)", PAGE))
-    assert {"test", "test-spark", "test-brokers", "test-shipping", "test-lowest"} <= commands
+    assert {"test", "test-spark", "test-brokers", "test-foreign", "test-shipping", "test-lowest"} <= commands
     assert commands - set(re.findall(r"^([\w-]+):", MAKEFILE, re.MULTILINE)) == set()
