@@ -267,7 +267,7 @@ class LocalKafka:
             moved = "org/apache/kafka/tools/DumpLogSegments.class" in tools.namelist()
         main_class = "org.apache.kafka.tools.DumpLogSegments" if moved else "kafka.tools.DumpLogSegments"
         version = tools_version(self.version)
-        return self._run_tool(version, main_class, "--deep-iteration", "--files", ",".join(segments))
+        return self._run_tool(main_class, "--deep-iteration", "--files", ",".join(segments), version=version)
 
     # -- internals ----------------------------------------------------------------------------------------------------
 
@@ -296,13 +296,11 @@ class LocalKafka:
         cluster = base64.urlsafe_b64encode(secrets.token_hex(8).encode()).decode().rstrip("=")
         arguments = ["-t", cluster, *scram_arguments(self._listeners)]
         for node in self._nodes.values():
-            self._run_tool(
-                self.version, "kafka.tools.StorageTool", "format", "-c", str(node.properties_file), *arguments
-            )
+            self._run_tool("kafka.tools.StorageTool", "format", "-c", str(node.properties_file), *arguments)
 
-    def _run_tool(self, version: str, main_class: str, *arguments: str) -> str:
+    def _run_tool(self, main_class: str, *arguments: str, version: str | None = None) -> str:
         done = subprocess.run(
-            [*self._java_command(version, "-XX:TieredStopAtLevel=1"), main_class, *arguments],
+            [*self._java_command(version or self.version, "-XX:TieredStopAtLevel=1"), main_class, *arguments],
             capture_output=True,
             text=True,
             timeout=DEADLINE_S,

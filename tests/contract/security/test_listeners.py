@@ -111,7 +111,7 @@ def test_kafka_s_own_tools_take_the_options(secure_kafka: LocalKafka, tmp_path) 
         config = tmp_path / "client.properties"
         config.write_text(properties_text(options))
         arguments = ["--bootstrap-server", options["bootstrap.servers"], "--command-config", str(config), "--list"]
-        assert topic in secure_kafka._run_tool(secure_kafka.version, "org.apache.kafka.tools.TopicCommand", *arguments)
+        assert topic in secure_kafka._run_tool("org.apache.kafka.tools.TopicCommand", *arguments)
 
 
 def test_an_acl_takes_the_topic_from_all_others(secure_kafka: LocalKafka) -> None:
