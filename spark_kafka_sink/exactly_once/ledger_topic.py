@@ -45,6 +45,9 @@ _POLICY: Final = "cleanup.policy"
 _UNCLEAN: Final = "unclean.leader.election.enable"
 _NO_MORE_THAN: Final = ("segment.ms", "delete.retention.ms", "min.cleanable.dirty.ratio")
 _IN_SYNC: Final = "min.insync.replicas"
+LEDGER_SETTINGS: Final = (*SETTINGS, _IN_SYNC)
+"""The settings that a new ledger has if the brokers take them."""
+
 _LIKE_TRANSACTION_LOG: Final = ("transaction.state.log.replication.factor", "transaction.state.log.min.isr")
 _DEFAULT_REPLICATION: Final = "default.replication.factor"
 _MOST_REPLICAS: Final = 3

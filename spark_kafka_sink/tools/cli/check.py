@@ -51,6 +51,9 @@ a random suffix, so they have the rights of prefixed ACLs and touch no other top
 With --from-workers it also runs in a Spark job, once on each executor, and shows what differs there:
 a host name that cannot be resolved, a file or variable that is missing, another version of a library.
 
+If the brokers look like those of a known vendor, options that its documentation advises against are shown
+as advice. Nothing is changed because of it.
+
 The exit code is 0 if no step failed, else 1. Steps that cannot be tested without writing are shown as
 untested."""
 
@@ -213,8 +216,9 @@ def _lines(finding: Finding) -> str:
 
 
 def _conclusion(findings: list[Finding]) -> str:
-    failed = [each for each in findings if each.outcome is Outcome.FAILED]
+    steps = [each for each in findings if each.outcome is not Outcome.ADVICE]
+    failed = [each for each in steps if each.outcome is Outcome.FAILED]
     if failed:
-        return f"{len(failed)} of {len(findings)} steps failed, first {failed[0].step} of {failed[0].subject}"
+        return f"{len(failed)} of {len(steps)} steps failed, first {failed[0].step} of {failed[0].subject}"
     untested = sum(each.outcome is Outcome.UNTESTED for each in findings)
     return "no step failed" + (f", {untested} could not be tested" if untested else "")

@@ -27,11 +27,12 @@ _NAME: Final = re.compile(r"[\w.-]+")
 
 
 class Outcome(Enum):
-    """How a step ended."""
+    """How a step ended. ADVICE is no step: something to know, which is neither right nor wrong."""
 
     OK = "ok"
     FAILED = "FAILED"
     UNTESTED = "untested"
+    ADVICE = "advice"
 
 
 @dataclass(frozen=True, slots=True)
