@@ -59,7 +59,7 @@ def plan_write(
 def _plan(session: Session, write_id: WriteId | None, ledger_start: LedgerStart, deadline: float) -> Completed:
     created = False
     if session.planned is None:
-        require_transactions(session.cluster, deadline)
+        require_transactions(session.cluster, session.settings.producer, deadline)
         created = session.verify_ledger(deadline)
         _check_timeout(session, deadline)
         if not session.settings.per_attempt:

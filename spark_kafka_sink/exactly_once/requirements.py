@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import UnsupportedVersionError
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.network.api_versions import (
@@ -12,6 +13,7 @@ from spark_kafka_sink.network.api_versions import (
     INIT_PRODUCER_ID_WITH_IDENTITY,
     every,
 )
+from spark_kafka_sink.network.broker_requirements import require
 from spark_kafka_sink.network.connection import ApiVersions
 from spark_kafka_sink.network.messages import API_KEYS
 from spark_kafka_sink.network.rpc import Rpc
@@ -34,8 +36,10 @@ def missing_transaction_apis(versions: ApiVersions) -> Iterator[str]:
             yield str(error)
 
 
-def require_transactions(rpc: Rpc, deadline: float) -> None:
-    """Raises ``ExactlyOnceError`` if the brokers lack an API of transactions."""
+def require_transactions(rpc: Rpc, config: ProducerConfig, deadline: float) -> None:
+    """Raises ``ExactlyOnceError`` if the brokers lack an API of transactions, and ``UnsupportedVersionError`` if they
+    lack what the options of the producers need.
+    """
     rpc.await_brokers(deadline)
     versions = rpc.any_api_versions()
     if versions is None:  # the connection was just lost; the first request tells what is missing
@@ -45,3 +49,4 @@ def require_transactions(rpc: Rpc, deadline: float) -> None:
             f"These brokers have no transactions, which exactly-once needs: {'; '.join(missing)}. Use brokers (or a "
             "tier of the service) with transactions, or deliveryGuarantee=at-least-once."
         )
+    require(config, versions)

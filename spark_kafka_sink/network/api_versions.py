@@ -71,7 +71,7 @@ SPOKEN: Final[Mapping[str, Spoken]] = MappingProxyType(
         "init_producer_id": Spoken(
             0, 5, ("0.11", "3.8"),
             "before 3: no epoch can be renewed (KIP-360), so lost sequences end a transactional producer, and "
-            "exactly-once is an error; without the API: an error",
+            "exactly-once is an error; without the API: see [Idempotence](#idempotence)",
             "6: two-phase commit (KIP-939), unstable",
         ),
         "find_coordinator": Spoken(

@@ -290,6 +290,10 @@ class NetworkClient:
         state = self._states.get(node_id)
         return state.connection.api_versions if state is not None and state.connection is not None else None
 
+    def limit_in_flight(self, requests: int) -> None:
+        """From now on at most so many requests wait for a response on each connection."""
+        self._max_in_flight = min(self._max_in_flight, requests)
+
     def any_api_versions(self) -> ApiVersions | None:
         """The versions that some node with a ready connection speaks, a bootstrap server's also; None without one."""
         found = (self.api_versions(node_id) for node_id in self._states)

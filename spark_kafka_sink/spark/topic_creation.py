@@ -42,9 +42,13 @@ def ensure_planned_topics(options: SinkOptions) -> None:
     """
     if options.topic_creation is None:
         return
+    from spark_kafka_sink.network.broker_requirements import require
+
     if options.topic is not None and (rows := _unknown(options, (options.topic,))):
         with _connected(options.producer, options.topic_creation, rows) as rpc:
             _ensure(rpc, options.topic_creation, rows, options)
+            versions = rpc.any_api_versions()
+        require(options.producer, versions)
         _remember(options, rows)
     letters = None if options.dead_letters is None else options.dead_letters.topic
     own = _unknown(options, [topic for topic in (options.receipts_topic, letters) if topic is not None])

@@ -13,6 +13,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.errors import DeadLetterLimitError
+from spark_kafka_sink.spark.broker_versions import ensure_asked_idempotence
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, aborted, committed
 from spark_kafka_sink.spark.error_notes import connection_explained, delegation_tokens_explained
 from spark_kafka_sink.spark.options import SinkOptions
@@ -49,6 +50,8 @@ class _Writer:
 
             self.formats = planned_formats(self.options, self._fields)
             self._fields = None
+        with connection_explained(self.options):
+            ensure_asked_idempotence(self.options)
         if self.options.topic_creation is not None:
             with connection_explained(self.options):
                 ensure_planned_topics(self.options)

@@ -268,5 +268,5 @@ class Engine:
         if step.new_leader is not None:
             hint["current_leader"] = response.LeaderIdAndEpoch(leader_id=step.new_leader, leader_epoch=1)
         return response.PartitionProduceResponse(
-            index=partition, error_code=code, base_offset=offset, record_errors=(), **hint
+            index=partition, error_code=code, base_offset=offset, log_start_offset=0, record_errors=(), **hint
         )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Literal
+from dataclasses import Field, dataclass, fields, replace
+from typing import Any, Final, Literal
 
 from spark_kafka_sink.common.config.config_providers import OPTION as CONFIG_PROVIDERS
 from spark_kafka_sink.common.config.config_providers import (
@@ -32,6 +32,10 @@ from spark_kafka_sink.common.protocol_values import text_fault
 from spark_kafka_sink.errors import ConfigError
 
 _client_numbers = {"producer": itertools.count(1), "adminclient": itertools.count(1)}
+
+
+DECIDED_BY_BROKERS: Final = frozenset({"enable.idempotence", "max.in.flight.requests.per.connection"})
+"""Options whose defaults give way to what old brokers cannot do."""
 
 
 class ConfigWarning(UserWarning):
@@ -142,6 +146,8 @@ class ProducerConfig:
     value_serializer: str | None
     interceptor_classes: tuple[str, ...]
     config_providers: ConfigProviders
+    asked: frozenset[str] = frozenset()
+    """Those of ``DECIDED_BY_BROKERS`` that were given, so that they hold whatever the brokers can do."""
 
     @classmethod
     def parse(cls, mapping: Mapping[str, object], prefix: str = "") -> ProducerConfig:
@@ -163,11 +169,12 @@ class ProducerConfig:
             raise ConfigError(draft.faults)
         for text in draft.warnings:
             warnings.warn(text, ConfigWarning, stacklevel=2)
-        return cls(**{field.name: draft.values[field.name.replace("_", ".")] for field in fields(cls)})
+        values = {field.name: draft.values[field.name.replace("_", ".")] for field in _option_fields()}
+        return cls(**values, asked=DECIDED_BY_BROKERS & draft.given)
 
     def by_name(self) -> dict[str, object]:
         """The values by Kafka's option names, which ``configure`` of the user's classes gets."""
-        return {field.name.replace("_", "."): getattr(self, field.name) for field in fields(self)}
+        return {field.name.replace("_", "."): getattr(self, field.name) for field in _option_fields()}
 
     def with_client_id(self, client: Literal["producer", "adminclient"] = "producer") -> ProducerConfig:
         """This configuration, with a generated client.id if it has none: ``producer-<transactional.id>``, or
@@ -205,6 +212,10 @@ class ProducerConfig:
         """The level of the codec in use, None if it has none."""
         level: int | None = getattr(self, f"compression_{self.compression_type}_level", None)
         return level
+
+
+def _option_fields() -> list[Field[Any]]:
+    return [field for field in fields(ProducerConfig) if field.name != "asked"]
 
 
 def _take(draft: Draft, name: str, value: object) -> None:

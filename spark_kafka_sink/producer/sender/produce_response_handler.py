@@ -25,7 +25,12 @@ from spark_kafka_sink.network.messages import Response, throttle_time_ms
 from spark_kafka_sink.producer.accumulator.accumulator import DrainMode
 from spark_kafka_sink.producer.accumulator.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, ProducerBatch
 from spark_kafka_sink.producer.sender.context import SenderContext
-from spark_kafka_sink.producer.sender.produce_response import NO_ERROR, PartitionResponse, ProduceResponse
+from spark_kafka_sink.producer.sender.produce_response import (
+    NO_ERROR,
+    UNKNOWN_START,
+    PartitionResponse,
+    ProduceResponse,
+)
 from spark_kafka_sink.producer.sender.trouble_log import TroubleLog
 from spark_kafka_sink.producer.transactions.sequences import PartitionSequence
 
@@ -180,7 +185,8 @@ class ProduceResponseHandler:
             # The retry goes to the new leader without backoff (KIP-951). An outdated hint changes no leader.
             if self._metadata.snapshot.leader(batch.partition) not in (response.node_id, NO_LEADER):
                 self._moved.add(batch.partition)
-        what = action(TRANSACTIONAL_PRODUCE if self._sequences.transactional else "produce", code)
+        transactional = self._sequences.transactional
+        what = action(TRANSACTIONAL_PRODUCE if transactional else "produce", code)
         if what is Action.REFRESH_RETRY:
             self._metadata.request_update()
         if what is Action.SUCCEED:
@@ -189,6 +195,12 @@ class ProduceResponseHandler:
         error = broker_error(code, str(batch.partition), partition.error_message)
         if code in _NO_SUCH_TOPIC:
             self._sequences.forget_producer(batch)
+        if (
+            code is ErrorCode.unknown_producer_id
+            and transactional
+            and self._is_deleted(batch, partition.log_start_offset)
+        ):
+            what = Action.RETRY
         if what is Action.BUMP_EPOCH and not self._can_retry_sequence(batch):
             what = Action.FAIL
         if what < Action.SPLIT or what is Action.BUMP_EPOCH:
@@ -197,6 +209,22 @@ class ProduceResponseHandler:
             self._too_large(batch, response.completed_at)
         else:
             self._fail_unless_done(batch, error)
+
+    def _is_deleted(self, batch: ProducerBatch, log_start_offset: int) -> bool:
+        """Whether a broker before Kafka 2.5 forgot this producer because retention deleted all of its records: then its
+        sequences start again (Java: ``TransactionManager.canRetry``). Also if the broker does not know its log's start;
+        it will be asked again.
+        """
+        if log_start_offset == UNKNOWN_START:
+            return True
+        deleted = self._sequences.partition(batch.partition).acked_offset < log_start_offset
+        if deleted:
+            self._sequences.start_again(batch)
+        return deleted
+
+    def keep_order(self) -> None:
+        """From now on a partition has one batch in flight."""
+        self._one_in_flight = True
 
     def _can_retry_sequence(self, batch: ProducerBatch) -> bool:
         """Not if a new epoch would be needed in a transaction, or would put the batch behind later ones."""
@@ -278,7 +306,7 @@ class ProduceResponseHandler:
     def _complete(self, batch: ProducerBatch, base_offset: int, log_append_time: int, now: float) -> None:
         self._trouble.acknowledged_at = now
         if not batch.done:
-            self._sequences.complete(batch)
+            self._sequences.complete(batch, base_offset)
             batch.complete(base_offset, log_append_time, None)
             self._finished.append(batch)
 

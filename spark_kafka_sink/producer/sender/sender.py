@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
@@ -15,6 +16,7 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import ClusterSnapshot, ProducerIdentity
 from spark_kafka_sink.errors import KafkaError, NetworkError, UnsupportedVersionError, unexpected
 from spark_kafka_sink.network.api_versions import produce_versions
+from spark_kafka_sink.network.broker_requirements import idempotence_error
 from spark_kafka_sink.network.calls import CallEnd
 from spark_kafka_sink.network.error_table import NOT_RETRIED
 from spark_kafka_sink.network.messages import Response
@@ -32,6 +34,8 @@ from spark_kafka_sink.producer.transactions.states import State
 
 _log = logging.getLogger("spark_kafka_sink.sender")
 
+_IN_FLIGHT: Final = "max.in.flight.requests.per.connection"
+
 
 class Sender:
     """Drains batches and sends them to the leaders. Owned by the thread that runs the loop."""
@@ -43,6 +47,7 @@ class Sender:
         self._parts = parts
         self._metadata_updater = MetadataUpdater(parts.metadata, parts.accumulator)
         self._granted: ProducerIdentity | None = None
+        self._was_granted = False
         self._refused: KafkaError | None = None
         self._unavailable: KafkaError | None = (
             None  # InitProducerId ended with it: waiting batches fail, later ones ask
@@ -148,6 +153,7 @@ class Sender:
             self.abort(self._refused)
         elif self._granted is not None:
             sequences.identity, self._granted = self._granted, None
+            self._was_granted = True
             for partition in sequences.to_resolve():
                 self.response_handler.resolve_sequences(partition, now)
             return now
@@ -162,7 +168,10 @@ class Sender:
             self._granted = ProducerIdentity(int(end.body.producer_id), int(end.body.producer_epoch))
             _log.debug("Producer id %d, epoch %d", *self._granted)
         elif isinstance(end.error, UnsupportedVersionError):
-            self._unavailable = UnsupportedVersionError(f"{end.error}: see enable.idempotence, which needs it")
+            if self._may_do_without_idempotence:
+                self._do_without_idempotence(end.error)
+            else:
+                self._unavailable = UnsupportedVersionError(idempotence_error(end.error))
         elif isinstance(end.error, NOT_RETRIED):
             self._unavailable = end.error
         elif end.error is not None and end.code is not ErrorCode.none:
@@ -170,6 +179,25 @@ class Sender:
         else:  # no broker refused: the response was invalid
             self._no_producer_id = end.error or NetworkError("The response to InitProducerId has no producer id")
             self._producer_id_delay = self._parts.backoff.delay(0)
+
+    @property
+    def _may_do_without_idempotence(self) -> bool:
+        """Whether the option was not given, and no row was sent with idempotence."""
+        return "enable.idempotence" not in self._config.asked and not self._was_granted
+
+    def _do_without_idempotence(self, error: KafkaError) -> None:
+        """The brokers are older than idempotence. Without it only one request in flight keeps the order."""
+        self._parts.sequences.idempotent = False
+        order = "the order of rows may change, too"
+        if _IN_FLIGHT not in self._config.asked:
+            self._parts.client.limit_in_flight(1)
+            self.response_handler.keep_order()
+            self._one_in_flight = True
+            order = f"one request at a time to each broker keeps the order ({_IN_FLIGHT})"
+        _log.warning(
+            "%s, so rows are sent without idempotence, which is on by default: retries may write some twice; %s. "
+            "enable.idempotence=true makes this an error, enable.idempotence=false ends this warning.", error, order,
+        )  # fmt: skip
 
     def _send_producer_data(self, snapshot: ClusterSnapshot, nodes: Sequence[int], now: float) -> float:
         """Fill each ready node's connection with Produce requests (Java: ``sendProducerData``); returns when a full

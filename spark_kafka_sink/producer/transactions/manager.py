@@ -10,7 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
@@ -27,9 +27,11 @@ from spark_kafka_sink.errors import (
     UnsupportedVersionError,
     unexpected,
 )
+from spark_kafka_sink.network.api_versions import INIT_PRODUCER_ID_WITH_IDENTITY
 from spark_kafka_sink.network.calls import CallEnd, Calls
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.error_table import TRANSACTIONAL_PRODUCE, Action, action
+from spark_kafka_sink.network.messages import API_KEYS
 from spark_kafka_sink.producer.accumulator.accumulator import DrainMode, Flush, RecordAccumulator
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.transactions import requests
@@ -46,6 +48,13 @@ from spark_kafka_sink.producer.transactions.values import (
 )
 
 _log = logging.getLogger("spark_kafka_sink.sender")
+
+
+_CANNOT_GO_ON: Final = (
+    "The producer of {id} has lost the result of some records, and its coordinator cannot renew its epoch "
+    "(InitProducerId before version 3, Kafka 2.5): the transaction is aborted, but it isn't safe to continue. Close "
+    "the producer and open another."
+)
 
 
 class CommandListener(Protocol):
@@ -105,6 +114,7 @@ class TransactionManager:
         self._started = False
         self._confirmed = False
         self._end_unanswered = False
+        self._can_bump = True
 
     # Any thread
 
@@ -275,7 +285,7 @@ class TransactionManager:
         self._move(command.step)
 
     def _begin(self, command: Command) -> None:
-        if self._end_unanswered:
+        if self._end_unanswered and self._can_bump:
             # It would end the next transaction of the same epoch, should it arrive late (KAFKA-17754).
             self._pending = command
             self._move(Step.BUMP)
@@ -387,6 +397,9 @@ class TransactionManager:
         lost_sequences = bool(self._sequences.to_resolve())
         if identity != self._identity.identity:
             self._restart(identity)
+        elif self.state is State.ABORTING and lost_sequences and not self._can_bump:
+            self._break(UnsupportedVersionError(_CANNOT_GO_ON.format(id=self.transactional_id)))
+            return
         elif self.state is State.ABORTING and lost_sequences:
             self._move(Step.BUMP)
             self._init()
@@ -412,11 +425,14 @@ class TransactionManager:
         return self._identity.end_txn_version >= END_TXN_V2
 
     def _choose_protocol(self, node_id: int) -> None:
-        """Choose the transaction protocol by the coordinator's ApiVersions; unchanged without a connection to it."""
+        """Chooses the transaction protocol by the coordinator's ApiVersions, which also say whether it can renew an
+        epoch (Java: ``coordinatorSupportsBumpingEpoch``); unchanged without a connection to it.
+        """
         versions = self._client.api_versions(node_id)
         if versions is not None:
             v2 = versions.features.get(TRANSACTION_VERSION_FEATURE, 0) >= 2
             self._identity = replace(self._identity, end_txn_version=END_TXN_V2 if v2 else END_TXN_V1)
+            self._can_bump = versions.speaks(API_KEYS["init_producer_id"], INIT_PRODUCER_ID_WITH_IDENTITY)
 
     def _restart(self, identity: ProducerIdentity) -> None:
         """A new producer id or epoch: every sequence starts at 0, and no EndTxn of another epoch has an effect."""

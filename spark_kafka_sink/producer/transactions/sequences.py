@@ -1,12 +1,14 @@
 """``Sequences``: sequence numbers and outstanding batches per partition (Java: ``TxnPartitionMap``,
 ``TxnPartitionEntry``; KIP-98, KIP-360). Owned by the sender thread; no I/O, clock or lock.
 
-*Outstanding* batches are stamped and not completed: in flight or waiting for a retry. ``resolve`` handles the three
+*Outstanding* batches are stamped and not completed: in flight or waiting for a retry. ``resolve`` handles the four
 flags below once the partition has nothing in flight:
 
 - ``retry_pending``: all outstanding batches return to the queue together, in sequence order;
 - ``unresolved``: a stamped batch failed, so the broker may lack its sequence. Outstanding batches go first, new batches
   wait and get a new epoch, unless a later success shows that no sequence is missing;
+- ``start_again``: the broker has deleted all records of this producer, and refuses a first batch whose sequence is not
+  0 (before Kafka 2.5). The outstanding batches start at 0 in the same epoch, in a transaction only.
 - ``bump_epoch``: the broker lacks a sequence before the first outstanding batch. All of them get a new epoch.
 
 A broker accepts any first sequence of a producer that it does not know. A partition's first batch is therefore sent
@@ -29,11 +31,14 @@ _SEQUENCE_MASK = 0x7FFFFFFF
 
 @dataclass(slots=True)
 class PartitionSequence:
-    """``acked_until``: the sequence after the last acknowledged record. ``known``: a broker knows this producer id."""
+    """``acked_until``: the sequence after the last acknowledged record. ``acked_offset``: the offset of that record, -1
+    if it is not known. ``known``: a broker knows this producer id.
+    """
 
     identity: ProducerIdentity
     next: int = 0
     acked_until: int = 0
+    acked_offset: int = -1
     in_flight: int = 0
     outstanding: list[ProducerBatch] = field(default_factory=list)
     known: bool = False
@@ -41,10 +46,11 @@ class PartitionSequence:
     retry_pending: bool = False
     unresolved: bool = False
     bump_epoch: bool = False
+    start_again: bool = False
 
     @property
     def resolved(self) -> bool:
-        return not (self.alone or self.retry_pending or self.unresolved or self.bump_epoch)
+        return not (self.alone or self.retry_pending or self.unresolved or self.bump_epoch or self.start_again)
 
 
 class Sequences:
@@ -119,13 +125,20 @@ class Sequences:
         state.in_flight -= 1
         return state
 
-    def complete(self, batch: ProducerBatch) -> None:
+    def complete(self, batch: ProducerBatch, base_offset: int = -1) -> None:
         """Notes that the batch is in the log."""
         state = self._partitions[batch.partition]
         state.outstanding.remove(batch)
         if batch.identity == state.identity:
             state.known = True
             state.acked_until = (batch.base_sequence + batch.count) & _SEQUENCE_MASK
+            if base_offset >= 0:
+                state.acked_offset = base_offset + batch.count - 1
+
+    def start_again(self, batch: ProducerBatch) -> None:
+        """Notes that the log has no record of this producer any longer (Java: ``startSequencesAtBeginning``)."""
+        state = self.partition(batch.partition)
+        state.start_again = state.retry_pending = True
 
     def forget_producer(self, batch: ProducerBatch) -> None:
         """Notes that the partition does not exist. If it is created again, it does not know the producer id."""
@@ -173,13 +186,16 @@ class Sequences:
         lost = state.bump_epoch or (state.unresolved and not state.outstanding and state.acked_until != state.next)
         if lost and not self._bump_epoch(state):
             return []
-        if state.bump_epoch:
+        if state.start_again:
+            state.next = state.acked_until = 0
+            state.known = False
+        if state.bump_epoch or state.start_again:
             for batch in state.outstanding:
                 self._stamp(batch, state)
         retries = state.outstanding if state.retry_pending else []
         state.retry_pending = False
         state.unresolved = state.unresolved and not lost and bool(state.outstanding)
-        state.bump_epoch = False
+        state.bump_epoch = state.start_again = False
         return list(retries)
 
     def to_resolve(self) -> list[TopicPartition]:

@@ -13,8 +13,9 @@ from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.common.model import Node
-from spark_kafka_sink.errors import AuthenticationError, ConnectionStep, KafkaError, UnsupportedVersionError
-from spark_kafka_sink.network.api_versions import VersionRange, camel_case, every
+from spark_kafka_sink.errors import AuthenticationError, ConnectionStep, KafkaError
+from spark_kafka_sink.network.api_versions import INIT_PRODUCER_ID, VersionRange, camel_case, every
+from spark_kafka_sink.network.broker_requirements import unmet
 from spark_kafka_sink.network.connection import ApiVersions, Connection, ConnectionState, Handshake
 from spark_kafka_sink.network.diagnosis import advice
 from spark_kafka_sink.network.handshake import ChannelBuilder
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from spark_kafka_sink.network.security.tls import TlsLayer
 
 # By kio's names.
-_NEEDED_APIS: Final = ("produce", "metadata", "init_producer_id")
+_NAMED_APIS: Final = ("produce", "metadata", "init_producer_id")
 _VERSIONS: Final = "versions"
 _SETUP: Final = "socket.connection.setup.timeout.ms"
 
@@ -193,12 +194,17 @@ class BrokerConnection:
     def _versions(self) -> Finding:
         theirs = self._connection.api_versions
         assert theirs is not None
-        try:
-            texts = [f"{camel_case(api)} v{theirs.pick(API_KEYS[api], *every(api))}" for api in _NEEDED_APIS]
-        except UnsupportedVersionError as error:
+        if missing := list(unmet(self._config, theirs)):
             self._failed = True
-            text = f"{error}: this sink needs the protocol of Kafka 2.1 or later"
+            text = f"{'; '.join(missing)}. This sink needs the protocol of Kafka 2.1 or later"
             return Finding(self.subject, _VERSIONS, Outcome.FAILED, text)
+        texts = [
+            f"{camel_case(api)} v{theirs.pick(API_KEYS[api], *every(api))}"
+            for api in _NAMED_APIS
+            if theirs.speaks(API_KEYS[api], every(api))
+        ]
+        if not theirs.speaks(API_KEYS["init_producer_id"], INIT_PRODUCER_ID):
+            texts.append("no InitProducerId: rows are written without idempotence")
         return Finding(self.subject, _VERSIONS, Outcome.OK, ", ".join(texts))
 
     def _observed(self, steps: Handshake) -> Handshake:

@@ -184,6 +184,28 @@ def test_a_broker_of_another_age_is_told():
     assert "supports Produce in versions 0 to 2" in failure(findings)[1]
 
 
+@pytest.mark.parametrize(
+    ("api_versions", "options", "says"),
+    [
+        ({"Produce": (0, 6)}, {"compression.type": "zstd"}, "compression.type=zstd"),
+        ({"InitProducerId": None}, {"enable.idempotence": "true"}, "enable.idempotence=true needs"),
+    ],
+)
+def test_what_the_options_need_and_the_brokers_lack_is_told(api_versions, options, says):
+    with TestBroker(like="2.1", api_versions=api_versions) as broker:
+        findings = checked({"bootstrap.servers": broker.bootstrap_servers, **options})
+    assert failure(findings)[0] == "versions"
+    assert says in failure(findings)[1]
+
+
+def test_old_brokers_without_idempotence_pass_the_check():
+    with TestBroker(like="2.1", api_versions={"InitProducerId": None}) as broker:
+        broker.create_topic("t")
+        findings = checked({"bootstrap.servers": broker.bootstrap_servers}, topic="t")
+    assert steps(findings, Outcome.FAILED) == []
+    assert any("without idempotence" in each.text for each in findings)
+
+
 def test_missing_rights_are_told(broker):
     broker.create_topic("t")
     broker.create_topic("ledger")

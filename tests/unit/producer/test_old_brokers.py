@@ -168,3 +168,68 @@ def test_a_transaction_whose_leader_is_too_old_for_zstd_is_over():
             producer.send(ProducerRecord("t", b"v"))
             with pytest.raises((UnsupportedVersionError, TransactionAbortableError), match=r"compression.type=zstd"):
                 producer.commit_transaction()
+
+
+WITHOUT_IDEMPOTENCE = {"InitProducerId": None}
+
+
+def test_brokers_without_idempotence_get_rows_in_order_with_one_warning(caplog):
+    with TestBroker(nodes=2, api_versions=WITHOUT_IDEMPOTENCE) as broker:
+        broker.create_topic("t", 4)
+        refused = broker.faults.answer("Produce", "NOT_ENOUGH_REPLICAS", topic="t", partition=0, times=3)
+        sent = [b"v%d" % number for number in range(300)]
+        with KafkaProducer(config(broker, batch_size=200, linger_ms=0, retry_backoff_ms=1)) as producer:
+            futures = [producer.send(ProducerRecord("t", value, partition=0)) for value in sent]
+            producer.flush()
+            assert [each.result(0).offset for each in futures] == [*range(300)]
+        assert refused.hits == 3
+        assert values(broker) == sent
+        assert {batch.header.producer_id for batch in broker.topic("t").batches(0)} == {-1}
+        assert versions(broker, "InitProducerId") == set()
+    (warning,) = [each.getMessage() for each in caplog.records if "idempotence" in each.getMessage()]
+    assert "does not support InitProducerId" in warning
+    assert "one request at a time to each broker keeps the order" in warning
+
+
+def test_idempotence_that_was_asked_for_is_an_error_that_says_what_is_missing():
+    with TestBroker(api_versions=WITHOUT_IDEMPOTENCE) as broker:
+        broker.create_topic("t")
+        with KafkaProducer(config(broker, enable_idempotence=True)) as producer:
+            future = producer.send(ProducerRecord("t", b"v"))
+            with pytest.raises(UnsupportedVersionError, match=r"InitProducerId.*enable.idempotence=true needs"):
+                future.result(30)
+        assert versions(broker, "Produce") == set()
+
+
+def test_a_transactional_producer_needs_init_producer_id():
+    with (
+        TestBroker(api_versions=WITHOUT_IDEMPOTENCE) as broker,
+        KafkaProducer(config(broker, transactional_id="x")) as producer,
+        pytest.raises(UnsupportedVersionError, match="does not support InitProducerId"),
+    ):
+        producer.init_transactions()
+
+
+@pytest.mark.parametrize("transactional", [True, False])
+def test_a_broker_that_forgot_a_producer_whose_records_are_deleted_gets_its_next_rows(transactional):
+    """Before Kafka 2.5 (KIP-360) it refuses their sequences: UNKNOWN_PRODUCER_ID with the log's new start."""
+    with TestBroker(like="2.4") as broker:
+        broker.create_topic("t")
+        more = {"transactional_id": "x"} if transactional else {}
+        with KafkaProducer(config(broker, retry_backoff_ms=1, **more)) as producer:
+            if transactional:
+                producer.init_transactions()
+                producer.begin_transaction()
+            producer.send(ProducerRecord("t", b"1")).result(30)
+            if transactional:
+                producer.commit_transaction()
+                producer.begin_transaction()
+            end = 2 if transactional else 1  # with the marker
+            broker.delete_records("t", 0, end)
+            broker.drop_producer_state("t", 0, refuse_unknown=True)
+            futures = [producer.send(ProducerRecord("t", b"%d" % number)) for number in (2, 3)]
+            if transactional:
+                producer.commit_transaction()
+            producer.flush()
+            assert [each.result(30).offset for each in futures] == [end, end + 1]
+        assert values(broker) == [b"2", b"3"]

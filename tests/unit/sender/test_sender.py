@@ -371,7 +371,7 @@ def test_records_that_get_no_producer_id_expire_with_the_code_and_the_producer_g
 
 def test_incident_brokers_without_init_producer_id_were_asked_in_silence_until_the_records_expired(monkeypatch):
     monkeypatch.setattr(scripted_engine, "RANGES", {**RANGES, 22: (7, 9)})
-    engine = Engine()
+    engine = Engine(enable_idempotence=True)
     engine.connect()
     engine.append([b"a"])
     engine.settle()

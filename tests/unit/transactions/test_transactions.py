@@ -422,6 +422,23 @@ def test_the_coordinator_is_looked_up_again_when_it_cannot_be_reached():
 
 
 @both_protocols
+def test_a_broker_that_forgot_a_producer_whose_records_it_still_has_fails_the_transaction(v2):
+    engine = TransactionalEngine(v2).begun()
+    engine.append([b"first"])
+    engine.spin()
+    engine.troubles["produce"].append(ErrorCode.unknown_producer_id)
+    engine.append([b"bad"])
+    engine.spin()
+    with pytest.raises(TransactionAbortableError, match="UNKNOWN_PRODUCER_ID"):
+        engine.call(Step.COMMIT)
+    engine.call(Step.ABORT)
+    engine.begin()
+    engine.append([b"next"], receipt=SendReceipt())
+    engine.call(Step.COMMIT)
+    assert engine.visible(0) == [b"next"]
+
+
+@both_protocols
 @pytest.mark.parametrize(
     "code",
     [
@@ -429,7 +446,6 @@ def test_the_coordinator_is_looked_up_again_when_it_cannot_be_reached():
         ErrorCode.transaction_abortable,
         ErrorCode.invalid_txn_state,
         ErrorCode.out_of_order_sequence_number,
-        ErrorCode.unknown_producer_id,
     ],
 )
 def test_a_failed_batch_fails_its_transaction_until_it_is_aborted(v2, code):

@@ -210,6 +210,8 @@ def _partition(outcome: _Outcome) -> Fields:
     fields: Fields = {"index": outcome.index, "error_code": outcome.error, "error_message": outcome.message}
     if outcome.error or outcome.appended is None or partition is None:
         fields["base_offset"] = -1
+        if outcome.error is ErrorCode.unknown_producer_id and partition is not None:
+            fields["log_start_offset"] = partition.log.start_offset
     else:
         fields["base_offset"] = outcome.appended.base_offset
         if outcome.appended.log_append_time is not None:
