@@ -39,7 +39,7 @@ class DrainMode(Enum):
     """The batches of a partition that may be drained (Java: ``RecordAccumulator.mutePartition``)."""
 
     OPEN = "every sendable batch"
-    RETRIES_ONLY = "only batches that were sent before; new ones wait for a new epoch"
+    RETRIES_ONLY = "only batches that were sent before"
     MUTED = "none"
 
 

@@ -136,7 +136,7 @@ class ProduceResponseHandler:
         if retries:
             delay = 0.0 if moved else self._retry_delay(retries)
             self._accumulator.reenqueue(retries, now + delay)
-        mode = DrainMode.MUTED if state.bump_epoch else DrainMode.RETRIES_ONLY if state.unresolved else DrainMode.OPEN
+        mode = DrainMode.MUTED if state.bump_epoch else DrainMode.OPEN if state.takes_new else DrainMode.RETRIES_ONLY
         self._accumulator.set_drain_mode(partition, mode)
 
     def _retry_delay(self, retries: Sequence[ProducerBatch]) -> float:

@@ -1,12 +1,14 @@
 """``Sequences``: sequence numbers and outstanding batches per partition (Java: ``TxnPartitionMap``,
 ``TxnPartitionEntry``; KIP-98, KIP-360). Owned by the sender thread; no I/O, clock or lock.
 
-*Outstanding* batches are stamped and not completed: in flight or waiting for a retry. ``resolve`` handles the four
-flags below once the partition has nothing in flight:
+*Outstanding* batches are stamped and not completed: in flight or waiting for a retry. ``resolve`` handles the flags
+below once the partition has nothing in flight:
 
 - ``retry_pending``: all outstanding batches return to the queue together, in sequence order;
 - ``unresolved``: a stamped batch failed, so the broker may lack its sequence. Outstanding batches go first, new batches
   wait and get a new epoch, unless a later success shows that no sequence is missing;
+- ``resending``: batches are sent again, and no new one until none of them is in flight. The broker may have a batch
+  whose response was lost; it knows a duplicate only among its last five batches, and new ones would push it out;
 - ``start_again``: the broker has deleted all records of this producer, and refuses a first batch whose sequence is not
   0 (before Kafka 2.5). The outstanding batches start at 0 in the same epoch, in a transaction only.
 - ``bump_epoch``: the broker lacks a sequence before the first outstanding batch. All of them get a new epoch.
@@ -44,13 +46,26 @@ class PartitionSequence:
     known: bool = False
     alone: bool = False
     retry_pending: bool = False
+    resending: bool = False
     unresolved: bool = False
     bump_epoch: bool = False
     start_again: bool = False
 
     @property
     def resolved(self) -> bool:
-        return not (self.alone or self.retry_pending or self.unresolved or self.bump_epoch or self.start_again)
+        return not (
+            self.alone
+            or self.retry_pending
+            or self.resending
+            or self.unresolved
+            or self.bump_epoch
+            or self.start_again
+        )
+
+    @property
+    def takes_new(self) -> bool:
+        """Whether batches may be sent that never were."""
+        return not (self.resending or self.unresolved)
 
 
 class Sequences:
@@ -194,6 +209,7 @@ class Sequences:
                 self._stamp(batch, state)
         retries = state.outstanding if state.retry_pending else []
         state.retry_pending = False
+        state.resending = self.idempotent and bool(retries)
         state.unresolved = state.unresolved and not lost and bool(state.outstanding)
         state.bump_epoch = state.start_again = False
         return list(retries)

@@ -10,6 +10,7 @@ from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError, ProducerClos
 from spark_kafka_sink.producer.accumulator.accumulator import Flush
 from spark_kafka_sink.producer.append.receipt import SendReceipt
 from tests.unit import scripted_engine
+from tests.unit.scripted_cluster import ScriptedCluster
 from tests.unit.scripted_engine import RANGES, TOPIC, Engine, Step
 
 BIG = b"x" * 900
@@ -516,3 +517,20 @@ def test_a_topic_without_batches_is_forgotten():
     for _ in range(7):
         engine.spin(60_000)
     assert TOPIC not in engine.parts.metadata.snapshot.topics
+
+
+def test_incident_a_batch_that_was_refused_again_and_again_fell_out_of_the_brokers_memory():
+    """Its first response was lost, and later ones refused it while they took the new batches behind it. The broker knows
+    the last five batches of a producer: it no longer knew this one, whose records failed although they were in the log.
+    """
+    cluster = ScriptedCluster(batch_size=100)
+    cluster.connect()
+    cluster.append([b"%04d" % row for row in range(3)])
+    cluster.spin()
+    cluster.lose_next = True
+    cluster.append([b"%04d" % row for row in range(3, 6)])
+    cluster.refusals[0].extend([ErrorCode.none, *[ErrorCode.not_leader_or_follower, *[ErrorCode.none] * 4] * 3])
+    cluster.append([b"%04d" % row for row in range(6, 60)])
+    cluster.settle()
+    cluster.receipt.wait(0)
+    assert cluster.rows(0) == list(range(60))
