@@ -520,7 +520,7 @@ def test_a_topic_without_batches_is_forgotten():
 
 
 def test_incident_a_batch_that_was_refused_again_and_again_fell_out_of_the_brokers_memory():
-    """Its first response was lost, and later ones refused it while they took the new batches behind it. The broker knows
+    """Its first response was lost, and later ones refused it but took the new batches behind it. The broker knows
     the last five batches of a producer: it no longer knew this one, whose records failed although they were in the log.
     """
     cluster = ScriptedCluster(batch_size=100)
