@@ -54,12 +54,7 @@ class PartitionSequence:
     @property
     def resolved(self) -> bool:
         return not (
-            self.alone
-            or self.retry_pending
-            or self.resending
-            or self.unresolved
-            or self.bump_epoch
-            or self.start_again
+            self.alone or self.retry_pending or self.resending or self.unresolved or self.bump_epoch or self.start_again
         )
 
     @property
