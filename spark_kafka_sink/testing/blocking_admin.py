@@ -1,4 +1,7 @@
-"""What a test asks a broker for, each over a connection of its own; no client keeps running behind it."""
+"""What a test asks a broker for, each over a connection of its own; no client keeps running behind it.
+
+The versions of requests are those that brokers from Kafka 2.1 on have in common, except for what KRaft brought.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from spark_kafka_sink.errors import BrokerError
 from spark_kafka_sink.network.rights import Operation
 
 if TYPE_CHECKING:
-    from kio.schema.metadata.v12.response import MetadataResponse
+    from kio.schema.metadata.v7.response import MetadataResponse
 
 Address = tuple[str, int]
 
@@ -63,22 +66,22 @@ class Acl:
 
 def metadata(address: Address, topics: Sequence[str]) -> MetadataResponse:
     """Metadata of ``topics`` as this broker sees it, without creating any. ``OSError`` when it is out of reach."""
-    from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
-    from kio.schema.metadata.v12.response import MetadataResponse
+    from kio.schema.metadata.v7.request import MetadataRequest, MetadataRequestTopic
+    from kio.schema.metadata.v7.response import MetadataResponse
     from kio.schema.types import TopicName
 
     wanted = None
     if topics is not None:
-        wanted = tuple(MetadataRequestTopic(topic_id=None, name=TopicName(topic)) for topic in topics)
-    request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False, include_topic_authorized_operations=False)
+        wanted = tuple(MetadataRequestTopic(name=TopicName(topic)) for topic in topics)
+    request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
     response: MetadataResponse = _exchange(address, request, MetadataResponse)
     return response
 
 
 def create_topic(address: Address, name: str, partitions: int, replication: int, configs: Mapping[str, str]) -> None:
     """CreateTopics of one topic; raises ``BrokerError`` with Kafka's own message."""
-    from kio.schema.create_topics.v7.request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-    from kio.schema.create_topics.v7.response import CreateTopicsResponse
+    from kio.schema.create_topics.v3.request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+    from kio.schema.create_topics.v3.response import CreateTopicsResponse
     from kio.schema.types import TopicName
     from kio.static.primitive import i16, i32
 
@@ -96,14 +99,13 @@ def create_topic(address: Address, name: str, partitions: int, replication: int,
 
 def delete_topic(address: Address, name: str) -> None:
     """DeleteTopics of one topic; raises ``BrokerError`` with Kafka's own message."""
-    from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
-    from kio.schema.delete_topics.v6.response import DeleteTopicsResponse
+    from kio.schema.delete_topics.v3.request import DeleteTopicsRequest
+    from kio.schema.delete_topics.v3.response import DeleteTopicsResponse
     from kio.schema.types import TopicName
-    from kio.static.constants import uuid_zero
     from kio.static.primitive import i32Timedelta
 
     request = DeleteTopicsRequest(
-        topics=(DeleteTopicState(name=TopicName(name), topic_id=uuid_zero),),
+        topic_names=(TopicName(name),),
         timeout=i32Timedelta.parse(timedelta(seconds=REQUEST_TIMEOUT_S)),
     )
     response: DeleteTopicsResponse = _exchange(address, request, DeleteTopicsResponse)
@@ -185,14 +187,13 @@ def has_acl(address: Address, acl: Acl) -> bool:
 
 def transaction_coordinator(address: Address, transactional_id: str) -> int:
     """FindCoordinator; -1 while there is none."""
-    from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
-    from kio.schema.find_coordinator.v4.response import FindCoordinatorResponse
+    from kio.schema.find_coordinator.v2.request import FindCoordinatorRequest
+    from kio.schema.find_coordinator.v2.response import FindCoordinatorResponse
     from kio.static.primitive import i8
 
-    request = FindCoordinatorRequest(key_type=i8(_TRANSACTION), coordinator_keys=(transactional_id,))
+    request = FindCoordinatorRequest(key=transactional_id, key_type=i8(_TRANSACTION))
     response: FindCoordinatorResponse = _exchange(address, request, FindCoordinatorResponse)
-    (found,) = response.coordinators
-    return int(found.node_id)
+    return int(response.node_id)
 
 
 def _raise_error_of(what: str, result: Any) -> None:
@@ -200,30 +201,29 @@ def _raise_error_of(what: str, result: Any) -> None:
     code = result.error_code
     if code.value:
         name = code.name.upper()
-        raise BrokerError(code.value, name, f"{name}: {what}: {result.error_message}")
+        reason = getattr(result, "error_message", None)  # DeleteTopics has none before v5
+        raise BrokerError(code.value, name, f"{name}: {what}{f': {reason}' if reason else ''}")
 
 
 def _exchange(address: Address, request: Any, response_type: Any) -> Any:
-    """One request on a connection of its own. All versions used here have flexible headers."""
-    from kio.schema.request_header.v2.header import RequestHeader
-    from kio.schema.response_header.v1.header import ResponseHeader
+    """One request on a connection of its own."""
     from kio.serial import entity_reader, entity_writer
     from kio.static.primitive import i16, i32
 
-    header = RequestHeader(
+    header = request.__header_schema__(
         request_api_key=i16(request.__api_key__),
         request_api_version=i16(request.__version__),
         correlation_id=i32(_CORRELATION_ID),
         client_id="local-kafka",
     )
     frame = io.BytesIO()
-    entity_writer(RequestHeader)(frame, header)
+    entity_writer(type(header))(frame, header)
     entity_writer(type(request))(frame, request)
     with socket.create_connection(address, REQUEST_TIMEOUT_S) as connection:
         connection.sendall(struct.pack(">i", frame.tell()) + frame.getvalue())
         (size,) = struct.unpack(">i", _read(connection, 4))
         received = _read(connection, size)
-    _, body = entity_reader(ResponseHeader)(received, 0)
+    _, body = entity_reader(response_type.__header_schema__)(received, 0)
     response, _ = entity_reader(response_type)(received, body)
     return response
 

@@ -13,7 +13,7 @@ from spark_kafka_sink.testing.maven import FetchError, IvyModule, cache_folder, 
 _IVY_MODULE = """<ivy-module version="2.0">
   <info organisation="spark-kafka-sink" module="local-kafka"/>
   <dependencies>
-    <dependency org="org.apache.kafka" name="kafka_2.13" rev="{version}" conf="default"/>{tools}
+    <dependency org="org.apache.kafka" name="kafka_{scala}" rev="{version}" conf="default"/>{tools}{zookeeper}
     <dependency org="org.slf4j" name="slf4j-simple" rev="1.7.36" conf="default"/>
   </dependencies>
 </ivy-module>
@@ -21,12 +21,17 @@ _IVY_MODULE = """<ivy-module version="2.0">
 # Without their dependencies (Connect and its web server): DumpLogSegments, which moved there in 4.3, needs none of it.
 _TOOLS = """
     <dependency org="org.apache.kafka" name="kafka-tools" rev="{version}" conf="default" transitive="false"/>"""
-_ESSENTIAL_JARS = ("kafka_2.13-{version}.jar", "kafka-clients-{version}.jar")
+# Instead of the 3.4 and 3.5.x that Kafka 2 names, which find no address on Java 14 and newer (ZOOKEEPER-3779).
+_ZOOKEEPER = """
+    <dependency org="org.apache.zookeeper" name="zookeeper" rev="3.5.9" conf="default"/>"""
+_ESSENTIAL_JARS = ("kafka_{scala}-{version}.jar", "kafka-clients-{version}.jar")
 _TOOLS_JAR = "kafka-tools-{version}.jar"
 _LAST_WITH_TOOLS = (4, 3, 1)  # kafka-tools 4.4.0 is not on Maven Central
 
 _DIGESTS = Path(__file__).parent
-_OLDEST = (3, 3, 0)  # the first release with KRaft for production: LocalKafka starts no ZooKeeper
+_OLDEST = (2, 1, 0)  # the oldest whose protocol this package speaks
+_FIRST_WITH_KRAFT = (3, 3, 0)  # for production
+_FIRST_WITH_SCALA_2_13 = (2, 4, 0)
 
 
 class KafkaJarsError(FetchError):
@@ -49,7 +54,12 @@ def kafka_jars(version: str) -> Path:
         if scratch is not None:
             name = f"Apache Kafka {version}"
             tools = _TOOLS if tools_version(version) == version else ""
-            module = _IVY_MODULE.format(version=version, tools=tools.format(version=version))
+            module = _IVY_MODULE.format(
+                version=version,
+                scala=_scala(version),
+                tools=tools.format(version=version),
+                zookeeper=_ZOOKEEPER if needs_zookeeper(version) else "",
+            )
             jars = fetch(IvyModule(name, module, ("jar", "bundle")), scratch)
             broken = [jar.name for jar in jars.iterdir() if not _is_whole(jar)]
             if broken or _missing(version, jars):
@@ -61,6 +71,15 @@ def kafka_jars(version: str) -> Path:
     if missing:
         raise KafkaJarsError(f"{folder} lacks {', '.join(missing)}. Remove the folder to have it fetched again.")
     return folder
+
+
+def needs_zookeeper(version: str) -> bool:
+    """Whether a broker of this release runs with ZooKeeper here, because it has no KRaft for production yet."""
+    return _numbers(version) < _FIRST_WITH_KRAFT
+
+
+def _scala(version: str) -> str:
+    return "2.12" if _numbers(version) < _FIRST_WITH_SCALA_2_13 else "2.13"
 
 
 def tools_version(version: str) -> str:
@@ -80,7 +99,8 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def _missing(version: str, folder: Path) -> list[str]:
     essential = (*_ESSENTIAL_JARS, _TOOLS_JAR) if tools_version(version) == version else _ESSENTIAL_JARS
-    return [name for jar in essential if not (folder / (name := jar.format(version=version))).is_file()]
+    names = [jar.format(version=version, scala=_scala(version)) for jar in essential]
+    return [name for name in names if not (folder / name).is_file()]
 
 
 def _other_jars(version: str, folder: Path) -> list[str]:

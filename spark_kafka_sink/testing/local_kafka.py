@@ -1,4 +1,4 @@
-"""A real Apache Kafka on this machine for the duration of a ``with`` block: KRaft, needs Java 17, no containers."""
+"""A real Apache Kafka on this machine for the duration of a ``with`` block: needs Java 17, no containers."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Self
 
 from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.testing import blocking_admin
+from spark_kafka_sink.testing import blocking_admin, zookeeper
 from spark_kafka_sink.testing.child_processes import GuardedProcess, tail
 from spark_kafka_sink.testing.java import find_java
-from spark_kafka_sink.testing.kafka_jars import kafka_jars, tools_jar, tools_version
+from spark_kafka_sink.testing.kafka_jars import kafka_jars, needs_zookeeper, tools_jar, tools_version
 from spark_kafka_sink.testing.kafka_node import CLIENTS, CONTROLLER, KafkaNode, broker_properties, free_ports, is_free
 from spark_kafka_sink.testing.kafka_security import properties_text, scram_arguments, security_properties, write_stores
 from spark_kafka_sink.testing.listener import Listener, client_options, made_authority, secure_listeners, with_prefix
 from spark_kafka_sink.testing.racks import rack_of_each
+from spark_kafka_sink.testing.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
-    from kio.schema.metadata.v12.response import MetadataResponse, MetadataResponsePartition
+    from kio.schema.metadata.v7.response import MetadataResponse, MetadataResponsePartition
 
 DEFAULT_VERSION = "4.1.1"
 DEADLINE_S = 60.0
@@ -51,7 +52,8 @@ class LocalKafka:
     Processes and files are removed even after kill -9 of this process. ``nodes`` brokers, each a controller too,
     numbered from 1, listen on 127.0.0.1 at free ports, or from ``port`` upwards. ``["a", "b"]`` are two nodes and their
     racks (``broker.rack``). ``version`` is a release of Apache
-    Kafka from 3.3 on (with SCRAM from 3.5 on), fetched once. ``properties`` go into every ``server.properties`` and
+    Kafka from 2.1 on (with SCRAM from 3.5 on), fetched once; those before 3.3 run with a ZooKeeper, and without further
+    ``listeners``. ``properties`` go into every ``server.properties`` and
     override the defaults; a key store in them is that of the TLS listeners, whose clients then need its CA.
     ``listeners`` adds listeners, each with a port of its own: name → ``Listener``, or its security protocol
     (``{"SECURE": "SASL_SSL"}``). ``spark_options("SECURE")`` are the options of a job that writes through it.
@@ -70,7 +72,7 @@ class LocalKafka:
         jvm_flags: Sequence[str] = (),
     ) -> None:
         self._racks = rack_of_each(nodes)
-        count = len(self._racks)
+        count = nodes if isinstance(nodes, int) else len(nodes)
         if count < 1:
             raise LocalKafkaError(f"A Kafka of {count} nodes cannot start.")
         if port is not None and not 1 <= port <= 65536 - count:
@@ -83,15 +85,21 @@ class LocalKafka:
         self._jvm_flags = tuple(jvm_flags)
         self._first_port = port
         self._nodes: dict[int, KafkaNode] = {}
+        self._zookeeper: ZooKeeper | None = None
         self._owner = os.getpid()
 
     def __enter__(self) -> Self:
         self._java = find_java()
         kafka_jars(self.version)
+        if needs_zookeeper(self.version) and self._listeners:
+            raise LocalKafkaError(f"Kafka {self.version} uses ZooKeeper; LocalKafka gives it no further listeners.")
         self.folder = Path(tempfile.mkdtemp(prefix="local-kafka-"))
         try:
+            if needs_zookeeper(self.version):
+                self._start_zookeeper()
             self._lay_out()
-            self._format()
+            if self._zookeeper is None:
+                self._format()
             for node in self._nodes.values():
                 self._launch(node)
             for node in self._nodes.values():
@@ -111,6 +119,8 @@ class LocalKafka:
         for node in self._nodes.values():
             if node.process is not None:
                 node.process.kill()
+        if self._zookeeper is not None:
+            self._zookeeper.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     @property
@@ -166,6 +176,10 @@ class LocalKafka:
         if self.alive(node):
             raise LocalKafkaError(f"Node {node} is running.")
         if version is not None:
+            if needs_zookeeper(version) is not needs_zookeeper(self.version):
+                raise LocalKafkaError(
+                    f"From Kafka {self.version} to {version}: LocalKafka moves none to or from KRaft."
+                )
             self._nodes[node].version = version
         self._launch(self._nodes[node])
         self._await_ready(self._nodes[node])
@@ -217,12 +231,12 @@ class LocalKafka:
         ``replication``: number of replicas, default one per node, at most 3.
         """
         factor = min(self._node_count, 3) if replication is None else replication
-        blocking_admin.create_topic(self._any_address(), name, partitions, factor, configs)
+        blocking_admin.create_topic(self._controller_address(), name, partitions, factor, configs)
         self.await_in_sync(name)
 
     def delete_topic(self, name: str) -> None:
         """Returns when no node knows the topic."""
-        blocking_admin.delete_topic(self._any_address(), name)
+        blocking_admin.delete_topic(self._controller_address(), name)
         self._await(lambda: not any(self._partitions(node, name) for node in self._responding()), f"{name} is deleted")
 
     def await_in_sync(self, topic: str) -> None:
@@ -289,7 +303,15 @@ class LocalKafka:
         own = {**security_properties(self._listeners, self.folder, self._properties), **self._properties}
         for node in nodes:
             node.folder.mkdir()
-            node.properties_file.write_text(properties_text(broker_properties(node, nodes, protocols, own)))
+            properties = broker_properties(node, nodes, protocols, own)
+            if self._zookeeper is not None:
+                properties = zookeeper.broker_properties(properties, self._zookeeper.port)
+            node.properties_file.write_text(properties_text(properties))
+
+    def _start_zookeeper(self) -> None:
+        (port,) = free_ports(1)
+        self._zookeeper = ZooKeeper(self._java_command(self.version), self.folder / "zookeeper", port)
+        self._zookeeper.await_ready()
 
     def _format(self) -> None:
         # Of ASCII, so that it never begins with the "-" of an option.
@@ -351,6 +373,13 @@ class LocalKafka:
         if not nodes:
             raise LocalKafkaError("No node is running.")
         return nodes
+
+    def _controller_address(self) -> tuple[str, int]:
+        """Where topics are created: at the controller, to which any node leads with KRaft."""
+        if self._zookeeper is None:
+            return self._any_address()
+        controller = int(self._metadata(self._responding()[0]).controller_id)
+        return self._nodes[controller].address() if controller in self._nodes else self._any_address()
 
     def _any_address(self) -> tuple[str, int]:
         return self._responding()[0].address()

@@ -1,0 +1,69 @@
+"""ZooKeeper, which brokers before Kafka 3.3 need: one server, from the jars of the broker."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.testing.child_processes import GuardedProcess, tail
+
+HOST = "127.0.0.1"
+DEADLINE_S = 60.0
+_POLL_S = 0.05
+
+# Its MBeans need a Log4j that is not there, and its web server a port.
+_FLAGS = ("-Dzookeeper.jmx.log4j.disable=true", "-Dzookeeper.admin.enableServer=false", "-Xmx128m")
+
+
+class ZooKeeperError(KafkaError):
+    """ZooKeeper did not start; the message ends with its log."""
+
+
+class ZooKeeper:
+    """Runs from its creation until ``close``. ``java``: the command up to the class path. ``folder`` is its own."""
+
+    def __init__(self, java: Sequence[str], folder: Path, port: int) -> None:
+        self.port = port
+        self._log = folder / "zookeeper.log"
+        folder.mkdir()
+        main_class = "org.apache.zookeeper.server.ZooKeeperServerMain"
+        command = [java[0], *_FLAGS, *java[1:], main_class, str(port), str(folder / "data")]
+        self._process = GuardedProcess(command, log=self._log, cwd=folder)
+
+    def await_ready(self) -> None:
+        """Returns when it accepts connections. Raises ``ZooKeeperError`` if it ends, or after 60 s."""
+        deadline = time.monotonic() + DEADLINE_S
+        while not self._accepts():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise ZooKeeperError(f"ZooKeeper did not start:\n{tail(self._log)}")
+            time.sleep(_POLL_S)
+
+    def close(self) -> None:
+        self._process.kill()
+
+    def _accepts(self) -> bool:
+        try:
+            socket.create_connection((HOST, self.port), 1.0).close()
+        except OSError:
+            return False
+        return True
+
+
+def broker_properties(of_kraft: Mapping[str, str], port: int) -> dict[str, str]:
+    """``server.properties`` of a broker that uses ZooKeeper, made from those of one in KRaft mode."""
+    own = {name: value for name, value in of_kraft.items() if not name.startswith(_KRAFT)}
+    listeners = [each for each in of_kraft["listeners"].split(",") if not each.startswith("CONTROLLER:")]
+    return {
+        **own,
+        "broker.id": of_kraft["node.id"],
+        "listeners": ",".join(listeners),
+        "zookeeper.connect": f"{HOST}:{port}",
+        "zookeeper.session.timeout.ms": of_kraft["broker.session.timeout.ms"],
+        "group.initial.rebalance.delay.ms": "0",
+    }
+
+
+_KRAFT = ("process.roles", "node.id", "controller.", "broker.session.", "broker.heartbeat.", "share.coordinator.")
