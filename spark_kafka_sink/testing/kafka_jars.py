@@ -23,7 +23,9 @@ _TOOLS = """
     <dependency org="org.apache.kafka" name="kafka-tools" rev="{version}" conf="default" transitive="false"/>"""
 # Instead of the 3.4 and 3.5.x that Kafka 2 names, which find no address on Java 14 and newer (ZOOKEEPER-3779).
 _ZOOKEEPER = """
-    <dependency org="org.apache.zookeeper" name="zookeeper" rev="3.5.9" conf="default"/>"""
+    <dependency org="org.apache.zookeeper" name="zookeeper" rev="3.5.9" conf="default">
+      <exclude org="org.slf4j" module="slf4j-log4j12"/>
+    </dependency>"""
 _ESSENTIAL_JARS = ("kafka_{scala}-{version}.jar", "kafka-clients-{version}.jar")
 _TOOLS_JAR = "kafka-tools-{version}.jar"
 _LAST_WITH_TOOLS = (4, 3, 1)  # kafka-tools 4.4.0 is not on Maven Central

@@ -181,6 +181,8 @@ class LocalKafka:
                     f"From Kafka {self.version} to {version}: LocalKafka moves none to or from KRaft."
                 )
             self._nodes[node].version = version
+        if (keeper := self._zookeeper) is not None:  # a broker ends at once whose last session is still there
+            self._await(lambda: not keeper.has_broker(node), f"the session of node {node} is over")
         self._launch(self._nodes[node])
         self._await_ready(self._nodes[node])
 

@@ -13,9 +13,15 @@ from spark_kafka_sink.testing.child_processes import GuardedProcess, tail
 HOST = "127.0.0.1"
 DEADLINE_S = 60.0
 _POLL_S = 0.05
+_ANSWER_S = 10.0
 
 # Its MBeans need a Log4j that is not there, and its web server a port.
-_FLAGS = ("-Dzookeeper.jmx.log4j.disable=true", "-Dzookeeper.admin.enableServer=false", "-Xmx128m")
+_FLAGS = (
+    "-Dzookeeper.jmx.log4j.disable=true",
+    "-Dzookeeper.admin.enableServer=false",
+    "-Dzookeeper.4lw.commands.whitelist=dump",
+    "-Xmx128m",
+)
 
 
 class ZooKeeperError(KafkaError):
@@ -43,6 +49,13 @@ class ZooKeeper:
 
     def close(self) -> None:
         self._process.kill()
+
+    def has_broker(self, node: int) -> bool:
+        """Whether the broker has a session, which lasts some seconds longer than a broker that was killed."""
+        with socket.create_connection((HOST, self.port), _ANSWER_S) as connection:
+            connection.sendall(b"dump")
+            with connection.makefile() as answer:
+                return any(line.strip() == f"/brokers/ids/{node}" for line in answer)
 
     def _accepts(self) -> bool:
         try:

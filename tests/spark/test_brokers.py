@@ -21,8 +21,19 @@ def committed(topic) -> list[int]:
     return sorted(int(value) for values in read_committed(topic.servers, topic.name).values() for value in values)
 
 
+def has_exactly_once(kafka) -> bool:
+    """From Kafka 2.5 on."""
+    return tuple(map(int, kafka.version.split("."))) >= (2, 5)
+
+
 @pytest.fixture
-def to_topic(topic, guarantee):
+def to_topic(topic, guarantee, local_kafka):
+    if guarantee == "exactly-once" and not has_exactly_once(local_kafka):
+        pytest.skip("these brokers refuse it")
+    return options_of(topic, guarantee)
+
+
+def options_of(topic, guarantee):
     return {
         "kafka.bootstrap.servers": topic.servers,
         "kafka.compression.type": "zstd",
@@ -53,3 +64,11 @@ def test_a_failed_job_leaves_nothing_open_and_nothing_visible(spark, topic, to_t
     assert committed(topic) == []
     save(numbers(spark, 0, 10), never_repeated(to_topic))
     assert committed(topic) == list(range(10))
+
+
+def test_exactly_once_is_refused_before_the_first_row_where_brokers_lack_it(spark, topic, local_kafka):
+    if has_exactly_once(local_kafka):
+        pytest.skip("these brokers have it")
+    with pytest.raises(Exception, match="These brokers have no transactions, which exactly-once needs"):
+        save(numbers(spark, 0, 10), never_repeated(options_of(topic, "exactly-once")))
+    assert committed(topic) == []

@@ -67,7 +67,7 @@ def add_to(commands: Subparsers) -> None:
         "--nodes", type=at_least_one, metavar="N", default=1, help="nodes, on consecutive ports (default: %(default)s)"
     )
     broker.add_argument(
-        "--version", default=DEFAULT_VERSION, help="a release of Kafka from 3.3 on (default: %(default)s)"
+        "--version", default=DEFAULT_VERSION, help="a release of Kafka from 2.1 on (default: %(default)s)"
     )
     add_pairs(broker, "--set", dest="properties", text="a property for server.properties; may be repeated")
     broker.add_argument(

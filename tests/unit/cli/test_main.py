@@ -83,7 +83,7 @@ def test_a_wrong_command_line_ends_with_2_and_says_what_is_wrong(capsys, line, s
     ("line", "says"),
     [
         (["broker", "--version", "latest"], "error: Kafka version 'latest' is not of the form 4.1.1.\n"),
-        (["broker", "--version", "2.8.0"], "error: Kafka 2.8.0 is too old: LocalKafka runs 3.3.0 or newer.\n"),
+        (["broker", "--version", "2.0.1"], "error: Kafka 2.0.1 is too old: LocalKafka runs 2.1.0 or newer.\n"),
         (
             ["broker", "--in-process", "--port", "65535", "--nodes", "2"],
             "error: --nodes 2 need ports up to 65536: ports go from 1 to 65535.\n",

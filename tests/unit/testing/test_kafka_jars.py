@@ -92,7 +92,7 @@ def test_a_jar_of_another_content_or_one_too_many_is_refused(ivy, known, reposit
 
 def test_the_default_version_has_digests():
     lines = (Path(kafka_jars_file).parent / f"kafka-{DEFAULT_VERSION}.sha256").read_text().splitlines()
-    assert {f"{name.format(version=DEFAULT_VERSION)}" for name in _ESSENTIAL_JARS} <= {
+    assert {f"{name.format(version=DEFAULT_VERSION, scala='2.13')}" for name in _ESSENTIAL_JARS} <= {
         line.split()[1] for line in lines
     }
     assert all(re.fullmatch(r"[0-9a-f]{64}  [\w.-]+\.jar", line) for line in lines)
