@@ -59,9 +59,8 @@ SPOKEN: Final[Mapping[str, Spoken]] = MappingProxyType(
             "`topicCreation` is an error",
         ),
         "api_versions": Spoken(
-            0, 4, ("0.10", "3.9"),
-            "before 3: no features, so transactions of the first protocol; 5 (Kafka 4.4) is sent only to name the "
-            "broker that a connection means to reach (KIP-1242)",
+            0, 4, ("0.10", "3.9"), "before 3: no features, so transactions of the first protocol",
+            "5 (Kafka 4.4): sent only to name the broker that a connection means to reach (KIP-1242)",
         ),
         "sasl_handshake": Spoken(
             1, 1, ("1.0", "1.0"), "",
@@ -83,6 +82,7 @@ SPOKEN: Final[Mapping[str, Spoken]] = MappingProxyType(
             0, 5, ("0.11", "4.0"),
             "before 5: AddOffsetsToTxn; before 3: the consumer's member and generation are an error; before 2: no "
             "leader epochs",
+            "6 (Kafka 4.4): names topics by ids, which kio's schemas lack",
         ),
         "end_txn": Spoken(0, 5, ("0.11", "4.0"), "before 5: transactions of the first protocol (KIP-890)"),
         "describe_configs": Spoken(1, 4, ("1.1", "2.8")),

@@ -494,8 +494,8 @@ class SyncProducer:
     def _request(self, groups: Mapping[TopicPartition, _Group]) -> MakeRequest:
         kafka = self.config.kafka
         batches = [_batch(partition, group, kafka) for partition, group in groups.items()]
-        ids = topic_ids(self._rpc.snapshot.topics, batches)
-        versions = produce_versions(bool(ids), zstd=kafka.compression_type == "zstd")
+        ids = topic_ids(self._rpc.snapshot)
+        versions = produce_versions(ids is not None, zstd=kafka.compression_type == "zstd")
         return lambda on_complete: ProduceRequest(batches, kafka, on_complete, versions, topic_ids=ids)
 
 

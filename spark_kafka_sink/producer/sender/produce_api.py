@@ -7,17 +7,17 @@ for a response. ``inflexible_produce`` has the versions before 9.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import lru_cache
 from types import MappingProxyType
-from uuid import UUID
+from typing import NamedTuple
 
 from kio.serial.errors import SerialError
 from kio.serial.readers import read_unsigned_varint
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.model import Node, TopicInfo
+from spark_kafka_sink.common.model import ClusterSnapshot, Node
 from spark_kafka_sink.errors import NetworkError
 from spark_kafka_sink.network.api_versions import (
     PRODUCE_FIRST_FLEXIBLE,
@@ -51,7 +51,6 @@ _LEADER = struct.Struct(">ii")  # node id, epoch
 _CURRENT_LEADER = _NODES = 0
 """Tags, of a partition and of the response (KIP-951)."""
 _NO_FIELDS: Mapping[int, int] = MappingProxyType({})
-_NO_TOPIC_IDS: Mapping[str, UUID] = MappingProxyType({})
 _TOPIC_ID_BYTES = 16
 _RECORD_ERROR_BYTES = 32
 _FEW_RECORD_ERRORS = 1000
@@ -73,7 +72,7 @@ class ProduceRequest(Request):
         on_complete: CompletionHandler,
         versions: VersionRange | None = None,
         transactional_id: str | None = None,
-        topic_ids: Mapping[str, UUID] = _NO_TOPIC_IDS,
+        topic_ids: TopicIds | None = None,
     ) -> None:
         super().__init__(PRODUCE, versions or produce_versions(), on_complete, expects_response=config.acks != 0)
         self._batches = batches
@@ -86,31 +85,39 @@ class ProduceRequest(Request):
         by_topic: dict[str, list[ProducerBatch]] = {}
         for batch in self._batches:
             by_topic.setdefault(batch.partition.topic, []).append(batch)
+        given = self._acks, self._timeout_ms, self._transactional_id
         flexible = version >= PRODUCE_FIRST_FLEXIBLE
-        fields = _first_fields if flexible else inflexible_produce.first_fields
-        first_fields = fields(self._acks, self._timeout_ms, self._transactional_id)
-        if not flexible:
-            body = inflexible_produce.request_body(by_topic, first_fields)
-        elif version < PRODUCE_FIRST_WITH_TOPIC_IDS:
-            body = _body({compact_string(topic): group for topic, group in by_topic.items()}, first_fields)
+        if flexible:
+            body = _body(by_topic, _first_fields(*given), self._ids_of(version))
         else:
-            body = _body({self._topic_ids[topic].bytes: group for topic, group in by_topic.items()}, first_fields)
+            body = inflexible_produce.request_body(by_topic, inflexible_produce.first_fields(*given))
         size = sum(map(len, body))
         return [request_header(PRODUCE, version, correlation_id, client_id, size, flexible), *body]
 
     def parse(self, version: int, data: memoryview) -> ProduceResponse:
-        return read_response(version, data, len(self._batches), self._topic_ids)
+        return read_response(version, data, len(self._batches), self._ids_of(version))
+
+    def _ids_of(self, version: int) -> TopicIds | None:
+        """None for a version that names topics."""
+        return self._topic_ids if version >= PRODUCE_FIRST_WITH_TOPIC_IDS else None
 
 
-def topic_ids(topics: Mapping[str, TopicInfo], batches: Iterable[ProducerBatch]) -> Mapping[str, UUID]:
-    """The ids of the batches' topics; none unless all are known."""
-    ids: dict[str, UUID] = {}
-    for name in {batch.partition.topic for batch in batches}:
-        info = topics.get(name)
-        if info is None or info.topic_id is None:
-            return _NO_TOPIC_IDS
-        ids[name] = info.topic_id
-    return ids
+class TopicIds(NamedTuple):
+    """The ids of topics in both directions: ``of`` by name, ``names`` by id. An id is its 16 bytes."""
+
+    of: Mapping[str, bytes]
+    names: Mapping[bytes, str]
+
+
+def topic_ids(snapshot: ClusterSnapshot) -> TopicIds | None:
+    """The ids of all topics that batches can be sent to; None unless all are known. O(topics)."""
+    of: dict[str, bytes] = {}
+    for name, info in snapshot.topics.items():
+        if info.topic_id is not None:
+            of[name] = info.topic_id.bytes
+        elif info.leaders:
+            return None
+    return TopicIds(of, {topic_id: name for name, topic_id in of.items()})
 
 
 @lru_cache(4096)
@@ -136,12 +143,12 @@ def _first_fields(acks: int, timeout_ms: int, transactional_id: str | None) -> b
     return name + _ACKS_AND_TIMEOUT.pack(acks, timeout_ms)
 
 
-def _body(by_topic: Mapping[bytes, Sequence[ProducerBatch]], first_fields: bytes) -> list[Buffer]:
-    """A flexible request by the bytes of each topic's name or id; payloads by reference."""
+def _body(by_topic: Mapping[str, Sequence[ProducerBatch]], first_fields: bytes, ids: TopicIds | None) -> list[Buffer]:
+    """A flexible request, with the topics' names if ``ids`` is None; payloads by reference."""
     small = [first_fields, compact(len(by_topic))]
     body: list[Buffer] = []
     for topic, group in by_topic.items():
-        small += topic, compact(len(group))
+        small += compact_string(topic) if ids is None else ids.of[topic], compact(len(group))
         for batch in group:
             assert batch.header is not None
             assert batch.payload is not None
@@ -156,20 +163,18 @@ def _body(by_topic: Mapping[bytes, Sequence[ProducerBatch]], first_fields: bytes
 
 
 def read_response(
-    version: int, data: memoryview, requested: int = NO_LIMIT, topic_ids: Mapping[str, UUID] = _NO_TOPIC_IDS
+    version: int, data: memoryview, requested: int = NO_LIMIT, topic_ids: TopicIds | None = None
 ) -> ProduceResponse:
     """Decode the bytes after the correlation id. Raises ``NetworkError`` if they are not a response.
 
     ``requested``: partitions of the request; a response has no more, so its CPU is bounded by that of the request.
-    ``topic_ids``: those of the request, for the versions that name topics by them. An error code that this client does
+    ``topic_ids``: those of the request; None for a version that names topics. An error code that this client does
     not know is UNKNOWN_SERVER_ERROR of its partition.
     """
     try:
         if version < PRODUCE_FIRST_FLEXIBLE:
             return inflexible_produce.read_response(version, data, requested)
-        by_id = version >= PRODUCE_FIRST_WITH_TOPIC_IDS
-        names = {topic_id.bytes: name for name, topic_id in topic_ids.items()} if by_id else None
-        return _read_response(version, data, requested, names)
+        return _read_response(version, data, requested, None if topic_ids is None else topic_ids.names)
     except (SerialError, ValueError, IndexError, struct.error) as error:
         text = f"a ProduceResponse v{version} of {len(data)} bytes cannot be read: {error}"
         raise NetworkError(text) from error.with_traceback(None)
@@ -178,7 +183,7 @@ def read_response(
 def _read_response(
     version: int, data: memoryview, requested: int, names: Mapping[bytes, str] | None
 ) -> ProduceResponse:
-    """``names``: of topics by their ids, if the version has ids."""
+    """``names``: of topics by their ids; None for a version with names."""
     partitions: dict[tuple[str, int], PartitionResponse] = {}
     leaders: dict[tuple[str, int], int] = {}
     responses = 0

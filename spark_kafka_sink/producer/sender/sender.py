@@ -25,7 +25,7 @@ from spark_kafka_sink.network.transport import Event
 from spark_kafka_sink.producer.accumulator.accumulator import DrainMode
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.sender.context import SenderContext
-from spark_kafka_sink.producer.sender.produce_api import ProduceRequest, topic_ids
+from spark_kafka_sink.producer.sender.produce_api import ProduceRequest, TopicIds, topic_ids
 from spark_kafka_sink.producer.sender.produce_response_handler import ProduceResponseHandler, expiry_error
 from spark_kafka_sink.producer.sender.trouble_log import TroubleLog
 from spark_kafka_sink.producer.transactions import requests
@@ -55,6 +55,8 @@ class Sender:
         self._no_producer_id: KafkaError | None = None  # the last answer that was no producer id
         self._producer_id_delay = 0.0
         self._one_in_flight = config.max_in_flight_requests_per_connection == 1
+        self._ids: TopicIds | None = None
+        self._ids_of: ClusterSnapshot | None = None
         self._zstd = config.compression_type == "zstd"
         self._in_flight: dict[ProducerBatch, None] = {}
         self._aborted = False
@@ -261,9 +263,9 @@ class Sender:
             for batch in batches:
                 self._stamp(batch)
             transactions = self._parts.transactions
-            ids = topic_ids(self._parts.metadata.snapshot.topics, batches)
+            ids = self._topic_ids()
             protocol = 0 if transactions is None else transactions.protocol
-            versions = produce_versions(bool(ids), protocol, self._zstd)
+            versions = produce_versions(ids is not None, protocol, self._zstd)
             transactional_id = None if transactions is None else transactions.transactional_id
             request = ProduceRequest(batches, self._config, on_complete, versions, transactional_id, ids)
             self._parts.client.send(node_id, request, now)
@@ -280,6 +282,12 @@ class Sender:
             metrics.request_sent(node_id, sum([batch.count for batch in batches]), now)
             for batch in batches:
                 metrics.batch_sent(batch, now - batch.created)
+
+    def _topic_ids(self) -> TopicIds | None:
+        snapshot = self._parts.metadata.snapshot
+        if snapshot is not self._ids_of:
+            self._ids_of, self._ids = snapshot, topic_ids(snapshot)
+        return self._ids
 
     def _stamp(self, batch: ProducerBatch) -> None:
         parts = self._parts

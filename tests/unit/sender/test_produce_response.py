@@ -19,12 +19,13 @@ from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.errors import NetworkError
 from spark_kafka_sink.network.messages import decode_response, response_type, schema
 from spark_kafka_sink.producer.accumulator.producer_batch import NO_TIMESTAMP
-from spark_kafka_sink.producer.sender.produce_api import read_response
+from spark_kafka_sink.producer.sender.produce_api import TopicIds, read_response
 from spark_kafka_sink.producer.sender.produce_response import PartitionResponse, ProduceResponse
 
 VERSIONS = range(3, 14)
 NAMES = ("a", "b" * 200, "ü")
 IDS = {name: UUID(int=number) for number, name in enumerate(("t", *NAMES), 1)}
+TOPIC_IDS = TopicIds({name: each.bytes for name, each in IDS.items()}, {each.bytes: name for name, each in IDS.items()})
 
 
 def partition(version: int, index: int, **fields: Any) -> Any:
@@ -49,7 +50,7 @@ def answer(version: int, topics: dict[str, list[Any]], throttle_ms: int = 0, **f
 
 
 def read(version: int, data: memoryview, requested: int = 2**31) -> ProduceResponse:
-    return read_response(version, data, requested, IDS)
+    return read_response(version, data, requested, TOPIC_IDS if version >= 13 else None)
 
 
 def read_by_kio(version: int, data: memoryview) -> ProduceResponse:
@@ -212,4 +213,4 @@ def test_a_response_has_no_more_partitions_than_its_request(version):
 def test_an_id_that_the_request_does_not_have_is_an_error():
     data = answer(13, {"t": [partition(13, 0)]})
     with pytest.raises(NetworkError, match="the request has no topic with id 0000"):
-        read_response(13, data)
+        read_response(13, data, 2**31, TopicIds({}, {}))
