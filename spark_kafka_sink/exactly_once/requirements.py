@@ -46,7 +46,7 @@ def require_transactions(rpc: Rpc, config: ProducerConfig, deadline: float) -> N
         return
     if missing := list(missing_transaction_apis(versions)):
         raise ExactlyOnceError(
-            f"These brokers have no transactions, which exactly-once needs: {'; '.join(missing)}. Use brokers (or a "
-            "tier of the service) with transactions, or deliveryGuarantee=at-least-once."
+            f"These brokers lack APIs of transactions that exactly-once needs: {'; '.join(missing)}. Use brokers (or a "
+            "tier of the service) that have them, or deliveryGuarantee=at-least-once."
         )
     require(config, versions)

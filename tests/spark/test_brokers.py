@@ -69,6 +69,6 @@ def test_a_failed_job_leaves_nothing_open_and_nothing_visible(spark, topic, to_t
 def test_exactly_once_is_refused_before_the_first_row_where_brokers_lack_it(spark, topic, local_kafka):
     if has_exactly_once(local_kafka):
         pytest.skip("these brokers have it")
-    with pytest.raises(Exception, match="These brokers have no transactions, which exactly-once needs"):
+    with pytest.raises(Exception, match="These brokers lack APIs of transactions that exactly-once needs"):
         save(numbers(spark, 0, 10), never_repeated(options_of(topic, "exactly-once")))
     assert committed(topic) == []

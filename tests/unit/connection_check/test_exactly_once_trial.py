@@ -129,7 +129,7 @@ def test_without_transactions_nothing_is_created():
     with TestBroker(api_versions={"EndTxn": None}) as broker:
         (finding,) = tried(broker)
         assert (finding.step, finding.outcome) == ("versions", Outcome.FAILED)
-        assert "there are no transactions: " in finding.text
+        assert "APIs of transactions are missing: " in finding.text
         assert "EndTxn" in finding.text
         assert broker.topics == ()
 

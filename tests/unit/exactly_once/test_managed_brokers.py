@@ -177,14 +177,14 @@ def factor(request):
 @pytest.mark.parametrize("api", ["InitProducerId", "AddPartitionsToTxn", "EndTxn", "FindCoordinator"])
 def test_without_transactions_a_write_is_refused_before_it_creates_anything(api):
     with TestBroker(api_versions={api: None}) as broker:
-        with pytest.raises(PlanningError, match=f"no transactions, which exactly-once needs: .*{api}"):
+        with pytest.raises(PlanningError, match=f"lack APIs of transactions that exactly-once needs: .*{api}"):
             query(broker).plan()
         assert broker.topics == ()
     new_process()
 
 
 def test_a_coordinator_of_groups_only_is_none_of_transactions():
-    refused = pytest.raises(PlanningError, match="no transactions.*FindCoordinator in versions 0 to 0")
+    refused = pytest.raises(PlanningError, match="lack APIs of transactions.*FindCoordinator in versions 0 to 0")
     with TestBroker(like="3.9", api_versions={"FindCoordinator": (0, 0)}) as broker, refused:
         query(broker).plan()
     new_process()
