@@ -111,7 +111,9 @@ class _Trial:
         if versions is None:
             raise KafkaError("the connection to the broker was lost")
         if missing := list(missing_transaction_apis(versions)):
-            raise KafkaError(f"APIs of transactions are missing: {'; '.join(missing)}. Exactly-once is not possible here")
+            raise KafkaError(
+                f"APIs of transactions are missing: {'; '.join(missing)}. Exactly-once is not possible here"
+            )
         texts = [f"{camel_case(api)} v{versions.pick(API_KEYS[api], *ours)}" for api, ours in TRANSACTION_APIS]
         yield self._finding(Outcome.OK, ", ".join(texts))
 
