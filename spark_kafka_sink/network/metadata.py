@@ -664,7 +664,9 @@ def _merged(known: ClusterSnapshot, update: ClusterSnapshot, in_use: dict[str, f
     topics = {name: info for name, info in known.topics.items() if name in in_use}
     for name, info in update.topics.items():
         old = known.topics.get(name)
-        topics[name] = info if old is None or old.topic_id != info.topic_id else _newer_leaders(old, info)
+        # A broker before Metadata 10 tells no id, which does not make it another topic (as in Java).
+        again = old is not None and info.topic_id not in (None, old.topic_id)
+        topics[name] = info if old is None or again else _newer_leaders(old, info)
     return replace(update, generation=known.generation + 1, topics=MappingProxyType(topics))
 
 

@@ -191,7 +191,9 @@ class Sender:
         """The brokers are older than idempotence. Without it only one request in flight keeps the order."""
         self._parts.sequences.idempotent = False
         order = "the order of rows may change, too"
-        if _IN_FLIGHT not in self._config.asked:
+        if self._one_in_flight:
+            order = f"{_IN_FLIGHT}=1 keeps the order"
+        elif _IN_FLIGHT not in self._config.asked:
             self._parts.client.limit_in_flight(1)
             self.response_handler.keep_order()
             self._one_in_flight = True

@@ -391,6 +391,14 @@ def test_a_topic_that_was_created_anew_starts_over():
     assert each.snapshot.topics["t"].leaders == (2,)
 
 
+def test_incident_an_older_broker_without_topic_ids_brought_a_stale_leader_back():
+    """In a cluster that was being upgraded; its epoch was not looked at, as the topic seemed to be another one."""
+    each = known(topic(leaders=(1,), epochs=(5,), topic_id=UUID(int=1)))
+    each.request_for(1)
+    each.updated(answer(topic(leaders=(2,), epochs=(4,))), 1)
+    assert each.snapshot.leader(TopicPartition("t", 0)) == 1
+
+
 def test_a_leader_named_in_passing_counts_when_its_epoch_is_newer():
     each = known(topic(leaders=(1, 1), epochs=(5, 5)))
     b3 = Node(3, "b3", 9092)

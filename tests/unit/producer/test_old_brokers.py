@@ -191,6 +191,17 @@ def test_brokers_without_idempotence_get_rows_in_order_with_one_warning(caplog):
     assert "one request at a time to each broker keeps the order" in warning
 
 
+@pytest.mark.parametrize(("in_flight", "kept"), [(1, True), (3, False)])
+def test_incident_the_warning_said_that_one_request_in_flight_may_change_the_order(caplog, in_flight, kept):
+    with TestBroker(api_versions=WITHOUT_IDEMPOTENCE) as broker:
+        broker.create_topic("t")
+        with KafkaProducer(config(broker, max_in_flight_requests_per_connection=in_flight)) as producer:
+            producer.send(ProducerRecord("t", b"v")).result(30)
+    (warning,) = [each.getMessage() for each in caplog.records if "idempotence" in each.getMessage()]
+    assert ("max.in.flight.requests.per.connection=1 keeps the order" in warning) is kept
+    assert ("the order of rows may change" in warning) is not kept
+
+
 def test_idempotence_that_was_asked_for_is_an_error_that_says_what_is_missing():
     with TestBroker(api_versions=WITHOUT_IDEMPOTENCE) as broker:
         broker.create_topic("t")
