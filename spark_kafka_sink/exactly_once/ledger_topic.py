@@ -19,6 +19,7 @@ from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.values import LedgerPartitions
 from spark_kafka_sink.network.api_versions import every
 from spark_kafka_sink.network.calls import Call, CodeAt
+from spark_kafka_sink.network.error_table import FORBIDDEN
 from spark_kafka_sink.network.topics import BROKER_DEFAULT, NewTopic, create_topic, why_not_created
 
 _log = logging.getLogger("spark_kafka_sink.exactly_once")
@@ -96,7 +97,8 @@ def ensure_ledger(cluster: Cluster, topic: str, deadline: float) -> EnsuredLedge
         configs = checked_configs(cluster, topic, wanted, deadline)
         if made.left_out or made.replication_factor != wanted.replication:
             _warned.add(topic)
-            _log.warning("commitLogTopic %s was created %s", topic, made.told(wanted, configs))
+            replicas = fewest_replicas(cluster, topic, deadline)
+            _log.warning("commitLogTopic %s was created %s", topic, made.told(wanted, configs, replicas))
         return EnsuredLedger(2 * PARTITIONS, True, _number(configs.get(_MAX_MESSAGE)))
     if info.partition_count < PARTITIONS:
         raise ExactlyOnceError(
@@ -117,12 +119,24 @@ def checked_configs(cluster: Cluster, topic: str, wanted: WantedLedger, deadline
         configs = _describe(cluster, _TOPIC, [topic], (*wanted.settings, _MAX_MESSAGE), deadline)
     except UnsupportedVersionError:
         configs = {}
+    except BrokerError as error:
+        if error.code not in FORBIDDEN:
+            raise
+        raise ExactlyOnceError(
+            f"The settings of commitLogTopic {topic} cannot be read: {error.name}: the principal needs "
+            "DESCRIBE_CONFIGS on it"
+        ) from error
     if faults := ledger_faults(configs):
         raise ExactlyOnceError(
             f"commitLogTopic {topic} could lose decisions: {'; '.join(faults)}. Change its settings "
             "(kafka-configs --alter), or name another topic."
         )
     return configs
+
+
+def fewest_replicas(cluster: Cluster, topic: str, deadline: float) -> int:
+    """The replicas of the partition with the fewest; 0 if the topic is not in the metadata yet."""
+    return min(map(len, cluster.replicas(topic, deadline)), default=0)
 
 
 def ledger_faults(configs: Mapping[str, str | None]) -> list[str]:
@@ -189,8 +203,9 @@ class MadeLedger:
     left_out: tuple[str, ...] = ()
     refusal: str = ""
 
-    def told(self, wanted: WantedLedger, configs: Mapping[str, str | None]) -> str:
-        """What was left out and what that costs, with the settings that are in effect instead."""
+    def told(self, wanted: WantedLedger, configs: Mapping[str, str | None], replicas: int) -> str:
+        """What was left out and what that costs, with what is in effect instead. ``replicas``: of each partition, 0 if
+        unknown."""
         texts = [f"without {', '.join(self.left_out)}"] if self.left_out else []
         if self.replication_factor == BROKER_DEFAULT:
             texts.append(f"with the brokers' default replication factor instead of {wanted.replication}")
@@ -201,6 +216,9 @@ class MadeLedger:
         costs = [f"Not told, so perhaps weaker: {_costs(unknown)}."] if unknown else []
         if weaker:
             costs.append(f"In effect: {_costs(weaker)}.")
+        if replicas < wanted.replication:
+            number = f"{replicas or 'an unknown number'} instead of {wanted.replication}"
+            costs.append(f"Replicas of a partition: {number} (a decision may be lost with the brokers that hold it).")
         cost = " ".join(costs) or "The settings in effect are as strong."
         return f"{' and '.join(texts)}, because the brokers refuse more ({self.refusal}). {cost}"
 

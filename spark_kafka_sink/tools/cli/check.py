@@ -10,6 +10,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.common.protocol_values import text_fault
 from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.spark.options import LEDGER_TOPIC
 from spark_kafka_sink.tools.cli.command_line import (
@@ -127,6 +128,7 @@ def _add_worker_options(command: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    _check_names(arguments)
     request = CheckRequest(
         client_config(arguments), arguments.topic, arguments.transactional_id_prefix, arguments.commit_log_topic
     )
@@ -145,6 +147,18 @@ def run(arguments: argparse.Namespace) -> int:
         workers = check_on_workers(request, settings, arguments.tasks, arguments.timeout)
         failed |= _show_workers([*library_findings(required_libraries()), *findings], workers)
     return 1 if failed else 0
+
+
+def _check_names(arguments: argparse.Namespace) -> None:
+    """Raises ``ConfigError`` for names that no request can carry, before anything is sent or created."""
+    names = {
+        "--topic": arguments.topic,
+        "--transactional-id-prefix": arguments.transactional_id_prefix,
+        "--commit-log-topic": arguments.commit_log_topic,
+    }
+    faults = {option: text_fault(name) for option, name in names.items() if name is not None}
+    if errors := [f"{option} {fault}." for option, fault in faults.items() if fault is not None]:
+        raise ConfigError(errors)
 
 
 def _shown(found: Generator[Finding, None, None]) -> list[Finding]:

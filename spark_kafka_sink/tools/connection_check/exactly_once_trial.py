@@ -21,6 +21,7 @@ from spark_kafka_sink.exactly_once.ledger_topic import (
     WantedLedger,
     checked_configs,
     create_ledger,
+    fewest_replicas,
     wanted_ledger,
 )
 from spark_kafka_sink.exactly_once.partition_log import PartitionLog
@@ -45,6 +46,8 @@ _SOON_MS: Final = 5.0
 _ID_RIGHTS: Final = "WRITE on the transactional id"
 _TOPIC_RIGHTS: Final = "WRITE on the topic"
 _SWEEP: Final = "sweep"
+_LONGEST_TOPIC: Final = 249
+"""Characters of a topic's name (Kafka: ``Topic.MAX_NAME_LENGTH``)."""
 
 
 def try_exactly_once(request: CheckRequest, clock: Clock) -> Generator[Finding, None, None]:
@@ -63,7 +66,7 @@ def try_exactly_once(request: CheckRequest, clock: Clock) -> Generator[Finding, 
 class _Trial:
     def __init__(self, request: CheckRequest, clock: Clock) -> None:
         suffix = f"check-{uuid4().hex[:8]}"
-        self._topic = f"{request.ledger_topic}-{suffix}"
+        self._topic = f"{request.ledger_topic[: _LONGEST_TOPIC - len(suffix) - 1]}-{suffix}"
         self._id = driver_id(f"{request.transactional_id_prefix or DEFAULT_PREFIX}-{suffix}")
         self._timeout_ms = request.config.max_block_ms
         self._clock = clock
@@ -129,7 +132,11 @@ class _Trial:
             self._may_exist = False
             raise
         text = f"CreateTopics of {self._topic} (CREATE on the topic or the cluster), {2 * PARTITIONS} partitions, "
-        text += made.told(wanted, self._configs(wanted)) if made.refusal else "with all settings"
+        if made.refusal:
+            replicas = fewest_replicas(self._cluster, self._topic, self._deadline())
+            text += made.told(wanted, self._configs(wanted), replicas)
+        else:
+            text += "with all settings"
         yield self._finding(Outcome.OK, text)
         return wanted
 

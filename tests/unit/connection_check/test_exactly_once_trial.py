@@ -206,3 +206,29 @@ def test_the_command_tries_it_after_the_check(flags, capsys):
         broker.faults.answer("EndTxn", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
         assert main([*arguments, "--exactly-once", *flags]) == 1
         assert "steps failed, first commit of exactly-once" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("option", ["--topic", "--transactional-id-prefix", "--commit-log-topic"])
+@pytest.mark.parametrize(("name", "says"), [("a\udcff", "a lone surrogate"), ("p" * 40_000, "40000 bytes")])
+def test_a_name_that_no_request_can_carry_is_refused_without_a_traceback(option, name, says, capsys):
+    """The check ended with a ValueError after it had created the topic."""
+    with TestBroker() as broker:
+        arguments = ["check", "--bootstrap-server", broker.bootstrap_servers, "--exactly-once", option, name]
+        assert main(arguments) == 1
+        assert creations(broker) == 0
+    shown = capsys.readouterr()
+    assert f"{option} has " in shown.err
+    assert says in shown.err
+    assert "Traceback" not in shown.err
+
+
+def creations(broker):
+    return sum(seen.api == "CreateTopics" for seen in broker.requests)
+
+
+def test_a_ledger_with_the_longest_name_of_a_topic_can_be_tried(capsys):
+    """The name of the thrown-away topic had the suffix too many, and the check told a fault that no write has."""
+    with TestBroker() as broker:
+        ledger = ["--commit-log-topic", "x" * 249]
+        assert main(["check", "--bootstrap-server", broker.bootstrap_servers, "--exactly-once", *ledger]) == 0
+        assert left(broker) == []

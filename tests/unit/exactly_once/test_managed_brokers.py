@@ -169,6 +169,28 @@ def test_a_default_replication_factor_that_is_not_told_may_be_the_only_one(warni
     new_process()
 
 
+@pytest.mark.parametrize("default", [1, 2])
+def test_a_ledger_with_fewer_replicas_was_told_to_be_as_strong(warnings, default):
+    """The brokers' default was 1 instead of 2, and the warning ended: "The settings in effect are as strong."."""
+    with TestBroker(nodes=2, config={"default.replication.factor": default}) as broker:
+        broker.create_topic(TOPIC, partitions=2)
+        broker.hide_configs("default.replication.factor")
+        broker.faults.answer("CreateTopics", "POLICY_VIOLATION", times=KEPT, only=lambda each: factor(each) == 2)
+        ledger_topic._warned.clear()
+        query(broker).plan()
+        (warning,) = warnings()
+        assert ("Replicas of a partition: 1 instead of 2 (a decision may be lost" in warning) is (default == 1)
+        assert ("as strong" in warning) is (default == 2)
+    new_process()
+
+
+def test_a_missing_right_to_read_the_ledgers_settings_is_named(managed):
+    """It was: "the principal needs WRITE and DESCRIBE on it; on commitLogTopic READ too", which it had."""
+    managed.faults.answer("DescribeConfigs", "TOPIC_AUTHORIZATION_FAILED", times=KEPT)
+    with pytest.raises(PlanningError, match="TOPIC_AUTHORIZATION_FAILED: the principal needs DESCRIBE_CONFIGS on it"):
+        query(managed).plan()
+
+
 def factor(request):
     (topic,) = request.body.topics
     return topic.replication_factor
