@@ -4,6 +4,8 @@ from random import Random
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import KafkaError as KafkaException
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from spark_kafka_sink.errors import KafkaError, RecordTooLargeError
@@ -15,7 +17,7 @@ from tests.faults.exactly_once.reader import read_committed
 from tests.spark.topics import Topic
 from tests.unit.exactly_once.runs import Query
 from tests.unit.spark.dead_letter_runs import prepared
-from tests.waiting import DEADLINE_S
+from tests.waiting import DEADLINE_S, until
 
 LARGE = Random(1).randbytes(40_000)
 
@@ -68,20 +70,42 @@ def set_limit(servers, topic, limit):
     admin.incremental_alter_configs([resource])[resource].result(DEADLINE_S)
 
 
+def await_limit(servers, topic):
+    """The controller has the new limit before the broker does. Of two topics the broker has the first one's first."""
+    refused = []
+    producer = Producer({"bootstrap.servers": servers})
+
+    def ended(error, _message):
+        refused.append(error is not None and error.code() == KafkaException.MSG_SIZE_TOO_LARGE)
+
+    def write():
+        producer.produce(topic, LARGE, on_delivery=ended)
+        producer.flush(DEADLINE_S)
+        return refused[-1:] == [True]
+
+    until(write, bool, f"{topic} takes what is larger than its limit")
+
+
 def limit_lowered_under_way(servers, topic):
-    """Batches of rows: the second after the limit is below its row. The first is an append of its own."""
-    yield pa.record_batch({"value": [b"a" * 100] * 5_000})
+    """Batches of rows: the second after the limit is below its row. The first is an append of its own.
+
+    The new limit has room for all of it: a refused batch of it would tell the task the new limit.
+    """
+    yield pa.record_batch({"value": [b"a" * 100] * 100})
     set_limit(servers, topic, 20_000)
+    set_limit(servers, f"{topic}-probe", 20_000)
+    await_limit(servers, f"{topic}-probe")
     yield pa.record_batch({"value": [b"b", LARGE, b"c"]})
 
 
 def test_a_limit_that_is_lowered_under_way(local_kafka):
     servers, topic, dead = local_kafka.bootstrap_servers, name("out"), name("dead")
-    local_kafka.create_topic(topic, 1, {"max.message.bytes": "50000"})
+    for limited in (topic, f"{topic}-probe"):
+        local_kafka.create_topic(limited, 1, {"max.message.bytes": "50000"})
     local_kafka.create_topic(dead, 1)
     options = SinkOptions.parse({"kafka.bootstrap.servers": servers, "topic": topic, "deadlettertopic": dead})
     figures = write_rows(limit_lowered_under_way(servers, topic), RowLayout(value=0), options).figures
-    assert [record.value for record in Topic(servers, topic).records()] == [b"a" * 100] * 5_000 + [b"b", b"c"]
+    assert [record.value for record in Topic(servers, topic).records()] == [b"a" * 100] * 100 + [b"b", b"c"]
     (letter,) = Topic(servers, dead).records()
     assert letter.value == LARGE
     assert b"MESSAGE_TOO_LARGE" in dict(letter.headers)["__connect.errors.exception.message"]
@@ -95,7 +119,8 @@ def transaction(query, batches, dead):
 
 def test_in_a_transaction_a_limit_that_is_lowered_under_way_fails_the_task_and_says_so(local_kafka):
     servers, topic, dead = local_kafka.bootstrap_servers, name("out"), name("dead")
-    local_kafka.create_topic(topic, 1, {"max.message.bytes": "50000"})
+    for limited in (topic, f"{topic}-probe"):
+        local_kafka.create_topic(limited, 1, {"max.message.bytes": "50000"})
     local_kafka.create_topic(dead, 1)
     query = Query(servers, name=topic, topic=topic)
     with pytest.raises(RecordTooLargeError, match="max.message.bytes was 50000 when this task asked for it"):
