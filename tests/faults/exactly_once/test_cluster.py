@@ -17,6 +17,7 @@ from tests.faults.exactly_once.three_nodes import (
     END_TXN_VERSIONS,
     IMPATIENT,
     PROPERTIES,
+    SENT_END_TXN_VERSIONS,
     all_in_sync,
     await_end_txn_version,
     coordinator,
@@ -146,6 +147,6 @@ def test_the_protocol_changes_between_two_attempts_of_an_end(kafka, parted, prox
     await_end_txn_version(parted, END_TXN_VERSIONS[after])
     proxy.heal()
     commit.result()
-    assert set().union(*(each.versions(END_TXN) for each in proxies.values())) == {END_TXN_VERSIONS[before]}
+    assert set().union(*(each.versions(END_TXN) for each in proxies.values())) == {SENT_END_TXN_VERSIONS[before]}
     parted.run(1, MORE)
     assert parted.committed() == EACH_AND_MORE

@@ -16,6 +16,8 @@ IMPATIENT = {"request.timeout.ms": 2_000, "delivery.timeout.ms": 10_000, "max.bl
 
 END_TXN = 26
 END_TXN_VERSIONS = {0: 3, 1: 3, 2: 5}
+"""By transaction.version: what identities say. On the wire the first protocol has up to 4, as in Java."""
+SENT_END_TXN_VERSIONS = {1: 4, 2: 5}
 """By transaction.version."""
 
 
