@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from spark_kafka_sink.common.config import ProducerConfig
@@ -50,4 +51,4 @@ def test_the_sample_is_valid_and_shows_the_defaults():
     given = read_properties(SAMPLE)
     shown = dict(DEFAULT.findall(SAMPLE.read_text()))
     assert len(shown) > 8
-    assert ProducerConfig.parse(given | shown) == ProducerConfig.parse(given)
+    assert replace(ProducerConfig.parse(given | shown), asked=frozenset()) == ProducerConfig.parse(given)
