@@ -7,7 +7,13 @@ import pytest
 from spark_kafka_sink.testing import LocalKafka
 from spark_kafka_sink.testing.proxy import Direction
 from tests.faults.exactly_once.test_crashes import EACH_ONCE, MORE, ROWS
-from tests.faults.exactly_once.three_nodes import END_TXN, PROPERTIES, all_in_sync, cut_at_the_end
+from tests.faults.exactly_once.three_nodes import (
+    END_TXN,
+    PROPERTIES,
+    SENT_END_TXN_VERSIONS,
+    all_in_sync,
+    cut_at_the_end,
+)
 
 pytestmark = pytest.mark.jvm
 
@@ -36,6 +42,6 @@ def test_an_upgrade_between_two_attempts_of_an_end(kafka, parted, proxies):
     for proxy in proxies.values():
         proxy.heal()
     commit.result()
-    assert set().union(*(proxy.versions(END_TXN) for proxy in proxies.values())) == {3}
+    assert set().union(*(proxy.versions(END_TXN) for proxy in proxies.values())) == {SENT_END_TXN_VERSIONS[1]}
     parted.run(1, MORE)
     assert parted.committed() == {**EACH_ONCE, b"e": 1, b"f": 1}
