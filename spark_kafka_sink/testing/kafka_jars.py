@@ -48,7 +48,7 @@ def kafka_jars(version: str) -> Path:
     of Kafka's own distribution. Raises ``FetchError``.
     """
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
-        raise KafkaJarsError(f"Kafka version {version!r} is not of the form 4.1.1.")
+        raise KafkaJarsError(f"Kafka version {version!r} is not of the form 4.4.0.")
     if _numbers(version) < _OLDEST:
         raise KafkaJarsError(f"Kafka {version} is too old: LocalKafka runs {'.'.join(map(str, _OLDEST))} or newer.")
     folder = cache_folder() / f"kafka-{version}"

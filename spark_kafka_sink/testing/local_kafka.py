@@ -30,7 +30,7 @@ from spark_kafka_sink.testing.zookeeper import ZooKeeper
 if TYPE_CHECKING:
     from kio.schema.metadata.v7.response import MetadataResponse, MetadataResponsePartition
 
-DEFAULT_VERSION = "4.1.1"
+DEFAULT_VERSION = "4.4.0"
 DEADLINE_S = 60.0
 _POLL_S = 0.05
 _NOTHING: Mapping[str, str] = MappingProxyType({})

@@ -2,7 +2,7 @@
 schema registry), each one for the whole session; ``kafka_test_broker`` (in process), a new one for each test.
 
 ``local_kafka`` runs the version of ``--kafka-version`` (repeatable: each test then runs on each). A test runs on others
-with ``@pytest.mark.parametrize("local_kafka", ["4.1.1", "3.9.1"], indirect=True, scope="session")``. When one cannot
+with ``@pytest.mark.parametrize("local_kafka", ["4.4.0", "3.9.1"], indirect=True, scope="session")``. When one cannot
 start, tests fail; they are never skipped. A fixture of the same name in a ``conftest.py`` replaces one of these.
 """
 
@@ -29,7 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--kafka-version",
         action="append",
         metavar="VERSION",
-        help="version of the real Kafka behind the fixture local_kafka; repeat it to run on several (default: 4.1.1)",
+        help="version of the real Kafka behind the fixture local_kafka; repeat it to run on several (default: 4.4.0)",
     )
 
 
