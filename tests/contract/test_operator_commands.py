@@ -23,7 +23,7 @@ from tests.kafka_versions import on_kafka
 from tests.unit.exactly_once.runs import LEDGER, Query, new_process
 from tests.unit.exactly_once.test_protocol import crash
 
-pytestmark = on_kafka("4.1.1", "3.9.1")
+pytestmark = on_kafka("4.4.0", "3.9.1")
 
 PATIENT = {"max.block.ms": 30_000, "request.timeout.ms": 10_000, "delivery.timeout.ms": 30_000}
 

@@ -16,7 +16,7 @@ PARTITIONS = 3
 BATCH = re.compile(r"^baseOffset: .* count: (\d+) .* compresscodec: (\w+) .* isvalid: (\w+)$", re.MULTILINE)
 RECORD = re.compile(r"^\| offset: (\d+) .* keySize: (-?\d+) valueSize: (-?\d+) ", re.MULTILINE)
 
-pytestmark = on_kafka("4.1.1", "3.9.1", "3.3.2")
+pytestmark = on_kafka("4.4.0", "3.9.1", "3.3.2")
 every_codec = pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 every_way = pytest.mark.parametrize("way", ["batch", "stream"])
 every_kind = pytest.mark.parametrize("kind", ["keyed", "unkeyed"])

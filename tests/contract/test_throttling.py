@@ -89,7 +89,7 @@ def test_test_broker_throttles_a_producer_by_its_byte_rate(kafka_test_broker: Te
 
 
 @pytest.mark.jvm
-@on_kafka("4.1.1", "3.9.1")
+@on_kafka("4.4.0", "3.9.1")
 @pytest.mark.parametrize("api", QUOTAS)
 def test_kafka_throttles_as_written(api: str, local_kafka: LocalKafka) -> None:
     scenario, quotas = QUOTAS[api]
@@ -146,7 +146,7 @@ def test_a_producer_over_its_byte_rate_delivers_everything_once(kafka_test_broke
 
 
 @pytest.mark.jvm
-@on_kafka("4.1.1", "3.9.1")
+@on_kafka("4.4.0", "3.9.1")
 def test_a_producer_over_its_byte_rate_delivers_everything_once_to_kafka(local_kafka: LocalKafka) -> None:
     deliver_everything_once(local_kafka)
 
@@ -166,7 +166,7 @@ def deliver_everything_once(broker: LocalKafka | TestBroker) -> None:
     assert metrics["record-retry-total"] == metrics["record-error-total"] == 0
 
 
-@on_kafka("4.1.1", "3.9.1")
+@on_kafka("4.4.0", "3.9.1")
 def test_a_transaction_over_the_request_quota_is_committed(local_kafka: LocalKafka) -> None:
     """Each response asks for a pause of up to a second: Metadata, FindCoordinator, InitProducerId, Produce, EndTxn."""
     topic, client_id = name("topic"), name("busy")

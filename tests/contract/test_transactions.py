@@ -20,6 +20,6 @@ def test_on_test_broker(scenario: Scenario, like: str) -> None:
 
 @each_scenario
 @pytest.mark.jvm
-@on_kafka("4.1.1", "3.9.1")
+@on_kafka("4.4.0", "3.9.1")
 def test_on_kafka(scenario: Scenario, local_kafka: LocalKafka) -> None:
     scenario(local_kafka)

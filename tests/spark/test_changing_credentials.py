@@ -105,7 +105,7 @@ def oidc():
 def oauth(oidc):
     """Takes no token past its end, and closes connections whose session has ended."""
     more = {"sasl_oauthbearer_clock_skew_seconds": "0", "connections_max_reauth_ms": str(10 * TOKEN_S * 1000)}
-    with oauth_kafka(oidc, "4.1.1", **more) as kafka:
+    with oauth_kafka(oidc, "4.4.0", **more) as kafka:
         yield kafka
 
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.jvm
 ROOT = Path(__file__).parents[2]
 SPARK_HOME = str(Path(pyspark.__file__).parent)
 MECHANISM = "SCRAM-SHA-512"
-on_kafka = pytest.mark.parametrize("secure_kafka", ["4.1.1"], indirect=True, scope="session")
+on_kafka = pytest.mark.parametrize("secure_kafka", ["4.4.0"], indirect=True, scope="session")
 # In every Python process: what an executor's has, and what it lacks.
 SITE = """
 import os, sys

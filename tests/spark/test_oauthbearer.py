@@ -20,7 +20,7 @@ def oidc():
 
 @pytest.fixture(scope="module")
 def kafka(oidc):
-    with oauth_kafka(oidc, "4.1.1") as cluster:
+    with oauth_kafka(oidc, "4.4.0") as cluster:
         yield cluster
 
 

@@ -14,7 +14,7 @@ from tests.spark.writes import fails, never_repeated, save, stream, streaming
 
 pytestmark = pytest.mark.jvm
 
-on_kafka = pytest.mark.parametrize("secure_kafka", ["4.1.1"], indirect=True, scope="session")
+on_kafka = pytest.mark.parametrize("secure_kafka", ["4.4.0"], indirect=True, scope="session")
 GUARANTEES = ("at-least-once", "exactly-once")
 
 

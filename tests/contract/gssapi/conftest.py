@@ -27,7 +27,7 @@ def no_tickets_of_others(kdc: Kdc, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path / 'tickets'}")
 
 
-@pytest.fixture(scope="session", params=["4.1.1", "3.9.1"])
+@pytest.fixture(scope="session", params=["4.4.0", "3.9.1"])
 def kafka(request: pytest.FixtureRequest, kdc: Kdc) -> Iterator[LocalKafka]:
     with kerberos_kafka(request.param, kdc) as cluster:
         yield cluster

@@ -28,7 +28,7 @@ def oidc() -> Iterator[OidcServer]:
         yield server
 
 
-@pytest.fixture(scope="module", params=["4.1.1", pytest.param("3.9.1", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=["4.4.0", pytest.param("3.9.1", marks=pytest.mark.slow)])
 def kafka(request: pytest.FixtureRequest, oidc: OidcServer) -> Iterator[LocalKafka]:
     with oauth_kafka(oidc, request.param) as cluster:
         yield cluster

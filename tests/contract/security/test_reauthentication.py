@@ -25,7 +25,7 @@ from tests.waiting import DEADLINE_S, eventually
 Cluster: TypeAlias = LocalKafka | TestBroker
 LISTENER = "SESSIONS"
 REAUTHENTICATIONS = "successful-reauthentication-total"
-KAFKAS = ["4.1.1", pytest.param("3.9.1", marks=pytest.mark.slow)]
+KAFKAS = ["4.4.0", pytest.param("3.9.1", marks=pytest.mark.slow)]
 on_kafka = pytest.mark.parametrize("secure_kafka", KAFKAS, indirect=True, scope="session")
 
 

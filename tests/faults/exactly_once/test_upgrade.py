@@ -17,7 +17,7 @@ from tests.faults.exactly_once.three_nodes import (
 
 pytestmark = pytest.mark.jvm
 
-OLD, NEW = "3.9.1", "4.1.1"
+OLD, NEW = "3.9.1", "4.4.0"
 
 
 @pytest.fixture(params=[1, pytest.param(3, marks=pytest.mark.slow)], ids=["alone", "rolling"])

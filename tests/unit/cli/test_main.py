@@ -82,7 +82,7 @@ def test_a_wrong_command_line_ends_with_2_and_says_what_is_wrong(capsys, line, s
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        (["broker", "--version", "latest"], "error: Kafka version 'latest' is not of the form 4.1.1.\n"),
+        (["broker", "--version", "latest"], "error: Kafka version 'latest' is not of the form 4.4.0.\n"),
         (["broker", "--version", "2.0.1"], "error: Kafka 2.0.1 is too old: LocalKafka runs 2.1.0 or newer.\n"),
         (
             ["broker", "--in-process", "--port", "65535", "--nodes", "2"],
@@ -133,13 +133,13 @@ def test_ctrl_c_is_130_and_no_traceback(monkeypatch, capsys):
 
 def test_a_broker_that_ends_by_itself_is_an_error(monkeypatch, capsys):
     class DeadKafka:
-        version, bootstrap_servers, node_ids = "4.1.1", "127.0.0.1:9092", (1,)
+        version, bootstrap_servers, node_ids = "4.4.0", "127.0.0.1:9092", (1,)
 
         def __init__(self, *arguments):
             self.arguments = arguments
 
         def __enter__(self):
-            assert self.arguments == (1, "4.1.1", {"a.b": "c=d"}, 9092)
+            assert self.arguments == (1, "4.4.0", {"a.b": "c=d"}, 9092)
 
         def __exit__(self, *_): ...
 

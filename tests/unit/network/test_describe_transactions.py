@@ -19,7 +19,7 @@ def test_an_id_without_a_transaction_is_described(kafka_test_broker: TestBroker)
     check(kafka_test_broker.bootstrap_servers)
 
 
-@on_kafka("4.1.1", "3.9.1")
+@on_kafka("4.4.0", "3.9.1")
 def test_kafka_describes_an_id_without_a_transaction(local_kafka: LocalKafka) -> None:
     check(local_kafka.bootstrap_servers)
 

@@ -45,7 +45,7 @@ def own_kafka():
         yield kafka
 
 
-@on_kafka("4.1.1", "3.9.1")
+@on_kafka("4.4.0", "3.9.1")
 def test_records_come_back_and_kafka_s_own_tool_reads_the_segments(local_kafka):
     topic = "round-trip"
     local_kafka.create_topic(topic, partitions=2, configs={"segment.bytes": "1048576"})

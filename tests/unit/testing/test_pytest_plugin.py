@@ -27,7 +27,7 @@ def names(pytester: pytest.Pytester, *options: str) -> set[str]:
 
 def test_one_version_unless_told_otherwise(pytester):
     marked = {"test_marked[3.9.1]", "test_marked[4.3.1]"}
-    assert names(pytester) == {"test_default[4.1.1-1]", "test_default[4.1.1-2]"} | marked
+    assert names(pytester) == {"test_default[4.4.0-1]", "test_default[4.4.0-2]"} | marked
 
 
 def test_each_test_runs_on_each_version_asked_for_but_a_mark_stands(pytester):
@@ -42,7 +42,7 @@ def test_a_kafka_that_cannot_start_fails_the_test_and_never_skips_it(pytester):
     pytester.makepyfile("def test_it(local_kafka): ...")
     result = pytester.runpytest_subprocess("--kafka-version", "none")
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*KafkaJarsError: Kafka version 'none' is not of the form 4.1.1."])
+    result.stdout.fnmatch_lines(["*KafkaJarsError: Kafka version 'none' is not of the form 4.4.0."])
 
 
 def test_unused_it_imports_no_more_than_its_fixtures_need():
