@@ -15,6 +15,7 @@ from spark_kafka_sink.testing import Listener, LocalKafka, TestBroker
 from spark_kafka_sink.testing.broker import acceptor
 from spark_kafka_sink.testing.broker.stream import TlsStream
 from spark_kafka_sink.testing.certificates import CertificateAuthority
+from spark_kafka_sink.testing.kafka_jars import tools_version
 from spark_kafka_sink.testing.kafka_security import properties_text
 from spark_kafka_sink.testing.listener import login
 from tests.contract.plain_client import PlainClient
@@ -111,7 +112,8 @@ def test_kafka_s_own_tools_take_the_options(secure_kafka: LocalKafka, tmp_path) 
         config = tmp_path / "client.properties"
         config.write_text(properties_text(options))
         arguments = ["--bootstrap-server", options["bootstrap.servers"], "--command-config", str(config), "--list"]
-        assert topic in secure_kafka._run_tool("org.apache.kafka.tools.TopicCommand", *arguments)
+        version = tools_version(secure_kafka.version)
+        assert topic in secure_kafka._run_tool("org.apache.kafka.tools.TopicCommand", *arguments, version=version)
 
 
 def test_an_acl_takes_the_topic_from_all_others(secure_kafka: LocalKafka) -> None:
