@@ -140,8 +140,11 @@ def fewest_replicas(cluster: Cluster, topic: str, deadline: float) -> int:
 
 
 def ledger_faults(configs: Mapping[str, str | None]) -> list[str]:
-    """Why a topic with these effective settings cannot be the ledger. An unclean.leader.election.enable that is not
-    told is no fault, because some brokers (Redpanda) never elect a leader that lacks records, and do not have it."""
+    """Why a topic with these effective settings cannot be the ledger.
+
+    An unclean.leader.election.enable that DescribeConfigs leaves out is no fault: Redpanda, for one, has no such
+    setting and never elects a leader that lacks records.
+    """
     policy, unclean = configs.get(_POLICY), configs.get(_UNCLEAN)
     faults = []
     if policy is None:
@@ -230,7 +233,7 @@ def _is_weaker(name: str, value: str | None, settings: Mapping[str, str]) -> boo
 
 
 def wanted_ledger(cluster: Cluster, deadline: float) -> WantedLedger:
-    """As strong as the brokers' transaction log, and never with fewer replicas than they give to other topics."""
+    """Settings as strong as those of the brokers' transaction log, with no fewer replicas than other topics get."""
     brokers = len(cluster.node_ids(deadline))
     told = _broker_configs(cluster, (*_LIKE_TRANSACTION_LOG, _DEFAULT_REPLICATION), deadline)
     default = told.get(_DEFAULT_REPLICATION)

@@ -6,16 +6,14 @@ from collections.abc import Iterator
 from typing import Final
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.errors import UnsupportedVersionError
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.network.api_versions import (
     FIND_COORDINATOR_OF_TRANSACTION,
     INIT_PRODUCER_ID_WITH_IDENTITY,
     every,
 )
-from spark_kafka_sink.network.broker_requirements import require
+from spark_kafka_sink.network.broker_requirements import missing_apis, require
 from spark_kafka_sink.network.connection import ApiVersions
-from spark_kafka_sink.network.messages import API_KEYS
 from spark_kafka_sink.network.rpc import Rpc
 
 TRANSACTION_APIS: Final = (
@@ -29,11 +27,7 @@ TRANSACTION_APIS: Final = (
 
 def missing_transaction_apis(versions: ApiVersions) -> Iterator[str]:
     """A clause for each API that transactions need and the broker does not have."""
-    for api, ours in TRANSACTION_APIS:
-        try:
-            versions.pick(API_KEYS[api], *ours)
-        except UnsupportedVersionError as error:
-            yield str(error)
+    yield from map(str, missing_apis(versions, TRANSACTION_APIS))
 
 
 def require_transactions(rpc: Rpc, config: ProducerConfig, deadline: float) -> None:

@@ -130,7 +130,7 @@ def between(api: str, lowest: int, highest: int, need: str = "") -> VersionRange
 PRODUCE_FIRST_FLEXIBLE: Final = 9
 PRODUCE_FIRST_WITH_LEADERS: Final = 10
 PRODUCE_FIRST_OF_TRANSACTIONS_V2: Final = 12
-"""From it on Produce adds partitions to the transaction (KIP-890)."""
+"""From this version on Produce adds partitions to the transaction (KIP-890)."""
 PRODUCE_FIRST_WITH_TOPIC_IDS: Final = 13
 PRODUCE_FIRST_WITH_ZSTD: Final = 7
 END_TXN_LAST_OF_TRANSACTIONS_V1: Final = 4

@@ -28,7 +28,7 @@ class BrokerIdentity(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiVersionsRequest:
-    """As kio's entities. The response is that of v4."""
+    """The request that kio lacks, with the attributes of kio's entities. Its response is that of version 4."""
 
     __type__: ClassVar = EntityType.request
     __version__: ClassVar[i16] = i16(VERSION)

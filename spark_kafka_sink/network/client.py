@@ -156,7 +156,7 @@ class NetworkClient:
         self.counters = AuthenticationCounters()
         self._last_connection_id = 0
         self.cluster_id: str | None = None
-        """Of the nodes that come from Metadata, so that brokers can check whether they are those (KIP-1242)."""
+        """The cluster that Metadata told. A handshake names it, so that a broker of another one refuses (KIP-1242)."""
         self._completed: deque[tuple[Request, Response]] = deque()
         self._disconnects: dict[int, tuple[Node, KafkaError]] = {}
         self._repeated_failures: dict[str, int] = {}
@@ -291,7 +291,7 @@ class NetworkClient:
         return state.connection.api_versions if state is not None and state.connection is not None else None
 
     def limit_in_flight(self, requests: int) -> None:
-        """From now on at most so many requests wait for a response on each connection."""
+        """Lowers ``max.in.flight.requests.per.connection`` for all later requests, to ``requests`` at most."""
         self._max_in_flight = min(self._max_in_flight, requests)
 
     def any_api_versions(self) -> ApiVersions | None:

@@ -85,13 +85,12 @@ class ApiVersions:
         why = f": {need}" if need else ""
         if theirs is None:
             raise UnsupportedVersionError(f"The broker {self.peer} does not support {api_name(api_key)}{why}")
-        version = min(our_max, theirs[1])
-        if version < max(our_min, theirs[0]):
+        if not self.speaks(api_key, VersionRange(our_min, our_max)):
             raise UnsupportedVersionError(
                 f"The broker {self.peer} supports {api_name(api_key)} in versions {theirs[0]} to {theirs[1]}, "
                 f"this client in versions {our_min} to {our_max}{why}"
             )
-        return version
+        return min(our_max, theirs[1])
 
     def speaks(self, api_key: int, versions: VersionRange) -> bool:
         """Whether ``pick`` finds a version."""

@@ -379,7 +379,7 @@ class Metadata:
 
     @property
     def cluster_id(self) -> str | None:
-        """Of the last response; None before the first and while the client starts again from bootstrap.servers.
+        """The id in the last response; None before the first and while the client starts again from bootstrap.servers.
 
         None also for an id that has been escaped or cut for errors and logs: no broker would know it.
         """

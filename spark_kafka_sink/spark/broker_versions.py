@@ -15,8 +15,8 @@ def ensure_asked_idempotence(options: SinkOptions) -> None:
     Exactly-once and topicCreation check on their own connections.
     """
     config = options.producer
-    asked = config.enable_idempotence and "enable.idempotence" in config.asked
-    if not asked or options.exactly_once is not None or options.topic_creation is not None or config in _checked:
+    checked_elsewhere = options.exactly_once is not None or options.topic_creation is not None
+    if not config.asks_for_idempotence or checked_elsewhere or config in _checked:
         return
     from spark_kafka_sink.network.broker_requirements import require
     from spark_kafka_sink.network.rpc import Rpc

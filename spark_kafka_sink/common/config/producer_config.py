@@ -149,6 +149,11 @@ class ProducerConfig:
     asked: frozenset[str] = frozenset()
     """Those of ``DECIDED_BY_BROKERS`` that were given, so that they hold whatever the brokers can do."""
 
+    @property
+    def asks_for_idempotence(self) -> bool:
+        """If ``enable.idempotence=true`` was given. By default a producer does without it where brokers lack it."""
+        return self.enable_idempotence and "enable.idempotence" in self.asked
+
     @classmethod
     def parse(cls, mapping: Mapping[str, object], prefix: str = "") -> ProducerConfig:
         """The configuration of ``mapping``, which has native values or strings by Kafka's names. None means not given.

@@ -20,6 +20,8 @@ from spark_kafka_sink.producer.sender.produce_response import (
     PartitionResponse,
     ProduceResponse,
     known_error,
+    most_record_errors,
+    wrong_count,
 )
 
 _INT16 = struct.Struct(">h")
@@ -34,8 +36,6 @@ _FIRST_WITH_START_OFFSET = 5
 _FIRST_WITH_RECORD_ERRORS = 8
 _LEAST_TOPIC_BYTES = 6
 _LEAST_RECORD_ERROR_BYTES = 6
-_RECORD_ERROR_BYTES = 32
-_FEW_RECORD_ERRORS = 1000
 
 
 @lru_cache(16)
@@ -107,8 +107,7 @@ def _read_partition(version: int, data: memoryview, at: int) -> tuple[int, Parti
 
 def _skip_record_errors(data: memoryview, at: int) -> int:
     """Errors of single records; the partition's own says enough."""
-    most = len(data) // _RECORD_ERROR_BYTES + _FEW_RECORD_ERRORS
-    count, at = _read_array(data, at, _LEAST_RECORD_ERROR_BYTES, most)
+    count, at = _read_array(data, at, _LEAST_RECORD_ERROR_BYTES, most_record_errors(data))
     for _ in range(count):
         (length,) = _INT16.unpack_from(data, at + _INT32.size)
         at += _LEAST_RECORD_ERROR_BYTES + max(length, 0)
@@ -119,12 +118,9 @@ def _read_array(data: memoryview, at: int, least: int, limit: int) -> tuple[int,
     """The number of elements, at most ``limit``, and where the first one is. ``least``: the fewest bytes of one."""
     (count,) = _INT32.unpack_from(data, at)
     at += _INT32.size
-    if count < 0:
-        raise ValueError("an array is null that must not be")
-    if count * least > len(data) - at:
-        raise ValueError(f"an array of {count} elements is announced, and {len(data) - at} bytes follow")
-    if count > limit:
-        raise ValueError(f"an array of {count} elements is announced, and at most {limit} are possible")
+    left = len(data) - at
+    if count < 0 or count > limit or count * least > left:
+        raise wrong_count(count, left, limit)
     return count, at
 
 

@@ -37,6 +37,8 @@ from spark_kafka_sink.producer.sender.produce_response import (
     PartitionResponse,
     ProduceResponse,
     known_error,
+    most_record_errors,
+    wrong_count,
 )
 
 PRODUCE = 0
@@ -52,9 +54,6 @@ _CURRENT_LEADER = _NODES = 0
 """Tags, of a partition and of the response (KIP-951)."""
 _NO_FIELDS: Mapping[int, int] = MappingProxyType({})
 _TOPIC_ID_BYTES = 16
-_RECORD_ERROR_BYTES = 32
-_FEW_RECORD_ERRORS = 1000
-"""An error of a record has a message, but for those of other brokers than Apache Kafka's."""
 _NODE_BYTES = 16
 
 
@@ -229,7 +228,7 @@ def _read_failure(version: int, data: memoryview, at: int) -> tuple[PartitionRes
 
 def _skip_record_errors(data: memoryview, at: int) -> int:
     """Errors of single records; the partition's own says enough."""
-    count, at = _read_array(data, at, len(data) // _RECORD_ERROR_BYTES + _FEW_RECORD_ERRORS)
+    count, at = _read_array(data, at, most_record_errors(data))
     for _ in range(count):
         length, size = read_unsigned_varint(data, at + _INT32.size)
         at += _INT32.size + size + max(length - 1, 0)
@@ -253,14 +252,12 @@ def _read_nodes(data: memoryview, at: int) -> dict[int, Node]:
 def _read_array(data: memoryview, at: int, limit: int) -> tuple[int, int]:
     """The number of elements, at most ``limit``, and where the first one is. Every element has at least one byte."""
     count, size = read_unsigned_varint(data, at)
-    if not count:
-        raise ValueError("an array is null that must not be")
     at += size
-    if count - 1 > len(data) - at:
-        raise ValueError(f"an array of {count - 1} elements is announced, and {len(data) - at} bytes follow")
-    if count - 1 > limit:
-        raise ValueError(f"an array of {count - 1} elements is announced, and at most {limit} are possible")
-    return count - 1, at
+    count -= 1
+    left = len(data) - at
+    if count < 0 or count > limit or count > left:
+        raise wrong_count(count, left, limit)
+    return count, at
 
 
 def _read_topic_id(data: memoryview, at: int, names: Mapping[bytes, str]) -> tuple[str, int]:

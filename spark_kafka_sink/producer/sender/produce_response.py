@@ -18,6 +18,9 @@ NO_ERROR = ErrorCode.none
 NO_THROTTLE: Final = timedelta(0)
 NO_LIMIT: Final = 2**31
 UNKNOWN_START: Final = -1
+_RECORD_ERROR_BYTES: Final = 32
+"""An error of a record has a message, but for those of other brokers than Apache Kafka's."""
+_FEW_RECORD_ERRORS: Final = 1000
 
 
 class PartitionResponse(NamedTuple):
@@ -48,3 +51,17 @@ def known_error(code: int, message: str | None) -> tuple[ErrorCode, str | None]:
     if known != code and message is None:
         message = f"the broker's error code is {code}, which this client does not know"
     return known, message
+
+
+def most_record_errors(data: memoryview) -> int:
+    """How many errors of single records a response of that size can have."""
+    return len(data) // _RECORD_ERROR_BYTES + _FEW_RECORD_ERRORS
+
+
+def wrong_count(count: int, left: int, limit: int) -> ValueError:
+    """The error for an array that is null, has more than ``limit`` elements, or more than fit in ``left`` bytes."""
+    if count < 0:
+        return ValueError("an array is null that must not be")
+    if count > limit:
+        return ValueError(f"an array of {count} elements is announced, and at most {limit} are possible")
+    return ValueError(f"an array of {count} elements is announced, and {left} bytes follow")

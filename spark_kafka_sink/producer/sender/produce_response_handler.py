@@ -198,7 +198,7 @@ class ProduceResponseHandler:
         if (
             code is ErrorCode.unknown_producer_id
             and transactional
-            and self._is_deleted(batch, partition.log_start_offset)
+            and self._starts_again(batch, partition.log_start_offset)
         ):
             what = Action.RETRY
         if what is Action.BUMP_EPOCH and not self._can_retry_sequence(batch):
@@ -210,10 +210,10 @@ class ProduceResponseHandler:
         else:
             self._fail_unless_done(batch, error)
 
-    def _is_deleted(self, batch: ProducerBatch, log_start_offset: int) -> bool:
-        """Whether a broker before Kafka 2.5 forgot this producer because retention deleted all of its records: then its
-        sequences start again (Java: ``TransactionManager.canRetry``). Also if the broker does not know its log's start;
-        it will be asked again.
+    def _starts_again(self, batch: ProducerBatch, log_start_offset: int) -> bool:
+        """Lets the sequences start again if a broker before Kafka 2.5 forgot this producer because retention deleted
+        all of its records (Java: ``TransactionManager.canRetry``). Returns whether the batch is sent again; it is also
+        if the broker does not know its log's start.
         """
         if log_start_offset == UNKNOWN_START:
             return True

@@ -185,7 +185,7 @@ class Sender:
     @property
     def _may_do_without_idempotence(self) -> bool:
         """Whether the option was not given, and no row was sent with idempotence."""
-        return "enable.idempotence" not in self._config.asked and not self._was_granted
+        return not self._config.asks_for_idempotence and not self._was_granted
 
     def _do_without_idempotence(self, error: KafkaError) -> None:
         """The brokers are older than idempotence. Without it only one request in flight keeps the order."""

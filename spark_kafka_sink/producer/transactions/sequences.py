@@ -10,7 +10,7 @@ below once the partition has nothing in flight:
 - ``resending``: batches are sent again, and no new one until none of them is in flight. The broker may have a batch
   whose response was lost; it knows a duplicate only among its last five batches, and new ones would push it out;
 - ``start_again``: the broker has deleted all records of this producer, and refuses a first batch whose sequence is not
-  0 (before Kafka 2.5). The outstanding batches start at 0 in the same epoch, in a transaction only.
+  0 (before Kafka 2.5). The outstanding batches start at 0 in the same epoch, in a transaction only;
 - ``bump_epoch``: the broker lacks a sequence before the first outstanding batch. All of them get a new epoch.
 
 A broker accepts any first sequence of a producer that it does not know. A partition's first batch is therefore sent

@@ -264,11 +264,10 @@ class _Trial:
 
     def _delete(self) -> Finding:
         self._begin("delete")
+        self._may_exist = False
         try:
             delete_topic(self._cluster, self._topic, self._deadline())
-            self._may_exist = False
         except KafkaError as error:
-            self._may_exist = False
             text = f"topic {self._topic} could not be deleted, delete it by hand: {error}"
             if isinstance(error, BrokerError) and error.code in FORBIDDEN:
                 text = (
