@@ -251,9 +251,8 @@ def _read_nodes(data: memoryview, at: int) -> dict[int, Node]:
 
 def _read_array(data: memoryview, at: int, limit: int) -> tuple[int, int]:
     """The number of elements, at most ``limit``, and where the first one is. Every element has at least one byte."""
-    count, size = read_unsigned_varint(data, at)
-    at += size
-    count -= 1
+    announced, size = read_unsigned_varint(data, at)
+    count, at = announced - 1, at + size
     left = len(data) - at
     if count < 0 or count > limit or count > left:
         raise wrong_count(count, left, limit)
