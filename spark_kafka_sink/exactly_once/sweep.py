@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.errors import BrokerError, KafkaError, UnsupportedVersionError
+from spark_kafka_sink.errors import BrokerError, KafkaError, KafkaTimeoutError, NetworkError, UnsupportedVersionError
 from spark_kafka_sink.exactly_once.cluster import Cluster
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.session import Session
@@ -39,7 +39,7 @@ _FIRST_IDS: Final = 16
 block has twice as many, until the coordinators know none of a block."""
 
 _SHARE_OF_TIME: Final = 4
-"""Describing ids may take this part of the time that is left, because a write does not depend on it."""
+"""Listing may take this part of the time that is left, and so may describing, because no write depends on them."""
 
 _warned: set[str] = set()
 
@@ -83,24 +83,30 @@ def list_open(session: Session, deadline: float, tasks: int = 0) -> Listing:
 
 
 def list_matching(cluster: Cluster, pattern: re.Pattern[str], deadline: float) -> list[OpenTransaction]:
-    """Open transactions whose whole id matches. Raises ``CannotListError``."""
+    """Open transactions whose whole id matches. Raises ``CannotListError``, also if the brokers take too long."""
+    nodes, until = cluster.node_ids(deadline), _share(cluster, deadline)
     found: list[OpenTransaction] = []
     try:
-        for node in cluster.node_ids(deadline):
-            ids = [each for each in _listed_by(cluster, node, (_OPEN,), deadline) if pattern.fullmatch(each)]
-            found += _described(cluster, node, ids, deadline) if ids else []
+        for node in nodes:
+            ids = [each for each in _listed_by(cluster, node, (_OPEN,), until) if pattern.fullmatch(each)]
+            found += _described(cluster, node, ids, until) if ids else []
     except BrokerGoneError:  # another broker coordinates its transactions now
         return list_matching(cluster, pattern, deadline)
     return found
 
 
 def list_ids(cluster: Cluster, deadline: float) -> frozenset[str]:
-    """Every transactional id that the brokers know. Raises ``CannotListError``."""
+    """Every transactional id that the brokers know. Raises ``CannotListError``, also if they take too long."""
+    nodes, until = cluster.node_ids(deadline), _share(cluster, deadline)
     try:
-        nodes = cluster.node_ids(deadline)
-        return frozenset(each for node in nodes for each in _listed_by(cluster, node, (), deadline))
+        return frozenset(each for node in nodes for each in _listed_by(cluster, node, (), until))
     except BrokerGoneError:
         return list_ids(cluster, deadline)
+
+
+def _share(cluster: Cluster, deadline: float) -> float:
+    now = cluster.now()
+    return now + (deadline - now) / _SHARE_OF_TIME
 
 
 def known_tasks(entries: Mapping[str, Entry]) -> int:
@@ -110,13 +116,16 @@ def known_tasks(entries: Mapping[str, Entry]) -> int:
 
 def describe_open(cluster: Cluster, ids: Sequence[str], deadline: float) -> list[OpenTransaction]:
     """The open transactions of these ids. Raises the error of the first id that cannot be described."""
-    return [_open_transaction(each) for each in _describe_each(cluster, ids, deadline) if _is_open(each)]
+    described, error = _describe_each(cluster, ids, deadline)
+    if error is not None:
+        raise error
+    return [_open_transaction(each) for each in described if _is_open(each)]
 
 
 def derived_listing(cluster: Cluster, prefix: str, tasks: int, reason: CannotListError, deadline: float) -> Listing:
     """The open transactions of the ids ``<prefix>-0`` and so on: of ``tasks`` tasks, and of further ones as long as the
     coordinators know any. Warns once per prefix that it is not complete. Raises nothing: no write depends on it."""
-    found, failure = _derived(cluster, prefix, tasks, cluster.now() + (deadline - cluster.now()) / _SHARE_OF_TIME)
+    found, failure = _derived(cluster, prefix, tasks, _share(cluster, deadline))
     if prefix not in _warned:
         _warned.add(prefix)
         _log.warning(
@@ -133,22 +142,23 @@ def derived_listing(cluster: Cluster, prefix: str, tasks: int, reason: CannotLis
 
 def _derived(cluster: Cluster, prefix: str, tasks: int, until: float) -> tuple[list[OpenTransaction], str]:
     """The open transactions, and why there may be more."""
+    if cluster.any_api_versions() is None:
+        cluster.refresh(until)
     versions = cluster.any_api_versions()
-    if versions is not None and versions.features.get(METADATA_VERSION, KAFKA_3_6) < KAFKA_3_6:
+    if versions is None:
+        return [], "no broker is connected"
+    if versions.features.get(METADATA_VERSION, KAFKA_3_6) < KAFKA_3_6:
         # They append what a zombie sends after EndTxn, and a successor would commit it.
         return [], "Kafka before 3.6 takes rows after EndTxn"
     found: list[OpenTransaction] = []
-    begin, end, known = 0, max(tasks, _FIRST_IDS), True
+    begin, end, known, failure = 0, max(tasks, _FIRST_IDS), True, ""
     while known:
-        ids = [task_id(prefix, task) for task in range(begin, end)]
-        try:
-            states = _describe_each(cluster, ids, until)
-        except KafkaError as error:
-            return found, str(error)
-        found += [_open_transaction(each) for each in states if _is_open(each)]
-        known = any(each.error_code is ErrorCode.none for each in states)
+        described, error = _describe_each(cluster, [task_id(prefix, task) for task in range(begin, end)], until)
+        found += [_open_transaction(each) for each in described if _is_open(each)]
+        failure = failure or ("" if error is None else str(error))
+        known = any(each.error_code is ErrorCode.none for each in described)
         begin, end = end, end + 2 * (end - begin)
-    return found, ""
+    return found, failure
 
 
 def sweep(session: Session, listing: Listing, driver: DriverIdentity, deadline: float) -> int:
@@ -192,6 +202,9 @@ def _listed_by(cluster: Cluster, node: int, states: tuple[str, ...], deadline: f
 
     try:
         body = cluster.call(Call("list_transactions", every("list_transactions"), node, make, codes), deadline)
+    except KafkaTimeoutError as error:
+        cluster.disconnect(error)
+        raise CannotListError(f"These brokers do not list transactions in time ({error})") from error
     except (UnsupportedVersionError, BrokerError) as error:
         raise CannotListError(f"These brokers do not list transactions ({error})") from error
     return [each.transactional_id for each in body.transaction_states]
@@ -200,15 +213,18 @@ def _listed_by(cluster: Cluster, node: int, states: tuple[str, ...], deadline: f
 def _described(cluster: Cluster, node: int, ids: list[str], deadline: float) -> list[OpenTransaction]:
     """Descriptions by the broker that listed the transactions, or by their coordinator if that has moved meanwhile."""
     try:
-        described = list(_descriptions(cluster, node, ids, deadline))
-    except UnsupportedVersionError as error:
+        described = _descriptions(cluster, node, ids, deadline)
+        for name, each in described.items():
+            if each.error_code not in _DESCRIBED:
+                described |= _descriptions(cluster, transaction_key(name), [name], deadline)
+    except BrokerGoneError:
+        raise
+    except KafkaTimeoutError as error:
+        cluster.disconnect(error)
+        raise CannotListError(f"These brokers list transactions, but do not describe them in time ({error})") from error
+    except (UnsupportedVersionError, BrokerError, NetworkError) as error:
         raise CannotListError(f"These brokers list transactions, but do not describe them ({error})") from error
-    for index, each in enumerate(described):
-        if each.error_code not in _DESCRIBED:
-            (described[index],) = _descriptions(
-                cluster, transaction_key(each.transactional_id), [each.transactional_id], deadline
-            )
-    return [_open_transaction(each) for each in described if _is_open(each)]
+    return [_open_transaction(each) for each in described.values() if _is_open(each)]
 
 
 def _is_open(described: Any) -> bool:
@@ -224,25 +240,40 @@ def _open_transaction(described: Any) -> OpenTransaction:
     )
 
 
-def _describe_each(cluster: Cluster, ids: Sequence[str], deadline: float) -> list[Any]:
-    """Each id's description by its coordinator, many at a time. Raises the error of the first that has none."""
+def _describe_each(cluster: Cluster, ids: Sequence[str], deadline: float) -> tuple[list[Any], KafkaError | None]:
+    """Each id's description by its coordinator, many at a time, and the error of the first that has none."""
     began = cluster.now()
-    calls = [_describe_call(transaction_key(each), [each]) for each in ids]
-    cluster.run(calls, deadline)
+    calls = {each: _describe_call(transaction_key(each), [each]) for each in ids}
+    cluster.run(calls.values(), deadline)
     states: list[Any] = []
-    for call in calls:
+    errors: list[KafkaError] = []
+    for name, call in calls.items():
         if call.end is None:
-            raise timeout_error(call, max(0.0, deadline - began))
-        if call.end.error is not None:
-            raise call.end.error
-        states += call.end.body.transaction_states
-    return states
+            errors.append(timeout_error(call, max(0.0, deadline - began)))
+        elif call.end.error is not None:
+            errors.append(call.end.error)
+        else:
+            try:
+                states += _of_ids(call.end.body, [name]).values()
+            except NetworkError as error:
+                errors.append(error)
+    if any(call.end is None for call in calls.values()):
+        cluster.disconnect(errors[0])
+    return states, errors[0] if errors else None
 
 
-def _descriptions(cluster: Cluster, target: Target, ids: list[str], deadline: float) -> Sequence[Any]:
-    """Descriptions by a coordinator, with retries, or by a node, with its errors."""
-    states: Sequence[Any] = cluster.call(_describe_call(target, ids), deadline).transaction_states
-    return states
+def _descriptions(cluster: Cluster, target: Target, ids: list[str], deadline: float) -> dict[str, Any]:
+    """Descriptions by a coordinator, with retries, or by a node, with its errors. Raises ``NetworkError`` if the
+    response lacks one."""
+    return _of_ids(cluster.call(_describe_call(target, ids), deadline), ids)
+
+
+def _of_ids(body: Any, ids: Sequence[str]) -> dict[str, Any]:
+    """The descriptions of exactly these ids, because the transactions of others are not this sink's to end."""
+    described = {str(each.transactional_id): each for each in body.transaction_states}
+    if missing := [each for each in ids if each not in described]:
+        raise NetworkError(f"The DescribeTransactions response lacks {missing[0]}")
+    return {each: described[each] for each in ids}
 
 
 def _describe_call(target: Target, ids: list[str]) -> Call:

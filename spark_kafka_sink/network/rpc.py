@@ -186,6 +186,11 @@ class Rpc:
         while (now := self._clock.now()) < until:
             self._poll(now, until)
 
+    def disconnect(self, reason: KafkaError) -> None:
+        """Closes the connections, so that later calls do not queue behind a request that a broker never responds to.
+        They make new ones."""
+        self._client.disconnect(reason)
+
     def api_versions(self, node_id: int) -> ApiVersions | None:
         """The versions that the node speaks; None without a ready connection to it."""
         return self._client.api_versions(node_id)

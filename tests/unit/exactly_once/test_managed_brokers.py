@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from contextlib import closing
+from contextlib import closing, contextmanager
 
 import pytest
 
@@ -341,6 +341,72 @@ def test_a_description_that_takes_too_long_does_not_keep_the_write(managed, warn
     assert committed(managed) == {b"a": 1, b"b": 1}
     (warning,) = [each for each in warnings() if "do not list transactions" in each]
     assert "nor can they be looked up by the ids of tasks (DescribeTransactions for app-0 has no response" in warning
+
+
+@pytest.mark.parametrize("fault", ["hangs", "COORDINATOR_NOT_AVAILABLE"])
+@pytest.mark.parametrize("request_timeout_ms", [500, 3_600_000])
+def test_a_list_that_never_came_took_the_whole_time_of_planning(managed, warnings, fault, request_timeout_ms):
+    """Planning failed after max.block.ms, although no write depends on the list."""
+    query(managed).run(0, ROWS)
+    query(managed).tasks(query(managed).plan(), 1, ROWS)
+    if fault == "hangs":
+        managed.faults.lose_answer("ListTransactions", times=KEPT)
+    else:
+        managed.faults.answer("ListTransactions", fault, times=KEPT)
+    sweep._warned.clear()
+    options = {"max.block.ms": 8_000, "request.timeout.ms": request_timeout_ms, "delivery.timeout.ms": 7_200_000}
+    Query(managed.bootstrap_servers, options=options).plan(1)
+    assert {managed.transaction_state(each) for each in ("app-0", "app-1")} <= ENDED
+    (warning,) = [each for each in warnings() if "list transactions" in each]
+    assert warning.startswith("These brokers do not list transactions in time (ListTransactions has no response after")
+
+
+def test_an_error_of_one_id_discarded_what_was_known_of_the_others(managed, warnings):
+    query(managed).run(0, ROWS)
+    query(managed).tasks(query(managed).plan(), 1, [[b"a"], [b"b"], [b"c"]])
+    managed.faults.answer("ListTransactions", "UNKNOWN_SERVER_ERROR", times=KEPT)
+    managed.faults.answer(
+        "DescribeTransactions",
+        "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+        times=KEPT,
+        only=lambda each: "app-1" in each.body.transactional_ids,
+    )
+    sweep._warned.clear()
+    query(managed).plan(1)
+    state = [managed.transaction_state(f"app-{task}") for task in range(3)]
+    assert {state[0], state[2]} <= ENDED
+    assert state[1] == "Ongoing"
+    (warning,) = warnings()
+    assert "nor can they be looked up by the ids of tasks (DescribeTransactions of app-1: TRANSACTIONAL_ID" in warning
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_description_of_an_id_that_nobody_asked_for_ended_its_transaction(managed, warnings, listed):
+    """A broker responded with the description of another id, whose transaction was aborted."""
+    query(managed).run(0, ROWS)
+    other = Query(managed.bootstrap_servers, name="its")
+    other.tasks(other.plan(), 0, ROWS)
+    query(managed).tasks(query(managed).plan(), 1, ROWS)
+    if not listed:
+        managed.faults.answer("ListTransactions", "UNKNOWN_SERVER_ERROR", times=KEPT)
+    managed.faults.mangle("DescribeTransactions", lambda frame: frame.replace(b"app-0", b"its-0"), times=KEPT)
+    sweep._warned.clear()
+    with foreign_identity(managed, "app-0", "its-0"):
+        query(managed).plan(1)
+    assert managed.transaction_state("its-0") == "Ongoing"
+    (warning,) = warnings()
+    assert "The DescribeTransactions response lacks app-0" in warning
+
+
+@contextmanager
+def foreign_identity(broker, described, owner):
+    """The coordinator tells the identity of ``owner`` when ``described`` is described."""
+    transactions = broker._started.state.transactions.transactions
+    given, its = transactions[described], transactions[owner]
+    before = given.producer_id, given.epoch
+    given.producer_id, given.epoch = its.producer_id, its.epoch
+    yield
+    given.producer_id, given.epoch = before
 
 
 def test_the_operators_commands_see_what_is_derived(unlisted, capsys):
