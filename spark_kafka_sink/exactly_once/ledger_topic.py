@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.errors import BrokerError, UnsupportedVersionError
+from spark_kafka_sink.errors import BrokerError, NetworkError, UnsupportedVersionError
 from spark_kafka_sink.exactly_once.cluster import Cluster
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.values import LedgerPartitions
@@ -54,6 +54,7 @@ _DEFAULT_REPLICATION: Final = "default.replication.factor"
 _MOST_REPLICAS: Final = 3
 _MAX_MESSAGE: Final = "max.message.bytes"
 _TOPIC, _BROKER = 2, 4
+_SOON_MS: Final = 50.0
 
 _TRIED_AGAIN: Final = frozenset({ErrorCode.invalid_config, ErrorCode.policy_violation})
 """Refusals of CreateTopics that may be about one of the settings."""
@@ -68,6 +69,10 @@ _COSTS: Final[Mapping[str, str]] = MappingProxyType(
         _IN_SYNC: "a decision may be acknowledged by fewer replicas, and be lost with them",
         **dict.fromkeys(_NO_MORE_THAN, "compaction comes later, so the start of a query reads more"),
     }
+)
+
+_USE_OTHER_BROKERS: Final = (
+    "Use brokers (or a tier of the service) that tell a topic's settings, or deliveryGuarantee=at-least-once"
 )
 
 _warned: set[str] = set()
@@ -94,12 +99,16 @@ def ensure_ledger(cluster: Cluster, topic: str, deadline: float) -> EnsuredLedge
     info = cluster.topic(topic, deadline)
     if info is None:
         made = create_ledger(cluster, topic, wanted, deadline)
-        configs = checked_configs(cluster, topic, wanted, deadline)
-        if made.left_out or made.replication_factor != wanted.replication:
-            _warned.add(topic)
-            replicas = fewest_replicas(cluster, topic, deadline)
-            _log.warning("commitLogTopic %s was created %s", topic, made.told(wanted, configs, replicas))
-        return EnsuredLedger(2 * PARTITIONS, True, _number(configs.get(_MAX_MESSAGE)))
+        if not made.existed:
+            configs = checked_configs(cluster, topic, wanted, deadline)
+            if made.left_out or made.replication_factor != wanted.replication:
+                _warned.add(topic)
+                replicas = fewest_replicas(cluster, topic, deadline)
+                _log.warning("commitLogTopic %s was created %s", topic, made.told(wanted, configs, replicas))
+            return EnsuredLedger(2 * PARTITIONS, True, _number(configs.get(_MAX_MESSAGE)))
+        while (info := cluster.topic(topic, deadline)) is None:
+            cluster.check_time(deadline, f"commitLogTopic {topic} exists, but is not in the brokers' metadata")
+            cluster.pause(_SOON_MS)
     if info.partition_count < PARTITIONS:
         raise ExactlyOnceError(
             f"commitLogTopic {topic} has {info.partition_count} partitions, the ledger needs {PARTITIONS}: add some, "
@@ -117,8 +126,6 @@ def checked_configs(cluster: Cluster, topic: str, wanted: WantedLedger, deadline
     """
     try:
         configs = _describe(cluster, _TOPIC, [topic], (*wanted.settings, _MAX_MESSAGE), deadline)
-    except UnsupportedVersionError:
-        configs = {}
     except BrokerError as error:
         if error.code not in FORBIDDEN:
             raise
@@ -127,10 +134,9 @@ def checked_configs(cluster: Cluster, topic: str, wanted: WantedLedger, deadline
             "DESCRIBE_CONFIGS on it"
         ) from error
     if faults := ledger_faults(configs):
-        raise ExactlyOnceError(
-            f"commitLogTopic {topic} could lose decisions: {'; '.join(faults)}. Change its settings "
-            "(kafka-configs --alter), or name another topic."
-        )
+        change = "Change its settings (kafka-configs --alter), or name another topic."
+        remedy = change if configs.get(_POLICY) is not None else f"{_USE_OTHER_BROKERS}."
+        raise ExactlyOnceError(f"commitLogTopic {topic} could lose decisions: {'; '.join(faults)}. {remedy}")
     return configs
 
 
@@ -200,11 +206,14 @@ class WantedLedger:
 
 @dataclass(frozen=True, slots=True)
 class MadeLedger:
-    """How the topic was created. ``left_out``: settings that the brokers refused; ``refusal``: their first error."""
+    """How the topic was created. ``left_out``: settings that the brokers refused; ``refusal``: their first error.
+    ``existed``: another client created it meanwhile, or a request of this one whose response was lost.
+    """
 
     replication_factor: int
     left_out: tuple[str, ...] = ()
     refusal: str = ""
+    existed: bool = False
 
     def told(self, wanted: WantedLedger, configs: Mapping[str, str | None], replicas: int) -> str:
         """What was left out and what that costs, with what is in effect instead. ``replicas``: of each partition, 0 if
@@ -297,7 +306,8 @@ def create_ledger(cluster: Cluster, topic: str, wanted: WantedLedger, deadline: 
     while attempt is not None:
         settings = {name: wanted.settings[name] for name in attempt.names}
         try:
-            create_topic(cluster, NewTopic(topic, 2 * PARTITIONS, attempt.replication, settings), deadline)
+            new = NewTopic(topic, 2 * PARTITIONS, attempt.replication, settings)
+            created = create_topic(cluster, new, deadline)
         except BrokerError as error:
             tried[attempt] = error
             if error.code not in _TRIED_AGAIN:
@@ -305,7 +315,7 @@ def create_ledger(cluster: Cluster, topic: str, wanted: WantedLedger, deadline: 
             attempt = _with_fewer(wanted, tried)
         else:
             left_out = tuple(name for name in wanted.settings if name not in settings)
-            return MadeLedger(attempt.replication, left_out, str(next(iter(tried.values()), "")))
+            return MadeLedger(attempt.replication, left_out, str(next(iter(tried.values()), "")), not created)
     last = [*tried.values()][-1]
     even = ", even with no setting but cleanup.policy=compact" if attempt is None else ""
     raise ExactlyOnceError(
@@ -362,17 +372,18 @@ def _attempts(wanted: WantedLedger) -> Iterator[_Attempt]:
 
 def _broker_configs(cluster: Cluster, names: tuple[str, ...], deadline: float) -> dict[str, str | None]:
     """The configs of the broker that responds: a broker describes itself, and refuses to describe the others. Empty if
-    it does not describe itself to this principal, or to none."""
+    it does not describe itself to this principal. Raises as ``_describe`` if the API is missing."""
     try:
         return _describe(cluster, _BROKER, [str(each) for each in cluster.node_ids(deadline)], names, deadline)
-    except (BrokerError, UnsupportedVersionError):
+    except BrokerError:
         return {}
 
 
 def _describe(
     cluster: Cluster, kind: int, names: list[str], keys: tuple[str, ...], deadline: float
 ) -> dict[str, str | None]:
-    """The configs of the first resource that the broker describes."""
+    """The configs of the first resource that the broker describes. Raises ``ExactlyOnceError`` if the API is missing,
+    because without it nobody knows whether the ledger is compacted."""
 
     def make(module: ModuleType, version: int) -> Any:
         resource = module.request.DescribeConfigsResource
@@ -386,6 +397,14 @@ def _describe(
             for each in described or body.results
         ]
 
-    body = cluster.call(Call("describe_configs", every("describe_configs"), None, make, codes), deadline)
-    described = next(each for each in body.results if each.error_code is ErrorCode.none)
+    try:
+        body = cluster.call(Call("describe_configs", every("describe_configs"), None, make, codes), deadline)
+    except UnsupportedVersionError as error:
+        raise ExactlyOnceError(
+            "Exactly-once needs the API DescribeConfigs to know that the ledger is compacted and loses no decisions: "
+            f"{error}. {_USE_OTHER_BROKERS}."
+        ) from error
+    described = next((each for each in body.results if each.error_code is ErrorCode.none), None)
+    if described is None:
+        raise NetworkError(f"The DescribeConfigs response lacks {', '.join(names)}")
     return {config.name: config.value for config in described.configs}

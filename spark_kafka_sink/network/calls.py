@@ -359,7 +359,8 @@ class Calls:
         if code is ErrorCode.none:
             self._locate(key, Node(int(response.node_id), response.host, int(response.port)))
             return
-        error = broker_error(code, f"FindCoordinator for {key}", getattr(response, "error_message", None))
+        message = getattr(response, "error_message", None)
+        error = broker_error(code, f"FindCoordinator for {key}", message, "find_coordinator")
         what = action("find_coordinator", code)
         if what < Action.SPLIT:
             self._not_found([key], error, now)
@@ -469,7 +470,7 @@ class Calls:
             self._retry(call, Action.RETRY, NetworkError(text), now)
             return
         what = action(call.api, worst.code)
-        error = None if what is Action.SUCCEED else broker_error(worst.code, worst.where, worst.message)
+        error = None if what is Action.SUCCEED else broker_error(worst.code, worst.where, worst.message, call.api)
         if error is not None and what < Action.SPLIT:
             self._retry(call, what, error, now)
         else:

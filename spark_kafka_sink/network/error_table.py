@@ -163,7 +163,6 @@ _ERROR_CLASSES: dict[ErrorCode, type[BrokerError]] = {
 _ADVICE: dict[ErrorCode, str] = {
     ErrorCode.message_too_large: "a record is larger than the topic's max.message.bytes: raise it or shrink the record",
     ErrorCode.topic_authorization_failed: "the principal needs WRITE and DESCRIBE on it; on commitLogTopic READ too",
-    ErrorCode.cluster_authorization_failed: "the principal needs IDEMPOTENT_WRITE, or set enable.idempotence=false",
     ErrorCode.invalid_topic_exception: "the topic's name is invalid, or it is one of Kafka's internal topics",
     ErrorCode.unsupported_compression_type: "choose another compression.type",
     ErrorCode.invalid_record: "the broker refused a record; a compacted topic does not accept null keys",
@@ -177,6 +176,18 @@ _ADVICE: dict[ErrorCode, str] = {
     ErrorCode.invalid_producer_id_mapping: "the transactional.id has expired: open a new producer",
     ErrorCode.not_enough_replicas: "fewer replicas are in sync than min.insync.replicas requires",
 }
+
+_IDEMPOTENT: Final = "the principal needs IDEMPOTENT_WRITE, or set enable.idempotence=false"
+_RIGHTS: Final[Mapping[tuple[str, int], str]] = {
+    ("produce", ErrorCode.cluster_authorization_failed): _IDEMPOTENT,
+    ("init_producer_id", ErrorCode.cluster_authorization_failed): _IDEMPOTENT,
+    ("describe_configs", ErrorCode.cluster_authorization_failed): "the principal needs DESCRIBE_CONFIGS on the cluster",
+    ("describe_configs", ErrorCode.topic_authorization_failed): "the principal needs DESCRIBE_CONFIGS on the topic",
+    ("list_transactions", ErrorCode.cluster_authorization_failed): (
+        "the principal needs DESCRIBE on the transactional ids"
+    ),
+}
+"""Which right is missing, where that depends on the API. Each API has other operations on the cluster."""
 
 
 def action(api: str, code: int) -> Action:
@@ -203,17 +214,17 @@ def known_codes() -> list[ErrorCode]:
     return [ErrorCode(code) for code in dict.fromkeys((*_TABLE, *_ADVICE)) if code != ErrorCode.none]
 
 
-def advice(code: ErrorCode) -> str | None:
-    """What an error's text says about cause and remedy."""
-    return _ADVICE.get(code)
+def advice(code: ErrorCode, api: str = "produce") -> str | None:
+    """What an error's text says about cause and remedy. ``api``: as for ``action``."""
+    return _RIGHTS.get((api, code)) or _ADVICE.get(code)
 
 
-def broker_error(code: ErrorCode, where: str, detail: str | None = None) -> BrokerError:
+def broker_error(code: ErrorCode, where: str, detail: str | None = None, api: str = "produce") -> BrokerError:
     """The exception for ``code``: Kafka's name, the place, the broker's message and advice."""
     name = code.name.upper()
     parts = [f"{shown(where)}: {name}"]
     if detail:
         parts.append(shown(detail))
-    if code in _ADVICE:
-        parts.append(_ADVICE[code])
+    if (text := advice(code, api)) is not None:
+        parts.append(text)
     return _ERROR_CLASSES.get(code, BrokerError)(int(code), name, "; ".join(parts))

@@ -58,8 +58,9 @@ def similar_topics(calls: BlockingCalls, name: str, deadline: float) -> list[str
     return get_close_matches(name, near[:_MOST_NAMES], n=3, cutoff=0.72)
 
 
-def create_topic(calls: BlockingCalls, topic: NewTopic, deadline: float) -> None:
-    """Returns also if the topic exists by now. It may take a moment to be in every broker's metadata.
+def create_topic(calls: BlockingCalls, topic: NewTopic, deadline: float) -> bool:
+    """Whether this request created the topic; False if it exists by now, with whatever settings. It may take a moment
+    to be in every broker's metadata.
 
     Raises ``BrokerError``, which ``why_not_created`` explains. Brokers with ZooKeeper do not forward the request to
     their controller.
@@ -81,7 +82,8 @@ def create_topic(calls: BlockingCalls, topic: NewTopic, deadline: float) -> None
 
     needs_defaults = BROKER_DEFAULT in (topic.partitions, topic.replication_factor)
     versions = CREATE_TOPICS_WITH_DEFAULTS if needs_defaults else CREATE_TOPICS
-    _call_controller(calls, "create_topics", versions, make, codes, deadline)
+    body = _call_controller(calls, "create_topics", versions, make, codes, deadline)
+    return all(each.error_code is not ErrorCode.topic_already_exists for each in body.topics)
 
 
 def delete_topic(calls: BlockingCalls, name: str, deadline: float) -> None:
@@ -104,15 +106,15 @@ def delete_topic(calls: BlockingCalls, name: str, deadline: float) -> None:
 
 def _call_controller(
     calls: BlockingCalls, api: str, versions: VersionRange, make: MakeEntity, codes: ReadCodes, deadline: float
-) -> None:
-    """Any broker forwards the request to the controller, except those with ZooKeeper."""
+) -> Any:
+    """The response's body. Any broker forwards the request to the controller, except those with ZooKeeper."""
     try:
-        calls.call(Call(api, versions, None, make, codes), deadline)
+        return calls.call(Call(api, versions, None, make, codes), deadline)
     except BrokerError as error:
         if error.code != ErrorCode.not_controller:
             raise
         calls.refresh(deadline)
-        calls.call(Call(api, versions, calls.snapshot.controller_id, make, codes), deadline)
+        return calls.call(Call(api, versions, calls.snapshot.controller_id, make, codes), deadline)
 
 
 def why_not_created(error: BrokerError) -> str:

@@ -139,11 +139,40 @@ def test_a_cleanup_policy_that_is_not_told_is_refused(managed, hidden):
         query(managed).plan()
 
 
-def test_brokers_that_describe_nothing_are_refused_as_they_do_not_tell_the_policy():
-    refused = pytest.raises(PlanningError, match=r"DescribeConfigs does not tell its cleanup\.policy")
-    with TestBroker(api_versions={"DescribeConfigs": None}) as broker, refused:
-        query(broker).plan()
+def test_brokers_without_describe_configs_were_told_to_change_the_settings_of_the_ledger():
+    """ "commitLogTopic could lose decisions: … Change its settings (kafka-configs --alter), or name another topic." """
+    with TestBroker(api_versions={"DescribeConfigs": None}) as broker:
+        with pytest.raises(PlanningError) as refused:
+            query(broker).plan()
+        assert broker.topics == ()
+    assert "Exactly-once needs the API DescribeConfigs" in str(refused.value)
+    assert "deliveryGuarantee=at-least-once" in str(refused.value)
+    assert "kafka-configs" not in str(refused.value)
     new_process()
+
+
+def test_a_policy_that_is_not_told_is_no_setting_to_change(managed):
+    query(managed).run(0, ROWS)
+    managed.hide_configs("cleanup.policy")
+    with pytest.raises(PlanningError, match=r"does not tell its cleanup\.policy") as refused:
+        query(managed).plan()
+    assert "Change its settings" not in str(refused.value)
+
+
+def test_a_ledger_that_another_made_meanwhile_was_said_to_be_created_without_settings(managed, warnings):
+    """The first CreateTopics was refused for a setting; by the second, the topic was there with all settings."""
+    settings = {**SETTINGS, "min.insync.replicas": "1"}
+    managed.refuse_topic_configs("segment.ms")
+    answered = []
+
+    def made_by_another():
+        if answered:
+            managed._started.state.cluster.create_topic(LEDGER, 20, 1, settings)
+        answered.append(True)
+
+    managed.faults.run("CreateTopics", made_by_another, times=2)
+    query(managed).plan()
+    assert warnings() == []
 
 
 def test_the_replication_factor_is_not_below_the_brokers_default():
@@ -396,6 +425,20 @@ def test_a_description_of_an_id_that_nobody_asked_for_ended_its_transaction(mana
     assert managed.transaction_state("its-0") == "Ongoing"
     (warning,) = warnings()
     assert "The DescribeTransactions response lacks app-0" in warning
+
+
+def test_a_list_that_is_forbidden_was_said_to_need_idempotent_write(managed, warnings):
+    managed.faults.answer("ListTransactions", "CLUSTER_AUTHORIZATION_FAILED", times=KEPT)
+    sweep._warned.clear()
+    query(managed).plan()
+    (warning,) = warnings()
+    assert "CLUSTER_AUTHORIZATION_FAILED; the principal needs DESCRIBE on the transactional ids)" in warning
+
+
+def test_the_right_to_write_with_idempotence_is_named_where_it_is_missing(managed):
+    managed.faults.answer("InitProducerId", "CLUSTER_AUTHORIZATION_FAILED", times=KEPT)
+    with pytest.raises(PlanningError, match="CLUSTER_AUTHORIZATION_FAILED; the principal needs IDEMPOTENT_WRITE"):
+        query(managed).plan()
 
 
 @contextmanager
