@@ -146,12 +146,19 @@ def test_a_prepared_transaction_that_outlived_its_timeout_is_gone(broker: TestBr
     assert broker.topic(TOPIC).values() == []
 
 
-def test_records_dropped_by_an_abort_fail_their_futures(broker: TestBroker, producer: KafkaProducer) -> None:
-    future = producer.send(ProducerRecord(TOPIC, b"a"))
-    producer.abort_transaction()
-    with pytest.raises(TransactionAbortedError):
-        future.result(DEADLINE_S)
-    assert producer._engine.parts.accumulator.pool.available == producer.config.buffer_memory
+def test_records_dropped_by_an_abort_fail_their_futures(broker: TestBroker) -> None:
+    """The record lingers until the abort, because one that the broker has acknowledged has a result."""
+    lingering = {"linger.ms": 3_600_000, "delivery.timeout.ms": 7_200_000}
+    config = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "tx", **lingering}
+    with KafkaProducer(config) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        future = producer.send(ProducerRecord(TOPIC, b"a"))
+        producer.abort_transaction()
+        with pytest.raises(TransactionAbortedError):
+            future.result(DEADLINE_S)
+        assert producer._engine.parts.accumulator.pool.available == producer.config.buffer_memory
+    assert broker.topic(TOPIC).values() == []
 
 
 @pytest.mark.parametrize("end", ["commit_transaction", "abort_transaction"])

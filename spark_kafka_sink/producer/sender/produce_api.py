@@ -109,14 +109,16 @@ class TopicIds(NamedTuple):
 
 
 def topic_ids(snapshot: ClusterSnapshot) -> TopicIds | None:
-    """The ids of all topics that batches can be sent to; None unless all are known. O(topics)."""
+    """The ids of all topics that batches can be sent to; None unless all are known and different, because rows sent to
+    an id that two topics have might be written to the wrong one. O(topics)."""
     of: dict[str, bytes] = {}
     for name, info in snapshot.topics.items():
         if info.topic_id is not None:
             of[name] = info.topic_id.bytes
         elif info.leaders:
             return None
-    return TopicIds(of, {topic_id: name for name, topic_id in of.items()})
+    names = {topic_id: name for name, topic_id in of.items()}
+    return TopicIds(of, names) if len(names) == len(of) else None
 
 
 @lru_cache(4096)

@@ -82,6 +82,8 @@ _OUTCOME: Final = 9
 _STEP: Final = 12
 _TIME: Final = 10
 _LONGEST: Final = 8
+_ID_SUFFIX: Final = "-check-00000000-driver"
+"""As long as what ``--exactly-once`` appends to the prefix."""
 
 
 def add_to(commands: Subparsers) -> None:
@@ -152,12 +154,19 @@ def run(arguments: argparse.Namespace) -> int:
 def _check_names(arguments: argparse.Namespace) -> None:
     """Raises ``ConfigError`` for names that no request can carry, before anything is sent or created."""
     names = {
-        "--topic": arguments.topic,
-        "--transactional-id-prefix": arguments.transactional_id_prefix,
-        "--commit-log-topic": arguments.commit_log_topic,
+        "--topic": (arguments.topic, ""),
+        "--transactional-id-prefix": (arguments.transactional_id_prefix, _ID_SUFFIX),
+        "--commit-log-topic": (arguments.commit_log_topic, ""),
     }
-    faults = {option: text_fault(name) for option, name in names.items() if name is not None}
-    if errors := [f"{option} {fault}." for option, fault in faults.items() if fault is not None]:
+    errors = []
+    for option, (name, suffix) in names.items():
+        if name == "":
+            errors.append(f"{option} is empty: give a name, or leave the option out.")
+        elif name is not None and (fault := text_fault(name)) is not None:
+            errors.append(f"{option} {fault}.")
+        elif name is not None and (fault := text_fault(name + suffix)) is not None:
+            errors.append(f"{option} is too long: a transactional id with it {fault}.")
+    if errors:
         raise ConfigError(errors)
 
 

@@ -126,7 +126,8 @@ def stranger_s_certificate(cluster: Cluster) -> dict[str, str]:
 
 
 def plain_client_on_a_tls_port(cluster: Cluster) -> dict[str, str]:
-    return {"bootstrap.servers": cluster.servers("TLS")}
+    # BRIEF, because the refusal may come before ``send``, which then waits for the second attempt.
+    return {"bootstrap.servers": cluster.servers("TLS"), **BRIEF}
 
 
 def tls_client_on_a_plain_port(cluster: Cluster) -> dict[str, str]:

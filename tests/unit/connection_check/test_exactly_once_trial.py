@@ -222,6 +222,27 @@ def test_a_name_that_no_request_can_carry_is_refused_without_a_traceback(option,
     assert "Traceback" not in shown.err
 
 
+@pytest.mark.parametrize(
+    ("option", "name", "says"),
+    [
+        ("--commit-log-topic", "", "--commit-log-topic is empty"),
+        ("--transactional-id-prefix", "", "--transactional-id-prefix is empty"),
+        (
+            "--transactional-id-prefix",
+            "p" * 32_750,
+            "--transactional-id-prefix is too long: a transactional id with it",
+        ),
+    ],
+)
+def test_a_name_that_is_empty_or_too_long_with_its_suffix_was_tried(option, name, says, capsys):
+    """Empty names were replaced by others, and a long prefix was a ValueError after the topic was created."""
+    with TestBroker() as broker:
+        arguments = ["check", "--bootstrap-server", broker.bootstrap_servers, "--exactly-once", option, name]
+        assert main(arguments) == 1
+        assert creations(broker) == 0
+    assert says in capsys.readouterr().err
+
+
 def creations(broker):
     return sum(seen.api == "CreateTopics" for seen in broker.requests)
 

@@ -13,6 +13,7 @@ from spark_kafka_sink.errors import TransactionAbortableError, UnsupportedVersio
 from spark_kafka_sink.producer.transactions.values import ConsumerGroupMetadata, OffsetAndMetadata
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
+from tests.waiting import DEADLINE_S
 
 LIKE_EVENT_HUBS = {"Metadata": (0, 5), "Produce": (0, 7), "ApiVersions": (0, 1)}
 OLDEST = {
@@ -244,3 +245,20 @@ def test_a_broker_that_forgot_a_producer_whose_records_are_deleted_gets_its_next
             producer.flush()
             assert [each.result(30).offset for each in futures] == [end, end + 1]
         assert values(broker) == [b"2", b"3"]
+
+
+def test_rows_of_two_topics_with_one_id_went_to_the_wrong_topic():
+    """Metadata told one id for both, and Produce 13 names topics by their ids."""
+    with TestBroker() as broker:
+        broker.create_topic("t")
+        broker.create_topic("u")
+        topics = broker._started.state.cluster.topics
+        topics["u"].id = topics["t"].id
+        with KafkaProducer(config(broker)) as producer:
+            producer.partitions_for("t")
+            producer.partitions_for("u")
+            for future in [producer.send(ProducerRecord(name, name.encode())) for name in ("t", "u") * 3]:
+                future.result(DEADLINE_S)
+        assert broker.topic("t").values() == [b"t"] * 3
+        assert broker.topic("u").values() == [b"u"] * 3
+        assert max(versions(broker, "Produce")) == 12
