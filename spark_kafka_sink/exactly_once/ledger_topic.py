@@ -383,7 +383,7 @@ def _describe(
     cluster: Cluster, kind: int, names: list[str], keys: tuple[str, ...], deadline: float
 ) -> dict[str, str | None]:
     """The configs of the first resource that the broker describes. Raises ``ExactlyOnceError`` if the API is missing,
-    because without it nobody knows whether the ledger is compacted."""
+    because only this API tells whether the ledger is compacted."""
 
     def make(module: ModuleType, version: int) -> Any:
         resource = module.request.DescribeConfigsResource
