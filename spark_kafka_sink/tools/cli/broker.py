@@ -67,7 +67,8 @@ def add_to(commands: Subparsers) -> None:
         "--nodes", type=at_least_one, metavar="N", default=1, help="nodes, on consecutive ports (default: %(default)s)"
     )
     broker.add_argument(
-        "--version", default=DEFAULT_VERSION, help="a release of Kafka from 2.1 on (default: %(default)s)"
+        "--version",
+        help=f"a release of Kafka from 2.1 on (default: {DEFAULT_VERSION}; --in-process: the newest it imitates)",
     )
     add_pairs(broker, "--set", dest="properties", text="a property for server.properties; may be repeated")
     broker.add_argument(
@@ -89,7 +90,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError([f"--nodes {arguments.nodes} need ports up to {last}: ports go from 1 to {_LAST_PORT}."])
     if arguments.in_process:
         return _run_in_process(arguments)
-    kafka = LocalKafka(arguments.nodes, arguments.version, dict(arguments.properties), arguments.port)
+    kafka = LocalKafka(
+        arguments.nodes, arguments.version or DEFAULT_VERSION, dict(arguments.properties), arguments.port
+    )
     with kafka:
         print(USAGE.format(version=kafka.version, servers=kafka.bootstrap_servers), flush=True)
         try:
@@ -103,9 +106,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run_in_process(arguments: argparse.Namespace) -> int:
-    from spark_kafka_sink.testing.broker import TestBroker  # loads kio, which a real Kafka does not need
+    # These load kio, which a real Kafka does not need.
+    from spark_kafka_sink.testing.broker import TestBroker
+    from spark_kafka_sink.testing.broker.versions import LATEST
 
-    release = ".".join(arguments.version.split(".")[:2])
+    release = LATEST if arguments.version is None else ".".join(arguments.version.split(".")[:2])
     broker = TestBroker(arguments.nodes, port=arguments.port, like=release, config=dict(arguments.properties))
     with ExitStack() as running:
         try:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from spark_kafka_sink.testing.broker.versions import LATEST
 from spark_kafka_sink.testing.kafka_node import free_ports
 from spark_kafka_sink.tools.cli.main import main
 from tests.contract.plain_client import PlainClient
@@ -85,6 +86,18 @@ def test_it_has_as_many_nodes_as_asked_for_and_imitates_the_version() -> None:
             )
             with PlainClient(f"127.0.0.1:{first + 1}") as client:
                 assert len(client.ask("Metadata", 9, topics=[]).brokers) == 2
+        finally:
+            process.kill()
+
+
+def test_incident_by_default_it_imitated_the_release_of_local_kafka_which_it_does_not_know() -> None:
+    (port,) = free_ports(1)
+    with subprocess.Popen([*COMMAND, "--port", str(port)], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == (
+                f"A test broker that responds like Kafka {LATEST} is up: 127.0.0.1:{port}\n"
+            )
         finally:
             process.kill()
 
