@@ -15,6 +15,7 @@ from tests.faults.exactly_once.reader import read_committed
 from tests.spark.writes import lose_commit
 
 pytest.importorskip("pyspark.pipelines", reason="pipelines came with Spark 4.1")
+pytest.importorskip("yaml", reason="spark-pipelines reads its specification with PyYAML")
 
 pytestmark = pytest.mark.jvm
 
@@ -47,6 +48,9 @@ class SamplePipeline:
 
     def set_option(self, name: str, value: str) -> None:
         self._replace("transformations/orders.py", '"deliveryGuarantee"', f'"{name}": "{value}", "deliveryGuarantee"')
+
+    def write_at_least_once(self) -> None:
+        self._replace("transformations/orders.py", "exactly-once", "at-least-once")
 
     def fail_first_attempt_of_branches(self) -> None:
         """Of four tasks, the one with order 7 fails."""
@@ -119,6 +123,7 @@ def test_the_second_run_of_two_exactly_once_flows_is_not_refused(pipeline):
     assert "was committed before; nothing written" in output
 
 
+@pytest.mark.slow
 def test_a_flow_that_fails_is_tried_again_and_writes_each_row_once(pipeline):
     pipeline.fail_first_attempt_of_branches()
     pipeline.land("web", 100, 199)
@@ -128,6 +133,7 @@ def test_a_flow_that_fails_is_tried_again_and_writes_each_row_once(pipeline):
     assert pipeline.written() == once(0, 199)
 
 
+@pytest.mark.slow
 def test_a_full_refresh_is_a_new_query_and_writes_every_row_again(pipeline):
     pipeline.land("web", 0, 99)
     pipeline.run()
@@ -139,8 +145,20 @@ def test_a_full_refresh_is_a_new_query_and_writes_every_row_again(pipeline):
 
 @pytest.mark.slow
 def test_flows_with_one_transactional_id_prefix_fence_each_other_but_write_each_row_once(pipeline):
-    pipeline.set_option("transactionalIdPrefix", pipeline._topic.name)
+    pipeline.set_option("transactionalIdPrefix", "orders")
     pipeline.land("web", 0, 99)
     pipeline.land("branches", 100, 199)
     pipeline.run()
     assert pipeline.written() == once(0, 199)
+
+
+@pytest.mark.slow
+def test_at_least_once_flows_write_what_is_new_and_repeat_a_micro_batch_whose_commit_was_lost(pipeline):
+    pipeline.write_at_least_once()
+    pipeline.land("web", 0, 99)
+    pipeline.land("branches", 100, 199)
+    pipeline.run()
+    lose_commit(pipeline.checkpoint("web"), 0)
+    pipeline.land("branches", 200, 299)
+    pipeline.run()
+    assert pipeline.written() == once(0, 299) + once(0, 99)
