@@ -1,4 +1,4 @@
-"""Declarative pipelines (``pyspark.pipelines``) with ``dp.create_sink(…, "pykafka", …)``, each run a process of its own."""
+"""Declarative pipelines with ``dp.create_sink(…, "pykafka", …)``; each run is a process of its own."""
 
 import json
 import os
@@ -57,8 +57,8 @@ class SamplePipeline:
         path = self._folder / "pipeline/transformations/orders.py"
         failing = FAIL_ONCE.format(marker=self._folder / "failed")
         text = path.read_text().replace("dp.create_sink", f"{failing}\n\ndp.create_sink", 1)
-        text = text.replace("from pyspark.sql import", "from pathlib import Path\nfrom pyspark.sql.functions import udf\n"
-                            "from pyspark.sql import", 1)  # fmt: skip
+        imports = "from pathlib import Path\nfrom pyspark.sql.functions import udf\n"
+        text = text.replace("from pyspark.sql import", f"{imports}from pyspark.sql import", 1)
         path.write_text(text)
         failing_flow = 'read_orders("landing/branches").repartition(4).select("key", fail_once("value").alias("value"))'
         self._replace("transformations/orders.py", 'read_orders("landing/branches")', failing_flow)
