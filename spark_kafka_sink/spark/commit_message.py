@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
-
-from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.task_figures import NO_FIGURES, TaskFigures
@@ -17,6 +16,13 @@ if TYPE_CHECKING:
     from spark_kafka_sink.exactly_once.values import TaskReport
     from spark_kafka_sink.schemas.registry.cache import TaskLookup
     from spark_kafka_sink.spark.dead_letters.files import LetterFiles
+
+if TYPE_CHECKING or importlib.util.find_spec("pyspark.sql.datasource") is not None:
+    from pyspark.sql.datasource import WriterCommitMessage as WriterCommitMessage  # noqa: PLC0414 (mypy: others import it from here)
+else:
+
+    class WriterCommitMessage:
+        """Stands in for the class of Spark 4.0 and newer: Spark 3.5 has no Python data sources."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from dataclasses import replace
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_kafka_sink.common.clock import Clock, SystemClock
 from spark_kafka_sink.errors import KafkaError, RecordTooLargeError
@@ -37,7 +36,7 @@ from spark_kafka_sink.exactly_once.values import (
     WritePlan,
 )
 from spark_kafka_sink.schemas.formats.plan import EarlierSchemas, FormatPlan
-from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, LogLine, committed
+from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, LogLine, WriterCommitMessage, committed
 from spark_kafka_sink.spark.dead_letters.options import Reason
 from spark_kafka_sink.spark.options import ExactlyOnce, SinkOptions
 from spark_kafka_sink.spark.pipeline import Pipeline, task_formats

@@ -17,7 +17,6 @@ from typing import Any, Final
 
 from pyspark import SparkFiles
 from pyspark.errors import PySparkException
-from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import StructField
 
@@ -35,7 +34,7 @@ from spark_kafka_sink.schemas.formats.plan import (
 from spark_kafka_sink.schemas.registry.cache import CachedRegistry, ResponseFiles, cached_registry
 from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions
 from spark_kafka_sink.schemas.registry.schema import Side
-from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
+from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, WriterCommitMessage
 from spark_kafka_sink.spark.derived_schema import derived_schema
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.python_process import announce

@@ -5,138 +5,23 @@ Imports stay light: the driver's processes need no engine, so the first task tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
-from uuid import uuid4
+from typing import Any
 
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
 
-from spark_kafka_sink.common.clock import SystemClock
-from spark_kafka_sink.errors import DeadLetterLimitError
-from spark_kafka_sink.spark.broker_versions import ensure_asked_idempotence
-from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, aborted, committed
-from spark_kafka_sink.spark.error_notes import connection_explained, delegation_tokens_explained
+from spark_kafka_sink.spark.commit_message import WriterCommitMessage
 from spark_kafka_sink.spark.options import SinkOptions
-from spark_kafka_sink.spark.python_process import acknowledge_at_once, announce, freeze_imports, log_at
-from spark_kafka_sink.spark.receipts.receipts_path import keep_receipts, probe_receipts
 from spark_kafka_sink.spark.schema import EncodedFields, RowLayout
-from spark_kafka_sink.spark.topic_creation import ensure_planned_topics, forget_topics
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from spark_kafka_sink.exactly_once.values import WritePlan
-    from spark_kafka_sink.schemas.formats.plan import FormatPlan
+from spark_kafka_sink.spark.sink_write import SinkWrite
 
 
-class _Writer:
+class _Writer(SinkWrite):
     """Pickled on the driver; ``write`` runs in every task, ``commit`` or ``abort`` in another process of the driver."""
 
-    _is_batch = False
-
-    def __init__(self, layout: RowLayout, options: SinkOptions, fields: EncodedFields | None = None) -> None:
-        self.layout = layout
-        self.options = options
-        self.plan: WritePlan | None = None
-        self.formats: FormatPlan | None = None
-        self._fields = fields
-
     def __getstate__(self) -> dict[str, Any]:
-        """Begins an exactly-once write: Spark pickles only the writers that run in tasks. (It pickles twice.)"""
-        log_at(self.options.log_level)
-        probe_receipts(self.options)
-        if self._fields is not None:
-            from spark_kafka_sink.spark.formats import planned_formats
-
-            self.formats = planned_formats(self.options, self._fields)
-            self._fields = None
-        with connection_explained(self.options):
-            ensure_asked_idempotence(self.options)
-        if self.options.topic_creation is not None:
-            with connection_explained(self.options):
-                ensure_planned_topics(self.options)
-        if self.options.exactly_once is not None and self.plan is None:
-            from spark_kafka_sink.spark.exactly_once import plan_batch, plan_stream
-
-            with connection_explained(self.options):
-                self.plan = plan_batch(self.options) if self._is_batch else plan_stream(self.options)
-            if self.formats is not None:
-                from spark_kafka_sink.spark.formats import with_earlier_schemas
-
-                self.formats = with_earlier_schemas(self.formats, self.plan.entries)
-        freeze_imports()
+        """Begins the write: Spark pickles only the writers that run in tasks. (It pickles twice.)"""
+        self.begin()
         return self.__dict__
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> KafkaCommitMessage:
-        acknowledge_at_once()
-        log_at(self.options.log_level)
-        try:
-            with delegation_tokens_explained(), connection_explained(self.options):
-                message = self._write(iterator)
-        except Exception:
-            forget_topics(self.options)
-            raise
-        freeze_imports()
-        return message
-
-    def _write(self, iterator: Iterator[pa.RecordBatch]) -> KafkaCommitMessage:
-        if self.plan is not None:
-            from spark_kafka_sink.spark.exactly_once import write_exactly_once
-
-            return write_exactly_once(iterator, self.layout, self.options, self.plan, self.formats)
-        from spark_kafka_sink.spark.write import write_rows
-
-        return write_rows(iterator, self.layout, self.options, self.formats, of_job=self._is_batch)
-
-    def _commit(self, messages: list[WriterCommitMessage | None], micro_batch: str = "") -> None:
-        log_at(self.options.log_level)
-        check_dead_letters(messages, self.options)
-        if self.options.exactly_once is not None:
-            from spark_kafka_sink.spark.exactly_once import commit_exactly_once
-
-            with connection_explained(self.options):
-                announce(commit_exactly_once(messages, self.options, SystemClock()))
-        else:
-            announce(micro_batch + committed(messages, SystemClock()))
-        # Jobs of an application, and of a foreachBatch, share its name.
-        is_job = self._is_batch and self.options.exactly_once is None
-        keep_receipts(messages, self.options, uuid4().hex if is_job else "")
-        if self.options.dead_letters is not None and self.options.dead_letters.path is not None:
-            from spark_kafka_sink.spark.dead_letters.files import remove_leftovers
-
-            letters = [each.letter_files for each in messages if isinstance(each, KafkaCommitMessage)]
-            written = [files for files in letters if files is not None]
-            remove_leftovers(written, len(messages), self.options.dead_letters.path)
-        formats = self.options.formats
-        if formats is not None and formats.registry is not None and self.options.topic is None:
-            from spark_kafka_sink.spark.formats import store_task_lookups
-
-            store_task_lookups(messages, formats.registry)
-        freeze_imports()
-
-    def _abort(self, messages: list[WriterCommitMessage | None], micro_batch: str = "") -> None:
-        log_at(self.options.log_level)
-        forget_topics(self.options)
-        if self.options.exactly_once is not None:
-            from spark_kafka_sink.spark.exactly_once import abort_exactly_once
-
-            with connection_explained(self.options):
-                line = abort_exactly_once(messages, self.options, self.plan)
-        else:
-            line = aborted(messages)
-        announce(micro_batch + line.text, line.level)
-
-
-def check_dead_letters(messages: list[WriterCommitMessage | None], options: SinkOptions) -> None:
-    """Raises ``DeadLetterLimitError`` if the tasks have more than deadLetterLimit together."""
-    if options.dead_letters is None:
-        return
-    figures = [each.figures for each in messages if isinstance(each, KafkaCommitMessage)]
-    text = options.dead_letters.over_limit(sum(rows for each in figures for _, rows in each.dead_letters))
-    if text is None:
-        return
-    kept = "" if options.exactly_once is not None else " What the tasks sent stays in Kafka (at least once)."
-    raise DeadLetterLimitError(f"The tasks' {text}{kept}")
 
 
 class KafkaBatchWriter(_Writer, DataSourceArrowWriter):

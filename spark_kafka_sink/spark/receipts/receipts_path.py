@@ -5,9 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from pyspark.sql.datasource import WriterCommitMessage
-
-from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
+from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, WriterCommitMessage
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.python_process import announce
 

@@ -32,7 +32,7 @@ from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.pipeline import Pipeline
 from spark_kafka_sink.spark.producer_cache import ProducerCache
 from spark_kafka_sink.spark.schema import RowLayout
-from spark_kafka_sink.spark.writers import check_dead_letters
+from spark_kafka_sink.spark.sink_write import check_dead_letters
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
 from tests.unit.exactly_once.runs import Query, new_process
