@@ -63,6 +63,13 @@ class LogLine(NamedTuple):
     level: int = logging.INFO
 
 
+class Committed(NamedTuple):
+    """A commit. ``line``: for the driver's log. ``replayed``: the batch was committed before, and nothing written."""
+
+    line: str
+    replayed: bool = False
+
+
 def committed(messages: Sequence[WriterCommitMessage | None], clock: Clock) -> str:
     """``336776 rows (54525952 bytes) written to 4 partitions of 1 topic by 8 tasks in 2.1 s (160369 rows/s, …``.
 

@@ -36,7 +36,7 @@ from spark_kafka_sink.exactly_once.values import (
     WritePlan,
 )
 from spark_kafka_sink.schemas.formats.plan import EarlierSchemas, FormatPlan
-from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, LogLine, WriterCommitMessage, committed
+from spark_kafka_sink.spark.commit_message import Committed, KafkaCommitMessage, LogLine, WriterCommitMessage, committed
 from spark_kafka_sink.spark.dead_letters.options import Reason
 from spark_kafka_sink.spark.options import ExactlyOnce, SinkOptions
 from spark_kafka_sink.spark.pipeline import Pipeline, task_formats
@@ -160,8 +160,8 @@ def _refuse_settings(context: TaskContext, write_id: WriteId) -> None:
         )
 
 
-def commit_exactly_once(messages: Sequence[WriterCommitMessage | None], options: SinkOptions, clock: Clock) -> str:
-    """Makes the batch visible. Returns the line for the driver's log; raises ``ExactlyOnceError``."""
+def commit_exactly_once(messages: Sequence[WriterCommitMessage | None], options: SinkOptions, clock: Clock) -> Committed:
+    """Makes the batch visible. Raises ``ExactlyOnceError``."""
     given = _reports(messages)
     settings = _settings(options, _run(given))
     reports = all_reports(settings, given)
@@ -190,9 +190,9 @@ def commit_exactly_once(messages: Sequence[WriterCommitMessage | None], options:
             logging.WARNING,
         )
     if outcome.entry is None:
-        return f"{reports[0].write_id} was committed before; nothing written"
+        return Committed(f"{reports[0].write_id} was committed before; nothing written", replayed=True)
     prefix = f"transactionalIdPrefix {settings.prefix}"
-    return f"{reports[0].write_id}: {committed(messages, clock)}, committed exactly once ({prefix})"
+    return Committed(f"{reports[0].write_id}: {committed(messages, clock)}, committed exactly once ({prefix})")
 
 
 def abort_exactly_once(

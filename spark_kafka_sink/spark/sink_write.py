@@ -6,19 +6,28 @@ imports it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final, Self
 from uuid import uuid4
 
+from pyspark.sql.types import StructType
+
 from spark_kafka_sink.common.clock import SystemClock
-from spark_kafka_sink.errors import DeadLetterLimitError
+from spark_kafka_sink.errors import ConfigError, DeadLetterLimitError
 from spark_kafka_sink.spark.broker_versions import ensure_asked_idempotence
-from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, WriterCommitMessage, aborted, committed
+from spark_kafka_sink.spark.commit_message import (
+    Committed,
+    KafkaCommitMessage,
+    LogLine,
+    WriterCommitMessage,
+    aborted,
+    committed,
+)
 from spark_kafka_sink.spark.error_notes import connection_explained, delegation_tokens_explained
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.python_process import acknowledge_at_once, announce, freeze_imports, log_at
 from spark_kafka_sink.spark.receipts.receipts_path import keep_receipts, probe_receipts
-from spark_kafka_sink.spark.schema import EncodedFields, RowLayout
+from spark_kafka_sink.spark.schema import EncodedFields, RowLayout, encoded_fields
 from spark_kafka_sink.spark.topic_creation import ensure_planned_topics, forget_topics
 
 if TYPE_CHECKING:
@@ -27,15 +36,31 @@ if TYPE_CHECKING:
     from spark_kafka_sink.exactly_once.values import WritePlan
     from spark_kafka_sink.schemas.formats.plan import FormatPlan
 
+_REPEATABLE: Final = (
+    "An exactly-once batch write needs txnAppId and txnVersion, or neverRepeated=true. The sink cannot see whether the "
+    "write is part of a foreachBatch or of a job that a scheduler repeats, and a repeated write without txnAppId "
+    "writes its rows again. Set txnAppId to a name that this write keeps (one for each topic), and txnVersion to a "
+    "number that grows from run to run and is the same when a run is repeated: in foreachBatch the batch id, in a "
+    "nightly job the date, such as 20250131. Set neverRepeated=true if nothing runs this write a second time."
+)
+
 
 class SinkWrite:
-    """What plans, writes, commits and aborts. Options and layout are checked before.
+    """What plans, writes, commits and aborts.
 
     ``begin`` runs once on the driver, before the write is pickled for its tasks; ``write`` runs in every task;
-    ``_commit`` or ``_abort`` runs on the driver, perhaps in another process than ``begin``.
+    ``end`` or ``give_up`` runs on the driver, perhaps in another process than ``begin``.
     """
 
     _is_batch = False
+
+    @classmethod
+    def of(cls, schema: StructType, options: Mapping[str, str]) -> Self:
+        """The write of rows of this schema. Raises ``ConfigError`` or ``SchemaError``."""
+        chosen = SinkOptions.parse(options)
+        layout = RowLayout.of(schema, chosen.topic, chosen.timestamp_column, chosen.formats)
+        fields = None if chosen.formats is None else encoded_fields(schema, layout, chosen.formats)
+        return cls(layout, chosen, fields)
 
     def __init__(self, layout: RowLayout, options: SinkOptions, fields: EncodedFields | None = None) -> None:
         self.layout = layout
@@ -93,16 +118,20 @@ class SinkWrite:
 
         return write_rows(iterator, self.layout, self.options, self.formats, of_job=self._is_batch)
 
-    def _commit(self, messages: list[WriterCommitMessage | None], micro_batch: str = "") -> None:
+    def end(self, messages: list[WriterCommitMessage | None], micro_batch: str = "") -> Committed:
+        """Commits what the tasks wrote. ``micro_batch``: the beginning of an at-least-once line. Raises
+        ``KafkaError``; then ``give_up`` is next.
+        """
         log_at(self.options.log_level)
         check_dead_letters(messages, self.options)
         if self.options.exactly_once is not None:
             from spark_kafka_sink.spark.exactly_once import commit_exactly_once
 
             with connection_explained(self.options):
-                announce(commit_exactly_once(messages, self.options, SystemClock()))
+                outcome = commit_exactly_once(messages, self.options, SystemClock())
         else:
-            announce(micro_batch + committed(messages, SystemClock()))
+            outcome = Committed(micro_batch + committed(messages, SystemClock()))
+        announce(outcome.line)
         # Jobs of an application, and of a foreachBatch, share its name.
         is_job = self._is_batch and self.options.exactly_once is None
         keep_receipts(messages, self.options, uuid4().hex if is_job else "")
@@ -118,8 +147,10 @@ class SinkWrite:
 
             store_task_lookups(messages, formats.registry)
         freeze_imports()
+        return outcome
 
-    def _abort(self, messages: list[WriterCommitMessage | None], micro_batch: str = "") -> None:
+    def give_up(self, messages: list[WriterCommitMessage | None], micro_batch: str = "") -> LogLine:
+        """Aborts what the tasks wrote. ``messages``: None for a failed task. Returns the line that it has logged."""
         log_at(self.options.log_level)
         forget_topics(self.options)
         if self.options.exactly_once is not None:
@@ -129,7 +160,27 @@ class SinkWrite:
                 line = abort_exactly_once(messages, self.options, self.plan)
         else:
             line = aborted(messages)
-        announce(micro_batch + line.text, line.level)
+        line = line._replace(text=micro_batch + line.text)
+        announce(line.text, line.level)
+        return line
+
+
+class BatchWrite(SinkWrite):
+    """The write of a batch job, which may be one of several in a foreachBatch."""
+
+    _is_batch = True
+
+    def __init__(self, layout: RowLayout, options: SinkOptions, fields: EncodedFields | None = None) -> None:
+        """Raises ``ConfigError`` if the write is exactly-once and a repeated run would not be recognized."""
+        super().__init__(layout, options, fields)
+        asked = options.exactly_once
+        if asked is None:
+            return
+        if asked.version is None and not asked.never_replayed:
+            raise ConfigError([_REPEATABLE])
+        from spark_kafka_sink.spark.exactly_once import named
+
+        self.options = named(options)
 
 
 def check_dead_letters(messages: list[WriterCommitMessage | None], options: SinkOptions) -> None:

@@ -9,48 +9,55 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
 
+from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.spark.commit_message import WriterCommitMessage
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import EncodedFields, RowLayout
-from spark_kafka_sink.spark.sink_write import SinkWrite
+from spark_kafka_sink.spark.sink_write import BatchWrite, SinkWrite
 
 
-class _Writer(SinkWrite):
-    """Pickled on the driver; ``write`` runs in every task, ``commit`` or ``abort`` in another process of the driver."""
+class _Pickled(SinkWrite):
+    """Begins the write when Spark pickles its writer for the tasks. (It pickles twice.)"""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Begins the write: Spark pickles only the writers that run in tasks. (It pickles twice.)"""
         self.begin()
         return self.__dict__
 
 
-class KafkaBatchWriter(_Writer, DataSourceArrowWriter):
-    """Pickled once per job."""
-
-    _is_batch = True
-
-    def __init__(self, layout: RowLayout, options: SinkOptions, fields: EncodedFields | None = None) -> None:
-        super().__init__(layout, options, fields)
-        if options.exactly_once is not None:
-            from spark_kafka_sink.spark.exactly_once import named
-
-            self.options = named(options)
+class KafkaBatchWriter(_Pickled, BatchWrite, DataSourceArrowWriter):
+    """Pickled once per job; ``commit`` or ``abort`` runs in another process of the driver."""
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        self._commit(messages)
+        self.end(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        self._abort(messages)
+        self.give_up(messages)
 
 
-class KafkaStreamWriter(_Writer, DataSourceStreamArrowWriter):
+class KafkaStreamWriter(_Pickled, DataSourceStreamArrowWriter):
     """Spark makes one per micro-batch, and another for its ``commit`` or ``abort``.
 
     The other one is never pickled, so it plans nothing: planning would fence the tasks' transactional ids.
     """
 
+    def __init__(self, layout: RowLayout, options: SinkOptions, fields: EncodedFields | None = None) -> None:
+        """Raises ``ConfigError`` for options that only a batch write has."""
+        super().__init__(layout, options, fields)
+        asked = options.exactly_once
+        if asked is not None and asked.version is not None:
+            raise ConfigError(["txnAppId and txnVersion are for batch writes; a query's micro-batches are numbered."])
+        if asked is not None and asked.never_replayed:
+            raise ConfigError(["neverRepeated is for batch writes; a query repeats a micro-batch after a failure."])
+        if options.dead_letters is not None and options.dead_letters.name is not None:
+            raise ConfigError(["deadLetterName is for batch writes; a query's files are named by query and batch."])
+        if asked is not None and asked.name is None:
+            raise ConfigError([
+                "transactionalIdPrefix is required: the query has neither a checkpointLocation option nor a name. "
+                "Set one that is unique per query and stable across restarts."
+            ])  # fmt: skip
+
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
-        self._commit(messages, f"micro-batch {batchId}: ")
+        self.end(messages, f"micro-batch {batchId}: ")
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
-        self._abort(messages, f"micro-batch {batchId}: ")
+        self.give_up(messages, f"micro-batch {batchId}: ")
