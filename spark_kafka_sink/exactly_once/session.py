@@ -243,6 +243,9 @@ def session_for(settings: CommitSettings) -> Iterator[Session]:
     except BaseException:
         session.close()
         raise
+    if (twin := _sessions.pop(key, None)) is not None:  # of another thread, which used it at the same time
+        twin.close()
     _sessions[key] = session
-    for other in [other for other in _sessions if other[0] == key[0]][:-_MAX_SESSIONS]:
-        _sessions.pop(other).close()
+    for other in [other for other in list(_sessions) if other[0] == key[0]][:-_MAX_SESSIONS]:
+        if (least := _sessions.pop(other, None)) is not None:
+            least.close()

@@ -160,7 +160,9 @@ def _refuse_settings(context: TaskContext, write_id: WriteId) -> None:
         )
 
 
-def commit_exactly_once(messages: Sequence[WriterCommitMessage | None], options: SinkOptions, clock: Clock) -> Committed:
+def commit_exactly_once(
+    messages: Sequence[WriterCommitMessage | None], options: SinkOptions, clock: Clock
+) -> Committed:
     """Makes the batch visible. Raises ``ExactlyOnceError``."""
     given = _reports(messages)
     settings = _settings(options, _run(given))

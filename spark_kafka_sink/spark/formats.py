@@ -48,6 +48,9 @@ _BARE = (
 # PySpark 4.1 makes timestamps of UTC without being told.
 _UTC: Final[dict[str, Any]] = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_type).parameters else {}
 
+_PROCESS: Final = uuid.uuid4().hex
+"""The name of a run whose folder is not known, as in the process that calls ``write_kafka``."""
+
 _plans: dict[object, FormatPlan] = {}
 """The plans of this process, because Spark pickles each writer twice, and a query has a writer per micro-batch."""
 
@@ -128,5 +131,5 @@ def is_first(text: str) -> bool:
 
 
 def _application() -> str:
-    """A name of the run. Spark tells these processes no application id, but a folder that is new in each run."""
-    return SparkFiles._root_directory or uuid.uuid4().hex
+    """A name of the run. Spark tells its Python processes no application id, but a folder that is new in each run."""
+    return SparkFiles._root_directory or _PROCESS

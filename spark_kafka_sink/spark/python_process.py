@@ -29,6 +29,8 @@ _LOGGER: Final = logging.getLogger("spark_kafka_sink")
 _own_level: Final[list[int]] = []
 """Before a write with logLevel; the process may be used again by one without."""
 
+_is_callers = False
+
 _frozen = False  # gc.get_freeze_count() would count all frozen objects, after each task
 
 
@@ -44,11 +46,21 @@ _stderr: Final = _Stderr()
 _stderr.setFormatter(_FORMAT)
 
 
+def leave_logging_to_caller() -> None:
+    """From now on the sink's lines go to the logger ``spark_kafka_sink`` and no further: the process, such as a
+    notebook, has its own logging, and its own heap.
+    """
+    global _is_callers
+    _is_callers = True
+
+
 def log_at(level: str | None) -> None:
     """Set the level of this package's loggers, in a worker or the driver, before its work.
 
     None: the process's own level, by default WARNING.
     """
+    if _is_callers:
+        return
     _LOGGER.addHandler(_stderr)  # a second time without effect
     if level is not None:
         if not _own_level:
@@ -65,12 +77,12 @@ def announce(text: str, level: int = logging.INFO) -> None:
     Spark's Python processes configure no logging; without a handler the line goes to stderr, which Spark forwards. A
     higher level of the logger ``spark_kafka_sink`` silences it.
     """
-    if not _LOGGER.level:
+    if not _LOGGER.level and not _is_callers:
         _LOGGER.setLevel(logging.INFO)
     if not _LOGGER.isEnabledFor(level):
         return
     record = _LOGGER.makeRecord(_LOGGER.name, level, __file__, 0, text, (), None)
-    if _LOGGER.hasHandlers():
+    if _is_callers or _LOGGER.hasHandlers():
         _LOGGER.handle(record)
     else:
         sys.stderr.write(_FORMAT.format(record) + "\n")

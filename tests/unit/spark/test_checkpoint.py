@@ -133,7 +133,7 @@ def broker():
 def commit(broker, reports, **given):
     messages = [KafkaCommitMessage(report=report) for report in reports]
     given = {"commitlogtopic": "__ledger", **given}
-    return exactly_once.commit_exactly_once(messages, options(broker.bootstrap_servers, **given), SystemClock())
+    return exactly_once.commit_exactly_once(messages, options(broker.bootstrap_servers, **given), SystemClock()).line
 
 
 def test_a_checkpoint_that_is_deleted_while_a_batch_runs_does_not_change_its_name(broker, checkpoint):

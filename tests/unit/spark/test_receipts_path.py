@@ -121,7 +121,7 @@ def test_a_batch_that_was_finished_without_its_messages_is_one_warning(broker, d
 def test_a_replay_of_a_batch_whose_receipts_are_kept_says_nothing(broker, asked, caplog):
     query = Query(broker.bootstrap_servers)
     first = messages(query.tasks(query.plan(), 0, ROWS))
-    line = commit_exactly_once(first, asked, SystemClock())
+    line = commit_exactly_once(first, asked, SystemClock()).line
     assert line.endswith(", committed exactly once (transactionalIdPrefix app)")
     keep_receipts(first, asked)
     keep_receipts(messages(query.tasks(query.plan(), 0, ROWS)), asked)

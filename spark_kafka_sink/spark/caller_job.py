@@ -1,0 +1,119 @@
+"""A Spark job that ends with the call that started it.
+
+The job runs in a thread of its own, so that an interrupt reaches the caller, who cancels the job by a tag that only
+this thread has: the caller's job group and tags stay as they are.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from concurrent.futures import Future, wait
+from typing import Any, Final, Protocol
+from uuid import uuid4
+
+from pyspark import InheritableThread
+from pyspark.sql import DataFrame, Row, SparkSession
+
+_log = logging.getLogger("spark_kafka_sink.spark")
+
+_CANCEL_S: Final = 60.0
+"""How long a caller waits for the job that it cancelled. Spark ends a job when its tasks have been told to end."""
+
+_AGAIN_S: Final = 0.5
+"""A cancelled plan may start a further job."""
+
+
+def collected(frame: DataFrame) -> list[Row]:
+    """The frame's rows. If the call is interrupted, its job is cancelled, and has ended when this raises."""
+    tag = f"pykafka-{uuid4().hex}"
+    rows: Future[list[Row]] = Future()
+    job: _Job = (_ConnectJob if is_connect(frame) else _ClassicJob)(frame.sparkSession)
+    job.thread(_Collect(frame, tag, rows, job)).start()
+    try:
+        return rows.result()
+    except BaseException:
+        _cancel(job, tag, rows)
+        raise
+
+
+def is_connect(frame: DataFrame) -> bool:
+    """Whether the frame is of a Spark Connect session, whose client is this process."""
+    return type(frame).__module__.startswith("pyspark.sql.connect.")
+
+
+class _Job(Protocol):
+    """What Spark's two APIs do differently. ``add_tag`` runs in the job's thread, ``cancel`` in the caller's."""
+
+    def thread(self, collect: _Collect) -> threading.Thread: ...
+
+    def add_tag(self, tag: str) -> None: ...
+
+    def cancel(self, tag: str) -> None: ...
+
+
+class _Collect:
+    """What the job's thread does."""
+
+    def __init__(self, frame: DataFrame, tag: str, rows: Future[list[Row]], job: _Job) -> None:
+        self._frame = frame
+        self._tag = tag
+        self._rows = rows
+        self._job = job
+
+    def __call__(self) -> None:
+        try:
+            self._job.add_tag(self._tag)
+            rows = self._frame.collect()
+        except BaseException as error:
+            self._rows.set_exception(error)
+        else:
+            self._rows.set_result(rows)
+
+
+class _ClassicJob:
+    """Tags are local properties, which the thread inherits from the caller (Spark: ``InheritableThread``)."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._context = session.sparkContext
+
+    def thread(self, collect: _Collect) -> threading.Thread:
+        thread: threading.Thread = InheritableThread(target=collect, daemon=True)
+        return thread
+
+    def add_tag(self, tag: str) -> None:
+        self._context.addJobTag(tag)
+
+    def cancel(self, tag: str) -> None:
+        self._context.cancelJobsWithTag(tag)
+
+
+class _ConnectJob:
+    """Tags are the client's, for each of its threads."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self._callers: set[str] = session.getTags()
+
+    def thread(self, collect: _Collect) -> threading.Thread:
+        return threading.Thread(target=collect, daemon=True)
+
+    def add_tag(self, tag: str) -> None:
+        for each in (*self._callers, tag):
+            self._session.addTag(each)
+
+    def cancel(self, tag: str) -> None:
+        self._session.interruptTag(tag)
+
+
+def _cancel(job: _Job, tag: str, rows: Future[list[Row]]) -> None:
+    for _ in range(int(_CANCEL_S / _AGAIN_S)):
+        if rows.done():
+            return
+        try:
+            job.cancel(tag)
+        except Exception as error:  # a session or context that has been stopped
+            _log.warning("The Spark job with tag %s could not be cancelled: %s", tag, error)
+            return
+        wait([rows], timeout=_AGAIN_S)
+    _log.warning("The Spark job with tag %s was cancelled, but has not ended within %.0f s", tag, _CANCEL_S)

@@ -1,0 +1,176 @@
+"""``write_kafka``: a write without a data source, for Spark 3.5 and wherever none can be registered.
+
+The tasks run in ``DataFrame.mapInArrow``, each returns its commit message as a row, and the caller's process commits.
+Spark takes the rows of one attempt of each task, so what other attempts wrote is not committed.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark import TaskContext
+from pyspark.errors import PySparkException
+from pyspark.sql.utils import to_str
+
+from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.errors import ConfigError, KafkaError
+from spark_kafka_sink.spark.caller_job import collected
+from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, WriterCommitMessage
+from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.spark.python_process import leave_logging_to_caller
+from spark_kafka_sink.spark.sink_write import BatchWrite
+from spark_kafka_sink.spark.spark_error import reason
+from spark_kafka_sink.spark.write_result import WriteResult
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+_SCHEMA: Final = "message binary"
+
+
+def write_kafka(frame: DataFrame, options: Mapping[str, Any]) -> WriteResult:
+    """Writes the rows of a batch frame as ``format("pykafka")`` does, with its columns and options.
+
+    It works on Spark 3.5 and newer, classic and Connect, from any thread, and in ``foreachBatch``. On Connect this
+    process is the client: an exactly-once write needs the brokers to be reachable from it.
+
+    ``options``: as of ``DataFrameWriter``; booleans and numbers are allowed, None is an option not given.
+
+    Returns when all rows are acknowledged and, with exactly-once, committed. Raises ``ConfigError``, ``SchemaError``
+    or another ``KafkaError`` before the job starts; Spark's exception if the job fails, with notes on the reason and
+    on what was aborted; ``KafkaError`` if the commit fails. A failed or interrupted call cancels its job first. The
+    transactions of a killed process are aborted by the next write of the same txnAppId.
+    """
+    if TaskContext.get() is not None:
+        raise ConfigError([
+            "write_kafka was called in a task. It starts a Spark job itself: call it on the driver, or use "
+            "KafkaProducer in the task."
+        ])  # fmt: skip
+    if not hasattr(frame, "mapInArrow"):
+        kind = f"{type(frame).__module__}.{type(frame).__qualname__}"
+        raise TypeError(f"write_kafka writes a Spark DataFrame, not {kind}: spark.createDataFrame makes one.")
+    if frame.isStreaming:
+        raise ConfigError([
+            "write_kafka writes batch frames, and this one is streaming: use "
+            "frame.writeStream.foreachBatch(kafka_batches(options)).start()."
+        ])  # fmt: skip
+    leave_logging_to_caller()
+    clock = SystemClock()
+    began_at = clock.now()
+    write = BatchWrite.of(frame.schema, _given(options))
+    write.begin()
+    messages: list[KafkaCommitMessage] = []
+    try:
+        messages = _run(frame, _Task(write))
+        committed = write.end([*messages])
+    except BaseException as error:
+        _give_up(write, messages, error)
+        raise
+    return WriteResult.of(messages, committed, (clock.now() - began_at) / 1000)
+
+
+@dataclass(frozen=True)
+class KafkaBatches:
+    """The function of ``kafka_batches``."""
+
+    options: Mapping[str, str]
+
+    def __call__(self, frame: DataFrame, batch_id: int) -> None:
+        options = dict(self.options)
+        if _APP in options:
+            options[_VERSION] = str(batch_id)
+        write_kafka(frame, options)
+
+
+_APP, _VERSION = "txnappid", "txnversion"
+
+
+def kafka_batches(options: Mapping[str, Any]) -> KafkaBatches:
+    """The function for ``frame.writeStream.foreachBatch``, which writes each micro-batch with ``write_kafka``.
+
+    With ``deliveryGuarantee=exactly-once``, ``txnAppId`` must name the query, and the batch id is the ``txnVersion``:
+    a micro-batch that Spark repeats after a failure is written once. Raises ``ConfigError``.
+    """
+    given = {name.lower(): value for name, value in _given(options).items()}
+    faults = []
+    if given.get("deliveryguarantee", "").strip().lower() == "exactly-once":
+        if _APP not in given:
+            faults.append(
+                "txnAppId is required: it names the query in commitLogTopic. Set it to a name that no other query "
+                "has, and that this one keeps over restarts."
+            )
+        if _VERSION in given:
+            faults.append("txnVersion is refused: the batch id is the version of a micro-batch. Leave it out.")
+        if given.get("neverrepeated", "").strip().lower() == "true":
+            faults.append("neverRepeated is refused: a query repeats a micro-batch after a failure. Leave it out.")
+        probe = {**given, _APP: given.get(_APP, "unnamed"), _VERSION: "0"}
+        probe.pop("neverrepeated", None)
+    else:
+        probe = given
+    try:
+        SinkOptions.parse(probe)
+    except ConfigError as error:
+        faults += error.faults
+    if faults:
+        raise ConfigError(faults)
+    return KafkaBatches(given)
+
+
+def _given(options: Mapping[str, Any]) -> dict[str, str]:
+    """The options as Spark's writer passes them. Raises ``ConfigError`` for one that is given twice."""
+    given: dict[str, str] = {}
+    spelt: dict[str, str] = {}
+    for name, value in options.items():
+        text = to_str(value)
+        if text is None:
+            continue
+        earlier = spelt.setdefault(name.lower(), name)
+        if earlier != name:
+            raise ConfigError([f"{earlier} and {name} are the same option: leave out one of them."])
+        given[name] = text
+    return given
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What each task of the job runs."""
+
+    write: BatchWrite
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        message = pickle.dumps(self.write.write(batches))
+        yield pa.RecordBatch.from_arrays([pa.array([message], pa.binary())], names=["message"])
+
+    def run_without_rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            """Spark's worker expects its input to be read."""
+        yield from self.run(iter(()))
+
+
+def _run(frame: DataFrame, task: _Task) -> list[KafkaCommitMessage]:
+    """The tasks' messages. A frame without partitions gets a task, as in Spark's own writes: its batch is committed."""
+    rows = collected(frame.mapInArrow(task.run, _SCHEMA))
+    if not rows:
+        rows = collected(frame.sparkSession.range(0, 1, 1, 1).mapInArrow(task.run_without_rows, _SCHEMA))
+    return [pickle.loads(row.message) for row in rows]
+
+
+def _give_up(write: BatchWrite, messages: list[KafkaCommitMessage], error: BaseException) -> None:
+    """Aborts what the tasks wrote. Notes on ``error`` say why the job failed, and what was aborted."""
+    if isinstance(error, PySparkException):
+        error.add_note(f"The write failed: {reason(error)}")
+    # A job that failed returns no messages, as if no task had finished.
+    reports: list[WriterCommitMessage | None] = [*messages] or [None]
+    try:
+        error.add_note(write.give_up(reports).text)
+    except KafkaError as failure:
+        error.add_note(
+            f"Its transactions could not be aborted: {failure}. The next write of the same name aborts them, or "
+            "kafka.transaction.timeout.ms."
+        )
