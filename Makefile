@@ -48,6 +48,9 @@ test-spark: $(SPARK:%=test-spark-%) ## the Spark tests on the newest 4.1, 4.2 an
 test-spark-%: .cache/spark-%/.ready
 	@.cache/spark-$*/bin/python -m pytest -m "jvm and not slow" tests/spark $(ARGS)
 
+test-spark-3.5: .cache/spark-3.5/.ready ## write_kafka on Spark 3.5, which has no Python data sources
+	@.cache/spark-3.5/bin/python -m pytest -m "jvm and not slow" tests/spark/test_write_kafka.py $(ARGS)
+
 test-brokers: $(READY) ## batch and stream, both guarantees, on brokers from the oldest to the newest (KAFKA=3.9.2: on that one)
 	@$(BIN)/python -m pytest tests/spark/test_brokers.py $(KAFKA:%=--kafka-version %) $(ARGS)
 
@@ -127,6 +130,7 @@ lock: ## compile requirements/*.txt anew
 	@for spark in $(SPARK); do \
 		$(LOCK) --group dev $$($(EXTRAS_BUT) gssapi) requirements/spark-$$spark.in --output-file requirements/spark-$$spark.txt || exit 1; \
 	done
+	@$(LOCK) --group dev $$($(EXTRAS_BUT) gssapi spark connect demo) requirements/spark-3.5.in --output-file requirements/spark-3.5.txt
 	@$(LOCK) --group dev $$($(EXTRAS_BUT)) requirements/gssapi.in --output-file requirements/gssapi.txt
 	@$(LOCK) requirements/bench.in --output-file requirements/bench.txt
 	@$(filter-out pyproject.toml,$(LOCK)) requirements/docs.in --output-file requirements/docs.txt

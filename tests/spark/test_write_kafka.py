@@ -1,0 +1,125 @@
+"""``write_kafka`` and ``kafka_batches``, in Sparks with Python data sources and without."""
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event, Thread
+
+import pytest
+from pyspark.errors import PySparkException
+
+from spark_kafka_sink.spark import kafka_batches, write_kafka
+from tests.spark.test_exactly_once import committed, expected, numbers
+from tests.spark.writes import lose_commit, streaming
+from tests.waiting import DEADLINE_S
+
+pytestmark = pytest.mark.jvm
+
+
+@pytest.fixture
+def at_least_once(topic):
+    return {"kafka.bootstrap.servers": topic.servers, "topic": topic.name}
+
+
+@pytest.fixture
+def exactly_once(topic, at_least_once):
+    return {**at_least_once, "deliveryGuarantee": "exactly-once", "txnAppId": topic.name}
+
+
+def test_the_result_tells_what_was_written_and_where(spark, topic, at_least_once):
+    result = write_kafka(numbers(spark, 0, 300), at_least_once)
+    assert committed(topic) == expected(0, 300)
+    assert result.rows == 300
+    assert sum(each.last_offset + 1 for each in result.partitions) == 300
+    assert str(result).startswith("300 rows (")
+
+
+def test_a_repeated_write_is_recognized(spark, topic, exactly_once):
+    for replayed in (False, True):
+        result = write_kafka(numbers(spark, 0, 300), {**exactly_once, "txnVersion": 1})
+        assert result.replayed is replayed
+        assert committed(topic) == expected(0, 300)
+
+
+def test_a_frame_without_partitions_is_a_write_of_no_rows(spark, topic, exactly_once):
+    empty = spark.createDataFrame(spark.sparkContext.emptyRDD(), "value string")
+    assert empty.rdd.getNumPartitions() == 0
+    result = write_kafka(empty, {**exactly_once, "txnVersion": 1})
+    assert (result.rows, result.replayed) == (0, False)
+    assert write_kafka(empty, {**exactly_once, "txnVersion": 1}).replayed
+
+
+def test_a_failed_job_aborts_what_other_tasks_wrote_and_says_so(spark, topic, exactly_once):
+    frame = spark.range(300).selectExpr("if(id = 299, raise_error('row 299'), cast(id as string)) value")
+    with pytest.raises(PySparkException) as raised:
+        write_kafka(frame, {**exactly_once, "txnVersion": 1})
+    notes = "\n".join(raised.value.__notes__)
+    assert "The write failed: " in notes
+    assert "row 299" in notes
+    assert "abort" in notes
+    assert committed(topic) == {}
+    write_kafka(numbers(spark, 0, 300), {**exactly_once, "txnVersion": 1})
+    assert committed(topic) == expected(0, 300)
+
+
+def test_two_tables_in_two_threads(spark, topic, exactly_once):
+    with ThreadPoolExecutor(2) as threads:
+        writes = [
+            threads.submit(
+                write_kafka,
+                numbers(spark, first, first + 300),
+                {**exactly_once, "txnAppId": f"{topic.name}-{first}", "txnVersion": 1},
+            )
+            for first in (0, 300)
+        ]
+        assert [each.result().rows for each in writes] == [300, 300]
+    assert committed(topic) == expected(0, 600)
+
+
+def test_a_query_writes_each_micro_batch_once_over_restarts(spark, topic, exactly_once, tmp_path):
+    for first in (0, 300):
+        frame = streaming(numbers(spark, first, first + 300), tmp_path / "in")
+        for _ in ("written", "repeated"):
+            query = (
+                frame.writeStream.foreachBatch(kafka_batches(exactly_once))
+                .option("checkpointLocation", str(tmp_path / "checkpoint"))
+                .trigger(availableNow=True)
+                .start()
+            )
+            assert query.awaitTermination(DEADLINE_S), "the query is still running"
+            assert committed(topic) == expected(0, first + 300)
+            lose_commit(tmp_path / "checkpoint", query.lastProgress["batchId"] if query.lastProgress else 0)
+
+
+def test_an_interrupted_call_cancels_its_job_and_keeps_the_callers_job_group(spark, topic, exactly_once, monkeypatch):
+    from spark_kafka_sink.spark import caller_job
+
+    context = spark.sparkContext
+    started, group = Event(), "of the caller"
+
+    def interrupted(future):
+        assert started.wait(DEADLINE_S)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(caller_job.Future, "result", interrupted)
+    context.setJobGroup(group, "")
+    watch = Thread(target=_wait_for_job, args=(context, group, started))
+    watch.start()
+    slow = spark.range(4).selectExpr("cast(java_method('java.lang.Thread', 'sleep', 60000L) as string) value")
+    with pytest.raises(KeyboardInterrupt) as raised:
+        write_kafka(slow, {**exactly_once, "txnVersion": 1})
+    watch.join()
+    assert any("abort" in note for note in raised.value.__notes__)
+    assert not context.statusTracker().getActiveJobsIds()
+    assert context.getLocalProperty("spark.jobGroup.id") == group
+    context.setLocalProperty("spark.jobGroup.id", None)
+
+
+def _wait_for_job(context, group, started):
+    waited = Event()
+    for _ in range(int(DEADLINE_S / 0.1)):
+        if any(
+            context.statusTracker().getJobInfo(job).status == "RUNNING"
+            for job in context.statusTracker().getJobIdsForGroup(group)
+        ):
+            break
+        waited.wait(0.1)
+    started.set()
