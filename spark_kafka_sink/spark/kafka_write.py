@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import TaskContext
-from pyspark.errors import PySparkException
 from pyspark.sql.utils import to_str
 
 from spark_kafka_sink.common.clock import SystemClock
@@ -163,7 +162,7 @@ def _run(frame: DataFrame, task: _Task) -> list[KafkaCommitMessage]:
 
 def _give_up(write: BatchWrite, messages: list[KafkaCommitMessage], error: BaseException) -> None:
     """Aborts what the tasks wrote. Notes on ``error`` say why the job failed, and what was aborted."""
-    if isinstance(error, PySparkException):
+    if isinstance(error, Exception) and not isinstance(error, KafkaError):  # Spark 3.5 raises py4j's own error
         error.add_note(f"The write failed: {reason(error)}")
     # A job that failed returns no messages, as if no task had finished.
     reports: list[WriterCommitMessage | None] = [*messages] or [None]

@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Event, Thread
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from spark_kafka_sink.spark import kafka_batches, write_kafka
@@ -49,7 +50,7 @@ def test_a_frame_without_partitions_is_a_write_of_no_rows(spark, topic, exactly_
 
 def test_a_failed_job_aborts_what_other_tasks_wrote_and_says_so(spark, topic, exactly_once):
     frame = spark.range(300).selectExpr("if(id = 299, raise_error('row 299'), cast(id as string)) value")
-    with pytest.raises(PySparkException) as raised:
+    with pytest.raises((PySparkException, Py4JJavaError)) as raised:
         write_kafka(frame, {**exactly_once, "txnVersion": 1})
     notes = "\n".join(raised.value.__notes__)
     assert "The write failed: " in notes
