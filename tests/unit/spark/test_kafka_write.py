@@ -8,7 +8,7 @@ import pytest
 from pyspark import TaskContext
 
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.spark import kafka_batches, kafka_write, write_kafka
+from spark_kafka_sink.spark import kafka_batches, kafka_write, python_process, write_kafka
 from spark_kafka_sink.spark.commit_message import Committed, KafkaCommitMessage, PartitionWrite
 from spark_kafka_sink.spark.write_result import WriteResult
 
@@ -21,6 +21,12 @@ class Frame(SimpleNamespace):
 
     def mapInArrow(self, *_):  # noqa: N802 (Spark's name)
         raise AssertionError("a job has been started")
+
+
+@pytest.fixture(autouse=True)
+def process_of_sparks(monkeypatch):
+    """A call of write_kafka makes the process the caller's, and the next tests stand for Spark's processes."""
+    monkeypatch.setattr(python_process, "_is_callers", False)
 
 
 def refused(call, *arguments) -> str:
@@ -65,17 +71,12 @@ def test_the_batch_id_is_the_version_of_an_exactly_once_micro_batch(monkeypatch,
 
 
 def test_the_callers_logging_is_left_as_it_was():
-    from spark_kafka_sink.spark import python_process
-
     logger = logging.getLogger("spark_kafka_sink")
-    before = logger.level, list(logger.handlers), python_process._is_callers
-    try:
-        python_process.leave_logging_to_caller()
-        python_process.log_at("DEBUG")
-        python_process.announce("a line")
-        assert (logger.level, logger.handlers) == before[:2]
-    finally:
-        python_process._is_callers = before[2]
+    before = logger.level, list(logger.handlers)
+    python_process.leave_logging_to_caller()
+    python_process.log_at("DEBUG")
+    python_process.announce("a line")
+    assert (logger.level, logger.handlers) == before
 
 
 def test_a_result_has_one_entry_for_each_partition_that_several_tasks_wrote():
