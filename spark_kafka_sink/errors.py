@@ -170,6 +170,13 @@ class IllegalSaslStateError(AuthenticationError):
     """A SASL message was not expected (Java: ``IllegalSaslStateException``)."""
 
 
+class DriverCheckError(AuthenticationError, pickle.PickleError):
+    """The driver's login or certificate was refused before any task (``driverCheck``). ``__cause__`` is the reason.
+
+    A ``PickleError``, as ``TopicCreationError``.
+    """
+
+
 class UnsupportedVersionError(KafkaError):
     """Broker and client share no version of an API (Java: ``UnsupportedVersionException``)."""
 

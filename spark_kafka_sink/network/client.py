@@ -130,16 +130,18 @@ class NetworkClient:
     """Connections to all nodes. Call ``ready`` until it is True, then ``send``; ``handle`` the transport's events, and
     ``expire`` what is late.
 
-    Requests complete in ``handle``, ``expire``, ``disconnect`` and ``close`` only, never inside ``send``.
+    Requests complete in ``handle``, ``expire``, ``disconnect`` and ``close`` only, never inside ``send``. ``warns``
+    False: failed connections are not in the log, because the caller reports them itself.
     """
 
-    def __init__(self, config: ProducerConfig, transport: Transport, random: Random) -> None:
+    def __init__(self, config: ProducerConfig, transport: Transport, random: Random, *, warns: bool = True) -> None:
         self._config = config
         self._max_in_flight = config.max_in_flight_requests_per_connection
         idle = config.connections_max_idle_ms
         self._max_idle_ms = idle if idle >= 0 else math.inf
         self._transport = transport
         self._random = random
+        self._warns = warns
         self._channels = ChannelBuilder(config)
         self._reconnect_backoff = ExponentialBackoff(
             config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, random
@@ -303,6 +305,18 @@ class NetworkClient:
         """The error of the last connection; None after a response."""
         state = self._states.get(node_id)
         return state.last_error if state is not None else None
+
+    def has_failed(self, node_id: int) -> bool:
+        """Whether the last connection failed, and each address of the host name was tried."""
+        state = self._states.get(node_id)
+        return state is not None and state.connection is None and state.last_error is not None and not state.addresses
+
+    def setup_error(self, node: Node, reason: str) -> KafkaError:
+        """The last error of a node that is not ready, or the one for giving up the connection that is being set up."""
+        state = self._state(node)
+        if state.connection is not None:
+            return state.connection.closed_error(reason)
+        return state.last_error or NetworkError(f"No connection to {node} was attempted: {reason}")
 
     def authentication_error(self, node: Node, now: float) -> AuthenticationError | None:
         """Why there is no connection to the node and none will be tried for now. Call it before ``ready``.
@@ -557,7 +571,7 @@ class NetworkClient:
 
     def _log_failure(self, state: NodeState, error: KafkaError, unused: bool) -> None:
         """Warns of the first failure of a series, and counts the others. Losing an unused connection is normal."""
-        if unused:
+        if unused or not self._warns:
             _log.debug("%s", error)
         elif state.warned or self._now < state.warned_at + WARN_AGAIN_MS:
             _log.debug("%s", error)

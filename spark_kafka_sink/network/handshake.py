@@ -189,7 +189,7 @@ def _messages(peer: str, mechanism: str, exchange: Exchange) -> Generator[bytes 
         raise SaslAuthenticationError(f"{peer} failed to authenticate with {mechanism}: {error}") from error
     except Exception as error:
         # Its text and its trace may hold credentials.
-        raise SaslAuthenticationError(f"SASL mechanism {mechanism} failed with {type(error).__name__}") from None
+        raise LoginError(f"SASL mechanism {mechanism} failed with {type(error).__name__}") from None
     yield None
 
 

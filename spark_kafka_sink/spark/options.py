@@ -63,6 +63,11 @@ SINK_OPTIONS: tuple[Option, ...] = (
     Option("timestampColumn", OptionKind.STRING, None, "medium",
            "Column with the timestamps of the records: type timestamp, or bigint in epoch milliseconds. null: the "
            "time of writing."),
+    Option("driverCheck", OptionKind.BOOLEAN, True, "medium",
+           "true: before the tasks start, the driver connects to a broker, once per process and set of options. A "
+           "refused login or certificate is an error then, before any task; a broker that does not respond, or a file "
+           "that only executors have, is a warning. It takes 5 s at most. Exactly-once and topicCreation connect on "
+           "the driver in any case."),
     Option("includeHeaders", OptionKind.BOOLEAN, False, "low",
            "Accepted for compatibility with Spark's Kafka source, no effect: a column headers is always written."),
     Option("deliveryGuarantee", OptionKind.STRING, "at-least-once", "medium",
@@ -252,6 +257,14 @@ class SinkOptions:
     log_level: str | None = None
     formats: FormatOptions | None = None
     dead_letters: DeadLetters | None = None
+    driver_check: bool = True
+
+    @property
+    def plans_topics(self) -> bool:
+        """Whether planning looks up topics, because of topicCreation."""
+        letters = None if self.dead_letters is None else self.dead_letters.topic
+        named = (self.topic, self.receipts_topic, letters)
+        return self.topic_creation is not None and any(name is not None for name in named)
 
     @property
     def wants_receipts(self) -> bool:
@@ -305,6 +318,7 @@ class SinkOptions:
             log_level=own.get("loglevel"),
             formats=formats,
             dead_letters=dead_letters,
+            driver_check=own.get("drivercheck") is not False,
         )
 
 

@@ -14,7 +14,6 @@ from pyspark.sql.types import StructType
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.errors import ConfigError, DeadLetterLimitError
-from spark_kafka_sink.spark.broker_versions import ensure_asked_idempotence
 from spark_kafka_sink.spark.commit_message import (
     Committed,
     KafkaCommitMessage,
@@ -23,6 +22,7 @@ from spark_kafka_sink.spark.commit_message import (
     aborted,
     committed,
 )
+from spark_kafka_sink.spark.driver_check import check_again, check_brokers
 from spark_kafka_sink.spark.error_notes import connection_explained, delegation_tokens_explained
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.python_process import acknowledge_at_once, announce, freeze_imports, log_at
@@ -82,7 +82,7 @@ class SinkWrite:
             self.formats = planned_formats(self.options, self._fields)
             self._fields = None
         with connection_explained(self.options):
-            ensure_asked_idempotence(self.options)
+            check_brokers(self.options)
         if self.options.topic_creation is not None:
             with connection_explained(self.options):
                 ensure_planned_topics(self.options)
@@ -153,6 +153,7 @@ class SinkWrite:
         """Aborts what the tasks wrote. ``messages``: None for a failed task. Returns the line that it has logged."""
         log_at(self.options.log_level)
         forget_topics(self.options)
+        check_again(self.options)
         if self.options.exactly_once is not None:
             from spark_kafka_sink.spark.exactly_once import abort_exactly_once
 

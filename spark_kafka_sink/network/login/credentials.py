@@ -8,7 +8,7 @@ from typing import ClassVar, Final, NamedTuple
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.jaas import JaasError, LoginModule, parse_jaas
 from spark_kafka_sink.common.config.sasl_rules import check_login_module, credentials_fault
-from spark_kafka_sink.errors import ConfigError, SaslAuthenticationError
+from spark_kafka_sink.errors import ConfigError, LoginError, SaslAuthenticationError
 
 _WITH_VALUES: Final = (
     " (with the values of its placeholders: a quote, a backslash or a line end in a value must be escaped)"
@@ -57,12 +57,12 @@ class PasswordMechanism:
 def login_module(config: ProducerConfig) -> LoginModule:
     """The login module of ``sasl.jaas.config``, with values for its placeholders.
 
-    Raises ``SaslAuthenticationError``, whose text shows no value.
+    Raises ``SaslAuthenticationError``, whose text shows no value; ``LoginError`` if a placeholder has no value here.
     """
     try:
         text = config.with_credentials("sasl_jaas_config").sasl_jaas_config
     except ConfigError as error:
-        raise SaslAuthenticationError(str(error).rstrip(".")) from None
+        raise LoginError(str(error).rstrip(".")) from None
     if text is None:
         raise SaslAuthenticationError("sasl.jaas.config is not set")
     try:

@@ -23,7 +23,7 @@ from spark_kafka_sink.network.login.http import (
     exchange,
     without_secrets,
 )
-from spark_kafka_sink.network.login.token_login import RetriableLoginError
+from spark_kafka_sink.network.login.token_login import RefusedLoginError, RetriableLoginError
 from spark_kafka_sink.network.security.tls_context import TlsContexts
 
 _OK: Final = (200, 201)
@@ -31,6 +31,9 @@ _OK: Final = (200, 201)
 _FINAL: Final = frozenset(
     {301, 302, 303, 307, 308, 400, 401, 402, 403, 404, 405, 406, 407, 409, 410, 411, 412, 413, 414, 415, 501, 505}
 )
+_REFUSED: Final = frozenset({400, 401})
+"""For wrong client credentials (RFC 6749, 5.2)."""
+
 _MAX_BYTES: Final = 1_000_000
 _LONGEST_SHOWN: Final = 300
 
@@ -79,6 +82,7 @@ class TokenEndpoint:
             raise self._failed(error) from None
         if response.status not in _OK:
             kind = LoginError if response.status in _FINAL else RetriableLoginError
+            kind = RefusedLoginError if response.status in _REFUSED else kind
             raise kind(f"{self.name} responded with HTTP status {response.status}{_error_of(response.content)}")
         return self._token_of(response.content)
 

@@ -101,6 +101,10 @@ class RetriableLoginError(LoginError):
     """A login failed, but the next attempt may succeed: no connection, a timeout, an overloaded server."""
 
 
+class RefusedLoginError(LoginError):
+    """The source of tokens refused the client's credentials; they are the same on every machine."""
+
+
 class ExpiringSource(Protocol[T_co]):
     """Where tokens or tickets come from. ``what`` follows "waiting for": "a token of <option> <value>"."""
 
