@@ -24,7 +24,7 @@ from joserfc.jwk import ECKey, RSAKey
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import LoginError
-from spark_kafka_sink.network.login.token_login import RetriableLoginError
+from spark_kafka_sink.network.login.token_login import RefusedLoginError, RetriableLoginError
 from spark_kafka_sink.network.login.token_sources import assertion, token_source
 from spark_kafka_sink.testing.certificates import CertificateAuthority
 from tests.oidc_server import Client, OidcServer
@@ -107,7 +107,7 @@ def test_the_options_of_kafka_4_go_before_those_of_the_login_module(oidc):
 
 def test_a_wrong_secret_is_final_and_says_what_the_server_says(oidc):
     error = error_of(oidc.token_url, client("wrong"))
-    assert type(error) is LoginError
+    assert type(error) is RefusedLoginError
     assert str(error).startswith(f"{URL} {oidc.token_url} responded with HTTP status 401 (invalid_client, ")
 
 

@@ -72,8 +72,11 @@ def test_a_topic_that_appears_a_moment_later_is_there(broker):
     plan(options(broker, "never"))
 
 
-def test_by_default_planning_contacts_no_broker(broker):
+def test_by_default_planning_looks_up_no_topic(broker):
     plan(options(broker, "broker", "missing"))
+    assert not broker.requests.of("Metadata")
+    broker.requests.clear()
+    plan(options(broker, "broker", "missing", drivercheck="false"))
     assert not broker.requests
 
 

@@ -1,0 +1,373 @@
+"""``driverCheck``: what the driver finds out before the tasks, how often, and what is an error or a warning."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import signal
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pytest
+from pyspark.sql.types import StringType, StructField, StructType
+
+from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.errors import AuthenticationError, DriverCheckError, UnsupportedVersionError
+from spark_kafka_sink.spark import driver_check
+from spark_kafka_sink.spark.driver_check import check_brokers
+from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.spark.topic_creation import ensure_planned_topics
+from spark_kafka_sink.spark.writers import KafkaBatchWriter, KafkaStreamWriter
+from spark_kafka_sink.testing import Listener, TestBroker
+from spark_kafka_sink.testing.certificates import CertificateAuthority
+from spark_kafka_sink.testing.listener import login
+from tests.oauth_kafka import CLIENT_CREDENTIALS, SECRET, oidc_server
+from tests.waiting import DEADLINE_S, holds_for
+
+SCHEMA = StructType([StructField("value", StringType())])
+AN_HOUR_MS = 3_600_000.0
+WRONG = {"kafka.sasl.jaas.config": login("SCRAM-SHA-512", "client", "wr0ng")}
+OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLogin"
+
+
+@pytest.fixture(autouse=True)
+def new_process(monkeypatch):
+    monkeypatch.setattr(driver_check, "_checks", {})
+
+
+@pytest.fixture
+def broker():
+    with TestBroker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def secure():
+    with TestBroker(listeners={"SASL": Listener("SASL_PLAINTEXT"), "TLS": Listener("SSL")}) as broker:
+        yield broker
+
+
+@pytest.fixture
+def patient(monkeypatch):
+    """What ends early must not wait for the limit."""
+    monkeypatch.setattr(driver_check, "LIMIT_MS", AN_HOUR_MS)
+    return {"kafka.max.block.ms": str(int(AN_HOUR_MS))}
+
+
+def options(broker: TestBroker | str, **more: str) -> SinkOptions:
+    servers = broker if isinstance(broker, str) else broker.bootstrap_servers
+    named = {f"kafka.{name.replace('_', '.')}": value for name, value in more.items()}
+    return SinkOptions.parse({"kafka.bootstrap.servers": servers, "topic": "t", **named})
+
+
+def plan(given: dict[str, str], writer: type[KafkaBatchWriter | KafkaStreamWriter] = KafkaBatchWriter) -> None:
+    """As Spark does it for each write and micro-batch."""
+    pickle.dumps(writer.of(SCHEMA, {"topic": "t", **given}))
+
+
+def connections(broker: TestBroker) -> int:
+    return len(broker.requests.of("ApiVersions"))
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
+
+
+@contextmanager
+def silent_server() -> Iterator[str]:
+    """An address where connections are accepted and nothing responds."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+@contextmanager
+def unused_address() -> Iterator[str]:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{unused.getsockname()[1]}"
+
+
+# What is refused is an error.
+
+
+@pytest.mark.parametrize("writer", [KafkaBatchWriter, KafkaStreamWriter])
+def test_a_wrong_password_is_an_error_before_any_task_after_one_attempt(secure, patient, writer, caplog):
+    given = {**secure.spark_options("SASL"), **patient, **WRONG}
+    with pytest.raises(DriverCheckError) as raised:
+        plan(given, writer)
+    assert len(secure.authentications) == 1
+    text = str(raised.value)
+    assert text.startswith("No task was started, because the driver could not log in to the brokers: ")
+    assert "sasl.jaas.config" in text
+    assert "driverCheck=false" in text
+    assert "To try each step from this machine: spark-kafka-sink check" in raised.value.__notes__[0]
+    assert isinstance(raised.value.__cause__, AuthenticationError)
+    assert "wr0ng" not in text + "".join(warnings(caplog))
+    assert isinstance(raised.value, pickle.PickleError), "Spark passes it on unchanged"
+
+
+def test_a_refused_login_is_tried_again_by_the_next_write(secure, patient):
+    for _ in range(2):
+        with pytest.raises(DriverCheckError):
+            plan({**secure.spark_options("SASL"), **patient, **WRONG})
+    assert len(secure.authentications) == 2
+
+
+@pytest.mark.parametrize(
+    ("listener", "more", "said"),
+    [
+        (Listener("SSL"), {"kafka.ssl.truststore.certificates": CertificateAuthority().certificate}, "truststore"),
+        (Listener("SSL", host_names=("elsewhere",)), {}, "ssl.endpoint.identification.algorithm"),
+        (Listener("SSL", client_auth="required"), None, "ssl.keystore.location"),
+    ],
+    ids=["untrusted", "host name", "client's certificate"],
+)
+def test_a_refused_certificate_is_an_error_that_names_the_option(patient, listener, more, said):
+    with TestBroker(listeners={"TLS": listener}) as broker:
+        given = {**broker.spark_options("TLS"), **patient, **(more or {})}
+        if more is None:
+            given = {name: value for name, value in given.items() if "keystore" not in name}
+        with pytest.raises(DriverCheckError, match=said.replace(".", r"\.")):
+            plan(given)
+
+
+def test_a_wrong_mechanism_is_an_error(patient):
+    with TestBroker(listeners={"SASL": Listener("SASL_PLAINTEXT", mechanisms=("PLAIN",))}) as broker:
+        given = {**broker.spark_options("SASL"), "kafka.sasl.mechanism": "SCRAM-SHA-512", **WRONG, **patient}
+        with pytest.raises(DriverCheckError, match=r"sasl\.mechanism"):
+            plan(given)
+
+
+def test_a_login_that_one_server_refuses_is_an_error_while_another_does_not_respond(secure, patient):
+    with silent_server() as silent:
+        given = secure.spark_options("SASL")
+        servers = f"{silent},{given['kafka.bootstrap.servers']}"
+        with pytest.raises(DriverCheckError):
+            plan({**given, **patient, **WRONG, "kafka.bootstrap.servers": servers})
+
+
+def test_a_client_secret_that_the_token_endpoint_refuses_is_an_error(secure, patient):
+    with oidc_server() as oidc, pytest.raises(DriverCheckError, match="HTTP status 401") as raised:
+        plan({**oauth(secure, oidc.token_url, SECRET.upper()), **patient})
+    assert SECRET.upper() not in str(raised.value)
+
+
+def oauth(broker: TestBroker, url: str, secret: str = SECRET) -> dict[str, str]:
+    jaas = CLIENT_CREDENTIALS.replace(SECRET, secret)
+    return {
+        "kafka.bootstrap.servers": broker.servers("SASL"),
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "OAUTHBEARER",
+        "kafka.sasl.oauthbearer.token.endpoint.url": url,
+        "kafka.sasl.jaas.config": f"{OAUTH}Module required {jaas};",
+        "kafka.sasl.login.callback.handler.class": f"{OAUTH}CallbackHandler",
+    }
+
+
+# What may be different on the executors is a warning.
+
+
+def test_no_broker_at_the_address_is_one_warning_and_the_write_goes_on(patient, caplog):
+    with unused_address() as server:
+        for _ in range(3):
+            plan({"kafka.bootstrap.servers": server, **patient})
+    (text,) = warnings(caplog)
+    assert text.startswith("The driver could not check the connection to the brokers before the tasks (driverCheck): ")
+    assert server in text
+    assert "The write goes on. Set driverCheck=false" in text
+
+
+def test_a_server_that_does_not_respond_is_a_warning_in_time(caplog):
+    with silent_server() as server:
+        plan({"kafka.bootstrap.servers": server, "kafka.max.block.ms": "300"})
+    (text,) = warnings(caplog)
+    assert server in text
+    assert "no response within 300 ms" in text
+
+
+def test_an_unknown_host_name_is_a_warning(patient, caplog):
+    plan({"kafka.bootstrap.servers": "no-such-host.invalid:9092", **patient})
+    (text,) = warnings(caplog)
+    assert "no-such-host.invalid" in text
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"kafka.ssl.truststore.location": "/only/executors.pem", "kafka.ssl.truststore.type": "PEM"},
+        {"kafka.ssl.keystore.location": "/only/executors.pem", "kafka.ssl.keystore.type": "PEM"},
+    ],
+    ids=["truststore", "keystore"],
+)
+def test_a_certificate_that_only_executors_have_is_a_warning(secure, patient, caplog, more):
+    plan({"kafka.bootstrap.servers": secure.servers("TLS"), "kafka.security.protocol": "SSL", **patient, **more})
+    (text,) = warnings(caplog)
+    assert "/only/executors.pem cannot be read" in text
+
+
+def test_a_password_in_a_file_that_only_executors_have_is_a_warning(secure, patient, caplog):
+    jaas = WRONG["kafka.sasl.jaas.config"].replace("wr0ng", "${file:/only/executors.properties:password}")
+    providers = {
+        "kafka.config.providers": "file",
+        "kafka.config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
+    }
+    plan({**secure.spark_options("SASL"), **patient, **providers, "kafka.sasl.jaas.config": jaas})
+    (text,) = warnings(caplog)
+    assert "/only/executors.properties" in text
+    assert not secure.authentications
+
+
+def test_a_token_endpoint_that_the_driver_does_not_reach_is_a_warning(secure, caplog):
+    with unused_address() as server:
+        plan({**oauth(secure, f"http://{server}/token"), "kafka.max.block.ms": "500"})
+    (text,) = warnings(caplog)
+    assert "token.endpoint.url" in text
+    assert SECRET not in text
+
+
+def test_one_server_of_several_that_works_is_enough(broker, patient, caplog):
+    with silent_server() as silent, unused_address() as unused:
+        given = {"kafka.bootstrap.servers": f"{unused},{silent},{broker.bootstrap_servers}", **patient}
+        plan(given)
+        plan(given)
+    assert connections(broker) == 1
+    assert warnings(caplog) == []
+
+
+# How often.
+
+
+@pytest.mark.parametrize("writer", [KafkaBatchWriter, KafkaStreamWriter])
+def test_a_second_micro_batch_makes_no_connection(secure, writer, caplog):
+    for _ in range(3):
+        plan(secure.spark_options("SASL"), writer)
+    assert len(secure.authentications) == 1
+    assert warnings(caplog) == []
+
+
+def test_a_look_that_ended_with_a_warning_is_repeated_later_and_warns_once(broker, caplog, monkeypatch):
+    with unused_address() as server:
+        asked = options(server)
+        check_brokers(asked)
+        looks = _counted_looks(monkeypatch)
+        check_brokers(asked)
+        assert looks == []
+        monkeypatch.setattr(driver_check._checks[asked.producer], "valid_until", SystemClock().now())
+        check_brokers(asked)
+    assert len(looks) == 1
+    assert len(warnings(caplog)) == 1
+
+
+def _counted_looks(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    looks: list[object] = []
+    connect = driver_check._connect
+
+    def counted(config, clock):
+        looks.append(config)
+        return connect(config, clock)
+
+    monkeypatch.setattr(driver_check, "_connect", counted)
+    return looks
+
+
+def test_after_a_failed_write_the_next_one_is_checked(secure):
+    given = secure.spark_options("SASL")
+    plan(given)
+    KafkaBatchWriter.of(SCHEMA, {"topic": "t", **given}).abort([None])
+    plan(given)
+    assert len(secure.authentications) == 2
+
+
+def test_other_options_are_another_look(broker):
+    for user in ("a", "b", "a"):
+        check_brokers(options(broker, client_id=user))
+    assert connections(broker) == 2
+
+
+def test_the_options_that_a_process_remembers_are_limited(broker, monkeypatch):
+    monkeypatch.setattr(driver_check, "_MOST_KEPT", 3)
+    for number in range(5):
+        check_brokers(options(broker, client_id=str(number)))
+    assert len(driver_check._checks) == 3
+
+
+def test_threads_with_the_same_options_make_one_connection(secure):
+    asked = SinkOptions.parse({"topic": "t", **secure.spark_options("SASL")})
+    with ThreadPoolExecutor(8) as threads:
+        for each in [threads.submit(check_brokers, asked) for _ in range(8)]:
+            each.result(DEADLINE_S)
+    assert len(secure.authentications) == 1
+
+
+def test_a_fork_during_a_check_does_not_wait_for_it(broker):
+    asked = options(broker)
+    check_brokers(asked)
+    with driver_check._lock, driver_check._checks[asked.producer].lock:
+        child = os.fork()
+        if not child:
+            signal.alarm(int(DEADLINE_S))
+            check_brokers(asked)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+    assert connections(broker) == 2
+
+
+# Where there is none.
+
+
+@pytest.mark.parametrize("value", ["false", "FALSE"])
+def test_without_the_check_the_driver_connects_to_no_broker(broker, value):
+    plan({"kafka.bootstrap.servers": broker.bootstrap_servers, "driverCheck": value})
+    assert not broker.requests
+
+
+def test_exactly_once_connects_at_planning_only(secure):
+    once = {"deliveryGuarantee": "exactly-once", "txnAppId": "app", "txnVersion": "1"}
+    logins = []
+    for check in ("false", "true"):
+        plan({**secure.spark_options("SASL"), **once, "txnAppId": check, "driverCheck": check})
+        logins.append(len(secure.authentications))
+        secure.authentications.clear()
+    assert logins[0] == logins[1]
+
+
+def test_a_topic_that_is_looked_up_needs_no_second_connection(secure):
+    secure.create_topic("t")
+    plan({**secure.spark_options("SASL"), "topicCreation": "never"})
+    assert holds_for(lambda: len(secure.authentications) <= 2, 0.1)
+    known = len(secure.authentications)
+    plan({**secure.spark_options("SASL"), "topicCreation": "never"})
+    assert len(secure.authentications) == known
+
+
+def test_topic_creation_without_a_topic_to_look_up_is_checked(secure):
+    rows = StructType([*SCHEMA, StructField("topic", StringType())])
+    given = {**secure.spark_options("SASL"), "topicCreation": "never"}
+    pickle.dumps(KafkaBatchWriter.of(rows, given))
+    assert len(secure.authentications) == 1
+
+
+# What the brokers cannot do.
+
+
+def test_idempotence_that_was_asked_for_is_an_error_before_any_task():
+    with TestBroker(api_versions={"InitProducerId": None}) as broker:
+        with pytest.raises(UnsupportedVersionError, match="does not support InitProducerId, which enable.idempotence"):
+            check_brokers(options(broker, enable_idempotence="true"))
+        assert {each.api for each in broker.requests} == {"ApiVersions"}
+        check_brokers(options(broker))
+
+
+def test_zstd_for_older_brokers_is_an_error_before_any_task():
+    with TestBroker(like="2.1", api_versions={"Produce": (0, 6)}) as broker:
+        broker.create_topic("t")
+        never = SinkOptions.parse({
+            "kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "t", "topicCreation": "never",
+            "kafka.compression.type": "zstd",
+        })  # fmt: skip
+        for check, asked in ((check_brokers, options(broker, compression_type="zstd")), (ensure_planned_topics, never)):
+            with pytest.raises(UnsupportedVersionError, match=r"Produce in versions 0 to 6.*compression.type=zstd"):
+                check(asked)
