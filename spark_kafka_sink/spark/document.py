@@ -117,7 +117,7 @@ _REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
         "RebootstrapRequiredError": "None: the client starts again. If it repeats, check what the brokers' addresses "
         "in `advertised.listeners` lead to.",
         "AuthenticationError": "See [security.md](security.md).",
-        "DriverCheckError": "The message names the option. No row was written. `driverCheck=false` leaves the check out.",
+        "DriverCheckError": "The message names the option. No row was written. `driverCheck=false` omits the check.",
         "SslAuthenticationError": "The message says what is wrong (issuer, host name, date …) and names the option.",
         "SaslAuthenticationError": "Check user and password in `kafka.sasl.jaas.config`, and the user on the brokers.",
         "LoginError": "Check the token endpoint or file that the message names.",

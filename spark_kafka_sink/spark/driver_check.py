@@ -83,7 +83,8 @@ def check_again(options: SinkOptions) -> None:
 
 def _of(config: ProducerConfig) -> _Check:
     with _lock:
-        check = _checks[config] = _checks.pop(config, None) or _Check()
+        check = _checks.pop(config) if config in _checks else _Check()
+        _checks[config] = check
         while len(_checks) > _MOST_KEPT:
             del _checks[next(iter(_checks))]
     return check
@@ -147,7 +148,7 @@ def _connect(config: ProducerConfig, clock: Clock) -> ApiVersions | None:
         while (now := clock.now()) < began + limit_ms and (left := _not_failed(client, nodes)):
             others = int((now - began) // _HEAD_START_MS)
             tried = left[: 1 + others]
-            if any([client.ready(node, now) for node in tried]):
+            if any(client.ready(node, now) for node in tried):
                 return client.any_api_versions()
             wake_at = min(began + limit_ms, began + (1 + others) * _HEAD_START_MS, client.next_deadline(now))
             delay = min(client.ready_delay(node, now) for node in tried)
