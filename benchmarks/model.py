@@ -28,7 +28,8 @@ class Side:
     ``writer``: key of ``spark_sides.WRITERS``; of ``clients.CLIENTS`` where there is no Spark; or as the part's runner
     knows it. ``options``: the producer's, by Kafka's names. ``share`` of the part's rows (streams: of its
     micro-batches), for those that would take all day; they are compared by rows per second. ``shape``: other than the
-    part's. ``exactly_once``: with deliveryGuarantee=exactly-once. ``tls``: over TLS.
+    part's. ``exactly_once``: with deliveryGuarantee=exactly-once. ``tls``: over TLS. ``own``: the sink's options, for
+    streams.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Side:
     shape: Shape | None = None
     exactly_once: bool = False
     tls: bool = False
+    own: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from benchmarks.model import Part, Shape, Side, Target
 M = 1_000_000
 OURS = "pykafka"
 ONCE = "pykafka, exactly-once"
+UNCHECKED = "pykafka, driverCheck=false"
 THEIRS = "JVM sink"
 FLOOR = "do-nothing Python writer"
 CONFLUENT = "confluent-kafka"
@@ -490,6 +491,17 @@ _OWN: tuple[Part, ...] = (
         broker_bytes_per_s=5 * M,
         fresh_workers=True,
         most_rounds=1,
+    ),
+    Part(
+        "driver-check",
+        "a stream of micro-batches of 1,000 rows in one task, with the driver's connection before the tasks and without; "
+        "each run in new Python workers",
+        "stream",
+        rows=1000,
+        sides=(Side(OURS, "pykafka"), Side(UNCHECKED, "pykafka", own={"driverCheck": "false"})),
+        targets=(Target(OURS, "add_batch_ms", "at most ×", 1.05, UNCHECKED),),
+        shape=Shape(tasks=1),
+        fresh_workers=True,
     ),
     _profile("profile", "keyed", 8 * M, "100-byte values"),
     _profile("profile-1k", "keyed-1k", M, "1,000-byte values"),

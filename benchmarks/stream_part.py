@@ -116,7 +116,7 @@ def _query(part: Part, side: Side, harness: Harness, rows: int) -> Iterator[Stre
         frame, options = routed(frame, Destination(servers, topics, side.options, side.exactly_once))
         writer = frame.writeStream.format(STREAM_FORMATS[side.writer]).option("checkpointLocation", checkpoint)
         if side.writer not in WRITES_NOTHING:
-            writer = writer.options(**options)
+            writer = writer.options(**options, **side.own)
         harness.settle(part.fresh_workers)
         query = writer.start()
         try:
