@@ -27,18 +27,20 @@ def jobs(spark):
 
 
 def wrong_password(kafka):
-    jaas = login("SCRAM-SHA-512", "client", "wrong")
+    jaas = login("SCRAM-SHA-512", "client", "wr0ng")
     return {**kafka.spark_options(LISTENER), "topic": "t", "kafka.sasl.jaas.config": jaas}
 
 
 @on_kafka
 def test_a_wrong_password_is_an_error_after_one_attempt_and_no_task_has_started(spark, secure_kafka, jobs):
-    rows, options = spark.range(0, 100, 1, 8).selectExpr("cast(id as string) value"), wrong_password(secure_kafka)
+    rows, options = spark.range(0, 10, 1, 2).selectExpr("cast(id as string) value"), wrong_password(secure_kafka)
     attempts = []
     for check in ("true", "false"):
         before = refusals(secure_kafka, LISTENER)
         text = fails(save, rows, {**options, "driverCheck": check})
         assert "sasl.jaas.config" in text
+        assert "To try each step from this machine: spark-kafka-sink check" in text
+        assert "wr0ng" not in text
         assert ("No task was started" in text) is (check == "true")
         assert bool(jobs()) is (check == "false")
         attempts.append(refusals(secure_kafka, LISTENER) - before)
@@ -47,6 +49,7 @@ def test_a_wrong_password_is_an_error_after_one_attempt_and_no_task_has_started(
     assert unchecked > checked
 
 
+@pytest.mark.slow
 @on_kafka
 def test_a_query_with_a_wrong_password_fails_before_its_first_task(spark, secure_kafka, tmp_path):
     frame = streaming(one_row(spark, "'v' value"), tmp_path / "in")

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from spark_kafka_sink.testing.certificates import CertificateAuthority
-from spark_kafka_sink.testing.listener import login
 from tests.contract.scenario import name
 from tests.contract.security.librdkafka import consume, produce
 from tests.spark.writes import fails, never_repeated, save, stream, streaming
@@ -55,11 +54,6 @@ def test_a_job_and_a_query_write_each_row(spark, secure_kafka, topic, tmp_path, 
     assert read_back(secure_kafka.client_options(listener), topic, 900) == list(range(900))
 
 
-def wrong_password(kafka, topic):
-    jaas = login("SCRAM-SHA-512", "client", "wrong")
-    return {**options_of(kafka, "SASL_TLS", topic), "kafka.sasl.jaas.config": jaas}
-
-
 def untrusted_ca(kafka, topic):
     return {**options_of(kafka, "TLS", topic), "kafka.ssl.truststore.certificates": CertificateAuthority().certificate}
 
@@ -81,7 +75,7 @@ def no_right_on_the_transactional_id(kafka, topic):
     return options_of(kafka, "MUTUAL", topic, "exactly-once")
 
 
-CONNECTION_OPTIONS = ("sasl.jaas.config", "ssl.truststore.location")
+CONNECTION_OPTIONS = ("ssl.truststore.location",)
 # How many attempts a broker may see: Spark runs a task twice here.
 TASK_ATTEMPTS = 2
 
@@ -90,7 +84,6 @@ TASK_ATTEMPTS = 2
 @pytest.mark.parametrize(
     ("failure", "listener", "said"),
     [
-        (wrong_password, "SASL_TLS", "sasl.jaas.config"),
         (untrusted_ca, "TLS", "ssl.truststore.location"),
         (no_right_on_the_topic, "SASL_TLS", "uthoriz"),
         (no_right_on_the_ledger, "MUTUAL", "ledger"),
