@@ -494,8 +494,8 @@ _OWN: tuple[Part, ...] = (
     ),
     Part(
         "driver-check",
-        "a stream of micro-batches of 1,000 rows in one task, with the driver's connection before the tasks and without "
-        "it; each run in new Python workers",
+        "a stream of micro-batches of 1,000 rows in one task, with the driver's connection before the tasks and "
+        "without it; each run in new Python workers",
         "stream",
         rows=1000,
         sides=(Side(OURS, "pykafka"), Side(UNCHECKED, "pykafka", own={"driverCheck": "false"})),
