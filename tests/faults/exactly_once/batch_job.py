@@ -1,7 +1,8 @@
 """A batch job in a process of its own: ``python batch_job.py SERVERS TOPIC OPTIONS``.
 
 Writes the numbers below ``rows`` in eight tasks, two at a time. A task may fail seven times. OPTIONS: JSON, the sink's,
-and ``rows``, ``columns`` (SQL).
+and ``rows``, ``columns`` (SQL), ``master`` (default: this machine), ``write_kafka`` (true: the function, not the
+format).
 """
 
 from __future__ import annotations
@@ -11,18 +12,25 @@ import sys
 
 from pyspark.sql import SparkSession
 
+from spark_kafka_sink.spark import write_kafka
+
 TASKS = 8
 
 
 def main(servers: str, topic: str, more: str) -> None:
-    builder = SparkSession.builder.master("local[2,8]").appName("faults")
-    for name, value in {"spark.ui.enabled": "false", "spark.log.level": "ERROR"}.items():
+    given = json.loads(more)
+    builder = SparkSession.builder.master(given.pop("master", "local[2,8]")).appName("faults")
+    settings = {"spark.ui.enabled": "false", "spark.log.level": "ERROR", "spark.executor.memory": "512m"}
+    for name, value in settings.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
-    given = json.loads(more)
     frame = spark.range(0, given.pop("rows"), 1, TASKS).selectExpr(*given.pop("columns"))
+    by_function = given.pop("write_kafka", False)
     options = {"kafka.bootstrap.servers": servers, "topic": topic, **given}
-    frame.write.format("pykafka").options(**options).mode("append").save()
+    if by_function:
+        write_kafka(frame, options)
+    else:
+        frame.write.format("pykafka").options(**options).mode("append").save()
     spark.stop()
 
 
