@@ -1,18 +1,22 @@
 """A client of a Spark Connect server that it starts: ``python connect_job.py SERVERS TOPIC ROWS FOLDER``.
 
 A batch write of ROWS values; then a query whose foreachBatch writes ROWS more, exactly once, and whose micro-batch 0 is
-run twice. FOLDER gets the query's checkpoint, and dead letters of two writes of each micro-batch.
+run twice. FOLDER gets the query's checkpoint, and dead letters of two writes of each micro-batch. The same with
+``write_kafka`` and ``kafka_batches``, and a call of ``write_kafka`` that is interrupted.
 """
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 from pathlib import Path
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
+from spark_kafka_sink.spark import kafka_batches, write_kafka
 from tests.spark.writes import lose_commit
 
 _NOT_STARTED = "Timed out while waiting for the Python worker to connect back"
@@ -34,7 +38,34 @@ def main(servers: str, topic: str, rows: str, folder: str) -> None:
         run(spark, source, Path(folder, "other"), once)
     except PySparkException as error:
         sys.stdout.write(f"REFUSED: {error}\n")
+    by_functions(spark, source, checkpoint.with_name("of-functions"), {**once, "txnAppId": f"{topic}-functions"})
     spark.stop()
+
+
+def by_functions(spark: SparkSession, source: str, checkpoint: Path, options: dict[str, str]) -> None:
+    """``write_kafka``: 10 rows, twice; a call that is interrupted. A query with ``kafka_batches``, run twice."""
+    numbered = {**options, "txnVersion": "1"}
+    for _ in range(2):
+        rows = spark.range(0, 10, 1, 2).selectExpr("concat('function ', id) value")
+        sys.stdout.write(f"RESULT: {write_kafka(rows, numbered)}\n")
+    slow = spark.range(0, 2, 1, 2).selectExpr("java_method('java.lang.Thread', 'sleep', 100000L) value")
+    main = threading.get_ident()
+    threading.Timer(5, signal.pthread_kill, (main, signal.SIGINT)).start()
+    spark.addTag("of the caller")
+    try:
+        write_kafka(slow, {**numbered, "txnVersion": "2"})
+    except KeyboardInterrupt as interrupt:
+        sys.stdout.write(f"INTERRUPTED: {interrupt.__notes__} {spark.getTags()}\n")
+    spark.removeTag("of the caller")
+    queries = {**options, "txnAppId": f"{options['txnAppId']}-query"}
+    for _ in range(2):
+        frame = spark.readStream.schema("value string").parquet(source).selectExpr("concat('function ', value) value")
+        writer = frame.writeStream.foreachBatch(kafka_batches(queries))
+        query = started(writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True))
+        query.awaitTermination(120)
+        if (error := query.exception()) is not None:
+            raise error
+        lose_commit(checkpoint, 0)
 
 
 def run(spark: SparkSession, source: str, checkpoint: Path, options: dict[str, str]) -> None:

@@ -81,7 +81,7 @@ def connected(local_kafka, tmp_path_factory):
 
 def test_spark_connect_writes_every_row(connected):
     values, *_ = connected
-    assert {value: count for value, count in values.items() if not value.startswith(b"stream")} == EVERY_ROW
+    assert {value: count for value, count in values.items() if value.isdigit()} == EVERY_ROW
 
 
 def test_a_micro_batch_that_spark_connect_repeats_is_not_written_again(connected):
@@ -101,3 +101,20 @@ def test_a_micro_batch_that_spark_connect_repeats_replaces_the_dead_letters_of_e
     _, _, folder = connected
     files = sorted(each.name for each in (folder / "checkpoint-letters").iterdir())
     assert files == ["first-0-0.jsonl", "second-0-0.jsonl"]
+
+
+def test_write_kafka_and_kafka_batches_through_spark_connect_write_each_row_once(connected):
+    values, output, _ = connected
+    written = {value: count for value, count in values.items() if value.startswith(b"function ")}
+    by_call = {b"function %d" % number: 1 for number in range(10)}
+    assert written == by_call | {b"function stream " + value: 1 for value in EVERY_ROW}
+    first, second = [line for line in output.splitlines() if line.startswith("RESULT: ")]
+    assert "10 rows" in first
+    assert "before" in second
+
+
+def test_an_interrupted_write_kafka_through_spark_connect_aborts_and_keeps_the_callers_tags(connected):
+    _, output, _ = connected
+    (line,) = [line for line in output.splitlines() if line.startswith("INTERRUPTED: ")]
+    assert "abort" in line
+    assert line.endswith("{'of the caller'}")

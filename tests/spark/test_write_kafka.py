@@ -61,6 +61,22 @@ def test_a_failed_job_aborts_what_other_tasks_wrote_and_says_so(spark, topic, ex
     assert committed(topic) == expected(0, 300)
 
 
+def test_a_cancelled_stage_fails_the_call_which_aborts_what_its_tasks_wrote(spark, topic, exactly_once):
+    context = spark.sparkContext
+    slow = "if(spark_partition_id() = 0, id, java_method('java.lang.Thread', 'sleep', 60000L))"
+    watch = Thread(target=_cancel_stage, args=(context,))
+    watch.start()
+    with pytest.raises((PySparkException, Py4JJavaError)) as raised:
+        write_kafka(
+            spark.range(0, 4, 1, 2).selectExpr(f"cast({slow} as string) value"), {**exactly_once, "txnVersion": 1}
+        )
+    watch.join()
+    assert "abort" in "\n".join(raised.value.__notes__)
+    assert committed(topic) == {}
+    write_kafka(numbers(spark, 0, 300), {**exactly_once, "txnVersion": 1})
+    assert committed(topic) == expected(0, 300)
+
+
 def test_two_tables_in_two_threads(spark, topic, exactly_once):
     with ThreadPoolExecutor(2) as threads:
         writes = [
@@ -124,3 +140,15 @@ def _wait_for_job(context, group, started):
             break
         waited.wait(0.1)
     started.set()
+
+
+def _cancel_stage(context):
+    """Cancels the running stage of which a task has finished."""
+    tracker, waited = context.statusTracker(), Event()
+    for _ in range(int(DEADLINE_S / 0.1)):
+        for stage in tracker.getActiveStageIds():
+            info = tracker.getStageInfo(stage)
+            if info is not None and info.numCompletedTasks == 1 and info.numActiveTasks == 1:
+                context._jsc.sc().cancelStage(stage)
+                return
+        waited.wait(0.1)
