@@ -9,6 +9,7 @@ from benchmarks.model import Part, Shape, Side, Target
 M = 1_000_000
 OURS = "pykafka"
 ONCE = "pykafka, exactly-once"
+CALL = "write_kafka"
 UNCHECKED = "pykafka, driverCheck=false"
 THEIRS = "JVM sink"
 FLOOR = "do-nothing Python writer"
@@ -454,6 +455,14 @@ _OWN: tuple[Part, ...] = (
         rows=4 * M,
         sides=(Side(OURS, "pykafka"), Side(ONCE, "pykafka", exactly_once=True)),
         targets=(faster(0.9, OURS, ONCE),),
+    ),
+    Part(
+        "write-kafka",
+        'write_kafka next to format("pykafka"), 100-byte values with keys, default options',
+        "batch",
+        rows=4 * M,
+        sides=(Side(OURS, "pykafka"), Side(CALL, "write_kafka")),
+        targets=(Target(CALL, "seconds", "at most ×", 1.05, OURS),),
     ),
     Part(
         "exactly-once-commit",

@@ -53,6 +53,13 @@ def _through(source: str) -> Callable[[DataFrame, Destination], None]:
     return write
 
 
+def _write_kafka(frame: DataFrame, to: Destination) -> None:
+    from spark_kafka_sink.spark import write_kafka
+
+    rows, options = routed(frame, to)
+    write_kafka(rows, options)
+
+
 def _into(source: str) -> Callable[[DataFrame, Destination], None]:
     def write(frame: DataFrame, to: Destination) -> None:
         frame.write.format(source).mode("append").save()
@@ -151,6 +158,7 @@ def _kafka_python(frame: DataFrame, to: Destination) -> None:
 
 WRITERS: Mapping[str, Callable[[DataFrame, Destination], None]] = {
     "pykafka": _through("pykafka"),
+    "write_kafka": _write_kafka,
     "jvm": _through("kafka"),
     "nothing": _into("nothing"),
     "noop": _into("noop"),

@@ -29,11 +29,12 @@ def collected(frame: DataFrame) -> list[Row]:
     tag = f"pykafka-{uuid4().hex}"
     rows: Future[list[Row]] = Future()
     job: _Job = (_ConnectJob if is_connect(frame) else _ClassicJob)(frame.sparkSession)
-    job.thread(_Collect(frame, tag, rows, job)).start()
     try:
+        job.thread(_Collect(frame, tag, rows, job)).start()
         return rows.result()
     except BaseException:
-        _cancel(job, tag, rows)
+        if not rows.cancel():  # it has begun
+            _cancel(job, tag, rows)
         raise
 
 
@@ -62,6 +63,8 @@ class _Collect:
         self._job = job
 
     def __call__(self) -> None:
+        if not self._rows.set_running_or_notify_cancel():
+            return
         try:
             self._job.add_tag(self._tag)
             rows = self._frame.collect()

@@ -33,6 +33,17 @@ def test_the_result_tells_what_was_written_and_where(spark, topic, at_least_once
     assert str(result).startswith("300 rows (")
 
 
+def test_large_arrow_types_are_written_as_the_others(spark, topic, at_least_once):
+    large = "spark.sql.execution.arrow.useLargeVarTypes"
+    before = spark.conf.get(large)
+    spark.conf.set(large, "true")
+    try:
+        write_kafka(numbers(spark, 0, 300), at_least_once)
+    finally:
+        spark.conf.set(large, before)
+    assert committed(topic) == expected(0, 300)
+
+
 def test_a_repeated_write_is_recognized(spark, topic, exactly_once):
     for replayed in (False, True):
         result = write_kafka(numbers(spark, 0, 300), {**exactly_once, "txnVersion": 1})

@@ -1,0 +1,124 @@
+"""The job of ``write_kafka`` when its caller is interrupted, with Spark's classes replaced."""
+
+import logging
+import signal
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from spark_kafka_sink.spark import caller_job
+from tests.waiting import DEADLINE_S
+
+
+class Context:
+    """Ends the job at the ``ends_at``-th cancellation, as a plan does that starts one job after another."""
+
+    def __init__(self, ends_at: int = 1) -> None:
+        self.tags: list[str] = []
+        self.cancelled: list[str] = []
+        self.ended = threading.Event()
+        self._ends_at = ends_at
+
+    def addJobTag(self, tag: str) -> None:  # noqa: N802 (Spark's name)
+        self.tags.append(tag)
+
+    def cancelJobsWithTag(self, tag: str) -> None:  # noqa: N802
+        self.cancelled.append(tag)
+        if len(self.cancelled) == self._ends_at:
+            self.ended.set()
+
+
+class Frame:
+    def __init__(self, context: Context) -> None:
+        self.sparkSession = SimpleNamespace(sparkContext=context)
+        self._context = context
+        self.begun = threading.Event()
+
+    def collect(self) -> list[str]:
+        self.begun.set()
+        if not self._context.ended.wait(DEADLINE_S):
+            raise AssertionError("nobody ended the job")
+        raise RuntimeError("the job was cancelled")
+
+
+@pytest.fixture(autouse=True)
+def a_thread_without_spark(monkeypatch):
+    monkeypatch.setattr(caller_job, "InheritableThread", threading.Thread)
+    monkeypatch.setattr(caller_job, "_AGAIN_S", 0.01)
+
+
+def interrupted(frame: Frame) -> None:
+    """Interrupts the call as soon as its job has begun."""
+
+    def interrupt() -> None:
+        frame.begun.wait(DEADLINE_S)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    watch = threading.Thread(target=interrupt)
+    watch.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            caller_job.collected(frame)
+    finally:
+        watch.join()
+
+
+@pytest.mark.parametrize("ends_at", [1, 3])
+def test_an_interrupted_call_cancels_its_job_until_it_ends(ends_at):
+    context = Context(ends_at)
+    interrupted(Frame(context))
+    assert context.ended.is_set()
+    assert len(context.tags) == 1
+    assert context.cancelled == context.tags * ends_at
+
+
+def test_each_call_has_a_tag_of_its_own():
+    context = Context()
+    context.ended.set()
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="was cancelled"):
+            caller_job.collected(Frame(context))
+    assert len(set(context.tags)) == 2
+    assert context.cancelled == []
+
+
+def test_a_stopped_context_ends_the_wait_of_an_interrupted_call(monkeypatch, caplog):
+    context = Context()
+
+    def stopped(tag: str) -> None:
+        raise RuntimeError("the context has been stopped")
+
+    monkeypatch.setattr(context, "cancelJobsWithTag", stopped)
+    with caplog.at_level(logging.WARNING, "spark_kafka_sink"):
+        interrupted(Frame(context))
+    context.ended.set()
+    assert "could not be cancelled: the context has been stopped" in caplog.text
+
+
+def test_a_job_that_does_not_end_is_left_with_a_warning(monkeypatch, caplog):
+    monkeypatch.setattr(caller_job, "_CANCEL_S", 0.05)
+    context = Context(ends_at=10_000)
+    with caplog.at_level(logging.WARNING, "spark_kafka_sink"):
+        interrupted(Frame(context))
+    context.ended.set()
+    assert len(context.cancelled) == 5
+    assert "has not ended within" in caplog.text
+
+
+def test_a_call_that_is_interrupted_before_its_job_begins_runs_none(monkeypatch):
+    class Interrupted(threading.Thread):
+        def start(self) -> None:
+            threads.append(self)
+            raise KeyboardInterrupt
+
+    threads: list[threading.Thread] = []
+    monkeypatch.setattr(caller_job, "InheritableThread", Interrupted)
+    context = Context()
+    frame = Frame(context)
+    with pytest.raises(KeyboardInterrupt):
+        caller_job.collected(frame)
+    threading.Thread.start(threads[0])
+    threads[0].join(DEADLINE_S)
+    assert not threads[0].is_alive()
+    assert (context.tags, context.cancelled, frame.begun.is_set()) == ([], [], False)
