@@ -8,7 +8,15 @@ from tests.repository.files import ROOT
 PAGE = (ROOT / "docs/api.md").read_text()
 SHOWN = re.findall(r"^::: ([\w.]+)$", PAGE, re.MULTILINE)
 CODE = "\n".join(re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE))
-RETURNED = {"Delivery", "PartitionInfo", "PreparedTransaction", "RecordMetadata", "SendReceipt", "WrittenBatch"}
+RETURNED = {
+    "Delivery",
+    "PartitionInfo",
+    "PreparedTransaction",
+    "RecordMetadata",
+    "SendReceipt",
+    "WriteResult",
+    "WrittenBatch",
+}
 
 
 def test_every_public_name_is_on_the_page():
