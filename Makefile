@@ -4,7 +4,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 READY := .venv/.ready
 # The Sparks of `make test-spark`, next to the one in the locked environment.
-SPARK := 4.1 4.2 4.3
+SPARK := 4.0 4.1 4.2 4.3
 # The brokers of `make test-brokers`; docs/versions.md lists them.
 KAFKA := 2.1.1 2.8.2 3.3.2 3.9.2 4.0.2 4.1.2 4.2.1 4.3.1 4.4.0
 # Python compiles each file once, not in every process, also where it is told to leave no bytecode next to the sources.

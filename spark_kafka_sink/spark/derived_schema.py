@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
+from pyspark.sql import types
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -30,13 +31,15 @@ from pyspark.sql.types import (
     StructType,
     TimestampNTZType,
     TimestampType,
-    TimeType,
 )
 
 from spark_kafka_sink.spark.schema import SchemaError
 
 _NAME: Final = "topLevelRecord"
 _CATALYST_TYPE: Final = "spark.sql.catalyst.type"
+
+# Since Spark 4.1.
+_TIME_TYPE: Final[Any] = getattr(types, "TimeType", ())
 
 _TYPES: Final[Mapping[type[DataType], object]] = MappingProxyType(
     {
@@ -104,7 +107,7 @@ class _Deriving:
             }
         if isinstance(kind, DayTimeIntervalType):
             return {"type": "long", _CATALYST_TYPE: kind.simpleString()}
-        if isinstance(kind, TimeType):
+        if isinstance(kind, _TIME_TYPE):
             return {"type": "long", "logicalType": "time-micros", _CATALYST_TYPE: kind.simpleString()}
         if type(kind) in _TYPES and (_is_string(kind) or not isinstance(kind, StringType)):
             return _TYPES[type(kind)]

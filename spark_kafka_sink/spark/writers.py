@@ -7,13 +7,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
+from pyspark.sql.datasource import DataSourceArrowWriter
 
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.spark.commit_message import WriterCommitMessage
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import EncodedFields, RowLayout
 from spark_kafka_sink.spark.sink_write import BatchWrite, SinkWrite
+
+try:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter
+except ImportError:  # Spark 4.0 gives Arrow batches to every DataSourceArrowWriter, a stream's too
+    DataSourceStreamArrowWriter = DataSourceArrowWriter  # type: ignore[assignment,misc]
 
 
 class _Pickled(SinkWrite):

@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
+import pyspark
 import pytest
 from pyspark.sql.functions import udf
 
@@ -24,6 +25,8 @@ ROWS = 15_000
 @pytest.fixture
 def worker_logs(spark):
     """Reads the lines of the sink as (level, text)."""
+    if pyspark.__version__.startswith("4.0."):
+        pytest.skip("Spark keeps the logs of its workers since 4.1; in 4.0 they go to stderr only")
     spark.conf.set("spark.sql.pyspark.worker.logging.enabled", "true")
 
     def read():

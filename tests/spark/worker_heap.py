@@ -9,5 +9,9 @@ LITTLE, ALL = 1, 0
 
 
 class ByHeap:
+    """Leaves tuples out: Spark 4.0 lists every zip file on the path anew before each task, 12,000 tuples of file names
+    and numbers, which the first collection stops tracking."""
+
     def partition(self, topic, columns, explicit, sizes, count, load):
-        return np.full(len(columns), LITTLE if 2 * len(gc.get_objects()) < gc.get_freeze_count() else ALL)
+        looked_at = sum(type(each) is not tuple for each in gc.get_objects())
+        return np.full(len(columns), LITTLE if 2 * looked_at < gc.get_freeze_count() else ALL)

@@ -5,7 +5,8 @@ import subprocess
 import sys
 
 import pytest
-from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceStreamArrowWriter
+from pyspark.sql import datasource
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 import pyspark_pykafka
@@ -17,6 +18,8 @@ from tests.waiting import DEADLINE_S
 OPTIONS = {"kafka.bootstrap.servers": "a:1", "topic": "t"}
 VALUE = StructType([StructField("value", StringType())])
 WRITERS = ["writer", "streamWriter"]
+# Spark 4.0 has one class for both.
+STREAM_PARENT = getattr(datasource, "DataSourceStreamArrowWriter", DataSourceArrowWriter)
 
 
 def plan(kind, options=OPTIONS, schema=VALUE, overwrite=False):
@@ -35,13 +38,29 @@ def test_looking_the_source_up_loads_neither_the_engine_nor_arrow():
     subprocess.run([sys.executable, "-c", code], check=True, timeout=DEADLINE_S)
 
 
-@pytest.mark.parametrize(
-    ("kind", "parent"), [("writer", DataSourceArrowWriter), ("streamWriter", DataSourceStreamArrowWriter)]
-)
+@pytest.mark.parametrize(("kind", "parent"), [("writer", DataSourceArrowWriter), ("streamWriter", STREAM_PARENT)])
 def test_writers_take_arrow_and_reach_the_tasks_by_pickle(kind, parent):
     writer = pickle.loads(pickle.dumps(plan(kind)))
     assert isinstance(writer, parent)
     assert (writer.options.topic, writer.layout.value) == ("t", 0)
+
+
+def test_spark_4_0_lacks_the_stream_arrow_writer_and_time_columns():
+    """The imports of the missing classes failed every look-up of the format, and every write with keyFormat.
+
+    Spark 4.0 gives Arrow batches to any DataSourceArrowWriter, also of a stream.
+    """
+    code = """
+from pyspark.sql import datasource, types
+vars(datasource).pop("DataSourceStreamArrowWriter", None)
+vars(types).pop("TimeType", None)
+import pyspark_pykafka
+from spark_kafka_sink.spark.derived_schema import derived_schema
+from spark_kafka_sink.spark.writers import KafkaStreamWriter
+assert issubclass(KafkaStreamWriter, datasource.DataSourceArrowWriter)
+assert derived_schema("value", types.StringType(), True) == '["string","null"]'
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=DEADLINE_S)
 
 
 @pytest.mark.parametrize("kind", WRITERS)
