@@ -1,7 +1,7 @@
 """The sink as Spark sees it: the only package that knows pyspark.
 
-``from spark_kafka_sink.spark import write_kafka, kafka_batches``. Names are imported on first use: a Spark driver that
-looks up ``format("pykafka")`` imports no more than that.
+``from spark_kafka_sink.spark import activate_session, kafka_batches, write_kafka``. Names are imported on first use: a
+Spark driver that looks up ``format("pykafka")`` imports no more than that.
 """
 
 from __future__ import annotations
@@ -9,10 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from spark_kafka_sink.spark.active_session import activate_session
     from spark_kafka_sink.spark.kafka_write import kafka_batches, write_kafka
     from spark_kafka_sink.spark.write_result import WriteResult
 
-__all__ = ["WriteResult", "kafka_batches", "write_kafka"]
+__all__ = ["WriteResult", "activate_session", "kafka_batches", "write_kafka"]
+
+_HOMES = {"WriteResult": "write_result", "activate_session": "active_session"}
 
 
 def __getattr__(name: str) -> Any:
@@ -20,5 +23,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    home = "write_result" if name == "WriteResult" else "kafka_write"
+    home = _HOMES.get(name, "kafka_write")
     return getattr(import_module(f"{__name__}.{home}"), name)

@@ -38,9 +38,9 @@ def collected(frame: DataFrame) -> list[Row]:
         raise
 
 
-def is_connect(frame: DataFrame) -> bool:
-    """Whether the frame is of a Spark Connect session, whose client is this process."""
-    return type(frame).__module__.startswith("pyspark.sql.connect.")
+def is_connect(of: DataFrame | SparkSession) -> bool:
+    """Whether the frame or session is Spark Connect's, whose client is this process."""
+    return type(of).__module__.startswith("pyspark.sql.connect.")
 
 
 class _Job(Protocol):

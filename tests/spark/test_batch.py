@@ -2,12 +2,15 @@
 
 import contextlib
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from chispa import assert_df_equality
+from py4j.protocol import Py4JJavaError
 from pyspark import TaskContext
 from pyspark.sql.functions import udf
 
+from spark_kafka_sink.spark import activate_session
 from tests.spark.worker_heap import LITTLE
 from tests.spark.writes import one_row, save
 
@@ -126,3 +129,17 @@ def test_spark_does_not_go_through_a_workers_imports_after_every_task(spark, top
     # The first task of each worker may go through all, and a worker may be new.
     assert len(partitions) == 16
     assert partitions.count(LITTLE) >= 8
+
+
+def test_two_tables_in_two_threads(spark, topic, second_topic, to_topic):
+    """A write from a thread without an active session failed with DATA_SOURCE_NOT_FOUND."""
+    tables = {topic: "a", second_topic: "b"}
+
+    def write(table):
+        save(one_row(spark, f"'{tables[table]}' value"), {**to_topic, "topic": table.name})
+
+    with ThreadPoolExecutor(1) as threads, pytest.raises(Py4JJavaError, match="DATA_SOURCE_NOT_FOUND"):
+        threads.submit(write, topic).result()
+    with ThreadPoolExecutor(2, initializer=activate_session, initargs=(spark,)) as threads:
+        list(threads.map(write, tables))
+    assert (topic.values(), second_topic.values()) == ({b"a": 1}, {b"b": 1})
