@@ -43,7 +43,7 @@ test-jvm: $(READY) ## the tests with real Kafka and Spark, but the slow ones
 test-all: $(READY) ## every test
 	@$(BIN)/python -m pytest $(ARGS)
 
-test-spark: $(SPARK:%=test-spark-%) ## the Spark tests on the newest 4.1, 4.2 and 4.3 of Spark (SPARK=4.1: on that one)
+test-spark: $(SPARK:%=test-spark-%) ## the Spark tests on the newest 4.0 to 4.3 of Spark (SPARK=4.1: on that one)
 
 test-spark-%: .cache/spark-%/.ready
 	@.cache/spark-$*/bin/python -m pytest -m "jvm and not slow" tests/spark $(ARGS)
