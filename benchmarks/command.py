@@ -161,6 +161,7 @@ def _runners() -> Mapping[Kind, Runner]:
     from benchmarks.import_part import run_imports
     from benchmarks.producer_part import run_producers
     from benchmarks.profile_part import run_profiles
+    from benchmarks.real_time_part import run_real_time
     from benchmarks.stream_part import run_aging, run_streams
 
     return {
@@ -174,6 +175,7 @@ def _runners() -> Mapping[Kind, Runner]:
         "encoding": run_encoders,
         "letters": run_dead_letters,
         "profile": run_profiles,
+        "real-time": run_real_time,
     }
 
 

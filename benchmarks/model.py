@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-Kind = Literal["batch", "stream", "aging", "commit", "send", "latency", "import", "profile", "encoding", "letters"]
+Kind = Literal[
+    "batch", "stream", "aging", "commit", "send", "latency", "import", "profile", "encoding", "letters", "real-time"
+]
 Relation = Literal["at least ×", "at most ×", "at most +", "at most"]
 
 

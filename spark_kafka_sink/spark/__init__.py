@@ -1,6 +1,6 @@
 """The sink as Spark sees it: the only package that knows pyspark.
 
-``from spark_kafka_sink.spark import activate_session, kafka_batches, write_kafka``. Names are imported on first use: a
+``from spark_kafka_sink.spark import kafka_batches, write_kafka``. Names are imported on first use: a
 Spark driver that looks up ``format("pykafka")`` imports no more than that.
 """
 
@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.spark.active_session import activate_session
     from spark_kafka_sink.spark.kafka_write import kafka_batches, write_kafka
+    from spark_kafka_sink.spark.sessions import activate_session, register_format
     from spark_kafka_sink.spark.write_result import WriteResult
 
-__all__ = ["WriteResult", "activate_session", "kafka_batches", "write_kafka"]
+__all__ = ["WriteResult", "activate_session", "kafka_batches", "register_format", "write_kafka"]
 
-_HOMES = {"WriteResult": "write_result", "activate_session": "active_session"}
+_HOMES = {"WriteResult": "write_result", "activate_session": "sessions", "register_format": "sessions"}
 
 
 def __getattr__(name: str) -> Any:

@@ -6,14 +6,14 @@ imports it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Self
 from uuid import uuid4
 
 from pyspark.sql.types import StructType
 
 from spark_kafka_sink.common.clock import SystemClock
-from spark_kafka_sink.errors import ConfigError, DeadLetterLimitError
+from spark_kafka_sink.errors import ConfigError, DeadLetterLimitError, KafkaError
 from spark_kafka_sink.spark.commit_message import (
     Committed,
     KafkaCommitMessage,
@@ -123,6 +123,7 @@ class SinkWrite:
         ``KafkaError``; then ``give_up`` is next.
         """
         log_at(self.options.log_level)
+        check_reports(messages, micro_batch)
         check_dead_letters(messages, self.options)
         if self.options.exactly_once is not None:
             from spark_kafka_sink.spark.exactly_once import commit_exactly_once
@@ -182,6 +183,21 @@ class BatchWrite(SinkWrite):
         from spark_kafka_sink.spark.exactly_once import named
 
         self.options = named(options)
+
+
+def check_reports(messages: Sequence[WriterCommitMessage | None], micro_batch: str = "") -> None:
+    """Raises ``KafkaError`` for a task that reported nothing although Spark commits: its rows were not written.
+
+    Continuous processing gives each row to ``PythonBatchWriterFactory.write``, which drops it, and then commits without
+    a message of the task. The error keeps Spark from noting the epoch as committed; Spark logs it, and the query waits.
+    """
+    silent = sum(message is None for message in messages)
+    if silent:
+        raise KafkaError(
+            f"{micro_batch}{silent} of {len(messages)} tasks reported nothing: their rows were not written, and "
+            "nothing is committed. This happens with trigger(continuous=…), which no Python data source supports. Stop "
+            "the query, and start it with trigger(processingTime=…) and a new checkpoint: it would skip rows with this."
+        )
 
 
 def check_dead_letters(messages: list[WriterCommitMessage | None], options: SinkOptions) -> None:

@@ -1,8 +1,8 @@
 """A client of a Spark Connect server that it starts: ``python connect_job.py SERVERS TOPIC ROWS FOLDER``.
 
 A batch write of ROWS values; then a query whose foreachBatch writes ROWS more, exactly once, and whose micro-batch 0 is
-run twice. FOLDER gets the query's checkpoint, and dead letters of two writes of each micro-batch. The same with
-``write_kafka`` and ``kafka_batches``, and a call of ``write_kafka`` that is interrupted.
+run twice. FOLDER gets the query's checkpoint, and dead letters of two writes of each micro-batch. A row of a cloned
+session. The same with ``write_kafka`` and ``kafka_batches``, and a call of ``write_kafka`` that is interrupted.
 """
 
 from __future__ import annotations
@@ -38,6 +38,11 @@ def main(servers: str, topic: str, rows: str, folder: str) -> None:
         run(spark, source, Path(folder, "other"), once)
     except PySparkException as error:
         sys.stdout.write(f"REFUSED: {error}\n")
+    if hasattr(spark, "cloneSession"):  # since Spark 4.1
+        clone = spark.cloneSession()
+        clone.range(1).selectExpr("'of a clone' value").write.format("pykafka").options(**to_topic).mode(
+            "append"
+        ).save()
     by_functions(spark, source, checkpoint.with_name("of-functions"), {**once, "txnAppId": f"{topic}-functions"})
     spark.stop()
 

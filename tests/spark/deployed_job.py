@@ -18,9 +18,9 @@ GUARANTEES = ("at-least-once", "exactly-once")
 def main(servers: str, topic: str, folder: str, *more: str) -> None:
     spark = SparkSession.builder.getOrCreate()
     if "--register" in more:
-        from spark_kafka_sink.spark.source import KafkaDataSource
+        from spark_kafka_sink.spark import register_format
 
-        spark.dataSource.register(KafkaDataSource)
+        register_format(spark)
     for guarantee in GUARANTEES:
         options = {"kafka.bootstrap.servers": servers, "topic": topic, "deliveryGuarantee": guarantee}
         batch = spark.range(0, ROWS, 1, 4).selectExpr(f"concat('batch {guarantee} ', id) value")

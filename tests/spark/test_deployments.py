@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from tests.faults.exactly_once.reader import read_committed
@@ -82,6 +83,12 @@ def connected(local_kafka, tmp_path_factory):
 def test_spark_connect_writes_every_row(connected):
     values, *_ = connected
     assert {value: count for value, count in values.items() if value.isdigit()} == EVERY_ROW
+
+
+@pytest.mark.skipif(pyspark.__version__.startswith("4.0."), reason="sessions can be cloned since Spark 4.1")
+def test_a_cloned_session_writes(connected):
+    values, *_ = connected
+    assert values[b"of a clone"] == 1
 
 
 def test_a_micro_batch_that_spark_connect_repeats_is_not_written_again(connected):

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.spark.options import KAFKA_PREFIX
-from spark_kafka_sink.spark.source import KafkaDataSource
+from spark_kafka_sink.spark.sessions import register_format
 from spark_kafka_sink.spark.spark_error import reason
 from spark_kafka_sink.tools.cli.command_line import (
     OTHERS_CAN_READ,
@@ -87,7 +87,7 @@ def session(name: str) -> Iterator[SparkSession]:
     with spark_session(name, {}) as spark:
         # A format that Spark discovers ignores spark.pyspark.python and --py-files, also in executors. A registered one
         # runs like all other Python code.
-        spark.dataSource.register(KafkaDataSource)
+        register_format(spark)
         yield spark
 
 

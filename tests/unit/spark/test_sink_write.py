@@ -3,6 +3,11 @@
 import subprocess
 import sys
 
+import pytest
+
+from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
+from spark_kafka_sink.spark.sink_write import check_reports
 from tests.waiting import DEADLINE_S
 
 
@@ -24,3 +29,13 @@ message = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(write)).write(iter
 assert message == KafkaCommitMessage()
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=DEADLINE_S)
+
+
+def test_a_commit_without_a_tasks_report_is_refused():
+    with pytest.raises(KafkaError, match=r"^micro-batch 7: 1 of 2 tasks reported nothing, .*continuous"):
+        check_reports([KafkaCommitMessage(), None], "micro-batch 7: ")
+
+
+@pytest.mark.parametrize("messages", [[], [KafkaCommitMessage()]])
+def test_a_task_without_rows_has_reported(messages):
+    check_reports(messages)

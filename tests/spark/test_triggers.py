@@ -1,0 +1,91 @@
+"""Triggers and stateful operators in front of the sink; docs/versions.md lists them."""
+
+import inspect
+
+import pandas as pd
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql.streaming import DataStreamWriter
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+from tests.spark.writes import streaming
+from tests.waiting import DEADLINE_S, eventually
+
+pytestmark = pytest.mark.jvm
+
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+@pytest.fixture
+def writer(topic, tmp_path):
+    """A stream writer of ``frame`` into ``topic``."""
+
+    def of(frame):
+        to_topic = {"kafka.bootstrap.servers": topic.servers, "topic": topic.name}
+        return frame.writeStream.format("pykafka").options(**to_topic).option("checkpointLocation", f"{tmp_path}/c")
+
+    return of
+
+
+@pytest.mark.parametrize("trigger", [{"once": True}, {"processingTime": "100 milliseconds"}], ids=str)
+def test_each_row_is_written_with_this_trigger(spark, topic, writer, tmp_path, trigger):
+    frame = streaming(spark.range(100).selectExpr("cast(id as string) value"), tmp_path / "in")
+    query = writer(frame).trigger(**trigger).start()
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert topic.values() == {str(number).encode(): 1 for number in range(100)}
+
+
+class Counting(StatefulProcessor):
+    """Counts the rows of each key over all micro-batches."""
+
+    def init(self, handle):
+        self._count = handle.getValueState("count", "count int")
+
+    def handleInputRows(self, key, rows, timerValues):  # noqa: N802, N803 (Spark's names)
+        before = self._count.get()[0] if self._count.exists() else 0
+        count = before + sum(len(each) for each in rows)
+        self._count.update((count,))
+        yield pd.DataFrame({"key": key, "value": [str(count)]})
+
+    def close(self):
+        pass
+
+
+def test_transform_with_state_writes_what_its_processor_returns(spark, topic, writer, tmp_path):
+    setting = "spark.sql.streaming.stateStore.providerClass"
+    before = spark.conf.get(setting)
+    spark.conf.set(setting, ROCKSDB)
+    try:
+        for rows in (3, 2):
+            frame = streaming(spark.range(rows).selectExpr("'k' key"), tmp_path / "in")
+            counts = frame.groupBy("key").transformWithStateInPandas(
+                Counting(), "key string, value string", "Append", "None"
+            )
+            assert writer(counts).trigger(availableNow=True).start().awaitTermination(DEADLINE_S)
+    finally:
+        spark.conf.set(setting, before)
+    assert topic.values() == {b"3": 1, b"5": 1}
+
+
+def test_incident_continuous_processing_committed_epochs_whose_rows_nobody_wrote(spark, topic, writer, tmp_path):
+    """Spark dropped each row, and its tasks reported nothing."""
+    rows = spark.readStream.format("rate").option("rowsPerSecond", 50).option("numPartitions", 1).load()
+    query = writer(rows.selectExpr("cast(value as string) value")).trigger(continuous="100 milliseconds").start()
+    try:
+        eventually((tmp_path / "c/offsets/4").exists, "no epoch has ended")
+    finally:
+        query.stop()
+    assert not [*(tmp_path / "c/commits").glob("[0-9]*")]
+    assert topic.values() == {}
+
+
+@pytest.mark.skipif(
+    "realTime" not in inspect.signature(DataStreamWriter.trigger).parameters, reason="came with Spark 4.2"
+)
+def test_real_time_mode_refuses_every_python_sink(spark, writer):
+    rows = spark.readStream.format("rate").load().selectExpr("cast(value as string) value")
+    with pytest.raises(PySparkException, match=r"NOT_IN_ALLOWLIST.*PythonTable"):
+        writer(rows).outputMode("update").trigger(realTime="5 minutes").start()
