@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.spark.checkpoint import lacks_micro_batch
 from spark_kafka_sink.spark.writers import KafkaBatchWriter, KafkaStreamWriter
 
 
@@ -32,8 +33,17 @@ class KafkaDataSource(DataSource):
         return KafkaBatchWriter.of(schema, self.options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaStreamWriter:  # noqa: N802 (Spark's name)
-        """Runs on the driver before every micro-batch.
+        """Runs on the driver before every micro-batch, and before its commit or abort.
 
         ``overwrite`` is Spark's complete mode: as in Spark's Kafka sink, the whole result is appended each time.
+        Raises ``ConfigError`` or ``SchemaError``.
         """
+        location = {name.lower(): value for name, value in self.options.items()}.get("checkpointlocation")
+        if location is not None and lacks_micro_batch(location):
+            raise ConfigError([
+                "trigger(continuous=...) is not supported: Spark would drop every row, as it does for each Python data "
+                f"source. Use trigger(processingTime=...). The sink sees it from the checkpoint {location}, which has "
+                "no micro-batch to write. If Spark has the query's checkpoint in another file system "
+                "(spark.hadoop.fs.defaultFS), write checkpointLocation with its scheme, such as hdfs://."
+            ])  # fmt: skip
         return KafkaStreamWriter.of(schema, self.options)

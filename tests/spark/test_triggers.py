@@ -5,26 +5,31 @@ import inspect
 import pandas as pd
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import GroupedData, Row
 from pyspark.sql.streaming import DataStreamWriter
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from tests.spark.writes import streaming
+from tests.spark.writes import fails, streaming
 from tests.waiting import DEADLINE_S, eventually
 
 pytestmark = pytest.mark.jvm
 
-ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-
 
 @pytest.fixture
-def writer(topic, tmp_path):
-    """A stream writer of ``frame`` into ``topic``."""
+def unlocated(topic):
+    """A stream writer of ``frame`` into ``topic``, without a checkpoint."""
 
     def of(frame):
         to_topic = {"kafka.bootstrap.servers": topic.servers, "topic": topic.name}
-        return frame.writeStream.format("pykafka").options(**to_topic).option("checkpointLocation", f"{tmp_path}/c")
+        return frame.writeStream.format("pykafka").options(**to_topic)
 
     return of
+
+
+@pytest.fixture
+def writer(unlocated, tmp_path):
+    """A stream writer of ``frame`` into ``topic``."""
+    return lambda frame: unlocated(frame).option("checkpointLocation", f"{tmp_path}/c")
 
 
 @pytest.mark.parametrize("trigger", [{"once": True}, {"processingTime": "100 milliseconds"}], ids=str)
@@ -45,35 +50,69 @@ class Counting(StatefulProcessor):
         self._count = handle.getValueState("count", "count int")
 
     def handleInputRows(self, key, rows, timerValues):  # noqa: N802, N803 (Spark's names)
-        before = self._count.get()[0] if self._count.exists() else 0
-        count = before + sum(len(each) for each in rows)
-        self._count.update((count,))
-        yield pd.DataFrame({"key": key, "value": [str(count)]})
+        yield Row(key=key[0], value=self._counted(sum(1 for _ in rows)))
 
     def close(self):
         pass
 
+    def _counted(self, rows):
+        count = (self._count.get()[0] if self._count.exists() else 0) + rows
+        self._count.update((count,))
+        return str(count)
 
-def test_transform_with_state_writes_what_its_processor_returns(spark, topic, writer, tmp_path):
+
+class CountingInPandas(Counting):
+    def handleInputRows(self, key, rows, timerValues):  # noqa: N802, N803 (Spark's names)
+        yield pd.DataFrame({"key": key, "value": [self._counted(sum(len(each) for each in rows))]})
+
+
+@pytest.fixture
+def rocksdb(spark):
+    """The only state store that ``transformWithState`` takes."""
     setting = "spark.sql.streaming.stateStore.providerClass"
     before = spark.conf.get(setting)
-    spark.conf.set(setting, ROCKSDB)
-    try:
-        for rows in (3, 2):
-            frame = streaming(spark.range(rows).selectExpr("'k' key"), tmp_path / "in")
-            counts = frame.groupBy("key").transformWithStateInPandas(
-                Counting(), "key string, value string", "Append", "None"
-            )
-            assert writer(counts).trigger(availableNow=True).start().awaitTermination(DEADLINE_S)
-    finally:
-        spark.conf.set(setting, before)
+    spark.conf.set(setting, "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider")
+    yield
+    spark.conf.set(setting, before)
+
+
+@pytest.mark.parametrize(
+    ("method", "processor"), [("transformWithState", Counting), ("transformWithStateInPandas", CountingInPandas)]
+)
+@pytest.mark.usefixtures("rocksdb")
+def test_transform_with_state_writes_what_its_processor_returns(spark, topic, writer, tmp_path, method, processor):
+    if not hasattr(GroupedData, method):
+        pytest.skip("came with Spark 4.1")
+    for rows in (3, 2):
+        frame = streaming(spark.range(rows).selectExpr("'k' key"), tmp_path / "in")
+        transformed = getattr(frame.groupBy("key"), method)
+        counts = transformed(processor(), "key string, value string", "Append", "None")
+        assert writer(counts).trigger(availableNow=True).start().awaitTermination(DEADLINE_S)
     assert topic.values() == {b"3": 1, b"5": 1}
 
 
-def test_incident_continuous_processing_committed_epochs_whose_rows_nobody_wrote(spark, topic, writer, tmp_path):
-    """Spark dropped each row, and its tasks reported nothing."""
+def continuous_rows(spark):
     rows = spark.readStream.format("rate").option("rowsPerSecond", 50).option("numPartitions", 1).load()
-    query = writer(rows.selectExpr("cast(value as string) value")).trigger(continuous="100 milliseconds").start()
+    return rows.selectExpr("cast(value as string) value")
+
+
+def test_continuous_processing_is_refused_before_its_first_epoch(spark, topic, writer, tmp_path):
+    text = fails(
+        writer(continuous_rows(spark)).trigger(continuous="100 milliseconds").start().awaitTermination, DEADLINE_S
+    )
+    assert "trigger(continuous=...) is not supported" in text
+    assert not [*(tmp_path / "c/offsets").glob("[0-9]*")]
+    assert topic.values() == {}
+
+
+def test_incident_continuous_processing_committed_epochs_whose_rows_nobody_wrote(spark, topic, unlocated, tmp_path):
+    """Spark dropped each row, and its tasks reported nothing. Here the sink is not told where the checkpoint is."""
+    setting = "spark.sql.streaming.checkpointLocation"
+    spark.conf.set(setting, str(tmp_path))
+    try:
+        query = unlocated(continuous_rows(spark)).queryName("c").trigger(continuous="100 milliseconds").start()
+    finally:
+        spark.conf.unset(setting)
     try:
         eventually((tmp_path / "c/offsets/4").exists, "no epoch has ended")
     finally:
