@@ -112,3 +112,14 @@ def test_complete_mode_appends_in_streaming():
 def test_reading_is_pointed_at_sparks_own_source():
     with pytest.raises(NotImplementedError, match=r'format\("kafka"\)'):
         KafkaDataSource(OPTIONS).schema()
+
+
+def test_continuous_processing_is_recognized_by_what_the_checkpoint_has(tmp_path):
+    """The trigger itself reaches no Python process of Spark."""
+    for log in ("offsets", "commits"):
+        (tmp_path / log).mkdir()
+    located = {**OPTIONS, "checkpointLocation": str(tmp_path)}
+    with pytest.raises(ConfigError, match=r"trigger\(continuous=\.\.\.\) is not supported"):
+        plan("streamWriter", located)
+    (tmp_path / "offsets/0").touch()
+    plan("streamWriter", located)
