@@ -40,14 +40,14 @@ def query_id(location: str) -> str | None:
 
 
 def lacks_micro_batch(location: str) -> bool:
-    """Whether the query has no micro-batch to write. False if the driver's file system has no checkpoint here.
+    """Whether the query has no micro-batch to write. False if the driver cannot read its checkpoint.
 
     Spark logs the offsets of a micro-batch before it plans the write, and its commit after the write
     (``MicroBatchExecution``). Continuous processing logs the offsets of an epoch when the epoch ends
     (``ContinuousExecution.addOffset``), so a query that starts has as many commits as offsets.
     """
     path = resolved(location)
-    if not path.startswith("/"):
+    if query_id(location) is None:
         return False
     try:
         return _last_number(f"{path}/{_OFFSETS}") <= _last_number(f"{path}/{_COMMITS}")
@@ -56,8 +56,11 @@ def lacks_micro_batch(location: str) -> bool:
 
 
 def _last_number(folder: str) -> int:
-    """The last batch that a log of Spark has (``HDFSMetadataLog``); -1 if it is empty. Raises ``OSError``."""
-    return max((int(name) for name in os.listdir(folder) if name.isdecimal()), default=-1)
+    """The last batch that a log of Spark has (``HDFSMetadataLog``); -1 if it is empty, or not made yet (Spark 4.1)."""
+    try:
+        return max((int(name) for name in os.listdir(folder) if name.isdecimal()), default=-1)
+    except FileNotFoundError:
+        return -1
 
 
 def resolved(location: str) -> str:

@@ -182,5 +182,15 @@ def test_a_micro_batch_to_write_has_offsets_and_no_commit(checkpoint, offsets, c
     assert {lacks_micro_batch(each) for each in spellings(checkpoint)} == {lacks}
 
 
+def test_logs_that_spark_4_1_has_not_made_yet_are_empty(checkpoint):
+    assert lacks_micro_batch(str(checkpoint))
+    (checkpoint / "offsets").mkdir()
+    (checkpoint / "offsets/0").touch()
+    assert not lacks_micro_batch(str(checkpoint))
+
+
 def test_a_checkpoint_that_the_driver_cannot_see_may_have_a_micro_batch(checkpoint):
+    (checkpoint / "commits").touch()
+    assert not lacks_micro_batch(str(checkpoint))
+    (checkpoint / "metadata").unlink()
     assert [lacks_micro_batch(each) for each in (str(checkpoint), "hdfs://nn/c", "missing")] == [False, False, False]

@@ -1,8 +1,10 @@
 """What Spark's planning asks of the data source."""
 
+import json
 import pickle
 import subprocess
 import sys
+from uuid import uuid4
 
 import pytest
 from pyspark.sql import datasource
@@ -116,8 +118,8 @@ def test_reading_is_pointed_at_sparks_own_source():
 
 def test_continuous_processing_is_recognized_by_what_the_checkpoint_has(tmp_path):
     """The trigger itself reaches no Python process of Spark."""
-    for log in ("offsets", "commits"):
-        (tmp_path / log).mkdir()
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "metadata").write_text(json.dumps({"id": str(uuid4())}))
     located = {**OPTIONS, "checkpointLocation": str(tmp_path)}
     with pytest.raises(ConfigError, match=r"trigger\(continuous=\.\.\.\) is not supported"):
         plan("streamWriter", located)
