@@ -9,6 +9,8 @@ SPARK := 4.0 4.1 4.2 4.3
 KAFKA := 2.1.1 2.8.2 3.3.2 3.9.2 4.0.2 4.1.2 4.2.1 4.3.1 4.4.0
 # Python compiles each file once, not in every process, also where it is told to leave no bytecode next to the sources.
 COMPILED := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/.cache/bytecode
+# The Pythons of `make test-pythons`, next to the 3.11 of the locked environment.
+PYTHONS := 3.12 3.13 3.14
 # What there is of the folders that hold Python next to the package.
 SOURCES := spark_kafka_sink $(wildcard pyspark_pykafka jobs benchmarks tests)
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
@@ -18,7 +20,7 @@ LOWEST := .cache/lowest-direct.txt
 # gssapi is compiled against the system's Kerberos: only requirements/gssapi.txt has it.
 EXTRAS_BUT := python3 -c 'import sys, tomllib; extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; print(*(f"--extra {extra}" for extra in extras if extra not in sys.argv))'
 
-.PHONY: help setup demo test test-fast test-jvm test-all test-spark test-brokers test-foreign test-shipping test-lowest test-gssapi check format bench model chaos chaos-cluster audit docs lock build clean
+.PHONY: help setup demo test test-fast test-jvm test-all test-spark test-brokers test-foreign test-shipping test-lowest test-pythons test-gssapi check format bench model chaos chaos-cluster audit docs lock build clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,6 +74,9 @@ test-lowest: .cache/lowest/.ready ## the tests without a JVM, but that of speed,
 .cache/lowest/.ready: requirements/lowest.txt pyproject.toml
 	@.ci/setup $(@D) $<
 	@touch $@
+
+test-pythons: ## the tests without a JVM, a batch and a stream on Python 3.12, 3.13 and 3.14 (PYTHONS=3.13: on that one)
+	@ARGS="$(ARGS)" .ci/pythons $(PYTHONS)
 
 test-gssapi: kerberos .cache/gssapi/.ready ## Kerberos against a real KDC (installs it with apt, as root)
 	@.cache/gssapi/bin/python -m pytest -m gssapi tests/contract/gssapi $(ARGS)

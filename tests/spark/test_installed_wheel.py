@@ -1,0 +1,30 @@
+"""Batch and stream with both guarantees on the Python that runs the tests; `make test-pythons` runs it on each Python."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.faults.exactly_once.reader import read_committed
+from tests.spark.deployed_job import GUARANTEES, ROWS
+
+JOB = Path(__file__).parent / "deployed_job.py"
+EVERY_ROW = sorted(f"{way} {how} {row}" for way in ("batch", "stream") for how in GUARANTEES for row in range(ROWS))
+
+pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+def test_a_batch_and_a_stream_of_the_installed_package(topic, tmp_path):
+    """Started outside of the checkout, so that driver and workers import what is installed."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment = {**kept, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    command = [sys.executable, "-P", JOB, topic.servers, topic.name, tmp_path / "job"]
+    done = subprocess.run(
+        [str(each) for each in command], env=environment, cwd=tmp_path, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, timeout=500, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    rows = read_committed(topic.servers, topic.name)
+    assert sorted(value.decode() for values in rows.values() for value in values) == EVERY_ROW
