@@ -12,6 +12,7 @@ import spark_kafka_sink.testing
 from tests.repository.files import ROOT
 
 _SHOWN = re.compile(r"^::: ([\w.]+)$", re.MULTILINE)
+_FORWARD_REF = re.compile(r"ForwardRef\('([^']*)'[^)]*\)")
 
 
 def public_names() -> list[str]:
@@ -33,6 +34,8 @@ def _lines(path: str) -> Iterator[str]:
 
 def _signature(found: object) -> str:
     try:
-        return str(inspect.signature(found))  # type: ignore[arg-type]
+        text = str(inspect.signature(found))  # type: ignore[arg-type]
     except (TypeError, ValueError):
         return ""
+    # Before Python 3.14, the annotations of a NamedTuple.
+    return _FORWARD_REF.sub(r"\1", text)
