@@ -8,6 +8,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from spark_kafka_sink.testing import TestBroker
 from tests.faults.support.interrupted_program import TOPIC
 
@@ -16,6 +18,10 @@ PRODUCERS = 40
 DEADLINE_S = 600
 
 
+@pytest.mark.skipif(
+    sys.version_info[:2] == (3, 14),
+    reason="CPython 3.14 leaves a lock locked if an interrupt strikes as a with block begins (gh-148874)",
+)
 def test_forty_producers_go_on_after_ctrl_c_and_keep_the_rows_of_every_other_call() -> None:
     with TestBroker() as broker:
         broker.create_topic(TOPIC, partitions=2)

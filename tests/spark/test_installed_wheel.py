@@ -1,4 +1,4 @@
-"""Batch and stream with both guarantees on the Python that runs the tests; `make test-pythons` runs it on each Python."""
+"""Batch and stream with both guarantees on the Python that runs the tests; for `make test-pythons`."""
 
 import os
 import subprocess
