@@ -135,7 +135,7 @@ class Metadata:
                 for topic in wanted:
                     self._raise_error(topic, begun)
                     self._last_used[topic] = now
-                missing = [topic for topic, partition in wanted.items() if not _has(self.snapshot, topic, partition)]
+                missing = _missing(self.snapshot, wanted)
                 if not missing:
                     return self.snapshot
                 if now >= deadline:
@@ -232,13 +232,16 @@ class Metadata:
     def missing(self) -> str:
         """Why a caller waits, as far as it is known: the topics' errors, or the last connection's."""
         with self._lock:
-            codes = [(name, code) for name, (code, _) in self._topic_errors.items() if code in TOPIC_ERRORS]
-            texts = [TOPIC_ERRORS[code].format(topic=name) for name, code in codes]
-            texts = texts or [str(error) for error in self._errors.values()][-1:]
-            since = self.waiting_since
-            if not texts and since is not None and self._updated_at > since:
-                texts = ["The brokers respond, but their metadata lacks what the rows need, such as a partition."]
-            return " ".join(texts[:_MOST_TEXTS]) or "no broker has responded"
+            return self._why_missing()
+
+    def _why_missing(self) -> str:
+        codes = [(name, code) for name, (code, _) in self._topic_errors.items() if code in TOPIC_ERRORS]
+        texts = [TOPIC_ERRORS[code].format(topic=name) for name, code in codes]
+        texts = texts or [str(error) for error in self._errors.values()][-1:]
+        since = self.waiting_since
+        if not texts and since is not None and self._updated_at > since:
+            texts = ["The brokers respond, but their metadata lacks what the rows need, such as a partition."]
+        return " ".join(texts[:_MOST_TEXTS]) or "no broker has responded"
 
     @property
     def updated_at(self) -> float:
@@ -653,6 +656,11 @@ def _newly_leaderless(known: ClusterSnapshot, update: ClusterSnapshot, topics: I
 def _shown(names: Sequence[str]) -> str:
     more = len(names) - _MOST_NAMES
     return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _missing(snapshot: ClusterSnapshot, wanted: Mapping[str, int | None]) -> list[str]:
+    # Not within `with`: see RecordAccumulator._lagging.
+    return [topic for topic, partition in wanted.items() if not _has(snapshot, topic, partition)]
 
 
 def _has(snapshot: ClusterSnapshot, topic: str, partition: int | None) -> bool:

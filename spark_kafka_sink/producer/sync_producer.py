@@ -164,6 +164,10 @@ class _Results:
                 -1 if message.value is None else len(message.value),
             )
 
+    def unsent(self, messages: Iterable[_Message]) -> set[str]:
+        """The topics of those that were not delivered."""
+        return {message.topic for message in messages if message.row not in self.delivered}
+
     def fail(self, group: _Group, error: Exception, retriable: bool) -> _Group:
         """Returns the messages to send again."""
         self.errors.update((message.row, error) for message in group)
@@ -297,8 +301,7 @@ class SyncProducer:
             try:
                 self._send(messages, results)
             except Exception:
-                unsent = {message.topic for message in messages if message.row not in results.delivered}
-                self._metrics.add_once(Count.FAILED_SENDS, unsent, self._clock.now())
+                self._metrics.add_once(Count.FAILED_SENDS, results.unsent(messages), self._clock.now())
                 raise
             except BaseException:  # an interrupt (Ctrl-C): the state of requests and connections is unknown
                 interrupted, self._rpc = self._rpc, Rpc(self._kafka, self._clock)

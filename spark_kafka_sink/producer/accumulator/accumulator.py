@@ -212,8 +212,12 @@ class RecordAccumulator:
         """Partitions whose new batches will not be sent soon."""
         since = now - self._config.linger_ms - _LAG_MS
         with self._lock:
-            lag = [run.partition for run in runs if self._queue(run.partition).lags(since)]
-        return frozenset(lag)
+            return self._lagging(runs, since)
+
+    def _lagging(self, runs: Sequence[Run], since: float) -> frozenset[TopicPartition]:
+        # Not within `with`: CPython 3.12 and 3.13 leave a lock locked if an interrupt strikes between two rounds of a
+        # comprehension that has a condition.
+        return frozenset([run.partition for run in runs if self._queue(run.partition).lags(since)])
 
     def claim(self, claim: Claim, rows: RowSizes, now: float) -> None:
         """Cut ``rows`` into batches that belong to the caller until it publishes or undoes the claim.
@@ -302,8 +306,11 @@ class RecordAccumulator:
     def queue_lengths(self, topic: str, partitions: Iterable[int]) -> list[int]:
         """Waiting batches per partition, for adaptive partitioning (KIP-794)."""
         with self._lock:
-            queues = [self._queues.get(TopicPartition(topic, partition)) for partition in partitions]
-            return [len(queue.batches) if queue is not None else 0 for queue in queues]
+            return self._queue_lengths(topic, partitions)
+
+    def _queue_lengths(self, topic: str, partitions: Iterable[int]) -> list[int]:
+        queues = [self._queues.get(TopicPartition(topic, partition)) for partition in partitions]  # as in _lagging
+        return [len(queue.batches) if queue is not None else 0 for queue in queues]
 
     def begin_flush(self, flush: Flush) -> Flush:
         """No batch lingers from here until ``await_flush`` or ``end_flush`` (Java: ``beginFlush``)."""
