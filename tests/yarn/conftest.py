@@ -73,10 +73,13 @@ def submitted(yarn, packed, tmp_path):
         process = GuardedProcess(command, log=log, cwd=packed, env=environment)
 
         def ended_well() -> None:
-            assert process.wait(_DEADLINE_S) == 0, f"{tail(log)}\n{yarn.logs()}"
+            assert process.wait(_DEADLINE_S) == 0
 
         try:
             yield ended_well
+        except BaseException as error:
+            error.add_note(f"{tail(log)}\n{yarn.logs()}")
+            raise
         finally:
             process.kill()
 

@@ -21,6 +21,9 @@ EVERY_ROW = sorted(
 MASTERS = {"client": "ExecutorLauncher", "cluster": "yarn.ApplicationMaster"}
 EXECUTOR = "YarnCoarseGrainedExecutorBackend"
 
+START_S = 240.0
+"""Three JVMs and the unpacking of the environment in each container come before a job's first row."""
+
 pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
@@ -44,7 +47,7 @@ def test_each_row_once_though_a_container_is_killed(submitted, yarn, topic, tmp_
     folder.mkdir()
     main_class = EXECUTOR if victim == "executor" else MASTERS[mode]
     with submitted(mode, Path(gated_job.__file__), topic.servers, topic.name, folder, way) as ended_well:
-        eventually((folder / "reached").exists, "the job does not reach its middle")
+        eventually((folder / "reached").exists, "the job does not reach its middle", START_S)
         killed = until(lambda: yarn.processes(main_class), bool, f"no {main_class}")
         for pid in killed:
             os.kill(pid, signal.SIGKILL)
