@@ -32,7 +32,7 @@ assert message == KafkaCommitMessage()
 
 
 def test_a_commit_without_a_tasks_report_is_refused():
-    with pytest.raises(KafkaError, match=r"^micro-batch 7: 1 of 2 tasks reported nothing, .*continuous"):
+    with pytest.raises(KafkaError, match=r"^micro-batch 7: 1 of 2 tasks reported nothing: .*continuous"):
         check_reports([KafkaCommitMessage(), None], "micro-batch 7: ")
 
 
