@@ -289,8 +289,9 @@ PRODUCER_OPTIONS: tuple[Option, ...] = (
            "fails at once with BootstrapResolutionError. 0: each call tries for max.block.ms. (With 0, Java's producer "
            "fails at its creation.) With client.dns.lookup=resolve_canonical_bootstrap_servers_only, the creation of "
            "the producer tries for this long (KIP-909).", AT_LEAST_0),
-    Option("send.buffer.bytes", INT, 131072, "medium",
-           "Size of each connection's TCP send buffer (SO_SNDBUF). -1: the system's default.",
+    Option("send.buffer.bytes", INT, -1, "medium",
+           "Size of each connection's TCP send buffer (SO_SNDBUF). -1: the system's default, which Linux adapts to the "
+           "connection. (Java's producer: 131072, half a batch of the default size.)",
            MINUS_1_OR_MORE),
     Option("receive.buffer.bytes", INT, 32768, "medium",
            "Size of each connection's TCP receive buffer (SO_RCVBUF). -1: the system's default.",

@@ -45,7 +45,7 @@ def test_fields_are_the_supported_options():
         "compression_lz4_level": 9, "compression_zstd_level": 3, "metadata_max_age_ms": 300000,
         "connections_max_idle_ms": 540000, "partitioner_adaptive_partitioning_enable": True,
         "partitioner_ignore_keys": False, "reconnect_backoff_ms": 50, "reconnect_backoff_max_ms": 1000,
-        "send_buffer_bytes": 131072, "receive_buffer_bytes": 32768, "metadata_recovery_strategy": "rebootstrap",
+        "send_buffer_bytes": -1, "receive_buffer_bytes": 32768, "metadata_recovery_strategy": "rebootstrap",
         "partitioner_class": "default", "security_protocol": "PLAINTEXT", "client_id": "",
     }.items(),
 )  # fmt: skip
