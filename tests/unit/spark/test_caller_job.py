@@ -69,8 +69,10 @@ def test_an_interrupted_call_cancels_its_job_until_it_ends(ends_at):
     context = Context(ends_at)
     interrupted(Frame(context))
     assert context.ended.is_set()
-    assert len(context.tags) == 1
-    assert context.cancelled == context.tags * ends_at
+    (tag,) = context.tags
+    # The thread of a job that has ended may take a while to say so; until then the caller cancels again.
+    assert len(context.cancelled) >= ends_at
+    assert set(context.cancelled) == {tag}
 
 
 def test_each_call_has_a_tag_of_its_own():
