@@ -14,8 +14,8 @@ from typing import Final, Protocol
 from spark_kafka_sink.common import forks
 from spark_kafka_sink.common.clock import SystemClock
 
-_LONGEST_MS: Final = 60_000.0
-"""A lock's timeout cannot be infinite."""
+_LONGEST_MS: Final = 1_000.0
+"""An interrupt that comes just before a thread begins to wait is noticed only when the wait ends."""
 
 _clock = SystemClock()
 

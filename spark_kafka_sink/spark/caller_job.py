@@ -31,6 +31,8 @@ def collected(frame: DataFrame) -> list[Row]:
     job: _Job = (_ConnectJob if is_connect(frame) else _ClassicJob)(frame.sparkSession)
     try:
         job.thread(_Collect(frame, tag, rows, job)).start()
+        while not rows.done():
+            wait([rows], timeout=_AGAIN_S)  # an interrupt just before a wait is noticed only after it
         return rows.result()
     except BaseException:
         if not rows.cancel():  # it has begun
