@@ -9,9 +9,24 @@ from pathlib import Path
 
 from benchmarks.measures import MEASURES, Verdict, median, paired, verdict
 from benchmarks.model import Part, Result, Target
-from benchmarks.parts import BY_NAME, CONFLUENT, FLOOR, GROUPS, ONCE, OURS, PARTS, ROW_BY_ROW, SEND, THEIRS
+from benchmarks.parts import (
+    BY_NAME,
+    CONFLUENT,
+    FLOOR,
+    GROUPS,
+    ONCE,
+    OURS,
+    PARTS,
+    ROW_BY_ROW,
+    SEND,
+    THEIRS,
+    VALUE_SIZES,
+)
 
 Results = Mapping[str, Result]
+
+FEW, MANY = "pykafka, 4 partitions", "pykafka, 1,000 partitions"
+"""Sides of the part ``memory``."""
 
 _RELATIONS = {
     "at least ×": ("≥ {:.3g} ×", "{:.2f} ×"),
@@ -184,7 +199,10 @@ def _short(results: Results) -> str:
     f = _Figures(results)
     said = (
         f"- {f.times('default')} times the rows per second of Spark's own sink, and"
-        f" {f.times('default', measure='broker_us')} times its broker CPU per row (100-byte values, default options).\n"
+        f" {f.times('default', measure='broker_us')} times its broker CPU per row (100-byte values, default options, on"
+        f" two cores that also ran the broker). With the same `batch.size` and `linger.ms` on both sides it is"
+        f" {f.times('same-batches')} times.{_slower(f)}\n"
+        f"- A Python worker, one per core, takes {f.median('memory', FEW, 'peak_rss_mib')} MiB at its peak.\n"
         f"- A micro-batch of 1,000 rows in 10 tasks takes {f.median('micro-batches', OURS, 'add_batch_ms')} ms; Spark's"
         f" sink takes {f.median('micro-batches', THEIRS, 'add_batch_ms')} ms. See"
         " [docs/performance.md](docs/performance.md)."
@@ -192,12 +210,19 @@ def _short(results: Results) -> str:
     return "" if f.missing else said
 
 
+def _slower(f: _Figures) -> str:
+    """A sentence on the sizes of values with which Spark's own sink is faster."""
+    ratios = {size: f.times("growth-values", f"{size}, {OURS}", f"{size}, {THEIRS}") for size in VALUE_SIZES}
+    slower = [f"{ratio} times with values of {size}" for size, ratio in ratios.items() if float(ratio) < 1]
+    return f" It is slower with large values: {', '.join(slower)}." if slower else ""
+
+
 def _defaults(f: _Figures) -> str:
     return (
         f"**Spark's own sink**, default options on both sides: {f.times('default')} times its rows per second with"
         f" values of 100 bytes ({f.times('unkeyed')} without keys), {f.times('1k-values')} with 1 KB,"
         f" {f.times('10k-values')} with 10 KB, {f.times('headers-and-topics')} with headers and 20 topics. The broker"
-        f" needs {f.times('default', measure='broker_us')} times the CPU per row."
+        f" needs {f.times('default', measure='broker_us')} times the CPU per row.{_slower(f)}"
     )
 
 
@@ -259,22 +284,23 @@ def _micro_batches(f: _Figures) -> str:
 
 
 def _memory(f: _Figures) -> str:
-    few, many = "pykafka, 4 partitions", "pykafka, 1,000 partitions"
+    few, many = (f"{f.median('memory', side, 'peak_rss_mib')} MiB" for side in (FEW, MANY))
     return (
-        f"**Memory**: a Python worker needs {f.more('memory', few, FLOOR, 'peak_rss_mib')} MiB more than one that only"
-        f" reads the rows; with 1,000 partitions, {f.more('memory', many, FLOOR, 'peak_rss_mib')} MiB more."
+        f"**Memory**: Spark's own sink has no Python workers. Here each core has one, which takes {few} at its peak, of"
+        f" which {f.more('memory', FEW, FLOOR, 'peak_rss_mib')} MiB are more than a worker needs that only reads the"
+        f" rows. With 1,000 partitions it takes {many}."
     )
 
 
 _WORKLOADS = {
     "only reads the rows, 100-byte values": ("memory", FLOOR),
-    "100-byte values, 4 partitions": ("memory", "pykafka, 4 partitions"),
+    "100-byte values, 4 partitions": ("memory", FEW),
     "exactly-once": ("exactly-once-batch", ONCE),
     "zstd": ("zstd", OURS),
     "TLS": ("tls", f"{OURS}, TLS"),
     "20 million rows in one task": ("one-task", "20 M rows"),
     "two headers, 20 topics": ("headers-and-topics", OURS),
-    "1,000 partitions": ("memory", "pykafka, 1,000 partitions"),
+    "1,000 partitions": ("memory", MANY),
     "10,000 partitions, `kafka.buffer.memory` 256 MiB": (
         "growth-partitions",
         "10,000 partitions, buffer.memory=256 MiB",

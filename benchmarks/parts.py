@@ -260,6 +260,7 @@ _VALUES = (
     ("1 MB", "keyed-1m", 0.000_15),
 )
 """How they are called, their frame, their share of the rows."""
+VALUE_SIZES = tuple(name for name, _, _ in _VALUES)
 _AGES = ("10th micro-batch", "100th", "1,000th", "10,000th")
 _BATCH_SIZES = (("16 KiB", 2**14), ("64 KiB", 2**16), ("256 KiB", 2**18), ("1 MiB", 2**20))
 
