@@ -34,17 +34,16 @@ from spark_kafka_sink.schemas.encoding.columns import (
     spans,
 )
 from spark_kafka_sink.schemas.encoding.row_writer import (
-    WORD_BITS,
     Kernel,
     Mask,
     RowWriter,
-    Words,
     bits_of,
     both,
     mask_of,
     write_words,
     write_zigzag,
 )
+from spark_kafka_sink.schemas.encoding.varints import WORD_BITS, Words
 
 
 @dataclass(frozen=True, slots=True)

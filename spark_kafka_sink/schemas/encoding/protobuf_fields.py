@@ -26,17 +26,16 @@ from spark_kafka_sink.schemas.encoding.columns import (
     spans,
 )
 from spark_kafka_sink.schemas.encoding.row_writer import (
-    WORD_BITS,
     Kernel,
     Mask,
     RowWriter,
-    Words,
     bits_of,
     both,
     mask_of,
     write_varints,
     write_words,
 )
+from spark_kafka_sink.schemas.encoding.varints import WORD_BITS, Words
 
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799  # 0001-01-01 to 9999-12-31
 _LONGEST_DURATION = 315_576_000_000
