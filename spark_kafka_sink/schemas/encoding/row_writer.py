@@ -58,6 +58,10 @@ class _ColumnPiece(NamedTuple):
     slots: npt.NDArray[np.int32] | int
     missing: npt.NDArray[np.bool_] | None = None
 
+    def is_all_rows(self) -> bool:
+        """Whether the rows are the array's slots, so that there is nothing to copy."""
+        return self.missing is None and not isinstance(self.slots, int) and not self.array.offset
+
 
 class RowWriter:
     """Takes the fields of ``rows`` rows, in their order within a row; ``finish`` returns the rows.
@@ -147,6 +151,10 @@ class RowWriter:
         self._end_words()
         if not self._pieces:
             return np.zeros(self.rows + 1, np.int32), memoryview(b"")
+        first = self._pieces[0]
+        if len(self._pieces) == 1 and isinstance(first, _ColumnPiece) and first.is_all_rows():
+            _, offsets, data = first.array.buffers()
+            return np.frombuffer(offsets, np.int32, self.rows + 1), memoryview(data)
         join = RowJoin(self.rows, sum(map(self._size, self._pieces)))
         for piece in self._pieces:
             join.slots(*(self._column(*piece) if isinstance(piece, _WordPiece) else piece))

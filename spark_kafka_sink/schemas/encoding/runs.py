@@ -1,0 +1,360 @@
+"""Runs: neighbouring fields of one kind, which are encoded together as a matrix of rows and fields.
+
+A call of numpy costs as much as 2,000 numbers, so wide rows cannot afford calls for each column of a few thousand rows.
+A run takes a block of rows of all its columns, and every call works on the whole block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_kafka_sink.errors import InvalidRecordError
+from spark_kafka_sink.records.columns import Int32Array, Int64Array, binary_array, binary_column, int32_array
+from spark_kafka_sink.records.sizes import zigzag
+from spark_kafka_sink.schemas.encoding.columns import integers, invalid_utf8, plain
+from spark_kafka_sink.schemas.encoding.row_writer import Kernel, Mask, RowWriter, bits_of
+from spark_kafka_sink.schemas.encoding.varints import WORD_BITS, WORD_BYTES, Words, varints
+
+_SHORTEST: Final = 4
+"""Fewer fields are not a run: they are as fast one after the other."""
+_BLOCK_VALUES: Final = 1 << 16
+"""Values of a block, so that its arrays stay in the CPU's cache while a call costs little per value."""
+_BLOCK_BYTES: Final = 4 << 20
+_LONGEST_HEAD: Final = 5
+_MAX_BYTES: Final = (1 << 31) - 1
+_ALL: Final = (1 << WORD_BITS) - 1
+
+
+class RunKind(NamedTuple):
+    """What the fields of a run have in common.
+
+    ``zigzag``: whether numbers, or the lengths of bytes, are signed varints. ``presence``: whether 0, or no bytes, are
+    written. ``not_utf8``: why bytes that are not UTF-8 are refused, empty if they are not; None for a run of integers.
+    """
+
+    zigzag: bool
+    presence: bool = True
+    not_utf8: str | None = None
+
+
+class RunField(NamedTuple):
+    """A field of a run. ``head``: the bytes in front of a value. ``null``: the bytes in place of a null.
+
+    ``refusal``: why a null is refused; empty if it is not.
+    """
+
+    path: str
+    head: bytes
+    null: bytes = b""
+    refusal: str = ""
+
+
+class PlannedField(NamedTuple):
+    """A field before runs are found. ``place``: its column in the struct, or -1. ``kind``: None if it fits no run."""
+
+    place: int
+    kernel: Kernel
+    kind: RunKind | None = None
+    run_field: RunField | None = None
+
+
+class FieldKernel(Protocol):
+    """Writes a field of a struct, or a run of them."""
+
+    def write_fields(self, writer: RowWriter, struct: pa.Array, columns: Sequence[pa.Array], keep: Mask | None) -> None:
+        """Writes its part of ``columns``, which are those of ``struct``, in each row of ``keep``."""
+
+
+@dataclass(frozen=True, slots=True)
+class SingleField:
+    """One field. ``place``: its column in the struct, -1 if the struct has none."""
+
+    place: int
+    kernel: Kernel
+
+    def write_fields(self, writer: RowWriter, struct: pa.Array, columns: Sequence[pa.Array], keep: Mask | None) -> None:
+        self.kernel.write(writer, struct if self.place < 0 else columns[self.place], keep)
+
+
+def with_runs(fields: Iterable[PlannedField]) -> tuple[FieldKernel, ...]:
+    """The kernels of a struct's fields, in their order."""
+    kernels: list[FieldKernel] = []
+    for kind, neighbours in groupby(fields, _kind):
+        group = list(neighbours)
+        if kind is None or len(group) < _SHORTEST:
+            kernels += [SingleField(each.place, each.kernel) for each in group]
+        else:
+            members = tuple(each.run_field for each in group if each.run_field is not None)
+            kernels.append(Run(kind, tuple(each.place for each in group), members))
+    return tuple(kernels)
+
+
+def _kind(field: PlannedField) -> RunKind | None:
+    each = field.run_field
+    return field.kind if each is not None and max(len(each.head), len(each.null)) <= _LONGEST_HEAD else None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Fields of one kind. ``places``: the column of each."""
+
+    kind: RunKind
+    places: tuple[int, ...]
+    fields: tuple[RunField, ...]
+
+    def write_fields(self, writer: RowWriter, struct: pa.Array, columns: Sequence[pa.Array], keep: Mask | None) -> None:
+        arrays = [plain(columns[place]) for place in self.places]
+        present = _present(arrays, writer.rows)
+        write = self._write_integers if self.kind.not_utf8 is None else self._write_bytes
+        encoded, invalid = write(arrays, present, writer.rows)
+        for index, (field, array) in enumerate(zip(self.fields, arrays, strict=True)):
+            if field.refusal and array.null_count:
+                writer.refuse(bits_of(array, 0) == 0, field.path, array, field.refusal, keep)
+            if invalid is not None:
+                bad = invalid[index] if present is None else invalid[index] & (present[index] != 0)
+                writer.refuse(bad, field.path, binary_column(array), self.kind.not_utf8 or "", keep)
+        writer.column(encoded.array(), None if keep is None else keep == 0)
+
+    def _write_integers(self, arrays: list[pa.Array], present: _Present, rows: int) -> tuple[_Rows, None]:
+        columns = [integers(array) for array in arrays]
+        heads = _Heads.of(self.fields)
+        encoded = _Rows()
+        for block in _blocks(rows, len(columns), 0):
+            numbers = np.concatenate([column[block] for column in columns]).reshape(len(columns), -1)
+            numbers = np.ascontiguousarray(numbers.T)
+            kept = None if present is None else _by_row(present[:, block])
+            if kept is not None:
+                numbers *= kept.view(np.int64)
+            values = zigzag(numbers).view(np.uint64) if self.kind.zigzag else numbers.view(np.uint64)
+            encoded.add(*_laid_out(*heads.before(values, kept if self.kind.presence else _not_zero(values))))
+        return encoded, None
+
+    def _write_bytes(
+        self, arrays: list[pa.Array], present: _Present, rows: int
+    ) -> tuple[_Rows, npt.NDArray[np.bool_] | None]:
+        """Also returns where a value is not UTF-8, per field and row; None if all are."""
+        columns = [_Texts.of(array) for array in arrays]
+        heads = _Heads.of(self.fields)
+        encoded = _Rows()
+        invalid = None
+        for block in _blocks(rows, len(columns), sum(len(each.data) for each in columns) // max(1, rows)):
+            source, lengths = _source(columns, block)
+            bad = invalid_utf8(source, None) if self.kind.not_utf8 else None
+            if bad is not None:
+                invalid = np.zeros((len(columns), rows), np.bool_) if invalid is None else invalid
+                invalid[:, block] = bad.reshape(lengths.shape)
+            missing = None
+            if present is not None:
+                kept_lengths = lengths * present[:, block]
+                if (kept_lengths != lengths).any():  # a null slot may span bytes
+                    missing = present[:, block].T == 0
+                lengths = kept_lengths
+            values = _by_row(lengths)
+            kept = None if present is None else _by_row(present[:, block])
+            kept = kept if self.kind.presence else _not_zero(values)
+            values <<= int(self.kind.zigzag)
+            encoded.add(*_interleaved(heads.before(values, kept), source, missing))
+        return encoded, invalid
+
+
+_Present = npt.NDArray[np.uint8] | None
+"""0 for each null, per field and row; None if there is no null."""
+
+
+def _present(arrays: list[pa.Array], rows: int) -> _Present:
+    if not any(array.null_count for array in arrays):
+        return None
+    present = np.ones((len(arrays), rows), np.uint8)
+    for index, array in enumerate(arrays):
+        if array.null_count:
+            present[index] = bits_of(array, 0)
+    return present
+
+
+def _blocks(rows: int, fields: int, row_bytes: int) -> Iterator[slice]:
+    """An odd number of rows each: with a power of two, the columns of a row would share places of the CPU's cache."""
+    step = max(1, min(_BLOCK_VALUES // fields, _BLOCK_BYTES // max(1, row_bytes))) | 1
+    return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
+
+
+def _by_row(matrix: npt.NDArray[np.integer]) -> Words:
+    return matrix.T.astype(np.uint64, order="C")
+
+
+def _not_zero(values: Words) -> Words:
+    return (values != 0).astype(np.uint64)
+
+
+class _Words(NamedTuple):
+    """The low ``bits`` bits of ``words``, continued in ``rest``, per row and field. The bits beyond are 0."""
+
+    words: Words
+    rest: Words | None
+    bits: Words
+
+
+class _Heads(NamedTuple):
+    """What stands in front of varints, as numbers modulo 2**64: one for all fields, or one for each.
+
+    ``shifts``: bits of the heads. ``nulls``: the bytes of a null; ``differences`` turn them into the head. In the same
+    way, ``null_bits`` and ``bit_differences`` are added to the bits of a varint, of which a null has 8.
+    """
+
+    longest: int
+    shifts: Words | int
+    nulls: Words | int
+    differences: Words | int
+    null_bits: Words | int
+    bit_differences: Words | int
+
+    @classmethod
+    def of(cls, fields: Sequence[RunField]) -> _Heads:
+        pairs = [(int.from_bytes(each.head, "little"), int.from_bytes(each.null, "little")) for each in fields]
+        bits = [(8 * len(each.head), 8 * len(each.null)) for each in fields]
+        return cls(
+            max(shift for shift, _ in bits),
+            _one_or_each(shift for shift, _ in bits),
+            _one_or_each(null for _, null in pairs),
+            _one_or_each(head - null for head, null in pairs),
+            _one_or_each(null - 8 for _, null in bits),
+            _one_or_each(8 + head - null for head, null in bits),
+        )
+
+    def before(self, values: Words, kept: Words | None) -> _Words:
+        """Heads and varints of ``values`` where ``kept`` is 1, else nulls. There, ``values`` is 0."""
+        words, rest, bits, size = varints(values)
+        if self.longest:
+            if 8 * size + self.longest > WORD_BITS:
+                spilled = words >> (WORD_BITS - self.shifts)
+                rest = spilled if rest is None else spilled | rest << self.shifts
+            words = words << self.shifts
+        else:
+            words = words.copy() if words is values else words
+        if kept is None:
+            kept = np.ones((1, 1), np.uint64)
+        front = kept * self.differences
+        front += self.nulls
+        words |= front
+        more = kept * self.bit_differences
+        more += self.null_bits
+        return _Words(words, rest, np.broadcast_to(bits + more, words.shape))
+
+
+def _one_or_each(numbers: Iterable[int]) -> Words | int:
+    each = [number & _ALL for number in numbers]
+    return each[0] if len(set(each)) == 1 else np.array(each, np.uint64)
+
+
+class _Rows:
+    """Encoded rows, block by block."""
+
+    def __init__(self) -> None:
+        self._stream = pa.BufferOutputStream()
+        self._ends: list[Int64Array] = [np.zeros(1, np.int64)]
+        self._size = 0
+
+    def add(self, ends: Int64Array, data: object) -> None:
+        """Adds a block. ``ends``: of each of its rows in ``data``."""
+        self._stream.write(data)
+        self._ends.append(ends + self._size)
+        self._size += int(ends[-1])
+        if self._size > _MAX_BYTES:
+            raise InvalidRecordError("more than 2 GiB of encoded rows: encode fewer rows at once")
+
+    def array(self) -> pa.BinaryArray:
+        return binary_array(np.concatenate(self._ends).astype(np.int32), self._stream.getvalue())
+
+
+def _laid_out(words: Words, rest: Words | None, bits: Words) -> tuple[Int64Array, memoryview]:
+    """The ends of the rows, and their bytes.
+
+    Every word is shifted to its place among aligned words, and added to the one or two that it touches. No bit is set
+    twice, so nothing carries.
+    """
+    ends = np.cumsum(bits)
+    row_ends = (ends.reshape(words.shape)[:, -1] >> 3).view(np.int64)
+    ends -= bits.reshape(-1)
+    shifts = ends & (WORD_BITS - 1)
+    ends >>= 6
+    places = ends.view(np.int64)
+    words = words.reshape(-1)
+    out = np.zeros(int(row_ends[-1]) // WORD_BYTES + 4, np.uint64)
+    np.add.at(out, places, words << shifts)
+    back = WORD_BITS - shifts
+    spilled = words >> back
+    if rest is not None:
+        rest = rest.reshape(-1)
+        spilled |= rest << shifts
+        rest = rest >> back
+        touched = np.flatnonzero(rest)
+        np.add.at(out, places[touched] + 2, rest[touched])
+    np.add.at(out[1:], places, spilled)
+    return row_ends, out.view(np.uint8).data[: int(row_ends[-1])]
+
+
+class _Texts(NamedTuple):
+    """The slots of a column of bytes: slot ``i`` is ``data[offsets[i]:offsets[i + 1]]``."""
+
+    offsets: Int32Array
+    data: npt.NDArray[np.uint8]
+
+    @classmethod
+    def of(cls, array: pa.Array) -> _Texts:
+        column = binary_column(array)
+        _, offsets_buffer, buffer = column.buffers()
+        if not len(column) or offsets_buffer is None:
+            return cls(np.zeros(len(column) + 1, np.int32), np.zeros(0, np.uint8))
+        offsets = np.frombuffer(offsets_buffer, np.int32, len(column) + 1, 4 * column.offset)
+        first, end = int(offsets[0]), int(offsets[-1])
+        if end == first:
+            return cls(np.zeros(len(column) + 1, np.int32), np.zeros(0, np.uint8))
+        return cls(offsets - first if first else offsets, np.frombuffer(buffer, np.uint8, end - first, first))
+
+
+def _source(columns: list[_Texts], block: slice) -> tuple[pa.BinaryArray, Int32Array]:
+    """The slots of some rows, column after column, and their lengths, per field and row."""
+    bounds = np.concatenate([each.offsets[block.start : block.stop + 1] for each in columns]).reshape(len(columns), -1)
+    lengths = bounds[:, 1:] - bounds[:, :-1]
+    ends = zip(columns, bounds[:, 0].tolist(), bounds[:, -1].tolist(), strict=True)
+    data = np.concatenate([each.data[first:end] for each, first, end in ends])
+    if len(data) > _MAX_BYTES:
+        raise InvalidRecordError("more than 2 GiB of encoded rows: encode fewer rows at once")
+    offsets = np.zeros(lengths.size + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    return binary_array(offsets, data), lengths
+
+
+def _interleaved(
+    heads: _Words, source: pa.BinaryArray, missing: npt.NDArray[np.bool_] | None
+) -> tuple[Int64Array, pa.Buffer]:
+    """The ends of the rows, and their bytes: in front of each value its head, and no value where ``missing``.
+
+    ``source``: the values, column after column.
+    """
+    rows, fields = heads.words.shape
+    words = heads.words if heads.rest is None else np.stack([heads.words, heads.rest], axis=-1)
+    # Slot 0 is empty. Slot 2i + 1 is what is written of word i, slot 2i + 2 the rest of the word.
+    width = words.nbytes // max(1, rows * fields)
+    starts = np.arange(0, words.nbytes + 1, width, dtype=np.int32)
+    offsets = np.zeros(2 * len(starts), np.int32)
+    offsets[1::2] = starts
+    np.add(starts[:-1], heads.bits.reshape(-1) >> 3, out=offsets[2::2], casting="unsafe")
+    slots = pa.concat_arrays([binary_array(offsets, np.ascontiguousarray(words)), source])
+    picks = np.empty((rows, fields, 2), np.int32)
+    picks[:, :, 0] = np.arange(1, len(offsets) - 1, 2, dtype=np.int32).reshape(rows, fields)
+    first = len(offsets) - 1
+    picks[:, :, 1] = np.arange(first, first + rows * fields, dtype=np.int32).reshape(fields, rows).T
+    if missing is not None:
+        picks[:, :, 1][missing] = 0
+    taken = pc.take(slots, int32_array(picks.reshape(-1)), boundscheck=False)
+    _, bounds, data = taken.buffers()
+    ends = np.frombuffer(bounds, np.int32, len(taken) + 1)[:: 2 * fields][1:].astype(np.int64)
+    return ends, data.slice(0, int(ends[-1]))
