@@ -134,7 +134,8 @@ class Run:
             if kept is not None:
                 numbers *= kept.view(np.int64)
             values = zigzag(numbers).view(np.uint64) if self.kind.zigzag else numbers.view(np.uint64)
-            encoded.add(*_laid_out(*heads.before(values, kept if self.kind.presence else _not_zero(values))))
+            ends, data = _laid_out(*heads.before(values, kept if self.kind.presence else _not_zero(values)))
+            encoded.add(ends[len(columns) - 1 :: len(columns)], data)
         return encoded, None
 
     def _write_bytes(
@@ -151,17 +152,14 @@ class Run:
             if bad is not None:
                 invalid = np.zeros((len(columns), rows), np.bool_) if invalid is None else invalid
                 invalid[:, block] = bad.reshape(lengths.shape)
-            missing = None
-            if present is not None:
-                kept_lengths = lengths * present[:, block]
-                if (kept_lengths != lengths).any():  # a null slot may span bytes
-                    missing = present[:, block].T == 0
-                lengths = kept_lengths
             values = _by_row(lengths)
             kept = None if present is None else _by_row(present[:, block])
-            kept = kept if self.kind.presence else _not_zero(values)
-            values <<= int(self.kind.zigzag)
-            encoded.add(*_interleaved(heads.before(values, kept), source, missing))
+            if kept is not None:
+                values *= kept  # a null slot may span bytes
+            used = np.flatnonzero(values)
+            signed = values << 1 if self.kind.zigzag else values
+            heads_of_block = heads.before(signed, kept if self.kind.presence else _not_zero(values))
+            encoded.add(*_interleaved(heads_of_block, values, used, source))
         return encoded, invalid
 
 
@@ -239,13 +237,14 @@ class _Heads(NamedTuple):
         else:
             words = words.copy() if words is values else words
         if kept is None:
-            kept = np.ones((1, 1), np.uint64)
+            kept = np.ones(words.shape, np.uint64)
         front = kept * self.differences
         front += self.nulls
         words |= front
-        more = kept * self.bit_differences
+        more = np.multiply(kept, self.bit_differences, out=front)
         more += self.null_bits
-        return _Words(words, rest, np.broadcast_to(bits + more, words.shape))
+        more += bits
+        return _Words(words, rest, more)
 
 
 def _one_or_each(numbers: Iterable[int]) -> Words | int:
@@ -274,30 +273,31 @@ class _Rows:
 
 
 def _laid_out(words: Words, rest: Words | None, bits: Words) -> tuple[Int64Array, memoryview]:
-    """The ends of the rows, and their bytes.
+    """The end of each row and field in bytes, and the bytes of all rows.
 
     Every word is shifted to its place among aligned words, and added to the one or two that it touches. No bit is set
     twice, so nothing carries.
     """
     ends = np.cumsum(bits)
-    row_ends = (ends.reshape(words.shape)[:, -1] >> 3).view(np.int64)
-    ends -= bits.reshape(-1)
-    shifts = ends & (WORD_BITS - 1)
-    ends >>= 6
-    places = ends.view(np.int64)
+    starts = ends - bits.reshape(-1)
+    shifts = starts & (WORD_BITS - 1)
+    starts >>= 6
+    places = starts.view(np.int64)
+    ends >>= 3
     words = words.reshape(-1)
-    out = np.zeros(int(row_ends[-1]) // WORD_BYTES + 4, np.uint64)
+    size = int(ends[-1])
+    out = np.zeros(size // WORD_BYTES + 4, np.uint64)
     np.add.at(out, places, words << shifts)
-    back = WORD_BITS - shifts
+    back = np.subtract(WORD_BITS, shifts)
     spilled = words >> back
     if rest is not None:
         rest = rest.reshape(-1)
         spilled |= rest << shifts
         rest = rest >> back
         touched = np.flatnonzero(rest)
-        np.add.at(out, places[touched] + 2, rest[touched])
+        np.add.at(out[2:], places[touched], rest[touched])
     np.add.at(out[1:], places, spilled)
-    return row_ends, out.view(np.uint8).data[: int(row_ends[-1])]
+    return ends.view(np.int64), out.view(np.uint8).data[:size]
 
 
 class _Texts(NamedTuple):
@@ -333,28 +333,23 @@ def _source(columns: list[_Texts], block: slice) -> tuple[pa.BinaryArray, Int32A
 
 
 def _interleaved(
-    heads: _Words, source: pa.BinaryArray, missing: npt.NDArray[np.bool_] | None
+    heads: _Words, lengths: Words, used: npt.NDArray[np.intp], source: pa.BinaryArray
 ) -> tuple[Int64Array, pa.Buffer]:
-    """The ends of the rows, and their bytes: in front of each value its head, and no value where ``missing``.
+    """The ends of the rows, and their bytes: each value behind its head. ``used``: the values that have any bytes.
 
-    ``source``: the values, column after column.
+    ``source``: the values, column after column. ``lengths``: their bytes, row by row.
     """
-    rows, fields = heads.words.shape
-    words = heads.words if heads.rest is None else np.stack([heads.words, heads.rest], axis=-1)
-    # Slot 0 is empty. Slot 2i + 1 is what is written of word i, slot 2i + 2 the rest of the word.
-    width = words.nbytes // max(1, rows * fields)
-    starts = np.arange(0, words.nbytes + 1, width, dtype=np.int32)
-    offsets = np.zeros(2 * len(starts), np.int32)
-    offsets[1::2] = starts
-    np.add(starts[:-1], heads.bits.reshape(-1) >> 3, out=offsets[2::2], casting="unsafe")
-    slots = pa.concat_arrays([binary_array(offsets, np.ascontiguousarray(words)), source])
-    picks = np.empty((rows, fields, 2), np.int32)
-    picks[:, :, 0] = np.arange(1, len(offsets) - 1, 2, dtype=np.int32).reshape(rows, fields)
-    first = len(offsets) - 1
-    picks[:, :, 1] = np.arange(first, first + rows * fields, dtype=np.int32).reshape(fields, rows).T
-    if missing is not None:
-        picks[:, :, 1][missing] = 0
-    taken = pc.take(slots, int32_array(picks.reshape(-1)), boundscheck=False)
-    _, bounds, data = taken.buffers()
-    ends = np.frombuffer(bounds, np.int32, len(taken) + 1)[:: 2 * fields][1:].astype(np.int64)
-    return ends, data.slice(0, int(ends[-1]))
+    rows, fields = lengths.shape
+    ends, data = _laid_out(*heads)
+    # The heads from one value to the next are one slot.
+    offsets = np.zeros(len(used) + 2, np.int32)
+    offsets[1:-1] = ends[used]
+    offsets[-1] = ends[-1]
+    slots = pa.concat_arrays([binary_array(offsets, data), source])
+    picks = np.empty(2 * len(used) + 1, np.int32)
+    picks[::2] = np.arange(len(used) + 1, dtype=np.int32)
+    first = len(used) + 1
+    picks[1::2] = np.arange(first, first + rows * fields, dtype=np.int32).reshape(fields, rows).T.reshape(-1)[used]
+    taken = pc.take(slots, int32_array(picks), boundscheck=False)
+    row_ends = ends[fields - 1 :: fields] + np.cumsum(lengths.sum(axis=1)).view(np.int64)
+    return row_ends, taken.buffers()[2].slice(0, int(row_ends[-1]))
