@@ -272,7 +272,8 @@ def write_zigzag(writer: RowWriter, numbers: npt.NDArray[np.int64], keep: Mask |
 
 def write_varints(writer: RowWriter, numbers: Words, keep: Mask | None, tag: bytes = b"") -> None:
     """Writes ``tag`` and an unsigned varint in each row of ``keep``."""
-    words, rest, bits, size = varints(numbers if keep is None else numbers & keep)
+    numbers = numbers.copy() if keep is None else numbers & keep
+    words, rest, bits, size = varints(numbers, np.empty_like(numbers))
     if len(tag) + size > WORD_BYTES:
         writer.fixed(tag, keep)
         tag = b""

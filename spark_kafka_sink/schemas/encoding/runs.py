@@ -18,16 +18,17 @@ import pyarrow.compute as pc
 
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.records.columns import Int32Array, Int64Array, binary_array, binary_column, int32_array
-from spark_kafka_sink.records.sizes import zigzag
 from spark_kafka_sink.schemas.encoding.columns import integers, invalid_utf8, plain
 from spark_kafka_sink.schemas.encoding.row_writer import Kernel, Mask, RowWriter, bits_of
 from spark_kafka_sink.schemas.encoding.varints import WORD_BITS, WORD_BYTES, Words, varints
 
 _SHORTEST: Final = 4
 """Fewer fields are not a run: they are as fast one after the other."""
-_BLOCK_VALUES: Final = 1 << 16
+_BLOCK_VALUES: Final = 1 << 15
 """Values of a block, so that its arrays stay in the CPU's cache while a call costs little per value."""
-_BLOCK_BYTES: Final = 4 << 20
+_GATHERED_VALUES: Final = 1 << 18
+_TEXT_VALUES: Final = 1 << 16
+_TEXT_BYTES: Final = 4 << 20
 _LONGEST_HEAD: Final = 5
 _MAX_BYTES: Final = (1 << 31) - 1
 _ALL: Final = (1 << WORD_BITS) - 1
@@ -125,16 +126,14 @@ class Run:
 
     def _write_integers(self, arrays: list[pa.Array], present: _Present, rows: int) -> tuple[_Rows, None]:
         columns = [integers(array) for array in arrays]
-        heads = _Heads.of(self.fields)
+        heads = _Heads.of(self.fields, self.kind.presence)
         encoded = _Rows()
-        for block in _blocks(rows, len(columns), 0):
-            numbers = np.concatenate([column[block] for column in columns]).reshape(len(columns), -1)
-            numbers = np.ascontiguousarray(numbers.T)
-            kept = None if present is None else _by_row(present[:, block])
-            if kept is not None:
-                numbers *= kept.view(np.int64)
-            values = zigzag(numbers).view(np.uint64) if self.kind.zigzag else numbers.view(np.uint64)
-            ends, data = _laid_out(*heads.before(values, kept if self.kind.presence else _not_zero(values)))
+        for numbers, kept in _by_row(columns, present, rows):
+            values, spare = numbers.view(np.uint64), np.empty(numbers.shape, np.uint64)
+            np.multiply(values, kept, out=values)
+            if self.kind.zigzag:
+                _zigzag(numbers, spare.view(np.int64))
+            ends, data = _laid_out(heads.before(values, kept, spare))
             encoded.add(ends[len(columns) - 1 :: len(columns)], data)
         return encoded, None
 
@@ -143,23 +142,24 @@ class Run:
     ) -> tuple[_Rows, npt.NDArray[np.bool_] | None]:
         """Also returns where a value is not UTF-8, per field and row; None if all are."""
         columns = [_Texts.of(array) for array in arrays]
-        heads = _Heads.of(self.fields)
+        heads = _Heads.of(self.fields, self.kind.presence)
         encoded = _Rows()
         invalid = None
-        for block in _blocks(rows, len(columns), sum(len(each.data) for each in columns) // max(1, rows)):
+        row_size = sum(len(each.data) for each in columns) // max(1, rows)
+        for block in _blocks(rows, min(_TEXT_VALUES // len(columns), _TEXT_BYTES // max(1, row_size))):
             source, lengths = _source(columns, block)
             bad = invalid_utf8(source, None) if self.kind.not_utf8 else None
             if bad is not None:
                 invalid = np.zeros((len(columns), rows), np.bool_) if invalid is None else invalid
                 invalid[:, block] = bad.reshape(lengths.shape)
-            values = _by_row(lengths)
-            kept = None if present is None else _by_row(present[:, block])
-            if kept is not None:
-                values *= kept  # a null slot may span bytes
-            used = np.flatnonzero(values)
-            signed = values << 1 if self.kind.zigzag else values
-            heads_of_block = heads.before(signed, kept if self.kind.presence else _not_zero(values))
-            encoded.add(*_interleaved(heads_of_block, values, used, source))
+            values = lengths.T.astype(np.uint64, order="C")
+            kept = _kept(present, block, values.shape)
+            values *= kept  # a null slot may span bytes
+            used = np.flatnonzero(values != 0)
+            row_bytes = values.sum(axis=1).view(np.int64)
+            values <<= int(self.kind.zigzag)
+            heads_of_block = heads.before(values, kept, np.empty_like(values))
+            encoded.add(*_interleaved(_laid_out(heads_of_block), row_bytes, used, source))
         return encoded, invalid
 
 
@@ -177,35 +177,57 @@ def _present(arrays: list[pa.Array], rows: int) -> _Present:
     return present
 
 
-def _blocks(rows: int, fields: int, row_bytes: int) -> Iterator[slice]:
+def _by_row(columns: list[Int64Array], present: _Present, rows: int) -> Iterator[tuple[Int64Array, Words]]:
+    """The numbers, and 1 for each that is not null, 0 for each null, by row and field, block by block.
+
+    More rows are gathered at once than a block has, because each column costs two calls.
+    """
+    for gathered in _blocks(rows, _GATHERED_VALUES // len(columns)):
+        numbers = np.concatenate([column[gathered] for column in columns]).reshape(len(columns), -1).T.copy(order="C")
+        for block in _blocks(len(numbers), _BLOCK_VALUES // len(columns)):
+            part = slice(gathered.start + block.start, gathered.start + block.stop)
+            yield numbers[block], _kept(present, part, numbers[block].shape)
+
+
+def _blocks(rows: int, step: int) -> Iterator[slice]:
     """An odd number of rows each: with a power of two, the columns of a row would share places of the CPU's cache."""
-    step = max(1, min(_BLOCK_VALUES // fields, _BLOCK_BYTES // max(1, row_bytes))) | 1
+    step = max(1, step) | 1
     return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
 
 
-def _by_row(matrix: npt.NDArray[np.integer]) -> Words:
-    return matrix.T.astype(np.uint64, order="C")
+def _zigzag(numbers: Int64Array, spare: Int64Array) -> None:
+    """Makes signed numbers unsigned, in place."""
+    np.right_shift(numbers, WORD_BITS - 1, out=spare)
+    numbers <<= 1
+    numbers ^= spare
 
 
-def _not_zero(values: Words) -> Words:
-    return (values != 0).astype(np.uint64)
+def _kept(present: _Present, block: slice, shape: tuple[int, ...]) -> Words:
+    """1 for each value that is not null, 0 for each null, by row and field."""
+    return np.ones(shape, np.uint64) if present is None else present[:, block].T.astype(np.uint64, order="C")
 
 
 class _Words(NamedTuple):
-    """The low ``bits`` bits of ``words``, continued in ``rest``, per row and field. The bits beyond are 0."""
+    """The low ``bits`` bits of ``words``, continued in ``rest``, per row and field. The bits beyond are 0.
+
+    ``spare``: an array of the same shape, with any numbers.
+    """
 
     words: Words
     rest: Words | None
     bits: Words
+    spare: Words
 
 
 class _Heads(NamedTuple):
     """What stands in front of varints, as numbers modulo 2**64: one for all fields, or one for each.
 
     ``shifts``: bits of the heads. ``nulls``: the bytes of a null; ``differences`` turn them into the head. In the same
-    way, ``null_bits`` and ``bit_differences`` are added to the bits of a varint, of which a null has 8.
+    way, ``null_bits`` and ``bit_differences`` are added to the bits of a varint, of which a null has 8. ``longest``:
+    the most bits of a head. ``presence``: as in ``RunKind``.
     """
 
+    presence: bool
     longest: int
     shifts: Words | int
     nulls: Words | int
@@ -214,10 +236,11 @@ class _Heads(NamedTuple):
     bit_differences: Words | int
 
     @classmethod
-    def of(cls, fields: Sequence[RunField]) -> _Heads:
+    def of(cls, fields: Sequence[RunField], presence: bool) -> _Heads:
         pairs = [(int.from_bytes(each.head, "little"), int.from_bytes(each.null, "little")) for each in fields]
         bits = [(8 * len(each.head), 8 * len(each.null)) for each in fields]
         return cls(
+            presence,
             max(shift for shift, _ in bits),
             _one_or_each(shift for shift, _ in bits),
             _one_or_each(null for _, null in pairs),
@@ -226,25 +249,25 @@ class _Heads(NamedTuple):
             _one_or_each(8 + head - null for head, null in bits),
         )
 
-    def before(self, values: Words, kept: Words | None) -> _Words:
-        """Heads and varints of ``values`` where ``kept`` is 1, else nulls. There, ``values`` is 0."""
-        words, rest, bits, size = varints(values)
-        if self.longest:
-            if 8 * size + self.longest > WORD_BITS:
-                spilled = words >> (WORD_BITS - self.shifts)
-                rest = spilled if rest is None else spilled | rest << self.shifts
-            words = words << self.shifts
-        else:
-            words = words.copy() if words is values else words
-        if kept is None:
-            kept = np.ones(words.shape, np.uint64)
-        front = kept * self.differences
-        front += self.nulls
-        words |= front
-        more = np.multiply(kept, self.bit_differences, out=front)
-        more += self.null_bits
-        more += bits
-        return _Words(words, rest, more)
+    def before(self, values: Words, kept: Words, spare: Words) -> _Words:
+        """Heads and varints of ``values`` where ``kept`` is 1, else nulls, where ``values`` must be 0.
+
+        The three arrays have one shape, and are overwritten.
+        """
+        if not self.presence:
+            np.not_equal(values, 0, out=kept)
+        words, rest, bits, size = varints(values, spare)
+        if 8 * size + self.longest > WORD_BITS:
+            spilled = words >> np.subtract(WORD_BITS, self.shifts, dtype=np.uint64)
+            rest = spilled if rest is None else spilled | rest << self.shifts
+        words <<= self.shifts
+        np.multiply(kept, self.differences, out=spare)
+        spare += self.nulls
+        words |= spare
+        kept *= self.bit_differences
+        kept += self.null_bits
+        kept += bits
+        return _Words(words, rest, kept, spare)
 
 
 def _one_or_each(numbers: Iterable[int]) -> Words | int:
@@ -272,31 +295,30 @@ class _Rows:
         return binary_array(np.concatenate(self._ends).astype(np.int32), self._stream.getvalue())
 
 
-def _laid_out(words: Words, rest: Words | None, bits: Words) -> tuple[Int64Array, memoryview]:
-    """The end of each row and field in bytes, and the bytes of all rows.
+def _laid_out(fields: _Words) -> tuple[Int64Array, memoryview]:
+    """The end of each row and field in bytes, and the bytes of all rows. The arrays of ``fields`` are overwritten.
 
     Every word is shifted to its place among aligned words, and added to the one or two that it touches. No bit is set
     twice, so nothing carries.
     """
+    words, bits, shifts = (each.reshape(-1) for each in (fields.words, fields.bits, fields.spare))
     ends = np.cumsum(bits)
-    starts = ends - bits.reshape(-1)
-    shifts = starts & (WORD_BITS - 1)
+    starts = np.subtract(ends, bits, out=bits)
+    np.bitwise_and(starts, WORD_BITS - 1, out=shifts)
     starts >>= 6
-    places = starts.view(np.int64)
     ends >>= 3
-    words = words.reshape(-1)
     size = int(ends[-1])
+    places = starts.view(np.int64)
     out = np.zeros(size // WORD_BYTES + 4, np.uint64)
     np.add.at(out, places, words << shifts)
-    back = np.subtract(WORD_BITS, shifts)
-    spilled = words >> back
-    if rest is not None:
-        rest = rest.reshape(-1)
-        spilled |= rest << shifts
-        rest = rest >> back
-        touched = np.flatnonzero(rest)
-        np.add.at(out[2:], places[touched], rest[touched])
-    np.add.at(out[1:], places, spilled)
+    np.subtract(WORD_BITS, shifts, out=shifts)
+    words >>= shifts
+    np.add.at(out[1:], places, words)
+    if fields.rest is not None:
+        touched = np.flatnonzero(fields.rest != 0)
+        rest, places, shifts = fields.rest.reshape(-1)[touched], places[touched] + 1, shifts[touched]
+        np.add.at(out, places, rest << (WORD_BITS - shifts))
+        np.add.at(out[1:], places, rest >> shifts)
     return ends.view(np.int64), out.view(np.uint8).data[:size]
 
 
@@ -333,14 +355,14 @@ def _source(columns: list[_Texts], block: slice) -> tuple[pa.BinaryArray, Int32A
 
 
 def _interleaved(
-    heads: _Words, lengths: Words, used: npt.NDArray[np.intp], source: pa.BinaryArray
+    heads: tuple[Int64Array, memoryview], row_bytes: Int64Array, used: npt.NDArray[np.intp], source: pa.BinaryArray
 ) -> tuple[Int64Array, pa.Buffer]:
     """The ends of the rows, and their bytes: each value behind its head. ``used``: the values that have any bytes.
 
-    ``source``: the values, column after column. ``lengths``: their bytes, row by row.
+    ``source``: the values, column after column. ``row_bytes``: those of the values of each row.
     """
-    rows, fields = lengths.shape
-    ends, data = _laid_out(*heads)
+    ends, data = heads
+    rows, fields = len(row_bytes), len(ends) // len(row_bytes)
     # The heads from one value to the next are one slot.
     offsets = np.zeros(len(used) + 2, np.int32)
     offsets[1:-1] = ends[used]
@@ -351,5 +373,5 @@ def _interleaved(
     first = len(used) + 1
     picks[1::2] = np.arange(first, first + rows * fields, dtype=np.int32).reshape(fields, rows).T.reshape(-1)[used]
     taken = pc.take(slots, int32_array(picks), boundscheck=False)
-    row_ends = ends[fields - 1 :: fields] + np.cumsum(lengths.sum(axis=1)).view(np.int64)
+    row_ends = ends[fields - 1 :: fields] + np.cumsum(row_bytes)
     return row_ends, taken.buffers()[2].slice(0, int(row_ends[-1]))
