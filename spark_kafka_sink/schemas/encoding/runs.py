@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +31,8 @@ _TEXT_VALUES: Final = 1 << 16
 _TEXT_BYTES: Final = 4 << 20
 _LONGEST_HEAD: Final = 5
 _MAX_BYTES: Final = (1 << 31) - 1
-_ALL: Final = (1 << WORD_BITS) - 1
+
+Places: TypeAlias = npt.NDArray[np.intp]
 
 
 class RunKind(NamedTuple):
@@ -100,7 +101,8 @@ def with_runs(fields: Iterable[PlannedField]) -> tuple[FieldKernel, ...]:
 
 def _kind(field: PlannedField) -> RunKind | None:
     each = field.run_field
-    return field.kind if each is not None and max(len(each.head), len(each.null)) <= _LONGEST_HEAD else None
+    fits = each is not None and len(each.head) <= _LONGEST_HEAD and len(each.null) <= 1
+    return field.kind if fits else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,15 +128,11 @@ class Run:
 
     def _write_integers(self, arrays: list[pa.Array], present: _Present, rows: int) -> tuple[_Rows, None]:
         columns = [integers(array) for array in arrays]
-        heads = _Heads.of(self.fields, self.kind.presence)
+        heads = _Heads.of(self.fields, self.kind)
         encoded = _Rows()
         for numbers, kept in _by_row(columns, present, rows):
-            values, spare = numbers.view(np.uint64), np.empty(numbers.shape, np.uint64)
-            np.multiply(values, kept, out=values)
-            if self.kind.zigzag:
-                _zigzag(numbers, spare.view(np.int64))
-            ends, data = _laid_out(heads.before(values, kept, spare))
-            encoded.add(ends[len(columns) - 1 :: len(columns)], data)
+            laid = heads.laid_out(numbers, kept)
+            encoded.add(laid.row_ends, laid.data)
         return encoded, None
 
     def _write_bytes(
@@ -142,7 +140,7 @@ class Run:
     ) -> tuple[_Rows, npt.NDArray[np.bool_] | None]:
         """Also returns where a value is not UTF-8, per field and row; None if all are."""
         columns = [_Texts.of(array) for array in arrays]
-        heads = _Heads.of(self.fields, self.kind.presence)
+        heads = _Heads.of(self.fields, self.kind)
         encoded = _Rows()
         invalid = None
         row_size = sum(len(each.data) for each in columns) // max(1, rows)
@@ -152,14 +150,8 @@ class Run:
             if bad is not None:
                 invalid = np.zeros((len(columns), rows), np.bool_) if invalid is None else invalid
                 invalid[:, block] = bad.reshape(lengths.shape)
-            values = lengths.T.astype(np.uint64, order="C")
-            kept = _kept(present, block, values.shape)
-            values *= kept  # a null slot may span bytes
-            used = np.flatnonzero(values != 0)
-            row_bytes = values.sum(axis=1).view(np.int64)
-            values <<= int(self.kind.zigzag)
-            heads_of_block = heads.before(values, kept, np.empty_like(values))
-            encoded.add(*_interleaved(_laid_out(heads_of_block), row_bytes, used, source))
+            by_row = lengths.T.astype(np.int64, order="C")
+            encoded.add(*_interleaved(heads.laid_out(by_row, _kept(present, block)), by_row, source))
         return encoded, invalid
 
 
@@ -177,8 +169,8 @@ def _present(arrays: list[pa.Array], rows: int) -> _Present:
     return present
 
 
-def _by_row(columns: list[Int64Array], present: _Present, rows: int) -> Iterator[tuple[Int64Array, Words]]:
-    """The numbers, and 1 for each that is not null, 0 for each null, by row and field, block by block.
+def _by_row(columns: list[Int64Array], present: _Present, rows: int) -> Iterator[tuple[Int64Array, _Kept]]:
+    """The numbers, and which are not null, by row and field, block by block.
 
     More rows are gathered at once than a block has, because each column costs two calls.
     """
@@ -186,7 +178,7 @@ def _by_row(columns: list[Int64Array], present: _Present, rows: int) -> Iterator
         numbers = np.concatenate([column[gathered] for column in columns]).reshape(len(columns), -1).T.copy(order="C")
         for block in _blocks(len(numbers), _BLOCK_VALUES // len(columns)):
             part = slice(gathered.start + block.start, gathered.start + block.stop)
-            yield numbers[block], _kept(present, part, numbers[block].shape)
+            yield numbers[block], _kept(present, part)
 
 
 def _blocks(rows: int, step: int) -> Iterator[slice]:
@@ -195,84 +187,137 @@ def _blocks(rows: int, step: int) -> Iterator[slice]:
     return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
 
 
-def _zigzag(numbers: Int64Array, spare: Int64Array) -> None:
-    """Makes signed numbers unsigned, in place."""
-    np.right_shift(numbers, WORD_BITS - 1, out=spare)
-    numbers <<= 1
-    numbers ^= spare
+_Kept = npt.NDArray[np.bool_] | None
+"""False for each null, by row and field; None if there is no null."""
 
 
-def _kept(present: _Present, block: slice, shape: tuple[int, ...]) -> Words:
-    """1 for each value that is not null, 0 for each null, by row and field."""
-    return np.ones(shape, np.uint64) if present is None else present[:, block].T.astype(np.uint64, order="C")
+def _kept(present: _Present, block: slice) -> _Kept:
+    return None if present is None else present[:, block].T.copy(order="C").view(np.bool_)
 
 
-class _Words(NamedTuple):
-    """The low ``bits`` bits of ``words``, continued in ``rest``, per row and field. The bits beyond are 0.
+class _LaidOut(NamedTuple):
+    """Rows of heads and numbers. ``ends``: of each number that is not null, ``row_ends``: of each row, both in bytes.
 
-    ``spare``: an array of the same shape, with any numbers.
+    ``at``: the place of each number that is not null, row by row; None if no number is null.
     """
 
-    words: Words
-    rest: Words | None
-    bits: Words
-    spare: Words
+    at: Places | None
+    ends: Int64Array
+    row_ends: Int64Array
+    data: memoryview
 
 
 class _Heads(NamedTuple):
-    """What stands in front of varints, as numbers modulo 2**64: one for all fields, or one for each.
+    """What stands in front of numbers, and in place of nulls: one for all fields, or one for each.
 
-    ``shifts``: bits of the heads. ``nulls``: the bytes of a null; ``differences`` turn them into the head. In the same
-    way, ``null_bits`` and ``bit_differences`` are added to the bits of a varint, of which a null has 8. ``longest``:
-    the most bits of a head. ``presence``: as in ``RunKind``.
+    ``shifts`` and ``null_bits``: the bits of a head and of a null. ``longest``: the most bits of a head.
     """
 
-    presence: bool
+    kind: RunKind
     longest: int
+    heads: Words | int
     shifts: Words | int
     nulls: Words | int
-    differences: Words | int
     null_bits: Words | int
-    bit_differences: Words | int
 
     @classmethod
-    def of(cls, fields: Sequence[RunField], presence: bool) -> _Heads:
-        pairs = [(int.from_bytes(each.head, "little"), int.from_bytes(each.null, "little")) for each in fields]
-        bits = [(8 * len(each.head), 8 * len(each.null)) for each in fields]
+    def of(cls, fields: Sequence[RunField], kind: RunKind) -> _Heads:
         return cls(
-            presence,
-            max(shift for shift, _ in bits),
-            _one_or_each(shift for shift, _ in bits),
-            _one_or_each(null for _, null in pairs),
-            _one_or_each(head - null for head, null in pairs),
-            _one_or_each(null - 8 for _, null in bits),
-            _one_or_each(8 + head - null for head, null in bits),
+            kind,
+            max(8 * len(each.head) for each in fields),
+            _one_or_each([int.from_bytes(each.head, "little") for each in fields]),
+            _one_or_each([8 * len(each.head) for each in fields]),
+            _one_or_each([int.from_bytes(each.null, "little") for each in fields]),
+            _one_or_each([8 * len(each.null) for each in fields]),
         )
 
-    def before(self, values: Words, kept: Words, spare: Words) -> _Words:
-        """Heads and varints of ``values`` where ``kept`` is 1, else nulls, where ``values`` must be 0.
+    def laid_out(self, numbers: Int64Array, kept: _Kept) -> _LaidOut:
+        """Lays out some rows of numbers. Nulls take no part in any step but the first and the last."""
+        if not self.kind.presence:
+            kept = numbers != 0 if kept is None else kept & (numbers != 0)
+        at = None if kept is None else np.flatnonzero(kept)
+        flat = numbers.flatten() if at is None else numbers.reshape(-1)[at]
+        words, rest, bits = self._words(flat, at, numbers.shape)
+        # Where each would end if all others were null and had no bytes, and then the bits of the nulls in front of it.
+        ends = np.zeros(len(flat) + 1, np.uint64)
+        np.cumsum(bits - _each(self.null_bits, at, numbers.shape), out=ends[1:])
+        starts = ends[:-1] + self._bits_of_nulls(at, numbers.shape)
+        counts = np.full(*numbers.shape) if kept is None else np.count_nonzero(kept, axis=1)
+        rows, fields = numbers.shape
+        row_ends = ends[np.cumsum(counts)] + np.arange(1, rows + 1, dtype=np.uint64) * self._row_bits(fields)
+        size = int(row_ends[-1]) >> 3
+        out = np.zeros(size // WORD_BYTES + 4, np.uint64)
+        _add_words(out, words, rest, starts)
+        if kept is not None and not (isinstance(self.nulls, int) and not self.nulls):
+            nulls = np.flatnonzero(~kept)
+            places = ends[nulls - np.arange(len(nulls))] + self._bits_of_nulls(nulls, numbers.shape)
+            words = np.zeros(len(nulls), np.uint64) + _each(self.nulls, nulls, numbers.shape)
+            _add_words(out, words, None, places)
+        starts += bits
+        starts >>= 3
+        row_ends >>= 3
+        return _LaidOut(at, starts.view(np.int64), row_ends.view(np.int64), out.view(np.uint8).data[:size])
 
-        The three arrays have one shape, and are overwritten.
-        """
-        if not self.presence:
-            np.not_equal(values, 0, out=kept)
-        words, rest, bits, size = varints(values, spare)
+    def _words(
+        self, numbers: Int64Array, at: Places | None, shape: tuple[int, ...]
+    ) -> tuple[Words, Words | None, Words]:
+        """Head and varint of each number, up to two words, and their bits. ``numbers`` are overwritten."""
+        spare = np.empty_like(numbers)
+        if self.kind.zigzag:
+            np.right_shift(numbers, WORD_BITS - 1, out=spare)
+            numbers <<= 1
+            numbers ^= spare
+        words, rest, bits, size = varints(numbers.view(np.uint64), spare.view(np.uint64))
+        shifts = _each(self.shifts, at, shape)
         if 8 * size + self.longest > WORD_BITS:
-            spilled = words >> np.subtract(WORD_BITS, self.shifts, dtype=np.uint64)
-            rest = spilled if rest is None else spilled | rest << self.shifts
-        words <<= self.shifts
-        np.multiply(kept, self.differences, out=spare)
-        spare += self.nulls
-        words |= spare
-        kept *= self.bit_differences
-        kept += self.null_bits
-        kept += bits
-        return _Words(words, rest, kept, spare)
+            spilled = words >> np.subtract(WORD_BITS, shifts, dtype=np.uint64)
+            rest = spilled if rest is None else spilled | rest << shifts
+        words <<= shifts
+        words |= _each(self.heads, at, shape)
+        return words, rest, np.add(bits, shifts, out=spare.view(np.uint64), dtype=np.uint64)
+
+    def _row_bits(self, fields: int) -> int:
+        """The bits of a row of nulls."""
+        return self.null_bits * fields if isinstance(self.null_bits, int) else int(self.null_bits.sum())
+
+    def _bits_of_nulls(self, at: Places | None, shape: tuple[int, ...]) -> Words:
+        """The bits in front of the places ``at``, if all fields were null."""
+        rows, fields = shape
+        if isinstance(self.null_bits, int):
+            return (np.arange(rows * fields) if at is None else at).astype(np.uint64) * self.null_bits
+        before = np.cumsum(np.broadcast_to(self.null_bits, shape))
+        before -= np.broadcast_to(self.null_bits, shape).reshape(-1)
+        return before if at is None else before[at]
 
 
-def _one_or_each(numbers: Iterable[int]) -> Words | int:
-    each = [number & _ALL for number in numbers]
-    return each[0] if len(set(each)) == 1 else np.array(each, np.uint64)
+def _one_or_each(numbers: Sequence[int]) -> Words | int:
+    return numbers[0] if len(set(numbers)) == 1 else np.array(numbers, np.uint64)
+
+
+def _each(values: Words | int, at: Places | None, shape: tuple[int, ...]) -> Words | int:
+    """The value of each place, out of those of the fields."""
+    if isinstance(values, int):
+        return values
+    by_row = np.broadcast_to(values, shape).reshape(-1)
+    return by_row if at is None else by_row[at]
+
+
+def _add_words(out: Words, words: Words, rest: Words | None, starts: Words) -> None:
+    """Writes words at any bits ``starts``, where no bit is set, of 0 elsewhere.
+
+    Every word is shifted to its place among aligned words, and added to the one or two that it touches. No bit is set
+    twice, so nothing carries.
+    """
+    shifts = starts & (WORD_BITS - 1)
+    places = (starts >> 6).view(np.int64)
+    np.add.at(out, places, words << shifts)
+    np.subtract(WORD_BITS, shifts, out=shifts)
+    np.add.at(out[1:], places, words >> shifts)
+    if rest is not None:
+        touched = np.flatnonzero(rest != 0)
+        rest, places, shifts = rest[touched], places[touched] + 1, shifts[touched]
+        np.add.at(out, places, rest << (WORD_BITS - shifts))
+        np.add.at(out[1:], places, rest >> shifts)
 
 
 class _Rows:
@@ -293,33 +338,6 @@ class _Rows:
 
     def array(self) -> pa.BinaryArray:
         return binary_array(np.concatenate(self._ends).astype(np.int32), self._stream.getvalue())
-
-
-def _laid_out(fields: _Words) -> tuple[Int64Array, memoryview]:
-    """The end of each row and field in bytes, and the bytes of all rows. The arrays of ``fields`` are overwritten.
-
-    Every word is shifted to its place among aligned words, and added to the one or two that it touches. No bit is set
-    twice, so nothing carries.
-    """
-    words, bits, shifts = (each.reshape(-1) for each in (fields.words, fields.bits, fields.spare))
-    ends = np.cumsum(bits)
-    starts = np.subtract(ends, bits, out=bits)
-    np.bitwise_and(starts, WORD_BITS - 1, out=shifts)
-    starts >>= 6
-    ends >>= 3
-    size = int(ends[-1])
-    places = starts.view(np.int64)
-    out = np.zeros(size // WORD_BYTES + 4, np.uint64)
-    np.add.at(out, places, words << shifts)
-    np.subtract(WORD_BITS, shifts, out=shifts)
-    words >>= shifts
-    np.add.at(out[1:], places, words)
-    if fields.rest is not None:
-        touched = np.flatnonzero(fields.rest != 0)
-        rest, places, shifts = fields.rest.reshape(-1)[touched], places[touched] + 1, shifts[touched]
-        np.add.at(out, places, rest << (WORD_BITS - shifts))
-        np.add.at(out[1:], places, rest >> shifts)
-    return ends.view(np.int64), out.view(np.uint8).data[:size]
 
 
 class _Texts(NamedTuple):
@@ -354,24 +372,26 @@ def _source(columns: list[_Texts], block: slice) -> tuple[pa.BinaryArray, Int32A
     return binary_array(offsets, data), lengths
 
 
-def _interleaved(
-    heads: tuple[Int64Array, memoryview], row_bytes: Int64Array, used: npt.NDArray[np.intp], source: pa.BinaryArray
-) -> tuple[Int64Array, pa.Buffer]:
-    """The ends of the rows, and their bytes: each value behind its head. ``used``: the values that have any bytes.
+def _interleaved(heads: _LaidOut, lengths: Int64Array, source: pa.BinaryArray) -> tuple[Int64Array, pa.Buffer]:
+    """The ends of the rows, and their bytes: each value behind its head.
 
-    ``source``: the values, column after column. ``row_bytes``: those of the values of each row.
+    ``source``: the values, column after column. ``lengths``: their bytes, row by row.
     """
-    ends, data = heads
-    rows, fields = len(row_bytes), len(ends) // len(row_bytes)
+    rows, fields = lengths.shape
+    flat = lengths.reshape(-1)
+    used = np.flatnonzero((flat if heads.at is None else flat[heads.at]) != 0)
+    places = used if heads.at is None else heads.at[used]
     # The heads from one value to the next are one slot.
     offsets = np.zeros(len(used) + 2, np.int32)
-    offsets[1:-1] = ends[used]
-    offsets[-1] = ends[-1]
-    slots = pa.concat_arrays([binary_array(offsets, data), source])
+    offsets[1:-1] = heads.ends[used]
+    offsets[-1] = heads.row_ends[-1]
+    slots = pa.concat_arrays([binary_array(offsets, heads.data), source])
     picks = np.empty(2 * len(used) + 1, np.int32)
     picks[::2] = np.arange(len(used) + 1, dtype=np.int32)
     first = len(used) + 1
-    picks[1::2] = np.arange(first, first + rows * fields, dtype=np.int32).reshape(fields, rows).T.reshape(-1)[used]
+    picks[1::2] = np.arange(first, first + rows * fields, dtype=np.int32).reshape(fields, rows).T.reshape(-1)[places]
     taken = pc.take(slots, int32_array(picks), boundscheck=False)
-    row_ends = ends[fields - 1 :: fields] + np.cumsum(row_bytes)
+    ends = np.zeros(rows * fields + 1, np.int64)
+    ends[places + 1] = flat[places]
+    row_ends = heads.row_ends + np.cumsum(ends)[fields::fields]
     return row_ends, taken.buffers()[2].slice(0, int(row_ends[-1]))
