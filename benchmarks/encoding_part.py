@@ -47,9 +47,12 @@ def run_encoders(part: Part, rounds: int, harness: Harness) -> Iterator[Run]:
 
 
 def measured(writer: str, rows: int) -> dict[str, float]:
-    """``writer``: ``avro-flat``, ``protobuf-nested``, ``fastavro-flat``, ``upb-flat``."""
+    """``writer``: who encodes, and the shape of the rows, such as ``upb-flat``, ``avro-nested`` and ``avro-longs-200``.
+
+    Wide rows are ``longs`` or ``strings``, with the number of columns. ``avro-chunks-10`` is ``flat`` in chunks of 10.
+    """
     who, _, shape = writer.partition("-")
-    array = _flat() if shape == "flat" else _nested()
+    array = _array(shape)
     encode = _ENCODERS[who](shape)
     encode(array)  # warm
     times = max(1, rows // BATCH_ROWS)
@@ -57,6 +60,34 @@ def measured(writer: str, rows: int) -> dict[str, float]:
         for _ in range(times):
             encode(array)
     return watch.measures(times * BATCH_ROWS)
+
+
+def _array(shape: str) -> pa.Array | pa.ChunkedArray:
+    import pyarrow as pa
+
+    name, _, number = shape.partition("-")
+    if name == "flat":
+        return _flat()
+    if name == "nested":
+        return _nested()
+    if name == "chunks":
+        chunks = (_flat().slice(start, int(number)) for start in range(0, BATCH_ROWS, int(number)))
+        return pa.chunked_array([pa.concat_arrays([chunk]) for chunk in chunks])
+    return _wide(name, int(number))
+
+
+def _wide(kind: str, width: int) -> pa.Array:
+    """Columns that are half null: longs of 1 to 6 bytes, or strings of 10 to 15 characters."""
+    import numpy as np
+    import pyarrow as pa
+
+    random = np.random.default_rng(1)
+    columns = []
+    for _ in range(width):
+        numbers = random.integers(0, 10**6 if kind == "strings" else 2**40, BATCH_ROWS)
+        values = [f"customer-{number}" for number in numbers] if kind == "strings" else numbers
+        columns.append(pa.array(values, mask=random.random(BATCH_ROWS) < 0.5))
+    return pa.StructArray.from_arrays(columns, _names(width))
 
 
 def _flat() -> pa.Array:
@@ -78,7 +109,7 @@ def _flat() -> pa.Array:
         if number % 2:
             column = pa.compute.if_else(pa.array(random.random(BATCH_ROWS) < 0.5), column, None)
         columns.append(column)
-    return pa.StructArray.from_arrays(columns, _names())
+    return pa.StructArray.from_arrays(columns, _names(len(_FLAT)))
 
 
 def _nested() -> pa.Array:
@@ -96,16 +127,20 @@ def _nested() -> pa.Array:
     return pa.StructArray.from_arrays([address, longs, strings], ["address", "longs", "strings"])
 
 
-def _names() -> list[str]:
-    return [f"c{number}" for number in range(len(_FLAT))]
+def _names(width: int) -> list[str]:
+    return [f"c{number}" for number in range(width)]
 
 
 def _avro_schema(shape: str) -> str:
-    if shape == "flat":
+    name, _, width = shape.partition("-")
+    if name in ("longs", "strings"):
+        each = [{"name": column, "type": ["null", name.removesuffix("s")]} for column in _names(int(width))]
+        return json.dumps({"type": "record", "name": "Wide", "fields": each})
+    if name in ("flat", "chunks"):
         kinds = [_AVRO.get(kind, kind) for kind in _FLAT]
         each = [
             {"name": name, "type": ["null", kind] if number % 2 else kind}
-            for number, (name, kind) in enumerate(zip(_names(), kinds, strict=True))
+            for number, (name, kind) in enumerate(zip(_names(len(_FLAT)), kinds, strict=True))
         ]
         return json.dumps({"type": "record", "name": "Flat", "fields": each})
     inner = {"type": "record", "name": "Address", "fields": [{"name": name, "type": "long"} for name in "abcd"]}
@@ -124,7 +159,14 @@ def _descriptor_set(shape: str) -> bytes:
     timestamp_pb2.DESCRIPTOR.CopyToProto(files.file.add())
     file = files.file.add(name="m.proto", syntax="proto3", dependency=["google/protobuf/timestamp.proto"])
     message = file.message_type.add(name="M")
-    if shape == "flat":
+    name, _, width = shape.partition("-")
+    if name == "longs":
+        for number, column in enumerate(_names(int(width))):
+            field = message.field.add(name=column, number=number + 1, label=_OPTIONAL, type=_PROTOBUF["long"])
+            field.proto3_optional, field.oneof_index = True, number
+            message.oneof_decl.add(name=f"_{column}")
+        return _serialized(files)
+    if name == "flat":
         for number, kind in enumerate(_FLAT):
             field = message.field.add(name=f"c{number}", number=number + 1, label=_OPTIONAL)
             if kind == "timestamp":

@@ -378,6 +378,32 @@ def _in_process(name: str, what: str, shape: str, most_us: float, ratio: float |
     )
 
 
+_WIDE: tuple[tuple[str, str, float, float], ...] = (
+    ("Avro, 50 nullable strings", "avro-strings-50", 500_000, 1.0),
+    ("Avro, 200 nullable strings", "avro-strings-200", 120_000, 0.25),
+    ("Avro, 200 nullable longs", "avro-longs-200", 400_000, 0.5),
+    ("Avro, 1,000 nullable longs", "avro-longs-1000", 60_000, 0.1),
+    ("Protobuf, 200 optional int64", "protobuf-longs-200", 400_000, 0.5),
+    ("Protobuf, 1,000 optional int64", "protobuf-longs-1000", 60_000, 0.1),
+)
+_CHUNKS: tuple[tuple[str, str, float, float], ...] = (
+    ("Avro, chunks of 10 rows", "avro-chunks-10", 1_000_000, 1.0),
+    ("Avro, chunks of 100 rows", "avro-chunks-100", 1_000_000, 1.0),
+)
+"""Their name, the writer, the rows a second of one core that are wanted, and their share of the rows."""
+
+
+def _encoder_only(name: str, what: str, rows: int, table: tuple[tuple[str, str, float, float], ...]) -> Part:
+    return Part(
+        name,
+        what,
+        "encoding",
+        rows=rows,
+        sides=tuple(Side(side, writer, share=share) for side, writer, _, share in table),
+        targets=tuple(Target(side, "client_us", "at most", M / rows_per_s) for side, _, rows_per_s, _ in table),
+    )
+
+
 _EIGHT = "8 columns (long, int, double, three strings, timestamp, boolean; every other one nullable, half null)"
 
 _ENCODING: tuple[Part, ...] = (
@@ -414,6 +440,19 @@ _ENCODING: tuple[Part, ...] = (
         "nested",
         2.0,
         None,
+    ),
+    _encoder_only(
+        "encoding-wide",
+        "rows of many columns, each half null: strings of 10 to 15 characters, or 64-bit numbers below 2**40; in one "
+        "process without Kafka, one core",
+        M,
+        _WIDE,
+    ),
+    _encoder_only(
+        "encoding-small-chunks",
+        f"{_EIGHT} of a chunked Arrow array with chunks of so many rows, in one process without Kafka, one core",
+        2 * M,
+        _CHUNKS,
     ),
 )
 

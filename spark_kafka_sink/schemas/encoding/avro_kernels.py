@@ -34,17 +34,17 @@ from spark_kafka_sink.schemas.encoding.columns import (
     spans,
 )
 from spark_kafka_sink.schemas.encoding.row_writer import (
-    WORD_BITS,
     Kernel,
     Mask,
     RowWriter,
-    Words,
     bits_of,
     both,
     mask_of,
     write_words,
     write_zigzag,
 )
+from spark_kafka_sink.schemas.encoding.runs import FieldKernel, PlannedField, RunField, RunKind
+from spark_kafka_sink.schemas.encoding.varints import WORD_BITS, Words
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +74,16 @@ class Required:
     value: Kernel
     index: bytes = b""
 
+    @property
+    def refusal(self) -> str:
+        """Why a null is refused."""
+        return f"is not allowed: the schema says {self.schema}, without null"
+
     def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
         array = plain(array)
         present = mask_of(array)
         if present is not None:
-            reason = f"is not allowed: the schema says {self.schema}, without null"
-            writer.refuse(present == 0, self.path, array, reason, keep)
+            writer.refuse(present == 0, self.path, array, self.refusal, keep)
             keep = both(keep, present)
         writer.fixed(self.index, keep)
         self.value.write(writer, array, keep)
@@ -110,14 +114,14 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class RecordFields:
-    """A struct. ``fields``: place in the struct (-1 if the struct lacks it) and kernel, in the schema's order."""
+    """A struct. ``fields``: in the schema's order."""
 
-    fields: tuple[tuple[int, Kernel], ...]
+    fields: tuple[FieldKernel, ...]
 
     def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
         columns = array.flatten()  # respects slices; children of a null struct become null
-        for place, kernel in self.fields:
-            kernel.write(writer, array if place < 0 else columns[place], keep)
+        for field in self.fields:
+            field.write_fields(writer, array, columns, keep)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +169,7 @@ def _write_blocks(writer: RowWriter, inner: RowWriter, counts: Int64Array, keep:
     writer.fixed(b"\0", keep)
 
 
+NOT_UTF8 = "is not UTF-8"
 LONGS = (-1 << 63, (1 << 63) - 1)
 PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 """Parts of a second, by Arrow's name of the unit."""
@@ -253,7 +258,7 @@ class Text:
         column, lengths, missing = spans(array, keep)
         bad = invalid_utf8(column, missing)
         if bad is not None:
-            writer.refuse(bad, self.path, column, "is not UTF-8")
+            writer.refuse(bad, self.path, column, NOT_UTF8)
         write_zigzag(writer, lengths, keep)
         writer.column(column, missing)
 
@@ -294,6 +299,25 @@ class Fixed:
         reason = f"does not have the {self.size} bytes of {self.schema}"
         writer.refuse(lengths != self.size, self.path, array, reason, keep)
         writer.column(column, missing)
+
+
+def planned_field(place: int, kernel: Kernel) -> PlannedField:
+    """A field of a record, with what it is in a run of its like."""
+    if place < 0 or not isinstance(kernel, Branch | Required):
+        return PlannedField(place, kernel)
+    value = kernel.value
+    match value:
+        case Integer(factor=1, divisor=1, bounds=bounds) if bounds == LONGS:
+            kind, path = RunKind(zigzag=True), value.path
+        case Text():
+            kind, path = RunKind(zigzag=True, not_utf8=NOT_UTF8), value.path
+        case Bytes(has_length=True):
+            kind, path = RunKind(zigzag=True, not_utf8=""), ""
+        case _:
+            return PlannedField(place, kernel)
+    if isinstance(kernel, Branch):
+        return PlannedField(place, kernel, kind, RunField(path, kernel.index, kernel.null))
+    return PlannedField(place, kernel, kind, RunField(kernel.path, kernel.index, b"", kernel.refusal))
 
 
 @dataclass(frozen=True, slots=True)

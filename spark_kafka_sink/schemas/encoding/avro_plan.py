@@ -36,10 +36,12 @@ from spark_kafka_sink.schemas.encoding.avro_kernels import (
     Uuid,
     UuidBytes,
     UuidText,
+    planned_field,
 )
 from spark_kafka_sink.schemas.encoding.avro_schema import NO_DEFAULT, AvroField, AvroSchema, Json
 from spark_kafka_sink.schemas.encoding.columns import is_any_list, type_name
 from spark_kafka_sink.schemas.encoding.row_writer import Kernel
+from spark_kafka_sink.schemas.encoding.runs import with_runs
 
 _BITS = {"int": 32, "long": 64}
 _UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
@@ -139,7 +141,7 @@ class Planner:
                 kernels.append((places[0], self.plan(field.schema, kind.field(places[0]).type, inner)))
             else:
                 kernels.append((-1, self._absent(field, inner, unknown)))
-        return RecordFields(tuple(kernels))
+        return RecordFields(with_runs(planned_field(place, kernel) for place, kernel in kernels))
 
     def _absent(self, field: AvroField, path: str, unknown: set[str]) -> Kernel:
         """The kernel of a field without a column."""

@@ -35,6 +35,7 @@ from spark_kafka_sink.schemas.encoding.protobuf_fields import (
     Wrapper,
 )
 from spark_kafka_sink.schemas.encoding.row_writer import Kernel
+from spark_kafka_sink.schemas.encoding.runs import PlannedField, SingleField, with_runs
 from spark_kafka_sink.schemas.encoding.slices import encode_rows
 
 if TYPE_CHECKING:
@@ -162,9 +163,11 @@ class _Planner:
             members = tuple(index for index, name in enumerate(names) if name in {each.name for each in oneof.fields})
             if len(members) > 1:
                 oneofs.append((before + oneof.name, members))
-        return Message(
-            tuple((index, field) for _, index, field in sorted(fields, key=lambda each: each[0])), tuple(oneofs)
+        by_number = (
+            field.planned(index) if isinstance(field, Singular) else PlannedField(index, field)
+            for _, index, field in sorted(fields, key=lambda each: each[0])
         )
+        return Message(with_runs(by_number), tuple(oneofs))
 
     def _field(self, field: FieldDescriptor, kind: pa.DataType, path: str) -> Kernel | None:
         try:
@@ -200,12 +203,13 @@ class _Planner:
             kind = pa.map_(pa.null(), pa.null())
         if not pt.is_map(kind):
             raise _does_not_fit(path, kind, f"map<{_type(key)}, {_type(value)}>")
-        fields: list[tuple[int, Kernel]] = []
+        fields: list[SingleField] = []
         for index, (each, of) in enumerate(((key, kind.key_type), (value, kind.item_type))):
             at = f"{path}.{each.name}"
             wire_type = _wire_type(TYPE_NAMES[each.type])
             element = self._kind(each, of, at)
-            fields.append((index, Singular(_tag(each.number, wire_type), element, at, presence=True, required=True)))
+            single = Singular(_tag(each.number, wire_type), element, at, presence=True, required=True)
+            fields.append(SingleField(index, single))
         return Map(_tag(field.number, _DELIMITED), Message(tuple(fields)), path)
 
     def _kind(self, field: FieldDescriptor, kind: pa.DataType, path: str) -> Kind:

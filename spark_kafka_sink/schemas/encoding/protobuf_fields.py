@@ -26,21 +26,22 @@ from spark_kafka_sink.schemas.encoding.columns import (
     spans,
 )
 from spark_kafka_sink.schemas.encoding.row_writer import (
-    WORD_BITS,
-    Kernel,
     Mask,
     RowWriter,
-    Words,
     bits_of,
     both,
     mask_of,
     write_varints,
     write_words,
 )
+from spark_kafka_sink.schemas.encoding.runs import FieldKernel, PlannedField, RunField, RunKind
+from spark_kafka_sink.schemas.encoding.varints import WORD_BITS, Words
 
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799  # 0001-01-01 to 9999-12-31
 _LONGEST_DURATION = 315_576_000_000
 _PER_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+NOT_UTF8 = "is not UTF-8, and a Protobuf string is"
+REQUIRED = "is not allowed: the field is required"
 _NANOS = 1_000_000_000
 
 
@@ -108,7 +109,7 @@ class Bytes:
         column, lengths, missing = spans(array, keep)
         bad = invalid_utf8(column, missing) if self.text else None
         if bad is not None:
-            writer.refuse(bad, self.path, column, "is not UTF-8, and a Protobuf string is")
+            writer.refuse(bad, self.path, column, NOT_UTF8)
         _write_varints(writer, tag, lengths.view(np.uint64), keep, presence)
         writer.column(column, missing)
 
@@ -195,9 +196,9 @@ class Wrapper:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message, from a struct. ``fields``: place in the struct and field, by number. ``oneofs``: path and places."""
+    """A message, from a struct. ``fields``: by number. ``oneofs``: path and places."""
 
-    fields: tuple[tuple[int, Kernel], ...]
+    fields: tuple[FieldKernel, ...]
     oneofs: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
     def write_value(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
@@ -209,8 +210,8 @@ class Message:
         columns = array.flatten()  # respects slices; children of a null struct become null
         for path, places in self.oneofs:
             self._check(writer, path, [plain(columns[place]) for place in places], array, keep)
-        for place, field in self.fields:
-            field.write(writer, columns[place], keep)
+        for field in self.fields:
+            field.write_fields(writer, array, columns, keep)
 
     @staticmethod
     def _check(writer: RowWriter, path: str, columns: list[pa.Array], array: pa.Array, keep: Mask | None) -> None:
@@ -231,11 +232,23 @@ class Singular:
     presence: bool = False
     required: bool = False
 
+    def planned(self, place: int) -> PlannedField:
+        """The field of a message whose column is at ``place``, with what it is in a run of its like."""
+        match self.kind:
+            case Integer(fixed=0, bounds=None, zigzag=zigzag):
+                kind = RunKind(zigzag, self.presence)
+            case Bytes(text=text):
+                kind = RunKind(False, self.presence, NOT_UTF8 if text else "")
+            case _:
+                return PlannedField(place, self)
+        refusal = REQUIRED if self.required else ""
+        return PlannedField(place, self, kind, RunField(self.path, self.tag, b"", refusal))
+
     def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
         array = plain(array)
         present = mask_of(array)
         if self.required and present is not None:
-            writer.refuse(present == 0, self.path, array, "is not allowed: the field is required", keep)
+            writer.refuse(present == 0, self.path, array, REQUIRED, keep)
         if not pt.is_null(array.type):
             self.kind.write_value(writer, self.tag, array, both(keep, present), self.presence)
 

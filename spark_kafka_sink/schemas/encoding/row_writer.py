@@ -20,16 +20,14 @@ from spark_kafka_sink.records.columns import Int64Array, binary_array, bytes_col
 from spark_kafka_sink.records.encode import RowJoin
 from spark_kafka_sink.records.sizes import zigzag
 from spark_kafka_sink.schemas.encoding.encoder import Fault
+from spark_kafka_sink.schemas.encoding.varints import WORD_BITS, WORD_BYTES, Words, varints
 
-Words: TypeAlias = npt.NDArray[np.integer]
-"""uint64."""
 Mask: TypeAlias = npt.NDArray[np.integer]
 """uint64: per row all bits (write it) or none (leave it out). None in place of a mask: write all rows."""
 
-WORD_BITS = 64
 _ALL = (1 << WORD_BITS) - 1
 _KEPT = 1 << 16
-_MOST_ROWS = (1 << 31) // (WORD_BITS // 8) - 1
+_MOST_ROWS = (1 << 31) // (WORD_BYTES) - 1
 """A limit, because the offsets of the words are int32."""
 _OFFSET_BYTES = 4
 _SHOWN = 100
@@ -59,6 +57,10 @@ class _ColumnPiece(NamedTuple):
     array: pa.BinaryArray
     slots: npt.NDArray[np.int32] | int
     missing: npt.NDArray[np.bool_] | None = None
+
+    def is_all_rows(self) -> bool:
+        """Whether the rows are the array's slots, so that there is nothing to copy."""
+        return self.missing is None and not isinstance(self.slots, int) and not self.array.offset
 
 
 class RowWriter:
@@ -108,7 +110,7 @@ class RowWriter:
 
     def fixed(self, data: bytes, keep: Mask | None) -> None:
         """Writes the same bytes in every row of ``keep``."""
-        if len(data) <= WORD_BITS // 8:
+        if len(data) <= WORD_BYTES:
             word, bits = int.from_bytes(data, "little"), 8 * len(data)
             self.words(word if keep is None else keep & word, bits if keep is None else keep & bits, bits)
             return
@@ -149,6 +151,10 @@ class RowWriter:
         self._end_words()
         if not self._pieces:
             return np.zeros(self.rows + 1, np.int32), memoryview(b"")
+        first = self._pieces[0]
+        if len(self._pieces) == 1 and isinstance(first, _ColumnPiece) and first.is_all_rows():
+            _, offsets, data = first.array.buffers()
+            return np.frombuffer(offsets, np.int32, self.rows + 1), memoryview(data)
         join = RowJoin(self.rows, sum(map(self._size, self._pieces)))
         for piece in self._pieces:
             join.slots(*(self._column(*piece) if isinstance(piece, _WordPiece) else piece))
@@ -184,10 +190,10 @@ class RowWriter:
     def _column(self, words: Words | int, bits: Words | int, largest: int) -> _ColumnPiece:
         if isinstance(words, int):
             if isinstance(bits, int):
-                return _ColumnPiece(bytes_column([words.to_bytes(WORD_BITS // 8, "little")[: bits // 8]]), 0)
+                return _ColumnPiece(bytes_column([words.to_bytes(WORD_BYTES, "little")[: bits // 8]]), 0)
             words = np.full(self.rows, words, np.uint64)
         # Slot 2i is what row i writes of its word, slot 2i + 1 the rest of the word.
-        starts = _slots(WORD_BITS // 8, self.rows + 1)
+        starts = _slots(WORD_BYTES, self.rows + 1)
         offsets = np.empty(2 * self.rows + 1, np.int32)
         offsets[::2] = starts
         sizes = bits >> 3 if isinstance(bits, int) else (bits >> 3).astype(np.int32)
@@ -259,24 +265,6 @@ def _shown(array: pa.Array, index: int) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
-_GROUP = 7
-_WORD_BYTES = WORD_BITS // 8
-_WORD_VALUE_BITS = _WORD_BYTES * _GROUP
-_SPREADS = (
-    (4, 0x000000000FFFFFFF, 0x00FFFFFFF0000000, 4),
-    (2, 0x00003FFF00003FFF, 0x0FFFC0000FFFC000, 2),
-    (1, 0x007F007F007F007F, 0x3F803F803F803F80, 1),
-)
-"""Spreads groups of 28, then 14, then 7 bits to 32, 16 and 8 bits.
-
-For values of more bytes than the first number: the bits that stay, the bits that are shifted, and by how much.
-"""
-_ONES = 0x0101010101010101
-_MORE = 0x80 * _ONES
-_NOT_ZERO = 0x7F * _ONES + 1
-"""Added to bytes of 7 bits, it sets the highest bit of those that are not 0, and of the first."""
-
-
 def write_zigzag(writer: RowWriter, numbers: npt.NDArray[np.int64], keep: Mask | None) -> None:
     """Writes a signed varint (Avro's int and long) in each row of ``keep``."""
     write_varints(writer, zigzag(numbers).view(np.uint64), keep)
@@ -284,20 +272,17 @@ def write_zigzag(writer: RowWriter, numbers: npt.NDArray[np.int64], keep: Mask |
 
 def write_varints(writer: RowWriter, numbers: Words, keep: Mask | None, tag: bytes = b"") -> None:
     """Writes ``tag`` and an unsigned varint in each row of ``keep``."""
-    if keep is not None:
-        numbers = numbers & keep
-    size = max(1, -(-int(numbers.max(initial=0)).bit_length() // _GROUP))
-    if len(tag) + size > _WORD_BYTES:
+    numbers = numbers.copy() if keep is None else numbers & keep
+    words, rest, bits, size = varints(numbers, np.empty_like(numbers))
+    if len(tag) + size > WORD_BYTES:
         writer.fixed(tag, keep)
         tag = b""
-    if size <= _WORD_BYTES:
-        write_words(writer, *_encoded(numbers, size), size, keep, tag)
+    if rest is None:
+        write_words(writer, words, bits, size, keep, tag)
         return
-    low, high = numbers & ((1 << _WORD_VALUE_BITS) - 1), numbers >> _WORD_VALUE_BITS
-    goes_on = (high != 0).astype(np.uint64)
-    write_words(writer, *_encoded(low, _WORD_BYTES, goes_on), _WORD_BYTES, keep)
-    ten = high >> _GROUP
-    writer.words(high | (ten << 8), (goes_on + ten) * 8, 16)
+    low = np.minimum(bits, WORD_BITS)
+    write_words(writer, words, low, WORD_BYTES, keep)
+    writer.words(rest, bits - low, 16)
 
 
 def write_words(
@@ -312,30 +297,3 @@ def write_words(
     if keep is not None:
         words, bits = words & keep, bits & keep
     writer.words(words, bits, before + 8 * size)
-
-
-def _encoded(numbers: Words, size: int, goes_on: Words | None = None) -> tuple[Words, Words | int]:
-    """Varints of up to ``size`` bytes, at most 8, and the bits of each. ``goes_on``: 1 where more bytes follow."""
-    if size == 1:
-        return numbers, 8
-    groups = numbers
-    for above, stay, go, by in _SPREADS:
-        if size > above:
-            shifted = groups & go
-            shifted <<= by
-            groups = groups & stay
-            groups |= shifted
-    # Every byte gets the bits of those behind it: it is 0 only where the number has ended.
-    filled = groups if goes_on is None else groups | (goes_on << (WORD_BITS - 2))
-    for by in (8, 16, 32):
-        if 8 * size > by:
-            filled = filled | (filled >> by)
-    filled += _NOT_ZERO
-    filled &= _MORE
-    groups |= filled >> 8
-    if goes_on is not None:
-        groups |= goes_on << (WORD_BITS - 1)
-    filled >>= 4
-    filled *= _ONES
-    filled >>= WORD_BITS - 8
-    return groups, filled

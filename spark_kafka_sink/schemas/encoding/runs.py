@@ -1,0 +1,397 @@
+"""Runs: neighbouring fields of one kind, which are encoded together as a matrix of rows and fields.
+
+A call of numpy costs as much as 2,000 numbers, so wide rows cannot afford calls for each column of a few thousand rows.
+A run takes a block of rows of all its columns, and every call works on the whole block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_kafka_sink.errors import InvalidRecordError
+from spark_kafka_sink.records.columns import Int32Array, Int64Array, binary_array, binary_column, int32_array
+from spark_kafka_sink.schemas.encoding.columns import integers, invalid_utf8, plain
+from spark_kafka_sink.schemas.encoding.row_writer import Kernel, Mask, RowWriter, bits_of
+from spark_kafka_sink.schemas.encoding.varints import WORD_BITS, WORD_BYTES, Words, varints
+
+_SHORTEST: Final = 4
+"""Fewer fields are not a run: they are as fast one after the other."""
+_BLOCK_VALUES: Final = 1 << 15
+"""Values of a block, so that its arrays stay in the CPU's cache while a call costs little per value."""
+_GATHERED_VALUES: Final = 1 << 18
+_TEXT_VALUES: Final = 1 << 16
+_TEXT_BYTES: Final = 4 << 20
+_LONGEST_HEAD: Final = 5
+_MAX_BYTES: Final = (1 << 31) - 1
+
+Places: TypeAlias = npt.NDArray[np.intp]
+
+
+class RunKind(NamedTuple):
+    """What the fields of a run have in common.
+
+    ``zigzag``: whether numbers, or the lengths of bytes, are signed varints. ``presence``: whether 0, or no bytes, are
+    written. ``not_utf8``: why bytes that are not UTF-8 are refused, empty if they are not; None for a run of integers.
+    """
+
+    zigzag: bool
+    presence: bool = True
+    not_utf8: str | None = None
+
+
+class RunField(NamedTuple):
+    """A field of a run. ``head``: the bytes in front of a value. ``null``: the bytes in place of a null.
+
+    ``refusal``: why a null is refused; empty if it is not.
+    """
+
+    path: str
+    head: bytes
+    null: bytes = b""
+    refusal: str = ""
+
+
+class PlannedField(NamedTuple):
+    """A field before runs are found. ``place``: its column in the struct, or -1. ``kind``: None if it fits no run."""
+
+    place: int
+    kernel: Kernel
+    kind: RunKind | None = None
+    run_field: RunField | None = None
+
+
+class FieldKernel(Protocol):
+    """Writes a field of a struct, or a run of them."""
+
+    def write_fields(self, writer: RowWriter, struct: pa.Array, columns: Sequence[pa.Array], keep: Mask | None) -> None:
+        """Writes its part of ``columns``, which are those of ``struct``, in each row of ``keep``."""
+
+
+@dataclass(frozen=True, slots=True)
+class SingleField:
+    """One field. ``place``: its column in the struct, -1 if the struct has none."""
+
+    place: int
+    kernel: Kernel
+
+    def write_fields(self, writer: RowWriter, struct: pa.Array, columns: Sequence[pa.Array], keep: Mask | None) -> None:
+        self.kernel.write(writer, struct if self.place < 0 else columns[self.place], keep)
+
+
+def with_runs(fields: Iterable[PlannedField]) -> tuple[FieldKernel, ...]:
+    """The kernels of a struct's fields, in their order."""
+    kernels: list[FieldKernel] = []
+    for kind, neighbours in groupby(fields, _kind):
+        group = list(neighbours)
+        if kind is None or len(group) < _SHORTEST:
+            kernels += [SingleField(each.place, each.kernel) for each in group]
+        else:
+            members = tuple(each.run_field for each in group if each.run_field is not None)
+            kernels.append(Run(kind, tuple(each.place for each in group), members))
+    return tuple(kernels)
+
+
+def _kind(field: PlannedField) -> RunKind | None:
+    each = field.run_field
+    fits = each is not None and len(each.head) <= _LONGEST_HEAD and len(each.null) <= 1
+    return field.kind if fits else None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Fields of one kind. ``places``: the column of each."""
+
+    kind: RunKind
+    places: tuple[int, ...]
+    fields: tuple[RunField, ...]
+
+    def write_fields(self, writer: RowWriter, struct: pa.Array, columns: Sequence[pa.Array], keep: Mask | None) -> None:
+        arrays = [plain(columns[place]) for place in self.places]
+        present = _present(arrays, writer.rows)
+        write = self._write_integers if self.kind.not_utf8 is None else self._write_bytes
+        encoded, invalid = write(arrays, present, writer.rows)
+        for index, (field, array) in enumerate(zip(self.fields, arrays, strict=True)):
+            if field.refusal and array.null_count:
+                writer.refuse(bits_of(array, 0) == 0, field.path, array, field.refusal, keep)
+            if invalid is not None:
+                bad = invalid[index] if present is None else invalid[index] & (present[index] != 0)
+                writer.refuse(bad, field.path, binary_column(array), self.kind.not_utf8 or "", keep)
+        writer.column(encoded.array(), None if keep is None else keep == 0)
+
+    def _write_integers(self, arrays: list[pa.Array], present: _Present, rows: int) -> tuple[_Rows, None]:
+        columns = [integers(array) for array in arrays]
+        heads = _Heads.of(self.fields, self.kind)
+        encoded = _Rows()
+        for numbers, kept in _by_row(columns, present, rows):
+            laid = heads.laid_out(numbers, kept)
+            encoded.add(laid.row_ends, laid.data)
+        return encoded, None
+
+    def _write_bytes(
+        self, arrays: list[pa.Array], present: _Present, rows: int
+    ) -> tuple[_Rows, npt.NDArray[np.bool_] | None]:
+        """Also returns where a value is not UTF-8, per field and row; None if all are."""
+        columns = [_Texts.of(array) for array in arrays]
+        heads = _Heads.of(self.fields, self.kind)
+        encoded = _Rows()
+        invalid = None
+        row_size = sum(len(each.data) for each in columns) // max(1, rows)
+        for block in _blocks(rows, min(_TEXT_VALUES // len(columns), _TEXT_BYTES // max(1, row_size))):
+            source, lengths = _source(columns, block)
+            bad = invalid_utf8(source, None) if self.kind.not_utf8 else None
+            if bad is not None:
+                invalid = np.zeros((len(columns), rows), np.bool_) if invalid is None else invalid
+                invalid[:, block] = bad.reshape(lengths.shape)
+            by_row = lengths.T.astype(np.int64, order="C")
+            encoded.add(*_interleaved(heads.laid_out(by_row, _kept(present, block)), by_row, source))
+        return encoded, invalid
+
+
+_Present = npt.NDArray[np.uint8] | None
+"""0 for each null, per field and row; None if there is no null."""
+
+
+def _present(arrays: list[pa.Array], rows: int) -> _Present:
+    if not any(array.null_count for array in arrays):
+        return None
+    present = np.ones((len(arrays), rows), np.uint8)
+    for index, array in enumerate(arrays):
+        if array.null_count:
+            present[index] = bits_of(array, 0)
+    return present
+
+
+def _by_row(columns: list[Int64Array], present: _Present, rows: int) -> Iterator[tuple[Int64Array, _Kept]]:
+    """The numbers, and which are not null, by row and field, block by block.
+
+    More rows are gathered at once than a block has, because each column costs two calls.
+    """
+    for gathered in _blocks(rows, _GATHERED_VALUES // len(columns)):
+        numbers = np.concatenate([column[gathered] for column in columns]).reshape(len(columns), -1).T.copy(order="C")
+        for block in _blocks(len(numbers), _BLOCK_VALUES // len(columns)):
+            part = slice(gathered.start + block.start, gathered.start + block.stop)
+            yield numbers[block], _kept(present, part)
+
+
+def _blocks(rows: int, step: int) -> Iterator[slice]:
+    """An odd number of rows each: with a power of two, the columns of a row would share places of the CPU's cache."""
+    step = max(1, step) | 1
+    return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
+
+
+_Kept = npt.NDArray[np.bool_] | None
+"""False for each null, by row and field; None if there is no null."""
+
+
+def _kept(present: _Present, block: slice) -> _Kept:
+    return None if present is None else present[:, block].T.copy(order="C").view(np.bool_)
+
+
+class _LaidOut(NamedTuple):
+    """Rows of heads and numbers. ``ends``: of each number that is not null, ``row_ends``: of each row, both in bytes.
+
+    ``at``: the place of each number that is not null, row by row; None if no number is null.
+    """
+
+    at: Places | None
+    ends: Int64Array
+    row_ends: Int64Array
+    data: memoryview
+
+
+class _Heads(NamedTuple):
+    """What stands in front of numbers, and in place of nulls: one for all fields, or one for each.
+
+    ``shifts`` and ``null_bits``: the bits of a head and of a null. ``longest``: the most bits of a head.
+    """
+
+    kind: RunKind
+    longest: int
+    heads: Words | int
+    shifts: Words | int
+    nulls: Words | int
+    null_bits: Words | int
+
+    @classmethod
+    def of(cls, fields: Sequence[RunField], kind: RunKind) -> _Heads:
+        return cls(
+            kind,
+            max(8 * len(each.head) for each in fields),
+            _one_or_each([int.from_bytes(each.head, "little") for each in fields]),
+            _one_or_each([8 * len(each.head) for each in fields]),
+            _one_or_each([int.from_bytes(each.null, "little") for each in fields]),
+            _one_or_each([8 * len(each.null) for each in fields]),
+        )
+
+    def laid_out(self, numbers: Int64Array, kept: _Kept) -> _LaidOut:
+        """Lays out some rows of numbers. Nulls take no part in any step but the first and the last."""
+        if not self.kind.presence:
+            kept = numbers != 0 if kept is None else kept & (numbers != 0)
+        at = None if kept is None else np.flatnonzero(kept)
+        flat = numbers.flatten() if at is None else numbers.reshape(-1)[at]
+        words, rest, bits = self._words(flat, at, numbers.shape)
+        # Where each would end if all others were null and had no bytes, and then the bits of the nulls in front of it.
+        ends = np.zeros(len(flat) + 1, np.uint64)
+        np.cumsum(bits - _each(self.null_bits, at, numbers.shape), out=ends[1:])
+        starts = ends[:-1] + self._bits_of_nulls(at, numbers.shape)
+        counts = np.full(*numbers.shape) if kept is None else np.count_nonzero(kept, axis=1)
+        rows, fields = numbers.shape
+        row_ends = ends[np.cumsum(counts)] + np.arange(1, rows + 1, dtype=np.uint64) * self._row_bits(fields)
+        size = int(row_ends[-1]) >> 3
+        out = np.zeros(size // WORD_BYTES + 4, np.uint64)
+        _add_words(out, words, rest, starts)
+        if kept is not None and not (isinstance(self.nulls, int) and not self.nulls):
+            nulls = np.flatnonzero(~kept)
+            places = ends[nulls - np.arange(len(nulls))] + self._bits_of_nulls(nulls, numbers.shape)
+            words = np.zeros(len(nulls), np.uint64) + _each(self.nulls, nulls, numbers.shape)
+            _add_words(out, words, None, places)
+        starts += bits
+        starts >>= 3
+        row_ends >>= 3
+        return _LaidOut(at, starts.view(np.int64), row_ends.view(np.int64), out.view(np.uint8).data[:size])
+
+    def _words(
+        self, numbers: Int64Array, at: Places | None, shape: tuple[int, ...]
+    ) -> tuple[Words, Words | None, Words]:
+        """Head and varint of each number, up to two words, and their bits. ``numbers`` are overwritten."""
+        spare = np.empty_like(numbers)
+        if self.kind.zigzag:
+            np.right_shift(numbers, WORD_BITS - 1, out=spare)
+            numbers <<= 1
+            numbers ^= spare
+        words, rest, bits, size = varints(numbers.view(np.uint64), spare.view(np.uint64))
+        shifts = _each(self.shifts, at, shape)
+        if 8 * size + self.longest > WORD_BITS:
+            spilled = words >> np.subtract(WORD_BITS, shifts, dtype=np.uint64)
+            rest = spilled if rest is None else spilled | rest << shifts
+        words <<= shifts
+        words |= _each(self.heads, at, shape)
+        return words, rest, np.add(bits, shifts, out=spare.view(np.uint64), dtype=np.uint64)
+
+    def _row_bits(self, fields: int) -> int:
+        """The bits of a row of nulls."""
+        return self.null_bits * fields if isinstance(self.null_bits, int) else int(self.null_bits.sum())
+
+    def _bits_of_nulls(self, at: Places | None, shape: tuple[int, ...]) -> Words:
+        """The bits in front of the places ``at``, if all fields were null."""
+        rows, fields = shape
+        if isinstance(self.null_bits, int):
+            return (np.arange(rows * fields) if at is None else at).astype(np.uint64) * self.null_bits
+        before = np.cumsum(np.broadcast_to(self.null_bits, shape))
+        before -= np.broadcast_to(self.null_bits, shape).reshape(-1)
+        return before if at is None else before[at]
+
+
+def _one_or_each(numbers: Sequence[int]) -> Words | int:
+    return numbers[0] if len(set(numbers)) == 1 else np.array(numbers, np.uint64)
+
+
+def _each(values: Words | int, at: Places | None, shape: tuple[int, ...]) -> Words | int:
+    """The value of each place, out of those of the fields."""
+    if isinstance(values, int):
+        return values
+    by_row = np.broadcast_to(values, shape).reshape(-1)
+    return by_row if at is None else by_row[at]
+
+
+def _add_words(out: Words, words: Words, rest: Words | None, starts: Words) -> None:
+    """Writes words at any bits ``starts``, where no bit is set, of 0 elsewhere.
+
+    Every word is shifted to its place among aligned words, and added to the one or two that it touches. No bit is set
+    twice, so nothing carries.
+    """
+    shifts = starts & (WORD_BITS - 1)
+    places = (starts >> 6).view(np.int64)
+    np.add.at(out, places, words << shifts)
+    np.subtract(WORD_BITS, shifts, out=shifts)
+    np.add.at(out[1:], places, words >> shifts)
+    if rest is not None:
+        touched = np.flatnonzero(rest != 0)
+        rest, places, shifts = rest[touched], places[touched] + 1, shifts[touched]
+        np.add.at(out, places, rest << (WORD_BITS - shifts))
+        np.add.at(out[1:], places, rest >> shifts)
+
+
+class _Rows:
+    """Encoded rows, block by block."""
+
+    def __init__(self) -> None:
+        self._stream = pa.BufferOutputStream()
+        self._ends: list[Int64Array] = [np.zeros(1, np.int64)]
+        self._size = 0
+
+    def add(self, ends: Int64Array, data: object) -> None:
+        """Adds a block. ``ends``: of each of its rows in ``data``."""
+        self._stream.write(data)
+        self._ends.append(ends + self._size)
+        self._size += int(ends[-1])
+        if self._size > _MAX_BYTES:
+            raise InvalidRecordError("more than 2 GiB of encoded rows: encode fewer rows at once")
+
+    def array(self) -> pa.BinaryArray:
+        return binary_array(np.concatenate(self._ends).astype(np.int32), self._stream.getvalue())
+
+
+class _Texts(NamedTuple):
+    """The slots of a column of bytes: slot ``i`` is ``data[offsets[i]:offsets[i + 1]]``."""
+
+    offsets: Int32Array
+    data: npt.NDArray[np.uint8]
+
+    @classmethod
+    def of(cls, array: pa.Array) -> _Texts:
+        column = binary_column(array)
+        _, offsets_buffer, buffer = column.buffers()
+        if not len(column) or offsets_buffer is None:
+            return cls(np.zeros(len(column) + 1, np.int32), np.zeros(0, np.uint8))
+        offsets = np.frombuffer(offsets_buffer, np.int32, len(column) + 1, 4 * column.offset)
+        first, end = int(offsets[0]), int(offsets[-1])
+        if end == first:
+            return cls(np.zeros(len(column) + 1, np.int32), np.zeros(0, np.uint8))
+        return cls(offsets - first if first else offsets, np.frombuffer(buffer, np.uint8, end - first, first))
+
+
+def _source(columns: list[_Texts], block: slice) -> tuple[pa.BinaryArray, Int32Array]:
+    """The slots of some rows, column after column, and their lengths, per field and row."""
+    bounds = np.concatenate([each.offsets[block.start : block.stop + 1] for each in columns]).reshape(len(columns), -1)
+    lengths = bounds[:, 1:] - bounds[:, :-1]
+    ends = zip(columns, bounds[:, 0].tolist(), bounds[:, -1].tolist(), strict=True)
+    data = np.concatenate([each.data[first:end] for each, first, end in ends])
+    if len(data) > _MAX_BYTES:
+        raise InvalidRecordError("more than 2 GiB of encoded rows: encode fewer rows at once")
+    offsets = np.zeros(lengths.size + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    return binary_array(offsets, data), lengths
+
+
+def _interleaved(heads: _LaidOut, lengths: Int64Array, source: pa.BinaryArray) -> tuple[Int64Array, pa.Buffer]:
+    """The ends of the rows, and their bytes: each value behind its head.
+
+    ``source``: the values, column after column. ``lengths``: their bytes, row by row.
+    """
+    rows, fields = lengths.shape
+    flat = lengths.reshape(-1)
+    used = np.flatnonzero((flat if heads.at is None else flat[heads.at]) != 0)
+    places = used if heads.at is None else heads.at[used]
+    # The heads from one value to the next are one slot.
+    offsets = np.zeros(len(used) + 2, np.int32)
+    offsets[1:-1] = heads.ends[used]
+    offsets[-1] = heads.row_ends[-1]
+    slots = pa.concat_arrays([binary_array(offsets, heads.data), source])
+    picks = np.empty(2 * len(used) + 1, np.int32)
+    picks[::2] = np.arange(len(used) + 1, dtype=np.int32)
+    first = len(used) + 1
+    picks[1::2] = np.arange(first, first + rows * fields, dtype=np.int32).reshape(fields, rows).T.reshape(-1)[places]
+    taken = pc.take(slots, int32_array(picks), boundscheck=False)
+    ends = np.zeros(rows * fields + 1, np.int64)
+    ends[places + 1] = flat[places]
+    row_ends = heads.row_ends + np.cumsum(ends)[fields::fields]
+    return row_ends, taken.buffers()[2].slice(0, int(row_ends[-1]))

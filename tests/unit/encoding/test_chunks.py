@@ -1,0 +1,112 @@
+"""Chunked arrays: small chunks are encoded together, and the rows are those of the chunks one after the other."""
+
+import json
+
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink.schemas.encoding import slices
+from spark_kafka_sink.schemas.encoding.avro import AvroEncoder
+from spark_kafka_sink.schemas.encoding.encoder import UnencodableRowsError
+from tests.unit.encoding.avro_referee import record, struct
+
+SCHEMA = json.dumps(record(text=["null", "string"], number="long"))
+
+
+def rows(numbers, kind=None):
+    return struct(text=pa.array([f"text {number}" for number in numbers], kind), number=pa.array(numbers, pa.int64()))
+
+
+@pytest.fixture
+def writers(monkeypatch):
+    """The rows of each slice that was encoded."""
+    counted = []
+
+    class Counted(slices.RowWriter):
+        __slots__ = ()
+
+        def __init__(self, rows):
+            counted.append(rows)
+            super().__init__(rows)
+
+    monkeypatch.setattr(slices, "RowWriter", Counted)
+    return counted
+
+
+def each_alone(encoder, chunks):
+    return [value for chunk in chunks for value in encoder.encode(chunk).to_pylist()]
+
+
+def test_small_chunks_are_encoded_together(writers):
+    chunks = [rows(range(start, start + 3)) for start in range(0, 300, 3)]
+    encoder = AvroEncoder.plan(SCHEMA, chunks[0].type)
+    array = pa.chunked_array([chunks[0][:0], *chunks, chunks[0][:0]])
+    encoded = encoder.encode(array)
+    assert writers == [300]
+    assert encoded.to_pylist() == each_alone(encoder, chunks)
+
+
+def test_chunks_are_joined_up_to_the_rows_of_a_slice(writers, monkeypatch):
+    monkeypatch.setattr(slices, "_SLICE_ROWS", 10)
+    chunks = [rows(range(size)) for size in (4, 6, 1, 25, 3, 7)]
+    encoder = AvroEncoder.plan(SCHEMA, chunks[0].type)
+    encoder.encode(pa.chunked_array(chunks))
+    assert writers == [10, 1, 10, 10, 5, 10]
+
+
+def test_chunks_are_joined_up_to_the_bytes_of_a_slice(writers, monkeypatch):
+    monkeypatch.setattr(slices, "_SMALL_BYTES", 0)
+    chunks = [rows(range(5)) for _ in range(4)]
+    monkeypatch.setattr(slices, "_SLICE_BYTES", 2 * chunks[0].nbytes)
+    encoder = AvroEncoder.plan(SCHEMA, chunks[0].type)
+    encoder.encode(pa.chunked_array(chunks))
+    assert writers == [10, 10]
+
+
+def test_slices_of_one_large_array_are_joined(writers, monkeypatch):
+    monkeypatch.setattr(slices, "_SMALL_BYTES", 100)
+    monkeypatch.setattr(slices, "_SLICE_BYTES", 10_000)
+    whole = rows(range(200))
+    chunks = [whole[start : start + 2] for start in range(0, 200, 2)]
+    encoder = AvroEncoder.plan(SCHEMA, whole.type)
+    assert encoder.encode(pa.chunked_array(chunks)).to_pylist() == encoder.encode(whole).to_pylist()
+    assert writers == [200, 200]
+
+
+def test_dictionaries_that_have_no_common_index_type_are_encoded_chunk_by_chunk(writers):
+    kind = pa.dictionary(pa.int8(), pa.string())
+    chunks = [rows(range(start, start + 100), kind) for start in (0, 100, 200)]
+    encoder = AvroEncoder.plan(SCHEMA, chunks[0].type)
+    assert encoder.encode(pa.chunked_array(chunks)).to_pylist() == each_alone(encoder, chunks)
+    assert writers == [100] * 6
+
+
+@pytest.mark.parametrize("kind", [pa.dictionary(pa.int16(), pa.string()), pa.large_string(), pa.string_view()])
+def test_layouts_are_joined_too(kind, writers):
+    chunks = [rows(range(start, start + 2), kind) for start in range(0, 10, 2)]
+    encoder = AvroEncoder.plan(SCHEMA, chunks[0].type)
+    encoded = encoder.encode(pa.chunked_array(chunks)).to_pylist()
+    assert writers == [10]
+    assert encoded == each_alone(encoder, chunks)
+
+
+def test_run_ends_are_joined_or_encoded_chunk_by_chunk():
+    runs = [pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array([7, number])) for number in (1, 2)]
+    chunks = [struct(number=each) for each in runs]
+    encoder = AvroEncoder.plan(json.dumps(record(number="long")), chunks[0].type)
+    assert encoder.encode(pa.chunked_array(chunks)).to_pylist() == [
+        b"\x0e",
+        b"\x0e",
+        b"\x02",
+        b"\x0e",
+        b"\x0e",
+        b"\x04",
+    ]
+
+
+def test_faulty_rows_are_numbered_through():
+    chunks = [struct(text=pa.array(["a"]), number=pa.array([number], pa.int64())) for number in (1, None, 3, None)]
+    encoder = AvroEncoder.plan(SCHEMA, chunks[0].type)
+    with pytest.raises(UnencodableRowsError) as caught:
+        encoder.encode(pa.chunked_array(chunks))
+    assert [fault.row for fault in caught.value.faults] == [1, 3]
