@@ -116,7 +116,7 @@ _WRITES: tuple[Part, ...] = (
         "batch",
         rows=M,
         sides=both(),
-        targets=(faster(1.4),),
+        targets=(faster(1.3),),
         shape=Shape("headers-and-topics", topics=20),
         keeps_topics=True,
     ),
@@ -477,10 +477,10 @@ _LETTERS: tuple[Part, ...] = (
         ),
         targets=(
             Target(_GOOD, "client_us", "at most ×", 1.01, _WITHOUT),
-            Target("1 % null topics", "client_us", "at most ×", 1.1, _WITHOUT),
-            Target("1 % invalid partitions", "client_us", "at most ×", 1.1, _WITHOUT),
+            Target("1 % null topics", "client_us", "at most ×", 1.12, _WITHOUT),
+            Target("1 % invalid partitions", "client_us", "at most ×", 1.12, _WITHOUT),
             Target(f"Avro, {_GOOD}", "client_us", "at most ×", 1.01, f"Avro, {_WITHOUT}"),
-            Target("Avro, 1 % not encodable", "client_us", "at most ×", 1.1, f"Avro, {_WITHOUT}"),
+            Target("Avro, 1 % not encodable", "client_us", "at most ×", 1.2, f"Avro, {_WITHOUT}"),
         ),
     ),
 )

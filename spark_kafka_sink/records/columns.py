@@ -12,6 +12,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from spark_kafka_sink.errors import InvalidRecordError
@@ -48,7 +49,8 @@ class RecordColumns:
         """The rows in this order, copied. (``encode_records`` takes an order itself.)"""
         index = int32_array(np.asarray(order, np.int32))
         key, value, headers = (
-            None if column is None else column.take(index) for column in (self.key, self.value, self.headers)
+            None if column is None else pc.take(column, index, boundscheck=False)
+            for column in (self.key, self.value, self.headers)
         )
         return RecordColumns(key, value, headers, None if self.timestamps is None else self.timestamps[order])
 

@@ -83,7 +83,7 @@ class FormatEncoder:
         except UnencodableRowsError as error:
             kept = rows.kept
             fault = next((each for each in error.faults if kept is None or kept[each.row]), error.faults[0])
-            raise in_task(InvalidRecordError(_text(side, fault)), rows.first_row + fault.row) from None
+            raise in_task(InvalidRecordError(_text(side.value, fault)), rows.first_row + fault.row) from None
 
     def _as_json(self, rejected: RejectedRows, given: RecordColumns) -> RejectedRows:
         """With columns of its own, if these rows are not encoded. Headers without a key are left out."""
@@ -102,12 +102,13 @@ class FormatEncoder:
 def _rejected(side: Side, faults: list[Fault]) -> RejectedRows:
     kind = FaultKind(Reason.ENCODE, SERIALIZATION, f"{side.name}_CONVERTER")
     places: npt.NDArray[np.intp] = np.array([fault.row for fault in faults], np.intp)
-    return RejectedRows(kind, places, [_text(side, fault) for fault in faults])
+    field = side.value
+    return RejectedRows(kind, places, [_text(field, fault) for fault in faults])
 
 
-def _text(side: Side, fault: Fault) -> str:
-    path = f"{side.value}.{fault.path}" if fault.path else side.value
-    return f"{path}: {fault.problem}"
+def _text(field: str, fault: Fault) -> str:
+    _, path, problem = fault
+    return f"{field}.{path}: {problem}" if path else f"{field}: {problem}"
 
 
 def _slices(rows: Rows) -> Iterator[Rows]:

@@ -321,7 +321,9 @@ class ColumnRows:
         """The rows that are not left out, sorted stably by ``partitions``, which are below ``count``."""
         if self.left_out is None:
             return stable_order(partitions)
-        order = stable_order(np.where(self.left_out, np.int32(count), partitions))
+        partitions = partitions.copy()
+        partitions[self.left_out] = count
+        order = stable_order(partitions)
         return order[: len(order) - np.count_nonzero(self.left_out)]
 
     def take(self, order: Order) -> ColumnRows:

@@ -79,7 +79,9 @@ class BuiltInPartitioner(Partitioner):
         hashed = self._key_hash.partitions(keys, count)
         if keys.null_count:
             hashed[null_mask(keys)] = NOT_GIVEN
-        return hashed if explicit is None else np.where(explicit == NOT_GIVEN, hashed, explicit)
+        if explicit is not None:
+            np.copyto(hashed, explicit, where=explicit != NOT_GIVEN)
+        return hashed
 
     def assign(self, topic: str, sizes: Int64Array, count: int, load: PartitionLoad) -> Int32Array:
         """Partitions for unkeyed rows of these sizes in bytes."""

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from spark_kafka_sink.errors import InvalidRecordError
-from spark_kafka_sink.records.columns import Int64Array, binary_array, bytes_column, slot_lengths
+from spark_kafka_sink.records.columns import Int64Array, binary_array, bytes_column, null_mask, slot_lengths
 from spark_kafka_sink.records.encode import RowJoin
 from spark_kafka_sink.records.sizes import zigzag
 from spark_kafka_sink.schemas.encoding.encoder import Fault
@@ -171,9 +171,11 @@ class RowWriter:
         if not bad.any():
             return
         at = np.flatnonzero(bad if keep is None else bad & (keep != 0))
-        for index, row in zip(at.tolist(), self._rows(at).tolist(), strict=True):
+        nulls, of_null = null_mask(array)[at].tolist(), f"null {reason}"
+        for index, row, is_null in zip(at.tolist(), self._rows(at).tolist(), nulls, strict=True):
             if row not in self.faults:
-                self.faults[row] = Fault(row, path, f"{_shown(array, index)} {reason}")
+                problem = of_null if is_null else f"{_shown(array, index)} {reason}"
+                self.faults[row] = Fault(row, path, problem)
 
     def _rows(self, indexes: npt.NDArray[np.integer]) -> npt.NDArray[np.integer]:
         if self._parents is None:

@@ -55,7 +55,9 @@ def encode_rows(
             writer = RowWriter(len(values))
             writer.fixed(prefix, keep)
             kernel.write(writer, values, keep)
-            new = [fault._replace(row=row + fault.row) for _, fault in sorted(writer.faults.items())]
+            new = sorted(writer.faults.values())
+            if row:
+                new = [fault._replace(row=row + fault.row) for fault in new]
             row += len(values)
             if new and faults is not None:
                 faults += new

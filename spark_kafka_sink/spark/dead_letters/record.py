@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from itertools import repeat
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.types as pt
 
 from spark_kafka_sink.producer.append.receipt import RefusedRecord
 from spark_kafka_sink.records.columns import (
@@ -24,6 +25,7 @@ from spark_kafka_sink.records.columns import (
     RecordColumns,
     TopicColumn,
     bytes_column,
+    null_mask,
 )
 from spark_kafka_sink.records.decode import DecodedRecord, decode_batches
 from spark_kafka_sink.records.encode import header_section
@@ -87,8 +89,8 @@ class LetterHeaders:
         self._connector = _header("connector.name", connector)
         self._task = _header("task.id", str(task))
         self._connect = connect
-        self._kept: dict[tuple[FaultKind, tuple[str, int], str], tuple[int, bytes]] = {}
-        """What ``_added`` returned for rows like these."""
+        self._kept: dict[FaultKind, dict[tuple[tuple[str, int], str], _Added]] = {}
+        """What ``_added`` returned for rows of this kind, place and message."""
 
     def records(self, all_letters: Sequence[Letters], limit: int) -> RecordColumns:
         """The dead letters. A record that takes more than ``limit`` bytes goes without its value, then also without its
@@ -103,22 +105,23 @@ class LetterHeaders:
         too_large = np.flatnonzero(java_size_estimate(FieldLengths.of(columns)) > limit).tolist()
         return self._shortened(columns, all_letters, too_large, limit) if too_large else columns
 
-    def _sections(self, letters: Letters) -> Iterator[bytes]:
+    def _sections(self, letters: Letters) -> Iterable[bytes]:
         """Each row's own headers and Connect's."""
-        own = letters.columns.headers
-        sections: Iterator[bytes | None] = repeat(None) if own is None else iter(own.to_pylist())
-        for section, (count, added) in zip(sections, self._added(letters), strict=False):
-            yield _varint(count) + added if section is None else _with_headers(section, count, added)
+        own, added = letters.columns.headers, self._added(letters)
+        if own is None:
+            return [each.alone for each in added]
+        return map(_Added.behind, added, own.to_pylist())
 
-    def _added(self, letters: Letters) -> Iterator[tuple[int, bytes]]:
-        """The number of headers that each row gets, and their bytes."""
+    def _added(self, letters: Letters) -> Sequence[_Added]:
+        """The headers that each row gets."""
         if not self._connect:
-            return repeat((0, b""), len(letters))
-        kept = self._kept
-        each = zip(repeat(letters.kind), letters.places(), letters.messages, strict=False)
-        return (kept.get(row) or self._keep(*row) for row in each)
+            return [_NOTHING] * len(letters)
+        kind = letters.kind
+        kept = self._kept.setdefault(kind, {})
+        rows = zip(letters.places(), letters.messages, strict=False)
+        return [kept.get(row) or self._keep(kind, *row) for row in rows]
 
-    def _keep(self, kind: FaultKind, place: tuple[str, int], message: str) -> tuple[int, bytes]:
+    def _keep(self, kind: FaultKind, place: tuple[str, int], message: str) -> _Added:
         topic, partition = place
         text = message[:_LONGEST_MESSAGE].encode()
         data = b"".join(
@@ -136,9 +139,10 @@ class LetterHeaders:
                 text,
             )
         )
-        if len(self._kept) >= _MOST_KEPT:
-            self._kept.clear()
-        added = self._kept[kind, place, message] = (9 if topic else 8), data
+        kept = self._kept[kind]
+        if len(kept) >= _MOST_KEPT:
+            kept.clear()
+        added = kept[place, message] = _Added.of(9 if topic else 8, data)
         return added
 
     def _shortened(
@@ -152,14 +156,14 @@ class LetterHeaders:
         owns = [own for letters in all_letters for own in _values(letters.columns.headers, letters)]
         all_added = [added for letters in all_letters for added in self._added(letters)]
         for row in rows:
-            count, added = all_added[row]
+            added = all_added[row]
             fields: dict[str, bytes | None] = {"value": values[row], "key": keys[row], "headers": owns[row]}
             for name, data in list(fields.items()):
                 if data is None:
                     continue
                 fields[name] = None
-                count, added = count + 2, added + _omitted(name, data)
-                sections[row] = _with_headers(fields["headers"], count, added)
+                added = added.and_omitted(name, data)
+                sections[row] = added.behind(fields["headers"])
                 if _size(fields["key"], fields["value"], sections[row]) <= limit:
                     break
             keys[row], values[row] = fields["key"], fields["value"]
@@ -201,10 +205,26 @@ def json_column(array: pa.Array) -> pa.BinaryArray:
     date after the year 9999, is a row of Arrow's IPC format in Base64.
     """
     try:
-        values = array.to_pylist()
+        texts = _json_texts(array)
     except (OverflowError, ValueError):
-        values = [_python_value(array.slice(row, 1)) for row in range(len(array))]
-    return bytes_column([None if value is None else _JSON.encode(value).encode() for value in values])
+        texts = [_JSON.encode(_python_value(array.slice(row, 1))) for row in range(len(array))]
+    return bytes_column([None if text == _NULL else text.encode() for text in texts])
+
+
+def _json_texts(array: pa.Array) -> Sequence[str]:
+    """Column by column, because a call of the encoder takes longer than a small struct."""
+    kind = array.type
+    names = [field.name for field in kind] if pt.is_struct(kind) else []
+    if names and len(set(names)) == len(names):
+        template = ",".join(_JSON.encode(name).replace("%", "%%") + ":%s" for name in names)
+        texts = list(map(f"{{{template}}}".__mod__, zip(*map(_json_texts, array.flatten()), strict=True)))
+        for row in np.flatnonzero(null_mask(array)).tolist():
+            texts[row] = _NULL
+        return texts
+    values = array.to_pylist()
+    if pt.is_integer(kind) or pt.is_floating(kind) or pt.is_boolean(kind):
+        return _JSON.encode(values)[1:-1].split(",") if values else []
+    return [_NULL if value is None else _JSON.encode(value) for value in values]
 
 
 def _python_value(slot: pa.Array) -> object:
@@ -223,6 +243,7 @@ def _jsonable(value: object) -> str:
 
 
 _JSON: Final = json.JSONEncoder(default=_jsonable, separators=(",", ":"))
+_NULL: Final = "null"
 
 
 @lru_cache(256)
@@ -248,16 +269,31 @@ def _omitted_headers(field: str, data: bytes) -> tuple[tuple[bytes, bytes], ...]
     return (f"{name}.size".encode(), b"%d" % len(data)), (f"{name}.sha256".encode(), digest.encode())
 
 
-def _omitted(field: str, data: bytes) -> bytes:
-    return b"".join(_entry(name.decode(), value) for name, value in _omitted_headers(field, data))
+class _Added(NamedTuple):
+    """Headers that a row gets. ``alone``: the header section of a row that has no others."""
+
+    number: int
+    data: bytes
+    alone: bytes
+
+    @classmethod
+    def of(cls, number: int, data: bytes) -> _Added:
+        return cls(number, data, _varint(number) + data)
+
+    def behind(self, section: bytes | None) -> bytes:
+        """The header section with these headers behind its own."""
+        if section is None:
+            return self.alone
+        own, begin = _counted(section)
+        return _varint(own + self.number) + section[begin:] + self.data
+
+    def and_omitted(self, field: str, data: bytes) -> _Added:
+        """With those that tell what a dead letter without this field lacks."""
+        entries = [_entry(name.decode(), value) for name, value in _omitted_headers(field, data)]
+        return _Added.of(self.number + len(entries), self.data + b"".join(entries))
 
 
-def _with_headers(section: bytes | None, count: int, added: bytes) -> bytes:
-    """A header section with more headers behind its own."""
-    if section is None:
-        return _varint(count) + added
-    own, begin = _counted(section)
-    return _varint(own + count) + section[begin:] + added
+_NOTHING: Final = _Added.of(0, b"")
 
 
 def _counted(section: bytes) -> tuple[int, int]:

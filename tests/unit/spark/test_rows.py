@@ -36,8 +36,12 @@ def read(batch, layout, topic=None, first_row=0):
 
 def topics_of(rows):
     """Of each row."""
-    names, codes = rows.topics.names, rows.topics.codes
-    return [*names] * len(rows.columns) if codes is None else [names[code] for code in codes.tolist()]
+    return topics_of_column(rows.topics, len(rows.columns))
+
+
+def topics_of_column(topics, rows):
+    names, codes = topics.names, topics.codes
+    return [*names] * rows if codes is None else [names[code] for code in codes.tolist()]
 
 
 def batch(**columns):
@@ -63,6 +67,42 @@ def test_topics_are_named_once_in_the_order_of_their_first_rows():
     assert list(rows.topics.names) == ["y", "x"]
     (rows,) = task_rows(batch(value=list("ab"), topic=["y", "y"]), RowLayout(value=0, topic=1), None, 0, NOW_MS)
     assert rows.topics.codes is None
+
+
+@pytest.mark.parametrize(
+    "topics",
+    [
+        ["t"],
+        ["ü-topic"] * 5,
+        ["ab", "ab", "ba"],
+        ["ab", "ba", "ab"],
+        ["a", "aa", "a"],
+        ["aa", "aaaa"],
+        ["x" * 249] * 3,
+        ["t", "", "t"],
+    ],
+    ids=str,
+)
+def test_one_topic_is_told_from_several_that_look_like_it(topics):
+    column = pa.array(["other", *topics, "other"]).slice(1, len(topics))
+    found = module.topic_column(column)
+    assert list(found.names) == list(dict.fromkeys(topics))
+    assert topics_of_column(found, len(topics)) == topics
+
+
+@pytest.mark.parametrize("beneath", [b"", b"tt", b"uu"], ids=str)
+def test_rows_without_a_topic_get_any_other_rows_whatever_bytes_are_under_null(beneath):
+    texts = [b"tt", beneath, b"tt"]
+    offsets = np.cumsum([0, *map(len, texts)], dtype=np.int32)
+    buffers = [pa.py_buffer(b"\5"), pa.py_buffer(offsets), pa.py_buffer(b"".join(texts))]
+    column = pa.StringArray.from_buffers(3, buffers[1], buffers[2], buffers[0])
+    found = module.topic_column(column, np.array([False, True, False]))
+    assert topics_of_column(found, 3) == ["tt"] * 3
+
+
+def test_rows_without_a_topic_have_an_empty_one_if_no_row_has_a_topic():
+    found = module.topic_column(pa.nulls(2, pa.string()), np.array([True, True]))
+    assert topics_of_column(found, 2) == ["", ""]
 
 
 def test_partitions_go_with_their_rows_and_null_is_minus_1():
