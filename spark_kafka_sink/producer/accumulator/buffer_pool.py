@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.metrics import BufferCounters
@@ -44,11 +44,46 @@ class SharedBuffer:
         self.users = 0
 
 
+class PinnedBuffer:
+    """An Arrow buffer that batches refer to, with the values of one call (ADR 25). ``data``: its bytes; ``whole``: how
+    many stay allocated until the last of the values is sent.
+
+    While the call runs, its caller holds the buffer anyway, so a batch counts the bytes of its own rows (``own_bytes``)
+    and nothing else. When the call returns, ``BufferPool.settle`` counts the buffer as a whole: ``size`` bytes besides
+    those of the ``users``, the batches that are not done.
+
+    ``data`` and ``batches`` belong to the caller's thread, which empties them when the call returns. The pool's lock
+    guards the others.
+    """
+
+    __slots__ = ("batches", "data", "settled", "size", "users", "whole")
+
+    def __init__(self, data: memoryview, whole: int) -> None:
+        self.data = data
+        self.whole = whole
+        self.batches: dict[MemoryHolder, None] = {}
+        self.size = self.users = 0
+        self.settled = False
+
+
+class PinnedValues(NamedTuple):
+    """``size`` bytes of ``buffer`` that a batch refers to; they count in its ``own_bytes``."""
+
+    buffer: PinnedBuffer
+    size: int
+
+
 class MemoryHolder(Protocol):
-    """A batch, as the pool sees it: ``own_bytes`` of its own, and its part of a ``shared_buffer``."""
+    """A batch, as the pool sees it: ``own_bytes`` of its own, its part of a ``shared_buffer``, and the values that it
+    has not copied.
+    """
 
     own_bytes: int
     shared_buffer: SharedBuffer | None
+    pinned: tuple[PinnedValues, ...]
+
+    def copy_values(self, data: memoryview, /) -> None:
+        """Copy the slices of ``data``."""
 
 
 class _Waiter(Sleeper):
@@ -160,6 +195,13 @@ class BufferPool:
             self._available, batch.own_bytes = self._available - size, size
             self._grant()
 
+    def settle(self, pinned: PinnedBuffer) -> bool:
+        """The call that brought the buffer ends: count it as a whole while batches refer to it. False if there is no
+        memory for that, or others wait for memory: then the caller copies the values. A second call has no effect.
+        """
+        with self._lock:
+            return pinned.settled or self._settle(pinned)
+
     def release(self, batches: Iterable[MemoryHolder]) -> None:
         """Free what the batches hold."""
         with self._lock:
@@ -174,7 +216,29 @@ class BufferPool:
             for waiter in self._waiters:
                 waiter.wake()
 
+    def _settle(self, pinned: PinnedBuffer) -> bool:
+        sizes = [each.size for batch in pinned.batches for each in batch.pinned if each.buffer is pinned]
+        more = max(0, pinned.whole - sum(sizes)) if sizes else 0
+        if more and (self._waiters or more > self._available):
+            return False
+        self._available, pinned.size, pinned.users, pinned.settled = self._available - more, more, len(sizes), True
+        return True
+
+    def _unpin(self, batch: MemoryHolder) -> None:
+        """Until its last user is done, a settled buffer keeps the bytes of each."""
+        (buffer, size), *others = batch.pinned
+        if buffer.users > 1:
+            batch.pinned, batch.own_bytes, buffer.size, buffer.users = (
+                tuple(others), batch.own_bytes - size, buffer.size + size, buffer.users - 1,
+            )  # fmt: skip
+        else:
+            self._available, batch.pinned, buffer.size, buffer.users = (
+                self._available + buffer.size, tuple(others), 0, 0,
+            )  # fmt: skip
+
     def _free(self, batch: MemoryHolder) -> None:
+        while batch.pinned:
+            self._unpin(batch)
         shared = batch.shared_buffer
         if shared is None:
             self._available, batch.own_bytes = self._available + batch.own_bytes, 0
