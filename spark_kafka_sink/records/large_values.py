@@ -1,35 +1,29 @@
 """Large values → records of a record batch v2 that refer to the values instead of copying them (ADR 25).
 
-The records become pieces: bytes of ours (lengths, deltas, keys, headers, small values), and between them the large
-values where Arrow has them.
+The records become pieces: bytes of ours (lengths, deltas, keys, headers), and between them the values where Arrow has
+them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import lru_cache
+from itertools import islice, repeat
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_kafka_sink.records.columns import (
-    Int32Array,
-    Int64Array,
-    Order,
-    RecordColumns,
-    binary_array,
-    int32_array,
-    slot_lengths,
-)
-from spark_kafka_sink.records.encode import NO_HEADERS, encode_records
-from spark_kafka_sink.records.sizes import FieldLengths
-from spark_kafka_sink.records.views import CAN_JOIN
+from spark_kafka_sink.records.columns import Int64Array, Order, RecordColumns
+from spark_kafka_sink.records.encode import NO_ATTRIBUTES, NO_HEADERS, NULL
+from spark_kafka_sink.records.sizes import FieldLengths, encode_varint, varint_sizes
 
-LARGE_VALUE = 8 << 10
-"""From here on, a value is referred to. Below, the two more buffers per record cost as much as the copy (ADR 25)."""
+LARGE_VALUE = 16 << 10
+"""From here on, a value is referred to. Below, two more buffers per record cost as much as the copy (ADR 25)."""
+
+_varint = lru_cache(maxsize=1 << 12)(encode_varint)
 
 
 class RecordPieces(NamedTuple):
@@ -44,93 +38,102 @@ class RecordPieces(NamedTuple):
 
 def has_large_values(lengths: FieldLengths) -> bool:
     """Whether some slices of these rows may become ``LargeRows``."""
-    return CAN_JOIN and lengths.value is not None and int(lengths.value.max(initial=0)) >= LARGE_VALUE
+    return lengths.value is not None and int(lengths.value.max(initial=0)) >= LARGE_VALUE
 
 
-def value_data(value: pa.BinaryArray) -> tuple[memoryview, int]:
-    """The bytes of all values, and how many bytes stay allocated while a slice of them is in use."""
+def value_data(value: pa.BinaryArray) -> tuple[memoryview, int, int]:
+    """The bytes of all values; address and size of what stays allocated while a slice of them is in use."""
     whole = buffer = value.buffers()[2]
     while whole.parent is not None:
         whole = whole.parent
-    return memoryview(buffer).cast("B"), whole.size
+    return memoryview(buffer).cast("B"), whole.address, whole.size
 
 
 @dataclass(frozen=True, slots=True)
 class LargeRows:
-    """Rows in the order of their records. ``starts``: where each value begins in ``data``. ``large``: values that are
-    not copied. ``columns`` have the keys, the headers, and the values without these.
+    """Rows in the order of their records. ``starts``: where each value begins in ``data``. ``keys`` and ``headers``:
+    None where there are none.
     """
 
-    columns: RecordColumns
+    keys: pa.BinaryArray | None
+    headers: pa.BinaryArray | None
     lengths: FieldLengths
+    starts: list[int]
     data: memoryview
-    starts: Int32Array
-    large: npt.NDArray[np.bool_]
 
     @classmethod
     def of(
         cls, columns: RecordColumns, lengths: FieldLengths, order: Order | None, data: memoryview
     ) -> LargeRows | None:
-        """The rows ``order`` of ``columns`` (None: all), whose values are in ``data``. Returns None if large values are
-        less than half of the bytes: then all are copied.
+        """The rows ``order`` of ``columns`` (None: all), whose values are in ``data``. Returns None if they are not
+        large on average: Python handles each of them.
         """
-        if order is not None:
-            lengths = lengths.take(order)
         value, sizes = columns.value, lengths.value
         assert value is not None
         assert sizes is not None
-        large = sizes >= LARGE_VALUE
-        if 2 * int(sizes[large].sum(dtype=np.int64)) < int(lengths.payload.sum()) or not large.any():
+        rows = len(sizes) if order is None else len(order)
+        if order is not None:
+            sizes = sizes[order]
+        if int(sizes.sum(dtype=np.int64)) < LARGE_VALUE * rows:
             return None
         starts = np.frombuffer(value.buffers()[1], np.int32, len(value), 4 * value.offset)
         others = RecordColumns(columns.key, None, columns.headers)
         if order is not None:
-            starts = starts[order]
+            lengths, starts = lengths.take(order), starts[order]
             if columns.key is not None or columns.headers is not None:
                 others = others.take(order)
-        small = _small_values(value, sizes, large, order)
-        columns = RecordColumns(others.key, small, others.headers)
-        return cls(columns, lengths, data, starts, large)
+        return cls(others.key, others.headers, lengths, starts.tolist(), data)
 
     def encode(
         self, offset_deltas: npt.NDArray[np.integer], timestamp_deltas: Int64Array | int, bounds: Sequence[int]
     ) -> list[RecordPieces]:
         """The same bytes as by ``encode_records``, for the rows between any two neighbours of ``bounds``."""
-        encoded = encode_records(self.columns, offset_deltas, timestamp_deltas, None, self.lengths)
-        own, own_starts = bytes(encoded.data), np.asarray(encoded.starts)
-        headers = self.columns.headers
-        tails = len(NO_HEADERS) if headers is None else slot_lengths(headers)
-        assert self.lengths.value is not None
-        rows = np.flatnonzero(self.large)
-        begins, lengths = self.starts[rows].astype(np.int64), self.lengths.value[rows].astype(np.int64)
-        places: list[int] = (own_starts[1:] - tails)[rows].tolist()
-        each = list(zip(places, begins.tolist(), (begins + lengths).tolist(), strict=True))
-        firsts = np.searchsorted(rows, bounds).tolist()
-        value_bytes = np.concatenate(([0], np.cumsum(lengths)))[firsts].tolist()
-        own_bounds = own_starts[np.asarray(bounds)].tolist()
-        ranges = zip(pairwise(firsts), pairwise(own_bounds), pairwise(value_bytes), strict=True)
-        data = self.data
-        pieces: list[RecordPieces] = []
-        for (first, last), (at, own_end), (before, after) in ranges:
-            buffers: list[bytes | memoryview] = []
-            size = own_end - at + after - before
-            for place, begin, end in each[first:last]:
-                buffers += own[at:place], data[begin:end]
-                at = place
-            buffers.append(own[at:own_end])
-            pieces.append(RecordPieces(buffers, size, after - before))
-        return pieces
+        heads = self._heads(offset_deltas, timestamp_deltas)
+        values = self.lengths.value
+        assert values is not None
+        tails = repeat(NO_HEADERS) if self.headers is None else self.headers.to_pylist()
+        rows = zip(heads, self.starts, values.tolist(), tails, strict=False)
+        return [_pieces(islice(rows, end - start), self.data) for start, end in zip(bounds, bounds[1:], strict=False)]
+
+    def _heads(
+        self, offset_deltas: npt.NDArray[np.integer], timestamp_deltas: Int64Array | int
+    ) -> Iterable[bytes]:
+        """The bytes of each record in front of its value."""
+        lengths, keys = self.lengths, self.keys
+        bodies = lengths.payload + varint_sizes(offset_deltas.astype(np.int64, copy=False)) + len(NO_ATTRIBUTES)
+        if isinstance(timestamp_deltas, int):
+            timestamp = encode_varint(timestamp_deltas)
+            timestamps: Iterable[bytes] = repeat(timestamp)
+            bodies += len(timestamp)
+        else:
+            timestamps = map(_varint, timestamp_deltas.tolist())
+            bodies += varint_sizes(timestamp_deltas)
+        assert lengths.value is not None
+        parts = (
+            map(_varint, bodies.tolist()),
+            repeat(NO_ATTRIBUTES),
+            timestamps,
+            map(_varint, offset_deltas.tolist()),
+            repeat(NULL) if keys is None or lengths.key is None else map(_varint, lengths.key.tolist()),
+            repeat(b"") if keys is None else (key or b"" for key in keys.to_pylist()),
+            map(_varint, lengths.value.tolist()),
+        )
+        return map(b"".join, zip(*parts, strict=False))
 
 
-def _small_values(
-    value: pa.BinaryArray, sizes: Int32Array, large: npt.NDArray[np.bool_], order: Order | None
-) -> pa.BinaryArray:
-    """The values that are not ``large``, copied; the others are empty."""
-    copied = np.where(large, np.int32(0), np.maximum(sizes, 0))
-    offsets = np.zeros(len(copied) + 1, np.int32)
-    np.cumsum(copied, out=offsets[1:])
-    rows = np.flatnonzero(copied)
-    if not len(rows):
-        return binary_array(offsets, b"")
-    picks = rows if order is None else order[rows]
-    return binary_array(offsets, value.take(int32_array(picks.astype(np.int32))).buffers()[2])
+def _pieces(rows: Iterable[tuple[bytes, int, int, bytes]], data: memoryview) -> RecordPieces:
+    """``rows``: the bytes before each value, where it is in ``data``, and the bytes after it."""
+    buffers: list[bytes | memoryview] = []
+    size = value_bytes = 0
+    between: list[bytes | memoryview] = []
+    for head, start, length, tail in rows:
+        between.append(head)
+        if length >= LARGE_VALUE:
+            buffers += b"".join(between), data[start : start + length]
+            size += len(buffers[-2])
+            value_bytes += length
+            between = [tail]
+        else:
+            between += data[start : start + max(length, 0)], tail
+    buffers.append(b"".join(between))
+    return RecordPieces(buffers, size + len(buffers[-1]) + value_bytes, value_bytes)

@@ -44,26 +44,36 @@ class SharedBuffer:
         self.users = 0
 
 
-class PinnedBuffer:
-    """An Arrow buffer that batches refer to, with the values of one call (ADR 25). ``data``: its bytes; ``whole``: how
-    many stay allocated until the last of the values is sent.
-
-    While the call runs, its caller holds the buffer anyway, so a batch counts the bytes of its own rows (``own_bytes``)
-    and nothing else. When the call returns, ``BufferPool.settle`` counts the buffer as a whole: ``size`` bytes besides
-    those of the ``users``, the batches that are not done.
-
-    ``data`` and ``batches`` belong to the caller's thread, which empties them when the call returns. The pool's lock
-    guards the others.
+class HeldBuffer:
+    """An Arrow buffer that batches keep allocated after the calls that brought it. It counts as a whole: ``size`` bytes
+    besides those of the ``users``, the batches that are not done. Guarded by the pool's lock.
     """
 
-    __slots__ = ("batches", "data", "settled", "size", "users", "whole")
+    __slots__ = ("size", "users")
 
-    def __init__(self, data: memoryview, whole: int) -> None:
-        self.data = data
-        self.whole = whole
-        self.batches: dict[MemoryHolder, None] = {}
+    def __init__(self) -> None:
         self.size = self.users = 0
-        self.settled = False
+
+
+class PinnedBuffer:
+    """An Arrow buffer that batches refer to, with the values of one call (ADR 25). ``data``: its bytes; ``address`` and
+    ``size``: what stays allocated until the last of the values is sent.
+
+    While the call runs, its caller holds the buffer anyway, so a batch counts the bytes of its own rows (``own_bytes``)
+    and nothing else. When the call returns, ``BufferPool.settle`` makes it one of a ``HeldBuffer``.
+
+    ``data`` and ``batches`` belong to the caller's thread, which empties them when the call returns. The pool's lock
+    guards ``held``.
+    """
+
+    __slots__ = ("address", "batches", "data", "held", "size")
+
+    def __init__(self, data: memoryview, address: int, size: int) -> None:
+        self.data = data
+        self.address = address
+        self.size = size
+        self.batches: dict[MemoryHolder, None] = {}
+        self.held: HeldBuffer | None = None
 
 
 class PinnedValues(NamedTuple):
@@ -108,6 +118,7 @@ class BufferPool:
         self._lock = threading.Lock()
         self._available = total
         self._waiters: deque[_Waiter] = deque()
+        self._held: dict[int, HeldBuffer] = {}  # by address
         self._closed_by: Exception | None = None
 
     @property
@@ -200,7 +211,7 @@ class BufferPool:
         memory for that, or others wait for memory: then the caller copies the values. A second call has no effect.
         """
         with self._lock:
-            return pinned.settled or self._settle(pinned)
+            return pinned.held is not None or self._settle(pinned)
 
     def release(self, batches: Iterable[MemoryHolder]) -> None:
         """Free what the batches hold."""
@@ -218,23 +229,34 @@ class BufferPool:
 
     def _settle(self, pinned: PinnedBuffer) -> bool:
         sizes = [each.size for batch in pinned.batches for each in batch.pinned if each.buffer is pinned]
-        more = max(0, pinned.whole - sum(sizes)) if sizes else 0
-        if more and (self._waiters or more > self._available):
+        if not sizes:
+            return True
+        held = self._held.get(pinned.address)
+        if held is None or not held.users:
+            held = HeldBuffer()
+        left = max(0, (held.size if held.users else pinned.size) - sum(sizes))
+        more = left - held.size
+        if more > 0 and (self._waiters or more > self._available):
             return False
-        self._available, pinned.size, pinned.users, pinned.settled = self._available - more, more, len(sizes), True
+        self._held[pinned.address] = held
+        self._available, held.size, held.users, pinned.held = (
+            self._available - more, left, held.users + len(sizes), held,
+        )  # fmt: skip
         return True
 
     def _unpin(self, batch: MemoryHolder) -> None:
-        """Until its last user is done, a settled buffer keeps the bytes of each."""
+        """A held buffer keeps the bytes of each user until the last one is done."""
         (buffer, size), *others = batch.pinned
-        if buffer.users > 1:
-            batch.pinned, batch.own_bytes, buffer.size, buffer.users = (
-                tuple(others), batch.own_bytes - size, buffer.size + size, buffer.users - 1,
+        held = buffer.held
+        if held is None:
+            batch.pinned = tuple(others)
+        elif held.users > 1:
+            batch.pinned, batch.own_bytes, held.size, held.users = (
+                tuple(others), batch.own_bytes - size, held.size + size, held.users - 1,
             )  # fmt: skip
         else:
-            self._available, batch.pinned, buffer.size, buffer.users = (
-                self._available + buffer.size, tuple(others), 0, 0,
-            )  # fmt: skip
+            self._available, batch.pinned, held.size, held.users = self._available + held.size, tuple(others), 0, 0
+            self._held.pop(buffer.address, None)
 
     def _free(self, batch: MemoryHolder) -> None:
         while batch.pinned:
