@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice, repeat
+from itertools import islice, pairwise, repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -93,11 +93,9 @@ class LargeRows:
         assert values is not None
         tails = repeat(NO_HEADERS) if self.headers is None else self.headers.to_pylist()
         rows = zip(heads, self.starts, values.tolist(), tails, strict=False)
-        return [_pieces(islice(rows, end - start), self.data) for start, end in zip(bounds, bounds[1:], strict=False)]
+        return [_pieces(islice(rows, end - start), self.data) for start, end in pairwise(bounds)]
 
-    def _heads(
-        self, offset_deltas: npt.NDArray[np.integer], timestamp_deltas: Int64Array | int
-    ) -> Iterable[bytes]:
+    def _heads(self, offset_deltas: npt.NDArray[np.integer], timestamp_deltas: Int64Array | int) -> Iterable[bytes]:
         """The bytes of each record in front of its value."""
         lengths, keys = self.lengths, self.keys
         bodies = lengths.payload + varint_sizes(offset_deltas.astype(np.int64, copy=False)) + len(NO_ATTRIBUTES)

@@ -202,12 +202,10 @@ class Claim:
         batch = queue[-1] if queue else None
         if batch is None or batch.payload is not None or batch.claimed or batch.filled:
             return None
-        self.before.append(
-            OpenBatch(
-                batch, batch.count, batch.size, len(batch.buffers), len(batch.record_ranges), batch.own_bytes,
-                batch.pinned,
-            )  # fmt: skip
+        before = OpenBatch(
+            batch, batch.count, batch.size, len(batch.buffers), len(batch.record_ranges), batch.own_bytes, batch.pinned
         )
+        self.before.append(before)
         batch.claimed = True
         base = batch.base_timestamp
         if max(abs(rows.latest - base), abs(rows.earliest - base)) <= rows.max_timestamp_delta:

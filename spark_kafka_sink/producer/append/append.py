@@ -380,9 +380,7 @@ def _assign(
     return needed + shared
 
 
-def _assign_large(
-    claim: Claim, rows: GroupedRows, encoded: Sequence[RecordPieces], callbacks: AppendCallbacks
-) -> int:
+def _assign_large(claim: Claim, rows: GroupedRows, encoded: Sequence[RecordPieces], callbacks: AppendCallbacks) -> int:
     """The same for records that refer to large values. All batches do, also open and lagging ones: when the call ends,
     ``_settle`` decides whether they may.
     """

@@ -5,8 +5,6 @@ values are copied after all.
 from __future__ import annotations
 
 import gc
-
-
 from typing import Any
 
 import numpy as np
@@ -14,7 +12,7 @@ import pyarrow as pa
 import pytest
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.errors import BufferExhaustedError, BrokerError
+from spark_kafka_sink.errors import BrokerError, BufferExhaustedError
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.producer.partitioning.partitioner import LEFT_OUT
