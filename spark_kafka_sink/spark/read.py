@@ -23,6 +23,7 @@ from spark_kafka_sink.records.columns import (
     slot_lengths,
     timestamp_column,
 )
+from spark_kafka_sink.records.large_values import LARGE_VALUE
 from spark_kafka_sink.spark.dead_letters.options import Reason
 from spark_kafka_sink.spark.end import End
 from spark_kafka_sink.spark.rows import ILLEGAL_ARGUMENT, FaultKind, RejectedRows, Rows, in_task, rows_numbered
@@ -79,10 +80,17 @@ class AppendSize:
 
 
 def gathered(batches: Iterator[pa.RecordBatch], target: AppendSize) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of at least the target size; none is empty."""
+    """The same rows in batches of at least the target size; none is empty. Batches of large rows stay as they are,
+    because to gather them is to copy them.
+    """
     held: list[pa.RecordBatch] = []
     size = 0.0
     for batch in batches:
+        if batch.nbytes >= LARGE_VALUE * max(1, batch.num_rows):
+            yield from _combined(held)
+            yield from _combined([batch])
+            held, size = [], 0.0
+            continue
         held.append(batch)
         size += target.of(batch)
         if size >= target.bytes:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.metrics import BufferCounters
@@ -44,11 +44,56 @@ class SharedBuffer:
         self.users = 0
 
 
+class HeldBuffer:
+    """An Arrow buffer that batches keep allocated after the calls that brought it. It counts as a whole: ``size`` bytes
+    besides those of the ``users``, the batches that are not done. Guarded by the pool's lock.
+    """
+
+    __slots__ = ("size", "users")
+
+    def __init__(self) -> None:
+        self.size = self.users = 0
+
+
+class PinnedBuffer:
+    """An Arrow buffer that batches refer to, with the values of one call (ADR 25). ``data``: its bytes; ``address`` and
+    ``size``: what stays allocated until the last of the values is sent.
+
+    While the call runs, its caller holds the buffer anyway, so a batch counts the bytes of its own rows (``own_bytes``)
+    and nothing else. When the call returns, ``BufferPool.settle`` makes it one of a ``HeldBuffer``.
+
+    ``data`` and ``batches`` belong to the caller's thread, which empties them when the call returns. The pool's lock
+    guards ``held``.
+    """
+
+    __slots__ = ("address", "batches", "data", "held", "size")
+
+    def __init__(self, data: memoryview, address: int, size: int) -> None:
+        self.data = data
+        self.address = address
+        self.size = size
+        self.batches: dict[MemoryHolder, None] = {}
+        self.held: HeldBuffer | None = None
+
+
+class PinnedValues(NamedTuple):
+    """``size`` bytes of ``buffer`` that a batch refers to; they count in its ``own_bytes``."""
+
+    buffer: PinnedBuffer
+    size: int
+
+
 class MemoryHolder(Protocol):
-    """A batch, as the pool sees it: ``own_bytes`` of its own, and its part of a ``shared_buffer``."""
+    """A batch, as the pool sees it: ``own_bytes`` of its own, its part of a ``shared_buffer``, and the values that it
+    has not copied.
+    """
 
     own_bytes: int
     shared_buffer: SharedBuffer | None
+    pinned: tuple[PinnedValues, ...]
+
+    def copy_values(self, data: memoryview, /) -> None:
+        """Copy the slices of ``data``."""
 
 
 class _Waiter(Sleeper):
@@ -73,6 +118,7 @@ class BufferPool:
         self._lock = threading.Lock()
         self._available = total
         self._waiters: deque[_Waiter] = deque()
+        self._held: dict[int, HeldBuffer] = {}  # by address
         self._closed_by: Exception | None = None
 
     @property
@@ -160,6 +206,13 @@ class BufferPool:
             self._available, batch.own_bytes = self._available - size, size
             self._grant()
 
+    def settle(self, pinned: PinnedBuffer) -> bool:
+        """The call that brought the buffer ends: count it as a whole while batches refer to it. False if there is no
+        memory for that, or others wait for memory: then the caller copies the values. A second call has no effect.
+        """
+        with self._lock:
+            return pinned.held is not None or self._settle(pinned)
+
     def release(self, batches: Iterable[MemoryHolder]) -> None:
         """Free what the batches hold."""
         with self._lock:
@@ -174,7 +227,40 @@ class BufferPool:
             for waiter in self._waiters:
                 waiter.wake()
 
+    def _settle(self, pinned: PinnedBuffer) -> bool:
+        sizes = [each.size for batch in pinned.batches for each in batch.pinned if each.buffer is pinned]
+        if not sizes:
+            return True
+        held = self._held.get(pinned.address)
+        if held is None or not held.users:
+            held = HeldBuffer()
+        left = max(0, (held.size if held.users else pinned.size) - sum(sizes))
+        more = left - held.size
+        if more > 0 and (self._waiters or more > self._available):
+            return False
+        self._held[pinned.address] = held
+        self._available, held.size, held.users, pinned.held = (
+            self._available - more, left, held.users + len(sizes), held,
+        )  # fmt: skip
+        return True
+
+    def _unpin(self, batch: MemoryHolder) -> None:
+        """A held buffer keeps the bytes of each user until the last one is done."""
+        (buffer, size), *others = batch.pinned
+        held = buffer.held
+        if held is None:
+            batch.pinned = tuple(others)
+        elif held.users > 1:
+            batch.pinned, batch.own_bytes, held.size, held.users = (
+                tuple(others), batch.own_bytes - size, held.size + size, held.users - 1,
+            )  # fmt: skip
+        else:
+            self._available, batch.pinned, held.size, held.users = self._available + held.size, tuple(others), 0, 0
+            self._held.pop(buffer.address, None)
+
     def _free(self, batch: MemoryHolder) -> None:
+        while batch.pinned:
+            self._unpin(batch)
         shared = batch.shared_buffer
         if shared is None:
             self._available, batch.own_bytes = self._available + batch.own_bytes, 0

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from spark_kafka_sink.common.model import TopicPartition
-from spark_kafka_sink.producer.accumulator.buffer_pool import Reservation, SharedBuffer
+from spark_kafka_sink.producer.accumulator.buffer_pool import PinnedValues, Reservation, SharedBuffer
 from spark_kafka_sink.producer.accumulator.producer_batch import Buffer, ProducerBatch, RecordRange
 
 
@@ -62,15 +62,15 @@ class ClaimedRange(NamedTuple):
 
 
 class EncodedRange(NamedTuple):
-    """The encoded ``rows`` that ``batch`` gets. ``shared_buffer``: ``records`` is a slice of it. ``largest_record``: an
-    upper bound in bytes of each of the rows.
+    """The encoded ``rows`` that ``batch`` gets. ``source``: what ``buffers`` are slices of, unless they are the
+    batch's own. ``largest_record``: an upper bound in bytes of each of the rows.
     """
 
     batch: ProducerBatch
-    records: Buffer
+    buffers: Sequence[Buffer]
     rows: RecordRange
     max_timestamp: int
-    shared_buffer: SharedBuffer | None
+    source: SharedBuffer | PinnedValues | None
     largest_record: int
 
 
@@ -92,6 +92,7 @@ class OpenBatch(NamedTuple):
     buffers: int
     record_ranges: int
     own_bytes: int
+    pinned: tuple[PinnedValues, ...]
 
 
 class Claim:
@@ -166,13 +167,15 @@ class Claim:
         self.remove_rows()
         memory = self.memory
         self._reserved, self._rows_added = memory.size, True
-        for batch, records, rows, max_timestamp, shared_buffer, largest in self.encoded:
+        for batch, buffers, rows, max_timestamp, source, largest in self.encoded:
             if largest > batch.largest_record:
                 batch.largest_record = largest
-            batch.add(records, rows, max_timestamp, memory, shared_buffer)
+            batch.add(buffers, rows, max_timestamp, memory, source)
         for batch, codec, records, plain_size in self.compressed:
             size = len(records)
-            memory.size, batch.own_bytes, batch.buffers = memory.size + batch.own_bytes - size, size, []
+            memory.size, batch.own_bytes, batch.pinned, batch.buffers = (
+                memory.size + batch.own_bytes - size, size, (), [],
+            )  # fmt: skip
             batch.seal(codec, [records], plain_size)
         if not self.compressed:
             for batch in self.filled:
@@ -183,15 +186,15 @@ class Claim:
         """Undo ``add_rows``. Under the accumulator's lock; no effect before ``add_rows``, and when called twice."""
         if not self._rows_added:
             return
-        for batch, _, _, buffers, record_ranges, own_bytes in self.before:
+        for batch, _, _, buffers, record_ranges, own_bytes, pinned in self.before:
             del batch.buffers[buffers:], batch.record_ranges[record_ranges:]
-            batch.own_bytes, batch.shared_buffer, batch.payload = own_bytes, None, None
+            batch.own_bytes, batch.pinned, batch.shared_buffer, batch.payload = own_bytes, pinned, None, None
         for batch in self.opened:
             batch.buffers, batch.record_ranges = [], []
-            batch.own_bytes, batch.shared_buffer, batch.payload = 0, None, None
+            batch.own_bytes, batch.pinned, batch.shared_buffer, batch.payload = 0, (), None, None
         for each in self.encoded:
-            if each.shared_buffer is not None:
-                each.shared_buffer.users = 0
+            if isinstance(each.source, SharedBuffer):
+                each.source.users = 0
         self.memory.size, self._rows_added = self._reserved, False
 
     def _claim_last(self, queue: deque[ProducerBatch], rows: RowSizes) -> ProducerBatch | None:
@@ -199,9 +202,10 @@ class Claim:
         batch = queue[-1] if queue else None
         if batch is None or batch.payload is not None or batch.claimed or batch.filled:
             return None
-        self.before.append(
-            OpenBatch(batch, batch.count, batch.size, len(batch.buffers), len(batch.record_ranges), batch.own_bytes)
+        before = OpenBatch(
+            batch, batch.count, batch.size, len(batch.buffers), len(batch.record_ranges), batch.own_bytes, batch.pinned
         )
+        self.before.append(before)
         batch.claimed = True
         base = batch.base_timestamp
         if max(abs(rows.latest - base), abs(rows.earliest - base)) <= rows.max_timestamp_delta:

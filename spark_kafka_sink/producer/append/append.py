@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeGuard
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from spark_kafka_sink.common.model import ClusterSnapshot, TopicPartition
 from spark_kafka_sink.errors import InvalidRecordError, KafkaError
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.producer.accumulator.accumulator import RecordAccumulator
-from spark_kafka_sink.producer.accumulator.buffer_pool import Reservation, SharedBuffer
+from spark_kafka_sink.producer.accumulator.buffer_pool import PinnedBuffer, PinnedValues, Reservation, SharedBuffer
 from spark_kafka_sink.producer.accumulator.claim import Claim, EncodedRange, RowSizes, Run
 from spark_kafka_sink.producer.accumulator.producer_batch import (
     NO_TIMESTAMP,
@@ -31,6 +31,7 @@ from spark_kafka_sink.producer.append.pending_records import PendingRecords
 from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.producer.append.rows import (
     ColumnRows,
+    GroupedRows,
     Mask,
     Order,
     Rows,
@@ -48,6 +49,7 @@ from spark_kafka_sink.producer.partitioning.partitioner import NOT_GIVEN, Partit
 from spark_kafka_sink.producer.sender.sender_thread import SenderThread
 from spark_kafka_sink.producer.transactions.manager import TransactionManager
 from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn
+from spark_kafka_sink.records.large_values import RecordPieces
 from spark_kafka_sink.records.sizes import FieldLengths, java_size_estimate
 
 _LARGEST_SLICE = 4 << 20
@@ -109,12 +111,16 @@ class Appender:
         limit = max(map(self.accumulator.batch_limit, topics.names))
         timestamps = self.clock.epoch_ms() if columns.timestamps is None else columns.timestamps
         times = RowTimes.of(timestamps, self.config.linger_ms)
-        rows = ColumnRows.of(topics, columns, explicit, lengths, times, limit).without(left_out)
-        for slice_ in self._slices(snapshot, rows):
-            if receipt.error is not None:
-                raise receipt.error
-            if self._append(slice_, receipt, remaining):
-                remaining = self.config.max_block_ms
+        rows = ColumnRows.of(topics, columns, explicit, lengths, times, limit).without(left_out).pinning()
+        try:
+            for slice_ in self._slices(snapshot, rows):
+                if receipt.error is not None:
+                    raise receipt.error
+                if self._append(slice_, receipt, remaining):
+                    remaining = self.config.max_block_ms
+        finally:
+            if rows.pinned is not None:
+                self._settle(rows.pinned)
 
     def append_pending(self, pending: PendingRecords) -> None:
         """Append what ``send`` has buffered, with the memory reserved for it. Never waits: the sender may call it.
@@ -183,7 +189,7 @@ class Appender:
         if self.slice_limit < len(known) * rows.limit and self.slice_limit < int(rows.sizes.sum()):
             partitions = self._partitions(snapshot, known, rows)
             order = rows.by_partition(partitions, len(known))
-            rows, partitions = rows.take(order), partitions[order]
+            rows, partitions = rows.reordered(order), partitions[order]
             for cut in rows.slices(self.slice_limit):
                 yield rows[cut].grouped(known, partitions[cut], sorts=False)
             return
@@ -208,8 +214,9 @@ class Appender:
         try:
             lagging = self.accumulator.lagging(rows.sizes.runs, self.clock.now())
             pool = self.accumulator.pool
-            encoded = rows.sizes.cumulative[-1]
-            size = max(encoded, min(encoded + _bound_of_copies(rows.sizes, lagging), pool.total))
+            size = rows.sizes.cumulative[-1]
+            if not _refers(rows):
+                size = max(size, min(size + _bound_of_copies(rows.sizes, lagging), pool.total))
             waited = pool.reserve(claim.memory, size, max_wait_ms, self.sender_thread.wakeup)
             self._publish(claim, rows, receipt, self.clock.now(), lagging)
             return waited
@@ -235,8 +242,10 @@ class Appender:
         """
         accumulator = self.accumulator
         accumulator.claim(claim, rows.sizes, created)
-        encoded = rows.encode(claim.ranges)
-        needed = _assign(claim, rows, encoded, callbacks, lagging, accumulator.compresses)
+        if _refers(rows):
+            needed = _assign_large(claim, rows, rows.encode_large(claim.ranges), callbacks)
+        else:
+            needed = _assign(claim, rows, rows.encode(claim.ranges), callbacks, lagging, accumulator.compresses)
         accumulator.pool.reduce(claim.memory, needed)
         accumulator.compress_filled(claim)
         callbacks.expect(claim, len(rows.sizes.cumulative) - 1, rows.order)
@@ -245,6 +254,20 @@ class Appender:
             accumulator.pool.cancel(claim.memory)
         if wake:
             self.sender_thread.wakeup()
+
+    def _settle(self, pinned: PinnedBuffer) -> None:
+        """A call that did not copy its values ends: its batches count the whole buffer, or copy their values."""
+        try:
+            self._count_or_copy(pinned)
+        except BaseException:
+            self._count_or_copy(pinned)  # an interrupt
+            raise
+
+    def _count_or_copy(self, pinned: PinnedBuffer) -> None:
+        if not self.accumulator.pool.settle(pinned):
+            for batch in pinned.batches:
+                batch.copy_values(pinned.data)
+        pinned.batches, pinned.data = {}, memoryview(b"")
 
     def _await_topics(self, topics: TopicColumn, explicit: Int32Array | None, left_out: Mask | None) -> ClusterSnapshot:
         """A snapshot with all topics and the partitions that rows name."""
@@ -305,6 +328,11 @@ def as_exception(error: BaseException) -> Exception:
     return error if isinstance(error, Exception) else KafkaError(f"Not sent, because send was interrupted: {error!r}")
 
 
+def _refers(rows: Rows) -> TypeGuard[GroupedRows]:
+    """Whether large values are not copied."""
+    return isinstance(rows, GroupedRows) and rows.large is not None
+
+
 def _bound_of_copies(sizes: RowSizes, lagging: frozenset[TopicPartition]) -> int:
     """Bytes of the rows that ``_add_to_batches`` may copy.
 
@@ -341,12 +369,29 @@ def _assign(
     for (batch, start, end, first), records, timestamp, size in each_range:
         record_range = RecordRange(callbacks, first, end - start, len(records), start)
         if isinstance(records, bytes) or not batch.filled or (batch.partition in lagging and not compresses):
-            claim.encoded.append(EncodedRange(batch, bytes(records), record_range, timestamp, None, size))
+            claim.encoded.append(EncodedRange(batch, (bytes(records),), record_range, timestamp, None, size))
             needed += len(records)
         else:
-            claim.encoded.append(EncodedRange(batch, records, record_range, timestamp, shared_buffer, size))
+            claim.encoded.append(EncodedRange(batch, (records,), record_range, timestamp, shared_buffer, size))
             if shared_buffer is None:
                 needed += len(records)
             else:
                 shared = shared_buffer.size
     return needed + shared
+
+
+def _assign_large(claim: Claim, rows: GroupedRows, encoded: Sequence[RecordPieces], callbacks: AppendCallbacks) -> int:
+    """The same for records that refer to large values. All batches do, also open and lagging ones: when the call ends,
+    ``_settle`` decides whether they may.
+    """
+    pinned = rows.pinned
+    assert pinned is not None
+    needed = 0
+    each_range = zip(claim.ranges, encoded, rows.latest(claim.ranges), rows.largest(claim.ranges), strict=True)
+    for (batch, start, end, first), (buffers, size, value_bytes), timestamp, largest in each_range:
+        record_range = RecordRange(callbacks, first, end - start, size, start)
+        pinned.batches[batch] = None
+        source = PinnedValues(pinned, value_bytes) if value_bytes else None
+        claim.encoded.append(EncodedRange(batch, buffers, record_range, timestamp, source, largest))
+        needed += size
+    return needed

@@ -21,6 +21,7 @@ import pyarrow.types as pt
 
 from spark_kafka_sink.common.model import ClusterSnapshot, TopicPartition
 from spark_kafka_sink.errors import InvalidRecordError, RecordTooLargeError
+from spark_kafka_sink.producer.accumulator.buffer_pool import PinnedBuffer
 from spark_kafka_sink.producer.accumulator.claim import ClaimedRange, RowSizes, Run
 from spark_kafka_sink.producer.accumulator.producer_batch import Buffer
 from spark_kafka_sink.producer.partitioning.partitioner import LEFT_OUT, NOT_GIVEN
@@ -40,6 +41,7 @@ from spark_kafka_sink.records.columns import (
 from spark_kafka_sink.records.encode import encode_records, header_column
 from spark_kafka_sink.records.encode_values import encode_values
 from spark_kafka_sink.records.from_python import python_column
+from spark_kafka_sink.records.large_values import LargeRows, RecordPieces, has_large_values, value_data
 from spark_kafka_sink.records.sizes import SMALLEST_RECORD, FieldLengths, cumulated, record_size_bounds, varint_size
 
 Column: TypeAlias = Any
@@ -279,7 +281,8 @@ class ColumnRows:
     """Columns in the caller's order. ``sizes``: upper bound in bytes of each record in a batch of ``limit`` bytes.
 
     ``explicit``: the partition of each row, ``NOT_GIVEN`` where the partitioner chooses; None: it chooses all.
-    ``left_out``: rows of size 0 that ``grouped`` drops; None: no row.
+    ``left_out``: rows of size 0 that ``grouped`` drops; None: no row. ``pinned``: large values are referred to there;
+    None: all are copied. ``order``: row ``i`` is row ``order[i]`` of ``columns`` and ``lengths``; None: row ``i``.
     """
 
     topics: TopicColumn
@@ -290,6 +293,8 @@ class ColumnRows:
     limit: int
     sizes: Int64Array
     left_out: Mask | None = None
+    pinned: PinnedBuffer | None = None
+    order: Order | None = None
 
     @classmethod
     def of(
@@ -311,10 +316,18 @@ class ColumnRows:
         self.sizes[left_out] = 0
         return replace(self, left_out=left_out)
 
+    def pinning(self) -> ColumnRows:
+        """The same columns, of which large values are not copied."""
+        if not has_large_values(self.lengths):
+            return self
+        return replace(self, pinned=PinnedBuffer(*value_data(self.columns.value)))
+
     def __getitem__(self, rows: slice) -> ColumnRows:
         start, end, _ = rows.indices(len(self.sizes))
         if end - start == len(self.sizes):
             return self
+        if self.order is not None:
+            return replace(self._of_rows(rows, self.columns, self.lengths), order=self.order[rows])
         return self._of_rows(rows, self.columns.slice(start, end - start), self.lengths.slice(start, end))
 
     def by_partition(self, partitions: Int32Array, count: int) -> Order:
@@ -325,6 +338,12 @@ class ColumnRows:
         partitions[self.left_out] = count
         order = stable_order(partitions)
         return order[: len(order) - np.count_nonzero(self.left_out)]
+
+    def reordered(self, order: Order) -> ColumnRows:
+        """The rows in this order. Columns with large values are not copied."""
+        if self.pinned is None:
+            return self.take(order)
+        return replace(self._of_rows(order, self.columns, self.lengths), order=order)
 
     def take(self, order: Order) -> ColumnRows:
         return self._of_rows(order, self.columns.take(order), self.lengths.take(order))
@@ -339,6 +358,7 @@ class ColumnRows:
             limit=self.limit,
             sizes=self.sizes[rows],
             left_out=None if self.left_out is None else self.left_out[rows],
+            pinned=self.pinned,
         )
 
     def slices(self, limit: int) -> Iterator[slice]:
@@ -369,7 +389,10 @@ class ColumnRows:
         runs = known.runs(partitions[starts], bounds)
         bounded = self.times.of_rows(order).row_sizes(runs, cumulated(sizes), self.limit)
         largest = int(sizes.max()) if len(known.names) == 1 else sizes
-        return GroupedRows(self.columns, self.lengths, order, bounded, largest)
+        if self.order is not None:
+            order = self.order if order is None else self.order[order]
+        grouped = GroupedRows(self.columns, self.lengths, order, bounded, largest)
+        return grouped if self.pinned is None else grouped.pinning(self.pinned)
 
 
 def _run_starts(partitions: Int32Array) -> Order:
@@ -382,6 +405,7 @@ class GroupedRows:
 
     Row ``i`` of ``sizes`` is row ``order[i]``; None: ``sizes`` are in the caller's order. A row that ``order`` lacks is
     not encoded. ``largest_record``: upper bound in bytes of all records; of each one if there are several topics.
+    ``large``: the same rows, which refer to values of ``pinned``.
     """
 
     columns: RecordColumns
@@ -389,9 +413,27 @@ class GroupedRows:
     order: Order | None
     sizes: RowSizes
     largest_record: int | Int64Array
+    large: LargeRows | None = None
+    pinned: PinnedBuffer | None = None
+
+    def pinning(self, buffer: PinnedBuffer) -> GroupedRows:
+        """The same rows. They refer to their values if most of them are large."""
+        large = LargeRows.of(self.columns, self.lengths, self.order, buffer.data)
+        return self if large is None else replace(self, large=large, pinned=buffer)
 
     def encode(self, ranges: Sequence[ClaimedRange]) -> Sequence[Buffer]:
         """The records of each range, with the deltas of its batch: slices of one buffer with all rows."""
+        data, ends = encode_records(self.columns, *self._deltas(ranges), self.order, self.lengths)
+        return [data[ends[start] : ends[end]] for _, start, end, _ in ranges]
+
+    def encode_large(self, ranges: Sequence[ClaimedRange]) -> Sequence[RecordPieces]:
+        """The same as pieces, of ``large`` rows."""
+        assert self.large is not None
+        bounds = [*(each.start for each in ranges), ranges[-1].end]
+        return self.large.encode(*self._deltas(ranges), bounds)
+
+    def _deltas(self, ranges: Sequence[ClaimedRange]) -> tuple[npt.NDArray[np.integer], Int64Array | int]:
+        """The offset deltas and the timestamp deltas of all rows."""
         timestamps = self.sizes.timestamps
         count = len(self.sizes.cumulative) - 1
         starts = np.array([each.start for each in ranges])
@@ -405,8 +447,7 @@ class GroupedRows:
             timestamp_deltas = 0
         else:
             timestamp_deltas = np.repeat(timestamps - bases, lengths)
-        data, ends = encode_records(self.columns, offset_deltas, timestamp_deltas, self.order, self.lengths)
-        return [data[ends[start] : ends[end]] for _, start, end, _ in ranges]
+        return offset_deltas, timestamp_deltas
 
     def latest(self, ranges: Sequence[ClaimedRange]) -> Sequence[int]:
         """The latest timestamp of each range."""

@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -12,6 +13,7 @@ from spark_kafka_sink.producer.accumulator.buffer_pool import Reservation
 from spark_kafka_sink.producer.accumulator.claim import Claim
 from spark_kafka_sink.producer.accumulator.producer_batch import NO_TIMESTAMP, ProducerBatch, RecordRange
 from spark_kafka_sink.producer.engine import ProducerEngine
+from spark_kafka_sink.records.columns import binary_array
 from spark_kafka_sink.spark import read
 from spark_kafka_sink.spark import write as module
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, PartitionWrite
@@ -191,19 +193,32 @@ def test_batches_of_many_topics_are_gathered():
 
 
 def test_no_more_than_half_of_buffer_memory_is_gathered():
-    batches = (pa.record_batch({"value": pa.array([bytes(1 << 20)])}) for _ in range(40))
-    assert [batch.num_rows for batch in read.gathered(batches, met(5000))] == [16, 16, 8]
+    batches = (pa.record_batch({"value": pa.array([bytes(1 << 13)] * 128)}) for _ in range(40))
+    assert [batch.num_rows for batch in read.gathered(batches, met(5000))] == [16 * 128, 16 * 128, 8 * 128]
+
+
+def test_batches_of_large_rows_are_not_gathered_because_that_copies_them():
+    small = batches_of(10, 20)
+    large = [pa.record_batch({"value": pa.array([bytes(100_000)] * rows)}) for rows in (2, 3)]
+    empty = pa.record_batch({"value": pa.array([], pa.binary())})
+    gathered = list(read.gathered(iter([*small, *large, empty, *small]), met(50)))
+    assert [batch.num_rows for batch in gathered] == [30, 2, 3, 30]
+    assert gathered[1:3] == large
+    assert gathered[1].column(0).buffers()[2].address == large[0].column(0).buffers()[2].address
 
 
 @pytest.mark.slow  # needs 4 GiB of memory
 def test_more_than_2_gib_of_one_column_are_gathered_without_losing_the_rows_beyond():
     """One array of strings or binary ends at 2 GiB, so what is combined may stay several batches."""
-    half = pa.array([bytes(1 << 30)])
-    batches = [pa.record_batch({"value": half, "partition": pa.array([number])}) for number in range(2)]
+    rows = 1 << 17
+    half = binary_array(np.arange(rows + 1, dtype=np.int64).astype(np.int32) << 13, bytes(1 << 30))
+    batches = [
+        pa.record_batch({"value": half, "partition": pa.array(np.full(rows, number, np.int32))}) for number in range(2)
+    ]
     target = met(1)
     target.bytes = 2 << 30
-    gathered = [batch.column(1).to_pylist() for batch in read.gathered(iter(batches), target)]
-    assert gathered == [[0], [1]]
+    gathered = [batch.column(1).to_numpy() for batch in read.gathered(iter(batches), target)]
+    assert [(len(each), set(each.tolist())) for each in gathered] == [(rows, {0}), (rows, {1})]
 
 
 def test_the_partitions_of_every_topic_a_task_has_met_count_once():
