@@ -1,4 +1,5 @@
-"""What the sink sets up in Spark's Python processes, the workers and the driver's: log lines, the heap, the socket.
+"""What the sink sets up in Spark's Python processes, the workers and the driver's: log lines, the heap, Arrow's memory,
+the socket.
 
 These processes configure no logging, so the sink's lines go to stderr. ARCHITECTURE, "Non-obvious", has the reasons
 and figures for heap and socket.
@@ -17,6 +18,9 @@ from typing import Final
 
 _DAEMON: Final = "pyspark.daemon"
 """The program of a worker, which collects garbage after each task. The heap of any other program is not ours."""
+
+_ALLOCATOR: Final = "ARROW_DEFAULT_MEMORY_POOL"
+_JEMALLOC: Final = "jemalloc"
 
 _OPEN_FILES: Final = "/proc/self/fd"
 _QUICKACK: Final[int | None] = getattr(socket, "TCP_QUICKACK", None)
@@ -94,11 +98,28 @@ def freeze_imports() -> None:
     These are still freed by reference count; only cycles among them stay.
     """
     global _frozen
-    program = getattr(sys.modules["__main__"], "__spec__", None)
-    if program is not None and program.name == _DAEMON and not _frozen:
+    if _is_worker() and not _frozen:
         _frozen = True
         gc.collect()
         gc.freeze()
+
+
+def return_unused_memory() -> None:
+    """Let Arrow allocate from jemalloc in a worker, which returns pages to the system that nobody uses. Called at the
+    start of a task; no effect where pyarrow lacks jemalloc or the environment names Arrow's allocator.
+
+    Arrow's default, mimalloc, keeps 10 to 25 MiB more per worker and needs as much CPU.
+    """
+    if _is_worker() and _ALLOCATOR not in os.environ:
+        import pyarrow as pa
+
+        if _JEMALLOC in pa.supported_memory_backends():
+            pa.set_memory_pool(pa.jemalloc_memory_pool())
+
+
+def _is_worker() -> bool:
+    program = getattr(sys.modules["__main__"], "__spec__", None)
+    return program is not None and program.name == _DAEMON
 
 
 def acknowledge_at_once() -> None:

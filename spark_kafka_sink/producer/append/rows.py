@@ -339,15 +339,6 @@ class ColumnRows:
             left_out=None if self.left_out is None else self.left_out[rows],
         )
 
-    def slices(self, limit: int) -> Iterator[slice]:
-        """Slices of at most ``limit`` bytes, or of one row."""
-        cumulative = np.cumsum(self.sizes)
-        start, before = 0, 0
-        while start < len(cumulative):
-            end = max(int(np.searchsorted(cumulative, before + limit, side="right")), start + 1)
-            yield slice(start, end)
-            start, before = end, int(cumulative[end - 1])
-
     def grouped(self, known: TopicPartitions, partitions: Int32Array, *, sorts: bool = True) -> GroupedRows:
         """The rows by partition: one run each, sorted stably. ``partitions``: their numbers in ``known``.
 
@@ -368,6 +359,16 @@ class ColumnRows:
         bounded = self.times.of_rows(order).row_sizes(runs, cumulated(sizes), self.limit)
         largest = int(sizes.max()) if len(known.names) == 1 else sizes
         return GroupedRows(self.columns, self.lengths, order, bounded, largest)
+
+
+def slices(sizes: Int64Array, limit: int) -> Iterator[slice]:
+    """Slices of at most ``limit`` bytes, or of one row, of rows with these sizes."""
+    cumulative = np.cumsum(sizes)
+    start, before = 0, 0
+    while start < len(cumulative):
+        end = max(int(np.searchsorted(cumulative, before + limit, side="right")), start + 1)
+        yield slice(start, end)
+        start, before = end, int(cumulative[end - 1])
 
 
 def _run_starts(partitions: Int32Array) -> Order:

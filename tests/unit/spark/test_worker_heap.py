@@ -1,21 +1,24 @@
-"""A worker's heap is frozen once, and nobody else's."""
+"""A worker's heap is frozen once, and its Arrow memory comes from jemalloc; nobody else's."""
 
 import gc
 import importlib.util
 import sys
 import weakref
 
+import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.spark.python_process import freeze_imports
+from spark_kafka_sink.spark.python_process import freeze_imports, return_unused_memory
 
 
 @pytest.fixture
 def spark_worker(monkeypatch):
     spec = importlib.util.find_spec("pyspark.daemon")
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", spec)
+    before = pa.default_memory_pool()
     yield
     gc.unfreeze()
+    pa.set_memory_pool(before)
 
 
 class Node:
@@ -52,3 +55,22 @@ def test_it_is_done_once(spark_worker):
 def test_the_heap_of_any_other_program_is_its_owners():
     freeze_imports()
     assert gc.get_freeze_count() == 0
+
+
+@pytest.mark.skipif("jemalloc" not in pa.supported_memory_backends(), reason="pyarrow without jemalloc")
+def test_a_workers_arrow_memory_is_returned_to_the_system(spark_worker):
+    return_unused_memory()
+    assert pa.default_memory_pool().backend_name == "jemalloc"
+
+
+def test_the_allocator_that_the_environment_names_stays(spark_worker, monkeypatch):
+    before = pa.default_memory_pool().backend_name
+    monkeypatch.setenv("ARROW_DEFAULT_MEMORY_POOL", before)
+    return_unused_memory()
+    assert pa.default_memory_pool().backend_name == before
+
+
+def test_the_allocator_of_any_other_program_is_its_owners():
+    before = pa.default_memory_pool().backend_name
+    return_unused_memory()
+    assert pa.default_memory_pool().backend_name == before
