@@ -165,8 +165,8 @@ _WRITES: tuple[Part, ...] = (
         rows=1000,
         sides=(*both(), Side(ONCE, "pykafka", exactly_once=True), Side(FLOOR, "nothing", share=0.25)),
         targets=(
-            Target(OURS, "add_batch_ms", "at most ×", 1.6, THEIRS),
-            Target(ONCE, "add_batch_ms", "at most ×", 3.0, THEIRS),
+            Target(OURS, "add_batch_ms", "at most ×", 1.3, THEIRS),
+            Target(ONCE, "add_batch_ms", "at most ×", 2.2, THEIRS),
             Target(OURS, "first_batch_ms", "at most +", 1000, FLOOR),
         ),
         shape=Shape(tasks=10),
@@ -180,11 +180,14 @@ _WRITES: tuple[Part, ...] = (
         sides=(
             Side("pykafka, 4 partitions", "pykafka"),
             Side("pykafka, 1,000 partitions", "pykafka", shape=Shape(partitions=1000)),
+            Side("pykafka, 10 KB values", "pykafka", share=0.025, shape=Shape("keyed-10k")),
             NOTHING,
+            Side(f"{FLOOR}, 10 KB values", "nothing", share=0.025, shape=Shape("keyed-10k")),
         ),
         targets=(
             Target("pykafka, 4 partitions", "peak_rss_mib", "at most +", 64, FLOOR),
-            Target("pykafka, 1,000 partitions", "peak_rss_mib", "at most +", 128, FLOOR),
+            Target("pykafka, 1,000 partitions", "peak_rss_mib", "at most +", 96, FLOOR),
+            Target("pykafka, 10 KB values", "peak_rss_mib", "at most +", 112, f"{FLOOR}, 10 KB values"),
         ),
         keeps_topics=True,
         fresh_workers=True,
