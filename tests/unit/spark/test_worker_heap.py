@@ -8,6 +8,7 @@ import weakref
 import pyarrow as pa
 import pytest
 
+from spark_kafka_sink.spark import python_process
 from spark_kafka_sink.spark.python_process import freeze_imports, return_unused_memory
 
 
@@ -15,6 +16,7 @@ from spark_kafka_sink.spark.python_process import freeze_imports, return_unused_
 def spark_worker(monkeypatch):
     spec = importlib.util.find_spec("pyspark.daemon")
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", spec)
+    monkeypatch.setattr(python_process, "_freezes", 0)
     before = pa.default_memory_pool()
     yield
     gc.unfreeze()
@@ -43,7 +45,16 @@ def test_garbage_of_before_is_collected_and_garbage_of_afterwards_too(spark_work
     assert [each() for each in seen] == [None, None]
 
 
-def test_it_is_done_once(spark_worker):
+def test_what_pyspark_imports_after_the_first_task_was_gone_through_after_each(spark_worker):
+    freeze_imports()
+    imported = [Node() for _ in range(1_000)]
+    freeze_imports()
+    assert len(gc.get_objects()) < 1_000
+    assert len(imported) == 1_000
+
+
+def test_it_is_done_twice(spark_worker):
+    freeze_imports()
     freeze_imports()
     frozen = gc.get_freeze_count()
     kept = [Node() for _ in range(1_000)]
