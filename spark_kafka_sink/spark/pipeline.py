@@ -75,15 +75,19 @@ class Pipeline:
         end, size, first_row = self._end, AppendSize(self._options.producer), 0
         for batch in gathered(batches, size):
             with end.meter.appending():
-                for given in read(batch, first_row, self._clock.epoch_ms()):
-                    for rows in through(self._stages, given):
-                        self._append(rows, size)
+                self._write_batch(read(batch, first_row, self._clock.epoch_ms()), size)
             if not self._is_raw:
                 size.end_batch(batch)
             first_row += batch.num_rows
+            del batch  # its rows are encoded: free before the next one is read
         if self._letters is not None:
             with end.meter.appending():
                 self._letters.write_held()
+
+    def _write_batch(self, batch: Iterator[Rows], size: AppendSize) -> None:
+        for given in batch:
+            for rows in through(self._stages, given):
+                self._append(rows, size)
 
     def _append(self, rows: Rows, size: AppendSize) -> None:
         if rows.rejected:

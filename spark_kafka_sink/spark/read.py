@@ -80,31 +80,34 @@ class AppendSize:
 
 
 def gathered(batches: Iterator[pa.RecordBatch], target: AppendSize) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of at least the target size; none is empty. Batches of large rows stay as they are,
-    because to gather them is to copy them.
+    """The same rows in batches of at least the target size; none is empty. What has been yielded is not held.
+
+    Batches of large rows stay as they are, because to gather them is to copy them.
     """
     held: list[pa.RecordBatch] = []
     size = 0.0
     for batch in batches:
-        if batch.nbytes >= LARGE_VALUE * max(1, batch.num_rows):
+        is_large = batch.nbytes >= LARGE_VALUE * max(1, batch.num_rows)
+        if is_large:
             yield from _combined(held)
-            yield from _combined([batch])
-            held, size = [], 0.0
-            continue
         held.append(batch)
         size += target.of(batch)
-        if size >= target.bytes:
+        del batch
+        if is_large or size >= target.bytes:
             yield from _combined(held)
-            held, size = [], 0.0
-    if held:
-        yield from _combined(held)
+            size = 0.0
+    yield from _combined(held)
 
 
-def _combined(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """One batch; several if a column of strings or binary exceeds 2 GiB, the limit of an Arrow array."""
-    if len(batches) > 1:
-        batches = pa.Table.from_batches(batches).combine_chunks().to_batches()
-    return (batch for batch in batches if batch.num_rows)
+def _combined(held: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Empties ``held`` into one batch; several if a column of strings or binary exceeds 2 GiB, the limit of an Arrow
+    array.
+    """
+    if len(held) > 1:
+        held[:] = pa.Table.from_batches(held).combine_chunks().to_batches()
+    held[:] = [batch for batch in reversed(held) if batch.num_rows]
+    while held:
+        yield held.pop()
 
 
 @dataclass(frozen=True, slots=True)

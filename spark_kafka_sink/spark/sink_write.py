@@ -25,7 +25,13 @@ from spark_kafka_sink.spark.commit_message import (
 from spark_kafka_sink.spark.driver_check import check_again, check_brokers
 from spark_kafka_sink.spark.error_notes import connection_explained, delegation_tokens_explained
 from spark_kafka_sink.spark.options import SinkOptions
-from spark_kafka_sink.spark.python_process import acknowledge_at_once, announce, freeze_imports, log_at
+from spark_kafka_sink.spark.python_process import (
+    acknowledge_at_once,
+    announce,
+    freeze_imports,
+    log_at,
+    return_unused_memory,
+)
 from spark_kafka_sink.spark.receipts.receipts_path import keep_receipts, probe_receipts
 from spark_kafka_sink.spark.schema import EncodedFields, RowLayout, encoded_fields
 from spark_kafka_sink.spark.topic_creation import ensure_planned_topics, forget_topics
@@ -99,6 +105,7 @@ class SinkWrite:
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> KafkaCommitMessage:
         acknowledge_at_once()
+        return_unused_memory()
         log_at(self.options.log_level)
         try:
             with delegation_tokens_explained(), connection_explained(self.options):

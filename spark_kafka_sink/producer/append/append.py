@@ -42,6 +42,7 @@ from spark_kafka_sink.producer.append.rows import (
     cumulated_value_bounds,
     left_out_rows,
     refuse_partitions,
+    slices,
 )
 from spark_kafka_sink.producer.partitioning.custom import CustomPartitioner
 from spark_kafka_sink.producer.partitioning.kafka_partitioners import BuiltInPartitioner
@@ -118,6 +119,7 @@ class Appender:
                     raise receipt.error
                 if self._append(slice_, receipt, remaining):
                     remaining = self.config.max_block_ms
+                del slice_  # free before the next one is copied
         finally:
             if rows.pinned is not None:
                 self._settle(rows.pinned)
@@ -183,19 +185,20 @@ class Appender:
     def _slices(self, snapshot: ClusterSnapshot, rows: ColumnRows) -> Iterator[Rows]:
         """The rows in slices that ``buffer.memory`` has room for.
 
-        Cut by partition where a slice in the caller's order has less than a full batch for each partition.
+        Cut by partition where a slice in the caller's order has less than a full batch for each partition. Each slice
+        is then copied, so two of them take the place of one.
         """
         known = TopicPartitions.of(rows.topics.names, snapshot)
         if self.slice_limit < len(known) * rows.limit and self.slice_limit < int(rows.sizes.sum()):
             partitions = self._partitions(snapshot, known, rows)
             order = rows.by_partition(partitions, len(known))
-            rows, partitions = rows.reordered(order), partitions[order]
-            for cut in rows.slices(self.slice_limit):
-                yield rows[cut].grouped(known, partitions[cut], sorts=False)
+            for cut in slices(rows.sizes[order], self.slice_limit // 2):
+                chosen = order[cut]
+                yield rows.reordered(chosen).grouped(known, partitions[chosen], sorts=False)
             return
         # A partitioner that may refuse a row sees all rows first: nothing is appended before.
         checked = self._partitions(snapshot, known, rows) if isinstance(self.partitioner, CustomPartitioner) else None
-        for cut in rows.slices(self.slice_limit):
+        for cut in slices(rows.sizes, self.slice_limit):
             if not rows.sizes[cut].any():
                 continue
             part = rows[cut]

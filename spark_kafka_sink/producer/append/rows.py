@@ -326,8 +326,6 @@ class ColumnRows:
         start, end, _ = rows.indices(len(self.sizes))
         if end - start == len(self.sizes):
             return self
-        if self.order is not None:
-            return replace(self._of_rows(rows, self.columns, self.lengths), order=self.order[rows])
         return self._of_rows(rows, self.columns.slice(start, end - start), self.lengths.slice(start, end))
 
     def by_partition(self, partitions: Int32Array, count: int) -> Order:
@@ -361,15 +359,6 @@ class ColumnRows:
             pinned=self.pinned,
         )
 
-    def slices(self, limit: int) -> Iterator[slice]:
-        """Slices of at most ``limit`` bytes, or of one row."""
-        cumulative = np.cumsum(self.sizes)
-        start, before = 0, 0
-        while start < len(cumulative):
-            end = max(int(np.searchsorted(cumulative, before + limit, side="right")), start + 1)
-            yield slice(start, end)
-            start, before = end, int(cumulative[end - 1])
-
     def grouped(self, known: TopicPartitions, partitions: Int32Array, *, sorts: bool = True) -> GroupedRows:
         """The rows by partition: one run each, sorted stably. ``partitions``: their numbers in ``known``.
 
@@ -393,6 +382,16 @@ class ColumnRows:
             order = self.order if order is None else self.order[order]
         grouped = GroupedRows(self.columns, self.lengths, order, bounded, largest)
         return grouped if self.pinned is None else grouped.pinning(self.pinned)
+
+
+def slices(sizes: Int64Array, limit: int) -> Iterator[slice]:
+    """Slices of at most ``limit`` bytes, or of one row, of rows with these sizes."""
+    cumulative = np.cumsum(sizes)
+    start, before = 0, 0
+    while start < len(cumulative):
+        end = max(int(np.searchsorted(cumulative, before + limit, side="right")), start + 1)
+        yield slice(start, end)
+        start, before = end, int(cumulative[end - 1])
 
 
 def _run_starts(partitions: Int32Array) -> Order:

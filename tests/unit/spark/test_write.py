@@ -207,6 +207,22 @@ def test_batches_of_large_rows_are_not_gathered_because_that_copies_them():
     assert gathered[1].column(0).buffers()[2].address == large[0].column(0).buffers()[2].address
 
 
+@pytest.mark.parametrize("size", [100_000, 1_000_000])
+def test_the_rows_of_an_append_are_free_before_the_next_batch_is_read(opened, size):
+    """The combined copy, the batches it was made of and the columns of the last append were all held."""
+    held = []
+
+    def batches():
+        before = pa.total_allocated_bytes()
+        for _ in range(9):
+            yield pa.record_batch({"value": pa.array([bytes(size)]), "topic": ["x"]})
+            held.append((pa.total_allocated_bytes() - before) // size)
+
+    module.write_rows(batches(), LAYOUT, OPTIONS)
+    gathered = [0, 1, 2, 0, 1, 2, 0, 1, 2] if size == 100_000 else [0] * 9
+    assert held == gathered
+
+
 @pytest.mark.slow  # needs 4 GiB of memory
 def test_more_than_2_gib_of_one_column_are_gathered_without_losing_the_rows_beyond():
     """One array of strings or binary ends at 2 GiB, so what is combined may stay several batches."""
