@@ -112,6 +112,8 @@ def called(world: World, scenario: Scenario, index: int, run: Run, messages: tup
     reports = any(type(message) is Prepared for message in messages)
     if not reports and scenario.kind == "stream" and scenario.has("abort for its own run"):
         return OVER
+    if scenario.kind == "stream" and None not in messages:  # a reduction: its run has nothing open that is not reported
+        return Abort("called", run.batch, messages)
     listed = open_transactions(world, scenario, index)
     return Abort("called", run.batch, messages, listed, earlier=run.earlier)
 
