@@ -87,7 +87,9 @@ def _fenced(run: WritePlan | TaskReport, view: LedgerView) -> AbortOutcome:
     if write_id.query in view.removed:
         return AbortOutcome(decided=(f"{write_id} was committed before",), committed=True)
     entry = view.entries[write_id.query]
-    return AbortOutcome(decided=(f"{entry} was committed before",), committed=view.writer(entry.query) == own)
+    if view.writer(entry.query) == own:
+        return AbortOutcome(decided=(f"{entry} was committed before",), committed=True)
+    return AbortOutcome(decided=(f"{entry} was committed by another run",))
 
 
 def _is_committed(write_id: WriteId | None, entries: Mapping[str, Entry], view: LedgerView) -> bool:

@@ -11,7 +11,7 @@ from typing import Final
 from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.exactly_once import steps
 from spark_kafka_sink.exactly_once.complete import Completed, complete_intents
-from spark_kafka_sink.exactly_once.decisions import check_target, decision_margin_ms
+from spark_kafka_sink.exactly_once.decisions import check_target, decision_margin_ms, task_action
 from spark_kafka_sink.exactly_once.errors import PlanningError
 from spark_kafka_sink.exactly_once.ledger_topic import broker_limit_ms
 from spark_kafka_sink.exactly_once.requirements import require_transactions
@@ -43,7 +43,7 @@ def plan_write(
         with session_for(settings) as session:
             deadline = session.deadline(settings.producer.max_block_ms)
             state, open_before = _plan(session, write_id, ledger_start, deadline)
-            return WritePlan(
+            plan = WritePlan(
                 name=settings.name,
                 prefix=settings.prefix,
                 ledger=session.ledger.partitions,
@@ -55,6 +55,9 @@ def plan_write(
                 max_entry_bytes=session.max_entry_bytes,
                 open_before=open_before,
             )
+            if write_id is not None:
+                task_action(plan, write_id, 0)  # what each task would refuse
+            return plan
     except KafkaError as error:
         raise PlanningError(f"Exactly-once write under the name {settings.name} cannot start: {error}") from error
 

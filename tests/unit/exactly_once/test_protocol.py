@@ -702,6 +702,24 @@ def test_a_version_is_written_once(broker):
     assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
 
 
+def test_incident_a_smaller_version_was_refused_by_each_task_instead_of_planning(broker):
+    job = Query(broker.bootstrap_servers, name="txn-nightly", query="nightly", kind=WriteKind.VERSION)
+    job.run(5, ROWS)
+    with pytest.raises(PlanningError, match="txnVersion 3 of txnAppId nightly .*is smaller than the last one"):
+        job.plan(3)
+
+
+def test_incident_the_loser_of_two_writes_was_told_to_write_again_what_the_other_had_committed(broker):
+    job = Query(broker.bootstrap_servers, name="txn-nightly", query="nightly", kind=WriteKind.VERSION)
+    plan = job.plan(1)
+    reports = job.tasks(plan, 1, ROWS)
+    job.run(1, ROWS)
+    with pytest.raises(ExactlyOnceError, match=r"not committed by this run: .*has committed is not written again\."):
+        job.commit(reports)
+    assert job.abort(reports, plan).decided == ("batch 1 of nightly was committed by another run",)
+    assert committed(broker) == EACH_ONCE
+
+
 def test_a_version_is_written_once_whatever_prefix_its_tasks_have(broker):
     first, second = (
         Query(broker.bootstrap_servers, "txn-nightly", "nightly", WriteKind.VERSION, prefix=f"{prefix}-nightly")
