@@ -42,5 +42,7 @@ def activate_session(spark: SparkSession) -> None:
     It needs Spark 4.0 or newer and a thread of the JVM for each Python thread: ``PYSPARK_PIN_THREAD``, which is on by
     default.
     """
+    if not isinstance(spark, SparkSession) and not is_connect(spark):
+        raise TypeError(f"activate_session takes a SparkSession, not {type(spark).__qualname__}.")
     if not is_connect(spark):
         SparkSession._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
