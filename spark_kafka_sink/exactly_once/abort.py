@@ -4,7 +4,7 @@ Abort acts only for its own run, whose identity is in the tasks' reports, or in 
 driver has fenced the run since, every open transaction may be that driver's, and nothing is aborted.
 
 Without an entry when the run was planned, this may be the wrong ledger, and another one may have decided what was open
-before. What was opened after the run's fence can be decided by nobody else, as a driver with another ledger has the same
+before. But only this run can decide what was opened after its fence, because a driver with another ledger has the same
 driver id. So abort ends that, and spares the rest.
 """
 

@@ -12,7 +12,13 @@ from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError
 from spark_kafka_sink.exactly_once import steps
 from spark_kafka_sink.exactly_once.complete import complete
 from spark_kafka_sink.exactly_once.decisions import commit_order, done
-from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, FencedRunError, LostRowsError, NotDecidedError, Progress
+from spark_kafka_sink.exactly_once.errors import (
+    ExactlyOnceError,
+    FencedRunError,
+    LostRowsError,
+    NotDecidedError,
+    Progress,
+)
 from spark_kafka_sink.exactly_once.ledger_format import shown_id
 from spark_kafka_sink.exactly_once.session import CommitSettings, Session, session_for
 from spark_kafka_sink.exactly_once.sweep import list_open, sweep

@@ -91,9 +91,7 @@ def _plan(
     return state, open_before
 
 
-def _open_before(
-    session: Session, entries: Mapping[str, Entry], deadline: float
-) -> tuple[OpenTransaction, ...] | None:
+def _open_before(session: Session, entries: Mapping[str, Entry], deadline: float) -> tuple[OpenTransaction, ...] | None:
     """``WritePlan.open_before``. Listed after the fence: what is decided later is this run's.
 
     It lacks a transaction whose coordinator moves meanwhile. If another ledger has decided that one, and abort ends it,

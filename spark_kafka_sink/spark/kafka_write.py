@@ -43,9 +43,10 @@ def write_kafka(frame: DataFrame, options: Mapping[str, Any]) -> WriteResult:
 
     Returns when all rows are acknowledged and, with exactly-once, committed. Raises ``ConfigError``, ``SchemaError``
     or another ``KafkaError`` before the job starts, ``TypeError`` for what is no frame or no options; Spark's exception
-    if the job fails, with notes on the reason and on what was aborted; ``KafkaError`` if the commit fails. A failed or
-    interrupted call cancels its job, then aborts the transactions of its tasks. Those of a killed process are aborted by
-    the next write of the same txnAppId, but before its first version is committed only those whose ids that write uses.
+    if the job fails, with notes on the reason and on what was aborted; ``KafkaError`` if the commit fails.
+
+    A failed or interrupted call cancels its job, then aborts the transactions of its tasks. Those of a killed process
+    are aborted by the next write of the same txnAppId; until a version is committed, only as many as it has tasks.
     """
     if TaskContext.get() is not None:
         raise ConfigError([
@@ -176,8 +177,9 @@ def _give_up(write: BatchWrite, messages: list[KafkaCommitMessage], error: BaseE
     if isinstance(error, Exception) and not isinstance(error, KafkaError):  # Spark 3.5 raises py4j's own error
         error.add_note(f"The write failed: {reason(error)}")
     # A job that failed returns no messages, as if no task had finished. A query that cannot be analyzed has no tasks.
-    no_messages = [] if isinstance(error, AnalysisException) else [None]
-    reports: list[WriterCommitMessage | None] = [*messages] or no_messages
+    reports: list[WriterCommitMessage | None] = [*messages]
+    if not messages and not isinstance(error, AnalysisException):
+        reports = [None]
     try:
         error.add_note(write.give_up(reports).text)
     except KafkaError as failure:

@@ -281,9 +281,7 @@ class SinkOptions:
         return self.receipts_topic is not None or self.receipts_path is not None
 
     @classmethod
-    def parse(
-        cls, options: Mapping[str, str], faults: list[str] | None = None, of_batch: bool = False
-    ) -> SinkOptions:
+    def parse(cls, options: Mapping[str, str], faults: list[str] | None = None, of_batch: bool = False) -> SinkOptions:
         """Raises ``ConfigError`` with all faults, of Kafka's options and the sink's own, after ``faults`` that the
         caller has found. ``of_batch``: a batch write, whose repeated run must be recognized if it is exactly-once.
         """

@@ -99,7 +99,9 @@ def raises(world: World, scenario: Scenario, index: int, run: Run, told: bool = 
         world = zombies(world, scenario, index, run, task)
     if not scenario.aborts or not run.tasks or world.aborts[index] != UNCALLED:
         return with_run(world, index, GONE)
-    messages: tuple[Part | None, ...] = tuple(part if told and type(part) is not Waiting else None for part in run.tasks)
+    messages: tuple[Part | None, ...] = tuple(
+        part if told and type(part) is not Waiting else None for part in run.tasks
+    )
     if not any(message is None or type(message) is Prepared for message in messages):
         return with_run(world, index, GONE)
     return with_abort(with_run(world, index, GONE), index, called(world, scenario, index, run, messages))

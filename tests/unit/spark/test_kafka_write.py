@@ -112,8 +112,12 @@ python_process.announce("a line")
 
 
 def test_incident_the_function_for_foreach_batch_showed_the_password():
-    given = {**AT_LEAST_ONCE, "kafka.sasl.jaas.config": 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="s3cret";'}
-    batches = kafka_batches({**given, "kafka.sasl.mechanism": "PLAIN", "kafka.security.protocol": "SASL_SSL"})
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    login = {
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.jaas.config": f'{module} required username="u" password="s3cret";',
+    }
+    batches = kafka_batches({**AT_LEAST_ONCE, **login, "kafka.security.protocol": "SASL_SSL"})
     assert "s3cret" not in repr(batches)
     assert "s3cret" not in str(batches)
 
