@@ -23,7 +23,7 @@ EXTRAS_BUT := python3 -c 'import sys, tomllib; extras = tomllib.load(open("pypro
 .PHONY: help setup demo test test-fast test-jvm test-all test-spark test-brokers test-foreign test-shipping test-yarn test-lowest test-pythons test-gssapi check format bench model chaos chaos-cluster audit docs lock build clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY) ## uv, the locked environment in .venv, a Java 17 or newer
 

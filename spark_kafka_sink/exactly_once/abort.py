@@ -2,6 +2,10 @@
 
 Abort acts only for its own run, whose identity is in the tasks' reports, or in the plan of a batch job. If another
 driver has fenced the run since, every open transaction may be that driver's, and nothing is aborted.
+
+Without an entry when the run was planned, this may be the wrong ledger, and another one may have decided what was open
+before. But only this run can decide what was opened after its fence, because a driver with another ledger has the same
+driver id. So abort ends that, and spares the rest.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from spark_kafka_sink.exactly_once import steps
 from spark_kafka_sink.exactly_once.complete import Completed, complete_intents
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView
 from spark_kafka_sink.exactly_once.session import CommitSettings, session_for
-from spark_kafka_sink.exactly_once.sweep import abort_all, left_open, list_open
+from spark_kafka_sink.exactly_once.sweep import abort_all, list_open, opened_since
 from spark_kafka_sink.exactly_once.values import Entry, EntryState, TaskReport, WriteId, WriteKind, WritePlan, listed
 from spark_kafka_sink.producer.transactions.values import END_TXN_V2
 
@@ -60,8 +64,8 @@ def abort_batch(
         state = complete_intents(session, driver, entries, deadline)
         decided = {prepared for entry in entries.values() for prepared in entry.prepared.values()}
         reported = {report.share.prepared for report in present if report.share.prepared is not None} - decided
-        open_ones = left_open(listing, driver) if entries or settings.per_attempt else []
-        aborted = abort_all(session, reported.union(open_ones) - decided, deadline, exactly=listing.derived)
+        own = opened_since(run.open_before, listing, driver)
+        aborted = abort_all(session, reported.union(own) - decided, deadline, exactly=listing.derived)
         return AbortOutcome(
             decided=_decided_clauses(run.write_id, entries, state, view),
             aborted=len(aborted),
@@ -83,7 +87,9 @@ def _fenced(run: WritePlan | TaskReport, view: LedgerView) -> AbortOutcome:
     if write_id.query in view.removed:
         return AbortOutcome(decided=(f"{write_id} was committed before",), committed=True)
     entry = view.entries[write_id.query]
-    return AbortOutcome(decided=(f"{entry} was committed before",), committed=view.writer(entry.query) == own)
+    if view.writer(entry.query) == own:
+        return AbortOutcome(decided=(f"{entry} was committed before",), committed=True)
+    return AbortOutcome(decided=(f"{entry} was committed by another run",))
 
 
 def _is_committed(write_id: WriteId | None, entries: Mapping[str, Entry], view: LedgerView) -> bool:

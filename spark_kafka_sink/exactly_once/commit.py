@@ -12,7 +12,13 @@ from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError
 from spark_kafka_sink.exactly_once import steps
 from spark_kafka_sink.exactly_once.complete import complete
 from spark_kafka_sink.exactly_once.decisions import commit_order, done
-from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError, NotDecidedError, Progress
+from spark_kafka_sink.exactly_once.errors import (
+    ExactlyOnceError,
+    FencedRunError,
+    LostRowsError,
+    NotDecidedError,
+    Progress,
+)
 from spark_kafka_sink.exactly_once.ledger_format import shown_id
 from spark_kafka_sink.exactly_once.session import CommitSettings, Session, session_for
 from spark_kafka_sink.exactly_once.sweep import list_open, sweep
@@ -125,6 +131,12 @@ def _decide(
     settings = session.settings
     try:
         return session.record(report.driver, entry, deadline, NEVER if decide_by is None else decide_by)
+    except FencedRunError as error:
+        raise ExactlyOnceError(
+            f"{report.write} is not committed by this run: {error}. "
+            f"{settings.advice(report.repeat, Progress.NOT_DECIDED)} What the other run has committed is not written "
+            "again."
+        ) from error
     except NotDecidedError as error:
         late = isinstance(error.__cause__, KafkaTimeoutError)
         raise ExactlyOnceError(

@@ -39,6 +39,10 @@ class NotDecidedError(ExactlyOnceError):
     """A batch was not decided and will not be: the EndTxn of its intent was not sent, or the first one was refused."""
 
 
+class FencedRunError(NotDecidedError):
+    """Another driver has fenced this run, so it decides nothing. The other one may have committed the same write."""
+
+
 class Progress(Enum):
     """How far a write came that failed."""
 

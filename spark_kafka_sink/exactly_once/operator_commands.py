@@ -19,7 +19,6 @@ from spark_kafka_sink.exactly_once.ledger_view import LedgerView
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.sweep import (
     CannotListError,
-    OpenTransaction,
     derived_listing,
     known_tasks,
     list_ids,
@@ -27,7 +26,15 @@ from spark_kafka_sink.exactly_once.sweep import (
     list_open,
     sweep,
 )
-from spark_kafka_sink.exactly_once.values import APPLICATION, Entry, EntryState, LedgerPartitions, driver_id, listed
+from spark_kafka_sink.exactly_once.values import (
+    APPLICATION,
+    Entry,
+    EntryState,
+    LedgerPartitions,
+    OpenTransaction,
+    driver_id,
+    listed,
+)
 
 _TASK: Final = re.compile(r"(?P<prefix>.+)-\d+(\.\d+)?")
 _BATCH_JOB: Final = "-[0-9a-f]{32}"

@@ -11,7 +11,7 @@ from typing import Final
 from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.exactly_once import steps
 from spark_kafka_sink.exactly_once.complete import Completed, complete_intents
-from spark_kafka_sink.exactly_once.decisions import check_target, decision_margin_ms
+from spark_kafka_sink.exactly_once.decisions import check_target, decision_margin_ms, task_action
 from spark_kafka_sink.exactly_once.errors import PlanningError
 from spark_kafka_sink.exactly_once.ledger_topic import broker_limit_ms
 from spark_kafka_sink.exactly_once.requirements import require_transactions
@@ -22,6 +22,7 @@ from spark_kafka_sink.exactly_once.values import (
     Entry,
     EntryState,
     LedgerStart,
+    OpenTransaction,
     RecoveryMode,
     WriteId,
     WriteKind,
@@ -40,8 +41,9 @@ def plan_write(
     """Plans a write in at most max.block.ms. ``write_id`` is None if only tasks know it. Raises ``PlanningError``."""
     try:
         with session_for(settings) as session:
-            state = _plan(session, write_id, ledger_start, session.deadline(settings.producer.max_block_ms))
-            return WritePlan(
+            deadline = session.deadline(settings.producer.max_block_ms)
+            state, open_before = _plan(session, write_id, ledger_start, deadline)
+            plan = WritePlan(
                 name=settings.name,
                 prefix=settings.prefix,
                 ledger=session.ledger.partitions,
@@ -51,12 +53,18 @@ def plan_write(
                 write_id=write_id,
                 ledger_start=ledger_start,
                 max_entry_bytes=session.max_entry_bytes,
+                open_before=open_before,
             )
+            if write_id is not None:
+                task_action(plan, write_id, 0)  # what each task would refuse
+            return plan
     except KafkaError as error:
         raise PlanningError(f"Exactly-once write under the name {settings.name} cannot start: {error}") from error
 
 
-def _plan(session: Session, write_id: WriteId | None, ledger_start: LedgerStart, deadline: float) -> Completed:
+def _plan(
+    session: Session, write_id: WriteId | None, ledger_start: LedgerStart, deadline: float
+) -> tuple[Completed, tuple[OpenTransaction, ...] | None]:
     created = False
     if session.planned is None:
         require_transactions(session.cluster, session.settings.producer, deadline)
@@ -77,9 +85,22 @@ def _plan(session: Session, write_id: WriteId | None, ledger_start: LedgerStart,
     if listing is not None and state.entries:
         sweep(session, listing, state.driver, deadline)
         session.sweeps += 1
+    open_before = _open_before(session, state.entries, deadline)
     session.planned, session.planned_driver = state.entries, state.driver
     steps.reach("planned")
-    return state
+    return state, open_before
+
+
+def _open_before(session: Session, entries: Mapping[str, Entry], deadline: float) -> tuple[OpenTransaction, ...] | None:
+    """``WritePlan.open_before``. Listed after the fence: what is decided later is this run's.
+
+    It lacks a transaction whose coordinator moves meanwhile. If another ledger has decided that one, and abort ends it,
+    the replay under that ledger writes its rows again.
+    """
+    if entries or session.settings.per_attempt:
+        return ()
+    listing = list_open(session, deadline)
+    return listing.transactions if listing.complete else None
 
 
 def _complete(session: Session, deadline: float) -> Completed:

@@ -19,7 +19,7 @@ from spark_kafka_sink.common.model import NO_IDENTITY, ProducerIdentity
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, ProducerFencedError
 from spark_kafka_sink.exactly_once import steps
 from spark_kafka_sink.exactly_once.cluster import Cluster
-from spark_kafka_sink.exactly_once.errors import ADVICE, ExactlyOnceError, NotDecidedError, Progress
+from spark_kafka_sink.exactly_once.errors import ADVICE, ExactlyOnceError, FencedRunError, NotDecidedError, Progress
 from spark_kafka_sink.exactly_once.ledger import Ledger, LedgerPart
 from spark_kafka_sink.exactly_once.ledger_format import LedgerWrite, entry_write
 from spark_kafka_sink.exactly_once.ledger_topic import ensure_ledger, ledger_partitions
@@ -168,14 +168,14 @@ class Session:
             if self.clock.now() >= deadline or self.clock.epoch_ms() >= latest_ms:
                 raise KafkaTimeoutError(f"the time was up before EndTxn of {name} was sent")
         except ProducerFencedError as error:
-            raise NotDecidedError(_fenced(name, error)) from error
+            raise FencedRunError(_fenced(name, error)) from error
         except KafkaError as error:
             raise NotDecidedError(str(error)) from error
         identity = driver.identity
         prepared = PreparedTransaction(name, *identity.identity, identity.end_txn_version)
         (outcome,) = self.committer.end([(prepared, True)], deadline - self.clock.now(), latest_ms)
         if outcome.verdict is EndVerdict.GONE:
-            error_type = ExactlyOnceError if outcome.repeated else NotDecidedError
+            error_type = ExactlyOnceError if outcome.repeated else FencedRunError
             raise error_type(_fenced(name, outcome.error)) from outcome.error
         if outcome.identity is None:
             raise outcome.error or KafkaError(f"{outcome.verdict.value}: {prepared}")

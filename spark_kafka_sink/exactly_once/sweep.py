@@ -23,7 +23,7 @@ from spark_kafka_sink.errors import BrokerError, KafkaError, KafkaTimeoutError, 
 from spark_kafka_sink.exactly_once.cluster import Cluster
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.session import Session
-from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, task_id
+from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, OpenTransaction, task_id
 from spark_kafka_sink.network.api_versions import every
 from spark_kafka_sink.network.calls import BrokerGoneError, Call, CodeAt, Target, timeout_error
 from spark_kafka_sink.producer.transactions.committer import KAFKA_3_6, METADATA_VERSION, EndVerdict
@@ -48,21 +48,13 @@ class CannotListError(ExactlyOnceError):
     """The brokers do not list transactions, or do not say enough about those that they list."""
 
 
-class OpenTransaction(NamedTuple):
-    """A task's transaction as its coordinator describes it. ``started_at``: epoch ms, -1 if unknown."""
-
-    transactional_id: str
-    producer_id: int
-    epoch: int
-    started_at: int = -1
-
-
 class Listing(NamedTuple):
     """Open transactions. ``derived``: the brokers could not list them. They are those of the ids that can be derived,
-    and are ended only by EndTxn with exactly this producer id and epoch."""
+    and are ended only by EndTxn with exactly this producer id and epoch. ``complete``: there are no others."""
 
     transactions: tuple[OpenTransaction, ...] = ()
     derived: bool = False
+    complete: bool = True
 
 
 def list_open(session: Session, deadline: float, tasks: int = 0) -> Listing:
@@ -137,7 +129,7 @@ def derived_listing(cluster: Cluster, prefix: str, tasks: int, reason: CannotLis
             prefix,
             "" if failure else " are looked up by the ids of tasks; others",
         )
-    return Listing(tuple(found), derived=True)
+    return Listing(tuple(found), derived=True, complete=not failure)
 
 
 def _derived(cluster: Cluster, prefix: str, tasks: int, until: float) -> tuple[list[OpenTransaction], str]:
@@ -164,6 +156,17 @@ def _derived(cluster: Cluster, prefix: str, tasks: int, until: float) -> tuple[l
 def sweep(session: Session, listing: Listing, driver: DriverIdentity, deadline: float) -> int:
     """Aborts what was listed before ``driver`` was initialised. Returns how many were still open."""
     return len(abort_all(session, left_open(listing, driver), deadline, exactly=listing.derived))
+
+
+def opened_since(
+    before: tuple[OpenTransaction, ...] | None, listing: Listing, driver: DriverIdentity
+) -> list[PreparedTransaction]:
+    """What was listed, without what was open ``before``; nothing if that is None, as it is not known."""
+    if before is None:
+        return []
+    spared = {each[:3] for each in before}
+    since = tuple(each for each in listing.transactions if each[:3] not in spared)
+    return left_open(listing._replace(transactions=since), driver)
 
 
 def left_open(listing: Listing, driver: DriverIdentity) -> list[PreparedTransaction]:

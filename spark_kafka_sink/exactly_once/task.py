@@ -219,6 +219,7 @@ class TaskTransaction:
             schemas=schemas,
             decided_topics=last.topics if last is not None and replayed else (),
             other_queries=other_queries(plan, write_id),
+            open_before=plan.open_before,
         )
 
     def __enter__(self) -> Self:

@@ -224,13 +224,24 @@ class DriverIdentity:
     end_unanswered: bool = False
 
 
+class OpenTransaction(NamedTuple):
+    """A task's transaction as its coordinator describes it. ``started_at``: epoch ms, -1 if unknown."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    started_at: int = -1
+
+
 @dataclass(frozen=True, slots=True)
 class WritePlan:
     """The result of planning; tasks get it, and pass on to commit what it needs.
 
     ``prefix``: of the tasks' transactional ids. ``entries``: query → its last entry under this name. ``lost``: query →
     the tasks of that entry whose rows are lost. ``write_id`` None: only the tasks know it (streaming).
-    ``max_entry_bytes``: the largest record that the ledger takes; None: not known.
+    ``max_entry_bytes``: the largest record that the ledger takes; None: not known. ``open_before``: without entries,
+    the tasks' transactions that were open before this run, which another ledger may have decided, so that abort must
+    spare them; None: not known, so that abort ends only what the tasks report.
     """
 
     name: str
@@ -242,6 +253,7 @@ class WritePlan:
     write_id: WriteId | None = None
     ledger_start: LedgerStart = STRICT
     max_entry_bytes: int | None = None
+    open_before: tuple[OpenTransaction, ...] | None = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +266,7 @@ class TaskReport:
     ``markers_before``: as in ``Entry``. ``topics``: those that this task wrote to. ``decided_topics``: those of the
     decided batch that this is a replay of; empty: not compared. ``schemas``: as in ``Entry``. ``other_queries``: the
     last batches of other queries under the name, if this is a query's first batch. ``in_foreach_batch``: False
-    if Spark does not say so.
+    if Spark does not say so. ``open_before``: as in ``WritePlan``, because the abort of a stream has no plan.
     """
 
     name: str
@@ -273,6 +285,7 @@ class TaskReport:
     decided_topics: tuple[TopicId, ...] = ()
     other_queries: tuple[str, ...] = ()
     in_foreach_batch: bool = False
+    open_before: tuple[OpenTransaction, ...] | None = ()
 
     @property
     def write(self) -> str:

@@ -7,13 +7,17 @@ this thread has: the caller's job group and tags stay as they are.
 from __future__ import annotations
 
 import logging
+import sys
 import threading
+from collections.abc import Iterator
 from concurrent.futures import Future, wait
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final, Protocol
 from uuid import uuid4
 
 from pyspark import InheritableThread
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.traceback_utils import SCCallSiteSync
 
 _log = logging.getLogger("spark_kafka_sink.spark")
 
@@ -40,17 +44,28 @@ def collected(frame: DataFrame) -> list[Row]:
         raise
 
 
+def _call_site() -> str:
+    """The line that has called this package."""
+    frame = sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("spark_kafka_sink."):
+        frame = frame.f_back
+    return f"write_kafka at {frame.f_code.co_filename}:{frame.f_lineno}"
+
+
 def is_connect(of: DataFrame | SparkSession) -> bool:
     """Whether the frame or session is Spark Connect's, whose client is this process."""
     return type(of).__module__.startswith("pyspark.sql.connect.")
 
 
 class _Job(Protocol):
-    """What Spark's two APIs do differently. ``add_tag`` runs in the job's thread, ``cancel`` in the caller's."""
+    """What Spark's two APIs do differently. ``cancel`` runs in the caller's thread, the others in the job's."""
 
     def thread(self, collect: _Collect) -> threading.Thread: ...
 
     def add_tag(self, tag: str) -> None: ...
+
+    def named(self) -> AbstractContextManager[None]:
+        """Around the job: Spark's UI shows which line of the caller's has started it."""
 
     def cancel(self, tag: str) -> None: ...
 
@@ -69,7 +84,8 @@ class _Collect:
             return
         try:
             self._job.add_tag(self._tag)
-            rows = self._frame.collect()
+            with self._job.named():
+                rows = self._frame.collect()
         except BaseException as error:
             self._rows.set_exception(error)
         else:
@@ -81,6 +97,7 @@ class _ClassicJob:
 
     def __init__(self, session: SparkSession) -> None:
         self._context = session.sparkContext
+        self._call_site = _call_site()
 
     def thread(self, collect: _Collect) -> threading.Thread:
         thread: threading.Thread = InheritableThread(target=collect, daemon=True)
@@ -88,6 +105,18 @@ class _ClassicJob:
 
     def add_tag(self, tag: str) -> None:
         self._context.addJobTag(tag)
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """As Spark's ``SCCallSiteSync``, which takes the line of this thread unless it finds itself in another one."""
+        SCCallSiteSync._spark_stack_depth += 1
+        self._context._jsc.setCallSite(self._call_site)
+        try:
+            yield
+        finally:
+            SCCallSiteSync._spark_stack_depth -= 1
+            if self._context._jsc is not None:  # the context has not been stopped meanwhile
+                self._context._jsc.setCallSite(None)
 
     def cancel(self, tag: str) -> None:
         self._context.cancelJobsWithTag(tag)
@@ -106,6 +135,9 @@ class _ConnectJob:
     def add_tag(self, tag: str) -> None:
         for each in (*self._callers, tag):
             self._session.addTag(each)
+
+    def named(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def cancel(self, tag: str) -> None:
         self._session.interruptTag(tag)

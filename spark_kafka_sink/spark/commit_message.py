@@ -83,6 +83,8 @@ def committed(messages: Sequence[WriterCommitMessage | None], clock: Clock) -> s
 def aborted(messages: Sequence[WriterCommitMessage | None]) -> LogLine:
     """What stays in Kafka after an aborted at-least-once write; failed tasks (None) sent no counts."""
     finished = sum(message is not None for message in messages)
+    if not messages:
+        return LogLine("write aborted; no task was started", logging.WARNING)
     if not finished:
         return LogLine(
             "write aborted; no task finished. Rows that the tasks sent before they failed stay in Kafka "

@@ -139,6 +139,7 @@ _REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
         "ReplayMismatchError": "The source returned other rows than before. Make it repeatable, or see "
         "[exactly-once.md](exactly-once.md).",
         "LostRowsError": "Start the query again with the same checkpoint: it writes the missing rows.",
+        "FencedRunError": "Stop the run that is not wanted, and start the other one again.",
         "NotDecidedError": "Start the query again: it writes the batch again.",
     }
 )

@@ -33,7 +33,7 @@ _HEAD_START_MS: Final = 300.0
 """How long the next bootstrap server waits for one that does not respond."""
 
 _AGAIN_MS: Final = 600_000.0
-"""How long micro-batches do without a check after one that ended with a warning."""
+"""How long writes do without a check after one that ended with a warning, unless one of them fails."""
 
 _MOST_KEPT: Final = 64
 """Sets of options per process. A session with more has its oldest ones checked again."""
@@ -77,7 +77,7 @@ def check_again(options: SinkOptions) -> None:
     """A write has failed, perhaps because its credentials are no longer valid: the next one is checked again."""
     with _lock:
         check = _checks.get(options.producer)
-    if check is not None and check.valid_until == math.inf:
+    if check is not None:
         check.valid_until = -math.inf
 
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import TaskContext
+from pyspark.errors import AnalysisException
 from pyspark.sql.utils import to_str
 
 from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.spark.caller_job import collected
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, WriterCommitMessage
@@ -40,9 +42,11 @@ def write_kafka(frame: DataFrame, options: Mapping[str, Any]) -> WriteResult:
     ``options``: as of ``DataFrameWriter``; booleans and numbers are allowed, None is an option not given.
 
     Returns when all rows are acknowledged and, with exactly-once, committed. Raises ``ConfigError``, ``SchemaError``
-    or another ``KafkaError`` before the job starts; Spark's exception if the job fails, with notes on the reason and
-    on what was aborted; ``KafkaError`` if the commit fails. A failed or interrupted call cancels its job first. The
-    transactions of a killed process are aborted by the next write of the same txnAppId.
+    or another ``KafkaError`` before the job starts, ``TypeError`` for what is no frame or no options; Spark's exception
+    if the job fails, with notes on the reason and on what was aborted; ``KafkaError`` if the commit fails.
+
+    A failed or interrupted call cancels its job, then aborts the transactions of its tasks. Those of a killed process
+    are aborted by the next write of the same txnAppId; until a version is committed, only as many as it has tasks.
     """
     if TaskContext.get() is not None:
         raise ConfigError([
@@ -60,7 +64,8 @@ def write_kafka(frame: DataFrame, options: Mapping[str, Any]) -> WriteResult:
     leave_logging_to_caller()
     clock = SystemClock()
     began_at = clock.now()
-    write = BatchWrite.of(frame.schema, _given(options))
+    given, faults = _given(options)
+    write = BatchWrite.of(frame.schema, given, faults)
     write.begin()
     messages: list[KafkaCommitMessage] = []
     try:
@@ -76,7 +81,7 @@ def write_kafka(frame: DataFrame, options: Mapping[str, Any]) -> WriteResult:
 class KafkaBatches:
     """The function of ``kafka_batches``."""
 
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)  # it has passwords
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         options = dict(self.options)
@@ -94,8 +99,8 @@ def kafka_batches(options: Mapping[str, Any]) -> KafkaBatches:
     With ``deliveryGuarantee=exactly-once``, ``txnAppId`` must name the query, and the batch id is the ``txnVersion``:
     a micro-batch that Spark repeats after a failure is written once. Raises ``ConfigError``.
     """
-    given = {name.lower(): value for name, value in _given(options).items()}
-    faults = []
+    spelt, faults = _given(options)
+    given = {name.lower(): value for name, value in spelt.items()}
     if given.get("deliveryguarantee", "").strip().lower() == "exactly-once":
         if _APP not in given:
             faults.append(
@@ -119,19 +124,26 @@ def kafka_batches(options: Mapping[str, Any]) -> KafkaBatches:
     return KafkaBatches(given)
 
 
-def _given(options: Mapping[str, Any]) -> dict[str, str]:
-    """The options as Spark's writer passes them. Raises ``ConfigError`` for one that is given twice."""
+def _given(options: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
+    """The options as Spark's writer passes them, and a fault for each that is given twice. Raises ``TypeError`` for
+    what is no mapping from names.
+    """
+    if not isinstance(options, Mapping):
+        raise TypeError(f"options is a mapping of option names to values, not {type(options).__qualname__}.")
     given: dict[str, str] = {}
     spelt: dict[str, str] = {}
+    faults = []
     for name, value in options.items():
+        if not isinstance(name, str):
+            raise TypeError(f"The name of an option is a string, not {type(name).__qualname__}: {name!a}.")
         text = to_str(value)
         if text is None:
             continue
         earlier = spelt.setdefault(name.lower(), name)
         if earlier != name:
-            raise ConfigError([f"{earlier} and {name} are the same option: leave out one of them."])
+            faults.append(f"{shown(earlier)} and {shown(name)} are the same option: leave out one of them.")
         given[name] = text
-    return given
+    return given, faults
 
 
 @dataclass(frozen=True)
@@ -164,8 +176,10 @@ def _give_up(write: BatchWrite, messages: list[KafkaCommitMessage], error: BaseE
     """Aborts what the tasks wrote. Notes on ``error`` say why the job failed, and what was aborted."""
     if isinstance(error, Exception) and not isinstance(error, KafkaError):  # Spark 3.5 raises py4j's own error
         error.add_note(f"The write failed: {reason(error)}")
-    # A job that failed returns no messages, as if no task had finished.
-    reports: list[WriterCommitMessage | None] = [*messages] or [None]
+    # A job that failed returns no messages, as if no task had finished. A query that cannot be analyzed has no tasks.
+    reports: list[WriterCommitMessage | None] = [*messages]
+    if not messages and not isinstance(error, AnalysisException):
+        reports = [None]
     try:
         error.add_note(write.give_up(reports).text)
     except KafkaError as failure:

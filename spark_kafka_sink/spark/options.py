@@ -26,6 +26,7 @@ from spark_kafka_sink.common.config.option import (
 from spark_kafka_sink.common.config.producer_config import unknown_option
 from spark_kafka_sink.common.config.python_class import PYTHON_CLASS, imported
 from spark_kafka_sink.common.config.table import CONSUMER_OPTIONS, OPTIONS_BY_NAME, OWN_NAMES
+from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.schemas.formats.format_options import FORMAT_OPTIONS, FormatOptions
 from spark_kafka_sink.schemas.registry.registry_options import (
@@ -115,7 +116,8 @@ SINK_OPTIONS: tuple[Option, ...] = (
     Option("logLevel", OptionKind.STRING, None, "low",
            "Level of the sink's log lines in Python workers and in the driver's Python processes. They go to "
            "stderr, or to the handlers of the process, as with spark.sql.pyspark.worker.logging.enabled. Default: "
-           "WARNING, but INFO for the driver's line about each write.",
+           "WARNING, but INFO for the driver's line about each write. In the process that calls write_kafka, the "
+           "default is the process's own logging.",
            OneOf(("DEBUG", "INFO", "WARN", "WARNING", "ERROR"))),
     Option("unknownOptions", OptionKind.STRING, "refuse", "low",
            "Options, also kafka.<name>, that neither the sink nor Kafka's producer has, such as those of a vendor's "
@@ -135,6 +137,14 @@ _EXACTLY_ONCE_ONLY = (
 )
 _TOPIC_NAMES = ("topic", "commitlogtopic", "receiptstopic", "deadlettertopic")
 LEDGER_TOPIC = "__pykafka_commits"
+_REPEATABLE: Final = (
+    "An exactly-once batch write needs txnAppId and txnVersion, or neverRepeated=true. The sink cannot see whether the "
+    "write is part of a foreachBatch or of a job that a scheduler repeats, and a repeated write without txnAppId "
+    "writes its rows again. Set txnAppId to a name that this write keeps (one for each topic), and txnVersion to a "
+    "number that grows from run to run and is the same when a run is repeated: in foreachBatch the batch id, in a "
+    "nightly job the date, such as 20250131. Set neverRepeated=true if nothing runs this write a second time."
+)
+
 _TRANSACTION_TIMEOUT_MS = 900_000
 
 _OWN = {option.name.lower(): option for option in SINK_OPTIONS}
@@ -271,9 +281,12 @@ class SinkOptions:
         return self.receipts_topic is not None or self.receipts_path is not None
 
     @classmethod
-    def parse(cls, options: Mapping[str, str]) -> SinkOptions:
-        """Raises ``ConfigError`` with all faults, of Kafka's options and the sink's own."""
-        faults: list[str] = []
+    def parse(cls, options: Mapping[str, str], faults: list[str] | None = None, of_batch: bool = False) -> SinkOptions:
+        """Raises ``ConfigError`` with all faults, of Kafka's options and the sink's own, after ``faults`` that the
+        caller has found. ``of_batch``: a batch write, whose repeated run must be recognized if it is exactly-once.
+        """
+        faults = [] if faults is None else faults
+        options = {shown(name): value for name, value in options.items()}  # faults name it
         own: dict[str, Any] = {}
         kafka: dict[str, object] = {}
         options, ignored = _taken(options)
@@ -289,6 +302,8 @@ class SinkOptions:
             elif not is_registry_option(name) and (unknown := _unknown(name)) is not None:
                 faults.append(unknown)
         exactly_once = _exactly_once(own, options, faults)
+        if of_batch and exactly_once is not None and not _is_repeatable(own):
+            faults.append(_REPEATABLE)
         topic_creation = TopicCreation.of(own, settings, faults)
         faults += filter(None, (_topic_name_fault(_OWN[name].name, own.get(name)) for name in _TOPIC_NAMES))
         kafka = _without_auto_creation(kafka, own.get("topiccreation"), faults)
@@ -379,17 +394,19 @@ def _exactly_once(own: Mapping[str, Any], options: Mapping[str, str], faults: li
             faults.append(f"{', '.join(misplaced)}: only with deliveryGuarantee=exactly-once.")
         return None
     app, number, given = own.get("txnappid"), own.get("txnversion"), own.get("transactionalidprefix")
-    if (app is None) != (number is None):
+    if ("txnappid" in own) != ("txnversion" in own):
         faults.append("txnAppId and txnVersion belong together: give both or neither.")
     never_replayed = bool(own.get("neverrepeated"))
-    if never_replayed and app is not None:
+    if never_replayed and "txnappid" in own:
         faults.append("neverRepeated and txnAppId contradict each other: leave out one of them.")
     name, query = (f"txn-{app}" if app is not None else given), None
     if not name:
         name, query = _derived_name(options)
     prefix = f"{given}-{app}" if app is not None and given is not None else name
-    if prefix is not None and not prefix.isprintable():
-        faults.append(f"transactionalIdPrefix, txnAppId, query name: {prefix!a} must have printable characters only.")
+    named = {"transactionalIdPrefix": given, "txnAppId": app} if given or app else {"The query's name": name}
+    for option, text in named.items():
+        if text is not None and not text.isprintable():
+            faults.append(f"{option} {text!a} must have printable characters only.")
     return ExactlyOnce(
         name=name,
         prefix=prefix,
@@ -399,6 +416,12 @@ def _exactly_once(own: Mapping[str, Any], options: Mapping[str, str], faults: li
         never_replayed=never_replayed,
         query=query,
     )
+
+
+def _is_repeatable(own: Mapping[str, Any]) -> bool:
+    """Whether a repeated run of a batch write is recognized, or is said not to happen."""
+    never = own.get("neverrepeated", False) is not False  # a value that is not valid has its fault already
+    return never or "txnappid" in own or "txnversion" in own
 
 
 def _transactional(kafka: dict[str, object], exactly_once: ExactlyOnce | None) -> dict[str, object]:

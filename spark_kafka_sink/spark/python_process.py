@@ -51,8 +51,8 @@ _stderr.setFormatter(_FORMAT)
 
 
 def leave_logging_to_caller() -> None:
-    """From now on the sink's lines go to the logger ``spark_kafka_sink`` and no further: the process, such as a
-    notebook, has its own logging, and its own heap.
+    """From now on the sink's lines go to the logger ``spark_kafka_sink`` and no further, unless a write sets logLevel:
+    the process, such as a notebook, has its own logging, and its own heap.
     """
     global _is_callers
     _is_callers = True
@@ -61,11 +61,13 @@ def leave_logging_to_caller() -> None:
 def log_at(level: str | None) -> None:
     """Set the level of this package's loggers, in a worker or the driver, before its work.
 
-    None: the process's own level, by default WARNING.
+    None: the process's own level, by default WARNING. In the caller's process also its own handlers: only with a level
+    that the user has set do lines go to stderr, and only if the process has no handlers.
     """
-    if _is_callers:
-        return
-    _LOGGER.addHandler(_stderr)  # a second time without effect
+    if _is_callers and level is None:
+        _LOGGER.removeHandler(_stderr)  # of an earlier write
+    else:
+        _LOGGER.addHandler(_stderr)  # a second time without effect
     if level is not None:
         if not _own_level:
             _own_level.append(_LOGGER.level)

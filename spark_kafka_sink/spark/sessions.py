@@ -7,7 +7,7 @@ the JVM, and neither the session of the frame nor the default session. So no way
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
@@ -32,7 +32,7 @@ def register_format(spark: SparkSession) -> None:
             raise
 
 
-def activate_session(spark: SparkSession) -> None:
+def activate_session(spark: Any) -> None:
     """Makes the session active in the calling thread, so that ``format("pykafka")`` is found there.
 
     Call it once in each thread that writes, for example as the initializer of a pool:
@@ -40,7 +40,9 @@ def activate_session(spark: SparkSession) -> None:
     not need it, nor does any thread on Spark Connect, where the call does nothing.
 
     It needs Spark 4.0 or newer and a thread of the JVM for each Python thread: ``PYSPARK_PIN_THREAD``, which is on by
-    default.
+    default. Raises ``TypeError`` for what is no session, classic or Connect's.
     """
+    if not isinstance(spark, SparkSession) and not is_connect(spark):
+        raise TypeError(f"activate_session takes a SparkSession, not {type(spark).__qualname__}.")
     if not is_connect(spark):
         SparkSession._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)

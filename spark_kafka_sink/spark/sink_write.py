@@ -7,7 +7,7 @@ imports it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Self
 from uuid import uuid4
 
 from pyspark.sql.types import StructType
@@ -33,7 +33,7 @@ from spark_kafka_sink.spark.python_process import (
     return_unused_memory,
 )
 from spark_kafka_sink.spark.receipts.receipts_path import keep_receipts, probe_receipts
-from spark_kafka_sink.spark.schema import EncodedFields, RowLayout, encoded_fields
+from spark_kafka_sink.spark.schema import EncodedFields, RowLayout, SchemaError, encoded_fields
 from spark_kafka_sink.spark.topic_creation import ensure_planned_topics, forget_topics
 
 if TYPE_CHECKING:
@@ -41,14 +41,6 @@ if TYPE_CHECKING:
 
     from spark_kafka_sink.exactly_once.values import WritePlan
     from spark_kafka_sink.schemas.formats.plan import FormatPlan
-
-_REPEATABLE: Final = (
-    "An exactly-once batch write needs txnAppId and txnVersion, or neverRepeated=true. The sink cannot see whether the "
-    "write is part of a foreachBatch or of a job that a scheduler repeats, and a repeated write without txnAppId "
-    "writes its rows again. Set txnAppId to a name that this write keeps (one for each topic), and txnVersion to a "
-    "number that grows from run to run and is the same when a run is repeated: in foreachBatch the batch id, in a "
-    "nightly job the date, such as 20250131. Set neverRepeated=true if nothing runs this write a second time."
-)
 
 
 class SinkWrite:
@@ -61,9 +53,14 @@ class SinkWrite:
     _is_batch = False
 
     @classmethod
-    def of(cls, schema: StructType, options: Mapping[str, str]) -> Self:
-        """The write of rows of this schema. Raises ``ConfigError`` or ``SchemaError``."""
-        chosen = SinkOptions.parse(options)
+    def of(cls, schema: StructType, options: Mapping[str, str], faults: Sequence[str] = ()) -> Self:
+        """The write of rows of this schema. Raises ``ConfigError`` with all faults of the options, also those that the
+        caller has found, or ``SchemaError``.
+        """
+        try:
+            chosen = SinkOptions.parse(options, [*faults], of_batch=cls._is_batch)
+        except ConfigError as error:
+            raise ConfigError([*error.faults, *_schema_faults(schema, options)]) from None
         layout = RowLayout.of(schema, chosen.topic, chosen.timestamp_column, chosen.formats)
         fields = None if chosen.formats is None else encoded_fields(schema, layout, chosen.formats)
         return cls(layout, chosen, fields)
@@ -174,19 +171,27 @@ class SinkWrite:
         return line
 
 
+def _schema_faults(schema: StructType, options: Mapping[str, str]) -> list[str]:
+    """The fault of the columns that does not depend on formats, beside those of the options."""
+    given = {name.lower(): value for name, value in options.items()}
+    if "keyformat" in given or "valueformat" in given:
+        return []
+    try:
+        RowLayout.of(schema, given.get("topic"), given.get("timestampcolumn"))
+    except SchemaError as error:
+        return [str(error)]
+    return []
+
+
 class BatchWrite(SinkWrite):
     """The write of a batch job, which may be one of several in a foreachBatch."""
 
     _is_batch = True
 
     def __init__(self, layout: RowLayout, options: SinkOptions, fields: EncodedFields | None = None) -> None:
-        """Raises ``ConfigError`` if the write is exactly-once and a repeated run would not be recognized."""
         super().__init__(layout, options, fields)
-        asked = options.exactly_once
-        if asked is None:
+        if options.exactly_once is None:
             return
-        if asked.version is None and not asked.never_replayed:
-            raise ConfigError([_REPEATABLE])
         from spark_kafka_sink.spark.exactly_once import named
 
         self.options = named(options)

@@ -64,6 +64,10 @@ SMALL: dict[str, Scenario] = {
     "versions, killed between decision and commit": Scenario(
         kind="versions", orderly=True, crashes=1, retries=1, aborts=False
     ),
+    "versions, given up": Scenario(runs=(STREAM,), kind="versions", mid_write=True),
+    "versions, another ledger, given up": Scenario(
+        runs=(Plan(version=0), Plan(version=1, cut="one task", ledger=1)), batches=2, kind="versions"
+    ),
     "versions out of order": Scenario(
         runs=(Plan(version=1), Plan(version=0)), batches=2, kind="versions", aborts=False, timeouts=1
     ),

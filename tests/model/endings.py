@@ -92,27 +92,32 @@ def zombies(world: World, scenario: Scenario, index: int, run: Run, task: int) -
     return world._replace(sleepers=tuple(sleepers), txns=tuple(txns))
 
 
-def raises(world: World, scenario: Scenario, index: int, run: Run) -> World:
-    """The run ends with an error, before or after its tasks were started. Spark may call abort for the latter."""
+def raises(world: World, scenario: Scenario, index: int, run: Run, told: bool = True) -> World:
+    """The run ends with an error, before or after its tasks were started. Spark may call abort for the latter, with the
+    messages of the tasks that have finished, unless they are lost with the job (not ``told``)."""
     for task in range(len(run.tasks)):
         world = zombies(world, scenario, index, run, task)
     if not scenario.aborts or not run.tasks or world.aborts[index] != UNCALLED:
         return with_run(world, index, GONE)
-    messages: tuple[Part | None, ...] = tuple(None if type(part) is Waiting else part for part in run.tasks)
+    messages: tuple[Part | None, ...] = tuple(
+        part if told and type(part) is not Waiting else None for part in run.tasks
+    )
     if not any(message is None or type(message) is Prepared for message in messages):
         return with_run(world, index, GONE)
-    return with_abort(with_run(world, index, GONE), index, called(world, scenario, index, run.batch, messages))
+    return with_abort(with_run(world, index, GONE), index, called(world, scenario, index, run, messages))
 
 
-def called(world: World, scenario: Scenario, index: int, batch: int, messages: tuple[Part | None, ...]) -> Abort:
+def called(world: World, scenario: Scenario, index: int, run: Run, messages: tuple[Part | None, ...]) -> Abort:
     """Spark calls abort. Without a report it does not know which run it is of, and touches nothing (a batch job's
     pickled writer tells). It lists what is open before it asks for the fence, see ``planning.planned``.
     """
     reports = any(type(message) is Prepared for message in messages)
     if not reports and scenario.kind == "stream" and scenario.has("abort for its own run"):
         return OVER
-    untold = None in messages
-    return Abort("called", batch, messages, open_transactions(world, scenario, index) if untold else frozenset())
+    if scenario.kind == "stream" and None not in messages:  # a reduction: its run has nothing open that is not reported
+        return Abort("called", run.batch, messages)
+    listed = open_transactions(world, scenario, index)
+    return Abort("called", run.batch, messages, listed, earlier=run.earlier)
 
 
 def gone_for_good(world: World, scenario: Scenario, index: int, run: Run) -> World:

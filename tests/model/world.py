@@ -103,6 +103,7 @@ class Run(NamedTuple):
 
     P1 reads every entry of its name; the tasks, then P2, have their query's alone. ``kept``: P1's session has planned
     the batch before. ``barrier``: its next read of the ledger misses nothing. ``found``: it has found an entry.
+    ``earlier``: where it has found none, what was open before its tasks began.
     """
 
     phase: str
@@ -116,6 +117,7 @@ class Run(NamedTuple):
     barrier: bool = True
     found: bool = False
     swept: bool = False
+    earlier: frozenset = frozenset()
 
 
 class Abort(NamedTuple):
@@ -127,6 +129,7 @@ class Abort(NamedTuple):
     listed: frozenset = frozenset()
     todo: frozenset = frozenset()
     sure: bool = True
+    earlier: frozenset = frozenset()
 
 
 class World(NamedTuple):

@@ -144,7 +144,7 @@ def test_a_full_refresh_is_a_new_query_and_writes_every_row_again(pipeline):
 
 
 @pytest.mark.slow
-def test_flows_with_one_transactional_id_prefix_fence_each_other_but_write_each_row_once(pipeline):
+def test_flows_with_one_transactional_id_prefix_write_each_row_once(pipeline):
     pipeline.set_option("transactionalIdPrefix", "orders")
     pipeline.land("web", 0, 99)
     pipeline.land("branches", 100, 199)

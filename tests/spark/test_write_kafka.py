@@ -1,5 +1,6 @@
 """``write_kafka`` and ``kafka_batches``, in Sparks with Python data sources and without."""
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event, Thread
 
@@ -69,6 +70,18 @@ def test_a_failed_job_aborts_what_other_tasks_wrote_and_says_so(spark, topic, ex
     assert "abort" in notes
     assert committed(topic) == {}
     write_kafka(numbers(spark, 0, 300), {**exactly_once, "txnVersion": 1})
+    assert committed(topic) == expected(0, 300)
+
+
+def test_incident_readers_waited_for_what_a_failed_first_version_had_prepared(
+    spark, topic, at_least_once, exactly_once
+):
+    """Two tasks at a time: when the fourth begins, two of the others have ended, and their messages are lost."""
+    frame = spark.range(0, 4, 1, 4).selectExpr("if(id = 3, raise_error('row 3'), cast(id as string)) value")
+    with pytest.raises((PySparkException, Py4JJavaError)) as raised:
+        write_kafka(frame, {**exactly_once, "txnVersion": 1})
+    assert re.search(r": [23] prepared transactions aborted", "\n".join(raised.value.__notes__))
+    write_kafka(numbers(spark, 0, 300), at_least_once)
     assert committed(topic) == expected(0, 300)
 
 

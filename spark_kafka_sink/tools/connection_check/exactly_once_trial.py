@@ -26,8 +26,8 @@ from spark_kafka_sink.exactly_once.ledger_topic import (
 )
 from spark_kafka_sink.exactly_once.partition_log import PartitionLog
 from spark_kafka_sink.exactly_once.requirements import TRANSACTION_APIS, missing_transaction_apis
-from spark_kafka_sink.exactly_once.sweep import CannotListError, OpenTransaction, describe_open, list_matching
-from spark_kafka_sink.exactly_once.values import DRIVER_TIMEOUT_MS, driver_id
+from spark_kafka_sink.exactly_once.sweep import CannotListError, describe_open, list_matching
+from spark_kafka_sink.exactly_once.values import DRIVER_TIMEOUT_MS, OpenTransaction, driver_id
 from spark_kafka_sink.network.api_versions import camel_case
 from spark_kafka_sink.network.error_table import FORBIDDEN
 from spark_kafka_sink.network.messages import API_KEYS

@@ -46,6 +46,7 @@ class Query:
     lease: Lease = opened
     topic: str = TOPIC
     prefix: str | None = None
+    ledger: str = LEDGER
 
     @property
     def settings(self) -> CommitSettings:
@@ -57,7 +58,7 @@ class Query:
             "delivery.timeout.ms": 120_000,
         }
         producer = ProducerConfig.parse({**options, **self.options})
-        return CommitSettings(producer, self.name, self.prefix or self.name, LEDGER, self.kind is WriteKind.ONCE)
+        return CommitSettings(producer, self.name, self.prefix or self.name, self.ledger, self.kind is WriteKind.ONCE)
 
     def write_id(self, number: int) -> WriteId:
         target = Target(self.topic) if self.kind is WriteKind.VERSION else None

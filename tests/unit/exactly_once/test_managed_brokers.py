@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import closing, contextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from spark_kafka_sink.exactly_once import ledger_topic, plan, sweep
 from spark_kafka_sink.exactly_once.errors import PlanningError
 from spark_kafka_sink.exactly_once.ledger_topic import SETTINGS
 from spark_kafka_sink.exactly_once.session import Session
+from spark_kafka_sink.exactly_once.sweep import CannotListError
 from spark_kafka_sink.exactly_once.values import WriteKind
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
@@ -309,6 +311,34 @@ def test_a_dead_runs_transactions_are_ended_by_end_txn_with_what_was_described(u
     (warning,) = [each for each in warnings() if "do not list transactions" in each or "do not describe them" in each]
     assert ("nor can they be looked up by the ids of tasks" in warning) is unlisted.blind
     assert "kafka.transaction.timeout.ms" in warning
+
+
+def test_an_abort_of_a_first_version_ends_what_can_be_described(unlisted):
+    """40 tasks, whose messages were lost with the job."""
+    job = replace(query(unlisted), kind=WriteKind.VERSION)
+    planned = job.plan(0)
+    job.tasks(planned, 0, [[b"y"]] * 40)
+    assert job.abort([None], planned).aborted == (0 if unlisted.blind else 40)
+
+
+def test_without_a_description_of_what_was_open_before_an_abort_ends_only_what_was_reported(managed, monkeypatch):
+    """Another ledger may have decided the rest. Planning could not describe it, and abort could."""
+    job = replace(query(managed), kind=WriteKind.VERSION)
+    with monkeypatch.context() as patch:
+        patch.setattr(sweep, "list_matching", raising(CannotListError("no list")))
+        patch.setattr(sweep, "_derived", lambda *of: ([], "no descriptions"))
+        planned = job.plan(0)
+    reports = job.tasks(planned, 0, ROWS)
+    assert planned.open_before is None
+    assert job.abort([reports[0], None], planned).aborted == 1
+    assert managed.transaction_state("app-1") == "Ongoing"
+
+
+def raising(error):
+    def call(*of):
+        raise error
+
+    return call
 
 
 def time_out(broker, ids):

@@ -323,6 +323,62 @@ def test_an_abort_of_a_batch_job_knows_its_run_from_the_plan(broker):
         job.commit(reports)
 
 
+def test_incident_a_first_version_whose_job_failed_left_its_prepared_transactions_open(broker):
+    """write_kafka loses its tasks' messages with the job, and without an entry nothing was ended by its listing."""
+    job = Query(broker.bootstrap_servers, query="job", kind=WriteKind.VERSION)
+    plan = job.plan(1)
+    job.tasks(plan, 1, [[b"x"]] * 3)
+    assert job.abort([None], plan) == AbortOutcome(aborted=3)
+    assert {broker.transaction_state(f"app-{task}") for task in range(3)} <= ENDED
+    job.run(1, [[b"x"]])
+    assert committed(broker) == {b"x": 1}
+
+
+def test_incident_a_first_micro_batch_that_was_given_up_left_a_task_in_mid_write_open(broker, query):
+    """The abort of a stream knows its run from a report."""
+    plan = query.plan()
+    killed = query.open_task(plan, 0, 1)
+    query.append(killed, [b"c"])
+    killed.receipts()
+    assert query.abort([query.task(plan, 0, 0, ROWS[0]), None]) == AbortOutcome(aborted=2)
+    assert {broker.transaction_state(f"app-{task}") for task in (0, 1)} <= ENDED
+
+
+@pytest.fixture
+def elsewhere(broker, monkeypatch):
+    """A job whose version 0 is decided in its ledger, and not committed; the same job with another commitLogTopic."""
+    job = Query(broker.bootstrap_servers, query="job", kind=WriteKind.VERSION)
+    reports = job.tasks(job.plan(0), 0, [[b"a"], [b"b"], [b"c"]])
+    for killed in crash(monkeypatch, "intent committed"):
+        with pytest.raises(killed):
+            job.commit(reports)
+    return replace(job, ledger="__other")
+
+
+def test_an_abort_with_another_ledger_spares_what_the_first_one_decided(broker, elsewhere):
+    plan = elsewhere.plan(1)
+    elsewhere.tasks(plan, 1, [[b"x"]])
+    assert elsewhere.abort([None], plan) == AbortOutcome(aborted=1)
+    assert broker.transaction_state("app-0") in ENDED
+    assert {broker.transaction_state(f"app-{task}") for task in (1, 2)} == {"Ongoing"}
+    first = replace(elsewhere, ledger=LEDGER)
+    first.run(0, [[b"a"], [b"b"], [b"c"]])
+    assert committed(broker) == {b"a": 1, b"b": 1, b"c": 1}
+
+
+def test_incident_an_abort_that_found_its_own_intent_ended_what_another_ledger_had_decided(
+    broker, elsewhere, monkeypatch
+):
+    """The intent was an entry, and with an entry abort ended everything that was open under the prefix."""
+    plan = elsewhere.plan(1)
+    reports = elsewhere.tasks(plan, 1, [[b"x"]])
+    for killed in crash(monkeypatch, "intent committed"):
+        with pytest.raises(killed):
+            elsewhere.commit(reports)
+    assert "is committed" in elsewhere.abort(reports, plan).decided[0]
+    assert {broker.transaction_state(f"app-{task}") for task in (1, 2)} == {"Ongoing"}
+
+
 class TaskFailedError(Exception):
     pass
 
@@ -644,6 +700,24 @@ def test_a_version_is_written_once(broker):
         job.run(3, MORE)
     job.run(9, MORE)
     assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
+
+
+def test_incident_a_smaller_version_was_refused_by_each_task_instead_of_planning(broker):
+    job = Query(broker.bootstrap_servers, name="txn-nightly", query="nightly", kind=WriteKind.VERSION)
+    job.run(5, ROWS)
+    with pytest.raises(PlanningError, match="txnVersion 3 of txnAppId nightly .*is smaller than the last one"):
+        job.plan(3)
+
+
+def test_incident_the_loser_of_two_writes_was_told_to_write_again_what_the_other_had_committed(broker):
+    job = Query(broker.bootstrap_servers, name="txn-nightly", query="nightly", kind=WriteKind.VERSION)
+    plan = job.plan(1)
+    reports = job.tasks(plan, 1, ROWS)
+    job.run(1, ROWS)
+    with pytest.raises(ExactlyOnceError, match=r"not committed by this run: .*has committed is not written again\."):
+        job.commit(reports)
+    assert job.abort(reports, plan).decided == ("batch 1 of nightly was committed by another run",)
+    assert committed(broker) == EACH_ONCE
 
 
 def test_a_version_is_written_once_whatever_prefix_its_tasks_have(broker):

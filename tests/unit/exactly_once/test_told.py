@@ -30,7 +30,7 @@ def test_an_abort_after_a_successors_commit_keeps_no_receipts_of_its_own(broker,
     ours = query.tasks(query.plan(), 0, ROWS)
     query.run(0, ROWS)
     outcome = query.abort(ours)
-    assert (outcome.committed, outcome.decided) == (False, ("batch 0 of q1 was committed before",))
+    assert (outcome.committed, outcome.decided) == (False, ("batch 0 of q1 was committed by another run",))
 
 
 def test_a_topic_that_is_made_again_while_a_task_writes_fails_the_task(broker, query):

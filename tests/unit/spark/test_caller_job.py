@@ -18,6 +18,8 @@ class Context:
         self.tags: list[str] = []
         self.cancelled: list[str] = []
         self.ended = threading.Event()
+        self.sites: list[str | None] = []
+        self._jsc = SimpleNamespace(setCallSite=self.sites.append)
         self._ends_at = ends_at
 
     def addJobTag(self, tag: str) -> None:  # noqa: N802 (Spark's name)
@@ -73,6 +75,29 @@ def test_an_interrupted_call_cancels_its_job_until_it_ends(ends_at):
     # The thread of a job that has ended may take a while to say so; until then the caller cancels again.
     assert len(context.cancelled) >= ends_at
     assert set(context.cancelled) == {tag}
+
+
+def test_incident_the_stage_was_named_by_a_line_of_the_thread_module():
+    context = Context()
+    context.ended.set()
+    with pytest.raises(RuntimeError, match="was cancelled"):
+        caller_job.collected(Frame(context))
+    line, after = context.sites
+    assert line.startswith(f"write_kafka at {__file__}:")
+    assert after is None
+
+
+def test_a_session_that_is_stopped_meanwhile_fails_with_sparks_own_error():
+    context = Context()
+
+    def stopped(self):
+        context._jsc = None
+        raise RuntimeError("SparkContext was shut down")
+
+    frame = Frame(context)
+    frame.collect = stopped.__get__(frame)
+    with pytest.raises(RuntimeError, match="was shut down"):
+        caller_job.collected(frame)
 
 
 def test_each_call_has_a_tag_of_its_own():

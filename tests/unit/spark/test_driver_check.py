@@ -18,7 +18,7 @@ from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.errors import AuthenticationError, DriverCheckError, UnsupportedVersionError
 from spark_kafka_sink.network import name_lookup
 from spark_kafka_sink.spark import driver_check
-from spark_kafka_sink.spark.driver_check import check_brokers
+from spark_kafka_sink.spark.driver_check import check_again, check_brokers
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.topic_creation import ensure_planned_topics
 from spark_kafka_sink.spark.writers import KafkaBatchWriter, KafkaStreamWriter
@@ -289,6 +289,18 @@ def test_after_a_failed_write_the_next_one_is_checked(secure):
     KafkaBatchWriter.of(SCHEMA, {"topic": "t", **given}).abort([None])
     plan(given)
     assert len(secure.authentications) == 2
+
+
+def test_incident_after_a_warning_a_failed_write_was_followed_by_ten_minutes_without_a_check(broker, monkeypatch):
+    """The password's file was missing at first, and then had a wrong password, which each task found."""
+    with unused_address() as server:
+        asked = options(server)
+        check_brokers(asked)
+        looks = _counted_looks(monkeypatch)
+        check_again(asked)
+        check_brokers(asked)
+        check_brokers(asked)
+    assert len(looks) == 1
 
 
 def test_other_options_are_another_look(broker):

@@ -2,17 +2,24 @@
 
 import logging
 import pickle
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
 from pyspark import TaskContext
+from pyspark.errors import AnalysisException
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.spark import kafka_batches, kafka_write, python_process, write_kafka
 from spark_kafka_sink.spark.commit_message import Committed, KafkaCommitMessage, PartitionWrite
+from spark_kafka_sink.spark.schema import SchemaError
 from spark_kafka_sink.spark.write_result import WriteResult
+from tests.waiting import DEADLINE_S
 
 AT_LEAST_ONCE = {"kafka.bootstrap.servers": "localhost:1", "topic": "t"}
+SCHEMA = StructType([StructField("value", BinaryType())])
 EXACTLY_ONCE = {**AT_LEAST_ONCE, "deliveryGuarantee": "exactly-once"}
 
 
@@ -50,7 +57,7 @@ def test_what_is_not_a_frame_is_refused():
 
 
 def test_one_option_in_two_spellings_is_refused():
-    frame = Frame(isStreaming=False, schema=None)
+    frame = Frame(isStreaming=False, schema=SCHEMA)
     assert "topic and Topic are the same option" in refused(write_kafka, frame, {**AT_LEAST_ONCE, "Topic": "u"})
 
 
@@ -74,9 +81,80 @@ def test_the_callers_logging_is_left_as_it_was():
     logger = logging.getLogger("spark_kafka_sink")
     before = logger.level, list(logger.handlers)
     python_process.leave_logging_to_caller()
-    python_process.log_at("DEBUG")
+    python_process.log_at(None)
     python_process.announce("a line")
     assert (logger.level, logger.handlers) == before
+
+
+def test_incident_log_level_had_no_effect_in_the_process_that_calls_write_kafka():
+    code = """
+from spark_kafka_sink.spark import python_process
+python_process.leave_logging_to_caller()
+for level in ("INFO", "WARN", "INFO", None):
+    python_process.log_at(level)
+    python_process.announce(f"a line at {level}")
+"""
+    ended = subprocess.run([sys.executable, "-c", code], check=True, timeout=DEADLINE_S, capture_output=True, text=True)
+    assert [line.rpartition("pykafka: ")[2] for line in ended.stderr.splitlines()] == ["a line at INFO"] * 2
+
+
+def test_log_level_leaves_the_lines_to_the_handlers_of_the_caller():
+    code = """
+import logging, sys
+from spark_kafka_sink.spark import python_process
+logging.basicConfig(format="mine: %(message)s")
+python_process.leave_logging_to_caller()
+python_process.log_at("INFO")
+python_process.announce("a line")
+"""
+    ended = subprocess.run([sys.executable, "-c", code], check=True, timeout=DEADLINE_S, capture_output=True, text=True)
+    assert ended.stderr == "mine: a line\n"
+
+
+def test_incident_the_function_for_foreach_batch_showed_the_password():
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    login = {
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.jaas.config": f'{module} required username="u" password="s3cret";',
+    }
+    batches = kafka_batches({**AT_LEAST_ONCE, **login, "kafka.security.protocol": "SASL_SSL"})
+    assert "s3cret" not in repr(batches)
+    assert "s3cret" not in str(batches)
+
+
+def test_incident_faults_of_one_write_came_one_after_the_other():
+    """A doubled option, then an unknown one, then the missing txnAppId, then the column."""
+    frame = Frame(isStreaming=False, schema=StructType([StructField("valu", BinaryType())]))
+    told = refused(write_kafka, frame, {**EXACTLY_ONCE, "Topic": "u", "foo": 1})
+    assert "topic and Topic are the same option" in told
+    assert "foo is not an option" in told
+    assert "needs txnAppId and txnVersion" in told
+    assert "Required attribute 'value' not found" in told
+
+
+def test_a_fault_of_the_columns_alone_is_a_schema_error():
+    with pytest.raises(SchemaError, match="Required attribute 'value' not found"):
+        write_kafka(Frame(isStreaming=False, schema=StructType()), AT_LEAST_ONCE)
+
+
+@pytest.mark.parametrize("options", [None, "topic=t", {5: 1}])
+def test_incident_what_is_no_options_was_an_attribute_error(options):
+    frame = Frame(isStreaming=False, schema=SCHEMA)
+    for call in (lambda: write_kafka(frame, options), lambda: kafka_batches(options)):
+        with pytest.raises(TypeError, match="option"):
+            call()
+
+
+def test_incident_a_query_that_cannot_be_analyzed_was_said_to_have_left_rows(monkeypatch):
+    """Spark 3.5 analyzes at mapInArrow, newer ones too, before any task."""
+
+    class Wrong(Frame):
+        def mapInArrow(self, *_):  # noqa: N802 (Spark's name)
+            raise AnalysisException("no such column")
+
+    with pytest.raises(AnalysisException) as raised:
+        write_kafka(Wrong(isStreaming=False, schema=SCHEMA), {**AT_LEAST_ONCE, "driverCheck": False})
+    assert raised.value.__notes__[-1] == "write aborted; no task was started"
 
 
 def test_a_result_has_one_entry_for_each_partition_that_several_tasks_wrote():

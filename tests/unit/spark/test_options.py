@@ -159,6 +159,24 @@ def test_an_application_and_its_version_belong_together(half):
     assert faults({**EXACTLY_ONCE, **half}) == ("txnAppId and txnVersion belong together: give both or neither.",)
 
 
+@pytest.mark.parametrize("version", ["-1", "x"])
+def test_incident_a_version_that_is_not_valid_was_said_to_be_missing(version):
+    (told,) = faults({**EXACTLY_ONCE, "txnappid": "a", "txnversion": version})
+    assert told.startswith("txnVersion ")
+
+
+@pytest.mark.parametrize("name", ["fo\ud800o", "kafka.fo\ud800o", "schema.registry.fo\ud800o", "topic.creation.\ud800"])
+def test_incident_a_name_with_half_a_character_made_an_error_that_could_not_be_printed(name):
+    told = faults({name: "1"})
+    assert all(each.isprintable() for each in told)
+    assert "\\ud800" in "".join(told)
+
+
+def test_incident_a_txn_app_id_was_named_as_one_of_three_options():
+    (told,) = faults({**EXACTLY_ONCE, "txnappid": "a\ud800b", "txnversion": "1"})
+    assert told == "txnAppId 'a\\ud800b' must have printable characters only."
+
+
 @pytest.mark.parametrize("character", ["\t", "\x1b", "\ud800", "\u2028"])
 @pytest.mark.parametrize("source", [{"transactionalidprefix"}, {"queryname"}, {"txnappid", "txnversion"}], ids=min)
 def test_a_name_that_could_not_be_read_back_is_refused(source, character):

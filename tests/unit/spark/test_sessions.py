@@ -17,6 +17,11 @@ def test_every_thread_of_spark_connect_finds_the_format_already():
     activate_session(ConnectSession())
 
 
+def test_incident_no_session_was_an_attribute_error():
+    with pytest.raises(TypeError, match="takes a SparkSession, not NoneType"):
+        activate_session(None)
+
+
 class Session:
     """Whose registration raises ``error``."""
 
