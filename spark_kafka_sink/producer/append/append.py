@@ -246,7 +246,7 @@ class Appender:
         accumulator = self.accumulator
         accumulator.claim(claim, rows.sizes, created)
         if _refers(rows):
-            needed = _assign_large(claim, rows, rows.encode_large(claim.ranges), callbacks)
+            needed = _assign_large(claim, rows, rows.encode_large(claim.ranges), callbacks, accumulator.compresses)
         else:
             needed = _assign(claim, rows, rows.encode(claim.ranges), callbacks, lagging, accumulator.compresses)
         accumulator.pool.reduce(claim.memory, needed)
@@ -383,9 +383,12 @@ def _assign(
     return needed + shared
 
 
-def _assign_large(claim: Claim, rows: GroupedRows, encoded: Sequence[RecordPieces], callbacks: AppendCallbacks) -> int:
+def _assign_large(
+    claim: Claim, rows: GroupedRows, encoded: Sequence[RecordPieces], callbacks: AppendCallbacks, compresses: bool
+) -> int:
     """The same for records that refer to large values. All batches do, also open and lagging ones: when the call ends,
-    ``_settle`` decides whether they may.
+    ``_settle`` decides whether they may. Batches that are compressed keep no value, so those that are open copy theirs:
+    the claim that fills one can then drop its buffers without the pool.
     """
     pinned = rows.pinned
     assert pinned is not None
@@ -394,7 +397,9 @@ def _assign_large(claim: Claim, rows: GroupedRows, encoded: Sequence[RecordPiece
     for (batch, start, end, first), (buffers, size, value_bytes), timestamp, largest in each_range:
         record_range = RecordRange(callbacks, first, end - start, size, start)
         pinned.batches[batch] = None
-        source = PinnedValues(pinned, value_bytes) if value_bytes else None
-        claim.encoded.append(EncodedRange(batch, buffers, record_range, timestamp, source, largest))
+        copies = compresses and not batch.filled
+        pieces = [b"".join(buffers)] if copies else buffers
+        source = PinnedValues(pinned, value_bytes) if value_bytes and not copies else None
+        claim.encoded.append(EncodedRange(batch, pieces, record_range, timestamp, source, largest))
         needed += size
     return needed

@@ -314,3 +314,14 @@ def test_the_arrow_buffer_is_free_when_its_rows_are_sent_or_copied():
     assert pa.total_allocated_bytes() - before >= 10 * LARGE
     engine.settle()
     assert pa.total_allocated_bytes() - before < LARGE
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+def test_incident_a_buffer_of_an_open_batch_that_a_later_call_filled_and_compressed_was_never_free(codec):
+    engine = connected(compression_type=codec, batch_size=3 * LARGE, linger_ms=50)
+    values = values_of(LARGE, LARGE, 2 * LARGE)
+    append(engine, RecordColumns(value=column(values)[:1]))
+    append(engine, RecordColumns(value=column(values)[1:]))
+    engine.settle()
+    assert engine.values(0) == values
+    assert engine.memory_is_free()
