@@ -215,7 +215,7 @@ def test_the_rows_of_an_append_are_free_before_the_next_batch_is_read(opened, si
     def batches():
         before = pa.total_allocated_bytes()
         for _ in range(9):
-            yield pa.record_batch({"value": pa.array([bytes(size)]), "topic": ["x"]})
+            yield pa.record_batch({"value": pa.array([bytes(size // 10)] * 10), "topic": ["x"] * 10})
             held.append((pa.total_allocated_bytes() - before) // size)
 
     module.write_rows(batches(), LAYOUT, OPTIONS)
