@@ -36,11 +36,6 @@ class RecordPieces(NamedTuple):
     value_bytes: int
 
 
-def has_large_values(lengths: FieldLengths) -> bool:
-    """Whether some slices of these rows may become ``LargeRows``."""
-    return lengths.value is not None and int(lengths.value.max(initial=0)) >= LARGE_VALUE
-
-
 def value_data(value: pa.BinaryArray) -> tuple[memoryview, int, int]:
     """The bytes of all values; address and size of what stays allocated while a slice of them is in use."""
     whole = buffer = value.buffers()[2]

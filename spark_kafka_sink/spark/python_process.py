@@ -108,8 +108,8 @@ def freeze_imports() -> None:
 
 
 def return_unused_memory() -> None:
-    """Let Arrow allocate from jemalloc in a worker, which returns pages to the system that nobody uses. Called at the
-    start of a task; no effect where pyarrow lacks jemalloc or the environment names Arrow's allocator.
+    """Let Arrow allocate from jemalloc in a worker, which returns unused pages to the system. Called at the start of a
+    task; no effect where pyarrow lacks jemalloc or the environment names Arrow's allocator.
 
     Arrow's default, mimalloc, keeps 10 to 25 MiB more per worker and needs as much CPU.
     """

@@ -25,6 +25,7 @@ from spark_kafka_sink.producer.accumulator.buffer_pool import PinnedBuffer
 from spark_kafka_sink.producer.accumulator.claim import ClaimedRange, RowSizes, Run
 from spark_kafka_sink.producer.accumulator.producer_batch import Buffer
 from spark_kafka_sink.producer.partitioning.partitioner import LEFT_OUT, NOT_GIVEN
+from spark_kafka_sink.records import large_values
 from spark_kafka_sink.records.columns import (
     Int32Array,
     Int64Array,
@@ -41,7 +42,7 @@ from spark_kafka_sink.records.columns import (
 from spark_kafka_sink.records.encode import encode_records, header_column
 from spark_kafka_sink.records.encode_values import encode_values
 from spark_kafka_sink.records.from_python import python_column
-from spark_kafka_sink.records.large_values import LargeRows, RecordPieces, has_large_values, value_data
+from spark_kafka_sink.records.large_values import LargeRows, RecordPieces, value_data
 from spark_kafka_sink.records.sizes import SMALLEST_RECORD, FieldLengths, cumulated, record_size_bounds, varint_size
 
 Column: TypeAlias = Any
@@ -318,7 +319,7 @@ class ColumnRows:
 
     def pinning(self) -> ColumnRows:
         """The same columns, of which large values are not copied."""
-        if not has_large_values(self.lengths):
+        if self.lengths.value is None or int(self.lengths.value.max(initial=0)) < large_values.LARGE_VALUE:
             return self
         return replace(self, pinned=PinnedBuffer(*value_data(self.columns.value)))
 

@@ -1,6 +1,5 @@
 """``kafka_batches`` and ``write_kafka`` before a job starts, and what a write returns."""
 
-import logging
 import pickle
 import subprocess
 import sys
@@ -78,12 +77,17 @@ def test_the_batch_id_is_the_version_of_an_exactly_once_micro_batch(monkeypatch,
 
 
 def test_the_callers_logging_is_left_as_it_was():
-    logger = logging.getLogger("spark_kafka_sink")
-    before = logger.level, list(logger.handlers)
-    python_process.leave_logging_to_caller()
-    python_process.log_at(None)
-    python_process.announce("a line")
-    assert (logger.level, logger.handlers) == before
+    code = """
+import logging
+from spark_kafka_sink.spark import python_process
+logger = logging.getLogger("spark_kafka_sink")
+before = logger.level, list(logger.handlers)
+python_process.leave_logging_to_caller()
+python_process.log_at(None)
+python_process.announce("a line")
+assert (logger.level, logger.handlers) == before
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=DEADLINE_S)
 
 
 def test_incident_log_level_had_no_effect_in_the_process_that_calls_write_kafka():
