@@ -23,6 +23,7 @@ OF_OUR_OWN = {
     "batch.size": ("262144", "16384"),
     "sasl.login.connect.timeout.ms": ("10000", "null"),
     "sasl.login.read.timeout.ms": ("10000", "null"),
+    "send.buffer.bytes": ("-1", "131072"),
 }
 """Defaults that are not Kafka's: ours, and Kafka's."""
 OUR_OWN = {"sasl.token.provider", "allow.auto.create.topics"}
