@@ -372,11 +372,17 @@ class LargeValuesMachine(AccumulatorMachine):
     large_from = 50
 
 
+class CompressingLargeValuesMachine(LargeValuesMachine):
+    codec = "lz4"
+
+
 AccumulatorMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
 CompressingMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
 
 LargeValuesMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+CompressingLargeValuesMachine.TestCase.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
 
 TestAccumulator = AccumulatorMachine.TestCase
 TestAccumulatorThatCompresses = CompressingMachine.TestCase
 TestAccumulatorThatCopiesNoValue = LargeValuesMachine.TestCase
+TestAccumulatorThatCompressesLargeValues = CompressingLargeValuesMachine.TestCase
