@@ -1,6 +1,7 @@
 """docs/versions.md names the versions that its commands run."""
 
 import re
+import subprocess
 
 import pytest
 
@@ -41,3 +42,10 @@ def test_make_has_every_command_of_the_page():
     commands = set(re.findall(r"`make ([\w-]+)", PAGE))
     assert {"test", "test-spark", "test-brokers", "test-foreign", "test-shipping", "test-lowest"} <= commands
     assert commands - set(re.findall(r"^([\w-]+):", MAKEFILE, re.MULTILINE)) == set()
+
+
+def test_incident_make_help_did_not_list_a_target_with_digits():
+    described = set(re.findall(r"^([\w.-]+):.*## ", MAKEFILE, re.MULTILINE))
+    shown = subprocess.run(["make", "help"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    assert "test-spark-3.5" in described
+    assert described == {line.split()[1] for line in shown.splitlines() if line.startswith("  make ")}
