@@ -92,7 +92,8 @@ def _plan(
 
 
 def _open_before(session: Session, entries: Mapping[str, Entry], deadline: float) -> tuple[OpenTransaction, ...] | None:
-    """``WritePlan.open_before``. Listed after the fence: what is decided later is this run's.
+    """The transactions for ``WritePlan.open_before``. They are listed after the fence, because from then on only this
+    run decides.
 
     It lacks a transaction whose coordinator moves meanwhile. If another ledger has decided that one, and abort ends it,
     the replay under that ledger writes its rows again.

@@ -50,7 +50,8 @@ class CannotListError(ExactlyOnceError):
 
 class Listing(NamedTuple):
     """Open transactions. ``derived``: the brokers could not list them. They are those of the ids that can be derived,
-    and are ended only by EndTxn with exactly this producer id and epoch. ``complete``: there are no others."""
+    and are ended only by EndTxn with exactly this producer id and epoch. ``complete``: no
+    open transaction is missing."""
 
     transactions: tuple[OpenTransaction, ...] = ()
     derived: bool = False

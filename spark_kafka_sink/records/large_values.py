@@ -21,7 +21,8 @@ from spark_kafka_sink.records.encode import NO_ATTRIBUTES, NO_HEADERS, NULL
 from spark_kafka_sink.records.sizes import FieldLengths, encode_varint, varint_sizes
 
 LARGE_VALUE = 16 << 10
-"""From here on, a value is referred to. Below, two more buffers per record cost as much as the copy (ADR 25)."""
+"""The smallest value, in bytes, that is not copied. Below, two more buffers per record cost as much as a copy
+(ADR 25)."""
 
 _varint = lru_cache(maxsize=1 << 12)(encode_varint)
 

@@ -108,7 +108,9 @@ class _ClassicJob:
 
     @contextmanager
     def named(self) -> Iterator[None]:
-        """As Spark's ``SCCallSiteSync``, which takes the line of this thread unless it finds itself in another one."""
+        """Does what Spark's ``SCCallSiteSync`` does, with the caller's line: Spark would take that of this thread. The
+        depth tells Spark's own use of the class that the line is set.
+        """
         SCCallSiteSync._spark_stack_depth += 1
         self._context._jsc.setCallSite(self._call_site)
         try:

@@ -42,7 +42,7 @@ def write_kafka(frame: DataFrame, options: Mapping[str, Any]) -> WriteResult:
     ``options``: as of ``DataFrameWriter``; booleans and numbers are allowed, None is an option not given.
 
     Returns when all rows are acknowledged and, with exactly-once, committed. Raises ``ConfigError``, ``SchemaError``
-    or another ``KafkaError`` before the job starts, ``TypeError`` for what is no frame or no options; Spark's exception
+    or another ``KafkaError`` before the job starts, ``TypeError`` if an argument has the wrong type; Spark's exception
     if the job fails, with notes on the reason and on what was aborted; ``KafkaError`` if the commit fails.
 
     A failed or interrupted call cancels its job, then aborts the transactions of its tasks. Those of a killed process
@@ -125,8 +125,8 @@ def kafka_batches(options: Mapping[str, Any]) -> KafkaBatches:
 
 
 def _given(options: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
-    """The options as Spark's writer passes them, and a fault for each that is given twice. Raises ``TypeError`` for
-    what is no mapping from names.
+    """The options as Spark's writer passes them, and a fault for each that is given twice. Raises ``TypeError`` if
+    they are not a mapping with names as keys.
     """
     if not isinstance(options, Mapping):
         raise TypeError(f"options is a mapping of option names to values, not {type(options).__qualname__}.")

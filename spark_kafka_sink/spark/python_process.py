@@ -51,8 +51,8 @@ _stderr.setFormatter(_FORMAT)
 
 
 def leave_logging_to_caller() -> None:
-    """From now on the sink's lines go to the logger ``spark_kafka_sink`` and no further, unless a write sets logLevel:
-    the process, such as a notebook, has its own logging, and its own heap.
+    """Leave the sink's lines to the logger ``spark_kafka_sink``, unless a write sets logLevel. For a process, such as a
+    notebook, that has its own logging and its own heap.
     """
     global _is_callers
     _is_callers = True

@@ -40,7 +40,7 @@ def activate_session(spark: Any) -> None:
     not need it, nor does any thread on Spark Connect, where the call does nothing.
 
     It needs Spark 4.0 or newer and a thread of the JVM for each Python thread: ``PYSPARK_PIN_THREAD``, which is on by
-    default. Raises ``TypeError`` for what is no session, classic or Connect's.
+    default. Raises ``TypeError`` if ``spark`` is not a session.
     """
     if not isinstance(spark, SparkSession) and not is_connect(spark):
         raise TypeError(f"activate_session takes a SparkSession, not {type(spark).__qualname__}.")

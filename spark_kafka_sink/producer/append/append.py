@@ -186,7 +186,7 @@ class Appender:
         """The rows in slices that ``buffer.memory`` has room for.
 
         Cut by partition where a slice in the caller's order has less than a full batch for each partition. Each slice
-        is then copied, so two of them take the place of one.
+        is then copied, except for large values, so it has half the size.
         """
         known = TopicPartitions.of(rows.topics.names, snapshot)
         if self.slice_limit < len(known) * rows.limit and self.slice_limit < int(rows.sizes.sum()):

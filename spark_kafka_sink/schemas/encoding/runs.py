@@ -156,7 +156,7 @@ class Run:
 
 
 _Present = npt.NDArray[np.uint8] | None
-"""0 for each null, per field and row; None if there is no null."""
+"""An array of fields and rows, 0 where a value is null; None if no value is null."""
 
 
 def _present(arrays: list[pa.Array], rows: int) -> _Present:
@@ -188,7 +188,7 @@ def _blocks(rows: int, step: int) -> Iterator[slice]:
 
 
 _Kept = npt.NDArray[np.bool_] | None
-"""False for each null, by row and field; None if there is no null."""
+"""An array of rows and fields, False where a value is null; None if no value is null."""
 
 
 def _kept(present: _Present, block: slice) -> _Kept:

@@ -288,7 +288,7 @@ class _Added(NamedTuple):
         return _varint(own + self.number) + section[begin:] + self.data
 
     def and_omitted(self, field: str, data: bytes) -> _Added:
-        """With those that tell what a dead letter without this field lacks."""
+        """These headers, and those that describe a field that is left out of the dead letter."""
         entries = [_entry(name.decode(), value) for name, value in _omitted_headers(field, data)]
         return _Added.of(self.number + len(entries), self.data + b"".join(entries))
 
