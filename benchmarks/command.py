@@ -106,6 +106,7 @@ def _run(parts: Iterable[Part], rounds: int, keeper: _Keeper | None) -> Mapping[
             print(f"\n{part.name}: {part.what}", flush=True)
             at, started, described = time.strftime("%Y-%m-%d %H:%M"), time.monotonic(), environment()
             runs = []
+            harness.run_on(part.master)
             try:
                 for run in runners[part.kind](part, rounds, harness):
                     runs.append(run)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+KEY = "key"
 # 10 to 15 bytes, a million different ones.
-_KEY = "concat('customer-', pmod(xxhash64(id), 1000000)) AS key"
+_KEY = f"concat('customer-', pmod(xxhash64(id), 1000000)) AS {KEY}"
 
 TOPIC_NUMBER = "topic_number"
 """Column that ``spark_sides`` makes a topic column of, by its remainder."""
@@ -26,9 +27,6 @@ def _value(length: int) -> str:
     return f"concat(rpad(concat({fields}), {length - 1}, ' '), '}}') AS value"
 
 
-AVRO_COLUMNS = ("c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7")
-"""Those of the frame ``columns`` that a value is made of."""
-
 _COLUMNS = (
     "xxhash64(id)",
     "hash(id)",
@@ -38,6 +36,16 @@ _COLUMNS = (
     "xxhash64(id, 7) > 0",
 )
 """As the part ``encoding`` has them: every other one nullable, half of its rows null."""
+
+COLUMN_COUNTS = (8, 50, 200)
+"""There is a frame ``columns-<count>`` for each."""
+
+
+def _many_columns(count: int) -> Iterator[str]:
+    """Numbers and strings in turn, every one of them null in half of the rows."""
+    for number in range(count):
+        text = f"concat('customer-', xxhash64(id, {number}) & 1048575)" if number % 2 else f"xxhash64(id, {number})"
+        yield f"if(xxhash64(id, -{number + 1}) > 0, {text}, null) AS c{number}"
 
 
 FRAMES: Mapping[str, Sequence[str]] = {
@@ -59,10 +67,11 @@ FRAMES: Mapping[str, Sequence[str]] = {
     "columns": (
         _KEY,
         *(
-            f"{f'if(xxhash64(id, 1{number}) > 0, {column}, null)' if number % 2 else column} AS {name}"
-            for number, (name, column) in enumerate(zip(AVRO_COLUMNS, _COLUMNS, strict=True))
+            f"{f'if(xxhash64(id, 1{number}) > 0, {column}, null)' if number % 2 else column} AS c{number}"
+            for number, column in enumerate(_COLUMNS)
         ),
     ),
+    **{f"columns-{count}": (_KEY, *_many_columns(count)) for count in COLUMN_COUNTS},
     # So little work that it need not be cached.
     "cheap": ("cast(id AS string) AS key", "rpad(cast(id AS string), 100, 'abcdefghij') AS value"),
 }

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from benchmarks.model import LOCAL
 from benchmarks.processes import Processes
 from benchmarks.topics import BROKER_PROPERTIES
 from spark_kafka_sink.testing.java import java_environment
@@ -24,6 +25,7 @@ CORES = 2
 
 SETTINGS = {
     "spark.driver.memory": "4g",
+    "spark.executor.memory": "2g",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": str(CORES),
@@ -35,6 +37,9 @@ SETTINGS = {
 class Harness:
     def __init__(self) -> None:
         self._stack = ExitStack()
+        self._master = LOCAL
+        self._spark: SparkSession | None = None
+        self._stack.callback(self._stop_spark)
 
     def __enter__(self) -> Self:
         return self
@@ -50,9 +55,25 @@ class Harness:
     def registry(self) -> LocalSchemaRegistry:
         return self._stack.enter_context(LocalSchemaRegistry())
 
-    @cached_property
+    @property
     def spark(self) -> SparkSession:
-        """``local[2]`` with Spark's JVM sink and Avro functions, the do-nothing sink and ours on its paths."""
+        """With Spark's JVM sink and Avro functions, the do-nothing sink and ours on its paths."""
+        if self._spark is None:
+            self._spark = self._session()
+        return self._spark
+
+    def run_on(self, master: str) -> None:
+        """Spark's master from now on; another one ends the session that is there."""
+        if master != self._master:
+            self._master = master
+            self._stop_spark()
+
+    def _stop_spark(self) -> None:
+        if self._spark is not None:
+            self._spark.stop()
+            self._spark = None
+
+    def _session(self) -> SparkSession:
         from pyspark.sql import SparkSession
 
         from benchmarks.nothing import NothingDataSource
@@ -62,15 +83,14 @@ class Harness:
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-        builder = SparkSession.builder.master(f"local[{CORES}]").appName("benchmarks")
+        builder = SparkSession.builder.master(self._master).appName("benchmarks")
         for name, value in {**SETTINGS, "spark.jars": ",".join(map(str, (*sink_jars(), avro_jar())))}.items():
             builder = builder.config(name, value)
         spark = builder.getOrCreate()
-        self._stack.callback(spark.stop)
         spark.dataSource.register(NothingDataSource)
         return spark
 
-    @cached_property
+    @property
     def processes(self) -> Processes:
         return Processes(self.spark)
 

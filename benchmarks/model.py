@@ -12,6 +12,11 @@ Kind = Literal[
 Relation = Literal["at least ×", "at most ×", "at most +", "at most"]
 
 
+LOCAL = "local[2]"
+TWO_WORKERS = "local-cluster[2,1,2048]"
+"""A standalone cluster: two workers with a core and 2 GiB each."""
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """What is written where: ``frame`` is a key of ``frames.FRAMES``, ``partitions`` are those of each topic."""
@@ -65,7 +70,7 @@ class Part:
 
     Frames are cached first unless ``cached`` is False. ``broker_bytes_per_s`` slows the way to the broker down.
     ``keeps_topics``: runs of one shape write to the same topics, which take long to create. ``fresh_workers``: every
-    run begins with new Python workers. ``most_rounds``: for what takes long and hardly varies.
+    run begins with new Python workers. ``most_rounds``: for what takes long and hardly varies. ``master``: Spark's.
     """
 
     name: str
@@ -80,6 +85,7 @@ class Part:
     keeps_topics: bool = False
     fresh_workers: bool = False
     most_rounds: int | None = None
+    master: str = LOCAL
 
     def shape_of(self, side: Side) -> Shape:
         return side.shape or self.shape

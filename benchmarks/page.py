@@ -303,7 +303,7 @@ _WORKLOADS = {
     "1,000 partitions": ("memory", MANY),
     "10,000 partitions, `kafka.buffer.memory` 256 MiB": (
         "growth-partitions",
-        "10,000 partitions, buffer.memory=256 MiB",
+        "10,000 partitions, pykafka, buffer.memory=256 MiB",
     ),
     "1 KB values": ("growth-values", "1 KB, pykafka"),
     "10 KB values": ("growth-values", "10 KB, pykafka"),

@@ -33,7 +33,16 @@ class Processes:
 
     def workers(self) -> list[psutil.Process]:
         """Spark's Python workers, at work or waiting for it: the children of its ``pyspark.daemon``s."""
-        return [child for daemon in self._jvm.children() for child in _children(daemon)]
+        return [child for daemon in self._children_of_jvms()[1] for child in _children(daemon)]
+
+    def _children_of_jvms(self) -> tuple[list[psutil.Process], list[psutil.Process]]:
+        """Spark's JVMs, and the daemons. On a cluster the executors are children of the driver's JVM."""
+        jvms = [self._jvm]
+        daemons: list[psutil.Process] = []
+        for jvm in jvms:
+            for child in _children(jvm):
+                (jvms if _name(child) == "java" else daemons).append(child)
+        return jvms, daemons
 
     def end_workers(self) -> None:
         """The next task finds a new worker."""
@@ -58,11 +67,11 @@ class Processes:
         usage.peak_rss_mib = max(filter(None, (peak_rss_mib(worker.pid) for worker in self.workers())), default=None)
 
     def _cpu_s(self) -> dict[str, float]:
-        daemons = self._jvm.children()
+        jvms, daemons = self._children_of_jvms()
         return {
-            "spark": _total([self._jvm], _own_s),
+            "spark": _total(jvms, _own_s),
             # Processes that have ended count with their parent.
-            "workers": _total([self._jvm], _ended_s)
+            "workers": _total(jvms, _ended_s)
             + _total([*daemons, *self.workers()], lambda process: _own_s(process) + _ended_s(process)),
             "broker": _total(_brokers(), _own_s),
         }
@@ -72,6 +81,12 @@ def _children(process: psutil.Process) -> list[psutil.Process]:
     with contextlib.suppress(psutil.NoSuchProcess):
         return list(process.children())
     return []
+
+
+def _name(process: psutil.Process) -> str:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return str(process.name())
+    return ""
 
 
 def _brokers() -> list[psutil.Process]:

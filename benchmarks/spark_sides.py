@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.frames import AVRO_COLUMNS, TOPIC_NUMBER
+from benchmarks.frames import KEY, TOPIC_NUMBER
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
 
 FLUSH_S = 60.0
 
-_STRUCT = f"struct({', '.join(AVRO_COLUMNS)})"
 _MAGIC = b"\0"
 
 
@@ -68,32 +67,36 @@ def _into(source: str) -> Callable[[DataFrame, Destination], None]:
 
 
 def _avro(frame: DataFrame, to: Destination) -> None:
-    rows, options = routed(frame.selectExpr("key", f"{_STRUCT} AS value"), to)
+    rows, options = routed(frame.selectExpr(KEY, f"{_struct(frame)} AS value"), to)
     options |= {"valueFormat": "avro", "schema.registry.url": to.registry_url}
     rows.write.format("pykafka").mode("append").options(**options).save()
 
 
 def _to_avro(frame: DataFrame, to: Destination) -> None:
     # Spark's function knows no registry: the registry's prefix is a constant.
-    prefix = _MAGIC + _schema_id(to.registry_url, _derived_schema(frame)).to_bytes(4, "big")
-    value = f"concat(X'{prefix.hex()}', to_avro({_STRUCT})) AS value"
-    _through("kafka")(frame.selectExpr("key", value), to)
+    prefix = _MAGIC + _schema_id(to.registry_url, to.topics[0], _derived_schema(frame)).to_bytes(4, "big")
+    value = f"concat(X'{prefix.hex()}', to_avro({_struct(frame)})) AS value"
+    _through("kafka")(frame.selectExpr(KEY, value), to)
+
+
+def _struct(frame: DataFrame) -> str:
+    """All columns but the key."""
+    return f"struct({', '.join(column for column in frame.columns if column != KEY)})"
 
 
 def _derived_schema(frame: DataFrame) -> str:
     """The one that ``to_avro`` and the sink derive."""
     from spark_kafka_sink.spark.derived_schema import derived_schema
 
-    field = frame.selectExpr(f"{_STRUCT} AS value").schema["value"]
+    field = frame.selectExpr(f"{_struct(frame)} AS value").schema["value"]
     return derived_schema("value", field.dataType, field.nullable)
 
 
 @cache
-def _schema_id(registry_url: str, schema: str) -> int:
-    """The same under every subject."""
+def _schema_id(registry_url: str, subject: str, schema: str) -> int:
     from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
-    return SchemaRegistryClient({"url": registry_url}).register_schema("benchmarks", Schema(schema, "AVRO"))
+    return SchemaRegistryClient({"url": registry_url}).register_schema(subject, Schema(schema, "AVRO"))
 
 
 def _confluent(frame: DataFrame, to: Destination) -> None:

@@ -54,18 +54,19 @@ def test_sides_called_default_have_no_options():
     assert {"default", "unkeyed", "1k-values", "10k-values", "headers-and-topics", "growth-topics"} <= default.keys()
     for name, part in default.items():
         given = {side.name for side in part.sides if side.options}
-        assert given <= {"10,000 partitions, buffer.memory=256 MiB"}, name
+        larger = {f"1,000 partitions, {THEIRS}", f"200 topics, {THEIRS}"}  # as the parts' descriptions say
+        assert given <= {f"10,000 partitions, {OURS}, buffer.memory=256 MiB", *larger}, name
 
 
 @pytest.mark.parametrize(
     ("part", "side", "measure", "bound", "against"),
     [
-        ("default", OURS, "rows_per_s", 1.4, THEIRS),
+        ("default", OURS, "rows_per_s", 1.9, THEIRS),
         ("default", OURS, "broker_us", 0.75, THEIRS),
         ("zstd", OURS, "rows_per_s", 2.2, THEIRS),
         ("1000-partitions", OURS, "rows_per_s", 8.0, THEIRS),
         ("python-clients", OURS, "rows_per_s", 8.0, CONFLUENT),
-        ("growth-topics", "200 topics", "cpu_us", 2.0, "1 topic"),
+        ("growth-topics", f"200 topics, {OURS}", "cpu_us", 2.0, f"1 topic, {OURS}"),
     ],
 )
 def test_the_goals_are_kept_as_data(part, side, measure, bound, against):

@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 
-from benchmarks.frames import AVRO_COLUMNS, frame
+from benchmarks.frames import COLUMN_COUNTS, KEY, frame
 from benchmarks.spark_jars import avro_jar, sink_jars
 from benchmarks.spark_sides import NEEDS_REGISTRY, WRITERS, Destination
 
@@ -16,9 +16,13 @@ ROWS = 1000
 
 
 @pytest.fixture
-def rows(spark):
+def jars(spark):
     for jar in (*sink_jars(), avro_jar()):
         spark.sql(f"ADD JAR {jar}")
+
+
+@pytest.fixture
+def rows(spark, jars):
     return frame(spark, "columns", ROWS, 2)
 
 
@@ -35,10 +39,22 @@ def test_every_side_writes_the_bytes_of_the_sink(rows, topic, second_topic, loca
     assert written_by(writer, rows, second_topic, local_schema_registry) == ours
 
 
+def test_rows_of_many_columns_have_the_same_bytes_on_both_sides(
+    spark, jars, topic, second_topic, local_schema_registry
+):
+    rows = frame(spark, f"columns-{COLUMN_COUNTS[-1]}", 100, 2)
+    ours, theirs = (
+        written_by(writer, rows, to, local_schema_registry)
+        for writer, to in (("avro", topic), ("to_avro", second_topic))
+    )
+    assert len(ours) == 100
+    assert ours == theirs
+
+
 def test_what_they_write_is_the_frame(rows, topic, local_schema_registry):
     read = AvroDeserializer(SchemaRegistryClient({"url": local_schema_registry.url}))
     values = [read(value, None) for _, value in written_by("avro", rows, topic, local_schema_registry)]
-    expected = [row.asDict() for row in rows.select(*AVRO_COLUMNS).collect()]
+    expected = [row.asDict() for row in rows.drop(KEY).collect()]
     for row in expected:
         row["c6"] = row["c6"].astimezone(UTC)
     by_first = [sorted(each, key=lambda row: row["c0"]) for each in (values, expected)]
@@ -46,7 +62,7 @@ def test_what_they_write_is_the_frame(rows, topic, local_schema_registry):
 
 
 def test_every_other_column_is_nullable_and_half_null(rows):
-    assert [field.nullable for field in rows.select(*AVRO_COLUMNS).schema] == [False, True] * 4
-    nulls = [rows.filter(f"{name} IS NULL").count() for name in AVRO_COLUMNS]
+    assert [field.nullable for field in rows.drop(KEY).schema] == [False, True] * 4
+    nulls = [rows.filter(f"{name} IS NULL").count() for name in rows.columns if name != KEY]
     assert nulls[::2] == [0] * 4
     assert all(0.4 * ROWS < count < 0.6 * ROWS for count in nulls[1::2])

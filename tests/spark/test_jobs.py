@@ -112,6 +112,7 @@ def test_a_mistake_is_one_plain_error():
     assert [line for line in lines if " INFO " not in line] == [
         "error: - topics is not an option of pykafka; did you mean topic?",
         "- kafka.acks must be one of all, -1, 0, 1, but is '2'.",
+        "- topic option required when no 'topic' attribute is present. Use the topic option for setting a topic.",
     ]
 
 
