@@ -21,6 +21,8 @@ from tests.model.world import (
     end,
     fenced_by,
     initialise,
+    late_abort,
+    late_commit,
     read,
     standing,
     with_abort,
@@ -92,6 +94,9 @@ def finish(world: World, scenario: Scenario, index: int, abort: Abort) -> Steps:
             left = abort._replace(todo=abort.todo - {item})
             over = with_abort(after, index, left) if left.todo else _aborting(after, scenario, index, left)
             yield f"abort of run {index} finishes task {task}: {answer}", over
+        if world.left.late_ends:
+            sent = late_commit(world, scenario, task, prepared, f"abort of run {index}")
+            yield f"abort of run {index} gets no answer to the end of task {task}", with_abort(sent, index, OVER)
 
 
 def _aborting(world: World, scenario: Scenario, index: int, abort: Abort) -> World:
@@ -121,6 +126,9 @@ def abort_transactions(world: World, scenario: Scenario, index: int, abort: Abor
                 after = breaks(after, f"the abort of run {index} stops run {holder.run}, which has taken its place")
         left = abort._replace(todo=abort.todo - {item}, sure=sure)
         yield f"abort of run {index} ends id {slot}", _next(after, scenario, index, left)
+        if prepared is not None and world.left.late_ends:
+            sent = late_abort(world, slot, prepared, f"abort of run {index}")
+            yield f"abort of run {index} gets no answer to the abort of id {slot}", with_abort(sent, index, OVER)
 
 
 def _next(world: World, scenario: Scenario, index: int, abort: Abort) -> World:

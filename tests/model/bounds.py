@@ -14,6 +14,14 @@ SMALL: dict[str, Scenario] = {
     "two runs, two batches": Scenario(batches=2, aborts=False, timeouts=1),
     "two runs, a timeout, a lost answer": Scenario(aborts=False, timeouts=1, lost_answers=1),
     "one task, three runs": Scenario(runs=(ONE_TASK,) * 3, aborts=False, timeouts=1),
+    "ends that arrive late": Scenario(runs=(ONE_TASK,) * 2, batches=2, late_ends=1, crashes=1, aborts=False),
+    "ends that arrive late, aborts": Scenario(runs=(ONE_TASK,) * 2, late_ends=1),
+    "ends that arrive late, transactions v1": Scenario(
+        runs=(ONE_TASK,) * 2, protocol="v1", mid_write=True, late_ends=1, aborts=False
+    ),
+    "a batch job, an end that arrives late": Scenario(
+        runs=(STREAM,), kind="once", ids="attempt", late_ends=1, retries=1
+    ),
     "reads that lag": Scenario(runs=(ONE_TASK,) * 2, stale_reads=1),
     "reads that lag, two batches": Scenario(runs=(ONE_TASK,) * 2, batches=2, stale_reads=1, aborts=False),
     "reads that lag, a zombie attempt": Scenario(orderly=True, crashes=1, retries=1, stale_reads=1, aborts=False),
@@ -128,6 +136,16 @@ LARGE: dict[str, Scenario] = {
     "a batch job, two recoveries": Scenario(
         runs=(STREAM,) * 3, kind="once", ids="attempt", retries=1, lost_answers=1, aborts=False
     ),
+    "ends that arrive late, two tasks, two batches": Scenario(batches=2, late_ends=2, aborts=False),
+    "ends that arrive late, two tasks, aborts, a timeout": Scenario(late_ends=2, timeouts=1),
+    "ends that arrive late, three runs": Scenario(runs=(ONE_TASK,) * 3, late_ends=2, retries=1),
+    "ends that arrive late, before Kafka 3.6": Scenario(
+        runs=(ONE_TASK,) * 2, batches=2, protocol="unverified", mid_write=True, late_rows=1, late_ends=1
+    ),
+    "ends that arrive late, versions, another prefix": Scenario(
+        runs=(STREAM, Plan(ids=1)), kind="versions", late_ends=1, timeouts=1
+    ),
+    "ends that arrive late, a batch job, recovered": Scenario(kind="once", ids="attempt", late_ends=2, retries=1),
     "reads that lag, a zombie attempt, a timeout": Scenario(
         runs=(ONE_TASK,) * 2, batches=2, stale_reads=1, retries=1, timeouts=1
     ),

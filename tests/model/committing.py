@@ -11,6 +11,7 @@ from tests.model.world import (
     UNCALLED,
     Entry,
     Fence,
+    LateEnd,
     Prepared,
     Run,
     Waiting,
@@ -21,6 +22,8 @@ from tests.model.world import (
     end,
     fenced_by,
     holds_fence,
+    late_commit,
+    on_its_way,
     open_transactions,
     put,
     record,
@@ -93,6 +96,10 @@ def _decide(world: World, scenario: Scenario, index: int, run: Run, intent: Entr
     if world.left.lost_answers:
         unsure = with_run(spend(decided, "lost_answers"), index, ending._replace(phase="unsure"))
         yield f"run {index}: P2 records the intent for batch {run.batch}, the answer is lost", unsure
+    if world.left.late_ends:
+        sent = on_its_way(world, LateEnd(f"run {index}", "intent", index, entry=intent))
+        unsure = with_run(sent, index, ending._replace(phase="unsure"))
+        yield f"run {index}: P2 waits in vain for the end of the intent for batch {run.batch}", unsure
     if world.left.timeouts:
         unfenced = fenced_by(spend(world, "timeouts"), scenario, index, None)
         yield f"run {index}: the broker times out the intent's own transaction", raises(unfenced, scenario, index, run)
@@ -115,7 +122,9 @@ def ask_again(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
         yield f"run {index}: P2 does not ask again after the deadline", raises(world, scenario, index, run)
         return
     if holds_fence(world, scenario, index):
-        yield f"run {index}: P2 asks again, the intent stands", with_run(world, index, run._replace(phase="ending"))
+        stands = world.ledger[scenario.entries[index]] == run.view[0]
+        after = world if stands else record(world, scenario, index, run.view[0])
+        yield f"run {index}: P2 asks again, the intent stands", with_run(after, index, run._replace(phase="ending"))
         return
     if not scenario.has("unsure raises"):
         for task in run.todo:
@@ -133,6 +142,13 @@ def end_transactions(world: World, scenario: Scenario, index: int, run: Run) -> 
                 yield what, raises(after, scenario, index, run)
             else:
                 yield what, with_run(after, index, run._replace(todo=run.todo - {task}))
+        if world.left.late_ends:
+            sent = late_commit(world, scenario, task, run.tasks[task], f"run {index}")
+            yield f"run {index}: P2 gets no answer to the end of task {task} and asks again", sent
+            yield (
+                f"run {index}: P2 gets no answer to the end of task {task} and raises",
+                raises(sent, scenario, index, run),
+            )
     if not run.todo:
         yield from _mark_done(world, scenario, index, run)
 

@@ -23,6 +23,8 @@ from tests.model.world import (
     fenced_by,
     holds_fence,
     initialise,
+    late_abort,
+    late_commit,
     open_transactions,
     read,
     standing,
@@ -144,6 +146,13 @@ def finish(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
                 continue
             missing = run.missing | {(key, task)} if answer == "gone" else run.missing
             yield what, with_run(after, index, run._replace(todo=run.todo - {(key, task)}, missing=missing))
+        if world.left.late_ends:
+            sent = late_commit(world, scenario, task, entry.parts[task], f"run {index}")
+            yield f"run {index}: P1 gets no answer to the end of task {task} and asks again", sent
+            yield (
+                f"run {index}: P1 gets no answer to the end of task {task} and raises",
+                raises(sent, scenario, index, run),
+            )
     if not run.todo:
         yield from _mark_done(world, scenario, index, run)
 
@@ -201,6 +210,9 @@ def sweep(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
         left = run._replace(todo=run.todo - {item})
         swept = with_run(after, index, left) if left.todo else plan(after, scenario, index, left)
         yield f"run {index}: P1 sweeps id {slot}", swept
+        if holder is not None and world.left.late_ends:
+            sent = late_abort(world, slot, holder, f"run {index}")
+            yield f"run {index}: P1 gets no answer to the abort of id {slot}", raises(sent, scenario, index, run)
 
 
 def plan(world: World, scenario: Scenario, index: int, run: Run) -> World:

@@ -47,6 +47,7 @@ RULES: tuple[Rule, ...] = (
     Rule("abort finishes an intent", "abort", ("finishing",), aborting.finish),
     Rule("abort aborts", "abort", ("aborting",), aborting.abort_transactions),
     Rule("a transaction times out", "world", (), surroundings.time_out),
+    Rule("an EndTxn arrives late", "world", (), surroundings.arrive),
     Rule("time passes", "world", (), surroundings.tick),
     Rule("a run is killed", "run", surroundings.AT_WORK, surroundings.crash),
     Rule("the ledger is lost", "world", (), surroundings.lose_ledger),

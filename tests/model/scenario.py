@@ -60,6 +60,7 @@ SAFEGUARDS: dict[str, str] = {
     "sweep at the first entry": "a session sweeps at its first planning or never",
     "abort one epoch": "with transactions v1 a sweep sends InitProducerId, which ends what a successor has open",
     "fence what is swept": "before 3.6 a sweep sends EndTxn(abort), which leaves the epoch as it is",
+    "end by identity": "an EndTxn that arrives late ends whatever its id has open by then",
     "init what is open": "before 3.6 a sweep sends EndTxn(abort) and then InitProducerId",
 }
 
@@ -106,6 +107,7 @@ class Scenario:
     timeouts: int = 0  # the broker aborts an open transaction (a task's, or the intent's)
     retries: int = 0  # Spark starts a second attempt of a task while the first may live on
     lost_answers: int = 0  # the intent's EndTxn is carried out, its answer lost
+    late_ends: int = 0  # an EndTxn is on its way while its sender has given it up, or sent it again
     stale_reads: int = 0  # a Fetch's high watermark lags: a read misses the ledger's last records, or a marker
     crashes: int = 0  # a run with all its processes is gone for good (a run that takes no step is always possible)
     mid_write: bool = False  # between a task's first row and its last, other processes may take steps

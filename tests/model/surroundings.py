@@ -5,7 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.model.scenario import Scenario
-from tests.model.world import GONE, OVER, Run, World, initialise, put, spend, standing, with_run
+from tests.model.world import (
+    GONE,
+    OVER,
+    LateEnd,
+    Run,
+    World,
+    abort_exactly,
+    end,
+    holds_fence,
+    initialise,
+    put,
+    record,
+    spend,
+    standing,
+    with_run,
+)
 
 Steps = Iterator[tuple[str, World]]
 
@@ -47,6 +62,29 @@ def tick(world: World, scenario: Scenario) -> Steps:
         return
     what = "the deadline of the intent passes" if world.clock == 0 else "the oldest transactions come to their timeout"
     yield what, world._replace(clock=world.clock + 1)
+
+
+def arrive(world: World, scenario: Scenario) -> Steps:
+    """An EndTxn comes after all: it counts for the transaction of its producer id and epoch, if that is open."""
+    for item in world.late:
+        after = _carried_out(world._replace(late=world.late - {item}), scenario, item)
+        which = "the intent" if item.what == "intent" else f"task {item.task}"
+        yield f"the {item.what} of {which} that {item.who} sent arrives", after
+
+
+def _carried_out(world: World, scenario: Scenario, item: LateEnd) -> World:
+    if item.what == "intent":
+        return record(world, scenario, item.run, item.entry) if holds_fence(world, scenario, item.run) else world
+    txn = world.txns[item.slot]
+    holder = item.holder if scenario.has("end by identity") else txn.holder
+    if not txn.is_open or holder is None:
+        return world
+    if item.what == "abort":
+        return abort_exactly(world, scenario, item.slot, holder, item.who)
+    if txn.holder != holder:
+        return world
+    ((_, after),) = end(world, scenario, item.task, holder)
+    return after
 
 
 def crash(world: World, scenario: Scenario, index: int, run: Run) -> Steps:

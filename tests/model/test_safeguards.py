@@ -71,6 +71,7 @@ CAUGHT: list[tuple[tuple[str, ...], str, str]] = [
     (("sweep at the first entry",), "fewer tasks on replay", HELD_UP),
     (("abort one epoch",), "transactions v1, a sweep that sleeps", UNDONE),
     (("fence what is swept",), "before Kafka 3.6, rows that arrive late", TWICE),
+    (("end by identity",), "ends that arrive late", TWICE),
     (("init what is open",), "before Kafka 3.6, rows that arrive late", TWICE),
 ]
 

@@ -90,12 +90,28 @@ class Left(NamedTuple):
     timeouts: int
     retries: int
     lost_answers: int
+    late_ends: int
     stale_reads: int
     crashes: int
     failures: int
     late_rows: int
     ledger_losses: int
     restores: int
+
+
+class LateEnd(NamedTuple):
+    """An EndTxn that a broker gets later: commit or abort of the transaction of one producer id and epoch.
+
+    ``who`` sent it. ``slot`` and ``holder``: of a task's transaction; None: of the intent ``entry`` of a run.
+    """
+
+    who: str
+    what: Literal["commit", "abort", "intent"]
+    run: int
+    task: int = 0
+    slot: int | None = None
+    holder: Prepared | None = None
+    entry: Entry | None = None
 
 
 class Run(NamedTuple):
@@ -142,6 +158,7 @@ class World(NamedTuple):
     visible: int  # a bit per row that read_committed readers see
     markers: tuple[tuple[Prepared | None, ...], ...]  # per entry and task: whose marker is the last that is visible
     sleepers: tuple[int, ...]  # per id: zombie attempts that will initialise it when they wake
+    late: frozenset[LateEnd]  # EndTxn requests that are on their way, and whose response nobody waits for
     clock: int  # 1: the deadline for an intent has passed; 2: the oldest transactions time out
     left: Left
     runs: tuple[Run, ...]
@@ -166,6 +183,7 @@ def first(scenario: Scenario) -> World:
         visible=0,
         markers=((None,) * TASKS,) * entries,
         sleepers=(0,) * scenario.slots,
+        late=frozenset(),
         clock=0,
         left=Left(**{name: getattr(scenario, name) for name in Left._fields}),
         runs=(IDLE,) * len(scenario.runs),
@@ -193,6 +211,19 @@ def breaks(world: World, promise: str) -> World:
     return world._replace(broken=world.broken or promise)
 
 
+def on_its_way(world: World, end: LateEnd) -> World:
+    return spend(world, "late_ends")._replace(late=world.late | {end})
+
+
+def late_commit(world: World, scenario: Scenario, task: int, prepared: Prepared, who: str) -> World:
+    slot = scenario.slot(prepared.run, task, prepared.attempt)
+    return on_its_way(world, LateEnd(who, "commit", prepared.run, task, slot, prepared))
+
+
+def late_abort(world: World, slot: int, prepared: Prepared, who: str) -> World:
+    return on_its_way(world, LateEnd(who, "abort", prepared.run, slot % TASKS, slot, prepared))
+
+
 def row_bits(scenario: Scenario, query: int, batch: int, rows: tuple[int, ...]) -> int:
     return sum(1 << ((query * (scenario.batches + 1) + batch) * ROWS + row) for row in rows)
 
@@ -210,10 +241,12 @@ def holds_fence(world: World, scenario: Scenario, index: int) -> bool:
 
 
 def fenced_by(world: World, scenario: Scenario, index: int, fence: Fence | None) -> World:
-    """The id of this run's driver belongs to ``fence`` now."""
+    """The id of this run's driver belongs to ``fence`` now. An EndTxn of before, still on its way, will be refused."""
     if not scenario.has("fence"):
         return world
-    return world._replace(fences=put(world.fences, scenario.names[index], fence))
+    name = scenario.names[index]
+    late = frozenset(end for end in world.late if end.what != "intent" or scenario.names[end.run] != name)
+    return world._replace(fences=put(world.fences, name, fence), late=late)
 
 
 def record(world: World, scenario: Scenario, index: int, entry: Entry | None) -> World:
