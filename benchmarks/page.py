@@ -131,7 +131,7 @@ def _profiles(results: Results) -> str:
 
 
 def _made(results: Results) -> str:
-    """When, by which commit and on what; one line for results of one day and commit."""
+    """When and by which commit, one line for results of one day and commit; and on what, one for each machine."""
     made: dict[tuple[str, str], list[str]] = {}
     for name, result in results.items():
         for session in result.sessions:
@@ -140,9 +140,14 @@ def _made(results: Results) -> str:
     for (day, commit), names in made.items():
         parts = "all parts" if set(names) == results.keys() else ", ".join(dict.fromkeys(names))
         lines.append(f"- {day}, commit {commit}: {parts}.")
-    for described in [result.sessions[-1].environment for result in results.values()][-1:]:
-        facts = ", ".join(f"{name} {value}" for name, value in described.items() if name not in ("commit", "load"))
-        lines.append(f"- {facts[0].upper()}{facts[1:]}.")
+    surroundings: dict[str, list[str]] = {}
+    for name, result in results.items():
+        described = result.sessions[-1].environment
+        facts = ", ".join(f"{key} {value}" for key, value in described.items() if key not in ("commit", "load"))
+        surroundings.setdefault(facts, []).append(name)
+    for facts, names in surroundings.items():
+        where = "" if len(surroundings) == 1 else f"{', '.join(names)}: "
+        lines.append(f"- {where}{facts if where else facts[0].upper() + facts[1:]}.")
     return "\n".join(lines)
 
 
