@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from types import TracebackType
-from typing import Final, NamedTuple
+from types import MappingProxyType, TracebackType
+from typing import Final, NamedTuple, Never
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.forks import on_fork
@@ -35,6 +35,12 @@ _ABORT_MS: Final = 5_000.0
 """How long a ``with`` block that an interrupt ends waits to abort the open transaction."""
 
 
+def _as_dictionary(options: Iterable[str]) -> str:
+    """What to write in place of kafka-python's arguments, without their values, which may be passwords."""
+    names = ", ".join(f'"{name.replace("_", ".")}": …' for name in options)
+    return f"KafkaProducer takes a dictionary with Kafka's names of options: KafkaProducer({{{names}}})"
+
+
 class _Prepared(NamedTuple):
     """A record on its way into the pending records. ``left_ms``: what metadata has left of max.block.ms; None: all."""
 
@@ -59,12 +65,15 @@ class KafkaProducer:
 
     def __init__(
         self,
-        config: ProducerConfig | Mapping[str, object],
+        config: ProducerConfig | Mapping[str, object] = MappingProxyType({}),
         *,
         key_serializer: AnySerializer | None = None,
         value_serializer: AnySerializer | None = None,
         interceptors: Sequence[ProducerInterceptor] = (),
+        **options: Never,
     ) -> None:
+        if options:
+            raise TypeError(_as_dictionary(options))
         if not isinstance(config, ProducerConfig):
             config = ProducerConfig.parse(config)
         config = config.with_client_id()
@@ -99,6 +108,11 @@ class KafkaProducer:
             topic = self._fast[record.topic]
         except KeyError:  # faster than get(), by 30 ns a record
             topic = None
+        except AttributeError:
+            raise TypeError(
+                f"send takes a ProducerRecord, not {type(record).__name__}: "
+                'producer.send(ProducerRecord("orders", b"a value", b"a key"))'
+            ) from None
         future = self._send_checked(record) if topic is None else topic.append(record, record.key, record.value)
         if callback is not None:
             future.add_callback(callback)

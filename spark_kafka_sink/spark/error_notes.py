@@ -1,14 +1,18 @@
-"""Notes that the errors of a write get: the connection attempt behind them, and Spark's delegation tokens."""
+"""What the errors of a write get on their way to Spark: its names of options, and notes on what is behind them."""
 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pyspark import TaskContext
 
-from spark_kafka_sink.errors import AuthenticationError, KafkaError
+from spark_kafka_sink.common.config.table import OPTIONS_BY_NAME
+from spark_kafka_sink.errors import AuthenticationError, ConfigError, KafkaError, RecordTooLargeError
+from spark_kafka_sink.producer.append.receipt import is_refusal
+from spark_kafka_sink.spark.dead_letters.options import DeadLetters, Reason
 from spark_kafka_sink.spark.options import SinkOptions
 
 _log = logging.getLogger("spark_kafka_sink.spark")
@@ -21,17 +25,46 @@ _ADVICE = (
 _warned = False
 
 
+_TOO_LARGE = (
+    "Raise that limit (for kafka.max.request.size also the topic's max.message.bytes), or {}, so that such rows become "
+    "dead letters."
+)
+# Not those of one word: acks and retries are words of sentences, too.
+_PRODUCERS_OPTION = re.compile(
+    rf"(?<![\w.])(?:{'|'.join(re.escape(name) for name in OPTIONS_BY_NAME if '.' in name)})(?!\.?\w)"
+)
+
+
 @contextmanager
-def connection_explained(options: SinkOptions) -> Iterator[None]:
-    """An error that comes from a failed connection attempt gets a note: step, option, and the command to check it."""
+def explained(options: SinkOptions) -> Iterator[None]:
+    """An error names the producer's options as Spark's, with ``kafka.``. One that comes from a failed connection
+    attempt gets a note: step, option, and the command to check it; a record that is too large, what helps.
+    """
     try:
         yield
     except KafkaError as error:
         from spark_kafka_sink.network.diagnosis import check_command, diagnosis
 
+        if error.args and not isinstance(error, ConfigError):
+            error.args = (with_prefix(str(error.args[0])), *error.args[1:])
+        too_large = isinstance(error, RecordTooLargeError) or is_refusal(error)
+        if too_large and (remedy := _remedy(options.dead_letters)):
+            error.add_note(_TOO_LARGE.format(remedy))
         if note := diagnosis(error, check_command(options.producer, options.topic)):
-            error.add_note(note)
+            error.add_note(with_prefix(note))
         raise
+
+
+def with_prefix(text: str) -> str:
+    """``linger.ms`` becomes ``kafka.linger.ms``."""
+    return _PRODUCERS_OPTION.sub(r"kafka.\g<0>", text)
+
+
+def _remedy(letters: DeadLetters | None) -> str:
+    if letters is None:
+        return "set deadLetterTopic"
+    name = Reason.RECORD_TOO_LARGE.value
+    return "" if Reason.RECORD_TOO_LARGE in letters.reasons else f"add {name} to deadLetterOn"
 
 
 @contextmanager

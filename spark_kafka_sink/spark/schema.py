@@ -20,11 +20,13 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from spark_kafka_sink.common.config.option import did_you_mean
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.schemas.formats.format_options import ColumnFormat, Format, FormatOptions
 from spark_kafka_sink.schemas.registry.schema import Side
 
 _BYTES = (StringType, BinaryType)
+_TEXT = "string or binary"
 
 EncodedFields: TypeAlias = Mapping[Side, StructField]
 """The columns key and value that are not raw."""
@@ -69,7 +71,7 @@ class RowLayout:
         key = _find_data(schema, "key", (*_BYTES, NullType), None if formats is None else formats.key)
         value = _find_data(schema, "value", _BYTES, None if formats is None else formats.value)
         if value is None:
-            raise SchemaError("Required attribute 'value' not found")
+            raise SchemaError(f"Required attribute 'value' not found{_instead(schema, 'value')}")
         if key is None and formats is not None and not formats.key.is_raw:
             raise SchemaError(f"keyFormat={formats.key.format.value}: there is no column key to encode")
         return cls(
@@ -109,7 +111,7 @@ def _find_data(
     if column is not None and column.format is Format.PROTOBUF:
         void = (NullType,) if NullType in raw else ()
         return _find(schema, name, (StructType, *void), "struct")
-    return _find(schema, name, raw, "string or binary")
+    return _find(schema, name, raw, _TEXT)
 
 
 def _find_headers(schema: StructType) -> int | None:
@@ -134,13 +136,25 @@ def _is_header(kind: DataType) -> bool:
 
 
 def _unsupported(name: str, kind: DataType, desired: str) -> SchemaError:
-    return SchemaError(f"{name} attribute unsupported type {kind.simpleString()}. {name} must be a(n) {desired}")
+    said = f"{name} attribute unsupported type {kind.simpleString()}. {name} must be a(n) {desired}"
+    return SchemaError(said + _remedy(name, kind, desired))
+
+
+def _remedy(name: str, kind: DataType, desired: str) -> str:
+    if desired == _TEXT and isinstance(kind, (StructType, ArrayType, MapType)):
+        return f". Use to_json({name}), or {name}Format=avro or protobuf"
+    cast = {_TEXT: "string", "string": "string", "int": "int"}.get(desired)
+    return "" if cast is None else f". Use cast({name} AS {cast})"
+
+
+def _instead(schema: StructType, name: str) -> str:
+    columns = ", ".join(dict.fromkeys(schema.names)) or "none"
+    return f"; the columns are {columns}{did_you_mean(name, schema.names)}"
 
 
 def _find_timestamp(schema: StructType, name: str) -> int:
     if name not in schema.names:
-        columns = ", ".join(dict.fromkeys(schema.names))
-        raise SchemaError(f"timestampColumn: there is no column {name!r}; the columns are {columns}")
+        raise SchemaError(f"timestampColumn: there is no column {name!r}{_instead(schema, name)}")
     index = schema.names.index(name)
     kind = schema[index].dataType
     if not isinstance(kind, (TimestampType, LongType)):

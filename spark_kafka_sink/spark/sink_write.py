@@ -23,7 +23,7 @@ from spark_kafka_sink.spark.commit_message import (
     committed,
 )
 from spark_kafka_sink.spark.driver_check import check_again, check_brokers
-from spark_kafka_sink.spark.error_notes import connection_explained, delegation_tokens_explained
+from spark_kafka_sink.spark.error_notes import delegation_tokens_explained, explained
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.python_process import (
     acknowledge_at_once,
@@ -84,15 +84,15 @@ class SinkWrite:
 
             self.formats = planned_formats(self.options, self._fields)
             self._fields = None
-        with connection_explained(self.options):
+        with explained(self.options):
             check_brokers(self.options)
         if self.options.topic_creation is not None:
-            with connection_explained(self.options):
+            with explained(self.options):
                 ensure_planned_topics(self.options)
         if self.options.exactly_once is not None and self.plan is None:
             from spark_kafka_sink.spark.exactly_once import plan_batch, plan_stream
 
-            with connection_explained(self.options):
+            with explained(self.options):
                 self.plan = plan_batch(self.options) if self._is_batch else plan_stream(self.options)
             if self.formats is not None:
                 from spark_kafka_sink.spark.formats import with_earlier_schemas
@@ -105,7 +105,7 @@ class SinkWrite:
         return_unused_memory()
         log_at(self.options.log_level)
         try:
-            with delegation_tokens_explained(), connection_explained(self.options):
+            with delegation_tokens_explained(), explained(self.options):
                 message = self._write(iterator)
         except Exception:
             forget_topics(self.options)
@@ -132,7 +132,7 @@ class SinkWrite:
         if self.options.exactly_once is not None:
             from spark_kafka_sink.spark.exactly_once import commit_exactly_once
 
-            with connection_explained(self.options):
+            with explained(self.options):
                 outcome = commit_exactly_once(messages, self.options, SystemClock())
         else:
             outcome = Committed(micro_batch + committed(messages, SystemClock()))
@@ -162,7 +162,7 @@ class SinkWrite:
         if self.options.exactly_once is not None:
             from spark_kafka_sink.spark.exactly_once import abort_exactly_once
 
-            with connection_explained(self.options):
+            with explained(self.options):
                 line = abort_exactly_once(messages, self.options, self.plan)
         else:
             line = aborted(messages)

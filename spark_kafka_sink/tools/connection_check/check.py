@@ -272,7 +272,9 @@ def _described_topic(subject: str, topic: Any, needed: Sequence[Operation], took
         text = f"partitions without a leader: {', '.join(map(str, leaderless))}; their brokers are down"
         yield Finding(subject, "metadata", Outcome.FAILED, text, took)
     else:
-        yield Finding(subject, "metadata", Outcome.OK, f"{len(topic.partitions)} partitions, each has a leader", took)
+        count = len(topic.partitions)
+        text = "1 partition, which has a leader" if count == 1 else f"{count} partitions, each has a leader"
+        yield Finding(subject, "metadata", Outcome.OK, text, took)
     allowed = operations(int(getattr(topic, "topic_authorized_operations", NOT_TOLD)))
     if allowed is None:
         yield Finding(subject, _RIGHTS, Outcome.UNTESTED, "the broker does not return them")

@@ -103,7 +103,9 @@ def test_a_call_that_its_caller_gave_up_is_not_sent_again(broker):
     with engine(broker, **{"retry.backoff.ms": 1, "retry.backoff.max.ms": 1}) as made:
         broker.kill(broker.node_ids[0])
         # Whether the call still had a broker when its time was up depends on when the refused connections were noticed.
-        with pytest.raises(KafkaTimeoutError, match="No broker of .* has responded: |CreateTopics has no response after"):
+        with pytest.raises(
+            KafkaTimeoutError, match="No broker of .* has responded: |CreateTopics has no response after"
+        ):
             create_topic(made.calls, NewTopic("late"), soon(made, 300))
         eventually(lambda: not made.parts.caller_calls.busy)
         broker.start(broker.node_ids[0])

@@ -264,6 +264,23 @@ def test_an_unreachable_broker_is_one_clear_error_within_max_block_ms():
         producer.send(ProducerRecord("t", b"v"))
 
 
+def test_arguments_as_of_kafka_python_are_told_as_a_dictionary():
+    with pytest.raises(TypeError) as caught:
+        KafkaProducer(bootstrap_servers="localhost:9092", sasl_plain_password="secret")
+    assert str(caught.value) == (
+        "KafkaProducer takes a dictionary with Kafka's names of options: "
+        'KafkaProducer({"bootstrap.servers": …, "sasl.plain.password": …})'
+    )
+    with pytest.raises(ConfigError, match=r"bootstrap\.servers"):
+        KafkaProducer()
+
+
+def test_a_topic_and_a_value_in_place_of_a_record_are_told_how_to_make_one(producer):
+    with pytest.raises(TypeError, match=r"send takes a ProducerRecord, not str: producer\.send"):
+        producer.send("t", b"x")
+    assert producer.send(ProducerRecord("t", b"x")).result(DEADLINE_S).topic == "t"
+
+
 def test_all_faults_of_a_configuration_in_one_error():
     with pytest.raises(ConfigError) as caught:
         KafkaProducer({"bootstrap.servers": "x", "linger.mss": 5, "acks": "some"})

@@ -1,15 +1,16 @@
-"""An error of a write that comes from a connection attempt names the step, the option and the command to check it."""
+"""What errors of a write get on their way to Spark: its names of options, the step that failed, what helps."""
 
 import socket
 
 import pytest
+from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.errors import KafkaError, SaslAuthenticationError
+from spark_kafka_sink.errors import BrokerError, KafkaError, RecordTooLargeError, SaslAuthenticationError
 from spark_kafka_sink.exactly_once.errors import PlanningError
 from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.session import CommitSettings
 from spark_kafka_sink.producer import KafkaProducer
-from spark_kafka_sink.spark.error_notes import connection_explained
+from spark_kafka_sink.spark.error_notes import explained
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.testing import Listener, TestBroker
 from spark_kafka_sink.testing.listener import login, with_prefix
@@ -20,7 +21,7 @@ def options(given, **more):
 
 
 def note_of(kind, write, sink):
-    with pytest.raises(kind) as raised, connection_explained(sink):
+    with pytest.raises(kind) as raised, explained(sink):
         write(sink)
     (note,) = raised.value.__notes__
     return note
@@ -42,7 +43,7 @@ def test_no_broker_at_the_address_is_the_step_tcp(kind, write):
         server = f"127.0.0.1:{unused.getsockname()[1]}"
     note = note_of(kind, write, options({"bootstrap.servers": server, "max.block.ms": "500"}))
     assert note.startswith(
-        f"The connection to {server} failed at step TCP; see bootstrap.servers: is the broker running"
+        f"The connection to {server} failed at step TCP; see kafka.bootstrap.servers: is the broker running"
     )
     assert note.endswith(f"spark-kafka-sink check --bootstrap-server {server} --topic t")
 
@@ -61,6 +62,48 @@ def test_a_wrong_password_is_the_step_sasl_after_one_attempt(kind, write):
 def test_an_error_of_a_connection_that_works_has_no_note():
     with TestBroker(config={"auto.create.topics.enable": False}) as broker:
         sink = options({"bootstrap.servers": broker.bootstrap_servers, "max.block.ms": "300"})
-        with pytest.raises(KafkaError, match="not present in metadata") as raised, connection_explained(sink):
+        with pytest.raises(KafkaError, match="not present in metadata") as raised, explained(sink):
             send(sink)
     assert not hasattr(raised.value, "__notes__")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Raise linger.ms.", "Raise kafka.linger.ms."),
+        ("see kafka.linger.ms; retry.backoff.max.ms", "see kafka.linger.ms; kafka.retry.backoff.max.ms"),
+        ("schema.registry.ssl.keystore.location", "schema.registry.ssl.keystore.location"),
+        ("max.message.bytes, linger.msx, batch.size.x", "max.message.bytes, linger.msx, batch.size.x"),
+        ("acks=all after 3 retries", "acks=all after 3 retries"),
+    ],
+)
+def test_errors_name_the_producers_options_as_sparks(text, expected):
+    with pytest.raises(KafkaError) as raised, explained(options({"bootstrap.servers": "a:1"})):
+        raise KafkaError(text)
+    assert str(raised.value) == expected
+
+
+@pytest.mark.parametrize(
+    ("letters", "notes"),
+    [
+        ({}, ["or set deadLetterTopic, so that such rows become dead letters."]),
+        ({"deadLetterTopic": "dead", "deadLetterOn": "encode"},
+         ["or add record-too-large to deadLetterOn, so that such rows become dead letters."]),
+        ({"deadLetterTopic": "dead"}, []),
+    ],
+    ids=["without dead letters", "other kinds", "with them"],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "error",
+    [
+        lambda: RecordTooLargeError("larger than max.request.size"),
+        lambda: BrokerError(ErrorCode.message_too_large, "MESSAGE_TOO_LARGE", "too large"),
+    ],
+    ids=["here", "by the broker"],
+)
+def test_a_row_that_is_too_large_is_told_where_it_can_go(error, letters, notes):
+    sink = options({"bootstrap.servers": "a:1"}, **letters)
+    with pytest.raises(KafkaError) as raised, explained(sink):
+        raise error()
+    found = getattr(raised.value, "__notes__", [])
+    assert all(note.endswith(end) for note, end in zip(found, notes, strict=True))

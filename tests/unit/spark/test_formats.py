@@ -112,7 +112,7 @@ def test_columns_have_the_type_that_their_format_takes(given, kind, text):
     parsed = options(**given)
     with pytest.raises(SchemaError) as raised:
         fields(kind, parsed)
-    assert str(raised.value) == text
+    assert str(raised.value).startswith(text)
 
 
 def test_a_bare_schema_takes_any_type_and_a_void_key_is_no_column(lines):

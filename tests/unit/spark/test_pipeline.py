@@ -125,3 +125,28 @@ def test_an_append_has_its_size_once_structs_are_encoded():
     size.appended(rows())
     size.end_batch(batch)
     assert size.of(batch) == pytest.approx(rows().columns.value.nbytes)
+
+
+class TopicOf:
+    """An end whose topics have so many partitions."""
+
+    def __init__(self, partitions):
+        self.partition_count = lambda _: partitions
+
+
+@pytest.mark.parametrize(
+    ("partitions", "topics", "options", "expected"),
+    [
+        (4, 1, {}, 2 << 20),
+        (16, 1, {}, 4 << 20),
+        (4, 20, {"kafka.batch.size": "16384"}, 5 << 20),
+        (1000, 1, {}, 16 << 20),
+        (4, 1, {"kafka.buffer.memory": "1048576"}, 1 << 19),
+    ],
+    ids=["at least 2 MiB", "a batch per partition", "256 KiB per topic", "half of the memory", "of a small one, too"],
+)
+def test_an_append_is_worth_its_cost_and_never_more_than_half_of_the_memory(partitions, topics, options, expected):
+    size = AppendSize(SinkOptions.parse({"kafka.bootstrap.servers": "a:1", **options}).producer)
+    for number in range(topics):
+        size.add([f"t{number}"], TopicOf(partitions))
+    assert size.bytes == expected

@@ -59,11 +59,14 @@ def test_a_value_is_enough_when_the_topic_is_an_option():
 
 
 def test_a_frame_without_value_is_refused():
-    assert fault(schema(key=STRING)) == "Required attribute 'value' not found"
+    assert fault(schema(key=STRING)) == "Required attribute 'value' not found; the columns are key"
+    assert fault(schema()) == "Required attribute 'value' not found; the columns are none"
 
 
 def test_names_are_case_sensitive():
-    assert fault(schema(Value=STRING)) == "Required attribute 'value' not found"
+    assert fault(schema(Value=STRING)) == (
+        "Required attribute 'value' not found; the columns are Value; did you mean Value?"
+    )
     assert layout(schema(value=STRING, Key=DoubleType())) == RowLayout(value=0)
 
 
@@ -103,7 +106,22 @@ def test_of_two_columns_with_one_name_the_first_counts():
     ],
 )  # fmt: skip
 def test_a_wrong_type_is_refused_with_the_text_of_sparks_own_sink(name, kind, text):
-    assert fault(schema(**{"value": STRING, "topic": STRING, name: kind}), topic=None) == text
+    assert fault(schema(**{"value": STRING, "topic": STRING, name: kind}), topic=None).startswith(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "remedy"),
+    [
+        ("value", HEADER, ". Use to_json(value), or valueFormat=avro or protobuf"),
+        ("key", ArrayType(INT), ". Use to_json(key), or keyFormat=avro or protobuf"),
+        ("key", LongType(), ". Use cast(key AS string)"),
+        ("topic", BINARY, ". Use cast(topic AS string)"),
+        ("partition", LongType(), ". Use cast(partition AS int)"),
+        ("headers", STRING, "binary>>"),
+    ],
+)
+def test_a_wrong_type_is_told_with_what_makes_it_right(name, kind, remedy):
+    assert fault(schema(**{"value": STRING, "topic": STRING, name: kind}), topic=None).endswith(remedy)
 
 
 def test_the_topic_columns_type_does_not_matter_under_the_option():
