@@ -109,6 +109,8 @@ def ordered_files(descriptor_set: bytes) -> list[FileDescriptorProto]:
         raise ConfigError(
             ["not a Protobuf descriptor set: make it with protoc --include_imports --descriptor_set_out"]
         ) from error
+    if not all(isinstance(name, str) for each in files.file for name in (each.name, *each.dependency)):
+        raise ConfigError(["the descriptor set has a file or an import whose name is not UTF-8"])  # bytes then
     by_name = {each.name: each for each in files.file}
     ordered: dict[str, FileDescriptorProto] = {}
     for each in by_name.values():
