@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Iterable, Mapping
 from importlib import import_module
 from types import ModuleType
@@ -28,7 +29,8 @@ TYPE_NAMES: Final = (
 )  # fmt: skip
 """By the numbers of ``FieldDescriptorProto.Type``."""
 
-_LIBRARIES: Final = ("google/protobuf/", "google/type/")
+_OF_LIBRARIES: Final = re.compile(r"google/(?:protobuf|type)/(?:\w+/)*\w+\.proto", re.ASCII)
+"""Such a name is imported as a module, so no other text of a registry may become one."""
 
 META: Final = "confluent/meta.proto"
 DECIMAL: Final = "confluent/type/decimal.proto"
@@ -159,7 +161,7 @@ def _visit(
 
 
 def _known_file(name: str) -> FileDescriptorProto | None:
-    if not name.startswith(_LIBRARIES):
+    if not _OF_LIBRARIES.fullmatch(name):
         return confluent_file(name)
     try:
         module = import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2")
