@@ -20,7 +20,7 @@ LOWEST := .cache/lowest-direct.txt
 # gssapi is compiled against the system's Kerberos: only requirements/gssapi.txt has it.
 EXTRAS_BUT := python3 -c 'import sys, tomllib; extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; print(*(f"--extra {extra}" for extra in extras if extra not in sys.argv))'
 
-.PHONY: help setup demo test test-fast test-jvm test-all test-spark test-brokers test-foreign test-shipping test-yarn test-lowest test-pythons test-gssapi check format bench model chaos chaos-cluster audit docs lock build clean
+.PHONY: help setup demo test test-fast test-jvm test-all test-spark test-brokers test-foreign test-shipping test-yarn test-lowest test-pythons test-gssapi check format bench fuzz model chaos chaos-cluster audit docs lock build clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -109,6 +109,9 @@ bench: .cache/bench/.ready ## rows per second, next to Spark's own sink (ARGS="d
 	@.ci/setup $(@D) $<
 	@touch $@
 
+fuzz: $(READY) ## hostile bytes for everything that reads bytes from outside: 20 minutes (ARGS="--minutes 60 --target jks")
+	@$(COMPILED) $(BIN)/python -m tests.fuzz $(ARGS)
+
 model: $(READY) ## every history of the exactly-once protocol at large bounds (7 minutes of one core)
 	@$(BIN)/python -m tests.model $(ARGS)
 
@@ -118,12 +121,13 @@ chaos: $(READY) ## kill a hundred processes of an exactly-once query (up to 40 m
 chaos-cluster: $(READY) ## three brokers, executors that outlive their driver, random faults: 30 minutes (ARGS="--seed 7")
 	@$(COMPILED) $(BIN)/python -m tests.faults.chaos $(ARGS)
 
-audit: .cache/audit/bin/pip-audit ## known vulnerabilities of the locked packages, by PyPI's advisories
-	@$< --strict --disable-pip --require-hashes -r requirements/dev.txt $(ARGS)
+audit: .cache/release/.ready ## known vulnerabilities of the locked packages, by PyPI's advisories
+	@.cache/release/bin/pip-audit --strict --disable-pip --require-hashes -r requirements/dev.txt $(ARGS)
 
-.cache/audit/bin/pip-audit:
-	@python3 -m venv .cache/audit
-	@.cache/audit/bin/pip install --quiet pip-audit
+.cache/release/.ready: requirements/release.txt
+	@python3 -m venv --clear $(@D)
+	@$(@D)/bin/pip install --quiet --require-hashes -r $<
+	@touch $@
 
 docs: .cache/docs/.ready ## the site in .cache/site; fails on broken links (PROJECT_URL=https://…: the project's address)
 	@NO_MKDOCS_2_WARNING=1 .cache/docs/bin/mkdocs build --strict 2>&1 | { grep -vE "^INFO" || true; }; exit $${PIPESTATUS[0]}
@@ -141,14 +145,15 @@ lock: ## compile requirements/*.txt anew
 	@$(LOCK) --group dev $$($(EXTRAS_BUT) gssapi spark connect demo) requirements/spark-3.5.in --output-file requirements/spark-3.5.txt
 	@$(LOCK) --group dev $$($(EXTRAS_BUT)) requirements/gssapi.in --output-file requirements/gssapi.txt
 	@$(LOCK) requirements/bench.in --output-file requirements/bench.txt
-	@$(filter-out pyproject.toml,$(LOCK)) requirements/docs.in --output-file requirements/docs.txt
+	@for tools in docs release; do \
+		$(filter-out pyproject.toml,$(LOCK)) requirements/$$tools.in --output-file requirements/$$tools.txt || exit 1; \
+	done
 	@mkdir -p .cache
 	@uv pip compile --quiet --no-deps --resolution lowest-direct --no-header --python-version 3.11 pyproject.toml --output-file $(LOWEST)
 	@$(LOCK) --group dev $$($(EXTRAS_BUT) gssapi connect) --constraint $(LOWEST) requirements/lowest.in --output-file requirements/lowest.txt
 
-build: .cache/docs/.ready ## wheel and sdist in dist/, and a check of PyPI's page (PROJECT_URL=https://…: its links)
-	@PATH=$(CURDIR)/.cache/uv/bin:$$PATH uv build --quiet
-	@.cache/docs/bin/twine check --strict dist/*
+build: .cache/release/.ready ## wheel and sdist in dist/, their SBOM in build/ (PROJECT_URL=https://…: the links of PyPI's page)
+	@.ci/build .cache/release/bin
 
 clean: ## remove everything that make has made
 	@rm -rf .venv .cache build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -6,10 +6,18 @@ _LONGEST = 2000
 
 
 def shown(text: str, longest: int = _LONGEST) -> str:
-    """The text for people: at most ``longest`` characters, on one line.
+    """The text for people: at most ``longest`` characters, and a mark if some are left out, on one line.
 
     What ``str.isprintable`` refuses is written as an escape, such as line ends, which could forge lines of a log, ESC,
     which commands a terminal, and marks that turn the direction of writing.
     """
-    escaped = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text[:longest])
-    return f"{escaped}…" if len(text) > longest else escaped
+    begin = text[: longest + 1]
+    if begin.isprintable():
+        return begin if len(begin) <= longest else f"{begin[:longest]}…"
+    escaped = ""
+    for char in begin:
+        piece = char if char.isprintable() else ascii(char)[1:-1]
+        if len(escaped) + len(piece) > longest:
+            return f"{escaped}…"
+        escaped += piece
+    return escaped

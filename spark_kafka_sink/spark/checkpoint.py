@@ -35,7 +35,7 @@ def query_id(location: str) -> str | None:
     try:
         with open(f"{path}/{_METADATA}", encoding="utf-8") as file:
             return str(UUID(json.load(file)["id"]))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 

@@ -69,7 +69,8 @@ def test_actions_of_workflows_are_pinned_by_their_commit():
     assert [line for line in used if not re.search(r"@[0-9a-f]{40} # v\d+\.\d+\.\d+", line)] == []
 
 
-def test_what_workflows_install_beside_the_wheel_has_hashes():
-    installed = [line for line in workflow_lines("pip install") if not line.endswith("pip install dist/*.whl")]
+def test_what_workflows_and_make_install_beside_the_wheel_has_hashes():
+    make = [line.strip() for line in (ROOT / "Makefile").read_text().splitlines() if "pip install" in line]
+    installed = [line for line in workflow_lines("pip install") + make if not line.endswith("pip install dist/*.whl")]
     assert installed
-    assert [line for line in installed if "--require-hashes -r requirements/" not in line] == []
+    assert [line for line in installed if not re.search(r"--require-hashes -r (requirements/|\$<$)", line)] == []

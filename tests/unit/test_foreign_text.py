@@ -34,6 +34,14 @@ def test_long_text_is_cut_with_a_mark():
     assert shown("abc", 2) == "ab…"
 
 
+def test_incident_escapes_made_a_text_six_times_as_long_as_its_limit():
+    """As `make fuzz` found in the error of a token endpoint, of lone surrogates."""
+    assert shown("\ud800" * 10, 15) == r"\ud800\ud800…"
+    assert shown("a\n" * 5, 15) == r"a\n" * 5
+    assert shown("a\n" * 6, 15) == r"a\n" * 5 + "…"
+    assert len(_error_of(b'{"error": "' + b"\\u0000" * 1000 + b'"}')) < 310
+
+
 def test_incident_a_brokers_message_of_megabytes_with_line_ends_was_an_error_as_it_came():
     error = broker_error(ErrorCode.policy_violation, "t-0", HOSTILE + "x" * 20_000_000)
     assert ESCAPED in str(error)
@@ -47,7 +55,7 @@ def test_incident_a_brokers_message_of_megabytes_with_line_ends_was_an_error_as_
 def test_incident_a_brokers_host_name_forged_lines_of_the_log_and_of_findings():
     """Only ``str(node)`` escaped it; errors, logs and ``check`` show the host itself."""
     node = Node(1, HOSTILE + "x" * 1_000, 9092)
-    assert node.host == ESCAPED + "x" * (255 - len(HOSTILE)) + "…"
+    assert node.host == ESCAPED + "x" * (255 - len(ESCAPED)) + "…"
     assert Node(1, "bröker", 9092).host == "bröker"
 
 

@@ -23,7 +23,7 @@ OPTION: Final = "config.providers"
 
 _SHADED: Final = "kafkashaded."
 _PACKAGE: Final = "org.apache.kafka.common.config.provider."
-_PLACEHOLDER: Final = re.compile(r"\$\{(?P<alias>[^}]*?):(?:(?P<path>[^}]*?):)?(?P<key>[^}]*?)\}")
+_PLACEHOLDER: Final = re.compile(r"\$\{(?P<alias>[^}:]*):(?:(?P<path>[^}:]*):)?(?P<key>[^}]*)\}")
 _ALLOWED_PATHS: Final = "allowed.paths"
 _ALLOWLIST_PATTERN: Final = "allowlist.pattern"
 

@@ -117,7 +117,7 @@ def jwt(name: str, text: str) -> Token:
     parts = text.split(".")
     claims: Any = None
     if len(parts) == 3:
-        with suppress(ValueError):
+        with suppress(ValueError, RecursionError):
             claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
     if not isinstance(claims, dict):
         raise LoginError(f"{name} returned a token that is not a JWT (three parts with dots between them)")
@@ -204,7 +204,7 @@ def _template(config: ProducerConfig) -> tuple[dict[str, Any], dict[str, Any]]:
         template = json.loads(read_text(name, path))
         header, given = template.get("header") or {}, template.get("payload") or {}
         return dict(header), payload | dict(given)
-    except (ValueError, AttributeError, TypeError):
+    except (ValueError, AttributeError, TypeError, RecursionError):
         raise LoginError(f'{name} must be a JSON object: {{"header": {{…}}, "payload": {{…}}}}') from None
 
 

@@ -240,4 +240,5 @@ def _key_aliases(name: str, content: bytes) -> list[str]:
 
 def _alias(bag: pkcs12.SafeBag) -> str:
     names = {each["type"].native: each["values"].native for each in bag["bag_attributes"] or ()}
-    return str(names.get("friendly_name", ["(without a name)"])[0])
+    first = next(iter(names.get("friendly_name") or ()), "(without a name)")
+    return str(first)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Iterable, Mapping
 from importlib import import_module
 from types import ModuleType
@@ -28,7 +29,8 @@ TYPE_NAMES: Final = (
 )  # fmt: skip
 """By the numbers of ``FieldDescriptorProto.Type``."""
 
-_LIBRARIES: Final = ("google/protobuf/", "google/type/")
+_OF_LIBRARIES: Final = re.compile(r"google/(?:protobuf|type)/(?:\w+/)*\w+\.proto", re.ASCII)
+"""Such a name is imported as a module, so no other text of a registry may become one."""
 
 META: Final = "confluent/meta.proto"
 DECIMAL: Final = "confluent/type/decimal.proto"
@@ -109,6 +111,8 @@ def ordered_files(descriptor_set: bytes) -> list[FileDescriptorProto]:
         raise ConfigError(
             ["not a Protobuf descriptor set: make it with protoc --include_imports --descriptor_set_out"]
         ) from error
+    if not all(isinstance(name, str) for each in files.file for name in (each.name, *each.dependency)):
+        raise ConfigError(["the descriptor set has a file or an import whose name is not UTF-8"])  # bytes then
     by_name = {each.name: each for each in files.file}
     ordered: dict[str, FileDescriptorProto] = {}
     for each in by_name.values():
@@ -157,7 +161,7 @@ def _visit(
 
 
 def _known_file(name: str) -> FileDescriptorProto | None:
-    if not name.startswith(_LIBRARIES):
+    if not _OF_LIBRARIES.fullmatch(name):
         return confluent_file(name)
     try:
         module = import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2")

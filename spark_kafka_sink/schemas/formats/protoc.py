@@ -23,11 +23,14 @@ from spark_kafka_sink.schemas.formats.format_options import FormatError
 _TIMEOUT_S: Final = 30
 _LONGEST_SHOWN: Final = 2000
 _MAP_ENTRY: Final = re.compile(
-    r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|\b(option\s+map_entry\s*=\s*true\s*;)""", re.DOTALL
+    r"""//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?|\b(option\s+map_entry\s*=\s*true\s*;)""",
+    re.DOTALL,
 )
-"""Comments and strings are found too, because they may hold the same words; only the option is a group."""
+"""Comments and strings are found too, because they may hold the same words; only the option is a group.
+
+Without an end, they go to the end of the text or line: no text takes more time than its length explains."""
 _MARK: Final = "_pykafka_map_entry_"
-_EDITION: Final = re.compile(r"^\s*edition\s*=", re.MULTILINE)
+_EDITION: Final = re.compile(r"^[^\S\n]*edition\s*=", re.MULTILINE)
 _IMPORTED: Final = re.compile(r"""["']((?:google/type|confluent(?:/type)?)/\w+\.proto)["']""")
 
 

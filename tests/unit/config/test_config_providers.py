@@ -6,9 +6,11 @@ import warnings
 import pytest
 
 from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig
+from spark_kafka_sink.common.config.config_providers import ConfigProviders
 from spark_kafka_sink.common.config.option import Password
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.spark.options import SinkOptions
+from tests.waiting import cpu_ratio
 
 SERVERS = {"bootstrap.servers": "localhost:9092"}
 JAVA = "org.apache.kafka.common.config.provider."
@@ -209,3 +211,9 @@ def test_placeholders_may_stand_for_any_part_of_the_login_module():
 def test_what_can_be_read_of_the_login_module_is_checked_before_the_login():
     jaas = f'{PLAIN} required user="${{env:USER}}" password="${{env:PASSWORD}}";'
     assert fault({**LOGIN, "sasl.jaas.config": jaas}).startswith("sasl.jaas.config has no username; write")
+
+
+def test_incident_colons_behind_an_open_placeholder_took_time_by_the_cube_of_their_number():
+    """For eight times the length, the cube is 512 times the work."""
+    resolve = ConfigProviders(()).resolve
+    assert cpu_ratio(lambda: resolve("${" + ":" * 400), lambda: resolve("${" + ":" * 50)) < 60

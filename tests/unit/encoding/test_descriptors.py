@@ -162,3 +162,19 @@ def test_a_file_that_the_set_lacks_is_named():
     files = [descriptor_pb2.FileDescriptorProto(name="a", dependency=["b"])]
     with pytest.raises(ConfigError, match="lacks b, which a imports"):
         ordered_files(descriptor_pb2.FileDescriptorSet(file=files).SerializeToString())
+
+
+@pytest.mark.parametrize("name", [b"a.proto", b"b.proto"])
+def test_incident_a_file_name_that_is_not_utf_8_was_another_error(name):
+    damaged = compiled(imports=True, **TWO_FILES).replace(name, b"\xff" + name[1:])
+    with pytest.raises(ConfigError, match=r"^the descriptor set has a file or an import whose name is not UTF-8$"):
+        proto_files(damaged, "M")
+
+
+@pytest.mark.parametrize("name", ["google/protobuf/a\0.proto", "google/protobuf/a.b.proto", "google/type//a.proto"])
+def test_incident_an_import_with_a_null_byte_was_looked_for_as_a_module(name):
+    """As `make fuzz` found: a ValueError of Python's import."""
+    files = descriptor_pb2.FileDescriptorSet()
+    files.file.add(name="a.proto").dependency.append(name)
+    with pytest.raises(ConfigError, match=r"^the descriptor set lacks google/"):
+        ordered_files(files.SerializeToString())

@@ -16,6 +16,7 @@ from spark_kafka_sink.schemas.registry.schema import Schema, SchemaReference, Sc
 from tests.unit.encoding.protos import files_of
 from tests.unit.formats.fake_registry import FakeRegistry
 from tests.unit.formats.test_planning import plan, written
+from tests.waiting import cpu_ratio
 
 MONEY = 'syntax = "proto3"; package common; message Currency { string code = 1; } message Money { int64 units = 1; }'
 ORDER = """syntax = "proto3"; package shop;
@@ -220,3 +221,29 @@ def test_a_schema_is_compiled_once_a_process(registry, monkeypatch):
     for _ in range(2):
         plan(registry, kind=KIND, valueFormat="protobuf", valueMessage="Order", use_latest_version="true")
         monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("compiled again"))
+
+
+@pytest.mark.parametrize(("begin", "piece"), [("", "\n"), ("", "/* "), ('"', '\\"'), ("'", "\\'")])
+def test_incident_a_text_of_many_line_ends_took_time_by_the_square_of_its_length(begin, piece):
+    """For eight times the length, the square is 64 times the work."""
+
+    def look(times):
+        text = begin + piece * times
+        protoc.writes_entries_out(text)
+        protoc._marked(text)
+
+    assert cpu_ratio(lambda: look(16_000), lambda: look(2_000)) < 30
+
+
+@pytest.mark.parametrize(
+    ("text", "has"),
+    [
+        ("/* option map_entry = true;", False),
+        ("/* */ option map_entry = true;", True),
+        ('"option map_entry = true;', False),
+        ('"a\\"" option map_entry = true;', True),
+        ("'a' option  map_entry=true ;", True),
+    ],
+)
+def test_the_option_counts_outside_of_comments_and_strings_only(text, has):
+    assert protoc.writes_entries_out(text) == has

@@ -24,6 +24,7 @@ from joserfc.jwk import ECKey, RSAKey
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import LoginError
+from spark_kafka_sink.network.login import token_sources
 from spark_kafka_sink.network.login.token_login import RefusedLoginError, RetriableLoginError
 from spark_kafka_sink.network.login.token_sources import assertion, token_source
 from spark_kafka_sink.testing.certificates import CertificateAuthority
@@ -316,3 +317,16 @@ def test_any_name_in_the_endpoints_certificate_will_do_where_the_login_module_sa
         assert " does not go through with TLS: " in str(error_of(server.token_url, client(more=trust)))
         any_name = f'{trust} ssl.endpoint.identification.algorithm=""'
         assert fetch(server.token_url, client(more=any_name)).value
+
+
+def test_incident_claims_that_are_nested_too_deep_were_a_recursion_error():
+    deep = base64.urlsafe_b64encode(b"[" * 100_000).decode()
+    with pytest.raises(LoginError, match=r"^url returned a token that is not a JWT"):
+        token_sources.jwt("url", f"e30.{deep}.c2ln")
+
+
+def test_incident_a_template_that_is_nested_too_deep_was_a_recursion_error(tmp_path):
+    template = tmp_path / "template.json"
+    template.write_text("[" * 100_000)
+    with pytest.raises(LoginError, match=r"must be a JSON object"):
+        assertion(config("http://idp", **signed(tmp_path, **{"template.file": str(template)})), 0)

@@ -224,6 +224,20 @@ def test_several_private_keys_are_an_error_with_their_aliases(tmp_path):
     assert "has 2 private keys, of which no option chooses one: one, zwei €. " in said
 
 
+def test_incident_a_private_key_with_an_empty_list_of_names_was_an_index_error(tmp_path):
+    safe = asn1.Pfx.load(p12()).authenticated_safe
+    (bag,) = asn1.SafeContents.load(
+        next(part for part in safe if part["content_type"].native == "data")["content"].native
+    )
+    names = next(each for each in bag["bag_attributes"] if each["type"].native == "friendly_name")
+    names["values"] = []
+    parts = [{"content_type": "data", "content": core.OctetString(asn1.SafeContents([bag, bag]).dump())}]
+    safe = core.OctetString(asn1.AuthenticatedSafe(parts).dump())
+    content = asn1.Pfx({"version": "v3", "auth_safe": {"content_type": "data", "content": safe}})
+    said = fault(pair, tmp_path / "client.p12", content.dump(), ssl_keystore_password=SECRET)
+    assert "has 2 private keys, of which no option chooses one: (without a name), (without a name). " in said
+
+
 def test_the_repr_of_a_key_pair_hides_key_and_passwords():
     inline = {"ssl_keystore_key": key_pem(CLIENT.key).decode(), "ssl_keystore_certificate_chain": pem(*CHAIN).decode()}
     assert repr(pair(**inline)) == "KeyPair(name='ssl.keystore.key')"

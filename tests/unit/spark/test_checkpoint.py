@@ -90,7 +90,10 @@ def test_a_prefix_that_is_set_is_the_name(checkpoint):
     assert (chosen.name, chosen.query) == ("mine", None)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "1", '{"id": 3}', '{"id": "x"}', "{}", "\udcff"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "1", '{"id": 3}', '{"id": "x"}', "{}", "\udcff", pytest.param("[" * 100_000, id="incident: deep")],
+)
 def test_metadata_that_is_not_sparks_has_no_id(checkpoint, text):
     (checkpoint / "metadata").write_bytes(text.encode(errors="surrogateescape"))
     assert query_id(str(checkpoint)) is None

@@ -193,8 +193,11 @@ def connects(address: tuple[str, int]) -> bool:
 def test_a_fork_that_leaves_the_block_leaves_the_broker_alone(own_kafka):
     child = os.fork()
     if child == 0:
-        own_kafka.close()
-        os._exit(0)
+        try:
+            own_kafka.close()
+            os._exit(0)
+        finally:  # otherwise a child that fails goes on with the tests
+            os._exit(1)
     assert os.waitpid(child, 0)[1] == 0
     assert own_kafka.alive(1)
     assert own_kafka.folder.exists()

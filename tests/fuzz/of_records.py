@@ -1,0 +1,145 @@
+"""What is in Kafka: record batches, the ledger, receipts."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from collections.abc import Sequence
+from typing import Final
+
+from crc32c import crc32c
+
+from spark_kafka_sink.common.compression import CODEC_IDS, compress, decompress
+from spark_kafka_sink.common.task_figures import TaskFigures
+from spark_kafka_sink.exactly_once.ledger_format import (
+    LedgerRecord,
+    RecordKey,
+    encode_batch,
+    raw_batches,
+    read_entry,
+    read_key,
+)
+from spark_kafka_sink.exactly_once.ledger_view import LedgerView
+from spark_kafka_sink.exactly_once.receipts import WriteReceipt
+from spark_kafka_sink.records.batch import CRC_END, HEADER_SIZE, BatchHeader, stamp_header
+from spark_kafka_sink.records.decode import batch_headers, decode_batches
+from tests.unit.exactly_once.kept_ledger import FILE
+
+_BOUND: Final = 1 << 20
+_CODECS: Final = sorted(codec for codec in CODEC_IDS if codec != "none")
+_LENGTH: Final = slice(8, 12)
+_LENGTH_END: Final = 12
+_KEPT: Final = json.loads(FILE.read_text())
+_SMALL: Final = 4096
+
+
+def with_crcs(data: bytes) -> bytes:
+    """The batches with the checksums that they should have; the last one ends with the data."""
+    fixed = bytearray(data)
+    start = 0
+    while len(fixed) - start >= HEADER_SIZE:
+        size = int.from_bytes(fixed[start:][_LENGTH], "big", signed=True) + _LENGTH_END
+        if not HEADER_SIZE <= size <= len(fixed) - start:
+            size = len(fixed) - start
+            fixed[start + 8 : start + _LENGTH_END] = (size - _LENGTH_END).to_bytes(4, "big")
+        fixed[start + 17 : start + CRC_END] = crc32c(bytes(fixed[start + CRC_END : start + size])).to_bytes(4, "big")
+        start += size
+    return bytes(fixed)
+
+
+def _decoded(data: bytes) -> None:
+    for batch in decode_batches(data, max_size=_BOUND):
+        assert len(batch.records) == batch.header.record_count
+
+
+def _decoded_with_crcs(data: bytes) -> None:
+    _decoded(with_crcs(data))
+
+
+def _headers(data: bytes) -> None:
+    batch_headers(data, partial_tail=True)
+
+
+BATCHES: Final = (_decoded, _decoded_with_crcs, _headers)
+
+
+def batch_seeds() -> Sequence[bytes]:
+    records = [LedgerRecord(b"key", b"value"), LedgerRecord(b"k", None), LedgerRecord(b"", b"v" * 200)]
+    header = BatchHeader(0, len(records), 1_700_000_000_000, 1_700_000_000_000, 7, 0, 3)
+    plain = encode_batch(header, records)
+    seeds = [plain, plain + plain]
+    for codec in _CODECS:
+        payload = compress(codec, None, [plain[HEADER_SIZE:]])
+        seeds.append(stamp_header(header._replace(attributes=CODEC_IDS[codec]), [payload]) + payload)
+    return seeds
+
+
+def decompressed(data: bytes) -> None:
+    """The first byte says which codec."""
+    codec = _CODECS[int.from_bytes(data[:1], "big") % len(_CODECS)]
+    assert len(decompress(CODEC_IDS[codec], data[1:], _BOUND)) <= _BOUND
+
+
+def codec_seeds() -> Sequence[bytes]:
+    payloads = [b"records of some length, and records of the same length " * 20, b"", bytes(100_000)]
+    return [
+        bytes([number]) + compress(codec, None, [payload])
+        for number, codec in enumerate(_CODECS)
+        for payload in payloads
+    ]
+
+
+def ledger_key(data: bytes) -> None:
+    key = read_key(data)
+    if key is not None:
+        key.to_bytes()
+
+
+def ledger_entry(data: bytes) -> None:
+    read_entry(RecordKey("name", "query"), data)
+
+
+def ledger_record_seeds() -> Sequence[bytes]:
+    """Values of the kept ledger, and keys."""
+    records = [
+        record
+        for each in _KEPT
+        for batch in raw_batches(b64decode(each["entries_log"]))
+        if not batch.header.is_control
+        for record in batch.records()
+    ]
+    keys = [b'["name"]', b'["name","query"]', b'["name","query",3]']
+    return [*keys, *sorted({each.value for each in records if each.value is not None and len(each.value) <= _SMALL})]
+
+
+def _ledger(data: bytes) -> None:
+    for each in _KEPT:
+        view = LedgerView(each["name"])
+        view.apply(raw_batches(data))
+        for query in view.entries:
+            view.writer(query)
+
+
+def _ledger_with_crcs(data: bytes) -> None:
+    _ledger(with_crcs(data))
+
+
+LEDGERS: Final = (_ledger, _ledger_with_crcs)
+
+
+def ledger_seeds() -> Sequence[bytes]:
+    return [log for each in _KEPT if len(log := b64decode(each["entries_log"])) <= _SMALL]
+
+
+def receipt(data: bytes) -> None:
+    read = WriteReceipt.parse(data.decode(errors="replace"))
+    assert WriteReceipt.parse(read.line()).count == read.count
+
+
+def receipt_seeds() -> Sequence[bytes]:
+    figures = TaskFigures(1, 2, 3, 4, 5, 6, 7, 0.5, 1.5, 2.5, 3.5, dead_letters=(("too large", 2),))
+    receipts = [
+        WriteReceipt("query", 3, 1, "topic", 0, 10, 19, 10, 500, 1_700_000_000_000, 1_700_000_000_100, given)
+        for given in (None, figures)
+    ]
+    return [each.line().encode() for each in receipts]

@@ -1,0 +1,90 @@
+"""What a release consists of: files that anyone can build again, and a workflow that attests them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.repository.files import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+WORKFLOW = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())
+JOBS = WORKFLOW["jobs"]
+ADDRESS = "https://code.example/team/sink"
+LONG_AGO = 1_000_000_000
+
+
+def built(sources: Path, folder: Path) -> dict[str, bytes]:
+    """sdist and wheel of the sources, by their file names."""
+    environment = {**os.environ, "PROJECT_URL": ADDRESS}
+    environment.pop("SOURCE_DATE_EPOCH", None)
+    command = [sys.executable, "-m", "hatchling", "build", "-d", str(folder)]
+    subprocess.run(command, cwd=sources, check=True, env=environment, capture_output=True)
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory) -> dict[str, bytes]:
+    return built(ROOT, tmp_path_factory.mktemp("here"))
+
+
+def test_a_build_makes_an_sdist_and_a_wheel(here):
+    assert sorted(Path(name).suffix for name in here) == [".gz", ".whl"]
+
+
+def test_a_build_of_other_times_and_rights_in_another_folder_is_equal(here, tmp_path):
+    sources = tmp_path / "sources"
+    sources.mkdir()
+    # hatchling adds .gitignore, which says what a build leaves out.
+    for name in [".gitignore", *PROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["only-include"]]:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, sources / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, sources / name)
+    for path in sources.rglob("*"):
+        os.utime(path, (LONG_AGO, LONG_AGO))
+        path.chmod(path.stat().st_mode & 0o700)
+    assert built(sources, tmp_path / "there") == here
+
+
+def test_a_build_from_the_sdist_is_equal(here, tmp_path):
+    (name,) = (name for name in here if name.endswith(".tar.gz"))
+    (tmp_path / name).write_bytes(here[name])
+    with tarfile.open(tmp_path / name) as archive:
+        archive.extractall(tmp_path, filter="data")
+    assert built(tmp_path / name.removesuffix(".tar.gz"), tmp_path / "there") == here
+
+
+def uses(job: str) -> list[str]:
+    return [step["uses"].partition("@")[0] for step in JOBS[job]["steps"] if "uses" in step]
+
+
+def test_what_was_built_is_attested_before_it_is_published():
+    assert "actions/attest-build-provenance" in uses("attest")
+    assert JOBS["attest"]["permissions"] == {"id-token": "write", "attestations": "write"}
+    assert {"build", "ci"} <= set(JOBS["attest"]["needs"])
+    assert "attest" in JOBS["publish"]["needs"]
+    assert JOBS["release"]["needs"] == "publish"
+
+
+def test_the_job_that_runs_other_peoples_code_may_neither_write_nor_sign():
+    writing = {name for name, job in JOBS.items() if "write" in job.get("permissions", {}).values()}
+    building = {name for name, job in JOBS.items() for step in job.get("steps", []) if "make " in step.get("run", "")}
+    assert WORKFLOW["permissions"] == {"contents": "read"}
+    assert writing == {"attest", "publish", "release"}
+    assert building == {"build"}
+
+
+def test_the_sbom_is_of_the_packages_that_every_installation_has():
+    script = (ROOT / ".ci/build").read_text()
+    assert "cyclonedx-py" in script
+    assert "requirements/base.txt" in script
+    assert "--output-format JSON" in script
