@@ -199,8 +199,9 @@ def _short(results: Results) -> str:
     f = _Figures(results)
     said = (
         f"- {f.times('default')} times the rows per second of Spark's own sink, and"
-        f" {f.times('default', measure='broker_us')} times its broker CPU per row (100-byte values, default options). With"
-        f" the same `batch.size` and `linger.ms` on both sides it is {f.times('same-batches')} times.{_slower(f)}\n"
+        f" {f.times('default', measure='broker_us')} times its broker CPU per row (100-byte values, default options)."
+        " With the same `batch.size` and `linger.ms` on both sides it is"
+        f" {f.times('same-batches')} times.{_slower(f)}\n"
         f"- Small micro-batches are slower, too ({_batch_ms(f, OURS)} instead of {_batch_ms(f, THEIRS)} in the table)."
         f" The first one of an application takes {f.median('micro-batches', OURS, 'first_batch_ms')} ms, because Python"
         " workers have to start."
