@@ -30,7 +30,7 @@ examples:
   python -m benchmarks goals --rounds 5          the parts of which a figure next to others is claimed
   python -m benchmarks --goals                   which figures are reached, by the published results
   python -m benchmarks all --rows 100000 --rounds 1   is everything in working order? (the figures mean nothing)
-  python -m benchmarks all --publish             what docs/performance.md shows: with nothing else running
+  python -m benchmarks all --publish             what docs/benchmarks.md shows: with nothing else running
   python -m benchmarks --pages                   the published pages and plots anew, from benchmarks/results.json
   python -m benchmarks lz4 --rounds 2 --more --publish   two more rounds of a part of the same commit
 
@@ -61,7 +61,7 @@ class Places(NamedTuple):
 
 PUBLISHED = Places(
     _ROOT / "benchmarks/results.json",
-    (_ROOT / "docs/performance.md", _ROOT / "README.md", _ROOT / "benchmarks/GOALS.md"),
+    (_ROOT / "README.md", _ROOT / "docs/performance.md", _ROOT / "docs/benchmarks.md", _ROOT / "benchmarks/GOALS.md"),
     _ROOT / "docs/img",
 )
 OWN = Places(_ROOT / "build/benchmarks/results.json", (), _ROOT / "build/benchmarks")
@@ -234,7 +234,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--publish", action="store_true",
-        help="into benchmarks/results.json, docs/performance.md and docs/img; without it into build/benchmarks",
+        help="into benchmarks/results.json, the pages and docs/img; without it into build/benchmarks",
     )  # fmt: skip
     parser.add_argument(
         "--more", action="store_true", help="add the rounds to those of the same commit, versions and machine"

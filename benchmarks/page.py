@@ -204,15 +204,78 @@ def _short(results: Results) -> str:
     f = _Figures(results)
     said = (
         f"- {f.times('default')} times the rows per second of Spark's own sink, and"
-        f" {f.times('default', measure='broker_us')} times its broker CPU per row (100-byte values, default options, on"
-        f" two cores that also ran the broker). With the same `batch.size` and `linger.ms` on both sides it is"
+        f" {f.times('default', measure='broker_us')} times its broker CPU per row (100-byte values, default options)."
+        " With the same `batch.size` and `linger.ms` on both sides it is"
         f" {f.times('same-batches')} times.{_slower(f)}\n"
-        f"- A Python worker, one per core, takes {f.median('memory', FEW, 'peak_rss_mib')} MiB at its peak.\n"
-        f"- A micro-batch of 1,000 rows in 10 tasks takes {f.median('micro-batches', OURS, 'add_batch_ms')} ms; Spark's"
-        f" sink takes {f.median('micro-batches', THEIRS, 'add_batch_ms')} ms. See"
-        " [docs/performance.md](docs/performance.md)."
+        f"- Small micro-batches are slower, too ({_batch_ms(f, OURS)} instead of {_batch_ms(f, THEIRS)} in the table)."
+        f" The first one of an application takes {f.median('micro-batches', OURS, 'first_batch_ms')} ms, because Python"
+        " workers have to start."
     )
     return "" if f.missing else said
+
+
+def _compared(results: Results) -> str:
+    """README's table of three ways to write: Spark's own sink, a Python client by hand, this sink."""
+    f = _Figures(results)
+    confluent, ours = (f.median("python-clients", side, "peak_rss_mib") for side in (CONFLUENT, OURS))
+    rows = [
+        *_COMPARED_BY_WORDS,
+        ["memory", "in the JVM's heap", f"a Python worker per core, {confluent} MiB", f"the same, {ours} MiB"],
+        [
+            "rows per second, 100-byte values", "1", f"the sink on the right writes {_than_confluent(f)} times as many",
+            f"{f.times('default')} times those of Spark's sink",
+        ],
+        *([f"… {size}", "1", "not measured", _by_size(f, size)] for size in VALUE_SIZES if size.endswith(("KB", "MB"))),
+        ["micro-batch of 1,000 rows, 10 tasks", _batch_ms(f, THEIRS), "not measured", _batch_ms(f, OURS)],
+        _MATURITY,
+    ]  # fmt: skip
+    return "" if f.missing else _plain_table(("", *_WAYS), rows)
+
+
+_WAYS = ('Spark\'s `format("kafka")`', "confluent-kafka in `foreachPartition`", '`format("pykafka")`')
+_COMPARED_BY_WORDS = [
+    ["install", "jars that match your Spark and Scala", "`pip install`", "`pip install`"],
+    ["streaming", "yes", "inside `foreachBatch`", "yes"],
+    ["exactly-once", "no", "only if you write it", "yes, also for batch jobs"],
+    ["schema registry", "no", "one row at a time, in Python", "Avro, Protobuf, JSON Schema"],
+    ["reads from Kafka", "yes", "yes, outside of DataFrames", "no"],
+]
+_MATURITY = [
+    "maturity",
+    "part of Spark, in production for years",
+    "the client: yes; the code around it is yours",
+    "new: no production track record; not run on Kubernetes or Databricks",
+]
+
+
+def _than_confluent(f: _Figures) -> str:
+    return f.times("python-clients", than=CONFLUENT)
+
+
+def _by_size(f: _Figures, size: str) -> str:
+    return f"{f.times('growth-values', f'{size}, {OURS}', f'{size}, {THEIRS}')} times"
+
+
+def _batch_ms(f: _Figures, side: str) -> str:
+    return f"{f.median('micro-batches', side, 'add_batch_ms')} ms"
+
+
+def _plain_table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A table of words, aligned to the left."""
+    heads = list(headings)
+    return "\n".join(f"| {' | '.join(line)} |" for line in [heads, ["---"] * len(heads), *rows])
+
+
+def _value_sizes(results: Results) -> str:
+    """Rows per second and a worker's memory by the size of the values, next to Spark's own sink."""
+    f = _Figures(results)
+    rows = []
+    for size in VALUE_SIZES:
+        ours, theirs = f"{size}, {OURS}", f"{size}, {THEIRS}"
+        rates = (f.median("growth-values", side, "rows_per_s") for side in (ours, theirs))
+        rows.append([size, *rates, _by_size(f, size), f.median("growth-values", ours, "peak_rss_mib")])
+    head = ("size of a value", "rows/s here", "rows/s of Spark's own sink", "here, compared", "peak MiB of a worker")
+    return "" if f.missing else table(head, rows)
 
 
 def _slower(f: _Figures) -> str:
@@ -345,6 +408,8 @@ def _start(results: Results) -> str:
 
 _BLOCKS: Mapping[str, Callable[[Results], str]] = {
     "short": _short,
+    "compared": _compared,
+    "value-sizes": _value_sizes,
     "expect": _expectations,
     "growth": _growth,
     "start": _start,

@@ -311,9 +311,9 @@ class SyncProducer:
         return [results.delivered[index] for index in range(len(records))]
 
     def metrics(self) -> dict[str, dict[str, float]]:
-        """Messages, bytes, resends, failed sends and serialization errors of all topics and of each (docs/metrics.md).
+        """Messages, bytes, resends, failed sends and serialization errors, of all topics and of each.
 
-        By group and name, as ``KafkaProducer.metrics``: ``metrics()["producer-topic-metrics.t"]["message-rate"]``.
+        docs/old-producer.md lists them. By group and name, as ``KafkaProducer.metrics``: ``metrics()["producer-topic-metrics.t"]["message-rate"]``.
         """
         self._check_not_inherited()
         return self._metrics.read(self._clock.now())

@@ -1,7 +1,7 @@
 """Writes the tables of options, metrics and errors into the documentation.
 
-``python -m spark_kafka_sink.spark.document README.md docs/options.md docs/metrics.md docs/operations.md
-docs/exactly-once.md`` replaces each block of these pages that begins with ``<!-- options:NAME -->``, a name of
+``python -m spark_kafka_sink.spark.document docs/options.md docs/metrics.md docs/operations.md docs/exactly-once.md
+docs/old-producer.md`` replaces each block of these pages that begins with ``<!-- options:NAME -->``, a name of
 ``_TABLES``, and ends with ``<!-- options:end -->``.
 """
 
@@ -37,7 +37,7 @@ _COMMON: Final = (
     "topicCreation", "valueFormat", "receiptsTopic", "receiptsPath", "deadLetterTopic", "saslTokenProvider",
     "unknownOptions",
 )  # fmt: skip
-"""The sink's options that README shows."""
+"""The sink's options that the page of options begins with."""
 
 _REFUSED_AND_IGNORED = {
     Status.NO_EFFECT: "Checked, then ignored.",
@@ -116,14 +116,14 @@ _REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
         "BootstrapResolutionError": "Check the names in `kafka.bootstrap.servers` and the name servers.",
         "RebootstrapRequiredError": "None: the client starts again. If it repeats, check what the brokers' addresses "
         "in `advertised.listeners` lead to.",
-        "AuthenticationError": "See [security.md](security.md).",
+        "AuthenticationError": "See [Security](security.md).",
         "DriverCheckError": "The message names the option. No row was written. `driverCheck=false` omits the check.",
         "SslAuthenticationError": "The message says what is wrong (issuer, host name, date …) and names the option.",
         "SaslAuthenticationError": "Check user and password in `kafka.sasl.jaas.config`, and the user on the brokers.",
         "LoginError": "Check the token endpoint or file that the message names.",
         "UnsupportedSaslMechanismError": "The message lists the mechanisms of the broker: set `kafka.sasl.mechanism`.",
         "IllegalSaslStateError": "A proxy, or a broker that uses another protocol. Run `spark-kafka-sink check`.",
-        "UnsupportedVersionError": "The broker is too old, or is not Kafka. See [versions.md](versions.md).",
+        "UnsupportedVersionError": "The broker is too old, or is not Kafka. See [Versions](versions.md).",
         "RequestBuildError": "A defect, or a value that no request can carry: the message and the log have the cause.",
         "BrokerError": "Look up the code in the table above.",
         "OutOfOrderSequenceError": "Start the query again. At-least-once may write rows twice.",
@@ -133,11 +133,11 @@ _REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
         "IllegalStateError": "An error in the program. The message names the call that must come first.",
         "TransactionAbortableError": "Its cause is the first error. The next attempt writes the rows again.",
         "TransactionAbortedError": "Look at the error before it.",
-        "ExactlyOnceError": "The message says what to do. See [exactly-once.md](exactly-once.md).",
+        "ExactlyOnceError": "The message says what to do. See [Exactly-once](exactly-once.md).",
         "PlanningError": "The message says what to do. No row of the batch was written.",
         "ReceiptsPathError": "Set `receiptsPath` to a directory that the driver can write to. No row was written.",
         "ReplayMismatchError": "The source returned other rows than before. Make it repeatable, or see "
-        "[exactly-once.md](exactly-once.md).",
+        "[Exactly-once](exactly-once.md).",
         "LostRowsError": "Start the query again with the same checkpoint: it writes the missing rows.",
         "FencedRunError": "Stop the run that is not wanted, and start the other one again.",
         "NotDecidedError": "Start the query again: it writes the batch again.",

@@ -1,7 +1,8 @@
 """The Python blocks of the pages. A comment before a block says how it is tested.
 
-``<!-- run: spark -->``: in ``tests/spark/test_pages.py``. ``<!-- run: no, … -->``: it only compiles. Without one it
-runs beside TestBroker. Those of ``encoding.md`` run beside a schema registry: ``tests/spark/test_encoding_page.py`` and
+``<!-- run: spark -->``: in ``tests/spark/test_pages.py``. ``<!-- run: pytest -->``: as tests of a user, in
+``tests/spark/test_readme.py``. ``<!-- run: no, … -->``: it only compiles. Without one it runs beside TestBroker. Those
+of ``encoding.md`` run beside a schema registry: ``tests/spark/test_encoding_page.py`` and
 ``tests/unit/config/test_encoding_page.py``.
 """
 
@@ -20,7 +21,7 @@ _OF_PAGE = {"encoding.md": "registry"}
 
 
 class PythonBlock(NamedTuple):
-    """``where``: page and line. ``how``: "spark", "no, …" with the reason, or "" for TestBroker."""
+    """``where``: page and line. ``how``: "spark", "pytest", "no, …" with the reason, or "" for TestBroker."""
 
     where: str
     how: str

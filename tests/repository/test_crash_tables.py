@@ -1,4 +1,4 @@
-"""docs/exactly-once.md says what was tested, crash by crash: each test that it names is there, and none is left out."""
+"""docs/exactly-once-protocol.md says what was tested, crash by crash: its tests are there, and none is left out."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Row(NamedTuple):
 
 
 def section() -> str:
-    page = (ROOT / "docs" / "exactly-once.md").read_text()
+    page = (ROOT / "docs" / "exactly-once-protocol.md").read_text()
     assert HEADING in page
     return page.split(HEADING, 1)[1].split("\n## ", 1)[0]
 
@@ -65,7 +65,7 @@ def test_the_tests_of_a_row_are_there_and_run_on_what_it_says(row):
     known = files()
     missing = [f"{short}::{name}" for short, name in row.tests if name not in names_in(known[short][0])]
     assert row.tests, "the row names no test"
-    assert not missing, f"docs/exactly-once.md names tests that are not there: {missing}"
+    assert not missing, f"docs/exactly-once-protocol.md names tests that are not there: {missing}"
     brokers = dict.fromkeys(each for short, _ in row.tests for each in known[short][1].split(", "))
     assert set(row.on.split(", ")) == set(brokers)
 
@@ -79,4 +79,4 @@ def test_no_test_of_a_crash_is_left_out():
         for name in sorted(names_in(str(path.relative_to(ROOT))))
         if (short.get(str(path.relative_to(ROOT))), name) not in named
     ]
-    assert not left_out, f"add them to the tables of docs/exactly-once.md ({HEADING!r}): {left_out}"
+    assert not left_out, f"add them to the tables of docs/exactly-once-protocol.md ({HEADING!r}): {left_out}"

@@ -12,7 +12,7 @@ BLOCKS = list(python_blocks())
 def test_every_block_is_found():
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
     assert len(BLOCKS) == sum(page.read_text().count("```python\n") for page in pages)
-    assert {block.how for block in BLOCKS if not block.how.startswith("no, ")} == {"", "spark", "registry"}
+    assert {block.how for block in BLOCKS if not block.how.startswith("no, ")} == {"", "spark", "pytest", "registry"}
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.where)

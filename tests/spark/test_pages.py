@@ -9,8 +9,10 @@ import pytest
 from tests.repository.python_blocks import PythonBlock, python_blocks
 from tests.spark.topics import Topic
 
-# test_readme.py has README's.
-BLOCKS = [block for block in python_blocks() if block.how == "spark" and not block.where.startswith("README")]
+# test_readme.py has README's and the quickstart's.
+BLOCKS = [
+    block for block in python_blocks() if block.how == "spark" and not block.where.startswith(("README", "quickstart"))
+]
 SHOWN_SERVERS = r"(?:localhost|broker):9092"
 SHOWN_TOPICS = r'"(orders(?:-\w+)?|customers|events|lines)"'
 QUERY_S = 60

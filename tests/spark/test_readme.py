@@ -1,15 +1,20 @@
-"""What the README shows to copy does what it says."""
+"""What README, the quickstart and the page on testing show to copy does what they say."""
 
 import re
-from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
+from tests.repository.files import ROOT
+from tests.repository.python_blocks import python_blocks
 from tests.waiting import eventually
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
-BATCH, STREAM, *OTHERS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+README = (ROOT / "README.md").read_text()
+TEN_LINES, PRINTED = re.search(r"```python\n(.*?)```\n\n```\n(.*?)```", README, re.DOTALL).groups()
+BATCH, CONSUMER, STREAM = [
+    block.text for block in python_blocks() if block.where.startswith("quickstart.md") and block.how == "spark"
+]
+EXAMPLES = [block.text for block in python_blocks() if block.how == "pytest"]
 
 pytest_plugins = ["pytester"]
 
@@ -25,13 +30,14 @@ A_JOB = """
 
 @pytest.fixture
 def run(spark, topic, tmp_path):
-    """Runs an example on the test's own Kafka and topic."""
+    """Runs an example on the test's own Kafka, topic and consumer group, in the session of the tests."""
 
     def run(example):
         places = {
             "localhost:9092": topic.servers,
             '"numbers"': f'"{topic.name}"',
             "checkpoints/numbers": str(tmp_path / "checkpoint"),
+            '"look"': f'"{topic.name}"',
         }
         for shown, here in places.items():
             example = example.replace(shown, here)
@@ -42,13 +48,24 @@ def run(spark, topic, tmp_path):
     return run
 
 
-def test_the_batch_example(run, topic):
+def test_readmes_lines_print_what_it_shows(spark, capsys):
+    lines = [line for line in TEN_LINES.splitlines() if line]
+    assert len(lines) <= 10
+    exec(TEN_LINES, {})
+    assert capsys.readouterr().out == PRINTED
+
+
+def test_the_batch_of_the_quickstart_and_its_consumer(run, topic, capsys):
     run(BATCH)
     assert sorted(int(record.key) for record in topic.records()) == list(range(1000))
     assert topic.values()[b'{"id":7}'] == 1
+    run(CONSUMER)["consumer"].close()
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == 3
+    assert all(re.fullmatch(r"""\d+ b'(\d+)' b'{"id":\1}'""", line) for line in printed)
 
 
-def test_the_streaming_example(run, topic):
+def test_the_stream_of_the_quickstart(run, topic):
     query = run(STREAM)["query"]
     try:
         eventually(lambda: topic.records() or not query.isActive, "the query writes nothing")
@@ -60,7 +77,6 @@ def test_the_streaming_example(run, topic):
 
 @pytest.mark.jvm
 def test_the_examples_of_tests_need_only_the_plugin_s_fixtures(pytester):
-    examples = [block for block in OTHERS if "def test_" in block]
-    assert sum(block.count("def test_") for block in examples) == 3
-    pytester.makepyfile("\n".join([dedent(A_JOB), *examples]))
+    assert sum(block.count("def test_") for block in EXAMPLES) == 3
+    pytester.makepyfile("\n".join([dedent(A_JOB), *EXAMPLES]))
     pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=3)

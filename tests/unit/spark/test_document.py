@@ -12,7 +12,13 @@ from spark_kafka_sink.spark.document import broker_codes, error_class_rows, fill
 from spark_kafka_sink.spark.options import SINK_OPTIONS
 
 ROOT = Path(__file__).parents[3]
-PAGES = ["README.md", "docs/options.md", "docs/metrics.md", "docs/operations.md", "docs/exactly-once.md"]
+PAGES = [
+    "docs/options.md",
+    "docs/metrics.md",
+    "docs/operations.md",
+    "docs/exactly-once.md",
+    "docs/old-producer.md",
+]
 REFRESH = f"run: python -m spark_kafka_sink.spark.document {' '.join(PAGES)}"
 
 
