@@ -11,7 +11,6 @@ from pyspark import TaskContext
 
 from spark_kafka_sink.common.config.table import OPTIONS_BY_NAME
 from spark_kafka_sink.errors import AuthenticationError, ConfigError, KafkaError, RecordTooLargeError
-from spark_kafka_sink.producer.append.receipt import is_refusal
 from spark_kafka_sink.spark.dead_letters.options import DeadLetters, Reason
 from spark_kafka_sink.spark.options import SinkOptions
 
@@ -44,6 +43,7 @@ def explained(options: SinkOptions) -> Iterator[None]:
         yield
     except KafkaError as error:
         from spark_kafka_sink.network.diagnosis import check_command, diagnosis
+        from spark_kafka_sink.producer.append.receipt import is_refusal
 
         if error.args and not isinstance(error, ConfigError):
             error.args = (with_prefix(str(error.args[0])), *error.args[1:])
