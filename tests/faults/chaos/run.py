@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from signal import SIGCONT, SIGKILL
 
+from tests.faults.chaos import query_job
 from tests.faults.chaos.drivers import Drivers
 from tests.faults.chaos.kafka import ChaosKafka
 from tests.faults.chaos.plan import Round, Step
@@ -63,7 +64,8 @@ class Chaos:
             self.kafka.local.create_topic(self.topic, TASKS)
             cluster = stack.enter_context(StandaloneCluster(self.folder, workers=2, cores=4))
             self.reader = Reader(self.kafka.servers, self.topic)
-            self.drivers = Drivers(cluster.url, self.kafka.servers, self.topic, self.folder)
+            query = [query_job.__file__, cluster.url, self.kafka.servers, self.topic, str(self.folder)]
+            self.drivers = Drivers(self.folder, query)
             self.fault = Fault(self.drivers.fault_file)
             stack.callback(self.drivers.close)
             self.reader.start()
@@ -79,6 +81,11 @@ class Chaos:
     @property
     def elapsed_s(self) -> float:
         return time.monotonic() - self.began
+
+    @property
+    def rows(self) -> int:
+        """How many a reader has got so far."""
+        return self.reader.expected.total
 
     def status(self) -> str:
         """One line."""
