@@ -55,6 +55,9 @@ def main() -> None:
     except KeyboardInterrupt:
         say(f"interrupted, without a verdict; the parts of the history are in {folder / 'history'}")
         raise SystemExit(130) from None
+    except AssertionError as error:
+        say(f"FAILED before the first round: {error}\nlogs in {folder}")
+        raise SystemExit(1) from None
     say(f"seed {arguments.seed}: {soak.rounds} rounds\n{judgement.figures}")
     if judgement.trouble:
         say(f"the run ended before its time: {judgement.trouble}")

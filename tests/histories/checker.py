@@ -167,19 +167,23 @@ def failed_but_visible(history: History) -> Iterator[Finding]:
         for verdict in verdicts:
             if verdict.outcome != "failed" or verdict.claim != "none" or _was_excused(history, write, verdict):
                 continue
-            began = _began(history, write, verdict)
-            others = [
-                each for each in history.intents[write] if each.may_be_decided and not began < each.at <= verdict.at
-            ]
-            if not others:
+            if not _decided_by_another_run(history, write, verdict):
                 text = f"a run was told by {verdict.by} that it failed, and its rows are visible"
                 yield Finding(Kind.FAILED_BUT_VISIBLE, write, text)
                 break
 
 
+def _decided_by_another_run(history: History, write: str, verdict: Verdict) -> bool:
+    began = _began(history, write, verdict)
+    return any(
+        intent.may_be_decided and not (intent.start == verdict.start and began < intent.at <= verdict.at)
+        for intent in history.intents[write]
+    )
+
+
 def _began(history: History, write: str, verdict: Verdict) -> float:
     """When the run of the verdict began: the driver says so, or the run before had its verdict then."""
-    began = [at for at in history.began[write] if at <= verdict.at]
+    began = [at for at, start in history.began[write] if at <= verdict.at and start in (None, verdict.start)]
     if began:
         return began[-1]
     return max((each.at for each in history.verdicts[write] if each.at < verdict.at), default=float("-inf"))

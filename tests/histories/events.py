@@ -5,14 +5,15 @@ seconds), ``actor`` and ``kind``. The other fields depend on the kind:
 
 =========== ============================================================================================================
 workload    ``name``; ``exactly_once``; ``repeats``: a write that failed is run again under its number
-began       ``write``: a driver starts a run of it
+began       ``write``, ``start``: a driver starts a run of it
 handed      ``write``, ``task``, ``attempt``, ``rows``: Spark has handed rows to the sink in a task
 failed      ``write``, ``task``, ``attempt``, ``error``: the task raised
 reported    ``write``, ``entry`` (its name in the ledger), ``task``, ``attempt``, ``action``, ``transaction``,
             ``places``: per partition ``[topic, partition, first offset, last offset, count]``
-intent      ``entry``, ``state``, ``transactions``, ``outcome``: asked, decided, not decided or unknown
+intent      ``entry``, ``start``, ``state``, ``transactions``, ``outcome``: asked, decided, not decided or unknown
 end         ``transaction``, ``commit``, ``outcome``: asked, committed, aborted, gone or undecided
-verdict     ``write`` or ``entry``, ``by`` (sink or spark), ``outcome``: committed or failed; ``claim``, ``error``
+verdict     ``write`` or ``entry``, ``start``, ``by`` (sink or spark), ``outcome``: committed or failed; ``claim``,
+            ``error``
 gave up     ``entry``, ``claim``, ``text``: the sink's abort has said what became of the write
 seen        ``reader``, ``isolation``, ``topic``, ``partition``, ``rows``: ``[offset, row]``
 passed      ``reader``, ``isolation``, ``topic``, ``partition``, ``offset``: the reader has everything below it
@@ -20,7 +21,8 @@ fault       ``name``, ``phase``: begins, ends or missed
 =========== ============================================================================================================
 
 A row is named ``workload/number/row``, which is the key of its record; ``workload/number`` is its write. An ``attempt``
-is unique among all attempts of the workload. A transaction is its id, producer id and epoch. A ``claim`` is what an
+is unique among all attempts of the workload. A ``start`` tells the drivers of a workload apart, of which two may be
+alive. A transaction is its id, producer id and epoch. A ``claim`` is what an
 error says about the decision: none, decided or unknown.
 """
 

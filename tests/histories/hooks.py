@@ -53,7 +53,7 @@ class _TaskOfSpark:
         }
 
     def handed(self, batches, key):
-        """The batches, each recorded before the sink gets it. ``key``: the index of the column with the names of rows."""
+        """The batches, each recorded before the sink gets it. ``key``: index of the column that names the rows."""
         for batch in batches:
             keys = batch.column(key).to_pylist()
             rows = [key.decode() if isinstance(key, bytes) else key for key in keys]
@@ -106,7 +106,7 @@ def _entry_of(sink_write, messages):
 def _recorded_end(end, record):
     def recorded(sink_write, messages, *more):
         entry = _entry_of(sink_write, messages)
-        verdict = {"entry": entry, "by": "sink"}
+        verdict = {"entry": entry, "start": os.environ[START], "by": "sink"}
         try:
             outcome = end(sink_write, messages, *more)
         except BaseException as error:
@@ -132,7 +132,7 @@ def _recorded_intent(record_entry, record, not_decided):
         if entry.state.value != "intent":
             return record_entry(session, driver, entry, *more)
         transactions = [_transaction(each) for each in entry.prepared.values()]
-        intent = {"entry": _entry(entry), "state": "intent", "transactions": transactions}
+        intent = {"entry": _entry(entry), "start": os.environ[START], "state": "intent", "transactions": transactions}
         record("intent", **intent, outcome="asked")
         try:
             successor = record_entry(session, driver, entry, *more)

@@ -56,6 +56,7 @@ class Intent:
     """``outcome``: asked if the process died before it had another one."""
 
     at: float
+    start: str | None
     transactions: frozenset[Transaction]
     outcome: str
 
@@ -66,9 +67,17 @@ class Intent:
 
 class Verdict(NamedTuple):
     at: float
+    start: str | None
     by: str
     outcome: str
     claim: str
+
+
+class Begin(NamedTuple):
+    """Of a run. ``start`` None: the history does not say of which driver."""
+
+    at: float
+    start: str | None
 
 
 class Workload(NamedTuple):
@@ -106,7 +115,7 @@ class History:
         self.intents: dict[str, list[Intent]] = defaultdict(list)
         self.ends: dict[Transaction, set[tuple[bool, str]]] = defaultdict(set)
         self.verdicts: dict[str, list[Verdict]] = defaultdict(list)
-        self.began: dict[str, list[float]] = defaultdict(list)
+        self.began: dict[str, list[Begin]] = defaultdict(list)
         self.gave_up: dict[str, list[tuple[float, str]]] = defaultdict(list)
         self.views: dict[str, View] = {}
         ordered = sorted(events, key=lambda event: event.at)
@@ -115,7 +124,7 @@ class History:
         }
         take = {
             "workload": self._workload,
-            "began": lambda event: self.began[event["write"]].append(event.at),
+            "began": lambda event: self.began[event["write"]].append(Begin(event.at, event.get("start"))),
             "handed": self._handed,
             "reported": self._reported,
             "intent": self._intent,
@@ -148,8 +157,8 @@ class History:
     def _handed(self, event: Event) -> None:
         task = Task(event["write"], event["task"])
         intents, began = self.intents.get(task.write), self.began[task.write]
-        if intents and (not began or began[-1] < intents[-1].at):  # a replay: the next run has begun
-            began.append(event.at)
+        if intents and (not began or began[-1].at < intents[-1].at):  # a replay: the next run has begun
+            began.append(Begin(event.at, None))
         rows = self.attempts[task][event["attempt"]]
         for row in event["rows"]:
             rows[row] = len(rows)
@@ -176,7 +185,8 @@ class History:
         write = self._writes.get(event["entry"])
         if write is None:  # a batch without rows
             return
-        intent = Intent(event.at, frozenset(Transaction(*each) for each in event["transactions"]), event["outcome"])
+        transactions = frozenset(Transaction(*each) for each in event["transactions"])
+        intent = Intent(event.at, event.get("start"), transactions, event["outcome"])
         said = self.intents[write]
         if intent.outcome != "asked":  # of two drivers, each has the answer to its own question
             asked = [each for each in said if each.outcome == "asked" and each.transactions == intent.transactions]
@@ -192,7 +202,8 @@ class History:
     def _verdict(self, event: Event) -> None:
         write = event.get("write") or self._writes.get(event.get("entry") or "")
         if write is not None:
-            self.verdicts[write].append(Verdict(event.at, event["by"], event["outcome"], event["claim"]))
+            found = Verdict(event.at, event.get("start"), event["by"], event["outcome"], event["claim"])
+            self.verdicts[write].append(found)
 
     def _gave_up(self, event: Event) -> None:
         write = self._writes.get(event["entry"] or "")

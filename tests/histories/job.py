@@ -7,6 +7,7 @@ again, as a scheduler would: a query from its checkpoint, a version under its nu
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import DataStreamWriter
 
 from spark_kafka_sink.spark import write_kafka
+from tests.faults.chaos.processes import START
 from tests.faults.chaos.query_job import FAILED
 from tests.histories.recorder import Recorder, claim_of, recorder_of_environment
 from tests.histories.workloads import ROWS, TASKS
@@ -66,15 +68,18 @@ class Job:
 
     def told(self, write: str, run: Callable[[], object]) -> None:
         """A run of a batch write, with Spark's verdict on it."""
-        self.record("began", write=write)
+        start = os.environ[START]
+        self.record("began", write=write, start=start)
         try:
             run()
         except Exception as error:
             text = " ".join([str(error), *getattr(error, "__notes__", ())])
             short = " ".join(text.split())[:600]
-            self.record("verdict", write=write, by="spark", outcome="failed", claim=claim_of(text), error=short)
+            verdict = {"outcome": "failed", "claim": claim_of(text), "error": short}
+            self.record("verdict", write=write, start=start, by="spark", **verdict)
             raise
-        self.record("verdict", write=write, by="spark", outcome="committed", claim="none", error="")
+        verdict = {"outcome": "committed", "claim": "none", "error": ""}
+        self.record("verdict", write=write, start=start, by="spark", **verdict)
 
 
 def source(job: Job) -> DataFrame:

@@ -16,7 +16,7 @@ FOLDER, ACTOR = "HISTORY_FOLDER", "HISTORY_ACTOR"
 _UNKNOWN = re.compile(
     # The sink's own words, and those of Spark for a process that died with what it knew.
     r"may or may not be decided|before this is known|does not say whether|exited unexpectedly|crashed|EOFException"
-    r"|Py4J|Connection (?:reset|refused)|Broken pipe|SparkContext was shut down|stopped SparkContext|Job \S+ cancelled"
+    r"|Py4J|^\[Errno 1(?:04|11)\] Connection|SparkContext was shut down|stopped SparkContext|Job \S+ cancelled"
 )
 _DECIDED = re.compile(r"\bis decided|had been decided|was committed|(?<![Nn]othing )is committed\b|are committed\b")
 

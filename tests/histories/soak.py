@@ -20,6 +20,7 @@ from tests.histories import hooks, job
 from tests.histories.checker import Finding, check
 from tests.histories.events import read_history, write_history
 from tests.histories.figures import Figures, figures_of
+from tests.histories.gate import Gate
 from tests.histories.readers import ReaderError, Source, fresh_reader, live_readers
 from tests.histories.recorder import ACTOR, FOLDER, Recorder
 from tests.histories.troubles import TROUBLES, Victim, victim_of
@@ -151,20 +152,21 @@ class Soak:
         folder.mkdir()
         for write in workload.writes:
             self._record("workload", name=write.name, exactly_once=write.exactly_once, repeats=write.repeats)
-        proxies = {}
+        gates, proxies = {}, {}
         for node, server in zip(self.kafka.local.node_ids, self.kafka.servers.split(","), strict=True):
             host, port = server.split(":")
             proxies[node] = stack.enter_context(Proxy((host, int(port))))
+            gates[node] = stack.enter_context(Gate(proxies[node].address))
         given = {"servers": self.kafka.servers, "registry": registry, "folder": str(folder)}
         environment = {
             "PYTHONPATH": hooks.PYTHON_PATH,
             FOLDER: str(self._history),
             ACTOR: workload.name,
-            hooks.PROXIES: json.dumps({_text(each.broker): _text(each.address) for each in proxies.values()}),
+            hooks.PROXIES: json.dumps({_text(proxies[node].broker): _text(gates[node].address) for node in gates}),
         }
         drivers = Drivers(folder, [job.__file__, workload.name, json.dumps(given)], environment)
         stack.callback(drivers.close)
-        return Victim(workload, self.kafka, drivers, Fault(drivers.fault_file), self.live, proxies)
+        return Victim(workload, self.kafka, drivers, Fault(drivers.fault_file), self.live, gates, proxies)
 
     def _round(self, number: int, steps: Round) -> None:
         self.say(f"round {number}: {'; '.join(map(str, steps))}")

@@ -49,17 +49,18 @@ def reported(task, transaction, *places, write="job/1", attempt="a"):
     }
 
 
-def intent(outcome, *transactions, write="job/1"):
+def intent(outcome, *transactions, write="job/1", start="1"):
     found = {"entry": f"ledger:{write}", "state": "intent", "transactions": [*transactions], "outcome": outcome}
-    return {"kind": "intent", **found}
+    return {"kind": "intent", "start": start, **found}
 
 
 def end(transaction, outcome="committed"):
     return {"kind": "end", "transaction": transaction, "commit": outcome == "committed", "outcome": outcome}
 
 
-def verdict(outcome, claim="none", write="job/1"):
-    return {"kind": "verdict", "write": write, "by": "spark", "outcome": outcome, "claim": claim, "error": ""}
+def verdict(outcome, claim="none", write="job/1", start="1"):
+    found = {"write": write, "by": "spark", "outcome": outcome, "claim": claim, "error": ""}
+    return {"kind": "verdict", "start": start, **found}
 
 
 def read(rows, reader="fresh", isolation="read_committed", partition=0, passed=10):
@@ -110,6 +111,10 @@ WHOLE = {
     "a run that fails before one that commits": history(
         workload(repeats=True), {"kind": "began", "write": "job/1"}, handed(0, 0, 1, attempt="b"), verdict("failed"),
         {"kind": "began", "write": "job/1"}, *TASKS, *DECIDED, *ENDED, verdict("committed"), read(ROWS),
+    ),
+    "a driver that was replaced, and fails while its successor commits": history(
+        workload(repeats=True), *TASKS, intent("decided", T0, T1, start="2"), verdict("failed", start="1"), *ENDED,
+        verdict("committed", start="2"), read(ROWS),
     ),
     "rows twice at least once": history(
         workload(exactly_once=False, repeats=True), handed(0, 0, 1), handed(0, 0, 1, attempt="b"),

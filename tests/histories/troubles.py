@@ -17,6 +17,7 @@ from tests.faults.chaos.kafka import ChaosKafka
 from tests.faults.chaos.processes import Kind, send
 from tests.faults.chaos.troubles import NotReachedError, another_draw, pick, table_of, trouble
 from tests.faults.support.fault import Fault
+from tests.histories.gate import Gate
 from tests.histories.readers import Reader
 from tests.histories.workloads import Workload
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from tests.faults.chaos.plan import Step
 
 _HAPPENS_S = 60.0
+_SLOW_S = 0.5
+_ALL = 0.3
 
 # By the API keys of Kafka's protocol. A Produce request may come in pieces, and a proxy holds back whole ones only.
 _RESPONSES = {"Produce": 0, "InitProducerId": 22, "AddPartitionsToTxn": 24, "EndTxn": 26}
@@ -32,13 +35,15 @@ _REQUESTS = {name: key for name, key in _RESPONSES.items() if name != "Produce"}
 
 @dataclass(frozen=True)
 class Victim:
-    """A workload, with what troubles need of it. ``proxies``: between its sink and each broker, by node id."""
+    """A workload, with what troubles need of it. ``gates`` and ``proxies``: on the way from its sink to each broker, by
+    node id."""
 
     workload: Workload
     kafka: ChaosKafka
     drivers: Drivers
     fault: Fault
     reader: Reader
+    gates: Mapping[int, Gate]
     proxies: Mapping[int, Proxy]
 
     @property
@@ -64,8 +69,8 @@ class Victim:
     def heal(self) -> None:
         """Everything that is stopped goes on, its network is whole, and of several drivers the last one stays."""
         self.fault.disarm()
-        for proxy in self.proxies.values():
-            proxy.heal()
+        for way in (*self.gates.values(), *self.proxies.values()):
+            way.heal()
         drivers = self.drivers
         send([each for each in drivers.processes(Kind.DRIVER) if each.start != drivers.starts], signal.SIGKILL)
         send(drivers.processes(*Kind), signal.SIGCONT)
@@ -100,6 +105,35 @@ def connections_fall_silent(victim: Victim, step: Step) -> None:
     time.sleep(step.seconds)
 
 
+def requests_arrive_late(victim: Victim, step: Step) -> None:
+    """Parted on one side: a broker gets nothing, then everything, also what the sink has given up and sent again."""
+    _parted_on_one_side(victim, step, Direction.TO_BROKER)
+
+
+def responses_arrive_late(victim: Victim, step: Step) -> None:
+    """Parted on the other side: a broker gets and does everything, and the sink hears nothing of it."""
+    _parted_on_one_side(victim, step, Direction.TO_CLIENT)
+
+
+def _parted_on_one_side(victim: Victim, step: Step, direction: Direction) -> None:
+    """One broker, or all of them; up to four times as long as a request's timeout."""
+    one = pick(list(victim.gates), step.draw)
+    chosen = list(victim.gates.values()) if another_draw(step.draw) < _ALL else [victim.gates[one]]
+    for gate in chosen:
+        gate.close(direction)
+    time.sleep(2 * step.seconds)
+    for gate in chosen:
+        gate.heal()
+
+
+def network_is_slow(victim: Victim, step: Step) -> None:
+    for gate in victim.gates.values():
+        gate.delay(_SLOW_S)
+    time.sleep(step.seconds)
+    for gate in victim.gates.values():
+        gate.heal()
+
+
 def response_lost(victim: Victim, step: Step) -> None:
     """A broker does what it is asked, and the connection breaks before its response."""
     api = _RESPONSES[pick(list(_RESPONSES), step.draw)]
@@ -130,6 +164,9 @@ TROUBLES = {
         trouble(cut_off_from_a_broker, "network", weight=2),
         trouble(cut_off_from_all_brokers, "network"),
         trouble(connections_fall_silent, "network", weight=2),
+        trouble(requests_arrive_late, "network", weight=3),
+        trouble(responses_arrive_late, "network", weight=2),
+        trouble(network_is_slow, "network"),
         trouble(response_lost, "network", weight=3),
         trouble(request_delivered_late, "network", weight=3),
     ),
