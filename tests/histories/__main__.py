@@ -59,6 +59,9 @@ def main() -> None:
         say(f"FAILED before the first round: {error}\nlogs in {folder}")
         raise SystemExit(1) from None
     say(f"seed {arguments.seed}: {soak.rounds} rounds\n{judgement.figures}")
+    say("what workloads failed with, and were started again:")
+    for text, count in judgement.failures.most_common():
+        say(f"{count:5} {text}")
     if judgement.trouble:
         say(f"the run ended before its time: {judgement.trouble}")
     failed = _tell(say, judgement.findings)

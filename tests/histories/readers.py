@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 
 from tests.faults.exactly_once.reader import offsets_at_end
 from tests.histories.events import workload_of, write_of
@@ -51,10 +51,16 @@ class Source:
     def await_nothing_open(self, timeout_s: float) -> Ends:
         """Until no transaction is open in any partition; the ends then."""
 
-        def both() -> tuple[Ends, Ends]:
-            return self.ends(IsolationLevel.READ_COMMITTED), self.ends(IsolationLevel.READ_UNCOMMITTED)
+        def both() -> tuple[Ends, Ends] | KafkaException:
+            try:
+                return self.ends(IsolationLevel.READ_COMMITTED), self.ends(IsolationLevel.READ_UNCOMMITTED)
+            except KafkaException as error:  # a leader is being elected
+                return error
 
-        return until(both, lambda found: found[0] == found[1], "transactions stay open", timeout_s)[1]
+        def closed(found: tuple[Ends, Ends] | KafkaException) -> bool:
+            return isinstance(found, tuple) and found[0] == found[1]
+
+        return until(both, closed, "transactions stay open", timeout_s)[1]
 
 
 class Reader(threading.Thread):

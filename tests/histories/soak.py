@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from spark_kafka_sink.testing.proxy import Proxy
 from tests.faults.chaos.drivers import Drivers
 from tests.faults.chaos.kafka import ChaosKafka
 from tests.faults.chaos.plan import Round, Step
+from tests.faults.chaos.run import cause_of, is_ours
 from tests.faults.chaos.troubles import NotReachedError
 from tests.faults.support.fault import Fault
 from tests.histories import hooks, job
@@ -40,10 +42,12 @@ class SoakError(AssertionError):
 
 @dataclass(frozen=True)
 class Judgement:
-    """What is left of a soak. ``trouble``: why it ended before its time, or ""."""
+    """What is left of a soak. ``trouble``: why it ended before its time, or "". ``failures``: what workloads failed
+    with and were started again."""
 
     findings: list[Finding]
     figures: Figures
+    failures: Counter[str]
     trouble: str
     file: Path
 
@@ -92,6 +96,7 @@ class Soak:
             self.say("the brokers run, the workloads begin")
             for victim in self.victims.values():
                 victim.drivers.start()
+                stack.callback(victim.drivers.close)
             self._await_rows(dict.fromkeys(self.victims, ROWS), "every workload begins", _BEGIN_S)
             self._stack = stack.pop_all()
         return self
@@ -142,7 +147,12 @@ class Soak:
         events = read_history(self._history.glob("*.jsonl"))
         file = self.folder / "history.jsonl"
         write_history(events, file)
-        return Judgement(check(events), figures_of(events), trouble, file)
+        failed = [(name, text) for name, each in self.victims.items() for text in each.drivers.failures()]
+        ours = [f"{name}: {text}" for name, text in failed if is_ours(text)]
+        if ours:
+            trouble = "\n".join(filter(None, (trouble, "a workload failed by a fault of ours:", *ours)))
+        failures = Counter(f"{name}: {cause_of(text)}" for name, text in failed)
+        return Judgement(check(events), figures_of(events), failures, trouble, file)
 
     def say(self, line: str) -> None:
         self._tell(f"{self.elapsed_s:7.1f} s  {line}")
@@ -165,7 +175,6 @@ class Soak:
             hooks.PROXIES: json.dumps({_text(proxies[node].broker): _text(gates[node].address) for node in gates}),
         }
         drivers = Drivers(folder, [job.__file__, workload.name, json.dumps(given)], environment)
-        stack.callback(drivers.close)
         return Victim(workload, self.kafka, drivers, Fault(drivers.fault_file), self.live, gates, proxies)
 
     def _round(self, number: int, steps: Round) -> None:

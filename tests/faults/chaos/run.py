@@ -168,7 +168,7 @@ class Chaos:
         self.aborted = sum(map(len, read_uncommitted(self.kafka.servers, self.topic).values())) - there
         read_committed(self.kafka.servers, LEDGER)
         self.check()
-        ours = [text for text in self.drivers.failures() if _is_ours(text)]
+        ours = [text for text in self.drivers.failures() if is_ours(text)]
         if ours:
             raise ChaosError("the query failed by a fault of ours:\n" + "\n".join(ours))
         idle = _untroubled(self.counts, self.missed, self.aborted, self.elapsed_s)
@@ -189,12 +189,12 @@ class Chaos:
             *(f"{count:5} {name}" for name, count in sorted(self.counts.items())),
             *(f"{count:5} {name} (nothing there)" for name, count in sorted(self.missed.items())),
             "what the query failed with, and was started again:",
-            *(f"{count:5} {text}" for text, count in Counter(map(_cause, self.drivers.failures())).most_common()),
+            *(f"{count:5} {text}" for text, count in Counter(map(cause_of, self.drivers.failures())).most_common()),
         ]
         return "\n".join(lines)
 
 
-def _cause(text: str) -> str:
+def cause_of(text: str) -> str:
     """The last error that a text tells of, ids left out."""
     causes = list(_CAUSE.finditer(text))
     return _DIGITS.sub("#", text[causes[-1].start() :] if causes else text)[:240]
@@ -208,5 +208,5 @@ def _untroubled(counts: Counter[str], missed: Counter[str], aborted: int, elapse
     return "no row was ever aborted" if not aborted and elapsed_s >= _ABORTS_WITHIN_S else ""
 
 
-def _is_ours(text: str) -> bool:
+def is_ours(text: str) -> bool:
     return _OURS.search(text) is not None
