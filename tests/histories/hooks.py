@@ -23,7 +23,7 @@ _ERROR_CHARACTERS = 600
 
 
 def install():
-    kill_points.install(_CHANGES if FOLDER in os.environ else {})
+    kill_points.install(CHANGES if FOLDER in os.environ else {})
 
 
 def _entry(write_id):
@@ -209,7 +209,7 @@ def _address(text):
     return host, int(port)
 
 
-_CHANGES = {
+CHANGES = {
     "spark_kafka_sink.spark.sink_write": _change_sink_write,
     "spark_kafka_sink.exactly_once.session": _change_session,
     "spark_kafka_sink.producer.transactions.committer": _change_committer,
