@@ -4,6 +4,7 @@ actor did and saw."""
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 import tempfile
@@ -45,6 +46,7 @@ def main() -> None:
         events = read_history([arguments.check])
         say(str(figures_of(events)))
         raise SystemExit(_tell(say, check(events)))
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # the schema registry's requests
     os.environ.update({**java_environment(), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"})
     folder = Path(tempfile.mkdtemp(prefix="histories-"))
     say(f"seed {arguments.seed}, logs in {folder}")

@@ -40,6 +40,7 @@ EXACTLY_ONCE = {
 _SETTINGS = {
     "spark.master": "local[2,2]",
     "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "WARN",
     "spark.driver.memory": "512m",
     "spark.driver.host": "127.0.0.1",
