@@ -1,4 +1,4 @@
-"""The driver of the query, started again whenever it has ended before its time, as a cluster manager would."""
+"""The driver of a query or job, started again whenever it has ended before its time, as a cluster manager would."""
 
 from __future__ import annotations
 
@@ -8,22 +8,30 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from tests.faults.chaos import query_job
 from tests.faults.chaos.processes import MARK, SIDE, START, Kind, SparkProcess, end_all, send, spark_processes
 from tests.faults.support.kill_points import PYTHON_PATH, VARIABLE
 
+_OF_TESTS = MappingProxyType({"PYTHONPATH": PYTHON_PATH})
+
 
 class Drivers(threading.Thread):
-    """Keeps one running until ``finish``. ``starts`` counts them; an abandoned one runs beside its successor."""
+    """Keeps one running until ``finish``. ``starts`` counts them; an abandoned one runs beside its successor.
 
-    def __init__(self, master: str, servers: str, topic: str, folder: Path) -> None:
+    ``command``: the arguments of its Python. ``environment``: its own variables.
+    """
+
+    def __init__(self, folder: Path, command: Sequence[str], environment: Mapping[str, str] = _OF_TESTS) -> None:
         super().__init__(name="drivers", daemon=True)
         self.folder = folder
         self.starts = 0
         self.fault_file = folder / "fault"
-        self._arguments = [master, servers, topic, str(folder)]
+        self._command = command
+        self._environment = environment
         self._lock = threading.Lock()
         self._current: subprocess.Popen[bytes] | None = None
         self._all: list[subprocess.Popen[bytes]] = []
@@ -77,7 +85,7 @@ class Drivers(threading.Thread):
     def finish(self, timeout_s: float) -> None:
         """Let the query commit a micro-batch more and end."""
         (self.folder / "stop").touch()
-        assert self._done.wait(timeout_s), f"the query did not end within {timeout_s:.0f} s:\n{self.log_tail()}"
+        assert self._done.wait(timeout_s), f"it did not end within {timeout_s:.0f} s:\n{self.log_tail()}"
 
     def close(self) -> None:
         self._done.set()
@@ -103,14 +111,14 @@ class Drivers(threading.Thread):
         self.starts += 1
         environment = {
             **os.environ,
-            "PYTHONPATH": PYTHON_PATH,
+            **self._environment,
             VARIABLE: str(self.fault_file),
             MARK: self.mark,
             START: str(self.starts),
             SIDE: "driver",
         }
         with self._log(self.starts).open("wb") as log:
-            command = [sys.executable, query_job.__file__, *self._arguments]
+            command = [sys.executable, *self._command]
             self._current = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
         self._all.append(self._current)
 

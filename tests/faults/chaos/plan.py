@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from tests.faults.chaos.troubles import TROUBLES
+from tests.faults.chaos.troubles import TROUBLES, Trouble
 
 _TOGETHER = (1, 2, 2, 3)
 _LONGEST_S = 12.0
@@ -29,19 +29,19 @@ class Step:
 Round = Sequence[Step]
 
 
-def random_round(seed: int, number: int) -> Round:
+def random_round(seed: int, number: int, troubles: Mapping[str, Trouble] = TROUBLES) -> Round:
     """Up to three troubles that go together."""
     random = Random(f"{seed}/{number}")
     count = random.choice(_TOGETHER)
     chosen: list[str] = []
     taken: set[str] = set()
     while len(chosen) < count:
-        free = [name for name, trouble in TROUBLES.items() if not trouble.needs & taken]
+        free = [name for name, trouble in troubles.items() if not trouble.needs & taken]
         if not free:
             break
-        (name,) = random.choices(free, [TROUBLES[name].weight for name in free])
+        (name,) = random.choices(free, [troubles[name].weight for name in free])
         chosen.append(name)
-        taken |= TROUBLES[name].needs
+        taken |= troubles[name].needs
     return [_step(name, random) for name in chosen]
 
 

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from signal import SIGCONT, SIGKILL
 
+from tests.faults.chaos import query_job
 from tests.faults.chaos.drivers import Drivers
 from tests.faults.chaos.kafka import ChaosKafka
 from tests.faults.chaos.plan import Round, Step
@@ -63,7 +64,8 @@ class Chaos:
             self.kafka.local.create_topic(self.topic, TASKS)
             cluster = stack.enter_context(StandaloneCluster(self.folder, workers=2, cores=4))
             self.reader = Reader(self.kafka.servers, self.topic)
-            self.drivers = Drivers(cluster.url, self.kafka.servers, self.topic, self.folder)
+            query = [query_job.__file__, cluster.url, self.kafka.servers, self.topic, str(self.folder)]
+            self.drivers = Drivers(self.folder, query)
             self.fault = Fault(self.drivers.fault_file)
             stack.callback(self.drivers.close)
             self.reader.start()
@@ -79,6 +81,11 @@ class Chaos:
     @property
     def elapsed_s(self) -> float:
         return time.monotonic() - self.began
+
+    @property
+    def rows(self) -> int:
+        """How many a reader has got so far."""
+        return self.reader.expected.total
 
     def status(self) -> str:
         """One line."""
@@ -161,7 +168,7 @@ class Chaos:
         self.aborted = sum(map(len, read_uncommitted(self.kafka.servers, self.topic).values())) - there
         read_committed(self.kafka.servers, LEDGER)
         self.check()
-        ours = [text for text in self.drivers.failures() if _is_ours(text)]
+        ours = [text for text in self.drivers.failures() if is_ours(text)]
         if ours:
             raise ChaosError("the query failed by a fault of ours:\n" + "\n".join(ours))
         idle = _untroubled(self.counts, self.missed, self.aborted, self.elapsed_s)
@@ -182,12 +189,12 @@ class Chaos:
             *(f"{count:5} {name}" for name, count in sorted(self.counts.items())),
             *(f"{count:5} {name} (nothing there)" for name, count in sorted(self.missed.items())),
             "what the query failed with, and was started again:",
-            *(f"{count:5} {text}" for text, count in Counter(map(_cause, self.drivers.failures())).most_common()),
+            *(f"{count:5} {text}" for text, count in Counter(map(cause_of, self.drivers.failures())).most_common()),
         ]
         return "\n".join(lines)
 
 
-def _cause(text: str) -> str:
+def cause_of(text: str) -> str:
     """The last error that a text tells of, ids left out."""
     causes = list(_CAUSE.finditer(text))
     return _DIGITS.sub("#", text[causes[-1].start() :] if causes else text)[:240]
@@ -201,5 +208,5 @@ def _untroubled(counts: Counter[str], missed: Counter[str], aborted: int, elapse
     return "no row was ever aborted" if not aborted and elapsed_s >= _ABORTS_WITHIN_S else ""
 
 
-def _is_ours(text: str) -> bool:
+def is_ours(text: str) -> bool:
     return _OURS.search(text) is not None

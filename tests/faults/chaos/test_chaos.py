@@ -11,7 +11,7 @@ import pytest
 from tests.faults.chaos.plan import one_of_each, random_round
 from tests.faults.chaos.query_job import ROWS, TASKS
 from tests.faults.chaos.reader import Expected, ReaderError
-from tests.faults.chaos.run import Chaos, _is_ours, _untroubled
+from tests.faults.chaos.run import Chaos, _untroubled, is_ours
 from tests.faults.chaos.troubles import TROUBLES
 
 SEED = 1
@@ -77,8 +77,8 @@ def test_a_row_that_is_lost_doubled_or_out_of_order_is_seen_at_once(numbers, sai
 
 
 def test_a_failure_of_the_query_that_no_broker_can_cause_is_a_fault_of_ours():
-    assert _is_ours("StreamingQueryException: … KeyError: 3 …")
-    assert not _is_ours("StreamingQueryException: … PlanningError: no broker could be reached …")
+    assert is_ours("StreamingQueryException: … KeyError: 3 …")
+    assert not is_ours("StreamingQueryException: … PlanningError: no broker could be reached …")
 
 
 @pytest.mark.parametrize(

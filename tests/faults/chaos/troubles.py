@@ -139,10 +139,10 @@ def driver_replaced(chaos: Chaos, step: Step) -> None:
     chaos.fault.arm(point, "stop")
     if not await_that(lambda: chaos.fault.happened, REACHED_S):
         raise NotReachedError
-    old, before = chaos.drivers.own_processes(), chaos.reader.expected.total
+    old, before = chaos.drivers.own_processes(), chaos.rows
     send(old, signal.SIGSTOP)
     chaos.drivers.abandon()
-    await_that(lambda: chaos.reader.expected.total > before, REACHED_S)
+    await_that(lambda: chaos.rows > before, REACHED_S)
     send(old, signal.SIGCONT)
     time.sleep(step.seconds)
     send(old, signal.SIGKILL)
@@ -181,9 +181,9 @@ def workers_outlive_the_driver(chaos: Chaos, step: Step) -> None:
     # A daemon that is dead tells its workers nothing when its executor ends.
     send(chaos.drivers.processes(Kind.DAEMON, of_executor=True), signal.SIGKILL)
     chaos.drivers.kill()
-    before = chaos.reader.expected.total
+    before = chaos.rows
     if another_draw(step.draw) < 0.5:  # else they write while the successor starts
-        await_that(lambda: chaos.reader.expected.total > before, REACHED_S)
+        await_that(lambda: chaos.rows > before, REACHED_S)
     if not chaos.fault.release():
         raise NotReachedError
     time.sleep(step.seconds)
@@ -226,28 +226,30 @@ class Trouble:
     weight: int = 1
 
 
-def _trouble(act: Callable[[Chaos, Step], None], *needs: str, weight: int = 1) -> Trouble:
+def trouble(act: Callable[[Chaos, Step], None], *needs: str, weight: int = 1) -> Trouble:
     return Trouble(act, frozenset(needs), weight)
 
 
-TROUBLES = {
-    trouble.act.__name__.replace("_", " "): trouble
-    for trouble in (
-        _trouble(broker_killed, "brokers", weight=2),
-        _trouble(broker_stopped, "brokers", weight=2),
-        _trouble(majority_stopped, "brokers"),
-        _trouble(too_few_in_sync, "brokers"),
-        _trouble(election_inside_planning, "brokers", "point", weight=2),
-        _trouble(election_inside_commit, "brokers", "point", weight=3),
-        _trouble(driver_killed, "driver", weight=2),
-        _trouble(driver_stopped, "driver"),
-        _trouble(driver_replaced, "driver", "point", weight=2),
-        _trouble(killed_at_a_point, "point", weight=2),
-        _trouble(executor_killed, "executors"),
-        _trouble(executor_stopped, "executors"),
-        _trouble(worker_killed, "workers"),
-        _trouble(workers_outlive_the_driver, "driver", "executors", "workers", "point", weight=2),
-        _trouble(rights_revoked, "rights", weight=2),
-        _trouble(transaction_protocol_changed, "protocol", weight=2),
-    )
-}
+def table_of(*troubles: Trouble) -> dict[str, Trouble]:
+    """By their names."""
+    return {each.act.__name__.replace("_", " "): each for each in troubles}
+
+
+TROUBLES = table_of(
+    trouble(broker_killed, "brokers", weight=2),
+    trouble(broker_stopped, "brokers", weight=2),
+    trouble(majority_stopped, "brokers"),
+    trouble(too_few_in_sync, "brokers"),
+    trouble(election_inside_planning, "brokers", "point", weight=2),
+    trouble(election_inside_commit, "brokers", "point", weight=3),
+    trouble(driver_killed, "driver", weight=2),
+    trouble(driver_stopped, "driver"),
+    trouble(driver_replaced, "driver", "point", weight=2),
+    trouble(killed_at_a_point, "point", weight=2),
+    trouble(executor_killed, "executors"),
+    trouble(executor_stopped, "executors"),
+    trouble(worker_killed, "workers"),
+    trouble(workers_outlive_the_driver, "driver", "executors", "workers", "point", weight=2),
+    trouble(rights_revoked, "rights", weight=2),
+    trouble(transaction_protocol_changed, "protocol", weight=2),
+)

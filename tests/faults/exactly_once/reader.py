@@ -30,7 +30,7 @@ def _read(servers: str, topic: str, isolation: str) -> dict[int, list[bytes]]:
     consumer = Consumer({**settings, "isolation.level": isolation, "enable.partition.eof": True})
     try:
         places = _partitions(consumer, topic)
-        ends = _ends(servers, places, _UNCOMMITTED)
+        ends = offsets_at_end(servers, places, _UNCOMMITTED)
         consumer.assign(places)
         values: dict[int, list[bytes]] = {partition: [] for partition in ends}
         left = set(ends)
@@ -49,7 +49,7 @@ def _read(servers: str, topic: str, isolation: str) -> dict[int, list[bytes]]:
 def is_open(servers: str, topic: str) -> bool:
     """Whether a transaction is open in partition 0."""
     place = [TopicPartition(topic, 0)]
-    stable, end = (_ends(servers, place, isolation)[0] for isolation in (_COMMITTED, _UNCOMMITTED))
+    stable, end = (offsets_at_end(servers, place, isolation)[0] for isolation in (_COMMITTED, _UNCOMMITTED))
     return stable < end
 
 
@@ -58,7 +58,7 @@ def _partitions(consumer: Consumer, topic: str) -> list[TopicPartition]:
     return [TopicPartition(topic, partition, 0) for partition in partitions]
 
 
-def _ends(servers: str, places: Sequence[TopicPartition], isolation: IsolationLevel) -> dict[int, int]:
+def offsets_at_end(servers: str, places: Sequence[TopicPartition], isolation: IsolationLevel) -> dict[int, int]:
     """Uncommitted: high watermarks. Committed: last stable offsets, which is all that an open transaction leaves."""
     admin = AdminClient({"bootstrap.servers": servers})
     asked = {TopicPartition(place.topic, place.partition): OffsetSpec.latest() for place in places}

@@ -20,6 +20,7 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import PathFinder, SourceFileLoader
 from importlib.util import spec_from_file_location
 from pathlib import Path
+from types import MappingProxyType
 
 VARIABLE = "SPARK_KAFKA_SINK_FAULT"
 BETWEEN_ENDS = "between EndTxns"
@@ -50,11 +51,15 @@ class FaultInjectedError(RuntimeError):
     """A test asked for it."""
 
 
-def install():
-    """In this process the steps act. Modules that are not imported yet are changed when they are."""
-    for name, change in _CHANGES.items():
-        if name in sys.modules:
-            change(sys.modules[name])
+def install(more=MappingProxyType({})):
+    """In this process the steps act. Modules that are not imported yet are changed when they are.
+
+    ``more``: further changes, module name to function of the module; they come after those of the steps.
+    """
+    for name, change in more.items():
+        _CHANGES.setdefault(name, []).append(change)
+    for name in _CHANGES.keys() & sys.modules.keys():
+        _change(sys.modules[name])
     sys.meta_path.insert(0, _Finder())
 
 
@@ -119,9 +124,14 @@ def _change_committer(module):
 
 
 _CHANGES = {
-    "spark_kafka_sink.exactly_once.steps": _change_steps,
-    "spark_kafka_sink.producer.transactions.committer": _change_committer,
+    "spark_kafka_sink.exactly_once.steps": [_change_steps],
+    "spark_kafka_sink.producer.transactions.committer": [_change_committer],
 }
+
+
+def _change(module):
+    for change in _CHANGES[module.__name__]:
+        change(module)
 
 
 class _Finder(MetaPathFinder):
@@ -137,4 +147,4 @@ class _Finder(MetaPathFinder):
 class _Loader(SourceFileLoader):
     def exec_module(self, module):
         super().exec_module(module)
-        _CHANGES[module.__name__](module)
+        _change(module)

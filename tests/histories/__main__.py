@@ -1,0 +1,107 @@
+"""``python -m tests.histories``: workloads on three brokers, faults for as long as is said, and a verdict on what every
+actor did and saw."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import SystemRandom
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from spark_kafka_sink.testing.java import java_environment
+from spark_kafka_sink.tools.demo.report import repeated
+from tests.faults.chaos.plan import Round, random_round
+from tests.histories.checker import Finding, check
+from tests.histories.events import read_history
+from tests.histories.figures import figures_of
+from tests.histories.soak import Soak
+from tests.histories.troubles import TROUBLES
+
+_LINE_EVERY_S = 15.0
+_SHOWN = 50
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.histories", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=20, help="begin no round after that (default: %(default)g)")
+    parser.add_argument("--seed", type=int, default=SystemRandom().randrange(1_000_000), help="of an earlier run")
+    parser.add_argument("--check", type=Path, metavar="FILE", help="only check the history of an earlier run")
+    arguments = parser.parse_args()
+    console = Console()
+
+    def say(text: str) -> None:
+        console.print(Text(text), soft_wrap=True)
+
+    if arguments.check is not None:
+        events = read_history([arguments.check])
+        say(str(figures_of(events)))
+        raise SystemExit(_tell(say, check(events)))
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # the schema registry's requests
+    os.environ.update({**java_environment(), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"})
+    folder = Path(tempfile.mkdtemp(prefix="histories-"))
+    say(f"seed {arguments.seed}, logs in {folder}")
+    soak = Soak(folder, say)
+    try:
+        with _progress(console, soak), soak:
+            judgement = soak.judge(soak.run(rounds(arguments.seed, arguments.minutes)))
+    except KeyboardInterrupt:
+        say(f"interrupted, without a verdict; the parts of the history are in {folder / 'history'}")
+        raise SystemExit(130) from None
+    except AssertionError as error:
+        say(f"FAILED before the first round: {error}\nlogs in {folder}")
+        raise SystemExit(1) from None
+    say(f"seed {arguments.seed}: {soak.rounds} rounds\n{judgement.figures}")
+    say("what workloads failed with, and were started again:")
+    for text, count in judgement.failures.most_common():
+        say(f"{count:5} {text}")
+    if judgement.trouble:
+        say(f"the run ended before its time: {judgement.trouble}")
+    failed = _tell(say, judgement.findings)
+    say(f"history: {judgement.file}")
+    raise SystemExit(failed or bool(judgement.trouble))
+
+
+def rounds(seed: int, minutes: float) -> Iterator[Round]:
+    """Those of the seed, for as long as is said."""
+    until = time.monotonic() + 60 * minutes
+    number = 1
+    while time.monotonic() < until:
+        yield random_round(seed, number, TROUBLES)
+        number += 1
+
+
+def _tell(say, findings: list[Finding]) -> bool:
+    """The verdict; whether the history breaks a promise."""
+    for finding in findings[:_SHOWN]:
+        say(f"FOUND {finding}")
+    say(f"{len(findings)} findings" if findings else "no finding: the history keeps every promise")
+    return bool(findings)
+
+
+@contextmanager
+def _progress(console: Console, soak: Soak) -> Iterator[None]:
+    """A live line on a terminal, else a line every 15 s."""
+
+    def line() -> Text:
+        return Text(f"{soak.elapsed_s / 60:5.1f} min | {soak.status()}")
+
+    if not console.is_terminal:
+        with repeated(lambda: console.print(line(), soft_wrap=True), _LINE_EVERY_S):
+            yield
+        return
+    with Live(console=console, refresh_per_second=4) as shown, repeated(lambda: shown.update(line()), 0.25):
+        yield
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""The format of a history: one JSON object a line, one line for everything that an actor did or saw.
+
+Every event has ``at`` (CLOCK_MONOTONIC in seconds, one clock for all processes of the machine), ``wall`` (epoch
+seconds), ``actor`` and ``kind``. The other fields depend on the kind:
+
+=========== ============================================================================================================
+workload    ``name``; ``exactly_once``; ``repeats``: a write that failed is run again under its number
+began       ``write``, ``start``: a driver starts a run of it
+handed      ``write``, ``task``, ``attempt``, ``rows``: Spark has handed rows to the sink in a task
+failed      ``write``, ``task``, ``attempt``, ``error``: the task raised
+reported    ``write``, ``entry`` (its name in the ledger), ``task``, ``attempt``, ``action``, ``transaction``,
+            ``places``: per partition ``[topic, partition, first offset, last offset, count]``
+intent      ``entry``, ``start``, ``state``, ``transactions``, ``outcome``: asked, decided, not decided or unknown
+end         ``transaction``, ``commit``, ``outcome``: asked, committed, aborted, gone or undecided
+verdict     ``write`` or ``entry``, ``start``, ``by`` (sink or spark), ``outcome``: committed or failed; ``claim``,
+            ``error``
+gave up     ``entry``, ``claim``, ``text``: the sink's abort has said what became of the write
+seen        ``reader``, ``isolation``, ``topic``, ``partition``, ``rows``: ``[offset, row]``
+passed      ``reader``, ``isolation``, ``topic``, ``partition``, ``offset``: the reader has everything below it
+fault       ``name``, ``phase``: begins, ends or missed
+=========== ============================================================================================================
+
+A row is named ``workload/number/row``, which is the key of its record; ``workload/number`` is its write. An ``attempt``
+is unique among all attempts of the workload. A ``start`` tells the drivers of a workload apart, of which two may be
+alive. A transaction is its id, producer id and epoch. A ``claim`` is what an
+error says about the decision: none, decided or unknown.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+KINDS = frozenset(
+    {
+        "workload",
+        "began",
+        "handed",
+        "failed",
+        "reported",
+        "intent",
+        "end",
+        "verdict",
+        "gave up",
+        "seen",
+        "passed",
+        "fault",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Event:
+    """One line of a history. ``fields``: those of its kind."""
+
+    at: float
+    wall: float
+    actor: str
+    kind: str
+    fields: Mapping[str, Any]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.fields[name]
+
+    def get(self, name: str) -> Any:
+        """The field, None if the event does not have it."""
+        return self.fields.get(name)
+
+    def line(self) -> str:
+        common = {"at": self.at, "wall": self.wall, "actor": self.actor, "kind": self.kind}
+        return json.dumps({**common, **self.fields}, separators=(",", ":"), ensure_ascii=False)
+
+    @classmethod
+    def parse(cls, line: str) -> Event:
+        """Raises ``ValueError`` for anything but an event."""
+        fields = json.loads(line)
+        try:
+            common = [fields.pop(name) for name in ("at", "wall", "actor", "kind")]
+        except (KeyError, AttributeError) as error:
+            raise ValueError(f"not an event: {line[:100]}") from error
+        if common[3] not in KINDS:
+            raise ValueError(f"{common[3]!r} is no kind of event")
+        return cls(*common, fields)
+
+
+def write_of(row: str) -> str:
+    return row.rsplit("/", 1)[0]
+
+
+def workload_of(write: str) -> str:
+    return write.rsplit("/", 1)[0]
+
+
+def number_of(write: str) -> int:
+    return int(write.rsplit("/", 1)[1])
+
+
+def read_history(files: Iterable[Path]) -> list[Event]:
+    """The events of all files in the order in which they happened.
+
+    A process that was killed may leave half a line at the end of its file, which is left out. Any other line that is no
+    event raises ``ValueError``.
+    """
+    found = [event for file in files for event in _events(file)]
+    return sorted(found, key=lambda event: event.at)
+
+
+def write_history(events: Iterable[Event], file: Path) -> None:
+    with file.open("w", encoding="utf-8") as lines:
+        lines.writelines(event.line() + "\n" for event in events)
+
+
+def _events(file: Path) -> Iterator[Event]:
+    text = file.read_text(encoding="utf-8", errors="replace")
+    whole, _, _ = text.rpartition("\n")
+    return (Event.parse(line) for line in whole.split("\n") if line)

@@ -1,0 +1,423 @@
+"""Correct histories of a sink that exists on paper only, and the faults that are planted into them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+
+from tests.histories.checker import Kind
+from tests.histories.events import Event
+from tests.histories.index import COMMITTED, UNCOMMITTED
+
+STREAM, ONCE, CONTROL = "stream", "once", "control"
+_PARTITIONS = 2
+_READERS = (("live", COMMITTED), ("raw", UNCOMMITTED), ("fresh", COMMITTED))
+
+
+@dataclass
+class Record:
+    row: str
+    visible: bool
+
+
+@dataclass
+class Attempt:
+    """An attempt of a task that has written all of its rows. ``offsets``: partition → those of its rows."""
+
+    write: str
+    task: int
+    name: str
+    transaction: list[object]
+    rows: list[str]
+    offsets: dict[int, list[int]]
+
+
+@dataclass
+class Paper:
+    """Makes a history: batches are told as a sink would live through them, and ``events`` adds what readers saw."""
+
+    random: Random
+    told: list[Event] = field(default_factory=list)
+    logs: dict[tuple[str, int], dict[int, Record]] = field(default_factory=lambda: defaultdict(dict))
+    attempts: list[Attempt] = field(default_factory=list)
+    whole: list[str] = field(default_factory=list)
+    """Exactly-once writes that were told committed."""
+    clean: list[str] = field(default_factory=list)
+    """Those of them whose last run met with nothing."""
+    aborted: list[Attempt] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    _ends: dict[tuple[str, int], int] = field(default_factory=lambda: defaultdict(int))
+
+    def __post_init__(self) -> None:
+        for name, exactly_once, repeats in ((STREAM, True, True), (ONCE, True, False), (CONTROL, False, True)):
+            self.tell("workload", name=name, exactly_once=exactly_once, repeats=repeats)
+
+    def tell(self, kind: str, **fields: Any) -> None:
+        at = float(len(self.told))
+        self.told.append(Event(at, at, "paper", kind, fields))
+
+    def begin(self, write: str) -> None:
+        self.tell("began", write=write)
+
+    def task(self, write: str, number: int, action: str = "write") -> Attempt:
+        """An attempt that writes its rows, or only has them handed over if it skips them."""
+        rows = [f"{write}/{10 * number + index}" for index in range(self.random.randint(3, 5))]
+        if earlier := [each for each in self.attempts if (each.write, each.task) == (write, number)]:
+            rows = earlier[0].rows
+        name = f"{len(self.attempts)}"
+        self.tell("handed", write=write, task=number, attempt=name, rows=rows)
+        offsets: dict[int, list[int]] = defaultdict(list)
+        if action == "write":
+            topic = write.split("/", maxsplit=1)[0]
+            for index, row in enumerate(rows):
+                partition = index % _PARTITIONS
+                offsets[partition].append(self.append(topic, partition, row, visible=False))
+        attempt = Attempt(write, number, name, [f"{write}-{number}", 1, len(self.attempts)], rows, dict(offsets))
+        self.attempts.append(attempt)
+        return attempt
+
+    def append(self, topic: str, partition: int, row: str, *, visible: bool) -> int:
+        place = topic, partition
+        self._ends[place] += self.random.choice((0, 0, 1))  # a control record now and then
+        offset = self._ends[place]
+        self._ends[place] += 1
+        self.logs[place][offset] = Record(row, visible)
+        return offset
+
+    def report(self, attempt: Attempt, *, exactly_once: bool = True) -> None:
+        topic = attempt.write.split("/", maxsplit=1)[0]
+        self.tell(
+            "reported",
+            write=attempt.write,
+            entry=f"entry-{attempt.write}" if exactly_once else None,
+            task=attempt.task,
+            attempt=attempt.name,
+            action="write" if attempt.offsets else "skip",
+            transaction=attempt.transaction if exactly_once and attempt.offsets else None,
+            places=[[topic, partition, each[0], each[-1], len(each)] for partition, each in attempt.offsets.items()],
+        )
+
+    def intent(self, attempts: list[Attempt], *outcomes: str) -> None:
+        for outcome in outcomes:
+            self.tell(
+                "intent",
+                entry=f"entry-{attempts[0].write}",
+                state="intent",
+                transactions=[each.transaction for each in attempts],
+                outcome=outcome,
+            )
+
+    def end(self, attempt: Attempt, *, commit: bool) -> None:
+        outcome = "committed" if commit else "aborted"
+        for said in ("asked", outcome):
+            self.tell("end", transaction=attempt.transaction, commit=commit, outcome=said)
+        self.show(attempt, visible=commit)
+        if not commit:
+            self.aborted.append(attempt)
+
+    def show(self, attempt: Attempt, *, visible: bool) -> None:
+        topic = attempt.write.split("/", maxsplit=1)[0]
+        for partition, offsets in attempt.offsets.items():
+            for offset in offsets:
+                self.logs[topic, partition][offset].visible = visible
+
+    def verdict(self, write: str, outcome: str, claim: str = "none") -> None:
+        self.tell("verdict", write=write, by="spark", outcome=outcome, claim=claim, error="")
+        if outcome == "committed" and not write.startswith(CONTROL):
+            self.whole.append(write)
+
+    def events(self) -> list[Event]:
+        """What was told, and what three readers saw of the logs."""
+        told = list(self.told)
+        for reader, isolation in _READERS:
+            for (topic, partition), log in self.logs.items():
+                rows = [[at, each.row] for at, each in log.items() if each.visible or isolation == UNCOMMITTED]
+                common = {"reader": reader, "isolation": isolation, "topic": topic, "partition": partition}
+                at = float(len(told))
+                told.append(Event(at, at, reader, "seen", {**common, "rows": rows}))
+                told.append(Event(at, at, reader, "passed", {**common, "offset": self._ends[topic, partition]}))
+        return told
+
+
+def committed(paper: Paper, write: str) -> None:
+    """Nothing happens to the batch."""
+    paper.begin(write)
+    attempts = [paper.task(write, number) for number in range(2)]
+    for attempt in attempts:
+        paper.report(attempt)
+    paper.intent(attempts, "asked", "decided")
+    for attempt in attempts:
+        paper.end(attempt, commit=True)
+    paper.verdict(write, "committed")
+    paper.clean.append(write)
+
+
+def task_retried(paper: Paper, write: str) -> None:
+    """An attempt dies; the broker aborts what it has written when the next one begins."""
+    paper.begin(write)
+    paper.task(write, 0)
+    attempts = [paper.task(write, number) for number in range(2)]
+    for attempt in attempts:
+        paper.report(attempt)
+    paper.intent(attempts, "asked", "decided")
+    for attempt in attempts:
+        paper.end(attempt, commit=True)
+    paper.verdict(write, "committed")
+
+
+def failed_and_repeated(paper: Paper, write: str) -> None:
+    """The decision is refused, abort ends the transactions, and the next run commits."""
+    _refused(paper, write)
+    paper.verdict(write, "failed")
+    committed(paper, write)
+
+
+def driver_died_after_the_decision(paper: Paper, write: str) -> None:
+    """The next planning commits the batch, and its replay writes nothing."""
+    paper.begin(write)
+    attempts = [paper.task(write, number) for number in range(2)]
+    for attempt in attempts:
+        paper.report(attempt)
+    paper.intent(attempts, "asked")
+    paper.begin(write)
+    for attempt in attempts:
+        paper.end(attempt, commit=True)
+    for number in range(2):
+        paper.report(paper.task(write, number, "skip"))
+    paper.verdict(write, "committed")
+
+
+def torn_and_repaired(paper: Paper, write: str) -> None:
+    """A transaction of the decided batch is lost, the error says so, and the replay writes its rows again."""
+    paper.begin(write)
+    attempts = [paper.task(write, number) for number in range(2)]
+    for attempt in attempts:
+        paper.report(attempt)
+    paper.intent(attempts, "asked", "decided")
+    paper.end(attempts[0], commit=True)
+    paper.verdict(write, "failed", "decided")
+    paper.begin(write)
+    again = paper.task(write, 1)
+    paper.report(again)
+    paper.intent([again], "asked", "decided")
+    paper.end(again, commit=True)
+    paper.verdict(write, "committed")
+
+
+def job_failed(paper: Paper, write: str) -> None:
+    """A job that is not repeated fails before its decision."""
+    _refused(paper, write)
+    paper.verdict(write, "failed")
+    paper.failed.append(write)
+
+
+def job_died_torn(paper: Paper, write: str) -> None:
+    """The driver of a job that is not repeated dies between two EndTxns, and the other transaction times out."""
+    paper.begin(write)
+    attempts = [paper.task(write, number) for number in range(2)]
+    for attempt in attempts:
+        paper.report(attempt)
+    paper.intent(attempts, "asked", "decided")
+    paper.end(attempts[0], commit=True)
+
+
+def job_decided_by_abort(paper: Paper, write: str) -> None:
+    """The process that commits is killed after the decision; Spark's abort finishes the job and logs that."""
+    paper.begin(write)
+    attempts = [paper.task(write, number) for number in range(2)]
+    for attempt in attempts:
+        paper.report(attempt)
+    paper.intent(attempts, "asked", "decided")
+    for attempt in attempts:
+        paper.end(attempt, commit=True)
+    paper.tell("gave up", entry=f"entry-{write}", claim="decided", text="had been decided and is committed")
+    paper.verdict(write, "failed")
+
+
+def written_twice_at_least_once(paper: Paper, write: str) -> None:
+    """At least once: a task is retried after its rows were acknowledged."""
+    for _ in range(2):
+        attempt = paper.task(write, 0)
+        paper.show(attempt, visible=True)
+    paper.report(attempt, exactly_once=False)
+    paper.verdict(write, "committed")
+
+
+def _refused(paper: Paper, write: str) -> None:
+    paper.begin(write)
+    attempts = [paper.task(write, number) for number in range(2)]
+    for attempt in attempts:
+        paper.report(attempt)
+    paper.intent(attempts, "asked", "not decided")
+    for attempt in attempts:
+        paper.end(attempt, commit=False)
+
+
+BATCHES: dict[str, tuple[Callable[[Paper, str], None], ...]] = {
+    STREAM: (committed, task_retried, failed_and_repeated, driver_died_after_the_decision, torn_and_repaired),
+    ONCE: (committed, task_retried, job_failed, job_died_torn, job_decided_by_abort),
+    CONTROL: (written_twice_at_least_once,),
+}
+
+
+def correct_history(seed: int) -> Paper:
+    """Each kind of batch once, and some more, in random order."""
+    random = Random(seed)
+    paper = Paper(random)
+    for workload, batches in BATCHES.items():
+        chosen = [*batches, *random.choices(batches, k=3)]
+        random.shuffle(chosen)
+        for number, batch in enumerate(chosen):
+            batch(paper, f"{workload}/{number}")
+    return paper
+
+
+def _one_of_a_whole_write(paper: Paper) -> tuple[tuple[str, int], int]:
+    """Where a visible row of a committed write is."""
+    write = paper.random.choice(paper.whole)
+    places = [
+        (place, offset)
+        for place, log in paper.logs.items()
+        for offset, record in log.items()
+        if record.visible and record.row.startswith(f"{write}/")
+    ]
+    return paper.random.choice(places)
+
+
+def lose_a_row(paper: Paper) -> list[Event]:
+    place, offset = _one_of_a_whole_write(paper)
+    paper.logs[place][offset].visible = False
+    return paper.events()
+
+
+def lose_a_row_of_the_control(paper: Paper) -> list[Event]:
+    lost = paper.random.choice([each for each in paper.attempts if each.write.startswith(CONTROL)]).rows[0]
+    for place, log in paper.logs.items():
+        paper.logs[place] = {offset: record for offset, record in log.items() if record.row != lost}
+    return paper.events()
+
+
+def double_a_row(paper: Paper) -> list[Event]:
+    (topic, partition), offset = _one_of_a_whole_write(paper)
+    paper.append(topic, partition, paper.logs[topic, partition][offset].row, visible=True)
+    return paper.events()
+
+
+def show_what_was_aborted(paper: Paper) -> list[Event]:
+    paper.show(paper.random.choice(paper.aborted), visible=True)
+    return paper.events()
+
+
+def show_an_undecided_job(paper: Paper) -> list[Event]:
+    """Its EndTxns are not in the history."""
+    write = paper.random.choice(paper.failed)
+    for attempt in paper.attempts:
+        if attempt.write == write:
+            paper.show(attempt, visible=True)
+    told = paper.events()
+    return [event for event in told if event.kind != "end"]
+
+
+def show_a_batch_in_part(paper: Paper) -> list[Event]:
+    """A task of a decided batch stays invisible; no EndTxn says more than that it was asked for."""
+    hidden = paper.random.choice(_written(paper, paper.random.choice(paper.clean)))
+    paper.show(hidden, visible=False)
+    return [event for event in paper.events() if event.kind != "end"]
+
+
+def _written(paper: Paper, write: str) -> list[Attempt]:
+    """The attempts of the write whose rows are visible."""
+    topic = write.split("/", maxsplit=1)[0]
+
+    def is_visible(attempt: Attempt) -> bool:
+        places = ((partition, at) for partition, offsets in attempt.offsets.items() for at in offsets)
+        return bool(attempt.offsets) and all(paper.logs[topic, partition][at].visible for partition, at in places)
+
+    return [each for each in paper.attempts if each.write == write and is_visible(each)]
+
+
+def swap_two_rows(paper: Paper) -> list[Event]:
+    """Of one task in one partition."""
+    attempt = paper.random.choice(_written(paper, paper.random.choice(paper.whole)))
+    topic = attempt.write.split("/", maxsplit=1)[0]
+    first, *_, last = attempt.offsets[0]
+    log = paper.logs[topic, 0]
+    log[first].row, log[last].row = log[last].row, log[first].row
+    return paper.events()
+
+
+def tell_a_committed_job_that_it_failed(paper: Paper) -> list[Event]:
+    write = paper.random.choice([each for each in paper.whole if each.startswith(ONCE)])
+    return [
+        replace(event, fields={**event.fields, "outcome": "failed"})
+        if event.kind == "verdict" and event["write"] == write
+        else event
+        for event in paper.events()
+    ]
+
+
+def tell_a_failed_job_that_it_is_committed(paper: Paper) -> list[Event]:
+    write = paper.random.choice(paper.failed)
+    return [
+        replace(event, fields={**event.fields, "outcome": "committed"})
+        if event.kind == "verdict" and event["write"] == write
+        else event
+        for event in paper.events()
+    ]
+
+
+def hide_what_end_txn_committed(paper: Paper) -> list[Event]:
+    attempt = paper.random.choice(_written(paper, paper.random.choice(paper.whole)))
+    paper.show(attempt, visible=False)
+    return paper.events()
+
+
+def shift_a_receipt(paper: Paper) -> list[Event]:
+    return _with_another_place(paper, lambda place: [*place[:2], place[2] + 1, *place[3:]])
+
+
+def miscount_a_receipt(paper: Paper) -> list[Event]:
+    return _with_another_place(paper, lambda place: [*place[:4], place[4] + 1])
+
+
+def _with_another_place(paper: Paper, change: Callable[[list[Any]], list[Any]]) -> list[Event]:
+    told = paper.events()
+    chosen = paper.random.choice([index for index, each in enumerate(told) if each.get("places")])
+    places = told[chosen]["places"]
+    told[chosen] = replace(told[chosen], fields={**told[chosen].fields, "places": [change(places[0]), *places[1:]]})
+    return told
+
+
+def write_a_row_that_was_not_handed_over(paper: Paper) -> list[Event]:
+    paper.append(STREAM, 0, f"{STREAM}/0/99", visible=True)
+    return paper.events()
+
+
+def show_a_row_to_one_reader_only(paper: Paper) -> list[Event]:
+    told = paper.events()
+    shown = [index for index, each in enumerate(told) if each.kind == "seen" and each["reader"] == "live"]
+    chosen = paper.random.choice([index for index in shown if told[index]["rows"]])
+    told[chosen] = replace(told[chosen], fields={**told[chosen].fields, "rows": told[chosen]["rows"][1:]})
+    return told
+
+
+FAULTS: dict[Callable[[Paper], list[Event]], Kind] = {
+    lose_a_row: Kind.LOST,
+    lose_a_row_of_the_control: Kind.LOST,
+    double_a_row: Kind.DOUBLED,
+    show_what_was_aborted: Kind.ABORTED_READ,
+    show_an_undecided_job: Kind.FAILED_BUT_VISIBLE,
+    show_a_batch_in_part: Kind.PARTLY_VISIBLE,
+    swap_two_rows: Kind.OUT_OF_ORDER,
+    tell_a_committed_job_that_it_failed: Kind.FAILED_BUT_VISIBLE,
+    tell_a_failed_job_that_it_is_committed: Kind.COMMITTED_BUT_INVISIBLE,
+    hide_what_end_txn_committed: Kind.COMMITTED_BUT_INVISIBLE,
+    shift_a_receipt: Kind.RECEIPT_CONTRADICTED,
+    miscount_a_receipt: Kind.RECEIPT_CONTRADICTED,
+    write_a_row_that_was_not_handed_over: Kind.FOREIGN_ROW,
+    show_a_row_to_one_reader_only: Kind.READERS_DISAGREE,
+}
+"""What each fault must be found as; it may be found as something else as well."""

@@ -1,0 +1,57 @@
+"""``Recorder``: an actor's pen. Each process writes a file of its own, a line at a time, which outlives a SIGKILL."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.histories.events import Event
+
+FOLDER, ACTOR = "HISTORY_FOLDER", "HISTORY_ACTOR"
+"""Environment variables of the processes that record."""
+
+_UNKNOWN = re.compile(
+    # The sink's own words, and those of Spark for a process that died with what it knew.
+    r"may or may not be decided|before this is known|does not say whether|exited unexpectedly|crashed|EOFException"
+    r"|Py4J|^\[Errno 1(?:04|11)\] Connection|SparkContext was shut down|stopped SparkContext|Job \S+ cancelled"
+)
+_DECIDED = re.compile(r"\bis decided|had been decided|was committed|(?<![Nn]othing )is committed\b|are committed\b")
+
+
+class Recorder:
+    """Writes events of ``actor`` into ``folder``. Threads may share it, and a forked process gets its own file."""
+
+    def __init__(self, folder: Path, actor: str) -> None:
+        self.actor = actor
+        self._folder = folder
+        self._pid = -1
+        self._file = -1
+
+    def __call__(self, kind: str, **fields: Any) -> None:
+        event = Event(time.monotonic(), time.time(), self.actor, kind, fields)
+        os.write(self._own_file(), (event.line() + "\n").encode())
+
+    def _own_file(self) -> int:
+        if self._pid != os.getpid():
+            path = self._folder / f"{self.actor}-{os.getpid()}.jsonl"
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            self._pid = os.getpid()
+        return self._file
+
+
+def recorder_of_environment() -> Recorder:
+    """That of a process which a soak has started."""
+    return Recorder(Path(os.environ[FOLDER]), os.environ[ACTOR])
+
+
+def claim_of(text: str) -> str:
+    """What an error, or a line of the log, says about the decision: none, decided or unknown.
+
+    An error without a word about it claims that nothing is decided, unless the process that knew has died.
+    """
+    if _UNKNOWN.search(text):
+        return "unknown"
+    return "decided" if _DECIDED.search(text) else "none"

@@ -1,0 +1,272 @@
+"""A soak: workloads on one ledger and three brokers, rounds of trouble, and at the end the checker's verdict."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from spark_kafka_sink.testing.proxy import Proxy
+from tests.faults.chaos.drivers import Drivers
+from tests.faults.chaos.kafka import ChaosKafka
+from tests.faults.chaos.plan import Round, Step
+from tests.faults.chaos.run import cause_of, is_ours
+from tests.faults.chaos.troubles import NotReachedError
+from tests.faults.support.fault import Fault
+from tests.histories import hooks, job
+from tests.histories.checker import Finding, check
+from tests.histories.events import read_history, write_history
+from tests.histories.figures import Figures, figures_of
+from tests.histories.gate import Gate
+from tests.histories.readers import ReaderError, Source, fresh_reader, live_readers
+from tests.histories.recorder import ACTOR, FOLDER, Recorder
+from tests.histories.troubles import TROUBLES, Victim, victim_of
+from tests.histories.workloads import PARTITIONS, ROWS, WORKLOADS, Workload
+from tests.schema_registry_server import SchemaRegistryServer
+
+STEP_S = 600.0
+PROGRESS_S = 420.0
+END_S = 420.0
+_BEGIN_S = 300.0
+_CATCH_UP_S = 300.0
+
+
+class SoakError(AssertionError):
+    """An end that does not come, or a reader that could not go on."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What is left of a soak. ``trouble``: why it ended before its time, or "". ``failures``: what workloads failed
+    with and were started again."""
+
+    findings: list[Finding]
+    figures: Figures
+    failures: Counter[str]
+    trouble: str
+    file: Path
+
+    @property
+    def holds(self) -> bool:
+        return not self.findings and not self.trouble
+
+
+class Soak:
+    """Brokers, workloads and readers, from ``__enter__`` to ``__exit__``. ``tell`` gets a line for whatever happens.
+
+    The history's parts are written into ``folder``/history, by one file for each process.
+    """
+
+    def __init__(self, folder: Path, tell: Callable[[str], None]) -> None:
+        self.folder = folder
+        self.rounds = 0
+        self.now: dict[Step, str] = {}
+        self.kafka = ChaosKafka()
+        self.victims: dict[str, Victim] = {}
+        self._history = folder / "history"
+        self._history.mkdir()
+        self._record = Recorder(self._history, "soak")
+        self._tell = tell
+        self._stack = ExitStack()
+        self._errors: list[str] = []
+        self._began = time.monotonic()
+
+    def __enter__(self) -> Soak:
+        with ExitStack() as stack:
+            stack.enter_context(self.kafka)
+            registry = stack.enter_context(SchemaRegistryServer())
+            topics = {topic: PARTITIONS for workload in WORKLOADS.values() for topic in workload.topics}
+            for topic in topics:
+                self.kafka.local.create_topic(topic, PARTITIONS)
+            self.source = Source(self.kafka.servers, topics)
+            self.live, self.raw = live_readers(self.source, self._history)
+            for workload in WORKLOADS.values():
+                self.victims[workload.name] = self._victim(workload, registry.url, stack)
+            for reader in (self.live, self.raw):
+                reader.start()
+                stack.callback(reader.close)
+            self._verdicts = SparkVerdicts(self.victims, self._record)
+            self._verdicts.start()
+            stack.callback(self._verdicts.close)
+            self.say("the brokers run, the workloads begin")
+            for victim in self.victims.values():
+                victim.drivers.start()
+                stack.callback(victim.drivers.close)
+            self._await_rows(dict.fromkeys(self.victims, ROWS), "every workload begins", _BEGIN_S)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @property
+    def elapsed_s(self) -> float:
+        return time.monotonic() - self._began
+
+    def status(self) -> str:
+        """One line."""
+        doing = ", ".join(f"{step.trouble} ({name})" for step, name in self.now.items()) or "calm"
+        rows = ", ".join(f"{name} {each.rows} ({each.stalled_s:.0f} s ago)" for name, each in self.victims.items())
+        return f"round {self.rounds} | {rows} | transactions v{self.kafka.transaction_version} | {doing}"
+
+    def run(self, rounds: Iterable[Round]) -> str:
+        """Rounds of trouble, and a regular end. Returns why it ended before its time, or ""."""
+        try:
+            for number, steps in enumerate(rounds, 1):
+                self.rounds = number
+                self._round(number, steps)
+            self._end()
+        except AssertionError as error:
+            return str(error)
+        return ""
+
+    def judge(self, trouble: str) -> Judgement:
+        """Reads everything from the start once more and checks the history. No driver runs any more after it."""
+        try:
+            for victim in self.victims.values():
+                victim.heal()
+                victim.drivers.close()
+            self.kafka.heal()
+            self.say("waiting until no transaction is open")
+            ends = self.source.await_nothing_open(_CATCH_UP_S)
+            fresh = fresh_reader(self.source, self._history)
+            fresh.start()
+            try:
+                for reader in (self.live, self.raw, fresh):
+                    reader.await_passed(ends, _CATCH_UP_S)
+            finally:
+                fresh.close()
+        except AssertionError as error:
+            trouble = "; ".join(filter(None, (trouble, str(error))))
+        self._verdicts.close()
+        events = read_history(self._history.glob("*.jsonl"))
+        file = self.folder / "history.jsonl"
+        write_history(events, file)
+        failed = [(name, text) for name, each in self.victims.items() for text in each.drivers.failures()]
+        ours = [f"{name}: {text}" for name, text in failed if is_ours(text)]
+        if ours:
+            trouble = "\n".join(filter(None, (trouble, "a workload failed by a fault of ours:", *ours)))
+        failures = Counter(f"{name}: {cause_of(text)}" for name, text in failed)
+        return Judgement(check(events), figures_of(events), failures, trouble, file)
+
+    def say(self, line: str) -> None:
+        self._tell(f"{self.elapsed_s:7.1f} s  {line}")
+
+    def _victim(self, workload: Workload, registry: str, stack: ExitStack) -> Victim:
+        folder = self.folder / workload.name
+        folder.mkdir()
+        for write in workload.writes:
+            self._record("workload", name=write.name, exactly_once=write.exactly_once, repeats=write.repeats)
+        gates, proxies = {}, {}
+        for node, server in zip(self.kafka.local.node_ids, self.kafka.servers.split(","), strict=True):
+            host, port = server.split(":")
+            proxies[node] = stack.enter_context(Proxy((host, int(port))))
+            gates[node] = stack.enter_context(Gate(proxies[node].address))
+        given = {"servers": self.kafka.servers, "registry": registry, "folder": str(folder)}
+        environment = {
+            "PYTHONPATH": hooks.PYTHON_PATH,
+            FOLDER: str(self._history),
+            ACTOR: workload.name,
+            hooks.PROXIES: json.dumps({_text(proxies[node].broker): _text(gates[node].address) for node in gates}),
+        }
+        drivers = Drivers(folder, [job.__file__, workload.name, json.dumps(given)], environment)
+        return Victim(workload, self.kafka, drivers, Fault(drivers.fault_file), self.live, gates, proxies)
+
+    def _round(self, number: int, steps: Round) -> None:
+        self.say(f"round {number}: {'; '.join(map(str, steps))}")
+        threads = [threading.Thread(target=self._act, args=(step,), daemon=True) for step in steps]
+        deadline = time.monotonic() + STEP_S
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            while thread.is_alive() and time.monotonic() < deadline:
+                thread.join(0.5)
+                self._check()
+            if thread.is_alive():
+                raise SoakError(f"round {number} did not end within {STEP_S:.0f} s")
+        for victim in self.victims.values():
+            victim.heal()
+        self.kafka.heal()
+        goal = {name: victim.rows + ROWS for name, victim in self.victims.items()}
+        self._await_rows(goal, f"every workload goes on after round {number}", PROGRESS_S)
+
+    def _act(self, step: Step) -> None:
+        time.sleep(step.at)
+        victim = victim_of(step, self.victims)
+        self.now[step] = victim.workload.name
+        fault = {"name": step.trouble, "workload": victim.workload.name}
+        self._record("fault", **fault, phase="begins")
+        try:
+            TROUBLES[step.trouble].act(victim, step)
+            self._record("fault", **fault, phase="ends")
+        except NotReachedError:
+            victim.fault.disarm()
+            self._record("fault", **fault, phase="missed")
+            self.say(f"nothing there for {step.trouble} of {victim.workload.name}")
+        except BaseException as error:
+            self._errors.append(f"{step}: {error!r}")
+        finally:
+            self.now.pop(step)
+
+    def _await_rows(self, goal: dict[str, int], what: str, timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        while late := [name for name, rows in goal.items() if self.victims[name].rows < rows]:
+            self._check()
+            if time.monotonic() > deadline:
+                tails = "\n".join(f"{name}:\n{self.victims[name].drivers.log_tail()}" for name in late)
+                raise SoakError(f"waited {timeout_s:.0f} s in vain until {what}\n{tails}")
+            time.sleep(0.2)
+
+    def _check(self) -> None:
+        for reader in (self.live, self.raw):
+            if reader.error is not None:
+                raise ReaderError(f"{reader.name}: {reader.error}") from reader.error
+        if self._errors:
+            raise SoakError("; ".join(self._errors))
+
+    def _end(self) -> None:
+        """Every workload ends with a write that leaves nothing open."""
+        self.say("the workloads end")
+        for victim in self.victims.values():
+            (victim.drivers.folder / "stop").touch()
+        for victim in self.victims.values():
+            victim.drivers.finish(END_S)
+
+
+class SparkVerdicts(threading.Thread):
+    """Notes each micro-batch that Spark has written into a query's checkpoint as committed."""
+
+    def __init__(self, victims: dict[str, Victim], record: Recorder) -> None:
+        super().__init__(name="verdicts", daemon=True)
+        self._queries = [victim for victim in victims.values() if victim.workload.is_query]
+        self._noted = {victim.workload.name: -1 for victim in self._queries}
+        self._record = record
+        self._closing = threading.Event()
+
+    def run(self) -> None:
+        while not self._closing.wait(0.5):
+            self._note()
+
+    def close(self) -> None:
+        """The last ones are noted, too."""
+        self._closing.set()
+        if self.is_alive():
+            self.join(30)
+        self._note()
+
+    def _note(self) -> None:
+        for victim in self._queries:
+            name, last = victim.workload.name, victim.drivers.commits
+            for number in range(self._noted[name] + 1, last + 1):
+                verdict = {"by": "spark", "outcome": "committed", "claim": "none", "error": ""}
+                self._record("verdict", write=f"{name}/{number}", **verdict)
+            self._noted[name] = max(self._noted[name], last)
+
+
+def _text(address: tuple[str, int]) -> str:
+    return f"{address[0]}:{address[1]}"

@@ -1,0 +1,284 @@
+"""The checker finds each fault in histories of a few events and in long random ones, and nothing in whole ones."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.histories import checker
+from tests.histories.checker import Kind, check
+from tests.histories.events import Event, read_history, write_history
+from tests.histories.planted import FAULTS, correct_history
+from tests.histories.recorder import Recorder, claim_of
+
+SEEDS = st.integers(0, 2**32)
+ROOT = Path(__file__).parents[2]
+
+T0, T1 = ["job-0", 7, 0], ["job-1", 8, 0]
+
+
+def workload(name="job", exactly_once=True, repeats=False):
+    return {"kind": "workload", "name": name, "exactly_once": exactly_once, "repeats": repeats}
+
+
+def handed(task, *rows, write="job/1", attempt="a"):
+    return {
+        "kind": "handed",
+        "write": write,
+        "task": task,
+        "attempt": f"{attempt}{task}",
+        "rows": [f"{write}/{row}" for row in rows],
+    }
+
+
+def reported(task, transaction, *places, write="job/1", attempt="a"):
+    return {
+        "kind": "reported",
+        "write": write,
+        "entry": None if transaction is None else f"ledger:{write}",
+        "task": task,
+        "attempt": f"{attempt}{task}",
+        "action": "write",
+        "transaction": transaction,
+        "places": [["t", *place] for place in places],
+    }
+
+
+def intent(outcome, *transactions, write="job/1", start="1"):
+    found = {"entry": f"ledger:{write}", "state": "intent", "transactions": [*transactions], "outcome": outcome}
+    return {"kind": "intent", "start": start, **found}
+
+
+def end(transaction, outcome="committed"):
+    return {"kind": "end", "transaction": transaction, "commit": outcome == "committed", "outcome": outcome}
+
+
+def verdict(outcome, claim="none", write="job/1", start="1"):
+    found = {"write": write, "by": "spark", "outcome": outcome, "claim": claim, "error": ""}
+    return {"kind": "verdict", "start": start, **found}
+
+
+def read(rows, reader="fresh", isolation="read_committed", partition=0, passed=10):
+    """``rows``: offset → row of job/1."""
+    where = {"reader": reader, "isolation": isolation, "topic": "t", "partition": partition}
+    seen = [[offset, row if isinstance(row, str) else f"job/1/{row}"] for offset, row in rows.items()]
+    return [{"kind": "seen", **where, "rows": seen}, {"kind": "passed", **where, "offset": passed}]
+
+
+def raw(rows, partition=0):
+    return read(rows, "raw", "read_uncommitted", partition)
+
+
+def history(*told):
+    flat = [each for one in told for each in (one if isinstance(one, list) else [one])]
+    return [
+        Event(float(at), float(at), "test", each["kind"], {name: each[name] for name in each if name != "kind"})
+        for at, each in enumerate(flat)
+    ]
+
+
+# One job of two tasks, whose rows lie in one partition: 0 and 1 at the offsets 0 and 1, 2 and 3 at 2 and 3.
+TASKS = [handed(0, 0, 1), handed(1, 2, 3), reported(0, T0, (0, 0, 1, 2)), reported(1, T1, (0, 2, 3, 2))]
+DECIDED = [intent("asked", T0, T1), intent("decided", T0, T1)]
+ENDED = [end(T0), end(T1)]
+ROWS = {0: 0, 1: 1, 2: 2, 3: 3}
+HALF = {0: 0, 1: 1}
+WRITTEN = [workload(), *TASKS, *DECIDED, *ENDED]
+
+WHOLE = {
+    "a job that is committed": history(*WRITTEN, verdict("committed"), raw(ROWS), read(ROWS)),
+    "a job that fails and leaves nothing": history(
+        workload(), *TASKS, intent("not decided", T0, T1), end(T0, "aborted"), verdict("failed"), raw(ROWS), read({})
+    ),
+    "an error that says that the job is decided": history(
+        *WRITTEN, verdict("failed", "decided"), raw(ROWS), read(ROWS)
+    ),
+    "an error that does not know it": history(
+        workload(), *TASKS, intent("unknown", T0, T1), verdict("failed", "unknown"), raw(ROWS), read(ROWS)
+    ),
+    "an abort that says that the job is decided": history(
+        *WRITTEN, {"kind": "gave up", "entry": "ledger:job/1", "claim": "decided", "text": ""}, verdict("failed"),
+        read(ROWS),
+    ),
+    "a driver that dies between two EndTxns of a job that is not repeated": history(
+        workload(), *TASKS, *DECIDED, end(T0), raw(ROWS), read(HALF)
+    ),
+    "a run that fails before one that commits": history(
+        workload(repeats=True), {"kind": "began", "write": "job/1"}, handed(0, 0, 1, attempt="b"), verdict("failed"),
+        {"kind": "began", "write": "job/1"}, *TASKS, *DECIDED, *ENDED, verdict("committed"), read(ROWS),
+    ),
+    "a driver that was replaced, and fails while its successor commits": history(
+        workload(repeats=True), *TASKS, intent("decided", T0, T1, start="2"), verdict("failed", start="1"), *ENDED,
+        verdict("committed", start="2"), read(ROWS),
+    ),
+    "rows twice at least once": history(
+        workload(exactly_once=False, repeats=True), handed(0, 0, 1), handed(0, 0, 1, attempt="b"),
+        reported(0, None, (0, 2, 3, 2), attempt="b"), verdict("committed"), read({0: 0, 1: 1, 2: 0, 3: 1}),
+    ),
+    "an open transaction that hides a task": history(
+        workload(), *TASKS, *DECIDED, verdict("failed", "decided"), raw(ROWS), read(HALF, passed=2)
+    ),
+}  # fmt: skip
+
+FAULTY = {
+    "a row of a committed job is missing": (
+        Kind.LOST, history(*WRITTEN, verdict("committed"), raw(ROWS), read({0: 0, 1: 1, 2: 2})),
+    ),
+    "a row of the control is missing": (
+        Kind.LOST, history(workload(exactly_once=False), handed(0, 0, 1), verdict("committed"), read({0: 0})),
+    ),
+    "a batch before the last committed one is missing": (
+        Kind.LOST,
+        history(workload(repeats=True), handed(0, 0), handed(0, 0, write="job/2"), verdict("committed", write="job/2"),
+                read({0: "job/2/0"})),
+    ),
+    "a row is there twice": (
+        Kind.DOUBLED, history(*WRITTEN, verdict("committed"), raw({**ROWS, 5: 3}), read({**ROWS, 5: 3})),
+    ),
+    "a row is in two partitions": (
+        Kind.DOUBLED, history(*WRITTEN, verdict("committed"), read(ROWS), read({0: 3}, partition=1)),
+    ),
+    "an aborted row is read": (
+        Kind.ABORTED_READ, history(workload(), *TASKS, *DECIDED, end(T0, "aborted"), end(T1), read(ROWS)),
+    ),
+    "rows of a job that was not decided are read": (
+        Kind.ABORTED_READ, history(workload(), *TASKS, intent("not decided", T0, T1), read(ROWS)),
+    ),
+    "a batch stays in part": (
+        Kind.PARTLY_VISIBLE,
+        history(workload(), *TASKS, *DECIDED, end(T0), verdict("committed"), raw(ROWS), read(HALF)),
+    ),
+    "a batch of a stream stays in part for a reader": (
+        Kind.PARTLY_VISIBLE, history(workload(repeats=True), *TASKS, *DECIDED, end(T0), read(HALF)),
+    ),
+    "rows are out of order": (
+        Kind.OUT_OF_ORDER, history(*WRITTEN, verdict("committed"), read({0: 1, 1: 0, 2: 2, 3: 3})),
+    ),
+    "a failed job is visible": (
+        Kind.FAILED_BUT_VISIBLE, history(*WRITTEN, verdict("failed"), raw(ROWS), read(ROWS)),
+    ),
+    "a failed job is visible, and was not decided": (
+        Kind.FAILED_BUT_VISIBLE, history(workload(), *TASKS, verdict("failed"), read(ROWS)),
+    ),
+    "a committed job is invisible": (
+        Kind.COMMITTED_BUT_INVISIBLE, history(*WRITTEN, verdict("committed"), raw(ROWS), read({})),
+    ),
+    "a committed transaction is invisible": (
+        Kind.COMMITTED_BUT_INVISIBLE, history(*WRITTEN, verdict("failed", "decided"), raw(ROWS), read(HALF)),
+    ),
+    "a receipt has another count": (
+        Kind.RECEIPT_CONTRADICTED,
+        history(workload(), handed(0, 0, 1), reported(0, T0, (0, 0, 1, 2)), raw({0: 0})),
+    ),
+    "a receipt has the offsets of another task": (
+        Kind.RECEIPT_CONTRADICTED,
+        history(workload(), handed(0, 0, 1), handed(1, 2, 3), reported(0, T0, (0, 2, 3, 2)), raw(ROWS)),
+    ),
+    "a row comes from nowhere": (
+        Kind.FOREIGN_ROW, history(*WRITTEN, verdict("committed"), read({**ROWS, 4: 9})),
+    ),
+    "two readers see different rows": (
+        Kind.READERS_DISAGREE, history(*WRITTEN, verdict("committed"), read({**ROWS, 3: 2}, "live"), read(ROWS)),
+    ),
+    "a reader passes a row that another one sees": (
+        Kind.READERS_DISAGREE, history(*WRITTEN, verdict("committed"), read(ROWS, "live"), read(HALF)),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_whole_history_has_no_finding(name):
+    assert check(WHOLE[name]) == []
+
+
+@pytest.mark.parametrize("name", FAULTY)
+def test_a_planted_fault_is_found(name):
+    kind, events = FAULTY[name]
+    assert kind in {finding.kind for finding in check(events)}
+
+
+def test_each_kind_of_finding_is_planted():
+    assert {kind for kind, _ in FAULTY.values()} == set(Kind) == set(FAULTS.values())
+
+
+@given(SEEDS)
+def test_a_correct_random_history_has_no_finding(seed):
+    assert check(correct_history(seed).events()) == []
+
+
+@given(SEEDS, st.sampled_from(list(FAULTS)))
+def test_a_fault_in_a_random_history_is_found(seed, fault):
+    assert FAULTS[fault] in {finding.kind for finding in check(fault(correct_history(seed)))}
+
+
+@given(SEEDS)
+def test_a_history_is_read_as_it_was_written(seed):
+    events = correct_history(seed).events()
+    assert [Event.parse(event.line()) for event in events] == events
+
+
+def test_files_of_several_processes_are_one_history(tmp_path):
+    one, other = Recorder(tmp_path, "one"), Recorder(tmp_path, "other")
+    for write in ("a/1", "a/2"):
+        one("began", write=write)
+        other("began", write=f"b{write}")
+    events = read_history(tmp_path.glob("*.jsonl"))
+    assert [event["write"] for event in events] == ["a/1", "ba/1", "a/2", "ba/2"]
+    write_history(events, tmp_path / "all")
+    assert read_history([tmp_path / "all"]) == events
+
+
+def test_half_a_line_of_a_process_that_was_killed_is_left_out(tmp_path):
+    Recorder(tmp_path, "one")("began", write="a/1")
+    (file,) = tmp_path.glob("*.jsonl")
+    file.write_text(file.read_text() + '{"at": 1, "wa')
+    assert len(read_history([file])) == 1
+    file.write_text('{"at": 1, "wa\n')
+    with pytest.raises(ValueError, match="Unterminated string"):
+        read_history([file])
+
+
+@pytest.mark.parametrize(
+    ("text", "claim"),
+    [
+        ("job is not committed: no broker. None of its rows becomes visible: run the job again.", "none"),
+        ("Commit under the name x has 3 reports of 4 tasks; nothing is committed.", "none"),
+        ("job is not committed by this run: another driver has fenced it", "none"),
+        ("job may or may not be decided, because no broker confirms it", "unknown"),
+        ("Python worker exited unexpectedly (crashed)", "unknown"),
+        ("Batch 0 of job is decided, but 1 of its 2 transactions could not be committed yet", "decided"),
+        ("write aborted, but batch 3 of q had been decided and is committed", "decided"),
+        ("write aborted, but job was committed before", "decided"),
+    ],
+)
+def test_what_an_error_claims_about_the_decision(text, claim):
+    assert claim_of(text) == claim
+
+
+def imports_of(file: Path) -> set[str]:
+    tree = ast.parse(file.read_text())
+    found = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
+    return found | {
+        str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module is not None
+    }
+
+
+def test_the_checker_imports_nothing_of_what_it_judges():
+    """Neither it nor what it imports: the standard library, and files of this folder that keep to the same."""
+    left, seen = [Path(checker.__file__)], set()
+    while left:
+        file = left.pop()
+        for name in imports_of(file) - seen:
+            seen.add(name)
+            if name.startswith("tests."):
+                assert name.startswith("tests.histories."), f"{file.name} imports {name}"
+                left.append(ROOT / f"{name.replace('.', '/')}.py")
+            else:
+                assert name.split(".")[0] in sys.stdlib_module_names, f"{file.name} imports {name}"
+    assert {"tests.histories.events", "tests.histories.index"} <= seen
+    assert [(ROOT / folder / "__init__.py").read_text() for folder in ("tests", "tests/histories")] == ["", ""]

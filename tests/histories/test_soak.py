@@ -1,0 +1,72 @@
+"""The short form of ``python -m tests.histories``, and that its parts do what they are there for."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import pytest
+
+from tests.faults.chaos.plan import random_round
+from tests.histories.__main__ import rounds
+from tests.histories.events import Event
+from tests.histories.figures import Stall, figures_of
+from tests.histories.soak import Soak
+from tests.histories.troubles import TROUBLES
+
+SEED = 1
+MINUTES = 2
+
+_log = logging.getLogger(__name__)
+
+
+@pytest.mark.jvm
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_the_history_of_two_minutes_keeps_every_promise(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    with Soak(tmp_path, _log.info) as soak:
+        judgement = soak.judge(soak.run(rounds(SEED, MINUTES)))
+    _log.info("%s", judgement.figures)
+    assert judgement.holds, "\n".join([judgement.trouble, *map(str, judgement.findings)])
+    assert judgement.figures.visible > 0
+    assert judgement.figures.intents > 0, "the hooks have recorded nothing"
+    assert judgement.figures.faults, "no fault has hit"
+
+
+def test_a_seed_gives_each_trouble_sooner_or_later():
+    drawn = {step.trouble for number in range(1, 200) for step in random_round(SEED, number, TROUBLES)}
+    assert drawn == set(TROUBLES)
+    assert "worker killed" in drawn
+    assert "executor killed" not in drawn, "the workloads run without executors of their own"
+
+
+def event(at, kind, **fields):
+    return Event(at, at, "test", kind, fields)
+
+
+def seen(at, *rows, reader="live", isolation="read_committed"):
+    pairs = [[offset, row] for offset, row in enumerate(rows)]
+    return event(at, "seen", reader=reader, isolation=isolation, topic="t", partition=0, rows=pairs)
+
+
+def test_the_figures_of_a_history():
+    figures = figures_of(
+        [
+            event(0.0, "handed", write="a/1", task=0, attempt="1", rows=["a/1/0", "a/1/1"]),
+            seen(1.0, "a/1/0"),
+            seen(2.0, "a/1/0", "a/1/1", "a/1/0", reader="raw", isolation="read_uncommitted"),
+            event(2.5, "fault", name="broker killed", workload="a", phase="begins"),
+            event(4.0, "fault", name="broker killed", workload="a", phase="ends"),
+            seen(6.0, "b/1/0"),
+            seen(7.0, "a/1/1"),
+            event(8.0, "verdict", write="a/1", by="spark", outcome="committed", claim="none", error=""),
+            event(8.0, "verdict", write="a/1", by="sink", outcome="committed", claim="none", error=""),
+        ]
+    )
+    assert (figures.handed, figures.visible, figures.written) == (2, 3, 3)
+    assert figures.verdicts == {"committed": 1}
+    assert (figures.faults, figures.missed) == ({"broker killed": 1}, {})
+    assert figures.stalls == {"": Stall(5.0, 6.0), "a": Stall(6.0, 7.0)}
+    assert "longest time without a row: 5 s, until second 6" in str(figures)

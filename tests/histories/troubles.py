@@ -1,0 +1,179 @@
+"""What a soak does to its workloads and brokers: the troubles of ``tests.faults.chaos``, and those of networks."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spark_kafka_sink.testing.proxy import Direction, Proxy
+from tests.faults.chaos import troubles as of_chaos
+from tests.faults.chaos.drivers import Drivers, await_that
+from tests.faults.chaos.kafka import ChaosKafka
+from tests.faults.chaos.processes import Kind, send
+from tests.faults.chaos.troubles import NotReachedError, another_draw, pick, table_of, trouble
+from tests.faults.support.fault import Fault
+from tests.histories.gate import Gate
+from tests.histories.readers import Reader
+from tests.histories.workloads import Workload
+
+if TYPE_CHECKING:
+    from tests.faults.chaos.plan import Step
+
+_HAPPENS_S = 60.0
+_SLOW_S = 0.5
+_ALL = 0.3
+
+# By the API keys of Kafka's protocol. A Produce request may come in pieces, and a proxy holds back whole ones only.
+_RESPONSES = {"Produce": 0, "InitProducerId": 22, "AddPartitionsToTxn": 24, "EndTxn": 26}
+_REQUESTS = {name: key for name, key in _RESPONSES.items() if name != "Produce"}
+
+
+@dataclass(frozen=True)
+class Victim:
+    """A workload, with what troubles need of it. ``gates`` and ``proxies``: on the way from its sink to each broker, by
+    node id."""
+
+    workload: Workload
+    kafka: ChaosKafka
+    drivers: Drivers
+    fault: Fault
+    reader: Reader
+    gates: Mapping[int, Gate]
+    proxies: Mapping[int, Proxy]
+
+    @property
+    def topic(self) -> str:
+        return self.workload.topics[0]
+
+    @property
+    def rows(self) -> int:
+        """How many of its rows a read_committed reader has got."""
+        return sum(self.reader.rows[write.name] for write in self.workload.writes)
+
+    @property
+    def stalled_s(self) -> float:
+        """Since its last row came."""
+        grew = [self.reader.grew[write.name] for write in self.workload.writes if write.name in self.reader.grew]
+        return time.monotonic() - max(grew, default=time.monotonic())
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether its processes come to the steps of the protocol."""
+        return any(write.exactly_once for write in self.workload.writes)
+
+    def heal(self) -> None:
+        """Everything that is stopped goes on, its network is whole, and of several drivers the last one stays."""
+        self.fault.disarm()
+        for way in (*self.gates.values(), *self.proxies.values()):
+            way.heal()
+        drivers = self.drivers
+        send([each for each in drivers.processes(Kind.DRIVER) if each.start != drivers.starts], signal.SIGKILL)
+        send(drivers.processes(*Kind), signal.SIGCONT)
+
+
+def driver_terminated(victim: Victim, step: Step) -> None:
+    """SIGTERM in mid-work, as cluster managers send it; a successor is started."""
+    send(victim.drivers.processes(Kind.DRIVER, start=victim.drivers.starts), signal.SIGTERM)
+    time.sleep(step.seconds)
+
+
+def cut_off_from_a_broker(victim: Victim, step: Step) -> None:
+    """The workload cannot reach one broker; the brokers reach each other."""
+    proxy = victim.proxies[pick(list(victim.proxies), step.draw)]
+    proxy.part()
+    time.sleep(step.seconds)
+    proxy.heal()
+
+
+def cut_off_from_all_brokers(victim: Victim, step: Step) -> None:
+    for proxy in victim.proxies.values():
+        proxy.part()
+    time.sleep(step.seconds)
+    for proxy in victim.proxies.values():
+        proxy.heal()
+
+
+def connections_fall_silent(victim: Victim, step: Step) -> None:
+    """No byte comes through, and no connection is closed: as if a firewall had dropped its state."""
+    if not sum(proxy.silence() for proxy in victim.proxies.values()):
+        raise NotReachedError
+    time.sleep(step.seconds)
+
+
+def requests_arrive_late(victim: Victim, step: Step) -> None:
+    """Parted on one side: a broker gets nothing, then everything, also what the sink has given up and sent again."""
+    _parted_on_one_side(victim, step, Direction.TO_BROKER)
+
+
+def responses_arrive_late(victim: Victim, step: Step) -> None:
+    """Parted on the other side: a broker gets and does everything, and the sink hears nothing of it."""
+    _parted_on_one_side(victim, step, Direction.TO_CLIENT)
+
+
+def _parted_on_one_side(victim: Victim, step: Step, direction: Direction) -> None:
+    """One broker, or all of them; up to four times as long as a request's timeout."""
+    one = pick(list(victim.gates), step.draw)
+    chosen = list(victim.gates.values()) if another_draw(step.draw) < _ALL else [victim.gates[one]]
+    for gate in chosen:
+        gate.close(direction)
+    time.sleep(2 * step.seconds)
+    for gate in chosen:
+        gate.heal()
+
+
+def network_is_slow(victim: Victim, step: Step) -> None:
+    for gate in victim.gates.values():
+        gate.delay(_SLOW_S)
+    time.sleep(step.seconds)
+    for gate in victim.gates.values():
+        gate.heal()
+
+
+def response_lost(victim: Victim, step: Step) -> None:
+    """A broker does what it is asked, and the connection breaks before its response."""
+    api = _RESPONSES[pick(list(_RESPONSES), step.draw)]
+    for proxy in victim.proxies.values():
+        proxy.cut_request(api, Direction.TO_CLIENT)
+    if not await_that(lambda: any(proxy.is_cut for proxy in victim.proxies.values()), _HAPPENS_S):
+        raise NotReachedError
+
+
+def request_delivered_late(victim: Victim, step: Step) -> None:
+    """A request stays in the network, is repeated on another connection, and arrives afterwards."""
+    api = _REQUESTS[pick(list(_REQUESTS), step.draw)]
+    for proxy in victim.proxies.values():
+        proxy.hold_request(api)
+    if not await_that(lambda: any(proxy.holds for proxy in victim.proxies.values()), _HAPPENS_S):
+        raise NotReachedError
+    time.sleep(step.seconds * (1 + another_draw(step.draw)))
+    for proxy in victim.proxies.values():
+        if proxy.holds:
+            with suppress(OSError, asyncio.IncompleteReadError):  # the broker is down, and the request lost
+                proxy.deliver()
+
+
+TROUBLES = {
+    **{name: each for name, each in of_chaos.TROUBLES.items() if "executors" not in each.needs},
+    **table_of(
+        trouble(driver_terminated, "driver", weight=2),
+        trouble(cut_off_from_a_broker, "network", weight=2),
+        trouble(cut_off_from_all_brokers, "network"),
+        trouble(connections_fall_silent, "network", weight=2),
+        trouble(requests_arrive_late, "network", weight=3),
+        trouble(responses_arrive_late, "network", weight=2),
+        trouble(network_is_slow, "network"),
+        trouble(response_lost, "network", weight=3),
+        trouble(request_delivered_late, "network", weight=3),
+    ),
+}
+
+
+def victim_of(step: Step, victims: Mapping[str, Victim]) -> Victim:
+    """The one that it is drawn for: one with steps, if the trouble waits for a step."""
+    by_step = "point" in TROUBLES[step.trouble].needs
+    return pick([each for each in victims.values() if each.has_steps or not by_step], another_draw(step.draw))
