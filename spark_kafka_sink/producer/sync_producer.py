@@ -313,7 +313,8 @@ class SyncProducer:
     def metrics(self) -> dict[str, dict[str, float]]:
         """Messages, bytes, resends, failed sends and serialization errors, of all topics and of each.
 
-        docs/old-producer.md lists them. By group and name, as ``KafkaProducer.metrics``: ``metrics()["producer-topic-metrics.t"]["message-rate"]``.
+        docs/old-producer.md lists them. By group and name, as ``KafkaProducer.metrics``:
+        ``metrics()["producer-topic-metrics.t"]["message-rate"]``.
         """
         self._check_not_inherited()
         return self._metrics.read(self._clock.now())
