@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_kafka_sink.records.columns import Int64Array, Order, RecordColumns
+from spark_kafka_sink.records.columns import Int32Array, Int64Array, Order, RecordColumns
 from spark_kafka_sink.records.encode import NO_ATTRIBUTES, NO_HEADERS, NULL
 from spark_kafka_sink.records.sizes import FieldLengths, encode_varint, varint_sizes
 
@@ -35,6 +35,11 @@ class RecordPieces(NamedTuple):
     buffers: list[bytes | memoryview]
     size: int
     value_bytes: int
+
+
+def are_large(sizes: Int32Array) -> bool:
+    """Whether values of these sizes are large on average."""
+    return int(sizes.sum(dtype=np.int64)) >= LARGE_VALUE * len(sizes)
 
 
 def value_data(value: pa.BinaryArray) -> tuple[memoryview, int, int]:
@@ -67,10 +72,9 @@ class LargeRows:
         value, sizes = columns.value, lengths.value
         assert value is not None
         assert sizes is not None
-        rows = len(sizes) if order is None else len(order)
         if order is not None:
             sizes = sizes[order]
-        if int(sizes.sum(dtype=np.int64)) < LARGE_VALUE * rows:
+        if not are_large(sizes):
             return None
         starts = np.frombuffer(value.buffers()[1], np.int32, len(value), 4 * value.offset)
         others = RecordColumns(columns.key, None, columns.headers)

@@ -45,14 +45,15 @@ class SharedBuffer:
 
 
 class HeldBuffer:
-    """An Arrow buffer that batches keep allocated after the calls that brought it. It counts as a whole: ``size`` bytes
-    besides those of the ``users``, the batches that are not done. Guarded by the pool's lock.
+    """An Arrow buffer that batches keep allocated after the calls that brought it. It counts as a ``whole``: ``used``
+    bytes in the ``users``, the batches that are not done, and ``size``, the rest. Guarded by the pool's lock.
     """
 
-    __slots__ = ("size", "users")
+    __slots__ = ("size", "used", "users", "whole")
 
-    def __init__(self) -> None:
-        self.size = self.users = 0
+    def __init__(self, whole: int) -> None:
+        self.whole = whole
+        self.size = self.used = self.users = 0
 
 
 class PinnedBuffer:
@@ -118,7 +119,7 @@ class BufferPool:
         self._lock = threading.Lock()
         self._available = total
         self._waiters: deque[_Waiter] = deque()
-        self._held: dict[int, HeldBuffer] = {}  # by address
+        self._held: dict[tuple[int, int], HeldBuffer] = {}  # by address and size
         self._closed_by: Exception | None = None
 
     @property
@@ -211,7 +212,9 @@ class BufferPool:
         memory for that, or others wait for memory: then the caller copies the values. A second call has no effect.
         """
         with self._lock:
-            return pinned.held is not None or self._settle(pinned)
+            counts = pinned.held is not None or self._settle(pinned)
+            self._grant()
+            return counts
 
     def release(self, batches: Iterable[MemoryHolder]) -> None:
         """Free what the batches hold."""
@@ -231,32 +234,35 @@ class BufferPool:
         sizes = [each.size for batch in pinned.batches for each in batch.pinned if each.buffer is pinned]
         if not sizes:
             return True
-        held = self._held.get(pinned.address)
+        place = pinned.address, pinned.size
+        held = self._held.get(place)
         if held is None or not held.users:
-            held = HeldBuffer()
-        left = max(0, (held.size if held.users else pinned.size) - sum(sizes))
+            held = HeldBuffer(pinned.size)
+        used = held.used + sum(sizes)
+        left = max(0, held.whole - used)
         more = left - held.size
         if more > 0 and (self._waiters or more > self._available):
             return False
-        self._held[pinned.address] = held
-        self._available, held.size, held.users, pinned.held = (
-            self._available - more, left, held.users + len(sizes), held,
+        self._held[place] = held
+        self._available, held.size, held.used, held.users, pinned.held = (
+            self._available - more, left, used, held.users + len(sizes), held,
         )  # fmt: skip
         return True
 
     def _unpin(self, batch: MemoryHolder) -> None:
-        """A held buffer keeps the bytes of each user until the last one is done."""
+        """A held buffer counts as a whole, or as its users if they have more, until the last one is done."""
         (buffer, size), *others = batch.pinned
         held = buffer.held
         if held is None:
             batch.pinned = tuple(others)
-        elif held.users > 1:
-            batch.pinned, batch.own_bytes, held.size, held.users = (
-                tuple(others), batch.own_bytes - size, held.size + size, held.users - 1,
-            )  # fmt: skip
-        else:
-            self._available, batch.pinned, held.size, held.users = self._available + held.size, tuple(others), 0, 0
-            self._held.pop(buffer.address, None)
+            return
+        used, users = held.used - size, held.users - 1
+        left = max(0, held.whole - used) if users else 0
+        self._available, batch.pinned, batch.own_bytes, held.size, held.used, held.users = (
+            self._available + size + held.size - left, tuple(others), batch.own_bytes - size, left, used, users,
+        )  # fmt: skip
+        if not users:
+            self._held.pop((buffer.address, buffer.size), None)
 
     def _free(self, batch: MemoryHolder) -> None:
         while batch.pinned:

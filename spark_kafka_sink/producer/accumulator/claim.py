@@ -89,7 +89,8 @@ class OpenBatch(NamedTuple):
     batch: ProducerBatch
     rows: int
     size: int
-    buffers: int
+    buffers: list[Buffer]
+    buffer_count: int
     record_ranges: int
     own_bytes: int
     pinned: tuple[PinnedValues, ...]
@@ -186,8 +187,9 @@ class Claim:
         """Undo ``add_rows``. Under the accumulator's lock; no effect before ``add_rows``, and when called twice."""
         if not self._rows_added:
             return
-        for batch, _, _, buffers, record_ranges, own_bytes, pinned in self.before:
-            del batch.buffers[buffers:], batch.record_ranges[record_ranges:]
+        for batch, _, _, buffers, count, record_ranges, own_bytes, pinned in self.before:
+            batch.buffers = buffers  # a batch that was compressed has none
+            del buffers[count:], batch.record_ranges[record_ranges:]
             batch.own_bytes, batch.pinned, batch.shared_buffer, batch.payload = own_bytes, pinned, None, None
         for batch in self.opened:
             batch.buffers, batch.record_ranges = [], []
@@ -203,8 +205,9 @@ class Claim:
         if batch is None or batch.payload is not None or batch.claimed or batch.filled:
             return None
         before = OpenBatch(
-            batch, batch.count, batch.size, len(batch.buffers), len(batch.record_ranges), batch.own_bytes, batch.pinned
-        )
+            batch, batch.count, batch.size, batch.buffers, len(batch.buffers), len(batch.record_ranges),
+            batch.own_bytes, batch.pinned,
+        )  # fmt: skip
         self.before.append(before)
         batch.claimed = True
         base = batch.base_timestamp

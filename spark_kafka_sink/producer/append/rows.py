@@ -339,9 +339,10 @@ class ColumnRows:
         return order[: len(order) - np.count_nonzero(self.left_out)]
 
     def reordered(self, order: Order) -> ColumnRows:
-        """The rows in this order. Columns with large values are not copied."""
-        if self.pinned is None:
-            return self.take(order)
+        """The rows in this order. Their columns are not copied if the values are large."""
+        sizes = self.lengths.value
+        if self.pinned is None or sizes is None or not large_values.are_large(sizes[order]):
+            return replace(self.take(order), pinned=None)
         return replace(self._of_rows(order, self.columns, self.lengths), order=order)
 
     def take(self, order: Order) -> ColumnRows:

@@ -67,7 +67,7 @@ def encode_rows(
             if refused:
                 continue  # the error names the faulty rows of all slices
             starts, data = writer.finish()
-            size += int(starts[-1])
+            size += int(starts[-1]) - int(starts[0])  # a slice may begin anywhere in its data
             if size > _MAX_BYTES:
                 raise InvalidRecordError(_TOO_LARGE)
             encoded.append(binary_array(starts, data, None if keep is None else keep == 0))

@@ -16,7 +16,7 @@ from spark_kafka_sink.errors import BrokerError, BufferExhaustedError
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.producer.partitioning.partitioner import LEFT_OUT
-from spark_kafka_sink.records import large_values
+from spark_kafka_sink.records import encode, large_values
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from spark_kafka_sink.records.decode import decode_batches
 from spark_kafka_sink.records.encode import header_column
@@ -325,3 +325,52 @@ def test_incident_a_buffer_of_an_open_batch_that_a_later_call_filled_and_compres
     engine.settle()
     assert engine.values(0) == values
     assert engine.memory_is_free()
+
+
+def test_incident_the_same_array_sent_again_and_again_counted_for_each_call_while_one_partition_had_no_leader():
+    engine = connected(leaderless=1, partitions=2, max_block_ms=0, buffer_memory=20 * LARGE)
+    array = column(values_of(LARGE))
+    append(engine, RecordColumns(value=array), 1)
+    for number in range(50):
+        append(engine, RecordColumns(value=array), 0)
+        if number % 10 == 9:
+            engine.spin()
+    engine.spin()
+    assert kept(engine) < 2 * LARGE
+    engine.leaders[1] = 0
+    engine.settle()
+    assert engine.memory_is_free()
+
+
+def test_incident_a_batch_lost_its_earlier_rows_when_an_exception_struck_after_it_was_compressed(monkeypatch):
+    engine = connected(compression_type="lz4", batch_size=400, linger_ms=1000)
+    first = append(engine, RecordColumns(value=column([b"first"])))
+    seal = ProducerBatch.seal
+
+    def fail(*_: object) -> None:
+        monkeypatch.setattr(ProducerBatch, "seal", seal)
+        raise MemoryError
+
+    monkeypatch.setattr(ProducerBatch, "seal", fail)
+    with pytest.raises(MemoryError):
+        append(engine, RecordColumns(value=column([b"x" * 100] * 9)))
+    engine.settle()
+    first.wait(0)
+    assert engine.values() == [b"first"]
+    assert engine.memory_is_free()
+
+
+def test_incident_one_large_value_made_each_group_of_small_rows_go_through_the_whole_columns(monkeypatch):
+    engine = connected(partitions=40, linger_ms=1000, max_block_ms=0)
+    seen: list[float] = []
+    slots = encode.RowJoin.slots
+
+    def noted(join: Any, source: pa.Array, *others: Any) -> None:
+        seen.append(len(source) / join._rows)
+        slots(join, source, *others)
+
+    monkeypatch.setattr(encode.RowJoin, "slots", noted)
+    append(engine, RecordColumns(value=column(values_of(LARGE, *[100] * 4000))), [row % 40 for row in range(4001)])
+    engine.settle()
+    assert sum(len(engine.values(partition)) for partition in range(40)) == 4001
+    assert max(seen) < 2
