@@ -103,7 +103,7 @@ FAULTS = (
           "MAX_HANDSHAKE_FRAME_BYTES = 1024 * 1024", "MAX_HANDSHAKE_FRAME_BYTES = MAX_FRAME_BYTES",
           "tests/unit/network"),
     Fault("line ends of peers reach the log", "common/foreign_text.py",
-          "each if each.isprintable() else ascii(each)[1:-1]", "each", "tests/unit/test_foreign_text.py"),
+          "char if char.isprintable() else ascii(char)[1:-1]", "char", "tests/unit/test_foreign_text.py"),
     Fault("the driver connects for every micro-batch", "spark/driver_check.py",
           "        check.valid_until = math.inf\n", "", "tests/unit/spark/test_driver_check.py"),
     Fault("a token that only executors can fetch is a refused login", "spark/driver_check.py",

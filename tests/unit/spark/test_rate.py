@@ -60,7 +60,7 @@ def steadily(rows, size, count):
 
 
 def test_without_a_limit_rows_are_appended_as_they_come(monkeypatch):
-    sink, clock = run(monkeypatch, steadily(10_000, 100, 4))
+    sink, clock = run(monkeypatch, steadily(25_000, 100, 4))
     assert (len(sink.appended), clock.now()) == (4, 0)
 
 
