@@ -137,7 +137,7 @@ LARGE: dict[str, Scenario] = {
         runs=(STREAM,) * 3, kind="once", ids="attempt", retries=1, lost_answers=1, aborts=False
     ),
     "ends that arrive late, two tasks, two batches": Scenario(batches=2, late_ends=2, aborts=False),
-    "ends that arrive late, two tasks, aborts, a timeout": Scenario(late_ends=2, timeouts=1),
+    "ends that arrive late, two tasks, aborts": Scenario(late_ends=1, timeouts=1),
     "ends that arrive late, three runs": Scenario(runs=(ONE_TASK,) * 3, late_ends=2, retries=1),
     "ends that arrive late, before Kafka 3.6": Scenario(
         runs=(ONE_TASK,) * 2, batches=2, protocol="unverified", mid_write=True, late_rows=1, late_ends=1
