@@ -138,14 +138,14 @@ LARGE: dict[str, Scenario] = {
     ),
     "ends that arrive late, two tasks, two batches": Scenario(batches=2, late_ends=2, aborts=False),
     "ends that arrive late, two tasks, aborts": Scenario(late_ends=1, timeouts=1),
-    "ends that arrive late, three runs": Scenario(runs=(ONE_TASK,) * 3, late_ends=2, retries=1),
+    "ends that arrive late, three runs": Scenario(runs=(ONE_TASK,) * 3, late_ends=2, aborts=False),
     "ends that arrive late, before Kafka 3.6": Scenario(
         runs=(ONE_TASK,) * 2, batches=2, protocol="unverified", mid_write=True, late_rows=1, late_ends=1
     ),
     "ends that arrive late, versions, another prefix": Scenario(
         runs=(STREAM, Plan(ids=1)), kind="versions", late_ends=1, timeouts=1
     ),
-    "ends that arrive late, a batch job, recovered": Scenario(kind="once", ids="attempt", late_ends=2, retries=1),
+    "ends that arrive late, a batch job, recovered": Scenario(kind="once", ids="attempt", late_ends=1, retries=1),
     "reads that lag, a zombie attempt, a timeout": Scenario(
         runs=(ONE_TASK,) * 2, batches=2, stale_reads=1, retries=1, timeouts=1
     ),
