@@ -1,4 +1,4 @@
-"""Makes text that a peer sent safe to show in errors, logs and terminals."""
+"""Text of others in errors, logs and terminals: made safe to show, and to go on after."""
 
 from __future__ import annotations
 
@@ -21,3 +21,8 @@ def shown(text: str, longest: int = _LONGEST) -> str:
             return f"{escaped}…"
         escaped += piece
     return escaped
+
+
+def clause(error: object) -> str:
+    """The text without the full stop at its end, so that a sentence can go on after it."""
+    return str(error).removesuffix(".")

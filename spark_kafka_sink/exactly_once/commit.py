@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from spark_kafka_sink.common.clock import NEVER
+from spark_kafka_sink.common.foreign_text import clause
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError
 from spark_kafka_sink.exactly_once import steps
 from spark_kafka_sink.exactly_once.complete import complete
@@ -79,8 +80,8 @@ def commit_batch(settings: CommitSettings, reports: Sequence[TaskReport]) -> Com
             _clean_up(session, driver, entry, deadline)
     except Exception as error:
         failure = (
-            f"{write} is committed, all of it is visible. What it leaves behind could not be cleaned up: {error}. "
-            f"{settings.next_run}`{settings.command('commit')}` does it, then the same with `abort`."
+            f"{write} is committed, all of it is visible. What it leaves behind could not be cleaned up: "
+            f"{clause(error)}. {settings.next_run}`{settings.command('commit')}` does it, then the same with `abort`."
         )
         return CommitOutcome(entry, failure, recreated, missing)
     return CommitOutcome(entry, recreated=recreated, missing=missing)
@@ -109,7 +110,7 @@ def _refuse_recreated(session: Session, reports: Sequence[TaskReport], deadline:
     except KafkaError as error:
         raise ExactlyOnceError(
             f"{write} is not committed: no broker says whether its topics are still those that its tasks wrote to: "
-            f"{error}. {again}"
+            f"{clause(error)}. {again}"
         ) from error
     if gone:
         raise ExactlyOnceError(
@@ -133,7 +134,7 @@ def _decide(
         return session.record(report.driver, entry, deadline, NEVER if decide_by is None else decide_by)
     except FencedRunError as error:
         raise ExactlyOnceError(
-            f"{report.write} is not committed by this run: {error}. "
+            f"{report.write} is not committed by this run: {clause(error)}. "
             f"{settings.advice(report.repeat, Progress.NOT_DECIDED)} What the other run has committed is not written "
             "again."
         ) from error
@@ -207,7 +208,7 @@ def check_replay(session: Session, reports: Iterable[TaskReport], deadline: floa
     except KafkaError as error:
         raise ExactlyOnceError(
             f"{report.write} was committed before, but no broker says whether its topics are still those that it was "
-            f"written to: {error}. Nothing is written. Start it again."
+            f"written to: {clause(error)}. Nothing is written. Start it again."
         ) from error
     if changes.recreated:
         ids = {topic.name: shown_id(topic.id) for topic in report.decided_topics}

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from spark_kafka_sink.common.foreign_text import clause
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once.decisions import done
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, Progress
@@ -79,7 +80,7 @@ def complete(session: Session, entry: Entry, deadline: float, repeat: Repeat | N
     except KafkaError as error:
         raise ExactlyOnceError(
             f"{batch} is decided, but the ledger does not say whether the rows of task {listed(gone)} are committed: "
-            f"{error}. {_states(outcomes)}. {advice}"
+            f"{clause(error)}. {_states(outcomes)}. {advice}"
         ) from error
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from spark_kafka_sink.common.foreign_text import clause
 from spark_kafka_sink.errors import BrokerError, NetworkError, UnsupportedVersionError
 from spark_kafka_sink.exactly_once.cluster import Cluster
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
@@ -402,7 +403,7 @@ def _describe(
     except UnsupportedVersionError as error:
         raise ExactlyOnceError(
             "Exactly-once needs the API DescribeConfigs to know that the ledger is compacted and loses no decisions: "
-            f"{error}. {_USE_OTHER_BROKERS}."
+            f"{clause(error)}. {_USE_OTHER_BROKERS}."
         ) from error
     described = next((each for each in body.results if each.error_code is ErrorCode.none), None)
     if described is None:

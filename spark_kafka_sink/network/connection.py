@@ -10,6 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.foreign_text import clause
 from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.errors import (
     AuthenticationError,
@@ -360,10 +361,10 @@ class Connection:
         if self.state is ConnectionState.REAUTHENTICATING:
             return NetworkError(f"{subject} was lost while this client re-authenticated: {reason}")
         if self.state is not ConnectionState.READY:
-            return NetworkError(f"{subject} ended in its handshake: {reason}. {self._handshake_advice()}")
+            return NetworkError(f"{subject} ended in its handshake: {clause(reason)}. {self._handshake_advice()}")
         if not self.responded and self.load:
             return NetworkError(
-                f"{subject} ended before it responded to the first request: {reason}. "
+                f"{subject} ended before it responded to the first request: {clause(reason)}. "
                 f"A listener that expects SASL does that: see security.protocol"
             )
         return NetworkError(f"{subject} was lost: {reason}")

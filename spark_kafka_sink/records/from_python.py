@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from spark_kafka_sink.common.foreign_text import clause
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.records.columns import binary_array
 
@@ -34,7 +35,7 @@ def python_column(values: object, name: str = "column") -> pa.Array | pa.Chunked
         return _column(values)
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidRecordError(
-            f"{name} cannot be made an Arrow array: {error}. Give an Arrow array, or a list or numpy array of "
+            f"{name} cannot be made an Arrow array: {clause(error)}. Give an Arrow array, or a list or numpy array of "
             "str, bytes, integers or datetimes, all of one type."
         ) from error
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.common.clock import Clock, SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.foreign_text import clause
 from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.errors import AuthenticationError, DriverCheckError, KafkaError, KafkaTimeoutError, LoginError
 from spark_kafka_sink.spark.options import SinkOptions
@@ -101,8 +102,8 @@ def _check(config: ProducerConfig, check: _Check, clock: Clock) -> None:
         except KafkaError as error:
             if _is_refusal(error):
                 raise DriverCheckError(
-                    f"No task was started, because the driver could not log in to the brokers: {error}. Correct the "
-                    "options, or set driverCheck=false if the executors can log in and only the driver cannot."
+                    f"No task was started, because the driver could not log in to the brokers: {clause(error)}. "
+                    "Correct the options, or set driverCheck=false if the executors can log in and only the driver cannot."
                 ) from error
             check.valid_until = clock.now() + _AGAIN_MS
             if not check.warned:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from spark_kafka_sink.common.clock import Clock, SystemClock
+from spark_kafka_sink.common.foreign_text import clause
 from spark_kafka_sink.errors import KafkaError, RecordTooLargeError
 from spark_kafka_sink.exactly_once.abort import abort_batch
 from spark_kafka_sink.exactly_once.commit import all_reports, commit_batch
@@ -129,7 +130,7 @@ def refusals_explained(end: TaskTransaction, options: SinkOptions) -> Iterator[N
         from spark_kafka_sink.spark.validate import why_refused
 
         reason = why_refused(end.engine(), where.topic)
-        raise RecordTooLargeError(f"{error}. {reason}") from error
+        raise RecordTooLargeError(f"{clause(error)}. {reason}") from error
 
 
 def _earlier(formats: FormatPlan, plan: WritePlan, write_id: WriteId) -> EarlierSchemas | None:

@@ -16,7 +16,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql.utils import to_str
 
 from spark_kafka_sink.common.clock import SystemClock
-from spark_kafka_sink.common.foreign_text import shown
+from spark_kafka_sink.common.foreign_text import clause, shown
 from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.spark.caller_job import collected
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, WriterCommitMessage
@@ -184,6 +184,6 @@ def _give_up(write: BatchWrite, messages: list[KafkaCommitMessage], error: BaseE
         error.add_note(write.give_up(reports).text)
     except KafkaError as failure:
         error.add_note(
-            f"Its transactions could not be aborted: {failure}. The next write of the same name aborts them, or "
-            "kafka.transaction.timeout.ms."
+            f"Its transactions could not be aborted: {clause(failure)}. The next write of the same name aborts them, "
+            "or kafka.transaction.timeout.ms."
         )

@@ -7,7 +7,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.common.foreign_text import shown
+from spark_kafka_sink.common.foreign_text import clause, shown
 from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.network.error_table import broker_error
 from spark_kafka_sink.network.login.token_endpoint import _error_of
@@ -88,3 +88,8 @@ def test_what_openssl_says_of_a_peer_is_escaped(kind):
     error = kind(1, HOSTILE)
     error.verify_message, error.verify_code, error.reason = HOSTILE, 20, HOSTILE
     assert str(handshake_error("b:1", error)).isprintable()
+
+
+def test_a_sentence_goes_on_after_an_error_without_two_full_stops():
+    assert f"{clause(ValueError('No route to it.'))}. Set another one." == "No route to it. Set another one."
+    assert clause("refused") == "refused"

@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from spark_kafka_sink.common.foreign_text import clause
 from spark_kafka_sink.errors import DeadLetterPathError
 from spark_kafka_sink.exactly_once.receipts import TaskName, file_system
 from spark_kafka_sink.spark.dead_letters.record import Letters, json_lines
@@ -164,8 +165,8 @@ class DeadLetterFile:
 
     def _error(self, error: Exception) -> DeadLetterPathError:
         return DeadLetterPathError(
-            f"deadLetterPath {self._folder} cannot be written: {error}. Set it to a directory that the executors can "
-            "write to."
+            f"deadLetterPath {self._folder} cannot be written: {clause(error)}. Set it to a directory that the "
+            "executors can write to."
         )
 
 
@@ -186,9 +187,9 @@ def remove_leftovers(found: Sequence[LetterFiles], tasks: int, folder: str) -> N
         if folder not in _unreachable:
             _unreachable.add(folder)
             announce(
-                f"deadLetterPath {folder} cannot be tidied up by the driver: {error}. The dead letters of committed "
-                "writes are complete. Files of killed tasks, whose names begin with a dot, and of an earlier run with "
-                "more tasks may stay there.",
+                f"deadLetterPath {folder} cannot be tidied up by the driver: {clause(error)}. The dead letters of "
+                "committed writes are complete. Files of killed tasks, whose names begin with a dot, and of an earlier "
+                "run with more tasks may stay there.",
                 logging.WARNING,
             )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from spark_kafka_sink.common.foreign_text import clause
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, WriterCommitMessage
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.python_process import announce
@@ -24,8 +25,8 @@ def probe_receipts(options: SinkOptions) -> None:
         probe(path)
     except (OSError, ValueError) as error:
         raise ReceiptsPathError(
-            f"receiptsPath {path} cannot be written on the driver: {error}. No row was written. Set it to a directory "
-            "that the driver can write to."
+            f"receiptsPath {path} cannot be written on the driver: {clause(error)}. No row was written. Set it to a "
+            "directory that the driver can write to."
         ) from error
     _probed.add(path)
 
