@@ -103,7 +103,8 @@ def _check(config: ProducerConfig, check: _Check, clock: Clock) -> None:
             if _is_refusal(error):
                 raise DriverCheckError(
                     f"No task was started, because the driver could not log in to the brokers: {clause(error)}. "
-                    "Correct the options, or set driverCheck=false if the executors can log in and only the driver cannot."
+                    "Correct the options, or set driverCheck=false if the executors can log in and only the driver "
+                    "cannot."
                 ) from error
             check.valid_until = clock.now() + _AGAIN_MS
             if not check.warned:
