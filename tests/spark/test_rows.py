@@ -109,9 +109,10 @@ def test_a_record_above_max_request_size_is_refused_with_its_row(spark, topic, t
     said = fails(save, frame, to_topic)
     assert (
         "The message is 2000088 bytes when serialized which is larger than 1048576, "
-        "which is the value of the max.request.size configuration." in said
+        "which is the value of the kafka.max.request.size configuration." in said
     )
     assert "(row 2 of the task, counted from 0)" in said
+    assert "or set deadLetterTopic, so that such rows become dead letters." in said
 
 
 def test_a_partition_that_is_not_there_fails_after_max_block_ms(spark, topic, to_topic):
