@@ -34,9 +34,9 @@ $(READY): requirements/dev.txt pyproject.toml .ci/setup
 demo: $(READY) ## 336,776 real rows onto a real Kafka and back (BROKER=host:port for your own)
 	@$(BIN)/spark-kafka-sink demo $(if $(BROKER),--broker $(BROKER))
 
-test: test-fast test-jvm ## all tests but the slow ones (25 minutes on 2 cores)
+test: test-fast test-jvm ## all tests but the slow ones (half an hour on 2 cores)
 
-test-fast: $(READY) ## the tests without a JVM (a minute on 2 cores)
+test-fast: $(READY) ## the tests without a JVM (5 minutes on 2 cores)
 	@$(COMPILED) $(BIN)/python -m pytest -n 3 --dist worksteal -m "not jvm and not slow" $(ARGS)
 
 test-jvm: $(READY) ## the tests with real Kafka and Spark, but the slow ones
