@@ -18,7 +18,8 @@ from tests.spark.writes import save
 pytestmark = pytest.mark.jvm
 
 RATE = 1_000_000
-STOPPED_S = 13.0
+STOPPED_S = 18.0
+"""The rows come so slowly that the first append after the stop is 4 s later, and 10 s after that it is told."""
 ROWS = 15_000
 
 
