@@ -57,7 +57,7 @@ class Harness:
 
     @property
     def spark(self) -> SparkSession:
-        """With Spark's JVM sink and Avro functions, the do-nothing sink and ours on its paths."""
+        """A session that has Spark's JVM sink and Avro functions, the do-nothing sink and this one."""
         if self._spark is None:
             self._spark = self._session()
         return self._spark

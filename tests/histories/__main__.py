@@ -8,26 +8,20 @@ import logging
 import os
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from random import SystemRandom
 
 from rich.console import Console
-from rich.live import Live
 from rich.text import Text
 
 from spark_kafka_sink.testing.java import java_environment
-from spark_kafka_sink.tools.demo.report import repeated
-from tests.faults.chaos.plan import Round, random_round
+from tests.faults.chaos.running import progress, rounds
 from tests.histories.checker import Finding, check
 from tests.histories.events import read_history
 from tests.histories.figures import figures_of
 from tests.histories.soak import Soak
 from tests.histories.troubles import TROUBLES
 
-_LINE_EVERY_S = 15.0
 _SHOWN = 50
 
 
@@ -52,8 +46,9 @@ def main() -> None:
     say(f"seed {arguments.seed}, logs in {folder}")
     soak = Soak(folder, say)
     try:
-        with _progress(console, soak), soak:
-            judgement = soak.judge(soak.run(rounds(arguments.seed, arguments.minutes)))
+        with progress(console, soak), soak:
+            chosen = rounds(arguments.seed, arguments.minutes, troubles=TROUBLES)
+            judgement = soak.judge(soak.run(chosen))
     except KeyboardInterrupt:
         say(f"interrupted, without a verdict; the parts of the history are in {folder / 'history'}")
         raise SystemExit(130) from None
@@ -71,36 +66,12 @@ def main() -> None:
     raise SystemExit(failed or bool(judgement.trouble))
 
 
-def rounds(seed: int, minutes: float) -> Iterator[Round]:
-    """Those of the seed, for as long as is said."""
-    until = time.monotonic() + 60 * minutes
-    number = 1
-    while time.monotonic() < until:
-        yield random_round(seed, number, TROUBLES)
-        number += 1
-
-
 def _tell(say, findings: list[Finding]) -> bool:
     """The verdict; whether the history breaks a promise."""
     for finding in findings[:_SHOWN]:
         say(f"FOUND {finding}")
     say(f"{len(findings)} findings" if findings else "no finding: the history keeps every promise")
     return bool(findings)
-
-
-@contextmanager
-def _progress(console: Console, soak: Soak) -> Iterator[None]:
-    """A live line on a terminal, else a line every 15 s."""
-
-    def line() -> Text:
-        return Text(f"{soak.elapsed_s / 60:5.1f} min | {soak.status()}")
-
-    if not console.is_terminal:
-        with repeated(lambda: console.print(line(), soft_wrap=True), _LINE_EVERY_S):
-            yield
-        return
-    with Live(console=console, refresh_per_second=4) as shown, repeated(lambda: shown.update(line()), 0.25):
-        yield
 
 
 if __name__ == "__main__":

@@ -19,11 +19,10 @@ from pyspark.sql.streaming import DataStreamWriter
 
 from spark_kafka_sink.spark import write_kafka
 from tests.faults.chaos.processes import START
-from tests.faults.chaos.query_job import FAILED
+from tests.faults.chaos.query_job import run_until_done
 from tests.histories.recorder import Recorder, claim_of, recorder_of_environment
 from tests.histories.workloads import ROWS, TASKS
 
-_PAUSE_S = 0.5
 _APART_S = 1.0
 _TRIGGER = "1 second"
 
@@ -193,17 +192,7 @@ def main(workload: str, settings: str) -> None:
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     job = Job(spark, recorder_of_environment(), given["servers"], given["registry"], Path(given["folder"]))
-    while True:
-        try:
-            JOBS[workload](job)
-            break
-        except Exception as error:
-            sys.stdout.write(f"{FAILED}{type(error).__name__}: {' '.join(str(error).split())}\n")
-            sys.stdout.flush()
-            if spark.sparkContext._jsc.sc().isStopped():
-                raise SystemExit(1) from None
-            time.sleep(_PAUSE_S)
-    spark.stop()
+    run_until_done(spark, lambda: JOBS[workload](job))
 
 
 if __name__ == "__main__":

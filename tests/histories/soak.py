@@ -16,6 +16,7 @@ from tests.faults.chaos.drivers import Drivers
 from tests.faults.chaos.kafka import ChaosKafka
 from tests.faults.chaos.plan import Round, Step
 from tests.faults.chaos.run import cause_of, is_ours
+from tests.faults.chaos.running import act_together
 from tests.faults.chaos.troubles import NotReachedError
 from tests.faults.support.fault import Fault
 from tests.histories import hooks, job
@@ -29,7 +30,6 @@ from tests.histories.troubles import TROUBLES, Victim, victim_of
 from tests.histories.workloads import PARTITIONS, ROWS, WORKLOADS, Workload
 from tests.schema_registry_server import SchemaRegistryServer
 
-STEP_S = 600.0
 PROGRESS_S = 420.0
 END_S = 420.0
 _BEGIN_S = 300.0
@@ -179,16 +179,7 @@ class Soak:
 
     def _round(self, number: int, steps: Round) -> None:
         self.say(f"round {number}: {'; '.join(map(str, steps))}")
-        threads = [threading.Thread(target=self._act, args=(step,), daemon=True) for step in steps]
-        deadline = time.monotonic() + STEP_S
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            while thread.is_alive() and time.monotonic() < deadline:
-                thread.join(0.5)
-                self._check()
-            if thread.is_alive():
-                raise SoakError(f"round {number} did not end within {STEP_S:.0f} s")
+        act_together(number, steps, self._act, self._check)
         for victim in self.victims.values():
             victim.heal()
         self.kafka.heal()

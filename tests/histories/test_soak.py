@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.faults.chaos.plan import random_round
-from tests.histories.__main__ import rounds
+from tests.faults.chaos.running import rounds
 from tests.histories.events import Event
 from tests.histories.figures import Stall, figures_of
 from tests.histories.soak import Soak
@@ -27,7 +27,7 @@ def test_the_history_of_two_minutes_keeps_every_promise(tmp_path, monkeypatch):
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
     with Soak(tmp_path, _log.info) as soak:
-        judgement = soak.judge(soak.run(rounds(SEED, MINUTES)))
+        judgement = soak.judge(soak.run(rounds(SEED, MINUTES, troubles=TROUBLES)))
     _log.info("%s", judgement.figures)
     assert judgement.holds, "\n".join([judgement.trouble, *map(str, judgement.findings)])
     assert judgement.figures.visible > 0

@@ -342,11 +342,13 @@ class ColumnRows:
         """The rows in this order. Their columns are not copied if the values are large."""
         sizes = self.lengths.value
         if self.pinned is None or sizes is None or not large_values.are_large(sizes[order]):
-            return replace(self.take(order), pinned=None)
+            return self.take(order)
         return replace(self._of_rows(order, self.columns, self.lengths), order=order)
 
     def take(self, order: Order) -> ColumnRows:
-        return self._of_rows(order, self.columns.take(order), self.lengths.take(order))
+        """The rows in this order, copied: they refer to no Arrow buffer any more."""
+        taken = self._of_rows(order, self.columns.take(order), self.lengths.take(order))
+        return taken if self.pinned is None else replace(taken, pinned=None)
 
     def _of_rows(self, rows: slice | Order, columns: RecordColumns, lengths: FieldLengths) -> ColumnRows:
         return ColumnRows(

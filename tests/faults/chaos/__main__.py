@@ -6,22 +6,16 @@ import argparse
 import os
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from random import SystemRandom
 
 from rich.console import Console
-from rich.live import Live
 from rich.text import Text
 
 from spark_kafka_sink.testing.java import java_environment
-from spark_kafka_sink.tools.demo.report import repeated
-from tests.faults.chaos.plan import Round, one_of_each, random_round
+from tests.faults.chaos.plan import one_of_each
 from tests.faults.chaos.run import Chaos
-
-_LINE_EVERY_S = 15.0
+from tests.faults.chaos.running import progress, rounds
 
 
 def main() -> None:
@@ -35,7 +29,8 @@ def main() -> None:
     console = Console()
     folder = Path(tempfile.mkdtemp(prefix="chaos-"))
     console.print(f"seed {arguments.seed}, logs in {folder}")
-    rounds = iter(one_of_each(arguments.seed)) if arguments.each else _rounds(arguments)
+    seed = arguments.seed
+    chosen = one_of_each(seed) if arguments.each else rounds(seed, arguments.minutes, arguments.first)
 
     def say(text: str) -> None:
         console.print(Text(text), soft_wrap=True)
@@ -43,35 +38,12 @@ def main() -> None:
     chaos = Chaos(folder, say)
     try:
         with chaos:
-            with _progress(console, chaos):
-                chaos.run(rounds)
+            with progress(console, chaos):
+                chaos.run(chosen)
             say(chaos.report())
     except (AssertionError, KeyboardInterrupt) as error:
         say(f"{chaos.report()}\nFAILED: {error}\nseed {arguments.seed}, round {chaos.rounds}, logs in {folder}")
         raise SystemExit(1) from None
-
-
-def _rounds(arguments: argparse.Namespace) -> Iterator[Round]:
-    until = time.monotonic() + 60 * arguments.minutes
-    number = arguments.first
-    while time.monotonic() < until:
-        yield random_round(arguments.seed, number)
-        number += 1
-
-
-@contextmanager
-def _progress(console: Console, chaos: Chaos) -> Iterator[None]:
-    """A live line on a terminal, else a line every 15 s."""
-
-    def line() -> Text:
-        return Text(f"{chaos.elapsed_s / 60:5.1f} min | {chaos.status()}")
-
-    if not console.is_terminal:
-        with repeated(lambda: console.print(line(), soft_wrap=True), _LINE_EVERY_S):
-            yield
-        return
-    with Live(console=console, refresh_per_second=4) as shown, repeated(lambda: shown.update(line()), 0.25):
-        yield
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -72,11 +73,11 @@ def run(into: DataStreamWriter, stop: Path) -> None:
     into.trigger(availableNow=True).start().awaitTermination()
 
 
-def main(master: str, servers: str, topic: str, folder: str) -> None:
-    spark = session(master)
+def run_until_done(spark: SparkSession, work: Callable[[], None]) -> None:
+    """Again after each failure, which is printed; only a session that is stopped ends the process."""
     while True:
         try:
-            run(writer(spark, servers, topic, folder), Path(folder) / "stop")
+            work()
             break
         except Exception as error:
             sys.stdout.write(f"{FAILED}{type(error).__name__}: {' '.join(str(error).split())}\n")
@@ -85,6 +86,11 @@ def main(master: str, servers: str, topic: str, folder: str) -> None:
                 raise SystemExit(1) from None
             time.sleep(_PAUSE_S)
     spark.stop()
+
+
+def main(master: str, servers: str, topic: str, folder: str) -> None:
+    spark = session(master)
+    run_until_done(spark, lambda: run(writer(spark, servers, topic, folder), Path(folder) / "stop"))
 
 
 if __name__ == "__main__":

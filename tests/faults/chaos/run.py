@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -18,12 +17,12 @@ from tests.faults.chaos.plan import Round, Step
 from tests.faults.chaos.processes import Kind, send
 from tests.faults.chaos.query_job import ROWS, TASKS
 from tests.faults.chaos.reader import Reader
+from tests.faults.chaos.running import act_together
 from tests.faults.chaos.troubles import LEDGER, TROUBLES, NotReachedError
 from tests.faults.exactly_once.reader import read_committed, read_uncommitted
 from tests.faults.support.fault import Fault
 from tests.spark.cluster import StandaloneCluster
 
-STEP_S = 600.0
 PROGRESS_S = 240.0
 END_S = 300.0
 _BATCHES = 2
@@ -105,16 +104,7 @@ class Chaos:
 
     def _round(self, number: int, steps: Round) -> None:
         self.say(f"round {number}: {'; '.join(map(str, steps))}")
-        threads = [threading.Thread(target=self._act, args=(step,), daemon=True) for step in steps]
-        deadline = time.monotonic() + STEP_S
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            while thread.is_alive() and time.monotonic() < deadline:
-                thread.join(0.5)
-                self.check()
-            if thread.is_alive():
-                raise ChaosError(f"round {number} did not end within {STEP_S:.0f} s")
+        act_together(number, steps, self._act, self.check)
         self._heal()
         self._await_rows(self.reader.expected.total + _BATCHES * ROWS, f"the query goes on after round {number}")
 
