@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, Final, Protocol
+from typing import Any, Final, Generic, Protocol, TypeVar
 from uuid import uuid4
 
 from pyspark import InheritableThread
@@ -21,6 +21,8 @@ from pyspark.traceback_utils import SCCallSiteSync
 
 _log = logging.getLogger("spark_kafka_sink.spark")
 
+_Result = TypeVar("_Result")
+
 _CANCEL_S: Final = 60.0
 """How long a caller waits for the job that it cancelled. Spark ends a job when its tasks have been told to end."""
 
@@ -28,28 +30,49 @@ _AGAIN_S: Final = 0.5
 """A cancelled plan may start a further job."""
 
 
+def _nothing() -> None:
+    """What a caller does who has nothing to do."""
+
+
 def collected(frame: DataFrame) -> list[Row]:
     """The frame's rows. If the call is interrupted, its job is cancelled, and has ended when this raises."""
+    return ran(frame.sparkSession, frame.collect, "write_kafka")
+
+
+def ran(
+    session: SparkSession,
+    action: Callable[[], _Result],
+    name: str,
+    meanwhile: Callable[[], None] = _nothing,
+    stop: Callable[[], None] = _nothing,
+) -> _Result:
+    """What ``action`` returns, which runs jobs of the session in another thread. ``name``: of the jobs in Spark's UI.
+
+    ``meanwhile`` runs in the caller's thread every half second. If it raises, or if the call is interrupted, ``stop``
+    is called and the jobs are cancelled; ``action`` has ended when this raises.
+    """
     tag = f"pykafka-{uuid4().hex}"
-    rows: Future[list[Row]] = Future()
-    job: _Job = (_ConnectJob if is_connect(frame) else _ClassicJob)(frame.sparkSession)
+    result: Future[_Result] = Future()
+    job: _Job = _ConnectJob(session) if is_connect(session) else _ClassicJob(session, name)
     try:
-        job.thread(_Collect(frame, tag, rows, job)).start()
-        while not rows.done():
-            wait([rows], timeout=_AGAIN_S)  # an interrupt just before a wait is noticed only after it
-        return rows.result()
+        job.thread(_Action(action, tag, result, job)).start()
+        while not result.done():
+            meanwhile()
+            wait([result], timeout=_AGAIN_S)  # an interrupt just before a wait is noticed only after it
+        return result.result()
     except BaseException:
-        if not rows.cancel():  # it has begun
-            _cancel(job, tag, rows)
+        if not result.cancel():  # it has begun
+            stop()
+            _cancel(job, tag, result)
         raise
 
 
-def _call_site() -> str:
+def _call_site(name: str) -> str:
     """The line that has called this package."""
     frame = sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("spark_kafka_sink."):
         frame = frame.f_back
-    return f"write_kafka at {frame.f_code.co_filename}:{frame.f_lineno}"
+    return f"{name} at {frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 def is_connect(of: DataFrame | SparkSession) -> bool:
@@ -60,7 +83,7 @@ def is_connect(of: DataFrame | SparkSession) -> bool:
 class _Job(Protocol):
     """What Spark's two APIs do differently. ``cancel`` runs in the caller's thread, the others in the job's."""
 
-    def thread(self, collect: _Collect) -> threading.Thread: ...
+    def thread(self, action: _Action[Any]) -> threading.Thread: ...
 
     def add_tag(self, tag: str) -> None: ...
 
@@ -70,37 +93,37 @@ class _Job(Protocol):
     def cancel(self, tag: str) -> None: ...
 
 
-class _Collect:
+class _Action(Generic[_Result]):
     """What the job's thread does."""
 
-    def __init__(self, frame: DataFrame, tag: str, rows: Future[list[Row]], job: _Job) -> None:
-        self._frame = frame
+    def __init__(self, action: Callable[[], _Result], tag: str, result: Future[_Result], job: _Job) -> None:
+        self._action = action
         self._tag = tag
-        self._rows = rows
+        self._result = result
         self._job = job
 
     def __call__(self) -> None:
-        if not self._rows.set_running_or_notify_cancel():
+        if not self._result.set_running_or_notify_cancel():
             return
         try:
             self._job.add_tag(self._tag)
             with self._job.named():
-                rows = self._frame.collect()
+                result = self._action()
         except BaseException as error:
-            self._rows.set_exception(error)
+            self._result.set_exception(error)
         else:
-            self._rows.set_result(rows)
+            self._result.set_result(result)
 
 
 class _ClassicJob:
     """Tags are local properties, which the thread inherits from the caller (Spark: ``InheritableThread``)."""
 
-    def __init__(self, session: SparkSession) -> None:
+    def __init__(self, session: SparkSession, name: str) -> None:
         self._context = session.sparkContext
-        self._call_site = _call_site()
+        self._call_site = _call_site(name)
 
-    def thread(self, collect: _Collect) -> threading.Thread:
-        thread: threading.Thread = InheritableThread(target=collect, daemon=True)
+    def thread(self, action: _Action[Any]) -> threading.Thread:
+        thread: threading.Thread = InheritableThread(target=action, daemon=True)
         return thread
 
     def add_tag(self, tag: str) -> None:
@@ -131,8 +154,8 @@ class _ConnectJob:
         self._session = session
         self._callers: set[str] = session.getTags()
 
-    def thread(self, collect: _Collect) -> threading.Thread:
-        return threading.Thread(target=collect, daemon=True)
+    def thread(self, action: _Action[Any]) -> threading.Thread:
+        return threading.Thread(target=action, daemon=True)
 
     def add_tag(self, tag: str) -> None:
         for each in (*self._callers, tag):
@@ -145,14 +168,14 @@ class _ConnectJob:
         self._session.interruptTag(tag)
 
 
-def _cancel(job: _Job, tag: str, rows: Future[list[Row]]) -> None:
+def _cancel(job: _Job, tag: str, result: Future[Any]) -> None:
     for _ in range(int(_CANCEL_S / _AGAIN_S)):
-        if rows.done():
+        if result.done():
             return
         try:
             job.cancel(tag)
         except Exception as error:  # a session or context that has been stopped
             _log.warning("The Spark job with tag %s could not be cancelled: %s", tag, error)
             return
-        wait([rows], timeout=_AGAIN_S)
+        wait([result], timeout=_AGAIN_S)
     _log.warning("The Spark job with tag %s was cancelled, but has not ended within %.0f s", tag, _CANCEL_S)

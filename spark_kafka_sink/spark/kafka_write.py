@@ -64,7 +64,7 @@ def write_kafka(frame: DataFrame, options: Mapping[str, Any]) -> WriteResult:
     leave_logging_to_caller()
     clock = SystemClock()
     began_at = clock.now()
-    given, faults = _given(options)
+    given, faults = given_options(options)
     write = BatchWrite.of(frame.schema, given, faults)
     write.begin()
     messages: list[KafkaCommitMessage] = []
@@ -99,7 +99,7 @@ def kafka_batches(options: Mapping[str, Any]) -> KafkaBatches:
     With ``deliveryGuarantee=exactly-once``, ``txnAppId`` must name the query, and the batch id is the ``txnVersion``:
     a micro-batch that Spark repeats after a failure is written once. Raises ``ConfigError``.
     """
-    spelt, faults = _given(options)
+    spelt, faults = given_options(options)
     given = {name.lower(): value for name, value in spelt.items()}
     if given.get("deliveryguarantee", "").strip().lower() == "exactly-once":
         if _APP not in given:
@@ -124,7 +124,7 @@ def kafka_batches(options: Mapping[str, Any]) -> KafkaBatches:
     return KafkaBatches(given)
 
 
-def _given(options: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
+def given_options(options: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
     """The options as Spark's writer passes them, and a fault for each that is given twice. Raises ``TypeError`` if
     they are not a mapping with names as keys.
     """

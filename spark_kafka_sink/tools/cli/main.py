@@ -11,7 +11,17 @@ from collections.abc import Sequence
 import spark_kafka_sink
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.network.diagnosis import diagnosis
-from spark_kafka_sink.tools.cli import broker, check, console_producer, demo, exporter, perf, receipts, transactions
+from spark_kafka_sink.tools.cli import (
+    broker,
+    certify,
+    check,
+    console_producer,
+    demo,
+    exporter,
+    perf,
+    receipts,
+    transactions,
+)
 from spark_kafka_sink.tools.cli.command_line import (
     SHELLS,
     VERBOSE,
@@ -20,7 +30,7 @@ from spark_kafka_sink.tools.cli.command_line import (
     plain_config_warnings,
 )
 
-COMMANDS = (demo, broker, check, console_producer, perf, transactions, receipts, exporter)
+COMMANDS = (demo, broker, check, certify, console_producer, perf, transactions, receipts, exporter)
 
 INTERRUPTED = 130
 PIPE_CLOSED = 141

@@ -42,11 +42,10 @@ _log = logging.getLogger("spark_kafka_sink.check")
 
 DEFAULT_PREFIX: Final = "spark-kafka-sink"
 _SUBJECT: Final = "exactly-once"
-_SOON_MS: Final = 5.0
 _ID_RIGHTS: Final = "WRITE on the transactional id"
 _TOPIC_RIGHTS: Final = "WRITE on the topic"
 _SWEEP: Final = "sweep"
-_LONGEST_TOPIC: Final = 249
+LONGEST_TOPIC: Final = 249
 """Characters of a topic's name (Kafka: ``Topic.MAX_NAME_LENGTH``)."""
 
 
@@ -66,7 +65,7 @@ def try_exactly_once(request: CheckRequest, clock: Clock) -> Generator[Finding, 
 class _Trial:
     def __init__(self, request: CheckRequest, clock: Clock) -> None:
         suffix = f"check-{uuid4().hex[:8]}"
-        self._topic = f"{request.ledger_topic[: _LONGEST_TOPIC - len(suffix) - 1]}-{suffix}"
+        self._topic = f"{request.ledger_topic[: LONGEST_TOPIC - len(suffix) - 1]}-{suffix}"
         self._id = driver_id(f"{request.transactional_id_prefix or DEFAULT_PREFIX}-{suffix}")
         self._timeout_ms = request.config.max_block_ms
         self._clock = clock
@@ -163,16 +162,8 @@ class _Trial:
 
     def _records_before(self, end: int, *, read_committed: bool) -> int:
         """How many data batches there are up to offset ``end``, which is waited for."""
-        deadline, count, offset = self._deadline(), 0, self._log.earliest(self._deadline())
-        while offset < end:
-            fetched = self._log.fetch(offset, deadline, read_committed=read_committed)
-            if fetched is None or fetched.next_offset == offset:
-                self._cluster.check_time(deadline, f"{self._log.partition} cannot be read up to offset {end}")
-                self._cluster.pause(_SOON_MS)
-                continue
-            count += sum(not batch.header.is_control for batch in fetched.batches)
-            offset = fetched.next_offset
-        return count
+        batches = self._log.batches_before(end, self._deadline(), read_committed=read_committed)
+        return sum(not batch.header.is_control for batch in batches)
 
     # Transactions
 
