@@ -5,41 +5,34 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from hashlib import sha256
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-class KeyAndValue(NamedTuple):
-    """A record as it was read."""
-
-    key: bytes | None
-    value: bytes | None
+KeyAndValue = tuple[bytes | None, bytes | None]
+"""Of a record as it was read."""
 
 
-def columns(frame: DataFrame, number: str, run: str) -> DataFrame:
-    """The rows of a frame whose column ``number`` counts them: a key, and a value that follows from key and run."""
+def columns(frame: DataFrame, number: str, mark: str) -> DataFrame:
+    """The rows of a frame whose column ``number`` counts them: a key, and a value that follows from key and mark."""
     text = f"CAST({number} AS STRING)"
-    return frame.selectExpr(f"{text} AS key", f"sha2(concat('{run}:', {text}), 256) AS value")
+    return frame.selectExpr(f"{text} AS key", f"sha2(concat('{mark}:', {text}), 256) AS value")
 
 
 class RowCheck:
     """Counts how often each of the rows 0 to ``rows`` - 1 was read, and records that are none of them."""
 
-    def __init__(self, run: str, rows: int) -> None:
+    def __init__(self, mark: str, rows: int) -> None:
         self.rows = rows
-        self._run = run
+        self._mark = mark
         self._seen: Counter[int] = Counter()
         self._foreign = 0
 
-    def afresh(self) -> RowCheck:
-        """A check of the same rows that has seen no record."""
-        return RowCheck(self._run, self.rows)
-
     def add(self, records: Iterable[KeyAndValue]) -> None:
-        for record in records:
-            number = self._number(record)
+        for key, value in records:
+            number = self._number(key or b"", value)
             if number is None:
                 self._foreign += 1
             else:
@@ -63,9 +56,7 @@ class RowCheck:
         }
         return [f"{count:,} {what}" for what, count in counts.items() if count]
 
-    def _number(self, record: KeyAndValue) -> int | None:
-        key = record.key or b""
+    def _number(self, key: bytes, value: bytes | None) -> int | None:
         if not key.isdigit() or not 0 <= (number := int(key)) < self.rows or str(number).encode() != key:
             return None
-        expected = sha256(f"{self._run}:{number}".encode()).hexdigest().encode()
-        return number if record.value == expected else None
+        return number if value == sha256(f"{self._mark}:{number}".encode()).hexdigest().encode() else None

@@ -6,7 +6,7 @@ import importlib.util
 import sys
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.tools.connection_check.lines import lines
+from spark_kafka_sink.tools.connection_check.lines import Printer
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from spark_kafka_sink.tools.connection_check.findings import Finding
 
 
-class Screen:
+class Screen(Printer):
     """Writes to standard output."""
 
     def __init__(self) -> None:
-        self._subject = ""
+        super().__init__()
         self._status = _spinner()
 
     @property
@@ -32,14 +32,8 @@ class Screen:
             self._status.start()
 
     def finding(self, finding: Finding) -> None:
-        if finding.subject != self._subject:
-            self._subject = finding.subject
-            self.line(finding.subject)
-        self.line(lines(finding))
-
-    def line(self, text: str) -> None:
         self.close()
-        print(text, flush=True)
+        super().finding(finding)
 
     def close(self) -> None:
         """Removes the spinner."""

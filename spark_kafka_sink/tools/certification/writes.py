@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import platform
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import SparkSession
@@ -16,7 +14,7 @@ from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.spark.caller_job import is_connect
 from spark_kafka_sink.spark.kafka_write import kafka_batches, write_kafka
 from spark_kafka_sink.spark.sessions import activate_session
-from spark_kafka_sink.tools.certification.plan import RUNS, STREAM, Plan
+from spark_kafka_sink.tools.certification.plan import RUNS, STREAM, Kind, Plan
 from spark_kafka_sink.tools.certification.rows import columns
 
 if TYPE_CHECKING:
@@ -33,20 +31,11 @@ def has_format() -> bool:
     return importlib.util.find_spec("pyspark.sql.datasource") is not None
 
 
-@dataclass(frozen=True, slots=True)
-class SparkFacts:
-    """What Spark tells of itself, without host names. ``worker``: Python, package and platform of a worker."""
-
-    version: str
-    master: str
-    worker: tuple[str, str, str]
-
-
-def spark_facts(spark: SparkSession) -> SparkFacts:
-    """Runs a job of one task."""
+def spark_facts(spark: SparkSession) -> dict[str, str]:
+    """What Spark and a worker tell of themselves, without host names. Runs a job of one task."""
     (row,) = spark.range(0, 1, 1, 1).mapInArrow(_worker, "text string").collect()
-    python, package, system = json.loads(row.text)
-    return SparkFacts(spark.version, _master(spark), (python, package, system))
+    way = 'format("pykafka")' if has_format() else "write_kafka"
+    return {"Spark": f"{spark.version}, {_master(spark)}, {way}", "workers": row.text}
 
 
 def _master(spark: SparkSession) -> str:
@@ -61,23 +50,24 @@ def _worker(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
     for _ in batches:
         """Spark's worker expects its input to be read."""
-    text = json.dumps([platform.python_version(), spark_kafka_sink.__version__, platform_text()])
+    text = f"{platform_text()}, spark-kafka-sink {spark_kafka_sink.__version__}"
     yield pa.RecordBatch.from_arrays([pa.array([text], pa.string())], names=["text"])
 
 
 def platform_text() -> str:
-    return f"{platform.system()} {platform.release()} {platform.machine()}"
+    """System and Python of this process."""
+    return f"{platform.system()} {platform.release()} {platform.machine()}, Python {platform.python_version()}"
 
 
 class Write:
     """A write of the plan. ``run`` runs in a job's thread; ``stop`` in any."""
 
-    def __init__(self, spark: SparkSession, plan: Plan, guarantee: str, kind: str) -> None:
+    def __init__(self, spark: SparkSession, plan: Plan, kind: Kind) -> None:
         self._spark = spark
         self._plan = plan
         self._kind = kind
-        self._options = plan.write_options(guarantee, kind)
-        self._checkpoint = f"{plan.checkpoint}/{guarantee}"
+        self._options = plan.write_options(kind)
+        self._checkpoint = f"{plan.checkpoint}/{kind.guarantee}"
         self._stopped = False
 
     def stop(self) -> None:
@@ -87,10 +77,10 @@ class Write:
         """Raises what Spark raises, or ``KafkaError``."""
         if has_format():
             activate_session(self._spark)
-        if self._kind == STREAM:
+        if self._kind.way == STREAM:
             self._stream()
         else:
-            self._batch(columns(self._spark.range(self._plan.rows), "id", self._plan.run))
+            self._batch(columns(self._spark.range(self._plan.rows), "id", self._plan.mark))
 
     def _batch(self, frame: DataFrame) -> None:
         if has_format():
@@ -111,22 +101,22 @@ class Write:
 
     def _started(self) -> StreamingQuery:
         source = self._spark.readStream.format("rate-micro-batch").option(
-            "rowsPerBatch", self._plan.rows_of(STREAM) // RUNS
+            "rowsPerBatch", self._plan.rows_of(self._kind) // RUNS
         )
-        writer = columns(source.load(), "value", self._plan.run).writeStream
+        writer = columns(source.load(), "value", self._plan.mark).writeStream
         if has_format():
             writer = writer.format(_FORMAT).options(**self._options)
         else:
-            named = {"txnAppId": f"certify-{self._plan.run}"} if "commitLogTopic" in self._options else {}
+            named = {"txnAppId": self._plan.mark} if "commitLogTopic" in self._options else {}
             writer = writer.foreachBatch(kafka_batches({**self._options, **named}))
         return writer.option("checkpointLocation", self._checkpoint).trigger(availableNow=True).start()
 
 
-def remove_checkpoints(spark: SparkSession, plan: Plan) -> str | None:
-    """Removes the folder by Spark's own file systems. Returns why it stays: a Connect client cannot remove it."""
+def remove_checkpoints(spark: SparkSession, plan: Plan) -> str:
+    """Removes the folder by Spark's own file systems. Returns why it stays, or ""."""
     if is_connect(spark):
-        return f"the checkpoints stay in {plan.checkpoint}: a client of Spark Connect cannot remove them"
+        return "A client of Spark Connect cannot remove checkpoints"
     jvm: Any = spark._jvm
     path = jvm.org.apache.hadoop.fs.Path(plan.checkpoint)
     path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).delete(path, True)
-    return None
+    return ""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from spark_kafka_sink.common.config.table import OWN_NAMES
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.spark.options import KAFKA_PREFIX, LEDGER_TOPIC
+from spark_kafka_sink.tools.certification import ROWS, TIMEOUT_S
 from spark_kafka_sink.tools.cli.command_line import (
     above_zero,
     add_client_options,
@@ -18,6 +19,7 @@ from spark_kafka_sink.tools.cli.command_line import (
     add_spark_options,
     at_least_one,
     checked_names,
+    client_config,
     client_options,
     spark_settings,
 )
@@ -61,8 +63,6 @@ examples:
 
 In a notebook, with the session that is there: spark_kafka_sink.certify(spark, options)"""
 
-_ROWS = 100_000
-_TIMEOUT_S = 300.0
 _SUFFIX = "-certify-00000000-stream-driver"
 
 
@@ -83,10 +83,10 @@ def add_to(commands: Subparsers) -> None:
         help="prefix of the ledger, as the option commitLogTopic (default: %(default)s)",
     )  # fmt: skip
     command.add_argument(
-        "--rows", type=at_least_one, default=_ROWS, metavar="N", help="rows of each write (default: %(default)s)"
+        "--rows", type=at_least_one, default=ROWS, metavar="N", help="rows of each write (default: %(default)s)"
     )
     command.add_argument(
-        "--timeout", type=above_zero, default=_TIMEOUT_S, metavar="SECONDS",
+        "--timeout", type=above_zero, default=TIMEOUT_S, metavar="SECONDS",
         help="how long each Spark job may take (default: 300)",
     )  # fmt: skip
     group = command.add_argument_group("Spark")
@@ -108,7 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
     if importlib.util.find_spec("pyspark") is None:
         raise KafkaError("certify needs PySpark: pip install 'spark-kafka-sink[spark]'")
     from spark_kafka_sink.spark.sessions import register_format
-    from spark_kafka_sink.tools.certification.certify import certify
+    from spark_kafka_sink.tools.certification.certify import certified
     from spark_kafka_sink.tools.certification.plan import Plan
     from spark_kafka_sink.tools.certification.writes import has_format
     from spark_kafka_sink.tools.cli.job import spark_session
@@ -117,15 +117,13 @@ def run(arguments: argparse.Namespace) -> int:
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # on Ctrl-C it logs each call
     if not logging.getLogger("spark_kafka_sink").isEnabledFor(logging.DEBUG):
         logging.getLogger("spark_kafka_sink").setLevel(logging.WARNING)  # the steps show it
-    options, settings = _sink_options(arguments), spark_settings(arguments)
-    Plan.of(
-        options, arguments.rows, is_connect=arguments.remote is not None
-    )  # wrong options are told before Spark starts
-    with spark_session("spark-kafka-sink certify", settings) as spark:
+    # Wrong options are told before Spark starts, and Kafka's by the names that a client.properties file has.
+    client_config(arguments)
+    plan = Plan.of(_sink_options(arguments), arguments.rows, is_connect=arguments.remote is not None)
+    with spark_session("spark-kafka-sink certify", spark_settings(arguments)) as spark:
         if has_format():
             register_format(spark)  # as jobs/ do: then it runs like all other Python code
-        certificate = certify(spark, options, rows=arguments.rows, timeout_s=arguments.timeout)
-    return 0 if certificate.worked else 1
+        return 0 if certified(spark, plan, arguments.timeout).worked else 1
 
 
 def _sink_options(arguments: argparse.Namespace) -> dict[str, object]:

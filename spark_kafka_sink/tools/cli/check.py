@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.common.clock import SystemClock
@@ -31,7 +30,7 @@ from spark_kafka_sink.tools.connection_check.findings import (
     library_findings,
     required_libraries,
 )
-from spark_kafka_sink.tools.connection_check.lines import conclusion, lines
+from spark_kafka_sink.tools.connection_check.lines import Printer, conclusion, lines
 
 if TYPE_CHECKING:
     from spark_kafka_sink.tools.cli.check_workers import WorkerFindings
@@ -134,12 +133,12 @@ def run(arguments: argparse.Namespace) -> int:
         client_config(arguments), arguments.topic, arguments.transactional_id_prefix, arguments.commit_log_topic
     )
     settings = _spark_settings(arguments)
-    findings = _shown(check(request, SystemClock()))
+    findings = [*Printer().all(check(request, SystemClock()))]
     tried = []
     if arguments.exactly_once and any(each.step == "brokers" and each.outcome is Outcome.OK for each in findings):
         from spark_kafka_sink.tools.connection_check.exactly_once_trial import try_exactly_once
 
-        tried = _shown(try_exactly_once(request, SystemClock()))
+        tried = [*Printer().all(try_exactly_once(request, SystemClock()))]
     print(conclusion([*findings, *tried]), flush=True)
     failed = any(each.outcome is Outcome.FAILED for each in [*findings, *tried])
     if arguments.from_workers:
@@ -148,18 +147,6 @@ def run(arguments: argparse.Namespace) -> int:
         workers = check_on_workers(request, settings, arguments.tasks, arguments.timeout)
         failed |= _show_workers([*library_findings(required_libraries()), *findings], workers)
     return 1 if failed else 0
-
-
-def _shown(found: Generator[Finding, None, None]) -> list[Finding]:
-    """Prints the findings as they come. Closes ``found`` also after Ctrl-C, so that it cleans up."""
-    findings: list[Finding] = []
-    with closing(found):
-        for finding in found:
-            if not findings or finding.subject != findings[-1].subject:
-                print(finding.subject)
-            print(lines(finding), flush=True)
-            findings.append(finding)
-    return findings
 
 
 def _spark_settings(arguments: argparse.Namespace) -> Mapping[str, str]:

@@ -1,9 +1,10 @@
-"""Findings as lines of text."""
+"""Findings as lines on standard output."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from typing import Final
 
 from spark_kafka_sink.tools.connection_check.findings import Finding, Outcome
@@ -13,6 +14,26 @@ _INDENT: Final = 2
 _OUTCOME: Final = 9
 _STEP: Final = 12
 _TIME: Final = 10
+
+
+class Printer:
+    """Prints findings, with a heading before those of another subject."""
+
+    def __init__(self) -> None:
+        self._subject = ""
+
+    def all(self, findings: Generator[Finding, None, None]) -> Iterator[Finding]:
+        """Each finding, printed as it comes. Closes ``findings`` also after Ctrl-C, so that it cleans up."""
+        with closing(findings):
+            for each in findings:
+                self.finding(each)
+                yield each
+
+    def finding(self, finding: Finding) -> None:
+        if finding.subject != self._subject:
+            self._subject = finding.subject
+            print(finding.subject)
+        print(lines(finding), flush=True)
 
 
 def lines(finding: Finding) -> str:
