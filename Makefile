@@ -20,7 +20,7 @@ LOWEST := .cache/lowest-direct.txt
 # gssapi is compiled against the system's Kerberos: only requirements/gssapi.txt has it.
 EXTRAS_BUT := python3 -c 'import sys, tomllib; extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; print(*(f"--extra {extra}" for extra in extras if extra not in sys.argv))'
 
-.PHONY: help setup demo test test-fast test-jvm test-all test-spark test-brokers test-foreign test-shipping test-yarn test-lowest test-pythons test-gssapi check format bench fuzz model chaos chaos-cluster histories audit docs lock build clean
+.PHONY: help setup demo test test-fast test-jvm test-all test-spark test-brokers test-foreign test-shipping test-yarn test-lowest test-pythons test-gssapi check format bench fuzz model chaos chaos-cluster histories draw audit docs lock build clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -123,6 +123,9 @@ chaos-cluster: $(READY) ## three brokers, executors that outlive their driver, r
 
 histories: $(READY) ## five workloads, three brokers, random faults, and a check of all that was done and seen: 20 minutes (ARGS="--seed 7")
 	@$(COMPILED) $(BIN)/python -m tests.histories $(ARGS)
+
+draw: .cache/bench/.ready ## the plots of docs/proof.md from a history, and what its longest gaps are made of (HISTORY=history.jsonl)
+	@.cache/bench/bin/python -m tests.histories.plots $(HISTORY) docs/img
 
 audit: .cache/release/.ready ## known vulnerabilities of the locked packages, by PyPI's advisories
 	@.cache/release/bin/pip-audit --strict --disable-pip --require-hashes -r requirements/dev.txt $(ARGS)

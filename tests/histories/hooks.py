@@ -19,6 +19,7 @@ PROXIES = "HISTORY_PROXIES"
 PYTHON_PATH = os.pathsep.join((str(Path(__file__).parents[2]), str(Path(__file__).parent / "support")))
 """PYTHONPATH of a process that is recorded with its children."""
 
+PLANNING = ("driver initialised", "planned")
 _ERROR_CHARACTERS = 600
 
 
@@ -179,6 +180,19 @@ def _record_ends(record, ends):
             record("end", transaction=_transaction(prepared), commit=commit, outcome=outcome)
 
 
+def _recorded_steps(reach, record):
+    def recorded(step, task=None):
+        if step in PLANNING:
+            record("step", start=os.environ[START], step=step)
+        reach(step, task)
+
+    return recorded
+
+
+def _change_steps(module):
+    module.reach = _recorded_steps(module.reach, recorder_of_environment())
+
+
 def _change_sink_write(module):
     record, sink_write = recorder_of_environment(), module.SinkWrite
     sink_write.write = _recorded_write(sink_write.write, record)
@@ -210,6 +224,7 @@ def _address(text):
 
 
 CHANGES = {
+    "spark_kafka_sink.exactly_once.steps": _change_steps,
     "spark_kafka_sink.spark.sink_write": _change_sink_write,
     "spark_kafka_sink.exactly_once.session": _change_session,
     "spark_kafka_sink.producer.transactions.committer": _change_committer,

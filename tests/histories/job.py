@@ -191,7 +191,9 @@ def main(workload: str, settings: str) -> None:
     for name, value in _SETTINGS.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
-    job = Job(spark, recorder_of_environment(), given["servers"], given["registry"], Path(given["folder"]))
+    record = recorder_of_environment()
+    record("driver", workload=workload, start=os.environ[START], phase="session")
+    job = Job(spark, record, given["servers"], given["registry"], Path(given["folder"]))
     run_until_done(spark, lambda: JOBS[workload](job))
 
 

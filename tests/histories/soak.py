@@ -174,7 +174,12 @@ class Soak:
             ACTOR: workload.name,
             hooks.PROXIES: json.dumps({_text(proxies[node].broker): _text(gates[node].address) for node in gates}),
         }
-        drivers = Drivers(folder, [job.__file__, workload.name, json.dumps(given)], environment)
+
+        def prepare(start: int) -> dict[str, str]:
+            self._record("driver", workload=workload.name, start=str(start), phase="started")
+            return {}
+
+        drivers = Drivers(folder, [job.__file__, workload.name, json.dumps(given)], environment, prepare)
         return Victim(workload, self.kafka, drivers, Fault(drivers.fault_file), self.live, gates, proxies)
 
     def _round(self, number: int, steps: Round) -> None:
