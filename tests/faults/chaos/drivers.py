@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,8 +21,8 @@ _OF_TESTS = MappingProxyType({"PYTHONPATH": PYTHON_PATH})
 class Drivers(threading.Thread):
     """Keeps one running until ``finish``. ``starts`` counts them; an abandoned one runs beside its successor.
 
-    ``command``: the arguments of its Python. ``environment``: its own variables. ``prepare``: called with the number of
-    each start before it; returns further variables of that one.
+    ``command``: its Python, and what it runs. ``environment``: its own variables. ``prepare``: called with the number
+    of each start before it; returns further variables of that one.
     """
 
     def __init__(
@@ -127,8 +126,10 @@ class Drivers(threading.Thread):
             SIDE: "driver",
         }
         with self._log(self.starts).open("wb") as log:
-            command = [sys.executable, *self._command]
-            self._current = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+            # Not in the repository's folder: Spark's workers would import its sink before any in PYTHONPATH.
+            self._current = subprocess.Popen(
+                self._command, env=environment, cwd=self.folder, stdout=log, stderr=log, start_new_session=True
+            )
         self._all.append(self._current)
 
 
