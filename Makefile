@@ -121,7 +121,7 @@ chaos: $(READY) ## kill a hundred processes of an exactly-once query (up to 40 m
 chaos-cluster: $(READY) ## three brokers, executors that outlive their driver, random faults: 30 minutes (ARGS="--seed 7")
 	@$(COMPILED) $(BIN)/python -m tests.faults.chaos $(ARGS)
 
-histories: $(READY) ## five workloads, three brokers, random faults, and a check of all that was done and seen: 20 minutes (ARGS="--seed 7")
+histories: $(READY) ## six workloads, three brokers, random faults, and a check of all that was done and seen: 20 minutes (ARGS="--seed 7")
 	@$(COMPILED) $(BIN)/python -m tests.histories $(ARGS)
 
 draw: .cache/bench/.ready ## the plots of docs/proof.md from a history, and what its longest gaps are made of (HISTORY=history.jsonl)

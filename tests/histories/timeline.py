@@ -45,6 +45,7 @@ _UNTIL = MappingProxyType(
         "seen": "until readers see the rows",
     }
 )
+_LEAST_SHARE = 0.02
 _ENDED = "EndTxn"
 _NEW_START = "another driver starts, and Spark with it"
 
@@ -222,10 +223,9 @@ def _covered(spans: Sequence[Span], began: float, ended: float) -> float:
 
 
 def seconds_without_a_row(times: Sequence[float], ended: float) -> tuple[list[float], list[float]]:
-    """A line for a plot: it grows until a row comes, and falls to 0 then. Gaps of less than 1% of the longest are left
-    out."""
+    """A line for a plot: it grows until a row comes, and falls to 0 then. Gaps that would not be seen are left out."""
     gaps = list(zip(times, [*times[1:], ended], strict=True))
-    least = max((at - before for before, at in gaps), default=0.0) / 100
+    least = max((at - before for before, at in gaps), default=0.0) * _LEAST_SHARE
     x, y = [], []
     for before, at in gaps:
         if at - before >= least:
