@@ -193,6 +193,18 @@ def _change_steps(module):
     module.reach = _recorded_steps(module.reach, recorder_of_environment())
 
 
+def _recorded_plan(plan, record):
+    def recorded(*arguments):
+        record("step", start=os.environ[START], step="planning begins")
+        return plan(*arguments)
+
+    return recorded
+
+
+def _change_plan(module):
+    module._plan = _recorded_plan(module._plan, recorder_of_environment())
+
+
 def _change_sink_write(module):
     record, sink_write = recorder_of_environment(), module.SinkWrite
     sink_write.write = _recorded_write(sink_write.write, record)
@@ -225,6 +237,7 @@ def _address(text):
 
 CHANGES = {
     "spark_kafka_sink.exactly_once.steps": _change_steps,
+    "spark_kafka_sink.exactly_once.plan": _change_plan,
     "spark_kafka_sink.spark.sink_write": _change_sink_write,
     "spark_kafka_sink.exactly_once.session": _change_session,
     "spark_kafka_sink.producer.transactions.committer": _change_committer,

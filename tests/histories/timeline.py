@@ -28,6 +28,7 @@ _UNTIL = MappingProxyType(
     {
         "driver started": "until another driver process is started",
         "driver session": "Python and Spark start",
+        "step planning begins": "until the sink plans",
         "step driver initialised": "planning, until the driver's transactional id is initialised",
         "step planned": "planning, until the previous batch is finished",
         "began": "until the next write begins",
