@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import select
+import time
 from pathlib import Path
 
 from tests.faults.chaos.processes import START
@@ -24,7 +26,15 @@ _ERROR_CHARACTERS = 600
 
 
 def install():
+    if "FAKETIME" in os.environ:
+        time.sleep = _sleep
     kill_points.install(CHANGES if FOLDER in os.environ else {})
+
+
+def _sleep(seconds):
+    """``time.sleep`` where libfaketime is loaded. It refuses that of Python, because it takes the time of the monotonic
+    clock at which to wake up for one of the wall clock."""
+    select.select([], [], [], seconds)
 
 
 def _entry(write_id):
