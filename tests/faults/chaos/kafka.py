@@ -24,7 +24,7 @@ from confluent_kafka.admin import (
 )
 
 from spark_kafka_sink.testing import LocalKafka
-from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION
+from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION, LocalKafkaError
 from tests.faults.chaos import requests
 from tests.waiting import until
 
@@ -33,6 +33,7 @@ _METADATA_VERSION = "metadata.version"
 _NOT_UPGRADED = frozenset({_METADATA_VERSION, "transaction.version", "kraft.version"})
 REQUEST_S = 10.0
 DEADLINE_S = 90.0
+_RECOVERS_S = 300.0
 _LOGIN = (
     "org.apache.kafka.common.security.plain.PlainLoginModule required "
     'username="broker" password="broker" user_broker="broker";'
@@ -129,15 +130,22 @@ class ChaosKafka:
         with self._lock:
             self.local.kill(node)
 
-    def start(self, node: int) -> None:
+    def start(self, node: int, version: str | None = None) -> None:
+        """Returns when it responds: after a SIGKILL it first reads its logs, for minutes on a busy machine."""
         with self._lock:
-            self.local.start(node)
+            try:
+                self.local.start(node, version)
+            except LocalKafkaError:
+                if not self.local.alive(node):
+                    raise
+                address = self._addresses()[self.local.node_ids.index(node)]
+                _until(lambda: requests.features(address), bool, _RECOVERS_S)
 
     def restart(self, node: int, version: str | None = None) -> None:
         """A controlled shutdown, before which its leaders and coordinators move away, and a start."""
         with self._lock:
             self.local.stop(node)
-            self.local.start(node, version)
+            self.start(node, version)
 
     def fill_disk(self, node: int, seconds: float) -> bool:
         """No file of the broker can grow any more. Whether that has ended it in so many seconds.
@@ -204,7 +212,7 @@ class ChaosKafka:
                     self.local.resume(node)
             for node in self.local.node_ids:
                 if not self.local.alive(node):
-                    self.local.start(node)
+                    self.start(node)
 
     def leader(self, topic: str, partition: int) -> int:
         with self._lock:
@@ -295,7 +303,7 @@ class ChaosKafka:
         return _until(ask, lambda _: True)
 
 
-def _until(ask: Callable[[], Any], good: Callable[[Any], bool]) -> Any:
+def _until(ask: Callable[[], Any], good: Callable[[Any], bool], deadline_s: float = DEADLINE_S) -> Any:
     """What ``ask`` gives once it gives something ``good``; its errors, and other answers, count only at the end."""
 
     def asked() -> Any:
@@ -304,4 +312,4 @@ def _until(ask: Callable[[], Any], good: Callable[[Any], bool]) -> Any:
         except Exception as error:
             return error
 
-    return until(asked, lambda answer: not isinstance(answer, Exception) and good(answer), "no good answer", DEADLINE_S)
+    return until(asked, lambda answer: not isinstance(answer, Exception) and good(answer), "no good answer", deadline_s)
