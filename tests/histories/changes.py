@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -20,7 +21,7 @@ from tests.faults.chaos.drivers import await_that
 from tests.faults.chaos.processes import Kind, send
 from tests.faults.chaos.troubles import REACHED_S, NotReachedError, another_draw, pick
 from tests.histories import hooks
-from tests.histories.workloads import OPTIONS_FILE, PARTITIONS, ROWS
+from tests.histories.workloads import OPTIONS_FILE, PARTITIONS, ROWS, python_of
 
 if TYPE_CHECKING:
     from tests.faults.chaos.plan import Step
@@ -77,7 +78,8 @@ def options_switched(victim: Victim, step: Step) -> None:
 def clocks_are_off(victim: Victim, step: Step) -> None:
     """Those of the next driver's Python and of its workers, by up to a quarter of an hour, back or ahead."""
     seconds = int(_SHORTEST_OFF_S + another_draw(step.draw) * (_LONGEST_OFF_S - _SHORTEST_OFF_S))
-    _run_with(victim, step, clock_variables(seconds if step.draw < 0.5 else -seconds))
+    variables = clock_variables(seconds if step.draw < 0.5 else -seconds)
+    _run_with(victim, step, {**variables, "PYSPARK_PYTHON": str(_python_with(variables, victim))})
 
 
 def older_sink(victim: Victim, step: Step) -> None:
@@ -111,6 +113,17 @@ def broker_upgraded(victim: Victim, step: Step) -> None:
     if not victim.kafka.upgrade():
         raise NotReachedError
     time.sleep(step.seconds)
+
+
+def _python_with(variables: Mapping[str, str], victim: Victim) -> Path:
+    """A Python for Spark's workers that has these variables, which the JVM does not pass on."""
+    script = victim.drivers.folder / "python-with-a-clock"
+    words = shlex.join(
+        ["env", *(f"{name}={value}" for name, value in variables.items()), str(python_of(victim.workload))]
+    )
+    script.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+    script.chmod(0o755)
+    return script
 
 
 # -- what these troubles need -------------------------------------------------------------------------------------

@@ -59,8 +59,6 @@ _ON_EXECUTORS = {
     "spark.network.timeoutInterval": "10s",
     "spark.executor.heartbeatInterval": "3s",
 }
-_OF_PYTHON = ("LD_PRELOAD", "FAKETIME", "FAKETIME_DONT_FAKE_MONOTONIC")
-"""Variables of a driver's Python and of its workers, which the JVM between them does not get."""
 _OF_EXECUTORS = (MARK, START, FOLDER, ACTOR, PROXIES, VARIABLE, "PYTHONPATH")
 
 
@@ -220,17 +218,16 @@ JOBS = {job.__name__: job for job in (pairs, letters, nightly, once, oldest, con
 
 def settings_of_spark(master: str) -> dict[str, str]:
     """Without ``master``, everything runs in the driver's process and its Python workers."""
-    of_python = {name: os.environ.pop(name) for name in _OF_PYTHON if name in os.environ}
-    settings = {**_SETTINGS, **{f"spark.executorEnv.{name}": value for name, value in of_python.items()}}
     if not master:
-        return {**settings, "spark.master": _LOCAL}
+        return {**_SETTINGS, "spark.master": _LOCAL}
     variables = {name: os.environ[name] for name in _OF_EXECUTORS} | {SIDE: "executor"}
     of_executors = {f"spark.executorEnv.{name}": value for name, value in variables.items()}
-    return {**settings, **_ON_EXECUTORS, **of_executors, "spark.master": master}
+    return {**_SETTINGS, **_ON_EXECUTORS, **of_executors, "spark.master": master}
 
 
 def main(workload: str, settings: str) -> None:
     given = json.loads(settings)
+    os.environ.pop("LD_PRELOAD", None)  # a clock that is off is one of Python, not of the JVM
     builder = SparkSession.builder.appName(workload)
     for name, value in settings_of_spark(given["master"]).items():
         builder = builder.config(name, value)

@@ -13,7 +13,7 @@ import pytest
 from spark_kafka_sink.spark.options import SinkOptions
 from tests.faults.chaos.kafka import ChaosKafka
 from tests.faults.chaos.plan import Step
-from tests.histories import hooks, job
+from tests.histories import changes, hooks, job
 from tests.histories.changes import (
     SWITCHED,
     ChangeError,
@@ -21,7 +21,7 @@ from tests.histories.changes import (
     copy_of_sink,
     options_switched,
 )
-from tests.histories.workloads import OPTIONS_FILE
+from tests.histories.workloads import LETTERS, OPTIONS_FILE
 
 _HERE = Path(__file__).parents[2]
 _OFF_S = 600
@@ -70,13 +70,12 @@ def test_switched_options_are_those_of_a_write(draw, tmp_path):
     SinkOptions.parse({name.lower(): str(value) for name, value in options.items()})
 
 
-def test_variables_of_a_clock_are_those_of_python_only(monkeypatch):
-    monkeypatch.setenv("LD_PRELOAD", "a-library")
-    monkeypatch.setenv("FAKETIME", "+600s")
-    settings = job.settings_of_spark("")
-    assert settings["spark.master"] == "local[2,2]"
-    assert settings["spark.executorEnv.FAKETIME"] == "+600s"
-    assert "LD_PRELOAD" not in job.os.environ, "the JVM would inherit it"
+def test_python_workers_get_a_clock_by_a_script(tmp_path, monkeypatch):
+    variables = {"FAKETIME": "+600s"}
+    victim = SimpleNamespace(workload=LETTERS, drivers=SimpleNamespace(folder=tmp_path))
+    script = changes._python_with(variables, victim)
+    command = [script, "-c", "import os, sys; print(os.environ['FAKETIME'], sys.argv[1])", "a b"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "+600s a b\n"
 
 
 @pytest.mark.jvm

@@ -39,7 +39,7 @@ _UNTIL = MappingProxyType(
         "intent decided": "the decision is written",
         "intent not decided": "until the decision is refused",
         "intent unknown": "until the decision times out",
-        "end asked": "between requests of the commit",
+        "end asked": "until commit or abort ends transactions",
         "verdict failed": "until a write has failed",
         "verdict committed": "until a write has ended",
         "gave up": "until a write is aborted",
