@@ -236,10 +236,10 @@ def rights_revoked(chaos: Chaos, step: Step) -> None:
 
 
 def transaction_protocol_changed(chaos: Chaos, step: Step) -> None:
-    """From 1 to 2, or back, for the rounds to come too."""
+    """From 1 to 2, or back, for the rounds to come too; brokers that were just upgraded have 0."""
     if not chaos.kafka.knows_transaction_versions:
         raise NotReachedError
-    chaos.kafka.set_transaction_version(3 - chaos.kafka.transaction_version)
+    chaos.kafka.set_transaction_version(2 if chaos.kafka.transaction_version == 1 else 1)
     time.sleep(step.seconds)
 
 
