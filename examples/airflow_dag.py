@@ -1,6 +1,6 @@
 """An Airflow DAG that writes each day's orders to Kafka, exactly once even if Airflow runs the task again.
 
-Copy it to the folder of your DAGs, next to ``jobs/batch_to_kafka.py``, a ``producer.properties`` and the environment that
+Copy it to the folder of your DAGs, next to ``jobs/batch_to_kafka.py``, ``producer.properties`` and the environment that
 ``yarn/submit.sh`` packs. It needs ``apache-airflow-providers-apache-spark`` and a connection ``spark_default`` to YARN.
 """
 
