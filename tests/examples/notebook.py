@@ -22,12 +22,25 @@ def executed(path: Path, environment: dict[str, str]) -> nbformat.NotebookNode:
     client.execute(env=environment)
     notebook.metadata.pop("language_info", None)
     for cell in code_cells(notebook):
-        cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
+        cell.outputs = _without_logs(cell.outputs)
     return notebook
 
 
 def code_cells(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def _without_logs(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
+    """Without standard error, which may have cut standard output into several outputs."""
+    kept: list[nbformat.NotebookNode] = []
+    for output in outputs:
+        if output.get("name") == "stderr":
+            continue
+        if kept and output.get("name") == kept[-1].get("name") == "stdout":
+            kept[-1].text += output.text
+        else:
+            kept.append(output)
+    return kept
 
 
 if __name__ == "__main__":

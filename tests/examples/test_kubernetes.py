@@ -1,5 +1,5 @@
-"""The files for Kubernetes, as far as they can be checked without a cluster: by the schemas of its API, and by the driver's
-pod, which ``spark-submit`` has a stand-in for the API server create.
+"""The files for Kubernetes, as far as they can be checked without a cluster: by the schemas of its API, and by the pod
+of the driver, which ``spark-submit`` has a stand-in for the API server create.
 """
 
 from __future__ import annotations
