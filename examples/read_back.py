@@ -43,9 +43,8 @@ def committed_records(servers: str, topic: str) -> Iterator[tuple[bytes | None, 
 
 def main() -> None:
     spark = SparkSession.builder.master("local[2]").getOrCreate()
-    orders = spark.range(1000).selectExpr(
-        "cast(id % 7 AS BINARY) AS key", "to_binary(to_json(struct(id)), 'utf-8') AS value"
-    )
+    records = spark.range(1000).selectExpr("cast(id % 7 AS STRING) AS key", "to_json(struct(id)) AS value")
+    orders = records.selectExpr("cast(key AS BINARY) AS key", "cast(value AS BINARY) AS value")  # as a reader gets them
     with LocalKafka() as kafka:
         kafka.create_topic("orders", partitions=4)
         (

@@ -24,6 +24,12 @@ def clean_orders() -> DataFrame:
     return spark.readStream.schema("id STRING, amount DOUBLE").json(landing).where("amount IS NOT NULL")
 
 
+def as_records(condition: str) -> DataFrame:
+    """The clean orders that meet the condition, with the columns of a record."""
+    orders = spark.readStream.table("clean_orders").where(condition)
+    return orders.selectExpr("id AS key", "to_json(struct(*)) AS value")
+
+
 @dp.append_flow(target="large_orders")
 def large() -> DataFrame:
     return as_records("amount >= 100")
@@ -32,9 +38,3 @@ def large() -> DataFrame:
 @dp.append_flow(target="small_orders")
 def small() -> DataFrame:
     return as_records("amount < 100")
-
-
-def as_records(condition: str) -> DataFrame:
-    """The clean orders that meet the condition, with the columns of a record."""
-    orders = spark.readStream.table("clean_orders").where(condition)
-    return orders.selectExpr("id AS key", "to_json(struct(*)) AS value")
