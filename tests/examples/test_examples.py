@@ -59,6 +59,23 @@ def test_the_pipeline_writes_each_clean_order_to_its_topic(shell, tmp_path):
     assert written == {"small-orders": [b'{"id":"1","amount":5.0}'], "large-orders": [b'{"id":"2","amount":500.0}']}
 
 
+@pytest.mark.parametrize("mode", ["client", "cluster"])
+def test_the_script_for_yarn_submits_with_the_packed_environment(mode, shell, tmp_path):
+    (tmp_path / "environment.tar.gz").touch()
+    stand_in = tmp_path / "spark-submit"
+    stand_in.write_text('#!/bin/sh\nprintf "%s\\n" "$PYSPARK_PYTHON" "$@"\n')
+    stand_in.chmod(0o755)
+    environment = shell | {"PATH": f"{tmp_path}:{shell['PATH']}"}
+    done = ran([EXAMPLES / "yarn/submit.sh", mode, "job.py", "two words"], cwd=tmp_path, env=environment)
+    python, *arguments = done.stdout.splitlines()
+    assert python == "./environment/bin/python"
+    assert arguments[:6] == [
+        "--master", "yarn", "--deploy-mode", mode, "--archives", "environment.tar.gz#environment",
+    ]  # fmt: skip
+    assert f"spark.yarn.appMasterEnv.PYSPARK_PYTHON={python}" in arguments
+    assert arguments[-2:] == ["job.py", "two words"]
+
+
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.parent.name)
 def test_shellcheck_finds_nothing_in_a_script(script, shell):
     ran(["shellcheck", script], env=shell)

@@ -13,7 +13,6 @@ import pyspark
 import pytest
 
 from spark_kafka_sink.testing.child_processes import GuardedProcess, tail
-from tests.repository.files import ROOT
 from tests.spark.conftest import topic
 from tests.spark.test_shipping import HIDDEN, image, wheels
 from tests.yarn.cluster import YarnCluster
@@ -62,11 +61,15 @@ def submitted(yarn, packed, tmp_path):
         }
         environment = {name: value for name, value in os.environ.items() if name not in HIDDEN}
         environment |= {"SPARK_HOME": str(SPARK_HOME), "HADOOP_CONF_DIR": str(yarn.configuration)}
-        environment["PATH"] = os.pathsep.join((str(SPARK_HOME / "bin"), environment["PATH"]))
-        environment["SPARK_CONF_DIR"] = str(tmp_path)
-        lines = [f"{name} {value}\n" for name, value in settings.items()]
-        (tmp_path / "spark-defaults.conf").write_text("".join(lines))
-        command = [str(ROOT / "examples/yarn/submit.sh"), mode, str(job), *map(str, arguments)]
+        if mode == "cluster":
+            settings["spark.yarn.appMasterEnv.PYSPARK_PYTHON"] = "./environment/bin/python"
+        else:
+            environment["PYSPARK_PYTHON"] = "./environment/bin/python"
+        options = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+        command = [
+            str(SPARK_HOME / "bin/spark-submit"), "--master", "yarn", "--deploy-mode", mode,
+            "--archives", f"{packed}/environment.tar.gz#environment", *options, str(job), *map(str, arguments),
+        ]  # fmt: skip
         process = GuardedProcess(command, log=log, cwd=packed, env=environment)
 
         def ended_well() -> None:
