@@ -185,5 +185,5 @@ def _give_up(write: BatchWrite, messages: list[KafkaCommitMessage], error: BaseE
     except KafkaError as failure:
         error.add_note(
             f"Its transactions could not be aborted: {clause(failure)}. The next write of the same name aborts them, "
-            "or kafka.transaction.timeout.ms."
+            "or else the brokers do, after kafka.transaction.timeout.ms."
         )

@@ -26,9 +26,11 @@ _HOUR_MS: Final = 3_600_000
 _CLEAR: Final = "\033[H\033[2J"
 
 DESCRIPTION = """\
-Draws charts of each query from its first write to its last one within the last hours: rows/s, latency, rows
-sent again, what its tasks spent their time on, and how its rows are spread over partitions. Latency is the time
-from a Produce request to its response."""
+Draws charts of what each query wrote in the last 24 hours (--hours), from its first write to its last: rows
+and bytes per second, latency, rows sent again, what its tasks spent their time on, and how its rows are spread
+over partitions. Latency is the time from a Produce request to its response.
+
+It reads receipts, which the sink writes if the query or batch job has the option receiptsPath or receiptsTopic."""
 
 EXAMPLES = """\
 examples:
