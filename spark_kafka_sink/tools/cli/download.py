@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 class DownloadShown:
-    """On stderr: a bar on a terminal if rich is installed, and at the end how much has arrived. The log has said what is
-    fetched. Nothing is shown if nothing is. ``about_mb``: the expected size.
+    """On stderr: a bar on a terminal if rich is installed, and at the end how much has arrived. The log says
+    what is fetched. Nothing is shown if nothing is. ``about_mb``: the expected size.
     """
 
     def __init__(self, about_mb: int) -> None:
