@@ -1,7 +1,7 @@
 """A Spark job that ends with the call that started it.
 
 The job runs in a thread of its own, so that an interrupt reaches the caller, who cancels the job by a tag that only
-this thread has: the caller's job group and tags stay as they are.
+this thread has: the caller's job group and tags stay as they are. A long job is logged every 30 s.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from pyspark import InheritableThread
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.traceback_utils import SCCallSiteSync
 
+from spark_kafka_sink.common.clock import Clock
+from spark_kafka_sink.spark.python_process import announce
+
 _log = logging.getLogger("spark_kafka_sink.spark")
 
 _Result = TypeVar("_Result")
@@ -30,35 +33,41 @@ _AGAIN_S: Final = 0.5
 """A cancelled plan may start a further job."""
 
 
+_PROGRESS_MS: Final = 30_000.0
+
+
 def _nothing() -> None:
     """What a caller does who has nothing to do."""
 
 
-def collected(frame: DataFrame) -> list[Row]:
+def collected(frame: DataFrame, clock: Clock) -> list[Row]:
     """The frame's rows. If the call is interrupted, its job is cancelled, and has ended when this raises."""
-    return ran(frame.sparkSession, frame.collect, "write_kafka")
+    return ran(frame.sparkSession, frame.collect, "write_kafka", clock)
 
 
 def ran(
     session: SparkSession,
     action: Callable[[], _Result],
     name: str,
+    clock: Clock,
     meanwhile: Callable[[], None] = _nothing,
     stop: Callable[[], None] = _nothing,
 ) -> _Result:
     """What ``action`` returns, which runs jobs of the session in another thread. ``name``: of the jobs in Spark's UI.
 
-    ``meanwhile`` runs in the caller's thread every half second. If it raises, or if the call is interrupted, ``stop``
+    Every 30 s it logs how far the jobs are. ``meanwhile`` runs in the caller's thread every half second. If it raises, or if the call is interrupted, ``stop``
     is called and the jobs are cancelled; ``action`` has ended when this raises.
     """
     tag = f"pykafka-{uuid4().hex}"
     result: Future[_Result] = Future()
     job: _Job = _ConnectJob(session) if is_connect(session) else _ClassicJob(session, name)
+    progress = _Progress(job, tag, clock)
     try:
         job.thread(_Action(action, tag, result, job)).start()
         while not result.done():
             meanwhile()
             wait([result], timeout=_AGAIN_S)  # an interrupt just before a wait is noticed only after it
+            progress.log_if_due()
         return result.result()
     except BaseException:
         if not result.cancel():  # it has begun
@@ -81,9 +90,11 @@ def is_connect(of: DataFrame | SparkSession) -> bool:
 
 
 class _Job(Protocol):
-    """What Spark's two APIs do differently. ``cancel`` runs in the caller's thread, the others in the job's."""
+    """What Spark's two APIs do differently. ``cancel`` runs in the caller's thread, ``progress`` in one of its own, the
+    others in the job's.
+    """
 
-    def thread(self, action: _Action[Any]) -> threading.Thread: ...
+    def thread(self, target: Callable[[], None]) -> threading.Thread: ...
 
     def add_tag(self, tag: str) -> None: ...
 
@@ -91,6 +102,41 @@ class _Job(Protocol):
         """Around the job: Spark's UI shows which line of the caller's has started it."""
 
     def cancel(self, tag: str) -> None: ...
+
+    def progress(self, tag: str) -> str:
+        """How many tasks have finished and run; "" if Spark does not tell."""
+
+
+class _Progress:
+    """Logs every 30 s how far a job is."""
+
+    def __init__(self, job: _Job, tag: str, clock: Clock) -> None:
+        self._job = job
+        self._tag = tag
+        self._clock = clock
+        self._began = clock.now()
+        self._due = self._began + _PROGRESS_MS
+
+    def log_if_due(self) -> None:
+        """Asks Spark in a thread that ends with this call: an interrupt of the caller must not strike between a request
+        to the JVM and its response.
+        """
+        now = self._clock.now()
+        if now < self._due:
+            return
+        self._due = now + _PROGRESS_MS
+        thread = self._job.thread(self._log)
+        thread.start()
+        thread.join()
+
+    def _log(self) -> None:
+        try:
+            told = self._job.progress(self._tag)
+        except Exception as error:  # a session or context that has been stopped: the job fails by itself
+            _log.debug("Spark does not tell the progress of a write: %s", error)
+            return
+        if told:
+            announce(f"The write has run for {(self._clock.now() - self._began) / 1000:.0f} s: {told}")
 
 
 class _Action(Generic[_Result]):
@@ -122,8 +168,8 @@ class _ClassicJob:
         self._context = session.sparkContext
         self._call_site = _call_site(name)
 
-    def thread(self, action: _Action[Any]) -> threading.Thread:
-        thread: threading.Thread = InheritableThread(target=action, daemon=True)
+    def thread(self, target: Callable[[], None]) -> threading.Thread:
+        thread: threading.Thread = InheritableThread(target=target, daemon=True)
         return thread
 
     def add_tag(self, tag: str) -> None:
@@ -146,6 +192,21 @@ class _ClassicJob:
     def cancel(self, tag: str) -> None:
         self._context.cancelJobsWithTag(tag)
 
+    def progress(self, tag: str) -> str:
+        tracker = self._context.statusTracker()
+        jobs = map(tracker.getJobInfo, self._context._jsc.sc().statusTracker().getJobIdsForTag(tag))
+        ids = sorted({stage for job in jobs if job is not None for stage in job.stageIds})
+        stages = [stage for stage in map(tracker.getStageInfo, ids) if stage is not None]
+        return (
+            "; ".join(
+                f"{each.numCompletedTasks} of {each.numTasks} tasks of stage {each.stageId} have finished, "
+                f"{each.numActiveTasks} running"
+                for each in stages
+                if each.numActiveTasks or 0 < each.numCompletedTasks < each.numTasks
+            )
+            or "no task is running"
+        )
+
 
 class _ConnectJob:
     """Tags are the client's, for each of its threads."""
@@ -154,8 +215,8 @@ class _ConnectJob:
         self._session = session
         self._callers: set[str] = session.getTags()
 
-    def thread(self, action: _Action[Any]) -> threading.Thread:
-        return threading.Thread(target=action, daemon=True)
+    def thread(self, target: Callable[[], None]) -> threading.Thread:
+        return threading.Thread(target=target, daemon=True)
 
     def add_tag(self, tag: str) -> None:
         for each in (*self._callers, tag):
@@ -166,6 +227,9 @@ class _ConnectJob:
 
     def cancel(self, tag: str) -> None:
         self._session.interruptTag(tag)
+
+    def progress(self, tag: str) -> str:
+        return ""  # the client's own progress bar and handlers show it (SparkSession.registerProgressHandler)
 
 
 def _cancel(job: _Job, tag: str, result: Future[Any]) -> None:

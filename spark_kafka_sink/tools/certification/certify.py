@@ -279,7 +279,7 @@ class _Run:
             if topic is not None and self._screen.is_live:
                 self._screen.running(f"{what}: {self._progress(topic)}")
 
-        return ran(self._spark, action, "certify", meanwhile, stop or _nothing)
+        return ran(self._spark, action, "certify", self._clock, meanwhile, stop or _nothing)
 
     def _progress(self, topic: str) -> str:
         """The end offsets also count the control records of transactions, so they may exceed the rows."""

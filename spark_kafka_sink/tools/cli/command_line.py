@@ -161,8 +161,8 @@ def add_client_options(command: argparse.ArgumentParser, config: str = "", pairs
     overrides = "overrides --command-config"
     add_pairs(
         command, *filter(None, (pairs, "--command-property")), dest="client_properties",
-        text=f"an option of Kafka's producer (docs/options.md), such as security.protocol=SSL; may be repeated, "
-        f"{overrides}. {OTHERS_CAN_READ} to a file",
+        text=f"an option of Kafka's producer (page Options of the documentation), such as security.protocol=SSL; "
+        f"may be repeated, {overrides}. {OTHERS_CAN_READ} to a file",
     )  # fmt: skip
     command.add_argument(
         *filter(None, (config, "--command-config")), type=Path, metavar="FILE", dest="client_config",

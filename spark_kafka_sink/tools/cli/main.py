@@ -6,7 +6,8 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from importlib.metadata import PackageNotFoundError, metadata
 
 import spark_kafka_sink
 from spark_kafka_sink.errors import KafkaError
@@ -32,6 +33,7 @@ from spark_kafka_sink.tools.cli.command_line import (
 
 COMMANDS = (demo, broker, check, certify, console_producer, perf, transactions, receipts, exporter)
 
+DISTRIBUTION = "spark-kafka-sink"
 INTERRUPTED = 130
 PIPE_CLOSED = 141
 DETAILED = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -48,7 +50,7 @@ def parser() -> CommandParser:
     top = CommandParser(
         prog="spark-kafka-sink",
         description='Tools for the PySpark Kafka sink format("pykafka").',
-        epilog=EXAMPLES,
+        epilog="\n\n".join([EXAMPLES, *_documentation()]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"%(prog)s {spark_kafka_sink.__version__}")
@@ -58,6 +60,18 @@ def parser() -> CommandParser:
     for command in COMMANDS:
         command.add_to(commands)
     return top
+
+
+def _documentation() -> Iterator[str]:
+    """A line with the address of the documentation, if the package was built with the project's."""
+    try:
+        addresses = metadata(DISTRIBUTION).get_all("Project-URL") or []
+    except PackageNotFoundError:  # an archive of --py-files
+        return
+    for address in addresses:
+        label, _, url = address.partition(", ")
+        if label == "Documentation":
+            yield f"documentation: {url}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
