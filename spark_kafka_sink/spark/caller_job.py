@@ -55,8 +55,9 @@ def ran(
 ) -> _Result:
     """What ``action`` returns, which runs jobs of the session in another thread. ``name``: of the jobs in Spark's UI.
 
-    Every 30 s it logs how far the jobs are. ``meanwhile`` runs in the caller's thread every half second. If it raises, or if the call is interrupted, ``stop``
-    is called and the jobs are cancelled; ``action`` has ended when this raises.
+    Every 30 s it logs how far the jobs are, and ``meanwhile`` runs in the caller's thread every half second. If that
+    raises, or if the call is interrupted, ``stop`` is called and the jobs are cancelled; ``action`` has ended when this
+    raises.
     """
     tag = f"pykafka-{uuid4().hex}"
     result: Future[_Result] = Future()
