@@ -12,7 +12,7 @@ COMPILED := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/.cache/byteco
 # The Pythons of `make test-pythons`, next to the 3.11 of the locked environment.
 PYTHONS := 3.12 3.13 3.14
 # What there is of the folders that hold Python next to the package.
-SOURCES := spark_kafka_sink $(wildcard pyspark_pykafka jobs benchmarks tests)
+SOURCES := spark_kafka_sink $(wildcard pyspark_pykafka jobs examples benchmarks tests)
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--custom-compile-command "make lock" pyproject.toml
 # The lowest versions that pyproject.toml allows of what every installation has.
@@ -20,7 +20,7 @@ LOWEST := .cache/lowest-direct.txt
 # gssapi is compiled against the system's Kerberos: only requirements/gssapi.txt has it.
 EXTRAS_BUT := python3 -c 'import sys, tomllib; extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; print(*(f"--extra {extra}" for extra in extras if extra not in sys.argv))'
 
-.PHONY: help setup demo test test-fast test-jvm test-all test-spark test-brokers test-foreign test-shipping test-yarn test-lowest test-pythons test-gssapi check format bench fuzz model chaos chaos-cluster histories audit docs lock build clean
+.PHONY: help setup demo test test-fast test-jvm test-all test-spark test-brokers test-foreign test-shipping test-yarn test-examples test-lowest test-pythons test-gssapi check format bench fuzz model chaos chaos-cluster histories draw audit docs lock build clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +67,13 @@ test-yarn: $(READY) ## batch and stream on a YARN of this machine (Hadoop 3.4.1)
 
 .PRECIOUS: .cache/spark-%/.ready
 .cache/spark-%/.ready: requirements/spark-%.txt pyproject.toml
+	@.ci/setup $(@D) $<
+	@touch $@
+
+test-examples: .cache/examples/.ready ## examples/ run as their README says, with Airflow and a notebook's kernel
+	@.cache/examples/bin/python -m pytest -m examples tests/examples $(ARGS)
+
+.cache/examples/.ready: requirements/examples.txt pyproject.toml
 	@.ci/setup $(@D) $<
 	@touch $@
 
@@ -121,8 +128,11 @@ chaos: $(READY) ## kill a hundred processes of an exactly-once query (up to 40 m
 chaos-cluster: $(READY) ## three brokers, executors that outlive their driver, random faults: 30 minutes (ARGS="--seed 7")
 	@$(COMPILED) $(BIN)/python -m tests.faults.chaos $(ARGS)
 
-histories: $(READY) ## five workloads, three brokers, random faults, and a check of all that was done and seen: 20 minutes (ARGS="--seed 7")
+histories: $(READY) ## six workloads, three brokers, random faults, and a check of all that was done and seen: 20 minutes (ARGS="--seed 7")
 	@$(COMPILED) $(BIN)/python -m tests.histories $(ARGS)
+
+draw: .cache/bench/.ready ## the plots of docs/proof.md from a history, and what its longest gaps are made of (HISTORY=history.jsonl)
+	@.cache/bench/bin/python -m tests.histories.plots $(HISTORY) docs/img
 
 audit: .cache/release/.ready ## known vulnerabilities of the locked packages, by PyPI's advisories
 	@.cache/release/bin/pip-audit --strict --disable-pip --require-hashes -r requirements/dev.txt $(ARGS)
@@ -147,6 +157,7 @@ lock: ## compile requirements/*.txt anew
 	done
 	@$(LOCK) --group dev $$($(EXTRAS_BUT) gssapi spark connect demo) requirements/spark-3.5.in --output-file requirements/spark-3.5.txt
 	@$(LOCK) --group dev $$($(EXTRAS_BUT)) requirements/gssapi.in --output-file requirements/gssapi.txt
+	@$(LOCK) --group dev $$($(EXTRAS_BUT) gssapi) requirements/examples.in --output-file requirements/examples.txt
 	@$(LOCK) requirements/bench.in --output-file requirements/bench.txt
 	@for tools in docs release; do \
 		$(filter-out pyproject.toml,$(LOCK)) requirements/$$tools.in --output-file requirements/$$tools.txt || exit 1; \

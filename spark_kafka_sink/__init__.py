@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from spark_kafka_sink.schemas.encoding.avro import encode_avro
     from spark_kafka_sink.schemas.encoding.protobuf import encode_protobuf
     from spark_kafka_sink.spark.receipts.receipts_listener import ReceiptsListener, WrittenBatch
+    from spark_kafka_sink.tools.certification.certify import certify
 
 __version__ = "0.1.0"
 
@@ -50,6 +51,7 @@ __all__ = [
     "SendReceipt",
     "SyncProducer",
     "WrittenBatch",
+    "certify",
     "encode_avro",
     "encode_protobuf",
     "open_producer",
@@ -74,6 +76,7 @@ _HOMES = {
     "SendReceipt": "producer.append.receipt",
     "SyncProducer": "producer.sync_producer",
     "WrittenBatch": "spark.receipts.receipts_listener",
+    "certify": "tools.certification.certify",
     "encode_avro": "schemas.encoding.avro",
     "encode_protobuf": "schemas.encoding.protobuf",
     "open_producer": "producer.sync_producer",

@@ -28,21 +28,20 @@ settings.register_profile("without a deadline", deadline=None)
 settings.load_profile("without a deadline")
 
 ROOT = Path(__file__).parents[1]
+# Tests with these markers need an environment of their own, so only its target selects them.
+ELSEWHERE = ("gssapi", "examples")
 JVM_FIXTURES = {"local_kafka", "local_schema_registry", "secure_kafka", "spark"}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A test that asks for a real Kafka or a Spark session needs a JVM; it cannot forget to say so.
-
-    Tests of Kerberos need a library that only the environment of ``make test-gssapi`` has: others do not select them.
-    """
+    """A test that asks for a real Kafka or a Spark session needs a JVM; it cannot forget to say so."""
     for item in items:
         if JVM_FIXTURES.intersection(getattr(item, "fixturenames", ())):
             item.add_marker("jvm")
-    if "gssapi" not in config.option.markexpr:
-        others = [item for item in items if item.get_closest_marker("gssapi")]
-        config.hook.pytest_deselected(items=others)
-        items[:] = [item for item in items if item not in others]
+    unselected = [marker for marker in ELSEWHERE if marker not in config.option.markexpr]
+    others = [item for item in items if any(map(item.get_closest_marker, unselected))]
+    config.hook.pytest_deselected(items=others)
+    items[:] = [item for item in items if item not in others]
 
 
 @pytest.fixture(scope="session", autouse=True)

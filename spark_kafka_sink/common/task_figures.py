@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, Self
 
@@ -62,6 +63,24 @@ class TaskFigures:
         }
         letters = {text(reason): int64(int(rows)) for reason, rows in values.get("dead_letters", {}).items()}
         return cls(**numbers, dead_letters=tuple(sorted(letters.items())))
+
+
+def time_spent(figures: Sequence[TaskFigures]) -> list[str]:
+    """Where the tasks' time went, such as ``62 % encoding``; less than half a percent is left out."""
+    total_ms = sum(each.duration_ms for each in figures)
+    kinds = {
+        "encoding": sum(each.encode_ms for each in figures),
+        "waiting for buffer.memory": sum(each.memory_wait_ms for each in figures),
+        "waiting for acknowledgements": sum(each.ack_wait_ms for each in figures),
+        "waiting for rows": sum(each.other_ms for each in figures),
+    }
+    percents = {kind: round(100 * spent_ms / max(total_ms, 1.0)) for kind, spent_ms in kinds.items()}
+    return [f"{percent} % {kind}" for kind, percent in percents.items() if percent]
+
+
+def duration_text(ms: float) -> str:
+    """``300 ms`` or ``2.1 s``."""
+    return f"{ms:.0f} ms" if ms < 1000 else f"{ms / 1000:.1f} s"
 
 
 def int64(value: int) -> int:

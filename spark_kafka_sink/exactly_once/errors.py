@@ -63,8 +63,8 @@ ADVICE: Final[Mapping[tuple[Repeat, Progress], str]] = MappingProxyType(
         (Repeat.STREAM, Progress.NOT_DECIDED): "Start the query again: it writes the batch again.",
         (Repeat.STREAM, Progress.UNKNOWN): "Start the query again with its checkpoint: it reads whether the batch is "
         "decided, and commits it or writes it again.",
-        (Repeat.STREAM, Progress.DECIDED): "Start the query again with its checkpoint: it commits what is open. What "
-        "the brokers end before, after {timeout}, it writes again, and only that.",
+        (Repeat.STREAM, Progress.DECIDED): "Start the query again with its checkpoint: it commits what is open. It "
+        "writes again only rows whose transactions the brokers have ended before, after {timeout}.",
         (Repeat.STREAM, Progress.LOST): "Start the query again with its checkpoint: it writes the missing rows again, "
         "and only those.",
         (Repeat.STREAM, Progress.ALL_LOST): "Start the query again with its checkpoint: it writes the batch again.",
@@ -74,8 +74,8 @@ ADVICE: Final[Mapping[tuple[Repeat, Progress], str]] = MappingProxyType(
         "batch again, and with the same txnVersion the write reads whether it is decided, and commits it or writes it "
         "again.",
         (Repeat.FOREACH_BATCH, Progress.DECIDED): "Start the query again with its checkpoint: foreachBatch gets the "
-        "batch again, and with the same txnVersion the write commits what is open. What the brokers end before, after "
-        "{timeout}, it writes again, and only that.",
+        "batch again, and with the same txnVersion the write commits what is open. It writes again only rows "
+        "whose transactions the brokers have ended before, after {timeout}.",
         (Repeat.FOREACH_BATCH, Progress.LOST): "Start the query again with its checkpoint: foreachBatch gets the batch "
         "again, and with the same txnVersion the write writes the missing rows again, and only those.",
         (Repeat.FOREACH_BATCH, Progress.ALL_LOST): "Start the query again with its checkpoint: foreachBatch gets the "
@@ -86,8 +86,8 @@ ADVICE: Final[Mapping[tuple[Repeat, Progress], str]] = MappingProxyType(
         "start the query again with its checkpoint): it reads whether the version is decided, and commits it or writes "
         "it again.",
         (Repeat.VERSION, Progress.DECIDED): "Run the job again with the same txnAppId and txnVersion (in foreachBatch, "
-        "start the query again with its checkpoint): it commits what is open. What the brokers end before, after "
-        "{timeout}, it writes again, and only that.",
+        "start the query again with its checkpoint): it commits what is open. It writes again only rows "
+        "whose transactions the brokers have ended before, after {timeout}.",
         (Repeat.VERSION, Progress.LOST): "Run the job again with the same txnAppId and txnVersion (in foreachBatch, "
         "start the query again with its checkpoint): it writes the missing rows again, and only those.",
         (Repeat.VERSION, Progress.ALL_LOST): "Run the job again with the same txnAppId and txnVersion (in "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from types import ModuleType
 from typing import Any, Final, NamedTuple
@@ -60,10 +60,14 @@ class PartitionLog:
         """The log start offset."""
         return self._offset(_EARLIEST, deadline)
 
+    def latest(self, deadline: float) -> int:
+        """The end of the log, with the records of open transactions."""
+        return self._offset(_LATEST, deadline)
+
     def offset_at(self, timestamp: int, deadline: float) -> int:
         """The offset of the first record with this timestamp (epoch ms) or a later one, else the end of the log."""
         offset = self._offset(timestamp, deadline)
-        return self._offset(_LATEST, deadline) if offset < 0 else offset
+        return self.latest(deadline) if offset < 0 else offset
 
     def _offset(self, timestamp: int, deadline: float) -> int:
         def make(module: ModuleType, version: int) -> Any:
@@ -110,6 +114,21 @@ class PartitionLog:
         if read_committed:
             batches = _committed(batches, fetched.aborted_transactions or ())
         return Fetched(batches, next_offset, fetched.high_watermark, end)
+
+    def batches_before(self, end: int, deadline: float, *, read_committed: bool) -> Iterator[RawBatch]:
+        """The batches up to offset ``end``, as ``fetch`` returns them. Waits for offsets that cannot be read yet, as
+        long as there is progress.
+        """
+        patience = self.progress_deadline(deadline)
+        offset = self.earliest(deadline)
+        while offset < end:
+            fetched = self.fetch(offset, patience.deadline, read_committed=read_committed)
+            if fetched is None or fetched.next_offset == offset:
+                patience.wait(f"cannot be read up to offset {end}")
+                continue
+            patience.progressed()
+            offset = fetched.next_offset
+            yield from fetched.batches
 
     def append(self, batch: bytes, identity: TransactionalIdentity | None, deadline: float) -> int:
         """Produces a batch with acks=all and returns its offset. ``identity`` is that of the batch's transaction."""

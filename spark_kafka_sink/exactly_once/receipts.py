@@ -50,6 +50,7 @@ class WriteReceipt:
     ``query`` and ``batch``: a streaming query's id and micro-batch, txnAppId and txnVersion, or a batch job's name and
     0. ``began_at`` and ``ended_at``: epoch ms, the executor's clock, of the task's first row and last acknowledgement.
     ``figures``: of the whole task, in the first of its receipts; None in the others, and in those of releases before.
+    ``query_name``: of the streaming query that wrote the rows, "" if it has none.
     """
 
     query: str
@@ -64,10 +65,13 @@ class WriteReceipt:
     began_at: int
     ended_at: int
     figures: TaskFigures | None = None
+    query_name: str = ""
 
     def line(self) -> str:
         """The receipt as one line of JSON."""
         fields = {name: getattr(self, name) for name in _FIELDS}
+        if self.query_name:
+            fields["query_name"] = self.query_name
         if self.figures is not None:
             fields["figures"] = self.figures.as_json()
         return json.dumps(fields, separators=(",", ":"))
@@ -79,7 +83,11 @@ class WriteReceipt:
             fields = json.loads(line)
             values = {name: _of(kind, fields[name]) for name, kind in _FIELDS.items()}
             figures = fields.get("figures")
-            return cls(**values, figures=None if figures is None else TaskFigures.from_json(figures))
+            return cls(
+                **values,
+                figures=None if figures is None else TaskFigures.from_json(figures),
+                query_name=_of(str, fields.get("query_name", "")),
+            )
         except KeyError as error:
             raise ValueError(f"{_start(line)} is not a receipt: it has no field {error}") from None
         except (TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:

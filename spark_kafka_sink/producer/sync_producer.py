@@ -313,7 +313,7 @@ class SyncProducer:
     def metrics(self) -> dict[str, dict[str, float]]:
         """Messages, bytes, resends, failed sends and serialization errors, of all topics and of each.
 
-        docs/old-producer.md lists them. By group and name, as ``KafkaProducer.metrics``:
+        The page Kafka 0.8's producer of the documentation lists them. By group and name, as ``KafkaProducer.metrics``:
         ``metrics()["producer-topic-metrics.t"]["message-rate"]``.
         """
         self._check_not_inherited()

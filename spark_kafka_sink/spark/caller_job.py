@@ -1,7 +1,7 @@
 """A Spark job that ends with the call that started it.
 
 The job runs in a thread of its own, so that an interrupt reaches the caller, who cancels the job by a tag that only
-this thread has: the caller's job group and tags stay as they are.
+this thread has: the caller's job group and tags stay as they are. A long job is logged every 30 s.
 """
 
 from __future__ import annotations
@@ -9,17 +9,22 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, Final, Protocol
+from typing import Any, Final, Generic, Protocol, TypeVar
 from uuid import uuid4
 
 from pyspark import InheritableThread
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.traceback_utils import SCCallSiteSync
 
+from spark_kafka_sink.common.clock import Clock
+from spark_kafka_sink.spark.python_process import announce
+
 _log = logging.getLogger("spark_kafka_sink.spark")
+
+_Result = TypeVar("_Result")
 
 _CANCEL_S: Final = 60.0
 """How long a caller waits for the job that it cancelled. Spark ends a job when its tasks have been told to end."""
@@ -28,28 +33,56 @@ _AGAIN_S: Final = 0.5
 """A cancelled plan may start a further job."""
 
 
-def collected(frame: DataFrame) -> list[Row]:
+_PROGRESS_MS: Final = 30_000.0
+
+
+def _nothing() -> None:
+    """What a caller does who has nothing to do."""
+
+
+def collected(frame: DataFrame, clock: Clock) -> list[Row]:
     """The frame's rows. If the call is interrupted, its job is cancelled, and has ended when this raises."""
+    return ran(frame.sparkSession, frame.collect, "write_kafka", clock)
+
+
+def ran(
+    session: SparkSession,
+    action: Callable[[], _Result],
+    name: str,
+    clock: Clock,
+    meanwhile: Callable[[], None] = _nothing,
+    stop: Callable[[], None] = _nothing,
+) -> _Result:
+    """What ``action`` returns, which runs jobs of the session in another thread. ``name``: of the jobs in Spark's UI.
+
+    Every 30 s it logs how far the jobs are, and ``meanwhile`` runs in the caller's thread every half second. If that
+    raises, or if the call is interrupted, ``stop`` is called and the jobs are cancelled; ``action`` has ended when this
+    raises.
+    """
     tag = f"pykafka-{uuid4().hex}"
-    rows: Future[list[Row]] = Future()
-    job: _Job = (_ConnectJob if is_connect(frame) else _ClassicJob)(frame.sparkSession)
+    result: Future[_Result] = Future()
+    job: _Job = _ConnectJob(session) if is_connect(session) else _ClassicJob(session, name)
+    progress = _Progress(job, tag, clock)
     try:
-        job.thread(_Collect(frame, tag, rows, job)).start()
-        while not rows.done():
-            wait([rows], timeout=_AGAIN_S)  # an interrupt just before a wait is noticed only after it
-        return rows.result()
+        job.thread(_Action(action, tag, result, job)).start()
+        while not result.done():
+            meanwhile()
+            wait([result], timeout=_AGAIN_S)  # an interrupt just before a wait is noticed only after it
+            progress.log_if_due()
+        return result.result()
     except BaseException:
-        if not rows.cancel():  # it has begun
-            _cancel(job, tag, rows)
+        if not result.cancel():  # it has begun
+            stop()
+            _cancel(job, tag, result)
         raise
 
 
-def _call_site() -> str:
+def _call_site(name: str) -> str:
     """The line that has called this package."""
     frame = sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("spark_kafka_sink."):
         frame = frame.f_back
-    return f"write_kafka at {frame.f_code.co_filename}:{frame.f_lineno}"
+    return f"{name} at {frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 def is_connect(of: DataFrame | SparkSession) -> bool:
@@ -58,9 +91,11 @@ def is_connect(of: DataFrame | SparkSession) -> bool:
 
 
 class _Job(Protocol):
-    """What Spark's two APIs do differently. ``cancel`` runs in the caller's thread, the others in the job's."""
+    """What Spark's two APIs do differently. ``cancel`` runs in the caller's thread, ``progress`` in one of its own, the
+    others in the job's.
+    """
 
-    def thread(self, collect: _Collect) -> threading.Thread: ...
+    def thread(self, target: Callable[[], None]) -> threading.Thread: ...
 
     def add_tag(self, tag: str) -> None: ...
 
@@ -69,38 +104,73 @@ class _Job(Protocol):
 
     def cancel(self, tag: str) -> None: ...
 
+    def progress(self, tag: str) -> str:
+        """How many tasks have finished and run; "" if Spark does not tell."""
 
-class _Collect:
+
+class _Progress:
+    """Logs every 30 s how far a job is."""
+
+    def __init__(self, job: _Job, tag: str, clock: Clock) -> None:
+        self._job = job
+        self._tag = tag
+        self._clock = clock
+        self._began = clock.now()
+        self._due = self._began + _PROGRESS_MS
+
+    def log_if_due(self) -> None:
+        """Asks Spark in a thread that ends with this call: an interrupt of the caller must not strike between a request
+        to the JVM and its response.
+        """
+        now = self._clock.now()
+        if now < self._due:
+            return
+        self._due = now + _PROGRESS_MS
+        thread = self._job.thread(self._log)
+        thread.start()
+        thread.join()
+
+    def _log(self) -> None:
+        try:
+            told = self._job.progress(self._tag)
+        except Exception as error:  # a session or context that has been stopped: the job fails by itself
+            _log.debug("Spark does not tell the progress of a write: %s", error)
+            return
+        if told:
+            announce(f"The write has run for {(self._clock.now() - self._began) / 1000:.0f} s: {told}")
+
+
+class _Action(Generic[_Result]):
     """What the job's thread does."""
 
-    def __init__(self, frame: DataFrame, tag: str, rows: Future[list[Row]], job: _Job) -> None:
-        self._frame = frame
+    def __init__(self, action: Callable[[], _Result], tag: str, result: Future[_Result], job: _Job) -> None:
+        self._action = action
         self._tag = tag
-        self._rows = rows
+        self._result = result
         self._job = job
 
     def __call__(self) -> None:
-        if not self._rows.set_running_or_notify_cancel():
+        if not self._result.set_running_or_notify_cancel():
             return
         try:
             self._job.add_tag(self._tag)
             with self._job.named():
-                rows = self._frame.collect()
+                result = self._action()
         except BaseException as error:
-            self._rows.set_exception(error)
+            self._result.set_exception(error)
         else:
-            self._rows.set_result(rows)
+            self._result.set_result(result)
 
 
 class _ClassicJob:
     """Tags are local properties, which the thread inherits from the caller (Spark: ``InheritableThread``)."""
 
-    def __init__(self, session: SparkSession) -> None:
+    def __init__(self, session: SparkSession, name: str) -> None:
         self._context = session.sparkContext
-        self._call_site = _call_site()
+        self._call_site = _call_site(name)
 
-    def thread(self, collect: _Collect) -> threading.Thread:
-        thread: threading.Thread = InheritableThread(target=collect, daemon=True)
+    def thread(self, target: Callable[[], None]) -> threading.Thread:
+        thread: threading.Thread = InheritableThread(target=target, daemon=True)
         return thread
 
     def add_tag(self, tag: str) -> None:
@@ -123,6 +193,21 @@ class _ClassicJob:
     def cancel(self, tag: str) -> None:
         self._context.cancelJobsWithTag(tag)
 
+    def progress(self, tag: str) -> str:
+        tracker = self._context.statusTracker()
+        jobs = map(tracker.getJobInfo, self._context._jsc.sc().statusTracker().getJobIdsForTag(tag))
+        ids = sorted({stage for job in jobs if job is not None for stage in job.stageIds})
+        stages = [stage for stage in map(tracker.getStageInfo, ids) if stage is not None]
+        return (
+            "; ".join(
+                f"{each.numCompletedTasks} of {each.numTasks} tasks of stage {each.stageId} have finished, "
+                f"{each.numActiveTasks} running"
+                for each in stages
+                if each.numActiveTasks or 0 < each.numCompletedTasks < each.numTasks
+            )
+            or "no task is running"
+        )
+
 
 class _ConnectJob:
     """Tags are the client's, for each of its threads."""
@@ -131,8 +216,8 @@ class _ConnectJob:
         self._session = session
         self._callers: set[str] = session.getTags()
 
-    def thread(self, collect: _Collect) -> threading.Thread:
-        return threading.Thread(target=collect, daemon=True)
+    def thread(self, target: Callable[[], None]) -> threading.Thread:
+        return threading.Thread(target=target, daemon=True)
 
     def add_tag(self, tag: str) -> None:
         for each in (*self._callers, tag):
@@ -144,15 +229,18 @@ class _ConnectJob:
     def cancel(self, tag: str) -> None:
         self._session.interruptTag(tag)
 
+    def progress(self, tag: str) -> str:
+        return ""  # the client's own progress bar and handlers show it (SparkSession.registerProgressHandler)
 
-def _cancel(job: _Job, tag: str, rows: Future[list[Row]]) -> None:
+
+def _cancel(job: _Job, tag: str, result: Future[Any]) -> None:
     for _ in range(int(_CANCEL_S / _AGAIN_S)):
-        if rows.done():
+        if result.done():
             return
         try:
             job.cancel(tag)
         except Exception as error:  # a session or context that has been stopped
             _log.warning("The Spark job with tag %s could not be cancelled: %s", tag, error)
             return
-        wait([rows], timeout=_AGAIN_S)
+        wait([result], timeout=_AGAIN_S)
     _log.warning("The Spark job with tag %s was cancelled, but has not ended within %.0f s", tag, _CANCEL_S)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from spark_kafka_sink.common.clock import Clock
-from spark_kafka_sink.common.task_figures import NO_FIGURES, TaskFigures
+from spark_kafka_sink.common.task_figures import NO_FIGURES, TaskFigures, duration_text, time_spent
 
 if TYPE_CHECKING:
     from spark_kafka_sink.exactly_once.receipts import WriteReceipt
@@ -113,31 +113,14 @@ def _performance(figures: Sequence[TaskFigures], now_ms: int) -> str:
     slowest_ms = max(each.duration_ms for each in figures)
     took_ms = max(now_ms - min(each.began_at for each in figures), slowest_ms)  # clocks of executors may be ahead
     rows = sum(each.rows for each in figures)
-    parts = [f"{rows * 1000 / max(took_ms, 1):.0f} rows/s", f"slowest task {_duration(slowest_ms)}"]
+    parts = [f"{rows * 1000 / max(took_ms, 1):.0f} rows/s", f"slowest task {duration_text(slowest_ms)}"]
     if retries := sum(each.retries for each in figures):
         parts.append(f"{_counted(retries, 'row')} sent again")
     if throttle_ms := sum(each.throttle_ms for each in figures):
-        parts.append(f"throttled {_duration(throttle_ms)}")
+        parts.append(f"throttled {duration_text(throttle_ms)}")
     if letters := sum(rows for each in figures for _, rows in each.dead_letters):
         parts.append(f"{_counted(letters, 'dead letter')}")
-    return f"in {_duration(took_ms)} ({', '.join(parts)}; tasks: {', '.join(_spent(figures))})"
-
-
-def _spent(figures: Sequence[TaskFigures]) -> list[str]:
-    """Where the tasks' time went; less than half a percent is left out."""
-    total_ms = sum(each.duration_ms for each in figures)
-    kinds = {
-        "encoding": sum(each.encode_ms for each in figures),
-        "waiting for buffer.memory": sum(each.memory_wait_ms for each in figures),
-        "waiting for acknowledgements": sum(each.ack_wait_ms for each in figures),
-        "waiting for rows": sum(each.other_ms for each in figures),
-    }
-    percents = {kind: round(100 * spent_ms / max(total_ms, 1.0)) for kind, spent_ms in kinds.items()}
-    return [f"{percent} % {kind}" for kind, percent in percents.items() if percent]
-
-
-def _duration(ms: float) -> str:
-    return f"{ms:.0f} ms" if ms < 1000 else f"{ms / 1000:.1f} s"
+    return f"in {duration_text(took_ms)} ({', '.join(parts)}; tasks: {', '.join(time_spent(figures))})"
 
 
 def _counted(number: int, noun: str) -> str:

@@ -30,7 +30,7 @@ from spark_kafka_sink.exactly_once.values import Repeat
 from spark_kafka_sink.network.error_table import TRANSACTIONAL_PRODUCE, Action, action, advice, known_codes
 from spark_kafka_sink.schemas.registry.registry_options import REGISTRY_OPTIONS
 from spark_kafka_sink.spark.options import SINK_OPTIONS
-from spark_kafka_sink.spark.receipts.exporter import EXPORTER_METRICS, METRICS
+from spark_kafka_sink.spark.receipts.exporter import EXPORTER_METRICS, METRICS, QUERY_LABELS
 
 _COMMON: Final = (
     "topic", "timestampColumn", "deliveryGuarantee", "transactionalIdPrefix", "txnAppId", "txnVersion", "neverRepeated",
@@ -191,7 +191,7 @@ def exported() -> str:
     """The metrics of ``spark-kafka-sink exporter``."""
     rows = [
         (f"`{each.full_name}`", ", ".join(labels), each.doc)
-        for metrics, query in ((METRICS, ("query",)), (EXPORTER_METRICS, ()))
+        for metrics, query in ((METRICS, QUERY_LABELS), (EXPORTER_METRICS, ()))
         for each in metrics
         for labels in [(*query, *each.labels)]
     ]

@@ -44,7 +44,14 @@ from spark_kafka_sink.spark.pipeline import Pipeline, task_formats
 from spark_kafka_sink.spark.python_process import announce
 from spark_kafka_sink.spark.receipts.receipts_path import keep_receipts
 from spark_kafka_sink.spark.schema import RowLayout
-from spark_kafka_sink.spark.write import BATCH_ID, PRODUCERS, QUERY_ID, dead_letters, partition_writes
+from spark_kafka_sink.spark.write import (
+    BATCH_ID,
+    PRODUCERS,
+    QUERY_ID,
+    dead_letters,
+    partition_writes,
+    with_query_name,
+)
 
 _SPECULATION = "spark.speculation"
 
@@ -105,7 +112,7 @@ def write_exactly_once(
         Pipeline(options, end, clock, letters, formats).write(batches, layout)
         receipts: tuple[WriteReceipt, ...] = ()
         if options.wants_receipts:
-            receipts = end.receipts()
+            receipts = with_query_name(end.receipts())
             if options.receipts_topic is not None and receipts:
                 end.append_own(options.receipts_topic, receipt_columns(receipts))
         ids = () if formats is None else formats.ids

@@ -15,7 +15,7 @@ from pyspark import TaskContext
 from pyspark.errors import AnalysisException
 from pyspark.sql.utils import to_str
 
-from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.common.clock import Clock, SystemClock
 from spark_kafka_sink.common.foreign_text import clause, shown
 from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.spark.caller_job import collected
@@ -64,12 +64,12 @@ def write_kafka(frame: DataFrame, options: Mapping[str, Any]) -> WriteResult:
     leave_logging_to_caller()
     clock = SystemClock()
     began_at = clock.now()
-    given, faults = _given(options)
+    given, faults = given_options(options)
     write = BatchWrite.of(frame.schema, given, faults)
     write.begin()
     messages: list[KafkaCommitMessage] = []
     try:
-        messages = _run(frame, _Task(write))
+        messages = _run(frame, _Task(write), clock)
         committed = write.end([*messages])
     except BaseException as error:
         _give_up(write, messages, error)
@@ -99,7 +99,7 @@ def kafka_batches(options: Mapping[str, Any]) -> KafkaBatches:
     With ``deliveryGuarantee=exactly-once``, ``txnAppId`` must name the query, and the batch id is the ``txnVersion``:
     a micro-batch that Spark repeats after a failure is written once. Raises ``ConfigError``.
     """
-    spelt, faults = _given(options)
+    spelt, faults = given_options(options)
     given = {name.lower(): value for name, value in spelt.items()}
     if given.get("deliveryguarantee", "").strip().lower() == "exactly-once":
         if _APP not in given:
@@ -124,7 +124,7 @@ def kafka_batches(options: Mapping[str, Any]) -> KafkaBatches:
     return KafkaBatches(given)
 
 
-def _given(options: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
+def given_options(options: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
     """The options as Spark's writer passes them, and a fault for each that is given twice. Raises ``TypeError`` if
     they are not a mapping with names as keys.
     """
@@ -164,11 +164,11 @@ class _Task:
         yield from self.run(iter(()))
 
 
-def _run(frame: DataFrame, task: _Task) -> list[KafkaCommitMessage]:
+def _run(frame: DataFrame, task: _Task, clock: Clock) -> list[KafkaCommitMessage]:
     """The tasks' messages. A frame without partitions gets a task, as in Spark's own writes: its batch is committed."""
-    rows = collected(frame.mapInArrow(task.run, _SCHEMA))
+    rows = collected(frame.mapInArrow(task.run, _SCHEMA), clock)
     if not rows:
-        rows = collected(frame.sparkSession.range(0, 1, 1, 1).mapInArrow(task.run_without_rows, _SCHEMA))
+        rows = collected(frame.sparkSession.range(0, 1, 1, 1).mapInArrow(task.run_without_rows, _SCHEMA), clock)
     return [pickle.loads(row.message) for row in rows]
 
 
@@ -185,5 +185,5 @@ def _give_up(write: BatchWrite, messages: list[KafkaCommitMessage], error: BaseE
     except KafkaError as failure:
         error.add_note(
             f"Its transactions could not be aborted: {clause(failure)}. The next write of the same name aborts them, "
-            "or kafka.transaction.timeout.ms."
+            "or else the brokers do, after kafka.transaction.timeout.ms."
         )

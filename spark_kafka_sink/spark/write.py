@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 """Local properties of every task of a micro-batch."""
 
+_DESCRIPTION = "spark.job.description"
+"""Local property. Of a micro-batch: the query's name, its id and the run's, on a line each (``StreamExecution``)."""
+
 _RUN = ("spark.app.id", "spark.sql.execution.root.id", "spark.sql.execution.id")
 """Local properties of ``LetterRun``."""
 
@@ -108,7 +111,7 @@ class LeasedProducer:
 
     def _send_receipts(self, engine: ProducerEngine, figures: TaskFigures) -> tuple[WriteReceipt, ...]:
         ended_at = self._clock.epoch_ms()
-        receipts = receipts_of(task_name(), self.receipt.deliveries, self._began_at, ended_at, figures)
+        receipts = with_query_name(receipts_of(task_name(), self.receipt.deliveries, self._began_at, ended_at, figures))
         if self._options.receipts_topic is not None and receipts:
             sent = SendReceipt()
             engine.append_columns(self._options.receipts_topic, receipt_columns(receipts), None, receipt=sent)
@@ -170,6 +173,15 @@ def task_name() -> TaskName:
         return TaskName("", 0, 0)
     query = context.getLocalProperty(QUERY_ID) or context.getLocalProperty("spark.app.id") or ""
     return TaskName(query, int(context.getLocalProperty(BATCH_ID) or 0), context.partitionId())
+
+
+def with_query_name(receipts: tuple[WriteReceipt, ...]) -> tuple[WriteReceipt, ...]:
+    """The receipts with the name of the streaming query that the task belongs to, also inside its foreachBatch."""
+    context, query = TaskContext.get(), _query_id()
+    if context is None or query is None:
+        return receipts
+    name, is_querys, _ = (context.getLocalProperty(_DESCRIPTION) or "").partition(f"\nid = {query}\n")
+    return tuple(replace(each, query_name=name) for each in receipts) if is_querys else receipts
 
 
 def _letters_name() -> TaskName:

@@ -74,7 +74,7 @@ def metadata(address: Address, topics: Sequence[str]) -> MetadataResponse:
     if topics is not None:
         wanted = tuple(MetadataRequestTopic(name=TopicName(topic)) for topic in topics)
     request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
-    response: MetadataResponse = _exchange(address, request, MetadataResponse)
+    response: MetadataResponse = exchange(address, request, MetadataResponse)
     return response
 
 
@@ -92,7 +92,7 @@ def create_topic(address: Address, name: str, partitions: int, replication: int,
         assignments=(),
         configs=tuple(CreatableTopicConfig(name=key, value=value) for key, value in configs.items()),
     )
-    response: CreateTopicsResponse = _exchange(address, CreateTopicsRequest(topics=(topic,)), CreateTopicsResponse)
+    response: CreateTopicsResponse = exchange(address, CreateTopicsRequest(topics=(topic,)), CreateTopicsResponse)
     for result in response.topics:
         _raise_error_of(f"Topic {name} was not created", result)
 
@@ -108,7 +108,7 @@ def delete_topic(address: Address, name: str) -> None:
         topic_names=(TopicName(name),),
         timeout=i32Timedelta.parse(timedelta(seconds=REQUEST_TIMEOUT_S)),
     )
-    response: DeleteTopicsResponse = _exchange(address, request, DeleteTopicsResponse)
+    response: DeleteTopicsResponse = exchange(address, request, DeleteTopicsResponse)
     for result in response.responses:
         _raise_error_of(f"Topic {name} was not deleted", result)
 
@@ -123,7 +123,7 @@ def update_feature(address: Address, name: str, level: int) -> None:
     for upgrade_type in (_UPGRADE, _SAFE_DOWNGRADE):
         update = FeatureUpdateKey(feature=name, max_version_level=i16(level), upgrade_type=i8(upgrade_type))
         request = UpdateFeaturesRequest(feature_updates=(update,))
-        response: UpdateFeaturesResponse = _exchange(address, request, UpdateFeaturesResponse)
+        response: UpdateFeaturesResponse = exchange(address, request, UpdateFeaturesResponse)
         results: tuple[Any, ...] = (response, *response.results)
         refused = max(results, key=lambda each: each.error_code.value != 0)
         if not refused.error_code.value:
@@ -140,7 +140,7 @@ def set_quotas(address: Address, client_id: str, quotas: Mapping[str, float]) ->
     entity = EntityData(entity_type="client-id", entity_name=client_id)
     ops = tuple(OpData(key=key, value=f64(value), remove=False) for key, value in quotas.items())
     request = AlterClientQuotasRequest(entries=(EntryData(entity=(entity,), ops=ops),), validate_only=False)
-    response: AlterClientQuotasResponse = _exchange(address, request, AlterClientQuotasResponse)
+    response: AlterClientQuotasResponse = exchange(address, request, AlterClientQuotasResponse)
     for entry in response.entries:
         _raise_error_of(f"Quotas of client {client_id} were not set", entry)
 
@@ -160,7 +160,7 @@ def create_acl(address: Address, acl: Acl) -> None:
         operation=i8(acl.operation_code),
         permission_type=i8(_ALLOW),
     )
-    response: CreateAclsResponse = _exchange(address, CreateAclsRequest(creations=(creation,)), CreateAclsResponse)
+    response: CreateAclsResponse = exchange(address, CreateAclsRequest(creations=(creation,)), CreateAclsResponse)
     for result in response.results:
         _raise_error_of(f"{acl} was not created", result)
 
@@ -180,7 +180,7 @@ def has_acl(address: Address, acl: Acl) -> bool:
         operation=i8(acl.operation_code),
         permission_type=i8(_ALLOW),
     )
-    response: DescribeAclsResponse = _exchange(address, request, DescribeAclsResponse)
+    response: DescribeAclsResponse = exchange(address, request, DescribeAclsResponse)
     _raise_error_of(f"{acl} was not found", response)
     return bool(response.resources)
 
@@ -192,7 +192,7 @@ def transaction_coordinator(address: Address, transactional_id: str) -> int:
     from kio.static.primitive import i8
 
     request = FindCoordinatorRequest(key=transactional_id, key_type=i8(_TRANSACTION))
-    response: FindCoordinatorResponse = _exchange(address, request, FindCoordinatorResponse)
+    response: FindCoordinatorResponse = exchange(address, request, FindCoordinatorResponse)
     return int(response.node_id)
 
 
@@ -205,7 +205,7 @@ def _raise_error_of(what: str, result: Any) -> None:
         raise BrokerError(code.value, name, f"{name}: {what}{f': {reason}' if reason else ''}")
 
 
-def _exchange(address: Address, request: Any, response_type: Any) -> Any:
+def exchange(address: Address, request: Any, response_type: Any) -> Any:
     """One request on a connection of its own."""
     from kio.serial import entity_reader, entity_writer
     from kio.static.primitive import i16, i32

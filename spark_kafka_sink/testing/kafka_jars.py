@@ -7,7 +7,7 @@ import re
 import zipfile
 from pathlib import Path
 
-from spark_kafka_sink.testing.maven import FetchError, IvyModule, cache_folder, fetch, filling
+from spark_kafka_sink.testing.maven import FetchError, FetchWatcher, IvyModule, cache_folder, fetch, filling
 
 # slf4j needs a logger, which Kafka does not bring: without it a broker that cannot start logs nothing.
 _IVY_MODULE = """<ivy-module version="2.0">
@@ -30,7 +30,11 @@ _ESSENTIAL_JARS = ("kafka_{scala}-{version}.jar", "kafka-clients-{version}.jar")
 _TOOLS_JAR = "kafka-tools-{version}.jar"
 _LAST_WITH_TOOLS = (4, 3, 1)  # kafka-tools 4.4.0 is not on Maven Central
 
+ABOUT_MB = 45
+"""Size of a broker's jars: 37 MB (Kafka 2.8) to 48 MB (Kafka 3.9)."""
+
 _DIGESTS = Path(__file__).parent
+_AGAIN = "Nothing of it was kept: start it again to fetch it once more."
 _OLDEST = (2, 1, 0)  # the oldest whose protocol this package speaks
 _FIRST_WITH_KRAFT = (3, 3, 0)  # for production
 _FIRST_WITH_SCALA_2_13 = (2, 4, 0)
@@ -40,8 +44,8 @@ class KafkaJarsError(FetchError):
     """Kafka's jars did not arrive whole, or the cache is incomplete."""
 
 
-def kafka_jars(version: str) -> Path:
-    """Folder ``kafka-<version>`` of the cache with all jars of that broker; fetches them (43 MB) the first time.
+def kafka_jars(version: str, watcher: FetchWatcher | None = None) -> Path:
+    """Folder ``kafka-<version>`` of the cache with all jars of that broker; fetches them (45 MB) the first time.
 
     A version with a file ``kafka-<version>.sha256`` beside this one has exactly the jars that the file lists, as
     ``sha256sum *.jar`` writes it. The folder gets its name only when it is complete. Offline, fill it with the ``libs``
@@ -62,12 +66,17 @@ def kafka_jars(version: str) -> Path:
                 tools=tools.format(version=version),
                 zookeeper=_ZOOKEEPER if needs_zookeeper(version) else "",
             )
-            jars = fetch(IvyModule(name, module, ("jar", "bundle")), scratch)
-            broken = [jar.name for jar in jars.iterdir() if not _is_whole(jar)]
-            if broken or _missing(version, jars):
-                raise KafkaJarsError(f"{name} did not arrive whole: {broken or _missing(version, jars)}")
+            jars = fetch(IvyModule(name, module, ("jar", "bundle"), about_mb=ABOUT_MB), scratch, watcher)
+            if broken := [f"{jar.name} ({jar.stat().st_size} bytes)" for jar in jars.iterdir() if not _is_whole(jar)]:
+                listed = ", ".join(sorted(broken))
+                raise KafkaJarsError(f"{name} did not arrive whole: {listed} cannot be read. {_AGAIN}")
+            if lacking := _missing(version, jars):
+                raise KafkaJarsError(f"{name} did not arrive whole: {', '.join(lacking)} is missing. {_AGAIN}")
             if other := _other_jars(version, jars):
-                raise KafkaJarsError(f"{name}: not the known ones by their SHA-256: {', '.join(other)}")
+                raise KafkaJarsError(
+                    f"{name}: {', '.join(other)} is not the known file, by its SHA-256. A proxy or mirror may have "
+                    f"changed it. {_AGAIN}"
+                )
             jars.rename(folder)
     missing = _missing(version, folder)
     if missing:

@@ -7,12 +7,13 @@ import fcntl
 import importlib.util
 import logging
 import os
+import re
 import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.testing.child_processes import GuardedProcess, tail
@@ -21,6 +22,11 @@ from spark_kafka_sink.testing.java import find_java
 CACHE_VARIABLE = "SPARK_KAFKA_SINK_CACHE"
 FETCH_DEADLINE_S = 600.0
 _ATTEMPTS = 3
+_LOOK_S = 0.2
+_DESCRIPTIONS = frozenset({".xml", ".original", ".properties", ".sha1", ".md5"})
+"""Suffixes of Ivy's own files, beside those that it fetches."""
+_WANTED = re.compile(r"^\tfound (\S+) in ", re.MULTILINE)
+_BEGUN = re.compile(r"^downloading \S+/(\S+) \.\.\.$", re.MULTILINE)
 
 logger = logging.getLogger(__name__)
 
@@ -30,12 +36,30 @@ class FetchError(KafkaError):
 
 
 class IvyModule(NamedTuple):
-    """``name``: for messages. ``module``: Ivy's XML with the dependencies. ``settings``: XML, "" for Ivy's own."""
+    """``name``, ``about_mb`` (the expected size, 0 if unknown): for messages. ``module``: Ivy's XML with the
+    dependencies. ``settings``: XML, "" for Ivy's own.
+    """
 
     name: str
     module: str
     types: Sequence[str]
     settings: str = ""
+    about_mb: int = 0
+
+
+class Fetched(NamedTuple):
+    """How far a fetch is. ``file``: the last one begun, "" while Ivy still looks up which files there are."""
+
+    file: str
+    begun: int
+    wanted: int
+    bytes: int
+
+
+class FetchWatcher(Protocol):
+    """Is told several times a second how far a fetch is, on the thread that fetches."""
+
+    def __call__(self, so_far: Fetched, /) -> object: ...
 
 
 def cache_folder() -> Path:
@@ -65,24 +89,69 @@ def filling(folder: Path) -> Iterator[Path | None]:
             yield Path(scratch)
 
 
-def fetch(module: IvyModule, scratch: Path) -> Path:
-    """The folder ``scratch/files`` with all files of the module. Raises ``FetchError``."""
-    logger.info("Fetching %s, only this once, into %s", module.name, scratch.parent)
+def fetch(module: IvyModule, scratch: Path, watcher: FetchWatcher | None = None) -> Path:
+    """The folder ``scratch/files`` with all files of the module. Raises ``FetchError``.
+
+    Files that have arrived are kept until all have, so that after a failure the next fetch needs only the others. Ivy
+    compares each with Maven Central's checksum.
+    """
+    size = f" (about {module.about_mb} MB)" if module.about_mb else ""
+    logger.info("Fetching %s%s from Maven Central, only this once, into %s", module.name, size, scratch.parent)
     files, log = scratch / "files", scratch / "ivy.log"
+    arrived = scratch.parent / f".ivy-{re.sub('[^A-Za-z0-9.]+', '-', module.name)}"
     files.mkdir()
     (scratch / "ivy.xml").write_text(module.module)
     (scratch / "settings.xml").write_text(module.settings)
     command = [
         str(find_java()), "-cp", str(_ivy_jar()), "org.apache.ivy.Main",
         *(["-settings", str(scratch / "settings.xml")] if module.settings else []),
-        "-ivy", str(scratch / "ivy.xml"), "-cache", str(scratch / "ivy"), "-confs", "default",
+        "-ivy", str(scratch / "ivy.xml"), "-cache", str(arrived), "-confs", "default",
         "-types", *module.types, "-retrieve", f"{files}/[artifact]-[revision].[ext]",
     ]  # fmt: skip
-    # Ivy's cache keeps the files of one attempt for the next.
     for _ in range(_ATTEMPTS):
-        if GuardedProcess(command, log=log).wait(FETCH_DEADLINE_S) == 0:
+        if _ended_well(GuardedProcess(command, log=log), log, arrived, watcher):
+            shutil.rmtree(arrived, ignore_errors=True)
             return files
-    raise FetchError(f"{module.name} could not be fetched from Maven Central:\n{tail(log)}")
+    raise FetchError(
+        f"{module.name} could not be fetched from Maven Central{_so_far(log, arrived)}.\nIvy, which fetches it, said:\n"
+        f"{tail(log)}"
+    )
+
+
+def _ended_well(ivy: GuardedProcess, log: Path, arrived: Path, watcher: FetchWatcher | None) -> bool:
+    deadline = time.monotonic() + FETCH_DEADLINE_S
+    try:
+        while (code := ivy.poll()) is None:
+            if time.monotonic() > deadline:
+                raise FetchError(f"The download took longer than {FETCH_DEADLINE_S:.0f} s{_so_far(log, arrived)}.")
+            if watcher is not None:
+                watcher(_fetched(log, arrived))
+            time.sleep(_LOOK_S)
+    finally:
+        ivy.stop()  # also after Ctrl-C
+    if watcher is not None:
+        watcher(_fetched(log, arrived))
+    return code == 0
+
+
+def _fetched(log: Path, arrived: Path) -> Fetched:
+    text = log.read_text(errors="replace")
+    begun = _BEGUN.findall(text)
+    size = 0
+    for file in arrived.rglob("*.*"):
+        if file.suffix not in _DESCRIPTIONS:
+            with contextlib.suppress(FileNotFoundError):  # Ivy renames a file that has arrived
+                size += file.stat().st_size
+    return Fetched(begun[-1] if begun else "", len(set(begun)), len(set(_WANTED.findall(text))), size)
+
+
+def _so_far(log: Path, arrived: Path) -> str:
+    """Where a download has ended, for an error message; "" if it has not begun."""
+    file, begun, wanted, size = _fetched(log, arrived)
+    if not file:
+        return ""
+    arrived_mb = f"{size / 1e6:.1f} MB"
+    return f": it ended at {file}, file {begun} of {wanted}, after {arrived_mb}, which the next start need not fetch"
 
 
 def _ivy_jar() -> Path:

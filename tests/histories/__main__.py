@@ -8,6 +8,7 @@ import logging
 import os
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from random import SystemRandom
 
@@ -15,20 +16,34 @@ from rich.console import Console
 from rich.text import Text
 
 from spark_kafka_sink.testing.java import java_environment
+from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION
 from tests.faults.chaos.running import progress, rounds
+from tests.faults.chaos.troubles import Trouble
+from tests.histories.changes import copy_of_sink, last_release, libfaketime
 from tests.histories.checker import Finding, check
 from tests.histories.events import read_history
 from tests.histories.figures import figures_of
-from tests.histories.soak import Soak
-from tests.histories.troubles import TROUBLES
+from tests.histories.soak import Settings, Soak
+from tests.histories.troubles import TROUBLES, troubles_for
+from tests.histories.workloads import WORKLOADS, python_of
 
 _SHOWN = 50
+_VERSIONS = ("3.9.1", "4.1.1", DEFAULT_VERSION)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.histories", description=__doc__)
     parser.add_argument("--minutes", type=float, default=20, help="begin no round after that (default: %(default)g)")
     parser.add_argument("--seed", type=int, default=SystemRandom().randrange(1_000_000), help="of an earlier run")
+    parser.add_argument("--upgrade", action="store_true", help=f"brokers go from Kafka {' to '.join(_VERSIONS)}")
+    parser.add_argument(
+        "--older",
+        default=last_release(),
+        metavar="REVISION",
+        help="of git, with the sink that drivers run now and then (default: the last tag)",
+    )
+    parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, help="only these")
+    parser.add_argument("--troubles", nargs="+", choices=TROUBLES, metavar="NAME", help="only these")
     parser.add_argument("--check", type=Path, metavar="FILE", help="only check the history of an earlier run")
     arguments = parser.parse_args()
     console = Console()
@@ -44,10 +59,11 @@ def main() -> None:
     os.environ.update({**java_environment(), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"})
     folder = Path(tempfile.mkdtemp(prefix="histories-"))
     say(f"seed {arguments.seed}, logs in {folder}")
-    soak = Soak(folder, say)
     try:
+        settings, troubles = _settings(arguments, folder, say)
+        soak = Soak(folder, say, settings)
         with progress(console, soak), soak:
-            chosen = rounds(arguments.seed, arguments.minutes, troubles=TROUBLES)
+            chosen = rounds(arguments.seed, arguments.minutes, troubles=troubles)
             judgement = soak.judge(soak.run(chosen))
     except KeyboardInterrupt:
         say(f"interrupted, without a verdict; the parts of the history are in {folder / 'history'}")
@@ -64,6 +80,25 @@ def main() -> None:
     failed = _tell(say, judgement.findings)
     say(f"history: {judgement.file}")
     raise SystemExit(failed or bool(judgement.trouble))
+
+
+def _settings(
+    arguments: argparse.Namespace, folder: Path, say: Callable[[str], None]
+) -> tuple[Settings, dict[str, Trouble]]:
+    """What runs, and what may go wrong. Raises ``ChangeError`` for something that is not to be had."""
+    named = arguments.workloads or list(WORKLOADS)
+    lacking = [name for name in named if python_of(WORKLOADS[name]) is None]
+    for name in lacking:
+        say(f"without the workload {name}: make .cache/spark-{WORKLOADS[name].spark}/.ready makes its environment")
+    workloads = tuple(WORKLOADS[name] for name in named if name not in lacking)
+    older = None if arguments.older is None else copy_of_sink(arguments.older, folder / "older-sink")
+    troubles = troubles_for(workloads, upgrades=arguments.upgrade, older_sink=older is not None)
+    if arguments.troubles:
+        troubles = {name: troubles[name] for name in arguments.troubles}
+    if "clocks are off" in troubles:
+        libfaketime()
+    versions = _VERSIONS if arguments.upgrade else (DEFAULT_VERSION,)
+    return Settings(workloads, versions, older), troubles
 
 
 def _tell(say, findings: list[Finding]) -> bool:

@@ -17,7 +17,9 @@ verdict     ``write`` or ``entry``, ``start``, ``by`` (sink or spark), ``outcome
 gave up     ``entry``, ``claim``, ``text``: the sink's abort has said what became of the write
 seen        ``reader``, ``isolation``, ``topic``, ``partition``, ``rows``: ``[offset, row]``
 passed      ``reader``, ``isolation``, ``topic``, ``partition``, ``offset``: the reader has everything below it
-fault       ``name``, ``phase``: begins, ends or missed
+fault       ``name``, ``workload``, ``phase``: begins, ends or missed
+driver      ``workload``, ``start``, ``phase``: started, or session when it has a session of Spark
+step        ``start``, ``step``: the driver has come to this step of planning
 =========== ============================================================================================================
 
 A row is named ``workload/number/row``, which is the key of its record; ``workload/number`` is its write. An ``attempt``
@@ -48,6 +50,8 @@ KINDS = frozenset(
         "seen",
         "passed",
         "fault",
+        "driver",
+        "step",
     }
 )
 

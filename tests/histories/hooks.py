@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import select
+import time
 from pathlib import Path
 
 from tests.faults.chaos.processes import START
@@ -19,11 +21,20 @@ PROXIES = "HISTORY_PROXIES"
 PYTHON_PATH = os.pathsep.join((str(Path(__file__).parents[2]), str(Path(__file__).parent / "support")))
 """PYTHONPATH of a process that is recorded with its children."""
 
+PLANNING = ("driver initialised", "planned")
 _ERROR_CHARACTERS = 600
 
 
 def install():
+    if "FAKETIME" in os.environ:
+        time.sleep = _sleep
     kill_points.install(CHANGES if FOLDER in os.environ else {})
+
+
+def _sleep(seconds):
+    """``time.sleep`` where libfaketime is loaded. It refuses that of Python, because it takes the time of the monotonic
+    clock at which to wake up for one of the wall clock."""
+    select.select([], [], [], seconds)
 
 
 def _entry(write_id):
@@ -179,6 +190,31 @@ def _record_ends(record, ends):
             record("end", transaction=_transaction(prepared), commit=commit, outcome=outcome)
 
 
+def _recorded_steps(reach, record):
+    def recorded(step, task=None):
+        if step in PLANNING:
+            record("step", start=os.environ[START], step=step)
+        reach(step, task)
+
+    return recorded
+
+
+def _change_steps(module):
+    module.reach = _recorded_steps(module.reach, recorder_of_environment())
+
+
+def _recorded_plan(plan, record):
+    def recorded(*arguments):
+        record("step", start=os.environ[START], step="planning begins")
+        return plan(*arguments)
+
+    return recorded
+
+
+def _change_plan(module):
+    module._plan = _recorded_plan(module._plan, recorder_of_environment())
+
+
 def _change_sink_write(module):
     record, sink_write = recorder_of_environment(), module.SinkWrite
     sink_write.write = _recorded_write(sink_write.write, record)
@@ -210,6 +246,8 @@ def _address(text):
 
 
 CHANGES = {
+    "spark_kafka_sink.exactly_once.steps": _change_steps,
+    "spark_kafka_sink.exactly_once.plan": _change_plan,
     "spark_kafka_sink.spark.sink_write": _change_sink_write,
     "spark_kafka_sink.exactly_once.session": _change_session,
     "spark_kafka_sink.producer.transactions.committer": _change_committer,

@@ -10,18 +10,21 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import DataStreamWriter
 
+import spark_kafka_sink
 from spark_kafka_sink.spark import write_kafka
-from tests.faults.chaos.processes import START
+from tests.faults.chaos.processes import MARK, SIDE, START
 from tests.faults.chaos.query_job import run_until_done
-from tests.histories.recorder import Recorder, claim_of, recorder_of_environment
-from tests.histories.workloads import ROWS, TASKS
+from tests.faults.support.kill_points import VARIABLE
+from tests.histories.hooks import PROXIES
+from tests.histories.recorder import ACTOR, FOLDER, Recorder, claim_of, recorder_of_environment
+from tests.histories.workloads import OPTIONS_FILE, ROWS, TASKS
 
 _APART_S = 1.0
 _TRIGGER = "1 second"
@@ -30,14 +33,13 @@ OPTIONS = {
     "kafka.request.timeout.ms": 6_000,
     "kafka.delivery.timeout.ms": 30_000,
     "kafka.max.block.ms": 30_000,
+    "kafka.metadata.max.age.ms": 10_000,  # so that new partitions are written to soon
 }
 EXACTLY_ONCE = {
-    **OPTIONS,
     "deliveryGuarantee": "exactly-once",
     "kafka.transaction.timeout.ms": 120_000,  # so that the transactions of a job whose driver died end in the run
 }
 _SETTINGS = {
-    "spark.master": "local[2,2]",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "WARN",
@@ -47,6 +49,17 @@ _SETTINGS = {
     "spark.sql.streaming.pollingDelay": "50ms",
     "spark.sql.streaming.minBatchesToRetain": "10",
 }
+_LOCAL = "local[2,2]"
+_ON_EXECUTORS = {
+    "spark.executor.memory": "512m",
+    "spark.executor.cores": "1",
+    "spark.cores.max": "2",
+    "spark.task.maxFailures": "2",
+    "spark.network.timeout": "30s",
+    "spark.network.timeoutInterval": "10s",
+    "spark.executor.heartbeatInterval": "3s",
+}
+_OF_EXECUTORS = (MARK, START, FOLDER, ACTOR, PROXIES, VARIABLE, "PYTHONPATH")
 
 
 @dataclass(frozen=True)
@@ -58,13 +71,19 @@ class Job:
     servers: str
     registry: str
     folder: Path
+    switched: Mapping[str, object]
+    """Options that this run has instead of its own."""
 
     @property
     def stops(self) -> bool:
         return (self.folder / "stop").exists()
 
     def options(self, topic: str, **more: object) -> dict[str, object]:
-        return {"kafka.bootstrap.servers": self.servers, "topic": topic, **more}
+        """Those of an at-least-once write."""
+        return {**OPTIONS, **self.switched, "kafka.bootstrap.servers": self.servers, "topic": topic, **more}
+
+    def exactly_once(self, topic: str, **more: object) -> dict[str, object]:
+        return self.options(topic, **EXACTLY_ONCE, **more)
 
     def told(self, write: str, run: Callable[[], object]) -> None:
         """A run of a batch write, with Spark's verdict on it."""
@@ -105,20 +124,20 @@ def letters(job: Job) -> None:
     """One row of ten names a partition that does not exist, and becomes a dead letter."""
     partition = f"if(value % 10 = 7, 99, cast(value % {TASKS} as int)) partition"
     rows = source(job).selectExpr(key("letters"), "named_struct('number', value) value", partition)
-    options = job.options(
+    options = job.exactly_once(
         "letters",
         transactionalIdPrefix="letters",
         deadLetterTopic="letters-dead",
         valueFormat="avro",
         **{"schema.registry.url": job.registry},
     )
-    into = rows.writeStream.format("pykafka").options(**EXACTLY_ONCE, **options)
+    into = rows.writeStream.format("pykafka").options(**options)
     run_query(job, into.option("checkpointLocation", str(job.folder / "checkpoint")))
 
 
 def control(job: Job) -> None:
     rows = source(job).selectExpr(key("control"), "cast(value as string) value")
-    into = rows.writeStream.format("pykafka").options(**OPTIONS, **job.options("control"))
+    into = rows.writeStream.format("pykafka").options(**job.options("control"))
     run_query(job, into.option("checkpointLocation", str(job.folder / "checkpoint")))
 
 
@@ -128,11 +147,14 @@ def pairs(job: Job) -> None:
     def write_both(frame: DataFrame, number: int) -> None:
         for name in ("pairs-one", "pairs-two"):
             rows = frame.selectExpr(key(name), "cast(value as string) value")
-            options = {**EXACTLY_ONCE, **job.options(name, txnAppId=name, txnVersion=number)}
+            options = job.exactly_once(name, txnAppId=name, txnVersion=number)
             job.told(f"{name}/{number}", by_format(rows, options) if name == "pairs-one" else by_call(rows, options))
 
     into = source(job).writeStream.foreachBatch(write_both)
     run_query(job, into.option("checkpointLocation", str(job.folder / "checkpoint")))
+
+
+Way = Callable[[DataFrame, dict[str, object]], Callable[[], object]]
 
 
 def by_format(rows: DataFrame, options: dict[str, object]) -> Callable[[], object]:
@@ -149,15 +171,24 @@ def rows_of_job(job: Job, write: str) -> DataFrame:
 
 
 def nightly(job: Job) -> None:
+    _versions(job, "nightly", (by_format, by_call))
+
+
+def oldest(job: Job) -> None:
+    """Spark 3.5 has no Python data sources."""
+    _versions(job, "oldest", (by_call,))
+
+
+def _versions(job: Job, name: str, ways: Sequence[Way]) -> None:
     """Version after version; one that failed, or whose driver died, is repeated."""
     done = job.folder / "done"
     done.mkdir(exist_ok=True)
     while True:
         last = job.stops
         version = 1 + max((int(file.name) for file in done.iterdir()), default=0)
-        write = f"nightly/{version}"
-        options = {**EXACTLY_ONCE, **job.options("nightly", txnAppId="nightly", txnVersion=version)}
-        by = by_format if version % 2 else by_call
+        write = f"{name}/{version}"
+        options = job.exactly_once(name, txnAppId=name, txnVersion=version)
+        by = ways[version % len(ways)]
         job.told(write, by(rows_of_job(job, write), options))
         (done / str(version)).touch()
         if last:
@@ -174,7 +205,7 @@ def once(job: Job) -> None:
         number = 1 + max((int(file.name) for file in claimed.iterdir()), default=0)
         (claimed / str(number)).touch(exist_ok=False)  # another driver of this workload may be alive
         write = f"once/{number}"
-        options = {**EXACTLY_ONCE, **job.options("once", transactionalIdPrefix="once", neverRepeated=True)}
+        options = job.exactly_once("once", transactionalIdPrefix="once", neverRepeated=True)
         by = by_format if number % 2 else by_call
         job.told(write, by(rows_of_job(job, write), options))
         if last:
@@ -182,16 +213,34 @@ def once(job: Job) -> None:
         time.sleep(_APART_S)
 
 
-JOBS = {job.__name__: job for job in (pairs, letters, nightly, once, control)}
+JOBS = {job.__name__: job for job in (pairs, letters, nightly, once, oldest, control)}
+
+
+def settings_of_spark(master: str) -> dict[str, str]:
+    """Without ``master``, everything runs in the driver's process and its Python workers."""
+    if not master:
+        return {**_SETTINGS, "spark.master": _LOCAL}
+    variables = {name: os.environ[name] for name in _OF_EXECUTORS} | {SIDE: "executor"}
+    of_executors = {f"spark.executorEnv.{name}": value for name, value in variables.items()}
+    return {**_SETTINGS, **_ON_EXECUTORS, **of_executors, "spark.master": master}
 
 
 def main(workload: str, settings: str) -> None:
     given = json.loads(settings)
+    os.environ.pop("LD_PRELOAD", None)  # a clock that is off is one of Python, not of the JVM
     builder = SparkSession.builder.appName(workload)
-    for name, value in _SETTINGS.items():
+    for name, value in settings_of_spark(given["master"]).items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
-    job = Job(spark, recorder_of_environment(), given["servers"], given["registry"], Path(given["folder"]))
+    record = recorder_of_environment()
+    record(
+        "driver", workload=workload, start=os.environ[START], phase="session", sink=spark_kafka_sink.__file__,
+        spark=spark.version,
+    )  # fmt: skip
+    folder = Path(given["folder"])
+    options = folder / OPTIONS_FILE
+    switched = json.loads(options.read_text()) if options.exists() else {}
+    job = Job(spark, record, given["servers"], given["registry"], folder, switched)
     run_until_done(spark, lambda: JOBS[workload](job))
 
 

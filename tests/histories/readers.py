@@ -30,10 +30,10 @@ class ReaderError(AssertionError):
 
 @dataclass(frozen=True)
 class Source:
-    """What all readers read: ``topics`` and their partitions, from their start."""
+    """What all readers read: ``topics`` and their partitions, from their start. Topics may grow."""
 
     servers: str
-    topics: Mapping[str, int]
+    topics: dict[str, int]
 
     @property
     def places(self) -> list[TopicPartition]:
@@ -75,6 +75,7 @@ class Reader(threading.Thread):
         self._isolation = isolation
         self._record = Recorder(folder, f"reader-{name}")
         self._passed: dict[tuple[str, int], int] = {}
+        self._assigned: list[TopicPartition] = []
         self._closing = threading.Event()
 
     def close(self) -> None:
@@ -100,17 +101,25 @@ class Reader(threading.Thread):
             "isolation.level": self._isolation,
             "auto.offset.reset": "error",
             "check.crcs": True,
+            "topic.metadata.refresh.interval.ms": 2_000,  # so that new partitions are known soon
             "log_level": 0,
         }
         consumer = Consumer(settings)
         try:
-            consumer.assign(self._source.places)
             while not self._closing.is_set():
+                self._assign_new(consumer)
                 self._take(consumer)
         except Exception as error:
             self.error = error
         finally:
             consumer.close()
+
+    def _assign_new(self, consumer: Consumer) -> None:
+        """Partitions that have come since."""
+        new = [place for place in self._source.places if place not in self._assigned]
+        if new:
+            consumer.incremental_assign(new)
+            self._assigned += new
 
     def _take(self, consumer: Consumer) -> None:
         seen: dict[tuple[str, int], list[list[object]]] = {}

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION
 from spark_kafka_sink.testing.proxy import Proxy
 from tests.faults.chaos.drivers import Drivers
 from tests.faults.chaos.kafka import ChaosKafka
@@ -27,12 +28,13 @@ from tests.histories.gate import Gate
 from tests.histories.readers import ReaderError, Source, fresh_reader, live_readers
 from tests.histories.recorder import ACTOR, FOLDER, Recorder
 from tests.histories.troubles import TROUBLES, Victim, victim_of
-from tests.histories.workloads import PARTITIONS, ROWS, WORKLOADS, Workload
+from tests.histories.workloads import PARTITIONS, ROWS, WORKLOADS, Workload, python_of
 from tests.schema_registry_server import SchemaRegistryServer
+from tests.spark.cluster import StandaloneCluster
 
 PROGRESS_S = 420.0
 END_S = 420.0
-_BEGIN_S = 300.0
+_BEGIN_S = 600.0
 _CATCH_UP_S = 300.0
 
 
@@ -56,17 +58,28 @@ class Judgement:
         return not self.findings and not self.trouble
 
 
+@dataclass(frozen=True)
+class Settings:
+    """``versions``: the one of the brokers, and those to which they are upgraded. ``older_sink``: a folder with a
+    package that drivers run now and then."""
+
+    workloads: tuple[Workload, ...] = tuple(each for each in WORKLOADS.values() if python_of(each) is not None)
+    versions: tuple[str, ...] = (DEFAULT_VERSION,)
+    older_sink: Path | None = None
+
+
 class Soak:
     """Brokers, workloads and readers, from ``__enter__`` to ``__exit__``. ``tell`` gets a line for whatever happens.
 
     The history's parts are written into ``folder``/history, by one file for each process.
     """
 
-    def __init__(self, folder: Path, tell: Callable[[str], None]) -> None:
+    def __init__(self, folder: Path, tell: Callable[[str], None], settings: Settings = Settings()) -> None:
         self.folder = folder
         self.rounds = 0
         self.now: dict[Step, str] = {}
-        self.kafka = ChaosKafka()
+        self.kafka = ChaosKafka(settings.versions)
+        self._settings = settings
         self.victims: dict[str, Victim] = {}
         self._history = folder / "history"
         self._history.mkdir()
@@ -80,13 +93,23 @@ class Soak:
         with ExitStack() as stack:
             stack.enter_context(self.kafka)
             registry = stack.enter_context(SchemaRegistryServer())
-            topics = {topic: PARTITIONS for workload in WORKLOADS.values() for topic in workload.topics}
+            workloads = self._settings.workloads
+            topics = {topic: PARTITIONS for workload in workloads for topic in workload.topics}
             for topic in topics:
                 self.kafka.local.create_topic(topic, PARTITIONS)
             self.source = Source(self.kafka.servers, topics)
             self.live, self.raw = live_readers(self.source, self._history)
-            for workload in WORKLOADS.values():
-                self.victims[workload.name] = self._victim(workload, registry.url, stack)
+            master = ""
+            if any(workload.has_executors for workload in workloads):
+                master = stack.enter_context(StandaloneCluster(self.folder, workers=2, cores=2)).url
+            for workload in workloads:
+                given = {
+                    "servers": self.kafka.servers,
+                    "registry": registry.url,
+                    "folder": str(self.folder / workload.name),
+                    "master": master if workload.has_executors else "",
+                }
+                self.victims[workload.name] = self._victim(workload, given, stack)
             for reader in (self.live, self.raw):
                 reader.start()
                 stack.callback(reader.close)
@@ -157,7 +180,7 @@ class Soak:
     def say(self, line: str) -> None:
         self._tell(f"{self.elapsed_s:7.1f} s  {line}")
 
-    def _victim(self, workload: Workload, registry: str, stack: ExitStack) -> Victim:
+    def _victim(self, workload: Workload, given: dict[str, str], stack: ExitStack) -> Victim:
         folder = self.folder / workload.name
         folder.mkdir()
         for write in workload.writes:
@@ -167,15 +190,27 @@ class Soak:
             host, port = server.split(":")
             proxies[node] = stack.enter_context(Proxy((host, int(port))))
             gates[node] = stack.enter_context(Gate(proxies[node].address))
-        given = {"servers": self.kafka.servers, "registry": registry, "folder": str(folder)}
         environment = {
             "PYTHONPATH": hooks.PYTHON_PATH,
             FOLDER: str(self._history),
             ACTOR: workload.name,
             hooks.PROXIES: json.dumps({_text(proxies[node].broker): _text(gates[node].address) for node in gates}),
         }
-        drivers = Drivers(folder, [job.__file__, workload.name, json.dumps(given)], environment)
-        return Victim(workload, self.kafka, drivers, Fault(drivers.fault_file), self.live, gates, proxies)
+        variables: dict[str, str] = {}
+
+        def prepare(start: int) -> dict[str, str]:
+            own = dict(variables)
+            self._record("driver", workload=workload.name, start=str(start), phase="started", variables=own)
+            return own
+
+        python = str(python_of(workload))
+        environment["PYSPARK_PYTHON"] = python
+        command = [python, job.__file__, workload.name, json.dumps(given)]
+        drivers = Drivers(folder, command, environment, prepare)
+        return Victim(
+            workload, self.kafka, drivers, Fault(drivers.fault_file), self.live, self.source, gates, proxies,
+            self._settings.older_sink, variables,
+        )  # fmt: skip
 
     def _round(self, number: int, steps: Round) -> None:
         self.say(f"round {number}: {'; '.join(map(str, steps))}")

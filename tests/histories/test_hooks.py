@@ -11,7 +11,7 @@ import pytest
 from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-from spark_kafka_sink.exactly_once import session
+from spark_kafka_sink.exactly_once import plan, session, steps
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.session import close_sessions
 from spark_kafka_sink.producer.transactions import committer
@@ -50,10 +50,12 @@ def record(tmp_path, monkeypatch):
         (sink_write.SinkWrite, ("write", "end", "give_up")),
         (session.Session, ("record",)),
         (committer.Committer, ("end", "abort")),
+        (steps, ("reach",)),
+        (plan, ("_plan",)),
     ):
         for name in names:
             monkeypatch.setattr(owner, name, getattr(owner, name))
-    for module in (sink_write, session, committer):
+    for module in (sink_write, session, committer, steps, plan):
         hooks.CHANGES[module.__name__](module)
     record = Recorder(tmp_path, "test")
     record("workload", name="job", exactly_once=True, repeats=True)
@@ -120,6 +122,8 @@ def test_a_job_that_is_committed(job, history):
     events = history()
     assert [event["rows"] for event in events if event.kind == "handed"] == ROWS
     assert [sum(place[-1] for place in event["places"]) for event in events if event.kind == "reported"] == [2, 1]
+    steps_of_planning = [event["step"] for event in events if event.kind == "step"]
+    assert steps_of_planning == ["planning begins", "driver initialised", "planned"]
     assert outcomes(events, "intent") == ["asked", "decided"]
     assert outcomes(events, "end") == ["asked", "asked", "committed", "committed"]
     assert outcomes(events, "verdict") == ["committed"]

@@ -12,7 +12,8 @@ from tests.faults.chaos.running import rounds
 from tests.histories.events import Event
 from tests.histories.figures import Stall, figures_of
 from tests.histories.soak import Soak
-from tests.histories.troubles import TROUBLES
+from tests.histories.troubles import TROUBLES, troubles_for
+from tests.histories.workloads import LETTERS, PAIRS, WORKLOADS
 
 SEED = 1
 MINUTES = 2
@@ -26,8 +27,9 @@ _log = logging.getLogger(__name__)
 def test_the_history_of_two_minutes_keeps_every_promise(tmp_path, monkeypatch):
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    troubles = troubles_for(WORKLOADS.values(), upgrades=False, older_sink=False)
     with Soak(tmp_path, _log.info) as soak:
-        judgement = soak.judge(soak.run(rounds(SEED, MINUTES, troubles=TROUBLES)))
+        judgement = soak.judge(soak.run(rounds(SEED, MINUTES, troubles=troubles)))
     _log.info("%s", judgement.figures)
     assert judgement.holds, "\n".join([judgement.trouble, *map(str, judgement.findings)])
     assert judgement.figures.visible > 0
@@ -39,7 +41,19 @@ def test_a_seed_gives_each_trouble_sooner_or_later():
     drawn = {step.trouble for number in range(1, 200) for step in random_round(SEED, number, TROUBLES)}
     assert drawn == set(TROUBLES)
     assert "worker killed" in drawn
-    assert "executor killed" not in drawn, "the workloads run without executors of their own"
+
+
+def test_a_run_draws_only_what_it_can_do():
+    without = troubles_for([LETTERS], upgrades=False, older_sink=False)
+    with_all = troubles_for([LETTERS, PAIRS], upgrades=True, older_sink=True)
+    assert set(with_all) == set(TROUBLES)
+    assert set(with_all) - set(without) == {
+        "broker upgraded",
+        "older sink",
+        "executor killed",
+        "executor stopped",
+        "workers outlive the driver",
+    }
 
 
 def event(at, kind, **fields):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.testing.proxy import Direction, Proxy
@@ -15,10 +16,18 @@ from tests.faults.chaos import troubles as of_chaos
 from tests.faults.chaos.drivers import Drivers, await_that
 from tests.faults.chaos.kafka import ChaosKafka
 from tests.faults.chaos.processes import Kind, send
-from tests.faults.chaos.troubles import NotReachedError, another_draw, pick, table_of, trouble
+from tests.faults.chaos.troubles import NotReachedError, Trouble, another_draw, pick, table_of, trouble
 from tests.faults.support.fault import Fault
+from tests.histories.changes import (
+    broker_upgraded,
+    clocks_are_off,
+    older_sink,
+    options_switched,
+    terminated,
+    topics_grown,
+)
 from tests.histories.gate import Gate
-from tests.histories.readers import Reader
+from tests.histories.readers import Reader, Source
 from tests.histories.workloads import Workload
 
 if TYPE_CHECKING:
@@ -36,15 +45,18 @@ _REQUESTS = {name: key for name, key in _RESPONSES.items() if name != "Produce"}
 @dataclass(frozen=True)
 class Victim:
     """A workload, with what troubles need of it. ``gates`` and ``proxies``: on the way from its sink to each broker, by
-    node id."""
+    node id. ``variables``: those of its next drivers' environment. ``older_sink``: a folder with one."""
 
     workload: Workload
     kafka: ChaosKafka
     drivers: Drivers
     fault: Fault
     reader: Reader
+    source: Source
     gates: Mapping[int, Gate]
     proxies: Mapping[int, Proxy]
+    older_sink: Path | None = None
+    variables: dict[str, str] = field(default_factory=dict)
 
     @property
     def topic(self) -> str:
@@ -77,8 +89,8 @@ class Victim:
 
 
 def driver_terminated(victim: Victim, step: Step) -> None:
-    """SIGTERM in mid-work, as cluster managers send it; a successor is started."""
-    send(victim.drivers.processes(Kind.DRIVER, start=victim.drivers.starts), signal.SIGTERM)
+    """A successor is started."""
+    terminated(victim)
     time.sleep(step.seconds)
 
 
@@ -158,7 +170,7 @@ def request_delivered_late(victim: Victim, step: Step) -> None:
 
 
 TROUBLES = {
-    **{name: each for name, each in of_chaos.TROUBLES.items() if "executors" not in each.needs},
+    **of_chaos.TROUBLES,
     **table_of(
         trouble(driver_terminated, "driver", weight=2),
         trouble(cut_off_from_a_broker, "network", weight=2),
@@ -169,11 +181,33 @@ TROUBLES = {
         trouble(network_is_slow, "network"),
         trouble(response_lost, "network", weight=3),
         trouble(request_delivered_late, "network", weight=3),
+        trouble(topics_grown, "rights"),
+        trouble(options_switched, "driver"),
+        trouble(clocks_are_off, "driver"),
+        trouble(older_sink, "driver"),
+        trouble(broker_upgraded, "brokers", weight=10),
     ),
 }
 
 
+def troubles_for(workloads: Iterable[Workload], *, upgrades: bool, older_sink: bool) -> dict[str, Trouble]:
+    """Those that a run can do."""
+    left_out = {name for name, possible in (("broker upgraded", upgrades), ("older sink", older_sink)) if not possible}
+    executors = any(workload.has_executors for workload in workloads)
+    return {
+        name: each
+        for name, each in TROUBLES.items()
+        if name not in left_out and (executors or "executors" not in each.needs)
+    }
+
+
 def victim_of(step: Step, victims: Mapping[str, Victim]) -> Victim:
-    """The one that it is drawn for: one with steps, if the trouble waits for a step."""
-    by_step = "point" in TROUBLES[step.trouble].needs
-    return pick([each for each in victims.values() if each.has_steps or not by_step], another_draw(step.draw))
+    """The one that it is drawn for: one with steps, if the trouble waits for a step; one with executors, if it needs
+    them."""
+    needs = TROUBLES[step.trouble].needs
+    fitting = [
+        each
+        for each in victims.values()
+        if (each.has_steps or "point" not in needs) and (each.workload.has_executors or "executors" not in needs)
+    ]
+    return pick(fitting, another_draw(step.draw))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 
 TASKS = 4
@@ -11,6 +13,8 @@ ROWS = 40
 """In a micro-batch, and in a batch job."""
 
 PARTITIONS = 4
+OPTIONS_FILE = "options.json"
+"""In a workload's folder: options that its drivers write with instead of their own."""
 
 
 @dataclass(frozen=True)
@@ -26,23 +30,36 @@ class Write:
 class Workload:
     """Something with a driver of its own. ``topics`` have its rows; the first one is named like its transactions.
 
-    ``is_query``: a stream with a checkpoint of its own, whose commits are Spark's verdicts.
+    ``is_query``: a stream with a checkpoint of its own, whose commits are Spark's verdicts. ``has_executors``: it runs
+    on a standalone cluster. ``spark``: a version of Spark that has an environment of its own; "" is the one at hand.
     """
 
     name: str
     writes: tuple[Write, ...]
     topics: tuple[str, ...]
     is_query: bool = False
+    has_executors: bool = False
+    spark: str = ""
 
 
-PAIRS = Workload("pairs", (Write("pairs-one"), Write("pairs-two")), ("pairs-one", "pairs-two"))
+PAIRS = Workload("pairs", (Write("pairs-one"), Write("pairs-two")), ("pairs-one", "pairs-two"), has_executors=True)
 LETTERS = Workload("letters", (Write("letters"),), ("letters", "letters-dead"), is_query=True)
 NIGHTLY = Workload("nightly", (Write("nightly"),), ("nightly",))
 ONCE = Workload("once", (Write("once", repeats=False),), ("once",))
+OLDEST = Workload("oldest", (Write("oldest"),), ("oldest",), spark="3.5")
 CONTROL = Workload("control", (Write("control", exactly_once=False),), ("control",), is_query=True)
 
 WORKLOADS: Mapping[str, Workload] = MappingProxyType(
-    {workload.name: workload for workload in (PAIRS, LETTERS, NIGHTLY, ONCE, CONTROL)}
+    {workload.name: workload for workload in (PAIRS, LETTERS, NIGHTLY, ONCE, OLDEST, CONTROL)}
 )
-"""``foreachBatch`` into two topics; a query with dead letters and Avro; jobs with ``txnAppId`` and ``txnVersion``; jobs
-that are never repeated; an at-least-once query, which may double rows."""
+"""``foreachBatch`` into two topics, on executors; a query with dead letters and Avro; jobs with ``txnAppId`` and
+``txnVersion``; jobs that are never repeated; ``write_kafka`` on the oldest Spark; an at-least-once query, which may
+double rows."""
+
+
+def python_of(workload: Workload) -> Path | None:
+    """The Python that has its Spark, as ``make test-spark-3.5`` installs it; None if it is not there."""
+    if not workload.spark:
+        return Path(sys.executable)
+    python = Path(__file__).parents[2] / ".cache" / f"spark-{workload.spark}" / "bin" / "python"
+    return python if python.exists() else None

@@ -9,7 +9,7 @@ from tests.repository.files import ROOT
 LINK = re.compile(r"(?<!!)\[(?P<text>[^\[\]]*)\]\((?P<to>[^)\s#]*)(?:#[^)\s]*)?\)")
 PAGES = sorted(path.name for path in (ROOT / "docs").glob("*.md"))
 WITH_LINKS = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "examples/README.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 MADE_BY_THE_SITE = {"index.md", "troubleshooting.md", "glossary.md"}

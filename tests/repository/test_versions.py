@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import tomllib
 
 import pytest
 
@@ -49,3 +50,22 @@ def test_incident_make_help_did_not_list_a_target_with_digits():
     shown = subprocess.run(["make", "help"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
     assert "test-spark-3.5" in described
     assert described == {line.split()[1] for line in shown.splitlines() if line.startswith("  make ")}
+
+
+CLASSIFIERS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
+
+
+def test_the_classifiers_have_the_pythons_of_the_page():
+    table = PAGE.split("| Spark | Python |", 1)[1].split("\n\n", 1)[0]
+    pythons = {python for line in table.splitlines() for python in re.findall(r"\b3\.1\d\b", line.split("|")[2])}
+    assert {"3.11", "3.14"} <= pythons
+    prefix = "Programming Language :: Python :: "
+    assert {name.removeprefix(prefix) for name in CLASSIFIERS if name.startswith(prefix)} == {*pythons, "3 :: Only"}
+
+
+def test_the_classifiers_have_the_systems_of_the_page():
+    rows = PAGE.split("| system | |\n|---|---|\n", 1)[1].split("\n\n", 1)[0].splitlines()
+    systems = [row.split("|")[1] for row in rows if row.split("|")[2].strip() != "no"]
+    trove = {"Linux": "POSIX :: Linux", "macOS": "MacOS"}
+    expected = {f"Operating System :: {name}" for word, name in trove.items() if word in "".join(systems)}
+    assert {name for name in CLASSIFIERS if name.startswith("Operating System")} == expected

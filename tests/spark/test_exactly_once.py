@@ -246,8 +246,9 @@ def test_receipts_tell_what_was_written_where(spark, topic, second_topic, to_top
     if guarantee == "at-least-once":
         wanted = {name: value for name, value in wanted.items() if name != "transactionalIdPrefix"}
     frame = streaming(numbers(spark, 0, 100), tmp_path / "in")
-    stream(frame, {**wanted, "deliveryGuarantee": guarantee}, tmp_path / "checkpoint")
+    stream(frame, {**wanted, "deliveryGuarantee": guarantee, "queryName": guarantee}, tmp_path / "checkpoint")
     told = receipts(second_topic)
+    assert {each["query_name"] for each in told} == {guarantee}
     assert sum(each["count"] for each in told) == 100
     assert {each["topic"] for each in told} == {topic.name}
     assert {each["batch"] for each in told} == {0}

@@ -18,6 +18,9 @@ PREFIX: Final = "spark_kafka_sink_"
 OTHER: Final = "other"
 """Stands for the topics and partitions of a query beyond the limit of series."""
 
+QUERY_LABELS: Final = ("query", "query_name")
+"""Labels of every metric of a query: its id, and its name if it has one."""
+
 _PER_PARTITION: Final = ("topic", "partition")
 
 _log = logging.getLogger("spark_kafka_sink.exporter")
@@ -27,7 +30,7 @@ MOST_SERIES: Final = 10_000
 
 class Metric(NamedTuple):
     """A metric of the exporter. ``name`` follows Prometheus' conventions, without ``_total``. ``labels`` come after
-    ``query``.
+    ``QUERY_LABELS``.
     """
 
     name: str
@@ -91,6 +94,7 @@ class Sample(NamedTuple):
 @dataclass(slots=True)
 class _Query:
     began: int
+    name: str = ""
     partitions: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
     sums: dict[tuple[Metric, str], float] = field(default_factory=dict)
     gauges: dict[Metric, float] = field(default_factory=dict)
@@ -117,6 +121,7 @@ class ReceiptTotals:
         query = self._queries.setdefault(receipt.query, _Query(receipt.began_at))
         self._queries.move_to_end(receipt.query)
         query.began = min(query.began, receipt.began_at)
+        query.name = receipt.query_name or query.name
         if receipt.count:
             key = self._key(query, receipt)
             rows, size = query.partitions.get(key, (0, 0))
@@ -128,16 +133,17 @@ class ReceiptTotals:
             _add_figures(query, receipt.figures)
 
     def samples(self) -> Iterator[Sample]:
-        for name, query in self._queries.items():
+        for query_id, query in self._queries.items():
+            named = {"query": query_id, **({"query_name": query.name} if query.name else {})}
             for (topic, partition), values in query.partitions.items():
-                labels = {"query": name, "topic": topic, "partition": partition}
+                labels = {**named, "topic": topic, "partition": partition}
                 for metric, value in zip((ROWS, BYTES), values, strict=True):
                     yield Sample(metric, labels, value, query.began)
             for (metric, label), total in query.sums.items():
-                labels = {"query": name, **dict.fromkeys(metric.labels, label)}
+                labels = {**named, **dict.fromkeys(metric.labels, label)}
                 yield Sample(metric, labels, total, query.began)
             for metric, gauge in query.gauges.items():
-                yield Sample(metric, {"query": name}, gauge, query.began)
+                yield Sample(metric, named, gauge, query.began)
 
     def _key(self, query: _Query, receipt: WriteReceipt) -> tuple[str, str]:
         key = (receipt.topic, str(receipt.partition))

@@ -20,7 +20,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from spark_kafka_sink.common.clock import Clock
-from spark_kafka_sink.spark.receipts.exporter import EXPORTER_METRICS, METRICS, PREFIX, Exporter
+from spark_kafka_sink.spark.receipts.exporter import EXPORTER_METRICS, METRICS, PREFIX, QUERY_LABELS, Exporter
 
 _log = logging.getLogger("spark_kafka_sink.exporter")
 
@@ -28,8 +28,6 @@ MOST_CONNECTIONS: Final = 32
 """Further connections are closed at once."""
 CONNECTION_MS: Final = 30_000.0
 """A connection is closed after this time, whatever it has sent or read."""
-
-_QUERY: Final = ("query",)
 
 
 class SampleCollector(Collector):
@@ -40,12 +38,13 @@ class SampleCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
+        names: dict[str, tuple[str, ...]] = {}
         for metric in (*METRICS, *EXPORTER_METRICS):
             family = CounterMetricFamily if metric.is_counter else GaugeMetricFamily
-            names = () if metric in EXPORTER_METRICS else (*_QUERY, *metric.labels)
-            families[metric.name] = family(PREFIX + metric.name, metric.doc, labels=names)
+            names[metric.name] = () if metric in EXPORTER_METRICS else (*QUERY_LABELS, *metric.labels)
+            families[metric.name] = family(PREFIX + metric.name, metric.doc, labels=names[metric.name])
         for metric, labels, value, _ in self._exporter.samples:
-            families[metric.name].add_metric([*labels.values()], value)
+            families[metric.name].add_metric([labels.get(name, "") for name in names[metric.name]], value)
         yield from families.values()
 
 

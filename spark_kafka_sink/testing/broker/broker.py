@@ -34,7 +34,7 @@ class TestBroker:
     """Runs from ``__enter__`` to ``__exit__`` on one background thread, which ends with it.
 
     Listens on 127.0.0.1 only, keeps everything in memory, and responds like the Kafka release ``like`` ("2.1", "2.4",
-    "2.8", "3.5", "3.9", "4.1"). docs/test-broker.md lists what it does otherwise.
+    "2.8", "3.5", "3.9", "4.1"). The page TestBroker of the documentation lists what it does otherwise.
 
     ``nodes``: 1 to N, numbered from 1, each with a port of its own; or the rack of each. ``port``: of the first node,
     the others follow upwards; 0: any that are free. ``config``: broker settings by Kafka's names (see

@@ -10,8 +10,10 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.errors import ConfigError, KafkaError
+from spark_kafka_sink.testing import kafka_jars
 from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION, LocalKafka, LocalKafkaError
 from spark_kafka_sink.tools.cli.command_line import add_command, add_pairs, at_least_one
+from spark_kafka_sink.tools.cli.download import DownloadShown
 
 if TYPE_CHECKING:
     from spark_kafka_sink.tools.cli.command_line import Subparsers
@@ -20,7 +22,7 @@ _LAST_PORT = 65535
 
 DESCRIPTION = """\
 Runs a real Apache Kafka (KRaft) on this machine until Ctrl-C. It needs Java 17, but no containers and no
-ZooKeeper. The first start of a version downloads it from Maven Central (43 MB) into
+ZooKeeper. The first start of a version downloads it from Maven Central (45 MB) into
 ~/.cache/spark-kafka-sink, or $SPARK_KAFKA_SINK_CACHE.
 
 It listens on 127.0.0.1 only, and keeps its data in a temporary directory that is removed at the end.
@@ -64,7 +66,11 @@ def add_to(commands: Subparsers) -> None:
         "--port", type=port_number, metavar="PORT", default=9092, help="port of the first node (default: %(default)s)"
     )
     broker.add_argument(
-        "--nodes", type=at_least_one, metavar="N", default=1, help="nodes, on consecutive ports (default: %(default)s)"
+        "--nodes",
+        type=at_least_one,
+        metavar="N",
+        default=1,
+        help="number of nodes, on consecutive ports (default: %(default)s)",
     )
     broker.add_argument(
         "--version",
@@ -87,12 +93,14 @@ def port_number(text: str) -> int:
 def run(arguments: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # stop as on Ctrl-C
     if (last := arguments.port + arguments.nodes - 1) > _LAST_PORT:
-        raise ConfigError([f"--nodes {arguments.nodes} need ports up to {last}: ports go from 1 to {_LAST_PORT}."])
+        raise ConfigError([f"--nodes {arguments.nodes} needs ports up to {last}: ports go from 1 to {_LAST_PORT}."])
     if arguments.in_process:
         return _run_in_process(arguments)
     kafka = LocalKafka(
         arguments.nodes, arguments.version or DEFAULT_VERSION, dict(arguments.properties), arguments.port
     )
+    with DownloadShown(kafka_jars.ABOUT_MB) as shown:
+        kafka_jars.kafka_jars(kafka.version, shown)
     with kafka:
         print(USAGE.format(version=kafka.version, servers=kafka.bootstrap_servers), flush=True)
         try:

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import textwrap
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.common.clock import SystemClock
-from spark_kafka_sink.common.protocol_values import text_fault
 from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.spark.options import LEDGER_TOPIC
 from spark_kafka_sink.tools.cli.command_line import (
     above_zero,
     add_client_options,
     add_command,
-    add_pairs,
+    add_spark_options,
     at_least_one,
+    checked_names,
     client_config,
+    spark_settings,
 )
 from spark_kafka_sink.tools.connection_check.check import CheckRequest, check
 from spark_kafka_sink.tools.connection_check.findings import (
@@ -31,6 +30,7 @@ from spark_kafka_sink.tools.connection_check.findings import (
     library_findings,
     required_libraries,
 )
+from spark_kafka_sink.tools.connection_check.lines import Printer, conclusion, lines
 
 if TYPE_CHECKING:
     from spark_kafka_sink.tools.cli.check_workers import WorkerFindings
@@ -76,11 +76,7 @@ client.properties, for example (the kafka.* options of the job, without the pref
   sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required \\
       username="alice" password="…";"""
 
-_WIDTH: Final = 110
 _INDENT: Final = 2
-_OUTCOME: Final = 9
-_STEP: Final = 12
-_TIME: Final = 10
 _LONGEST: Final = 8
 _ID_SUFFIX: Final = "-check-00000000-driver"
 """As long as what ``--exactly-once`` appends to the prefix."""
@@ -116,9 +112,7 @@ def _add_worker_options(command: argparse.ArgumentParser) -> None:
         "--from-workers", action="store_true",
         help="check from each executor of a Spark cluster, too, and show what differs from this machine",
     )  # fmt: skip
-    workers.add_argument("--master", help="Spark's master, as for spark-submit (default: that of spark-defaults.conf)")
-    workers.add_argument("--remote", metavar="URL", help="Spark Connect server (sc://host), instead of a master")
-    add_pairs(workers, "--conf", text="a Spark property, as for spark-submit; may be repeated")
+    add_spark_options(workers)
     workers.add_argument(
         "--tasks", type=at_least_one, metavar="N",
         help="tasks of the Spark job (default: one per executor, with Spark Connect 8)",
@@ -130,18 +124,22 @@ def _add_worker_options(command: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    _check_names(arguments)
+    checked_names({
+        "--topic": (arguments.topic, ""),
+        "--transactional-id-prefix": (arguments.transactional_id_prefix, _ID_SUFFIX),
+        "--commit-log-topic": (arguments.commit_log_topic, ""),
+    })  # fmt: skip
     request = CheckRequest(
         client_config(arguments), arguments.topic, arguments.transactional_id_prefix, arguments.commit_log_topic
     )
     settings = _spark_settings(arguments)
-    findings = _shown(check(request, SystemClock()))
+    findings = [*Printer().all(check(request, SystemClock()))]
     tried = []
     if arguments.exactly_once and any(each.step == "brokers" and each.outcome is Outcome.OK for each in findings):
         from spark_kafka_sink.tools.connection_check.exactly_once_trial import try_exactly_once
 
-        tried = _shown(try_exactly_once(request, SystemClock()))
-    print(_conclusion([*findings, *tried]), flush=True)
+        tried = [*Printer().all(try_exactly_once(request, SystemClock()))]
+    print(conclusion([*findings, *tried]), flush=True)
     failed = any(each.outcome is Outcome.FAILED for each in [*findings, *tried])
     if arguments.from_workers:
         from spark_kafka_sink.tools.cli.check_workers import check_on_workers
@@ -151,42 +149,8 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _check_names(arguments: argparse.Namespace) -> None:
-    """Raises ``ConfigError`` for names that no request can carry, before anything is sent or created."""
-    names = {
-        "--topic": (arguments.topic, ""),
-        "--transactional-id-prefix": (arguments.transactional_id_prefix, _ID_SUFFIX),
-        "--commit-log-topic": (arguments.commit_log_topic, ""),
-    }
-    errors = []
-    for option, (name, suffix) in names.items():
-        if name == "":
-            errors.append(f"{option} is empty: give a name, or leave the option out.")
-        elif name is not None and (fault := text_fault(name)) is not None:
-            errors.append(f"{option} {fault}.")
-        elif name is not None and (fault := text_fault(name + suffix)) is not None:
-            errors.append(f"{option} is too long: a transactional id with it {fault}.")
-    if errors:
-        raise ConfigError(errors)
-
-
-def _shown(found: Generator[Finding, None, None]) -> list[Finding]:
-    """Prints the findings as they come. Closes ``found`` also after Ctrl-C, so that it cleans up."""
-    findings: list[Finding] = []
-    with closing(found):
-        for finding in found:
-            if not findings or finding.subject != findings[-1].subject:
-                print(finding.subject)
-            print(_lines(finding), flush=True)
-            findings.append(finding)
-    return findings
-
-
 def _spark_settings(arguments: argparse.Namespace) -> Mapping[str, str]:
-    settings = dict(arguments.conf)
-    for name in ("master", "remote"):
-        if (value := getattr(arguments, name)) is not None:
-            settings[f"spark.{name}"] = value
+    settings = spark_settings(arguments)
     if not arguments.from_workers:
         if settings or arguments.tasks:
             raise ConfigError(["--master, --remote, --conf and --tasks belong to --from-workers: add it."])
@@ -203,7 +167,7 @@ def _show_workers(here: Sequence[Finding], workers: WorkerFindings) -> bool:
         if not differences:
             print(f"{'':{_INDENT}}as here")
         for each in differences:
-            print(_lines(_with_ours(each)))
+            print(lines(_with_ours(each)))
     checked = len(workers.by_place)
     differing = checked - len(grouped.get((), ()))
     missed = (workers.executors or checked) - checked
@@ -225,23 +189,3 @@ def _with_ours(difference: Difference) -> Finding:
     if here is not None:
         text += f"\nhere: {'' if here.outcome is Outcome.OK else f'{here.outcome.value}, '}{here.text}"
     return Finding(there.subject, there.step, there.outcome, text)
-
-
-def _lines(finding: Finding) -> str:
-    took = "" if finding.elapsed_ms is None else f"{finding.elapsed_ms:.1f} ms"
-    head = f"{'':{_INDENT}}{finding.outcome.value:{_OUTCOME}}{finding.step:{_STEP}}{took:>{_TIME}}  "
-    texts = [
-        line
-        for text in finding.text.splitlines()
-        for line in textwrap.wrap(text, _WIDTH - len(head), break_long_words=False, break_on_hyphens=False)
-    ]
-    return f"\n{'':{len(head)}}".join([head + (texts[0] if texts else ""), *texts[1:]])
-
-
-def _conclusion(findings: list[Finding]) -> str:
-    steps = [each for each in findings if each.outcome is not Outcome.ADVICE]
-    failed = [each for each in steps if each.outcome is Outcome.FAILED]
-    if failed:
-        return f"{len(failed)} of {len(steps)} steps failed, first {failed[0].step} of {failed[0].subject}"
-    untested = sum(each.outcome is Outcome.UNTESTED for each in findings)
-    return "no step failed" + (f", {untested} could not be tested" if untested else "")

@@ -7,7 +7,7 @@ import math
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
@@ -19,6 +19,7 @@ from spark_kafka_sink.common.config.old_names import OLD_NAMES, overridden
 from spark_kafka_sink.common.config.option import did_you_mean
 from spark_kafka_sink.common.config.properties import parse_properties
 from spark_kafka_sink.common.config.rules import SERIALIZERS
+from spark_kafka_sink.common.protocol_values import text_fault
 from spark_kafka_sink.errors import ConfigError
 
 SHELLS: Final = ("bash", "zsh")
@@ -160,13 +161,45 @@ def add_client_options(command: argparse.ArgumentParser, config: str = "", pairs
     overrides = "overrides --command-config"
     add_pairs(
         command, *filter(None, (pairs, "--command-property")), dest="client_properties",
-        text=f"an option of Kafka's producer (docs/options.md), such as security.protocol=SSL; may be repeated, "
-        f"{overrides}. {OTHERS_CAN_READ} to a file",
+        text=f"an option of Kafka's producer (page Options of the documentation), such as security.protocol=SSL; "
+        f"may be repeated, {overrides}. {OTHERS_CAN_READ} to a file",
     )  # fmt: skip
     command.add_argument(
         *filter(None, (config, "--command-config")), type=Path, metavar="FILE", dest="client_config",
         help="a .properties file of such options, as for Kafka's own tools: TLS, SASL, passwords",
     )  # fmt: skip
+
+
+def add_spark_options(group: argparse._ActionsContainer) -> None:
+    """The options of a session that a command starts."""
+    group.add_argument("--master", help="Spark's master, as for spark-submit (default: that of spark-defaults.conf)")
+    group.add_argument("--remote", metavar="URL", help="Spark Connect server (sc://host), instead of a master")
+    add_pairs(group, "--conf", text="a Spark property, as for spark-submit; may be repeated")
+
+
+def spark_settings(arguments: argparse.Namespace) -> dict[str, str]:
+    """The Spark properties of ``add_spark_options``."""
+    settings = dict(arguments.conf)
+    for name in ("master", "remote"):
+        if (value := getattr(arguments, name)) is not None:
+            settings[f"spark.{name}"] = value
+    return settings
+
+
+def checked_names(names: Mapping[str, tuple[str | None, str]]) -> None:
+    """Raises ``ConfigError`` for names that no request can carry, before anything is sent or created. ``names``: flag →
+    its text, None if it is not given, and what will be appended to it.
+    """
+    errors = []
+    for option, (name, suffix) in names.items():
+        if name == "":
+            errors.append(f"{option} is empty: give a name, or leave the option out.")
+        elif name is not None and (fault := text_fault(name)) is not None:
+            errors.append(f"{option} {fault}.")
+        elif name is not None and (fault := text_fault(name + suffix)) is not None:
+            errors.append(f"{option} is too long: a transactional id with it {fault}.")
+    if errors:
+        raise ConfigError(errors)
 
 
 def client_options(arguments: argparse.Namespace) -> dict[str, object]:

@@ -21,8 +21,9 @@ NEEDS: Final = ("opentelemetry", "prometheus_client")
 
 DESCRIPTION = """\
 Serves the receipts of queries as metrics: rows, bytes, latency, retries, and how tasks spend their time.
+Receipts are what the sink writes if a query has the option receiptsPath or receiptsTopic.
 It reads all existing receipts, then starts to serve, and reads new receipts as they are written.
-docs/operations.md lists the metrics; conf/ has a Grafana dashboard and alert rules.
+The page Operations of the documentation lists the metrics, and links a Grafana dashboard and alert rules.
 
 Needs the extra: pip install 'spark-kafka-sink[exporter]'"""
 

@@ -54,12 +54,14 @@ def parser(description: str, examples: str) -> argparse.ArgumentParser:
     add_pairs(record, "--column", text=text, value="SQL")
 
     sink = job.add_argument_group("sink")
-    text = f"topic, kafka.bootstrap.servers, …: docs/options.md; may be repeated. {OTHERS_CAN_READ} to a file "
-    add_pairs(sink, "--sink-option", text=f"{text}(--producer-config), or a placeholder such as ${{file:PATH:KEY}}")
+    text = f"topic, kafka.bootstrap.servers, … (page Options of the documentation); may be repeated. {OTHERS_CAN_READ} "
+    add_pairs(
+        sink, "--sink-option", text=f"{text}to a file (--producer-config), or a placeholder such as ${{file:PATH:KEY}}"
+    )
     sink.add_argument(
         "--producer-config", type=Path, metavar="FILE",
-        help="a file of Kafka's producer options, without the prefix kafka. (conf/producer.properties); "
-        "--sink-option overrides it",
+        help="a file of Kafka's producer options, without the prefix kafka., such as conf/producer.properties of the "
+        "repository; --sink-option overrides it",
     )  # fmt: skip
     return job
 

@@ -6,12 +6,23 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from importlib.metadata import PackageNotFoundError, metadata
 
 import spark_kafka_sink
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.network.diagnosis import diagnosis
-from spark_kafka_sink.tools.cli import broker, check, console_producer, demo, exporter, perf, receipts, transactions
+from spark_kafka_sink.tools.cli import (
+    broker,
+    certify,
+    check,
+    console_producer,
+    demo,
+    exporter,
+    perf,
+    receipts,
+    transactions,
+)
 from spark_kafka_sink.tools.cli.command_line import (
     SHELLS,
     VERBOSE,
@@ -20,8 +31,9 @@ from spark_kafka_sink.tools.cli.command_line import (
     plain_config_warnings,
 )
 
-COMMANDS = (demo, broker, check, console_producer, perf, transactions, receipts, exporter)
+COMMANDS = (demo, broker, check, certify, console_producer, perf, transactions, receipts, exporter)
 
+DISTRIBUTION = "spark-kafka-sink"
 INTERRUPTED = 130
 PIPE_CLOSED = 141
 DETAILED = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -38,7 +50,7 @@ def parser() -> CommandParser:
     top = CommandParser(
         prog="spark-kafka-sink",
         description='Tools for the PySpark Kafka sink format("pykafka").',
-        epilog=EXAMPLES,
+        epilog="\n\n".join([EXAMPLES, *_documentation()]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"%(prog)s {spark_kafka_sink.__version__}")
@@ -48,6 +60,18 @@ def parser() -> CommandParser:
     for command in COMMANDS:
         command.add_to(commands)
     return top
+
+
+def _documentation() -> Iterator[str]:
+    """A line with the address of the documentation, if the package was built with the project's."""
+    try:
+        addresses = metadata(DISTRIBUTION).get_all("Project-URL") or []
+    except PackageNotFoundError:  # an archive of --py-files
+        return
+    for address in addresses:
+        label, _, url = address.partition(", ")
+        if label == "Documentation":
+            yield f"documentation: {url}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

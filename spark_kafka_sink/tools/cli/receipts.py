@@ -19,13 +19,18 @@ if TYPE_CHECKING:
 
     from spark_kafka_sink.tools.cli.command_line import Subparsers
 
-_COLUMNS: Final = ("query", "batch", "task", "topic", "partition", "first_offset", "last_offset", "count", "bytes")
+_COLUMNS: Final = (
+    "query", "query_name", "batch", "task", "topic", "partition", "first_offset", "last_offset", "count", "bytes",
+)  # fmt: skip
 _HOUR_MS: Final = 3_600_000
 _CLEAR: Final = "\033[H\033[2J"
 
 DESCRIPTION = """\
-Draws charts of the last hours of each query: rows/s, latency, rows sent again, and how its rows are spread
-over partitions. Latency is the time from a Produce request to its response."""
+Draws charts of what each query wrote in the last 24 hours (--hours), from its first write to its last: rows
+and bytes per second, latency, rows sent again, what its tasks spent their time on, and how its rows are spread
+over partitions. Latency is the time from a Produce request to its response.
+
+It reads receipts, which the sink writes if the query or batch job has the option receiptsPath or receiptsTopic."""
 
 EXAMPLES = """\
 examples:
@@ -33,7 +38,7 @@ examples:
     spark-kafka-sink receipts --path s3://bucket/receipts
     spark-kafka-sink receipts --topic receipts --bootstrap-server broker:9092 --command-config client.properties
   the last two hours of one query, redrawn every 5 s:
-    spark-kafka-sink receipts --path /data/receipts --query 4f1c… --hours 2 --follow
+    spark-kafka-sink receipts --path /data/receipts --query orders --hours 2 --follow
   each task and partition, as a table or as JSON lines; every new receipt as it is written:
     spark-kafka-sink receipts --path /data/receipts --list
     spark-kafka-sink receipts --path /data/receipts --json --follow | jq .figures"""
@@ -42,7 +47,7 @@ examples:
 def add_to(commands: Subparsers) -> None:
     command = add_command(commands, run, "receipts", "show what queries wrote, and how fast", DESCRIPTION, EXAMPLES)
     add_source(command)
-    command.add_argument("--query", help="only this query id, txnAppId or batch job")
+    command.add_argument("--query", help="only this query, by its name or id, txnAppId or batch job")
     command.add_argument(
         "--hours", type=above_zero, help="only writes of the last HOURS hours (default: 24 for charts, else all)"
     )
@@ -104,8 +109,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _chosen(receipts: Iterable[WriteReceipt], query: str | None) -> list[WriteReceipt]:
-    """The receipts, sorted."""
-    found = [each for each in receipts if query in (None, each.query)]
+    """The receipts of the query, by its id or name, or of all; sorted."""
+    found = [each for each in receipts if query in (None, each.query, each.query_name)]
     return sorted(found, key=lambda each: (each.query, each.batch, each.topic, each.partition, each.first_offset))
 
 
@@ -143,5 +148,5 @@ def _draw(receipts: list[WriteReceipt], clock: Clock, hours: float, again: bool)
     if again and sys.stdout.isatty():
         print(_CLEAR, end="")
     if not found:
-        print(f"No write in the last {hours:g} hours (--hours, --query)")
+        print(f"No write ended in the last {hours:g} hours; --hours looks further back")
     drawer()(found)

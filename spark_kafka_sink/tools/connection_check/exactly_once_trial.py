@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.model import NO_IDENTITY, TopicPartition
-from spark_kafka_sink.errors import BrokerError, KafkaError
+from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once.cluster import Cluster
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.ledger_format import barrier_record, encode_batch
@@ -29,34 +29,31 @@ from spark_kafka_sink.exactly_once.requirements import TRANSACTION_APIS, missing
 from spark_kafka_sink.exactly_once.sweep import CannotListError, describe_open, list_matching
 from spark_kafka_sink.exactly_once.values import DRIVER_TIMEOUT_MS, OpenTransaction, driver_id
 from spark_kafka_sink.network.api_versions import camel_case
-from spark_kafka_sink.network.error_table import FORBIDDEN
 from spark_kafka_sink.network.messages import API_KEYS
-from spark_kafka_sink.network.topics import delete_topic
 from spark_kafka_sink.producer.transactions.committer import Committer, EndVerdict
 from spark_kafka_sink.producer.transactions.values import END_TXN_V2, PreparedTransaction, TransactionalIdentity
 from spark_kafka_sink.records.batch import TRANSACTIONAL, BatchHeader
 from spark_kafka_sink.tools.connection_check.check import CheckRequest
 from spark_kafka_sink.tools.connection_check.findings import Finding, Outcome
+from spark_kafka_sink.tools.connection_check.throw_away import throw_away_name, thrown_away
 
 _log = logging.getLogger("spark_kafka_sink.check")
 
 DEFAULT_PREFIX: Final = "spark-kafka-sink"
 _SUBJECT: Final = "exactly-once"
-_SOON_MS: Final = 5.0
 _ID_RIGHTS: Final = "WRITE on the transactional id"
 _TOPIC_RIGHTS: Final = "WRITE on the topic"
 _SWEEP: Final = "sweep"
-_LONGEST_TOPIC: Final = 249
-"""Characters of a topic's name (Kafka: ``Topic.MAX_NAME_LENGTH``)."""
+DELETE: Final = "delete"
 
 
-def try_exactly_once(request: CheckRequest, clock: Clock) -> Generator[Finding, None, None]:
+def try_exactly_once(request: CheckRequest, clock: Clock, suffix: str = "") -> Generator[Finding, None, None]:
     """The findings, as they come; the first failure ends them. Each step takes at most max.block.ms.
 
-    The names are those of ``request`` with a random suffix, so that prefixed ACLs of real names hold for them. What was
-    created is removed also after an error, and when the iterator is closed or interrupted.
+    The names are those of ``request`` with ``suffix``, by default a random one, so that prefixed ACLs of real names
+    hold for them. What was created is removed also after an error, and when the iterator is closed or interrupted.
     """
-    trial = _Trial(request, clock)
+    trial = _Trial(request, clock, suffix or f"check-{uuid4().hex[:8]}")
     try:
         yield from trial.findings()
     finally:
@@ -64,9 +61,8 @@ def try_exactly_once(request: CheckRequest, clock: Clock) -> Generator[Finding, 
 
 
 class _Trial:
-    def __init__(self, request: CheckRequest, clock: Clock) -> None:
-        suffix = f"check-{uuid4().hex[:8]}"
-        self._topic = f"{request.ledger_topic[: _LONGEST_TOPIC - len(suffix) - 1]}-{suffix}"
+    def __init__(self, request: CheckRequest, clock: Clock, suffix: str) -> None:
+        self._topic = throw_away_name(request.ledger_topic, suffix)
         self._id = driver_id(f"{request.transactional_id_prefix or DEFAULT_PREFIX}-{suffix}")
         self._timeout_ms = request.config.max_block_ms
         self._clock = clock
@@ -163,16 +159,8 @@ class _Trial:
 
     def _records_before(self, end: int, *, read_committed: bool) -> int:
         """How many data batches there are up to offset ``end``, which is waited for."""
-        deadline, count, offset = self._deadline(), 0, self._log.earliest(self._deadline())
-        while offset < end:
-            fetched = self._log.fetch(offset, deadline, read_committed=read_committed)
-            if fetched is None or fetched.next_offset == offset:
-                self._cluster.check_time(deadline, f"{self._log.partition} cannot be read up to offset {end}")
-                self._cluster.pause(_SOON_MS)
-                continue
-            count += sum(not batch.header.is_control for batch in fetched.batches)
-            offset = fetched.next_offset
-        return count
+        batches = self._log.batches_before(end, self._deadline(), read_committed=read_committed)
+        return sum(not batch.header.is_control for batch in batches)
 
     # Transactions
 
@@ -263,20 +251,9 @@ class _Trial:
         self._committer.end([(opened, False)], self._timeout_ms)
 
     def _delete(self) -> Finding:
-        self._begin("delete")
+        self._begin(DELETE)
         self._may_exist = False
-        try:
-            delete_topic(self._cluster, self._topic, self._deadline())
-        except KafkaError as error:
-            text = f"topic {self._topic} could not be deleted, delete it by hand: {error}"
-            if isinstance(error, BrokerError) and error.code in FORBIDDEN:
-                text = (
-                    f"topic {self._topic} stays, because the principal may not delete it ({error.name}). Exactly-once "
-                    "does not need that right: delete the topic by hand"
-                )
-                return self._finding(Outcome.UNTESTED, text)
-            return self._finding(Outcome.FAILED, text)
-        return self._finding(Outcome.OK, f"topic {self._topic} (DELETE on the topic)")
+        return self._finding(*thrown_away(self._cluster, self._topic, self._deadline()))
 
     def _begin(self, step: str) -> None:
         self._step, self._began = step, self._clock.now()

@@ -168,8 +168,8 @@ VENDORS: Final = (
         # Metadata 8.
         versions=(("produce", 7), ("fetch", 11), ("metadata", 7)),
         transactions=(
-            "It has no min.insync.replicas: its brokers acknowledge a record once a majority of its "
-            "replicas has it: a commitLogTopic that was created without it is no weaker.",
+            "It has no min.insync.replicas. Its brokers acknowledge a record once a majority of its "
+            "replicas has it, so a commitLogTopic that was created without it is no weaker.",
         ),
     ),
     Vendor(

@@ -144,7 +144,7 @@ class Topics:
         partitions = {partition: PartitionCount() for partition in range(self._partitions)}
         check = TopicCheck(topic, partitions)
         awaited = expected.copy()
-        for messages in self._read(topic):
+        for messages in read_topic(self._client, topic, self._partitions):
             for message in messages:
                 _count(message, check, awaited, places)
             advance(len(messages))
@@ -157,29 +157,34 @@ class Topics:
         deleted = self._admin.delete_topics([name], operation_timeout=DEADLINE_S)
         _done(deleted[name].result, f"Topic {name} could not be removed")
 
-    def _read(self, topic: str) -> Iterator[list[Message]]:
-        consumer = Consumer({
-            **self._client, "group.id": topic, "enable.auto.commit": False,
-            "enable.partition.eof": True, **_QUIET,
-        })  # fmt: skip
-        try:
-            consumer.assign([TopicPartition(topic, partition, 0) for partition in range(self._partitions)])
-            unread = self._partitions
-            deadline = time.monotonic() + DEADLINE_S
-            while unread:
-                messages = consumer.consume(_AT_ONCE, timeout=_POLL_S)
-                ended = [error for message in messages if (error := message.error())]
-                for error in ended:
-                    if error.code() != KafkaError._PARTITION_EOF:
-                        raise CheckError(f"{topic} could not be read: {error.str()}")
-                unread -= len(ended)
-                if messages:
-                    deadline = time.monotonic() + DEADLINE_S
-                elif time.monotonic() > deadline:
-                    raise CheckError(f"{topic} could not be read: no record arrived for {DEADLINE_S:.0f} s.")
-                yield [message for message in messages if not message.error()]
-        finally:
-            consumer.close()
+
+def read_topic(client: Mapping[str, str], topic: str, partitions: int) -> Iterator[list[Message]]:
+    """All committed records of the topic, as they come. ``client``: librdkafka's options of servers and security.
+
+    Raises ``CheckError`` if the topic cannot be read, or no record arrives for 30 s.
+    """
+    consumer = Consumer({
+        **client, "group.id": topic, "enable.auto.commit": False,
+        "enable.partition.eof": True, **_QUIET,
+    })  # fmt: skip
+    try:
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+        unread = partitions
+        deadline = time.monotonic() + DEADLINE_S
+        while unread:
+            messages = consumer.consume(_AT_ONCE, timeout=_POLL_S)
+            ended = [error for message in messages if (error := message.error())]
+            for error in ended:
+                if error.code() != KafkaError._PARTITION_EOF:
+                    raise CheckError(f"{topic} could not be read: {error.str()}")
+            unread -= len(ended)
+            if messages:
+                deadline = time.monotonic() + DEADLINE_S
+            elif time.monotonic() > deadline:
+                raise CheckError(f"{topic} could not be read: no record arrived for {DEADLINE_S:.0f} s.")
+            yield [message for message in messages if not message.error()]
+    finally:
+        consumer.close()
 
 
 def _count(message: Message, check: TopicCheck, awaited: Counter[KeyAndValue], places: dict[bytes, int]) -> None:

@@ -73,7 +73,7 @@ class Demo:
         with ExitStack() as stack:
             with self._report.step(f"Apache Kafka {DEFAULT_VERSION}") as step:
                 if not (cache_folder() / f"kafka-{DEFAULT_VERSION}").is_dir():
-                    step.detail("fetching 43 MB, only this once")
+                    step.detail("fetching 45 MB, only this once")
                 kafka = stack.enter_context(LocalKafka())
                 step.detail(f"one KRaft node, {kafka.bootstrap_servers}")
             yield kafka.bootstrap_servers

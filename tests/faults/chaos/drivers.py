@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -22,11 +21,19 @@ _OF_TESTS = MappingProxyType({"PYTHONPATH": PYTHON_PATH})
 class Drivers(threading.Thread):
     """Keeps one running until ``finish``. ``starts`` counts them; an abandoned one runs beside its successor.
 
-    ``command``: the arguments of its Python. ``environment``: its own variables.
+    ``command``: its Python, and what it runs. ``environment``: its own variables. ``prepare``: called with the number
+    of each start before it; returns further variables of that one.
     """
 
-    def __init__(self, folder: Path, command: Sequence[str], environment: Mapping[str, str] = _OF_TESTS) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        command: Sequence[str],
+        environment: Mapping[str, str] = _OF_TESTS,
+        prepare: Callable[[int], Mapping[str, str]] = lambda _: {},
+    ) -> None:
         super().__init__(name="drivers", daemon=True)
+        self._prepare = prepare
         self.folder = folder
         self.starts = 0
         self.fault_file = folder / "fault"
@@ -112,14 +119,17 @@ class Drivers(threading.Thread):
         environment = {
             **os.environ,
             **self._environment,
+            **self._prepare(self.starts),
             VARIABLE: str(self.fault_file),
             MARK: self.mark,
             START: str(self.starts),
             SIDE: "driver",
         }
         with self._log(self.starts).open("wb") as log:
-            command = [sys.executable, *self._command]
-            self._current = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+            # Not in the repository's folder: Spark's workers would import its sink before any in PYTHONPATH.
+            self._current = subprocess.Popen(
+                self._command, env=environment, cwd=self.folder, stdout=log, stderr=log, start_new_session=True
+            )
         self._all.append(self._current)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import resource
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,15 +18,22 @@ from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
+    NewPartitions,
     ResourcePatternType,
     ResourceType,
 )
 
 from spark_kafka_sink.testing import LocalKafka
+from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION, LocalKafkaError
+from tests.faults.chaos import requests
 from tests.waiting import until
 
+_METADATA_VERSION = "metadata.version"
+# That of transactions is changed by a trouble of its own; the other one can only be set when controllers are formatted.
+_NOT_UPGRADED = frozenset({_METADATA_VERSION, "transaction.version", "kraft.version"})
 REQUEST_S = 10.0
 DEADLINE_S = 90.0
+_RECOVERS_S = 300.0
 _LOGIN = (
     "org.apache.kafka.common.security.plain.PlainLoginModule required "
     'username="broker" password="broker" user_broker="broker";'
@@ -72,11 +81,18 @@ class Right:
 
 
 class ChaosKafka:
-    """``LocalKafka`` for several threads, at most one of which does something to the brokers at a time."""
+    """``LocalKafka`` for several threads, at most one of which does something to the brokers at a time.
 
-    def __init__(self) -> None:
-        self.local = LocalKafka(nodes=3, properties=PROPERTIES, listeners={"BROKERS": "SASL_PLAINTEXT"})
-        self.transaction_version = 2
+    ``versions``: the releases that ``upgrade`` goes through, the brokers begin with the first.
+    """
+
+    def __init__(self, versions: Sequence[str] = (DEFAULT_VERSION,)) -> None:
+        first = versions[0]
+        self.local = LocalKafka(nodes=3, version=first, properties=PROPERTIES, listeners={"BROKERS": "SASL_PLAINTEXT"})
+        self.transaction_version = 0
+        self._versions = versions
+        self._runs = dict.fromkeys((1, 2, 3), first)
+        self._finalized = first
         self._lock = threading.RLock()
 
     def __enter__(self) -> ChaosKafka:
@@ -88,7 +104,8 @@ class ChaosKafka:
         ]  # fmt: skip
         try:
             self._ask(lambda admin: admin.create_acls(allowed, request_timeout=REQUEST_S))
-            self.set_transaction_version(1)
+            if self.knows_transaction_versions:
+                self.set_transaction_version(1)
         except BaseException:
             self.local.close()
             raise
@@ -113,9 +130,79 @@ class ChaosKafka:
         with self._lock:
             self.local.kill(node)
 
-    def start(self, node: int) -> None:
+    def start(self, node: int, version: str | None = None) -> None:
+        """Returns when it responds: after a SIGKILL it first reads its logs, for minutes on a busy machine."""
         with self._lock:
-            self.local.start(node)
+            try:
+                self.local.start(node, version)
+            except LocalKafkaError:
+                if not self.local.alive(node):
+                    raise
+                address = self._addresses()[self.local.node_ids.index(node)]
+                _until(lambda: requests.features(address), bool, _RECOVERS_S)
+
+    def restart(self, node: int, version: str | None = None) -> None:
+        """A controlled shutdown, before which its leaders and coordinators move away, and a start."""
+        with self._lock:
+            self.local.stop(node)
+            self.start(node, version)
+
+    def fill_disk(self, node: int, seconds: float) -> bool:
+        """No file of the broker can grow any more. Whether that has ended it in so many seconds.
+
+        A limit of the process does what a disk without space does: each write fails with an error of the system.
+        """
+        with self._lock:
+            pid = self.local._process(node).pid
+            limits = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, limits[1]))
+            deadline = time.monotonic() + seconds
+            while self.local.alive(node):
+                if time.monotonic() > deadline:
+                    resource.prlimit(pid, resource.RLIMIT_FSIZE, limits)
+                    return False
+                time.sleep(0.1)
+            return True
+
+    def upgrade(self) -> str:
+        """The next step from one release to the next: a broker, or the features once all brokers run it. Returns what
+        was done, "" if nothing is left."""
+        with self._lock:
+            following = dict(zip(self._versions, self._versions[1:], strict=False))
+            oldest = min(self._runs.values(), key=self._versions.index)
+            node = next(node for node, version in self._runs.items() if version == oldest)
+            if set(self._runs.values()) == {oldest} and self._finalized != oldest:
+                self._finalize()
+                self._finalized = oldest
+                return f"the features of {oldest}"
+            if oldest not in following:
+                return ""
+            self.restart(node, following[oldest])
+            self._runs[node] = following[oldest]
+            return f"broker {node} from {oldest} to {following[oldest]}"
+
+    def _finalize(self) -> None:
+        levels = self._features()
+        for name in (_METADATA_VERSION, *levels.keys() - _NOT_UPGRADED):  # which others may need
+            _until(lambda name=name: self.local.set_feature(name, levels[name]), lambda _: True)
+
+    @property
+    def knows_transaction_versions(self) -> bool:
+        """Whether every broker does; those before 4.0 do not."""
+        return all(int(version.split(".")[0]) >= 4 for version in self._runs.values())
+
+    def _features(self) -> dict[str, int]:
+        """Those that every broker supports, with their highest levels."""
+
+        def ask() -> dict[str, int]:
+            each = [requests.features(address) for address in self._addresses()]
+            common = set.intersection(*(set(levels) for levels in each))
+            return {name: min(levels[name] for levels in each) for name in common}
+
+        return _until(ask, bool)
+
+    def _addresses(self) -> list[tuple[str, int]]:
+        return [(host, int(port)) for host, port in (server.split(":") for server in self.servers.split(","))]
 
     def heal(self) -> None:
         """Every node runs again."""
@@ -125,7 +212,7 @@ class ChaosKafka:
                     self.local.resume(node)
             for node in self.local.node_ids:
                 if not self.local.alive(node):
-                    self.local.start(node)
+                    self.start(node)
 
     def leader(self, topic: str, partition: int) -> int:
         with self._lock:
@@ -134,6 +221,41 @@ class ChaosKafka:
     def coordinator(self, transactional_id: str) -> int:
         with self._lock:
             return _until(lambda: self.local.transaction_coordinator(transactional_id), lambda node: node > 0)
+
+    def move_leader(self, topic: str, partition: int) -> None:
+        """To the next of its replicas, by an election of the preferred leader; returns when it leads."""
+
+        def move() -> bool:
+            with self._lock:
+                found = AdminClient({"bootstrap.servers": self.servers, "log_level": 0}).list_topics(topic, REQUEST_S)
+                told = found.topics[topic].partitions[partition]
+                replicas = sorted(told.replicas)
+                first = (replicas.index(told.leader) + 1) % len(replicas)
+                order = replicas[first:] + replicas[:first]
+                address = self._addresses()[self.local.node_ids.index(found.controller_id)]
+                requests.reorder_replicas(address, topic, partition, order)
+                requests.elect_preferred_leader(address, topic, partition)
+                return self.local.leader(topic, partition) == order[0]
+
+        _until(move, bool)
+
+    def partitions(self, topic: str) -> int:
+        def count() -> int:
+            admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
+            return len(admin.list_topics(topic, REQUEST_S).topics[topic].partitions)
+
+        return _until(count, bool)
+
+    def grow(self, topic: str, partitions: int) -> None:
+        """Returns when the topic has so many."""
+
+        def grow() -> bool:
+            if self.partitions(topic) < partitions:
+                admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
+                admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(REQUEST_S)
+            return self.partitions(topic) >= partitions
+
+        _until(grow, bool)
 
     def ledger_partition(self, ledger: str) -> int:
         """The partition with the most records: this cluster has one query."""
@@ -181,7 +303,7 @@ class ChaosKafka:
         return _until(ask, lambda _: True)
 
 
-def _until(ask: Callable[[], Any], good: Callable[[Any], bool]) -> Any:
+def _until(ask: Callable[[], Any], good: Callable[[Any], bool], deadline_s: float = DEADLINE_S) -> Any:
     """What ``ask`` gives once it gives something ``good``; its errors, and other answers, count only at the end."""
 
     def asked() -> Any:
@@ -190,4 +312,4 @@ def _until(ask: Callable[[], Any], good: Callable[[Any], bool]) -> Any:
         except Exception as error:
             return error
 
-    return until(asked, lambda answer: not isinstance(answer, Exception) and good(answer), "no good answer", DEADLINE_S)
+    return until(asked, lambda answer: not isinstance(answer, Exception) and good(answer), "no good answer", deadline_s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -63,7 +64,7 @@ class Chaos:
             self.kafka.local.create_topic(self.topic, TASKS)
             cluster = stack.enter_context(StandaloneCluster(self.folder, workers=2, cores=4))
             self.reader = Reader(self.kafka.servers, self.topic)
-            query = [query_job.__file__, cluster.url, self.kafka.servers, self.topic, str(self.folder)]
+            query = [sys.executable, query_job.__file__, cluster.url, self.kafka.servers, self.topic, str(self.folder)]
             self.drivers = Drivers(self.folder, query)
             self.fault = Fault(self.drivers.fault_file)
             stack.callback(self.drivers.close)

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from tests.faults.chaos.run import Chaos
 
 LEDGER = "__pykafka_commits"
+_TRANSACTIONS = "__transaction_state"
 REACHED_S = 240.0
+_FULL_S = 60.0
 _ELECTED_S = 20.0
 _T = TypeVar("_T")
 
@@ -116,6 +118,28 @@ def election_inside_planning(chaos: Chaos, step: Step) -> None:
 
 def election_inside_commit(chaos: Chaos, step: Step) -> None:
     _election_at(chaos, step, pick(COMMIT, step.draw))
+
+
+def broker_restarted(chaos: Chaos, step: Step) -> None:
+    """A controlled shutdown: its leaders and coordinators move away before it ends, and it starts at once."""
+    chaos.kafka.restart(pick(chaos.kafka.local.node_ids, step.draw))
+
+
+def leaders_moved(chaos: Chaos, step: Step) -> None:
+    """By elections while all brokers run: those of the ledger, of the transactions of all ids, or of the topic."""
+    topic = pick((LEDGER, _TRANSACTIONS, chaos.topic), step.draw)
+    for partition in range(chaos.kafka.partitions(topic)):
+        chaos.kafka.move_leader(topic, partition)
+    time.sleep(step.seconds)
+
+
+def disk_full(chaos: Chaos, step: Step) -> None:
+    """A broker cannot write any more. It ends, as its only log directory has failed, and has space when it starts."""
+    node = pick(chaos.kafka.local.node_ids, step.draw)
+    if not chaos.kafka.fill_disk(node, _FULL_S):
+        raise NotReachedError
+    time.sleep(step.seconds)
+    chaos.kafka.start(node)
 
 
 # -- drivers and executors ----------------------------------------------------------------------------------------
@@ -212,8 +236,10 @@ def rights_revoked(chaos: Chaos, step: Step) -> None:
 
 
 def transaction_protocol_changed(chaos: Chaos, step: Step) -> None:
-    """From 1 to 2, or back, for the rounds to come too."""
-    chaos.kafka.set_transaction_version(3 - chaos.kafka.transaction_version)
+    """From 1 to 2, or back, for the rounds to come too; brokers that were just upgraded have 0."""
+    if not chaos.kafka.knows_transaction_versions:
+        raise NotReachedError
+    chaos.kafka.set_transaction_version(2 if chaos.kafka.transaction_version == 1 else 1)
     time.sleep(step.seconds)
 
 
@@ -240,6 +266,9 @@ TROUBLES = table_of(
     trouble(broker_stopped, "brokers", weight=2),
     trouble(majority_stopped, "brokers"),
     trouble(too_few_in_sync, "brokers"),
+    trouble(broker_restarted, "brokers"),
+    trouble(leaders_moved, "brokers", weight=2),
+    trouble(disk_full, "brokers"),
     trouble(election_inside_planning, "brokers", "point", weight=2),
     trouble(election_inside_commit, "brokers", "point", weight=3),
     trouble(driver_killed, "driver", weight=2),

@@ -12,9 +12,10 @@ from spark_kafka_sink.common.task_figures import TaskFigures
 from spark_kafka_sink.exactly_once.receipts import WriteReceipt, write_lines
 from spark_kafka_sink.tools.cli import receipts
 from spark_kafka_sink.tools.cli.main import main
+from spark_kafka_sink.tools.cli.receipt_charts import QueryHistory, heading
 
 RECEIPTS = [
-    WriteReceipt("q", 1, 0, "t", 1, 10, 14, 5, 50, 1000, 1010),
+    WriteReceipt("q", 1, 0, "t", 1, 10, 14, 5, 50, 1000, 1010, query_name="orders"),
     WriteReceipt("q", 0, 0, "t", 0, 0, 9, 10, 100, 900, 910),
     WriteReceipt("other", 0, 0, "t", 0, 15, 15, 1, 10, 900, 910),
 ]
@@ -31,10 +32,10 @@ def test_a_table_by_query_batch_and_partition(capsys, tmp_path):
     code, out, _ = run(capsys, "--path", tmp_path, "--list")
     assert code == 0
     assert [line.split() for line in out.splitlines()] == [
-        ["query", "batch", "task", "topic", "partition", "first_offset", "last_offset", "count", "bytes"],
+        ["query", "query_name", "batch", "task", "topic", "partition", "first_offset", "last_offset", "count", "bytes"],
         ["other", "0", "0", "t", "0", "15", "15", "1", "10"],
         ["q", "0", "0", "t", "0", "0", "9", "10", "100"],
-        ["q", "1", "0", "t", "1", "10", "14", "5", "50"],
+        ["q", "orders", "1", "0", "t", "1", "10", "14", "5", "50"],
     ]
 
 
@@ -118,7 +119,7 @@ NOW = SystemClock().epoch_ms()
 
 
 def recent(minutes_ago, count, partition=0, **figures):
-    ended = NOW - minutes_ago * 60_000
+    ended = NOW - NOW % 60_000 - minutes_ago * 60_000 - 30_000  # not at the edge of a column
     return WriteReceipt(
         "q", 100 - minutes_ago, 0, "t", partition, 0, count - 1, count, 10 * count, ended - 50, ended,
         TaskFigures(rows=count, **figures),
@@ -139,33 +140,77 @@ def drawn(capsys, tmp_path):
 
 
 @pytest.mark.parametrize("rich", [True, False])
-def test_the_last_hours_are_drawn(drawn, monkeypatch, rich):
+def test_what_a_query_wrote_is_drawn_from_its_first_write_to_its_last(drawn, monkeypatch, rich):
     if not rich:
         monkeypatch.setitem(sys.modules, "rich.console", None)
     monkeypatch.setenv("COLUMNS", "150")
     out = drawn(
         [
-            recent(90, 3000, requests=2, latency_avg_ms=4.0, latency_max_ms=5.0, retries=7),
-            recent(1, 1000, 1, requests=2, latency_avg_ms=8.0, latency_max_ms=30.0, dead_letters=(("encode", 2),)),
+            recent(90, 3000, requests=2, latency_avg_ms=4.0, latency_max_ms=5.0, retries=7, duration_ms=900.0),
+            recent(
+                1, 1000, 1, requests=2, latency_avg_ms=8.0, latency_max_ms=30.0, dead_letters=(("encode", 2),),
+                duration_ms=1500.0, encode_ms=1500.0,
+            ),
             recent(60 * 30, 77),
         ],
         "--hours", "2",
     )  # fmt: skip
     heading, *lines = out.splitlines()
-    assert heading.startswith("query q: last wrote batch 99 at 20")
-    assert heading.endswith("UTC; 2 h, a column is 2.5 min")
+    assert re.match(r"query q: 2 batches \(10 to 99\) from 20.* UTC \(1\.48 h\), .* ago; ", heading)
+    assert heading.endswith("a column is 1 min")
     shown = {line.split("  ")[0 if rich else 1].strip(): line for line in lines}
-    assert re.search(r"█ +▃ +4000 rows, max 20/s", shown["rows/s"])
-    assert re.search(r"▄ +█ +6.0 ms, max 30.0 ms", shown["latency"])
+    assert re.search(r"█ +▃ +4000 rows, 0.749\d*/s, at most 50/s", shown["rows/s"])
+    assert re.search(r"▄ +█ +6.0 ms, at most 30.0 ms", shown["latency"])
     assert shown["sent again"].rstrip().endswith("7 rows")
     assert shown["dead letters"].rstrip().endswith("2 rows")
+    assert shown["tasks"].rstrip().endswith("2, the slowest took 1.5 s")
+    assert shown["time of tasks"].rstrip().endswith(" 62 % encoding, 38 % waiting for rows")
     assert re.search(r"█{24} +3000 rows, 75.0 %", shown["t-0"])
     assert re.search(r" █{8} +1000 rows, 25.0 %", shown["t-1"])
     assert "1.50" in shown["skew of t"]
 
 
+def test_incident_a_stream_of_45_seconds_was_one_column_of_a_day(drawn, monkeypatch):
+    """A micro-batch a second, 1000 rows each; the charts showed 15 minutes a column."""
+    monkeypatch.setenv("COLUMNS", "110")
+    ended = NOW - NOW % 1000 - 3_600_000
+    of_stream = [
+        WriteReceipt(
+            "4f1c", batch, 0, "t", 0, 0, 999, 1000, 10_000, ended - (45 - batch) * 1000, ended - (44 - batch) * 1000,
+            query_name="orders",
+        )
+        for batch in range(45)
+    ]  # fmt: skip
+    heading, rates, *_ = drawn(of_stream, "--query", "orders").splitlines()
+    assert heading.startswith("orders (query 4f1c): 45 batches (0 to 44) from ")
+    assert "(45 s), 1 h ago; a column is 1 s" in heading
+    assert re.search(r" █{45} +45000 rows, 1000/s, at most 1000/s", rates)
+
+
+def test_a_long_write_is_spread_over_its_time():
+    history = QueryHistory("q", 0, 100_000, 24)
+    history.add(WriteReceipt("q", 0, 0, "t", 0, 0, 99, 100, 1000, 0, 10_000, TaskFigures(retries=10)))
+    history.add(WriteReceipt("q", 0, 1, "t", 0, 0, 99, 100, 1000, 9_500, 10_000))
+    assert history.span_ms == 500
+    assert [span.rows for span in history.spans()] == [*[5.0] * 19, 105.0]
+    assert sum(span.retries for span in history.spans()) == pytest.approx(10)
+
+
+@pytest.mark.parametrize(
+    ("began", "ended"), [(5, 5), (0, 1), (-(1 << 63), 7), (0, 86_400_000 * 5000), (99, 100), (0, (1 << 63) - 1)]
+)
+def test_any_times_fit_into_the_columns(began, ended):
+    now = 86_400_000 * 5000
+    history = QueryHistory("q", 0, now, 24)
+    history.add(WriteReceipt("q", 0, 0, "t", 0, 0, 1, 2, 20, began, ended))
+    spans = history.spans()
+    assert 1 <= len(spans) <= 24
+    assert sum(span.rows for span in spans) == pytest.approx(2)
+    assert heading(history)
+
+
 def test_no_write_in_the_last_hours_is_said(drawn):
-    assert "No write in the last 3 hours" in drawn([recent(60 * 30, 77)], "--hours", "3")
+    assert "No write ended in the last 3 hours" in drawn([recent(60 * 30, 77)], "--hours", "3")
 
 
 def test_follow_goes_on_with_new_receipts_until_it_is_interrupted(capsys, tmp_path, monkeypatch):

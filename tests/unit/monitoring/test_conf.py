@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from spark_kafka_sink.spark.receipts.exporter import DEAD_LETTERS, EXPORTER_METRICS, METRICS, PREFIX
+from spark_kafka_sink.spark.receipts.exporter import DEAD_LETTERS, EXPORTER_METRICS, METRICS, PREFIX, QUERY_LABELS
 
 ROOT = Path(__file__).parents[3]
 DASHBOARD = json.loads((ROOT / "conf/grafana-dashboard.json").read_text())
 RULES = yaml.safe_load((ROOT / "conf/prometheus-alerts.yml").read_text())["groups"][0]["rules"]
 
-LABELS = {metric.full_name: {"query", *metric.labels} for metric in METRICS} | {
+LABELS = {metric.full_name: {*QUERY_LABELS, *metric.labels} for metric in METRICS} | {
     metric.full_name: set() for metric in EXPORTER_METRICS
 }
 DASHBOARD_QUERIES = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]

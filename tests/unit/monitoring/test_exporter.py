@@ -1,5 +1,6 @@
 """What the exporter serves and sends is the sum of the receipts, under names that Prometheus' conventions allow."""
 
+import dataclasses
 import re
 import socket
 from contextlib import ExitStack
@@ -91,6 +92,20 @@ def test_a_scrape_has_the_sums_of_the_receipts_by_query_topic_and_partition(read
     reader.new = [receipt(count=5)]
     exporter.read()
     assert scraped(port)["rows_total", "q", "t", "0"] == 15
+
+
+def test_a_query_with_a_name_has_it_beside_its_id():
+    """Those without have no further label: an empty one is as good as none to Prometheus."""
+    named = dataclasses.replace(receipt(figures=FIGURES), query_name="orders")
+    exporter = Exporter(Listed(named, receipt(partition=1), receipt("other")), ManualClock())
+    exporter.read_all()
+    of_queries = [each.labels for each in exporter.samples if each.labels]
+    assert {labels.get("query_name") for labels in of_queries if labels["query"] == "q"} == {"orders"}
+    assert not any("query_name" in labels for labels in of_queries if labels["query"] == "other")
+    with urlopen(f"http://127.0.0.1:{serve(exporter, '127.0.0.1', 0, ManualClock())}/metrics") as response:
+        text = response.read().decode()
+    assert 'spark_kafka_sink_rows_total{partition="1",query="q",query_name="orders",topic="t"} 10.0' in text
+    assert 'spark_kafka_sink_last_batch{query="other",query_name=""} 0.0' in text
 
 
 def test_a_task_with_nothing_but_dead_letters_counts_them_and_no_rows():

@@ -6,9 +6,14 @@ import threading
 from types import SimpleNamespace
 
 import pytest
+from pyspark import SparkJobInfo, SparkStageInfo
 
+from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.spark import caller_job
-from tests.waiting import DEADLINE_S
+from spark_kafka_sink.testing.manual_clock import ManualClock
+from tests.waiting import DEADLINE_S, eventually
+
+CLOCK = SystemClock()
 
 
 class Context:
@@ -61,7 +66,7 @@ def interrupted(frame: Frame) -> None:
     watch.start()
     try:
         with pytest.raises(KeyboardInterrupt):
-            caller_job.collected(frame)
+            caller_job.collected(frame, CLOCK)
     finally:
         watch.join()
 
@@ -81,7 +86,7 @@ def test_incident_the_stage_was_named_by_a_line_of_the_thread_module():
     context = Context()
     context.ended.set()
     with pytest.raises(RuntimeError, match="was cancelled"):
-        caller_job.collected(Frame(context))
+        caller_job.collected(Frame(context), CLOCK)
     line, after = context.sites
     assert line.startswith(f"write_kafka at {__file__}:")
     assert after is None
@@ -97,7 +102,7 @@ def test_a_session_that_is_stopped_meanwhile_fails_with_sparks_own_error():
     frame = Frame(context)
     frame.collect = stopped.__get__(frame)
     with pytest.raises(RuntimeError, match="was shut down"):
-        caller_job.collected(frame)
+        caller_job.collected(frame, CLOCK)
 
 
 def test_each_call_has_a_tag_of_its_own():
@@ -105,7 +110,7 @@ def test_each_call_has_a_tag_of_its_own():
     context.ended.set()
     for _ in range(2):
         with pytest.raises(RuntimeError, match="was cancelled"):
-            caller_job.collected(Frame(context))
+            caller_job.collected(Frame(context), CLOCK)
     assert len(set(context.tags)) == 2
     assert context.cancelled == []
 
@@ -144,8 +149,85 @@ def test_a_call_that_is_interrupted_before_its_job_begins_runs_none(monkeypatch)
     context = Context()
     frame = Frame(context)
     with pytest.raises(KeyboardInterrupt):
-        caller_job.collected(frame)
+        caller_job.collected(frame, CLOCK)
     threading.Thread.start(threads[0])
     threads[0].join(DEADLINE_S)
     assert not threads[0].is_alive()
     assert (context.tags, context.cancelled, frame.begun.is_set()) == ([], [], False)
+
+
+class Tracker:
+    """Spark's status tracker, Python's and the JVM's: job 8 writes, after the shuffle of job 7."""
+
+    tags: tuple[str, ...] = ()
+
+    def getJobIdsForTag(self, tag):  # noqa: N802 (Spark's name)
+        self.tags = (*self.tags, tag)
+        return [7, 8]
+
+    def getJobInfo(self, job):  # noqa: N802
+        return {7: SparkJobInfo(7, [2], "SUCCEEDED"), 8: SparkJobInfo(8, [2, 3], "RUNNING")}[job]
+
+    def getStageInfo(self, stage):  # noqa: N802
+        return {2: SparkStageInfo(2, 0, "", 50, 0, 50, 0), 3: SparkStageInfo(3, 0, "", 200, 4, 12, 1)}[stage]
+
+
+class StoppedTracker(Tracker):
+    def getJobIdsForTag(self, tag):  # noqa: N802
+        raise RuntimeError("the context has been stopped")
+
+
+@pytest.fixture
+def lines(monkeypatch):
+    found = []
+    monkeypatch.setattr(caller_job, "announce", found.append)
+    return found
+
+
+def job_of(tracker):
+    context = Context()
+    context.statusTracker = lambda: tracker
+    context._jsc.sc = lambda: SimpleNamespace(statusTracker=lambda: tracker)
+    return caller_job._ClassicJob(SimpleNamespace(sparkContext=context))
+
+
+def logged(tracker, *seconds):
+    """What is logged if the job is looked at after each of these pauses."""
+    clock = ManualClock()
+    progress = caller_job._Progress(job_of(tracker), "the-tag", clock)
+    for each in seconds:
+        clock.advance(each * 1000)
+        progress.log_if_due()
+
+
+def test_a_long_write_is_logged_every_30_s(lines):
+    tracker = Tracker()
+    logged(tracker, 29, 1, 29, 1)
+    told = "12 of 200 tasks of stage 3 have finished, 4 running"
+    assert lines == [f"The write has run for 30 s: {told}", f"The write has run for 60 s: {told}"]
+    assert tracker.tags == ("the-tag", "the-tag")
+
+
+def test_a_short_write_asks_spark_nothing(lines):
+    tracker = Tracker()
+    logged(tracker, *[1] * 29)
+    assert (lines, tracker.tags) == ([], ())
+
+
+def test_a_status_that_spark_does_not_tell_fails_no_write(lines):
+    logged(StoppedTracker(), 30, 30)
+    assert lines == []
+
+
+def test_the_caller_logs_while_it_waits_and_no_thread_is_left(lines, monkeypatch):
+    class Hurried(ManualClock):
+        def now(self):
+            return self.advance(31_000)
+
+    before = threading.active_count()
+    monkeypatch.setattr(caller_job._ClassicJob, "progress", lambda self, tag: "1 of 2 tasks")
+    frame = Frame(Context())
+    frame.collect = lambda: eventually(lambda: lines) or ["row"]
+    assert caller_job.collected(frame, Hurried()) == ["row"]
+    assert lines[0].endswith(": 1 of 2 tasks")
+    eventually(lambda: threading.active_count() == before)

@@ -11,7 +11,7 @@ from spark_kafka_sink.testing.maven import CACHE_VARIABLE
 _JAVA = """#!/bin/sh
 if [ "$1" = -version ]; then echo 'openjdk version "17.0.1"' >&2; exit 0; fi
 echo run >> "{runs}"
-for last; do :; done
+for last; do [ "$before" = -cache ] && cache=$last; before=$last; done
 {do}
 """
 
@@ -27,7 +27,7 @@ class FakeIvy:
         self._log = folder / "runs"
 
     def does(self, shell: str) -> None:
-        """``$last``: the pattern of ``-retrieve``."""
+        """``$last``: the pattern of ``-retrieve``; ``$cache``: the folder of ``-cache``."""
         self._java.write_text(_JAVA.format(runs=self._log, do=shell))
         self._java.chmod(0o755)
 

@@ -53,7 +53,7 @@ def test_another_archive_than_the_known_one_is_refused(ivy, archive, tmp_path):
 
 def test_an_archive_that_cannot_be_fetched_is_named(ivy, tmp_path):
     ivy.does("echo 'no network'; exit 1")
-    with pytest.raises(FetchError, match=r"9\.8\.7 could not be fetched from Maven Central:\n(.|\n)*no network"):
+    with pytest.raises(FetchError, match=r"9\.8\.7 could not be fetched from Maven Central\.\n(.|\n)*no network"):
         apicurio_runner("9.8.7")
     assert left_in(tmp_path / "cache") == []
 

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from spark_kafka_sink.testing import maven
+from spark_kafka_sink.testing.child_processes import GuardedProcess
 from spark_kafka_sink.testing.kafka_jars import _ESSENTIAL_JARS, KafkaJarsError, kafka_jars, tools_version
 from spark_kafka_sink.testing.kafka_jars import __file__ as kafka_jars_file
 from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION
-from spark_kafka_sink.testing.maven import CACHE_VARIABLE, FetchError, cache_folder
+from spark_kafka_sink.testing.maven import CACHE_VARIABLE, Fetched, FetchError, cache_folder
 from tests.unit.testing.fake_ivy import FakeIvy, left_in
 from tests.waiting import DEADLINE_S
 
@@ -34,8 +36,10 @@ def ivy(tmp_path, monkeypatch, repository) -> FakeIvy:
     return fake
 
 
-def test_jars_are_fetched_once(ivy, tmp_path):
-    folder = kafka_jars("9.8.7")
+def test_jars_are_fetched_once(ivy, tmp_path, caplog):
+    with caplog.at_level("INFO", "spark_kafka_sink"):
+        folder = kafka_jars("9.8.7")
+    assert "Fetching Apache Kafka 9.8.7 (about 45 MB) from Maven Central, only this once, into " in caplog.text
     assert folder == tmp_path / "cache/kafka-9.8.7"
     assert {path.name for path in folder.iterdir()} == set(NAMES)
     assert kafka_jars("9.8.7") == folder
@@ -55,7 +59,7 @@ def test_two_processes_do_not_fetch_at_once(ivy, repository):
 
 def test_a_failed_fetch_is_tried_again_and_then_says_what_ivy_said(ivy, tmp_path):
     ivy.does("echo 'UNRESOLVED DEPENDENCIES: no network'; exit 1")
-    with pytest.raises(FetchError, match=r"9\.8\.7 could not be fetched from Maven Central:\n(.|\n)*no network"):
+    with pytest.raises(FetchError, match=r"9\.8\.7 could not be fetched from Maven Central\.\n(.|\n)*no network"):
         kafka_jars("9.8.7")
     assert ivy.runs() == 3
     assert left_in(tmp_path / "cache") == []
@@ -64,9 +68,55 @@ def test_a_failed_fetch_is_tried_again_and_then_says_what_ivy_said(ivy, tmp_path
 def test_a_jar_cut_short_is_refused(ivy, tmp_path, repository):
     cut = repository / NAMES[1]
     cut.write_bytes(cut.read_bytes()[:-40])
-    with pytest.raises(KafkaJarsError, match=re.escape(f"did not arrive whole: ['{NAMES[1]}']")):
+    told = f"did not arrive whole: {NAMES[1]} ({cut.stat().st_size} bytes) cannot be read"
+    with pytest.raises(KafkaJarsError, match=re.escape(told)):
         kafka_jars("9.8.7")
     assert left_in(tmp_path / "cache") == []
+
+
+DOWNLOAD = """
+mkdir -p "$cache/org/jars"
+printf '\\tfound org#a;1 in public\\n\\tfound org#b;1 in public\\ndownloading https://repo1/org/a-1.jar ...\\n'
+head -c 3000000 /dev/zero > "$cache/org/jars/a-1.jar"
+"""
+"""Ivy has fetched the first of two files."""
+
+
+def test_a_download_that_fails_says_where_and_keeps_what_has_arrived_for_the_next(ivy, tmp_path, repository):
+    ivy.does(DOWNLOAD + "exit 1")
+    with pytest.raises(FetchError, match=r"it ended at a-1\.jar, file 1 of 2, after 3\.0 MB, which the next start"):
+        kafka_jars("9.8.7")
+    assert left_in(tmp_path / "cache") == [".ivy-Apache-Kafka-9.8.7"]
+    ivy.does(f'test -s "$cache/org/jars/a-1.jar" && cp {repository}/*.jar "$(dirname "$last")"')
+    kafka_jars("9.8.7")
+    assert left_in(tmp_path / "cache") == ["kafka-9.8.7"]
+
+
+def test_an_interrupted_download_ends_ivy(ivy, monkeypatch):
+    def interrupt(so_far):
+        raise KeyboardInterrupt
+
+    started = []
+
+    def start(command, log):
+        started.append(GuardedProcess(command, log=log))
+        return started[0]
+
+    monkeypatch.setattr(maven, "GuardedProcess", start)
+    ivy.does("sleep 1000")
+    with pytest.raises(KeyboardInterrupt):
+        kafka_jars("9.8.7", interrupt)
+    assert started[0].poll() is not None
+
+
+def test_a_watcher_is_told_how_far_a_download_is(ivy, repository):
+    told = []
+    ivy.does(f'{DOWNLOAD} cp {repository}/*.jar "$(dirname "$last")"')
+    kafka_jars("9.8.7", told.append)
+    assert told[-1] == Fetched("a-1.jar", 1, 2, 3_000_000)
+    told.clear()
+    kafka_jars("9.8.7", told.append)
+    assert told == []
 
 
 @pytest.fixture
@@ -85,7 +135,7 @@ def test_jars_with_the_known_digests_are_taken(ivy, known):
 def test_a_jar_of_another_content_or_one_too_many_is_refused(ivy, known, repository, tmp_path, name):
     with zipfile.ZipFile(repository / name, "w") as jar:
         jar.writestr("META-INF/MANIFEST.MF", "y" * 1000)
-    with pytest.raises(KafkaJarsError, match=f"not the known ones by their SHA-256: {re.escape(name)}$"):
+    with pytest.raises(KafkaJarsError, match=f"{re.escape(name)} is not the known file, by its SHA-256"):
         kafka_jars("9.8.7")
     assert left_in(tmp_path / "cache") == []
 
@@ -107,7 +157,7 @@ def test_a_release_with_tools_does_not_arrive_without_them(ivy, repository):
     for name in NAMES:
         (repository / name).rename(repository / name.replace("9.8.7", "4.3.1"))
     (repository / "kafka-tools-4.3.1.jar").unlink()
-    with pytest.raises(KafkaJarsError, match=r"did not arrive whole: \['kafka-tools-4\.3\.1\.jar'\]"):
+    with pytest.raises(KafkaJarsError, match=r"did not arrive whole: kafka-tools-4\.3\.1\.jar is missing"):
         kafka_jars("4.3.1")
 
 

@@ -1,0 +1,48 @@
+"""The verdict of a run, as text to paste into an issue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+import spark_kafka_sink
+from spark_kafka_sink.tools.connection_check.findings import Finding, Outcome
+from spark_kafka_sink.tools.connection_check.lines import conclusion
+
+_LABEL: Final = 11
+_OUTCOME: Final = 9
+
+
+@dataclass(frozen=True, repr=False)
+class Certificate:
+    """The verdict. ``text``: to paste into an issue; ``str()`` of it is the same. ``worked``: whether every step did.
+
+    ``facts`` maps a label of the text to what was found. Nothing in it has a secret, a user, a host name or an address.
+    """
+
+    findings: Sequence[Finding]
+    facts: Mapping[str, str]
+    epoch_ms: int
+
+    @property
+    def worked(self) -> bool:
+        return all(each.outcome is not Outcome.FAILED for each in self.findings)
+
+    @property
+    def text(self) -> str:
+        at = datetime.fromtimestamp(self.epoch_ms / 1000, UTC)
+        head = f"spark-kafka-sink {spark_kafka_sink.__version__}: {self._verdict()} ({at:%Y-%m-%d %H:%M} UTC)"
+        facts = [f"{label:{_LABEL}}{text}" for label, text in self.facts.items() if text]
+        steps = [f"{each.outcome.value:{_OUTCOME}}{each.subject}, {each.step}: {each.text}" for each in self.findings]
+        return "\n".join(["```text", head, "", *facts, "", *steps, "```"])
+
+    def _verdict(self) -> str:
+        return f"{'certified' if self.worked else 'NOT certified'}, {conclusion(self.findings)}"
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"<Certificate: {self._verdict()}>"

@@ -1,0 +1,293 @@
+"""``certify``: writes and reads back with both guarantees, step by step, and removes what it has made."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Generator, Mapping
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from pyspark.sql import SparkSession
+
+from spark_kafka_sink.common.clock import Clock, SystemClock
+from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError
+from spark_kafka_sink.exactly_once.cluster import Cluster
+from spark_kafka_sink.network.api_versions import camel_case
+from spark_kafka_sink.network.diagnosis import advice
+from spark_kafka_sink.network.messages import API_KEYS
+from spark_kafka_sink.spark.caller_job import is_connect, ran
+from spark_kafka_sink.spark.spark_error import reason
+from spark_kafka_sink.tools.certification import ROWS, TIMEOUT_S
+from spark_kafka_sink.tools.certification.certificate import Certificate
+from spark_kafka_sink.tools.certification.plan import BATCH, EXACTLY_ONCE, KINDS, RUNS, STREAM, Kind, Plan
+from spark_kafka_sink.tools.certification.rows import RowCheck
+from spark_kafka_sink.tools.certification.screen import Screen
+from spark_kafka_sink.tools.certification.scrubber import Scrubber
+from spark_kafka_sink.tools.certification.topics import ThrowAwayTopics
+from spark_kafka_sink.tools.certification.writes import Write, platform_text, remove_checkpoints, spark_facts
+from spark_kafka_sink.tools.connection_check.check import CheckRequest, check
+from spark_kafka_sink.tools.connection_check.exactly_once_trial import DELETE, try_exactly_once
+from spark_kafka_sink.tools.connection_check.findings import Finding, Outcome, library_findings, required_libraries
+from spark_kafka_sink.tools.connection_check.throw_away import throw_away_name
+from spark_kafka_sink.tools.connection_check.vendors import guess
+
+_BROKERS: Final = "brokers"
+_CLEAN_UP: Final = "clean-up"
+_LABELS: Final = (
+    "platform", "Spark", "workers", "libraries", "login", "brokers", "APIs", "features", "options", "not tried",
+    "read by",
+)  # fmt: skip
+_SHOWN_APIS: Final = (
+    "produce", "fetch", "metadata", "create_topics", "init_producer_id", "add_partitions_to_txn", "end_txn",
+    "list_transactions", "describe_transactions",
+)  # fmt: skip
+_TOLD_ELSEWHERE: Final = ("Python", "spark-kafka-sink")
+_Found = TypeVar("_Found")
+
+
+def certify(
+    spark: SparkSession, options: Mapping[str, Any], *, rows: int = ROWS, timeout_s: float = TIMEOUT_S
+) -> Certificate:
+    """Tries the sink on this Spark and the brokers of ``options``: a batch job and a streaming query, at least once and
+    exactly once, whose rows are read back and compared. Prints each step, then the verdict, and returns it.
+
+    ``options``: those of a write. Topics, transactional ids, commitLogTopic and checkpoints get names that begin with
+    the given ones (``topic``, ``transactionalIdPrefix``, ``commitLogTopic``, ``checkpointLocation``) and are thrown
+    away, also if a step fails or the call is interrupted. The topics themselves are neither read nor written.
+
+    ``rows``: of each write. ``timeout_s``: how long each job may take. This process must reach the brokers; on Spark
+    Connect it is the client.
+
+    Raises ``ConfigError`` for wrong options, before anything is sent. A step that fails is in the verdict.
+    """
+    return certified(spark, Plan.of(options, rows, is_connect=is_connect(spark)), timeout_s)
+
+
+def certified(spark: SparkSession, plan: Plan, timeout_s: float) -> Certificate:
+    """What ``certify`` does, once its arguments are checked."""
+    run = _Run(spark, plan, timeout_s, SystemClock())
+    try:
+        run.steps()
+    finally:
+        run.clean_up()
+    certificate = run.certificate()
+    print(f"\n{certificate.text}", flush=True)
+    return certificate
+
+
+class _Run:
+    def __init__(self, spark: SparkSession, plan: Plan, timeout_s: float, clock: Clock) -> None:
+        self._spark = spark
+        self._plan = plan
+        self._timeout_s = timeout_s
+        self._clock = clock
+        self._screen = Screen()
+        self._cluster = Cluster(plan.config, clock)
+        self._topics = ThrowAwayTopics(self._cluster, plan.config)
+        self._findings: list[Finding] = []
+        self._facts = dict.fromkeys(_LABELS, "")
+        self._checkpoints = ""
+        """The folder, as soon as it may exist."""
+
+    def steps(self) -> None:
+        """Goes through the steps. A step that fails ends those that need it."""
+        if not (
+            self._checked(_BROKERS, "connect", check(CheckRequest(self._plan.config), self._clock))
+            and self._tried(_BROKERS, "versions", self._versions)
+            and self._tried("Spark", "start", self._start)
+        ):
+            return
+        for kind in KINDS:
+            if kind == Kind(EXACTLY_ONCE, BATCH) and not self._can_write_exactly_once():
+                return
+            topic = self._plan.topic(kind)
+            if self._tried(kind.guarantee, kind.way, partial(self._written, kind, topic)):
+                self._tried(kind.guarantee, f"read {kind.way}", partial(self._read, kind, topic))
+                continue
+            request = CheckRequest(self._plan.config, topic=topic if topic in self._topics.names else None)
+            if not self._checked(_BROKERS, "check", check(request, self._clock)):
+                return
+
+    def clean_up(self) -> None:
+        """Deletes the topics and the checkpoints that may exist."""
+        try:
+            if self._topics.names or self._checkpoints:
+                self._remove()
+        except BaseException:  # interrupted again
+            self._screen.close()
+            print(f"Not cleaned up. {self._left()}", flush=True)
+            raise
+        finally:
+            self._screen.close()
+            self._cluster.close()
+
+    def certificate(self) -> Certificate:
+        nodes = self._cluster.snapshot.nodes.values()
+        hosts = [host for host, _ in self._plan.config.bootstrap_servers] + [node.host for node in nodes]
+        scrubbed = Scrubber(self._plan.config, [*hosts, platform.node()])
+        findings = [Finding(each.subject, each.step, each.outcome, scrubbed(each.text)) for each in self._findings]
+        config = self._plan.config
+        login = f", {config.sasl_mechanism}" if config.security_protocol.startswith("SASL_") else ""
+        libraries = [each for each in library_findings(required_libraries()) if each.step not in _TOLD_ELSEWHERE]
+        facts = self._facts | {
+            "platform": platform_text(),
+            "libraries": ", ".join(f"{each.step} {each.text}" for each in libraries),
+            "login": f"{config.security_protocol}{login}",
+            "options": ", ".join(self._plan.given),
+            "not tried": ", ".join(self._plan.untried),
+            "read by": scrubbed(self._topics.reader),
+        }
+        return Certificate(findings, facts, self._clock.epoch_ms())
+
+    # Steps
+
+    def _versions(self) -> str:
+        self._cluster.refresh(self._clock.now() + self._plan.config.max_block_ms)
+        versions, snapshot = self._cluster.any_api_versions(), self._cluster.snapshot
+        ranges = {} if versions is None else versions.ranges
+        highest = {api: ranges[key][1] for api, key in API_KEYS.items() if key in ranges}
+        vendor = guess([host for host, _ in self._plan.config.bootstrap_servers], snapshot.cluster_id, highest)
+        features = {} if versions is None else versions.features
+        found = f"{len(snapshot.nodes)}, cluster {snapshot.cluster_id or 'without an id'}"
+        self._facts |= {
+            "brokers": found + ("" if vendor is None else f", perhaps {vendor.vendor.name}"),
+            "APIs": ", ".join(f"{camel_case(api)} {highest[api]}" for api in _SHOWN_APIS if api in highest),
+            "features": ", ".join(f"{name} {level}" for name, level in sorted(features.items())),
+        }
+        return found
+
+    def _start(self) -> str:
+        self._facts |= self._in_job("Spark: a first task", partial(spark_facts, self._spark))
+        return f"Spark {self._facts['Spark']}"
+
+    def _can_write_exactly_once(self) -> bool:
+        """Tries its rights and APIs, as ``check --exactly-once`` does."""
+        suffix = f"{self._plan.mark}-check"
+        self._topics.names.append(throw_away_name(self._plan.ledger, suffix))
+        request = CheckRequest(self._plan.config, None, self._plan.transactional_ids, self._plan.ledger)
+        return self._checked(EXACTLY_ONCE, "check", try_exactly_once(request, self._clock, suffix))
+
+    def _written(self, kind: Kind, topic: str) -> str:
+        rows, write = self._plan.rows_of(kind), Write(self._spark, self._plan, kind)
+        self._topics.create(topic)
+        if kind.guarantee == EXACTLY_ONCE and self._plan.ledger_topic not in self._topics.names:
+            self._topics.names.append(self._plan.ledger_topic)
+        if kind.way == STREAM:
+            self._checkpoints = self._plan.checkpoint
+        began = self._clock.now()
+        self._in_job(f"{kind.guarantee}, {kind.way}", write.run, write.stop, topic)
+        seconds = (self._clock.now() - began) / 1000
+        over = f" in {RUNS} micro-batches, over a restart," if kind.way == STREAM else ""
+        return f"{rows:,} rows{over} in {seconds:.1f} s, {rows / seconds:,.0f} rows/s"
+
+    def _read(self, kind: Kind, topic: str) -> str:
+        began = self._clock.now()
+        try:
+            rows = self._compared(kind, topic)
+        except KafkaError as error:
+            if not self._topics.read_without_librdkafka(error):
+                raise
+            rows = self._compared(kind, topic)
+        if faults := rows.faults(exactly_once=kind.guarantee == EXACTLY_ONCE):
+            raise KafkaError(f"{'; '.join(faults)}, of {rows.rows:,} rows")
+        twice = f", {rows.repeated:,} of them repeated, which at-least-once allows" if rows.repeated else ""
+        seconds = (self._clock.now() - began) / 1000
+        return f"{rows.records:,} records{twice} as written, {rows.rows / seconds:,.0f} rows/s"
+
+    def _compared(self, kind: Kind, topic: str) -> RowCheck:
+        rows = RowCheck(self._plan.mark, self._plan.rows_of(kind))
+        for records in self._topics.read(topic):
+            rows.add(records)
+            self._screen.running(f"reading back: {rows.records:,} of {rows.rows:,} records")
+        return rows
+
+    # Removal
+
+    def _remove(self) -> None:
+        """What stays is told, and does not spoil the verdict."""
+        began, count, had = self._clock.now(), len(self._topics.names), bool(self._checkpoints)
+        self._screen.running(f"deleting {count} topics")
+        why = [self._topics.delete()]
+        if self._checkpoints:
+            try:
+                why.append(self._in_job("removing checkpoints", partial(remove_checkpoints, self._spark, self._plan)))
+                self._checkpoints = why[-1] and self._checkpoints
+            except Exception as error:  # whatever Spark raises
+                why.append(reason(error))
+        if told := ". ".join(filter(None, why)):
+            text, outcome = f"{told}. {self._left()}", Outcome.ADVICE
+        else:
+            text, outcome = f"{count} topics{', the checkpoints' if had else ''}", Outcome.OK
+        self._tell(Finding(_CLEAN_UP, "delete", outcome, text, self._clock.now() - began))
+
+    def _left(self) -> str:
+        """What may be left, and how to delete it."""
+        left = [*self._topics.names, *filter(None, [self._checkpoints])]
+        command = ""
+        if self._topics.names:
+            servers = ",".join(f"{host}:{port}" for host, port in self._plan.config.bootstrap_servers)
+            command = (
+                f". The topics are deleted by: kafka-topics.sh --bootstrap-server {servers} --delete --topic "
+                f"'.*{self._plan.mark}.*' (with --command-config, if it is needed to log in)"
+            )
+        return f"There may be left: {', '.join(left)}{command}"
+
+    # What steps share
+
+    def _checked(self, subject: str, step: str, findings: Generator[Finding, None, None]) -> bool:
+        """Shows what ``check`` finds, which is one step of the verdict."""
+        began = self._clock.now()
+        self._screen.running(f"{subject}: {step}")
+        # What cannot be deleted is told by the clean-up.
+        found = [each for each in self._screen.all(findings) if each.step != DELETE]
+        failed = [each for each in found if each.outcome is Outcome.FAILED]
+        if failed:
+            outcome, text = Outcome.FAILED, f"{failed[0].step} of {failed[0].subject}: {failed[0].text}"
+        else:
+            outcome, text = Outcome.OK, f"{sum(each.outcome is Outcome.OK for each in found)} steps"
+        self._tell(Finding(subject, step, outcome, text, self._clock.now() - began))
+        return not failed
+
+    def _tried(self, subject: str, step: str, action: Callable[[], str]) -> bool:
+        """Tells how the step ended, and returns whether it worked."""
+        self._screen.running(f"{subject}: {step}")
+        began = self._clock.now()
+        try:
+            text, outcome = action(), Outcome.OK
+        except Exception as error:  # whatever Spark raises
+            said = reason(error)
+            more = advice(error) if isinstance(error, KafkaError) else ""
+            text, outcome = f"{said}. {more}" if more else said, Outcome.FAILED
+        self._tell(Finding(subject, step, outcome, text, self._clock.now() - began))
+        return outcome is Outcome.OK
+
+    def _tell(self, finding: Finding) -> None:
+        self._findings.append(finding)
+        self._screen.finding(finding)
+
+    def _in_job(
+        self, what: str, action: Callable[[], _Found], stop: Callable[[], None] | None = None, topic: str | None = None
+    ) -> _Found:
+        """What ``action`` returns, which runs Spark's jobs: they are cancelled at the timeout and by an interrupt."""
+        deadline = self._clock.now() + self._timeout_s * 1000
+
+        def meanwhile() -> None:
+            if self._clock.now() >= deadline:
+                raise KafkaTimeoutError(
+                    f"not done after {self._timeout_s:.0f} s (timeout): does Spark have free executors?"
+                )
+            if topic is not None and self._screen.is_live:
+                self._screen.running(f"{what}: {self._progress(topic)}")
+
+        return ran(self._spark, action, "certify", self._clock, meanwhile, stop or _nothing)
+
+    def _progress(self, topic: str) -> str:
+        """The end offsets also count the control records of transactions, so they may exceed the rows."""
+        try:
+            return f"{min(self._plan.rows, self._topics.end_offsets(topic)):,} of {self._plan.rows:,} rows"
+        except KafkaError:  # shown next time
+            return "…"
+
+
+def _nothing() -> None:
+    """How to stop what the cancelled job ends by itself."""

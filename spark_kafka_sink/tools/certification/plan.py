@@ -1,0 +1,116 @@
+"""What ``certify`` writes with: the options of the user's writes, and names for what is thrown away."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Self
+from uuid import uuid4
+
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.spark.kafka_write import given_options
+from spark_kafka_sink.spark.options import KAFKA_PREFIX, LEDGER_TOPIC, SinkOptions
+from spark_kafka_sink.tools.connection_check.exactly_once_trial import DEFAULT_PREFIX
+from spark_kafka_sink.tools.connection_check.throw_away import throw_away_name
+
+AT_LEAST_ONCE: Final = "at-least-once"
+EXACTLY_ONCE: Final = "exactly-once"
+BATCH: Final = "batch"
+STREAM: Final = "stream"
+RUNS: Final = 2
+"""How often a streaming query is started: the second run continues from the first one's checkpoint."""
+
+_ALSO_KEPT: Final = ("sasltokenprovider", "drivercheck", "loglevel", "unknownoptions")
+_OF_ONE_WRITE: Final = ("txnappid", "txnversion", "neverrepeated", "deliveryguarantee", "ledgerstart")
+_REPLACED: Final = (
+    *_OF_ONE_WRITE, "topic", "commitlogtopic", "transactionalidprefix", "checkpointlocation", "path", "queryname",
+    "includeheaders",
+)  # fmt: skip
+"""Options of a write for which ``certify`` has values of its own, some of which begin with those of the user."""
+
+
+class Kind(NamedTuple):
+    """One write of the run: its guarantee, and whether it is a batch job or a streaming query."""
+
+    guarantee: str
+    way: str
+
+
+KINDS: Final = tuple(Kind(guarantee, way) for guarantee in (AT_LEAST_ONCE, EXACTLY_ONCE) for way in (BATCH, STREAM))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The writes of one run. Every name that it makes contains ``mark``.
+
+    ``options``: those of every write, with names and guarantee missing. ``given``: their names as the user wrote them.
+    ``untried``: names of options that are left out, because the rows that are written need no formats, dead letters or
+    receipts. ``topics``, ``ledger`` and ``transactional_ids`` begin the names; ``checkpoint``: the folder of all
+    checkpoints.
+    """
+
+    options: Mapping[str, str] = field(repr=False)  # it has passwords
+    config: ProducerConfig
+    mark: str
+    topics: str
+    ledger: str
+    transactional_ids: str
+    checkpoint: str
+    rows: int
+    given: tuple[str, ...]
+    untried: tuple[str, ...]
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any], rows: int, *, is_connect: bool) -> Self:
+        """Raises ``ConfigError`` with what a write would say of the options."""
+        spelt, faults = given_options(options)
+        if rows < 1:
+            faults.append(f"rows is {rows}, and must be at least 1.")
+        given = {name.lower(): value for name, value in spelt.items()}
+        if is_connect and "checkpointlocation" not in given:
+            faults.append(
+                "On Spark Connect, certify needs the option checkpointLocation: a folder of the server's, because a "
+                "client cannot name a temporary one there."
+            )
+        # As those of an exactly-once write, because it has options that other writes refuse.
+        as_written = {name: value for name, value in given.items() if name not in _OF_ONE_WRITE}
+        SinkOptions.parse({**as_written, "deliveryguarantee": EXACTLY_ONCE}, faults)
+        kept = {name: value for name, value in given.items() if name.startswith(KAFKA_PREFIX) or name in _ALSO_KEPT}
+        mark = f"certify-{uuid4().hex[:8]}"
+        location = given.get("checkpointlocation", Path(tempfile.gettempdir()).as_uri())
+        return cls(
+            # A task that has not ended when its topic is deleted must not create it again.
+            options={**kept, f"{KAFKA_PREFIX}allow.auto.create.topics": "false"},
+            config=SinkOptions.parse(kept).producer,
+            mark=mark,
+            topics=given.get("topic", DEFAULT_PREFIX),
+            ledger=given.get("commitlogtopic", LEDGER_TOPIC),
+            transactional_ids=given.get("transactionalidprefix", DEFAULT_PREFIX),
+            checkpoint=f"{location.rstrip('/')}/spark-kafka-sink-{mark}",
+            rows=rows,
+            given=tuple(sorted(name for name in spelt if name.lower() in kept)),
+            untried=tuple(name for name in spelt if name.lower() not in kept and name.lower() not in _REPLACED),
+        )
+
+    def rows_of(self, kind: Kind) -> int:
+        """The rows of a write: each run of a streaming query has as many as the others."""
+        return max(1, self.rows // RUNS) * RUNS if kind.way == STREAM else self.rows
+
+    def topic(self, kind: Kind) -> str:
+        return throw_away_name(self.topics, f"{self.mark}-{kind.guarantee}-{kind.way}")
+
+    @property
+    def ledger_topic(self) -> str:
+        return throw_away_name(self.ledger, self.mark)
+
+    def write_options(self, kind: Kind) -> dict[str, str]:
+        """The sink's options of a write, of ``format("pykafka")``."""
+        options = {**self.options, "topic": self.topic(kind), "deliveryGuarantee": kind.guarantee}
+        if kind.guarantee == EXACTLY_ONCE:
+            ids = f"{self.transactional_ids}-{self.mark}-{kind.way}"
+            options |= {"commitLogTopic": self.ledger_topic, "transactionalIdPrefix": ids}
+            if kind.way == BATCH:
+                options |= {"txnAppId": self.mark, "txnVersion": "0"}
+        return options

@@ -1,0 +1,104 @@
+"""The topics that are thrown away: created, measured, read and deleted on the caller's thread."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from importlib import metadata
+from typing import Final
+
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.model import TopicPartition
+from spark_kafka_sink.errors import BrokerError, KafkaError, UnsupportedVersionError
+from spark_kafka_sink.exactly_once.cluster import Cluster
+from spark_kafka_sink.exactly_once.partition_log import PartitionLog
+from spark_kafka_sink.network.topics import NewTopic, create_topic, why_not_created
+from spark_kafka_sink.tools.certification.rows import KeyAndValue
+from spark_kafka_sink.tools.connection_check.findings import Outcome
+from spark_kafka_sink.tools.connection_check.throw_away import thrown_away
+
+_PARTITIONS: Final = 4
+_MOST_REPLICAS: Final = 3
+_SOON_MS: Final = 20.0
+_GLANCE_MS: Final = 1_000.0
+_LIBRARY: Final = "confluent-kafka"
+_OWN: Final = "the package's own reader"
+
+
+class ThrowAwayTopics:
+    """``names``: those that may exist. Each method takes at most ``max.block.ms``, or as long between two records.
+
+    ``reader``: what reads them back: librdkafka if it is installed and can log in, else the package's own slow reader,
+    which shares no code with what has encoded the records (``records/decode.py``).
+    """
+
+    def __init__(self, cluster: Cluster, config: ProducerConfig) -> None:
+        self.names: list[str] = []
+        self.reader = _OWN
+        self._cluster = cluster
+        self._config = config
+        self._is_installed = importlib.util.find_spec(_LIBRARY.replace("-", "_")) is not None
+        if self._is_installed:
+            self.reader = f"{_LIBRARY} {metadata.version(_LIBRARY)}"
+
+    def create(self, name: str) -> None:
+        """Returns when the brokers know the topic and its leaders. Raises ``KafkaError``."""
+        self.names.append(name)
+        try:
+            try:
+                create_topic(self._cluster, NewTopic(name, _PARTITIONS), self._deadline())
+            except UnsupportedVersionError:  # brokers before 2.4 have no default replication factor for requests
+                replicas = min(_MOST_REPLICAS, len(self._cluster.node_ids(self._deadline())))
+                create_topic(self._cluster, NewTopic(name, _PARTITIONS, replicas), self._deadline())
+        except BrokerError as error:
+            self.names.remove(name)
+            raise KafkaError(f"topic {name} could not be created: {why_not_created(error)}") from error
+        deadline = self._deadline()
+        while (info := self._cluster.topic(name, deadline)) is None or info.partition_count < _PARTITIONS:
+            self._cluster.check_time(deadline, f"topic {name} is not in the brokers' metadata")
+            self._cluster.pause(_SOON_MS)
+
+    def end_offsets(self, name: str) -> int:
+        """The sum of the end offsets: about the number of records. Raises ``KafkaError`` if it is not told soon."""
+        deadline = self._cluster.now() + _GLANCE_MS
+        return sum(log.latest(deadline) for log in self._logs(name))
+
+    def read(self, name: str) -> Iterator[list[KeyAndValue]]:
+        """All committed records, in lists as they come. Raises ``KafkaError``."""
+        return self._read_by_librdkafka(name) if self._is_installed else self._read(name)
+
+    def read_without_librdkafka(self, error: KafkaError) -> bool:
+        """Changes the reader, after ``error``. Returns False if it was not librdkafka."""
+        was_librdkafka, self._is_installed = self._is_installed, False
+        if was_librdkafka:
+            self.reader = f"{_OWN} (librdkafka could not read: {error})"
+        return was_librdkafka
+
+    def delete(self) -> str:
+        """Deletes those of ``names`` that exist, and leaves those in it that stay. Returns why one stays, or ""."""
+        deadline, why = self._deadline(), ""
+        for name in [*self.names]:
+            outcome, text = thrown_away(self._cluster, name, deadline)
+            if outcome is Outcome.OK:
+                self.names.remove(name)
+            else:
+                why = why or text
+        return why
+
+    def _read_by_librdkafka(self, name: str) -> Iterator[list[KeyAndValue]]:
+        from spark_kafka_sink.tools.demo.check import librdkafka_options, read_topic
+
+        for messages in read_topic(librdkafka_options(self._config), name, _PARTITIONS):
+            yield [(each.key(), each.value()) for each in messages]
+
+    def _read(self, name: str) -> Iterator[list[KeyAndValue]]:
+        for log in self._logs(name):
+            end = log.latest(self._deadline())
+            for batch in log.batches_before(end, self._deadline(), read_committed=True):
+                yield [(record.key, record.value) for record in batch.records()]
+
+    def _logs(self, name: str) -> list[PartitionLog]:
+        return [PartitionLog(self._cluster, TopicPartition(name, number)) for number in range(_PARTITIONS)]
+
+    def _deadline(self) -> float:
+        return self._cluster.now() + self._config.max_block_ms

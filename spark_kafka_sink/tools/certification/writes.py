@@ -1,0 +1,122 @@
+"""The writes by the user's Spark: a batch job, a streaming query that is stopped and started again."""
+
+from __future__ import annotations
+
+import importlib.util
+import platform
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import SparkSession
+
+import spark_kafka_sink
+from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.spark.caller_job import is_connect
+from spark_kafka_sink.spark.kafka_write import kafka_batches, write_kafka
+from spark_kafka_sink.spark.sessions import activate_session
+from spark_kafka_sink.tools.certification.plan import RUNS, STREAM, Kind, Plan
+from spark_kafka_sink.tools.certification.rows import columns
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_POLL_S: Final = 0.5
+_FORMAT: Final = "pykafka"
+
+
+def has_format() -> bool:
+    """Whether this Spark has Python data sources: since 4.0."""
+    return importlib.util.find_spec("pyspark.sql.datasource") is not None
+
+
+def spark_facts(spark: SparkSession) -> dict[str, str]:
+    """What Spark and a worker tell of themselves, without host names. Runs a job of one task."""
+    (row,) = spark.range(0, 1, 1, 1).mapInArrow(_worker, "text string").collect()
+    way = 'format("pykafka")' if has_format() else "write_kafka"
+    return {"Spark": f"{spark.version}, {_master(spark)}, {way}", "workers": row.text}
+
+
+def _master(spark: SparkSession) -> str:
+    if is_connect(spark):
+        return "Spark Connect"
+    scheme, has_address, _ = str(spark.sparkContext.master).partition("://")
+    return f"{scheme} cluster" if has_address else scheme
+
+
+def _worker(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    for _ in batches:
+        """Spark's worker expects its input to be read."""
+    text = f"{platform_text()}, spark-kafka-sink {spark_kafka_sink.__version__}"
+    yield pa.RecordBatch.from_arrays([pa.array([text], pa.string())], names=["text"])
+
+
+def platform_text() -> str:
+    """System and Python of this process."""
+    return f"{platform.system()} {platform.release()} {platform.machine()}, Python {platform.python_version()}"
+
+
+class Write:
+    """A write of the plan. ``run`` runs in a job's thread; ``stop`` in any."""
+
+    def __init__(self, spark: SparkSession, plan: Plan, kind: Kind) -> None:
+        self._spark = spark
+        self._plan = plan
+        self._kind = kind
+        self._options = plan.write_options(kind)
+        self._checkpoint = f"{plan.checkpoint}/{kind.guarantee}"
+        self._stopped = False
+
+    def stop(self) -> None:
+        self._stopped = True
+
+    def run(self) -> None:
+        """Raises what Spark raises, or ``KafkaError``."""
+        if has_format():
+            activate_session(self._spark)
+        if self._kind.way == STREAM:
+            self._stream()
+        else:
+            self._batch(columns(self._spark.range(self._plan.rows), "id", self._plan.mark))
+
+    def _batch(self, frame: DataFrame) -> None:
+        if has_format():
+            frame.write.format(_FORMAT).options(**self._options).mode("append").save()
+        else:
+            write_kafka(frame, self._options)
+
+    def _stream(self) -> None:
+        """Each run of the query is a micro-batch of as many rows as the others."""
+        for _ in range(RUNS):
+            query = self._started()
+            try:
+                while not query.awaitTermination(_POLL_S):  # type: ignore[arg-type] # Spark takes a float, too
+                    if self._stopped:
+                        raise KafkaError("The query was stopped.")
+            finally:
+                query.stop()
+
+    def _started(self) -> StreamingQuery:
+        source = self._spark.readStream.format("rate-micro-batch").option(
+            "rowsPerBatch", self._plan.rows_of(self._kind) // RUNS
+        )
+        writer = columns(source.load(), "value", self._plan.mark).writeStream
+        if has_format():
+            writer = writer.format(_FORMAT).options(**self._options)
+        else:
+            named = {"txnAppId": self._plan.mark} if "commitLogTopic" in self._options else {}
+            writer = writer.foreachBatch(kafka_batches({**self._options, **named}))
+        return writer.option("checkpointLocation", self._checkpoint).trigger(availableNow=True).start()
+
+
+def remove_checkpoints(spark: SparkSession, plan: Plan) -> str:
+    """Removes the folder by Spark's own file systems. Returns why it stays, or ""."""
+    if is_connect(spark):
+        return "A client of Spark Connect cannot remove checkpoints"
+    jvm: Any = spark._jvm
+    path = jvm.org.apache.hadoop.fs.Path(plan.checkpoint)
+    path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).delete(path, True)
+    return ""

@@ -1,0 +1,139 @@
+"""``spark-kafka-sink certify``: the sink on the user's own Spark and brokers, and a verdict to paste into an issue."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import logging
+import signal
+from typing import TYPE_CHECKING
+
+from spark_kafka_sink.common.config.table import OWN_NAMES
+from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.spark.options import KAFKA_PREFIX, LEDGER_TOPIC
+from spark_kafka_sink.tools.certification import ROWS, TIMEOUT_S
+from spark_kafka_sink.tools.cli.command_line import (
+    above_zero,
+    add_client_options,
+    add_command,
+    add_spark_options,
+    at_least_one,
+    checked_names,
+    client_config,
+    client_options,
+    spark_settings,
+)
+from spark_kafka_sink.tools.connection_check.exactly_once_trial import DEFAULT_PREFIX
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.tools.cli.command_line import Subparsers
+
+DESCRIPTION = """\
+Tries the sink on your own Spark and brokers. It starts Spark and writes a batch job and a streaming query,
+at least once and exactly once. The query is stopped and continues from its checkpoint. Then it reads every
+row back and compares key and value: with librdkafka if confluent-kafka is installed and can log in, else
+with the package's own reader.
+
+First it goes through the steps of `check`, and before the exactly-once writes through those of
+`check --exactly-once`, so a refused login or a missing right is told as it is there.
+
+It prints each step, and at the end a verdict to paste into an issue: versions of platform, Spark, Python and
+libraries, what the brokers tell of themselves, each step with rows and rows/s. The verdict has no password,
+no user and no host name.
+
+The writes go to topics of their own: four topics, a ledger, transactional ids and checkpoints, whose names
+begin with --topics, --commit-log-topic and --transactional-id-prefix, so that prefixed ACLs hold for them.
+All but the transactional ids, which the brokers forget by themselves, are deleted at the end, also if a step
+fails or after Ctrl-C. It needs the rights to create, write, read, describe and delete these topics.
+
+On Spark 3.5, which has no Python data sources, it writes with write_kafka and kafka_batches. With --remote,
+this machine must reach the brokers, too, and the checkpoints stay in --checkpoint-location.
+
+The exit code is 0 only if every step worked."""
+
+EXAMPLES = """\
+examples:
+  spark-kafka-sink certify --bootstrap-server kafka1:9092
+  spark-kafka-sink certify --bootstrap-server kafka1:9093 --command-config client.properties \\
+      --master spark://master:7077 --conf spark.executor.memory=1g --rows 1000000
+  spark-kafka-sink certify --bootstrap-server kafka1:9093 --command-config client.properties \\
+      --topics orders --transactional-id-prefix orders      names for which the principal has rights
+  spark-kafka-sink certify --bootstrap-server kafka1:9092 --remote sc://spark:15002 \\
+      --checkpoint-location s3a://bucket/checkpoints
+
+In a notebook, with the session that is there: spark_kafka_sink.certify(spark, options)"""
+
+_SUFFIX = "-certify-00000000-stream-driver"
+
+
+def add_to(commands: Subparsers) -> None:
+    summary = "write and read back with your own Spark and brokers, and print a verdict"
+    command = add_command(commands, run, "certify", summary, DESCRIPTION, EXAMPLES)
+    command.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT", help="brokers, separated by commas")
+    add_client_options(command)
+    command.add_argument(
+        "--topics", default=DEFAULT_PREFIX, metavar="PREFIX", help="prefix of the topics (default: %(default)s)"
+    )
+    command.add_argument(
+        "--transactional-id-prefix", default=DEFAULT_PREFIX, metavar="PREFIX",
+        help="prefix of the transactional ids, as the option transactionalIdPrefix (default: %(default)s)",
+    )  # fmt: skip
+    command.add_argument(
+        "--commit-log-topic", default=LEDGER_TOPIC, metavar="TOPIC",
+        help="prefix of the ledger, as the option commitLogTopic (default: %(default)s)",
+    )  # fmt: skip
+    command.add_argument(
+        "--rows", type=at_least_one, default=ROWS, metavar="N", help="rows of each write (default: %(default)s)"
+    )
+    command.add_argument(
+        "--timeout", type=above_zero, default=TIMEOUT_S, metavar="SECONDS",
+        help="how long each Spark job may take (default: 300)",
+    )  # fmt: skip
+    group = command.add_argument_group("Spark")
+    add_spark_options(group)
+    group.add_argument(
+        "--checkpoint-location", metavar="DIR",
+        help="folder for the query's checkpoints that Spark's driver can write to, a path or a URI (default: a "
+        "temporary folder; required with --remote)",
+    )  # fmt: skip
+
+
+def run(arguments: argparse.Namespace) -> int:
+    checked_names({
+        "--topics": (arguments.topics, ""),
+        "--transactional-id-prefix": (arguments.transactional_id_prefix, _SUFFIX),
+        "--commit-log-topic": (arguments.commit_log_topic, ""),
+        "--checkpoint-location": (arguments.checkpoint_location, ""),
+    })  # fmt: skip
+    if importlib.util.find_spec("pyspark") is None:
+        raise KafkaError("certify needs PySpark: pip install 'spark-kafka-sink[spark]'")
+    from spark_kafka_sink.spark.sessions import register_format
+    from spark_kafka_sink.tools.certification.certify import certified
+    from spark_kafka_sink.tools.certification.plan import Plan
+    from spark_kafka_sink.tools.certification.writes import has_format
+    from spark_kafka_sink.tools.cli.job import spark_session
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up as on Ctrl-C
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # on Ctrl-C it logs each call
+    if not logging.getLogger("spark_kafka_sink").isEnabledFor(logging.DEBUG):
+        logging.getLogger("spark_kafka_sink").setLevel(logging.WARNING)  # the steps show it
+    # Wrong options are told before Spark starts, and Kafka's by the names that a client.properties file has.
+    client_config(arguments)
+    plan = Plan.of(_sink_options(arguments), arguments.rows, is_connect=arguments.remote is not None)
+    with spark_session("spark-kafka-sink certify", spark_settings(arguments)) as spark:
+        if has_format():
+            register_format(spark)  # as jobs/ do: then it runs like all other Python code
+        return 0 if certified(spark, plan, arguments.timeout).worked else 1
+
+
+def _sink_options(arguments: argparse.Namespace) -> dict[str, object]:
+    given = client_options(arguments).items()
+    kafka = {name if name in OWN_NAMES else f"{KAFKA_PREFIX}{name}": value for name, value in given}
+    return {
+        **kafka,
+        f"{KAFKA_PREFIX}bootstrap.servers": arguments.bootstrap_server,
+        "topic": arguments.topics,
+        "transactionalIdPrefix": arguments.transactional_id_prefix,
+        "commitLogTopic": arguments.commit_log_topic,
+        "checkpointLocation": arguments.checkpoint_location,
+    }

@@ -1,0 +1,60 @@
+"""Requests to brokers that neither ``LocalKafka`` nor librdkafka's admin client has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from kio.schema.alter_partition_reassignments.v0.request import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from kio.schema.alter_partition_reassignments.v0.response import AlterPartitionReassignmentsResponse
+from kio.schema.api_versions.v4.request import ApiVersionsRequest
+from kio.schema.api_versions.v4.response import ApiVersionsResponse
+from kio.schema.elect_leaders.v2.request import ElectLeadersRequest, TopicPartitions
+from kio.schema.elect_leaders.v2.response import ElectLeadersResponse
+from kio.schema.types import BrokerId, TopicName
+from kio.static.primitive import i8, i32, i32Timedelta
+
+from spark_kafka_sink.testing.blocking_admin import Address, exchange
+
+_PREFERRED = 0
+_TIMEOUT = i32Timedelta.parse(timedelta(seconds=10))
+
+
+class RefusedError(Exception):
+    """A broker has refused the request."""
+
+
+def reorder_replicas(address: Address, topic: str, partition: int, replicas: Sequence[int]) -> None:
+    """The first of ``replicas`` becomes the preferred leader; the set of them stays the same."""
+    moved = ReassignablePartition(partition_index=i32(partition), replicas=tuple(map(BrokerId, replicas)))
+    topics = (ReassignableTopic(name=TopicName(topic), partitions=(moved,)),)
+    request = AlterPartitionReassignmentsRequest(timeout=_TIMEOUT, topics=topics)
+    response = exchange(address, request, AlterPartitionReassignmentsResponse)
+    results = [each for told in response.responses for each in told.partitions]
+    _check(f"{topic}-{partition} was not reassigned", response, *results)
+
+
+def elect_preferred_leader(address: Address, topic: str, partition: int) -> None:
+    chosen = TopicPartitions(topic=TopicName(topic), partitions=(i32(partition),))
+    request = ElectLeadersRequest(election_type=i8(_PREFERRED), topic_partitions=(chosen,), timeout=_TIMEOUT)
+    response = exchange(address, request, ElectLeadersResponse)
+    results = [each for told in response.replica_election_results for each in told.partition_result]
+    _check(f"{topic}-{partition} has no new leader", response, *results)
+
+
+def features(address: Address) -> dict[str, int]:
+    """The highest level of each feature that this broker supports."""
+    request = ApiVersionsRequest(client_software_name="tests", client_software_version="1")
+    response = exchange(address, request, ApiVersionsResponse)
+    _check("the features are unknown", response)
+    return {each.name: int(each.max_version) for each in response.supported_features}
+
+
+def _check(what: str, *results) -> None:
+    for result in results:
+        if result.error_code.value and result.error_code.name != "election_not_needed":
+            raise RefusedError(f"{what}: {result.error_code.name} {getattr(result, 'error_message', None) or ''}")

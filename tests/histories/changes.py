@@ -1,0 +1,179 @@
+"""Troubles that give a workload's next driver something else: options, a clock, an older sink; topics that grow, and
+brokers that are upgraded."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from random import Random
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from spark_kafka_sink.testing.maven import cache_folder, filling
+from tests.faults.chaos.drivers import await_that
+from tests.faults.chaos.processes import Kind, send
+from tests.faults.chaos.troubles import REACHED_S, NotReachedError, another_draw, pick
+from tests.histories import hooks
+from tests.histories.workloads import OPTIONS_FILE, PARTITIONS, ROWS, python_of
+
+if TYPE_CHECKING:
+    from tests.faults.chaos.plan import Step
+    from tests.histories.troubles import Victim
+
+_WRITES_S = 400.0
+_MOST_PARTITIONS = 2 * PARTITIONS
+_SHORTEST_OFF_S, _LONGEST_OFF_S = 60, 900
+_REPOSITORY = Path(__file__).parents[2]
+
+# What docs/exactly-once.md leaves to each run.
+SWITCHED: Mapping[str, tuple[object, ...]] = MappingProxyType(
+    {
+        "kafka.compression.type": ("none", "gzip", "snappy", "lz4", "zstd"),
+        "kafka.linger.ms": (0, 5, 200),
+        "kafka.batch.size": (500, 16_384, 1_000_000),
+        "kafka.partitioner.class": ("default", "murmur3", "crc32", "round_robin", "uniform_sticky"),
+        "kafka.max.in.flight.requests.per.connection": (1, 5),
+    }
+)
+
+
+class ChangeError(AssertionError):
+    """Something that a trouble needs is not to be had."""
+
+
+def terminated(victim: Victim) -> None:
+    """SIGTERM in mid-work, as cluster managers send it."""
+    send(victim.drivers.processes(Kind.DRIVER, start=victim.drivers.starts), signal.SIGTERM)
+
+
+def topics_grown(victim: Victim, step: Step) -> None:
+    """A partition more while queries write to the topic."""
+    topics = victim.source.topics
+    small = [topic for topic in victim.workload.topics if topics[topic] < _MOST_PARTITIONS]
+    topic = pick(small, step.draw)
+    victim.kafka.grow(topic, topics[topic] + 1)
+    topics[topic] += 1
+    time.sleep(step.seconds)
+
+
+def options_switched(victim: Victim, step: Step) -> None:
+    """The next driver, and those after it, write with other options."""
+    random = Random(step.draw)
+    chosen = {name: random.choice(values) for name, values in SWITCHED.items()}
+    file = victim.drivers.folder / OPTIONS_FILE
+    scratch = file.with_suffix(".new")
+    scratch.write_text(json.dumps(chosen))
+    scratch.rename(file)
+    terminated(victim)
+    time.sleep(step.seconds)
+
+
+def clocks_are_off(victim: Victim, step: Step) -> None:
+    """Those of the next driver's Python and of its workers, by up to a quarter of an hour, back or ahead."""
+    seconds = int(_SHORTEST_OFF_S + another_draw(step.draw) * (_LONGEST_OFF_S - _SHORTEST_OFF_S))
+    variables = clock_variables(seconds if step.draw < 0.5 else -seconds)
+    _run_with(victim, step, {**variables, "PYSPARK_PYTHON": str(_python_with(variables, victim))})
+
+
+def older_sink(victim: Victim, step: Step) -> None:
+    """The next driver runs an older release on the same ledger and checkpoint, and the one after it this one again."""
+    if victim.older_sink is None:
+        raise NotReachedError
+    _run_with(victim, step, {"PYTHONPATH": f"{victim.older_sink}{os.pathsep}{hooks.PYTHON_PATH}"})
+
+
+def _run_with(victim: Victim, step: Step, variables: Mapping[str, str]) -> None:
+    """A driver with these variables is started, writes for a while, and is replaced by one without them."""
+    starts = victim.drivers.starts
+    victim.variables.update(variables)
+    try:
+        terminated(victim)
+        if not await_that(lambda: victim.drivers.starts > starts, REACHED_S):
+            raise NotReachedError
+        before = victim.rows
+        wrote = await_that(lambda: victim.rows > before + ROWS, _WRITES_S)
+        time.sleep(step.seconds)
+    finally:
+        for name in variables:
+            victim.variables.pop(name, None)
+        terminated(victim)
+    if not wrote:
+        raise NotReachedError
+
+
+def broker_upgraded(victim: Victim, step: Step) -> None:
+    """The next one of three, by a controlled shutdown, or the features once all have the next release."""
+    if not victim.kafka.upgrade():
+        raise NotReachedError
+    time.sleep(step.seconds)
+
+
+def _python_with(variables: Mapping[str, str], victim: Victim) -> Path:
+    """A Python for Spark's workers that has these variables, which the JVM does not pass on."""
+    script = victim.drivers.folder / "python-with-a-clock"
+    words = shlex.join(
+        ["env", *(f"{name}={value}" for name, value in variables.items()), str(python_of(victim.workload))]
+    )
+    script.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+    script.chmod(0o755)
+    return script
+
+
+# -- what these troubles need -------------------------------------------------------------------------------------
+
+
+def clock_variables(seconds: int) -> dict[str, str]:
+    """Those of a process whose wall clock is off by so much; its monotonic clock, by which it waits, is not."""
+    return {"LD_PRELOAD": str(libfaketime()), "FAKETIME": f"{seconds:+d}s", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+
+
+def libfaketime() -> Path:
+    """The library of Debian's package ``libfaketime``, installed or fetched once with apt, without rights of root."""
+    installed = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
+    if installed is not None:
+        return installed
+    folder = cache_folder() / "libfaketime"
+    with filling(folder) as scratch:
+        if scratch is not None:
+            _fetch_libfaketime(scratch)
+            (scratch / "package").rename(folder)
+    return next(folder.glob("usr/lib/*/faketime/libfaketime.so.1"))
+
+
+def _fetch_libfaketime(scratch: Path) -> None:
+    try:
+        subprocess.run(
+            ["apt-get", "download", "libfaketime"], cwd=scratch, check=True, capture_output=True, timeout=120
+        )
+        (archive,) = scratch.glob("*.deb")
+        subprocess.run(["dpkg-deb", "-x", archive.name, "package"], cwd=scratch, check=True, capture_output=True)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        text = f"Clocks cannot be off without Debian's package libfaketime, which apt did not get: {error}"
+        raise ChangeError(text) from error
+
+
+def copy_of_sink(revision: str, folder: Path) -> Path:
+    """The package as it was at this revision of git, in a folder that can stand in PYTHONPATH."""
+    folder.mkdir(parents=True)
+    archive = folder / "sink.tar"
+    command = ["git", "archive", f"--output={archive}", revision, "spark_kafka_sink"]
+    done = subprocess.run(command, cwd=_REPOSITORY, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ChangeError(f"There is no older sink at {revision}: {done.stderr.strip()}")
+    shutil.unpack_archive(archive, folder, filter="data")
+    archive.unlink()
+    return folder
+
+
+def last_release() -> str | None:
+    """The last tag before this commit, None if there is none."""
+    command = ["git", "describe", "--tags", "--abbrev=0", "HEAD^"]
+    done = subprocess.run(command, cwd=_REPOSITORY, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or None
