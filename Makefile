@@ -20,7 +20,7 @@ LOWEST := .cache/lowest-direct.txt
 # gssapi is compiled against the system's Kerberos: only requirements/gssapi.txt has it.
 EXTRAS_BUT := python3 -c 'import sys, tomllib; extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; print(*(f"--extra {extra}" for extra in extras if extra not in sys.argv))'
 
-.PHONY: help setup demo test test-fast test-jvm test-all test-spark test-brokers test-foreign test-shipping test-yarn test-examples test-lowest test-pythons test-gssapi check format bench fuzz model chaos chaos-cluster histories draw audit docs lock build clean
+.PHONY: help setup demo test test-fast test-jvm test-all test-spark test-brokers test-foreign test-shipping test-yarn test-examples test-lowest test-pythons test-gssapi check format bench fuzz model chaos chaos-cluster histories draw pictures audit docs lock build clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -141,6 +141,9 @@ audit: .cache/release/.ready ## known vulnerabilities of the locked packages, by
 	@python3 -m venv --clear $(@D)
 	@$(@D)/bin/pip install --quiet --require-hashes -r $<
 	@touch $@
+
+pictures: $(READY) ## what commands print, as images of the pages, from real runs (ARGS="check receipts")
+	@PYTHONPATH=. $(BIN)/python docs/pictures.py $(ARGS)
 
 docs: .cache/docs/.ready ## the site in .cache/site; fails on broken links (PROJECT_URL=https://…: the project's address)
 	@NO_MKDOCS_2_WARNING=1 .cache/docs/bin/mkdocs build --strict 2>&1 | { grep -vE "^INFO" || true; }; exit $${PIPESTATUS[0]}

@@ -42,8 +42,8 @@ _MONO = 'ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace'
 _FORMAT = """\
 <svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" xmlns="http://www.w3.org/2000/svg">
 <style>
-.{unique_id}-matrix {{ font-family: %(mono)s; font-size: {char_height}px; }}
-.{unique_id}-title {{ font-size: 18px; font-weight: bold; font-family: %(mono)s; }}
+.{unique_id}-matrix {{ font-family: MONO; font-size: {char_height}px; }}
+.{unique_id}-title {{ font-size: 18px; font-weight: bold; font-family: MONO; }}
 {styles}
 </style>
 <defs>
@@ -60,7 +60,7 @@ _FORMAT = """\
 </g>
 </g>
 </svg>
-""" % {"mono": _MONO}
+""".replace("MONO", _MONO)
 
 
 def main() -> None:
@@ -84,7 +84,7 @@ def demo(_: LocalKafka, __: Path) -> None:
 
 
 def certify(_: LocalKafka, __: Path) -> None:
-    draw("certify", "certify", "--bootstrap-server", "localhost:9092")
+    draw("certify", "certify", "--bootstrap-server", "localhost:9092", "--rows", "10000")
 
 
 def receipts(kafka: LocalKafka, folder: Path) -> None:
@@ -126,9 +126,11 @@ def draw(name: str, *arguments: str, cwd: Path | None = None) -> None:
     printed = done.stdout.decode()
     if done.returncode:
         raise SystemExit(f"{shlex.join(command)} failed:\n{printed}{done.stderr.decode()}")
+    text = Text.from_ansi(re.sub(r"\x1b\[\?25[lh]\n?", "", printed.partition("```text")[0]).strip("\n"))
+    width = max(line.cell_len for line in text.split("\n"))
     with open(os.devnull, "w") as nowhere:
-        console = Console(record=True, width=_COLUMNS, file=nowhere, force_terminal=True, color_system="truecolor")
-        console.print(Text.from_ansi(re.sub(r"\x1b\[\?25[lh]\n?", "", printed).strip("\n")))
+        console = Console(record=True, width=width, file=nowhere, force_terminal=True, color_system="truecolor")
+        console.print(text)
         title = shlex.join(["spark-kafka-sink", *arguments])
         picture = console.export_svg(title=title, theme=_THEME, code_format=_FORMAT, unique_id=name)
     file = IMAGES / f"terminal-{name}.svg"
