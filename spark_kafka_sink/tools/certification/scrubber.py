@@ -14,39 +14,47 @@ from spark_kafka_sink.common.config.option import Password
 from spark_kafka_sink.common.config.table import OPTIONS_BY_NAME
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.network.login.credentials import jaas_options, username
+from spark_kafka_sink.spark.options import KAFKA_PREFIX
 
 _SHORTEST_SECRET: Final = 3
 _NOT_SECRET: Final = ("username", "principal")
 _SECRET: Final = re.compile(
     r"-----BEGIN [^-]+-----.*?-----END [^-]+-----|\beyJ[\w-]+\.[\w-]+(?:\.[\w-]*)?"  # PEM, a JWT
-    r"|(?P<label>\b(?:Bearer|Basic) |(?:password|passphrase|secret|token|key|assertion|jaas\.config)=)"
-    r"(?:\"[^\"]*\"|'[^']*'|[^\s,;&]+)",
+    r"|(?P<label>\b(?:Bearer|Basic) |(?:password|passphrase|secret|token)[\"']? ?[=:] ?"
+    r"|(?:key|assertion|jaas\.config)=)"
+    r"(?:\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s,;&]+)",
     re.IGNORECASE,
 )
 """Secrets by what they look like, beside those of the options."""
 
 _URL: Final = re.compile(
-    r"\b(?P<scheme>[a-z][a-z0-9+.-]*://)(?:[^\s/@'\"<>]*@)?(?P<host>[^\s/?#@'\"<>]+)(?P<rest>[/?#][^\s'\"<>]*)?",
+    r"\b(?P<scheme>[a-z][a-z0-9+.-]*://)(?:[^\s\"<>]*@)?(?P<host>[^\s/?#@'\"<>]+)(?P<rest>[/?#][^\s'\"<>]*)?",
     re.IGNORECASE,
 )
-_USER: Final = re.compile(r"(?<=\bUser:)[\w.+@-]+|(?<![\w.+-])[\w.+-]+@[\w.-]*\w")
+_USER: Final = re.compile(
+    r"(?<=\bUser:)[^\s;)'\"]+"  # a principal, which is a whole distinguished name with mutual TLS
+    r"|(?P<label>\b(?:username|principal)=)(?:\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s,;&]+)"
+    r"|(?<=/home/)[^\s/]+|(?<=/Users/)[^\s/]+|(?<![\w.+-])[\w.+-]+@[\w.-]*\w"
+)
 _ADDRESS: Final = re.compile(
     r"(?<![\w.])(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7})(?![\w.]*\w)"
 )
 _LABEL: Final = r"[A-Za-z0-9_](?:[\w-]*\w)?"
 _NAME: Final = rf"{_LABEL}(?:\.{_LABEL})*"
-_HOST: Final = re.compile(
-    rf"(?<![\w.<-])(?:{_NAME}(?=:\d{{2,5}}\b)"  # a port
-    rf"|{_NAME}(?=/<host \d+>)|(?<=\(){_NAME}(?= executor )|(?<=UnknownHostException: ){_NAME}"  # as Java and Spark do
-    rf"|(?:{_LABEL}\.)+[A-Za-z][\w-]*\w)(?![\w-])"
+_EVIDENT_HOST: Final = re.compile(
+    rf"(?<![\w.<-])(?:{_NAME}(?=:\d{{2,5}}\b)|(?<=://){_NAME}"  # a port, a URL
+    rf"|{_NAME}(?=/<host \d+>)|(?<=\(){_NAME}(?= executor )|(?<=UnknownHostException: ){_NAME})(?![\w-])"  # Java, Spark
 )
-_NO_HOST: Final = re.compile(
-    r"\d+|(?:org|java|javax|scala|py4j|pyspark|spark|kafka|spark_kafka_sink|sun|jdk|sasl|ssl)\..*"
-    r"|.*\.(?:py|scala|java|properties|pem|jks|p12|jar|json|txt|keytab|conf)"
+_PERHAPS_HOST: Final = re.compile(rf"(?<![\w.<-])(?:{_LABEL}\.)+[A-Za-z][\w-]*\w(?![\w-])")
+_NO_HOST: Final = re.compile(r"\d+|.*\.(?:py|scala|java)")  # a time, a line of a file
+_NO_HOST_EITHER: Final = re.compile(
+    r"(?:org|java|javax|scala|py4j|pyspark|spark_kafka_sink|sun|jdk)\..*"
+    r"|spark\.(?:sql|driver|executor|python|pyspark|task|stage|scheduler|hadoop|streaming|connect|jars|submit)\..*"
+    r"|.*\.(?:py|scala|java|properties|pem|jks|p12|jar|json|txt|keytab|conf)|kafka-[\w-]+\.sh"
     r"|.*\.(?:ms|bytes|enable|replicas|ratio|listeners|factor)"  # settings of topics and brokers
     r"|.*\.[A-Z]\w*[a-z]\w*"  # a class
 )
-"""What looks like a host name otherwise."""
+"""Names with a dot that are no host's."""
 
 
 class Scrubber:
@@ -65,9 +73,9 @@ class Scrubber:
         """The text, on one line."""
         text = self._secrets.sub("<secret>", " ".join(text.split()))
         text = _SECRET.sub(lambda found: f"{found['label'] or ''}<secret>", _URL.sub(_without_path, text))
-        text = _USER.sub("<user>", self._users.sub("<user>", text))
+        text = _USER.sub(lambda found: f"{found['label'] or ''}<user>", self._users.sub("<user>", text))
         text = _ADDRESS.sub(self._address, self._hosts.sub(self._host, text))
-        return _HOST.sub(self._perhaps_host, text)
+        return _PERHAPS_HOST.sub(self._perhaps_host, _EVIDENT_HOST.sub(self._evident_host, text))
 
     def _host(self, found: re.Match[str]) -> str:
         return f"<host {self._numbers.setdefault(found[0].lower(), len(self._numbers) + 1)}>"
@@ -79,9 +87,12 @@ class Scrubber:
             return found[0]
         return self._host(found)
 
+    def _evident_host(self, found: re.Match[str]) -> str:
+        return found[0] if _NO_HOST.fullmatch(found[0]) else self._host(found)
+
     def _perhaps_host(self, found: re.Match[str]) -> str:
-        is_none = found[0] in OPTIONS_BY_NAME or _NO_HOST.fullmatch(found[0])
-        return found[0] if is_none else self._host(found)
+        name = found[0].removeprefix(KAFKA_PREFIX)
+        return found[0] if name in OPTIONS_BY_NAME or _NO_HOST_EITHER.fullmatch(name) else self._host(found)
 
 
 def _secrets(config: ProducerConfig) -> Iterator[str]:

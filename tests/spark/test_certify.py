@@ -1,0 +1,91 @@
+"""``spark-kafka-sink certify`` as a user runs it, on a real Kafka."""
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from tests.waiting import DEADLINE_S, until
+
+ROOT = Path(__file__).parents[2]
+LIMIT_S = 280  # an idle machine needs a tenth of it
+FOLDER = "spark-kafka-sink-certify-"
+
+pytestmark = pytest.mark.jvm
+
+
+@contextmanager
+def certify(kafka, tmp_path, *arguments):
+    """Runs the command. Nothing that it made may be left when it has ended."""
+    before = topics(kafka)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        [
+            sys.executable, "-m", "spark_kafka_sink.tools.cli.main", "certify",
+            "--bootstrap-server", kafka.bootstrap_servers, "--master", "local[2]", *arguments,
+        ],
+        env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    ) as process:  # fmt: skip
+        try:
+            yield process
+        finally:
+            process.kill()
+    until(lambda: topics(kafka), before.__eq__, f"topics of this run are left beside {before}")
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(FOLDER)] == []
+
+
+def topics(kafka):
+    """All but the brokers' own."""
+    names = AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).list_topics(timeout=DEADLINE_S).topics
+    return {name for name in names if not name.startswith("__")}
+
+
+@pytest.mark.timeout(LIMIT_S)
+def test_both_guarantees_are_certified_and_nothing_is_left(local_kafka, tmp_path):
+    with certify(local_kafka, tmp_path, "--rows", "1001") as process:
+        shown, told = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 0, shown + told
+    assert "Traceback" not in told
+    _, found, verdict = shown.partition("```text\n")
+    assert found, shown
+    assert verdict.startswith("spark-kafka-sink ")
+    assert ": certified, no step failed (" in verdict
+    for guarantee in ("at-least-once", "exactly-once"):
+        assert f"ok       {guarantee}, batch: 1,001 rows in " in verdict
+        assert f"ok       {guarantee}, read batch: 1,001 records as written" in verdict
+        assert f"ok       {guarantee}, stream: 1,000 rows in 2 micro-batches, over a restart, in " in verdict
+        assert f"ok       {guarantee}, read stream: 1,000 records as written" in verdict
+    assert "ok       clean-up, delete: 6 topics, the checkpoints" in verdict
+    assert "read by    confluent-kafka" in verdict
+    assert local_kafka.bootstrap_servers.rpartition(":")[0] not in verdict
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(LIMIT_S)
+@pytest.mark.parametrize(
+    ("after", "send"),
+    [
+        # A terminal sends Ctrl-C to all processes of the command, kill to one.
+        pytest.param("read batch", lambda process: os.killpg(process.pid, signal.SIGINT), id="Ctrl-C in a stream"),
+        pytest.param("check", lambda process: process.send_signal(signal.SIGTERM), id="SIGTERM in exactly-once"),
+    ],
+)
+def test_an_interrupted_run_leaves_nothing(local_kafka, tmp_path, after, send):
+    with certify(local_kafka, tmp_path, "--rows", "2000000") as process:
+        assert process.stdout is not None
+        shown = []
+        for line in process.stdout:
+            shown.append(line)
+            if line.startswith(f"  ok       {after} "):
+                break
+        send(process)
+        rest, told = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 130, "".join(shown) + rest + told
+    assert "Traceback" not in told
+    assert "\nclean-up\n  ok       delete " in f"\n{rest}", rest + told
+    assert "```" not in rest, "an interrupted run has no verdict"

@@ -1,0 +1,229 @@
+"""A whole run against TestBroker. Its jobs run here, without Spark: ``tests/spark/test_certify.py`` is with it."""
+
+import pytest
+
+from spark_kafka_sink import KafkaProducer, ProducerRecord
+from spark_kafka_sink.testing import Listener, TestBroker
+from spark_kafka_sink.testing.broker.faults import KEPT
+from spark_kafka_sink.testing.listener import login
+from spark_kafka_sink.tools.certification import certify as module
+from spark_kafka_sink.tools.certification.certify import certified
+from spark_kafka_sink.tools.certification.plan import EXACTLY_ONCE, Plan
+from spark_kafka_sink.tools.connection_check.findings import Outcome
+from tests.unit.certification.test_rows import record
+
+ROWS = 20
+STEPS = [
+    "brokers connect", "brokers versions", "Spark start",
+    "at-least-once batch", "at-least-once read batch", "at-least-once stream", "at-least-once read stream",
+    "exactly-once check",
+    "exactly-once batch", "exactly-once read batch", "exactly-once stream", "exactly-once read stream",
+    "clean-up delete",
+]  # fmt: skip
+
+
+@pytest.fixture
+def broker():
+    with TestBroker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def job(monkeypatch):
+    """Jobs run in the caller's thread. ``job.rows`` of a write's kind and plan: the numbers of the rows it writes."""
+
+    class Job:
+        @staticmethod
+        def rows(kind, plan):
+            return range(plan.rows_of(kind))
+
+        removed = ""
+
+    class Write:
+        def __init__(self, spark, plan, kind):
+            self._plan, self._kind = plan, kind
+
+        def stop(self):
+            pass
+
+        def run(self):
+            servers = ",".join(f"{host}:{port}" for host, port in self._plan.config.bootstrap_servers)
+            topic = self._plan.write_options(self._kind)["topic"]
+            with KafkaProducer({"bootstrap.servers": servers, "enable.idempotence": False}) as producer:
+                for number in Job.rows(self._kind, self._plan):
+                    key, value = record(number, self._plan.mark)
+                    producer.send(ProducerRecord(topic, value, key))
+
+    monkeypatch.setattr(module, "Write", Write)
+    monkeypatch.setattr(module, "ran", lambda spark, action, *others: action())
+    monkeypatch.setattr(module, "spark_facts", lambda spark: {"Spark": "9.9.9, local", "workers": "Linux"})
+    monkeypatch.setattr(module, "remove_checkpoints", lambda spark, plan: Job.removed)
+    return Job
+
+
+def run(broker, **options):
+    plan = Plan.of({"kafka.bootstrap.servers": broker.bootstrap_servers, **options}, ROWS, is_connect=False)
+    return certified(None, plan, 60.0)
+
+
+def outcomes(certificate, *but):
+    """Steps by outcome; all must be OK ``but`` these."""
+    assert [step(each) for each in certificate.findings if each.outcome is not Outcome.OK] == [*but]
+    return [step(each) for each in certificate.findings]
+
+
+def step(finding):
+    return f"{finding.subject} {finding.step}"
+
+
+def text(certificate, wanted):
+    (found,) = [each.text for each in certificate.findings if step(each) == wanted]
+    return found
+
+
+def left(broker):
+    return [each for each in broker.topics if not each.startswith("__consumer") and each != "__transaction_state"]
+
+
+def test_each_step_is_told_and_nothing_is_left(broker, job, capsys):
+    certificate = run(broker, topic="orders", includeHeaders="true", receiptsTopic="r")
+    assert outcomes(certificate) == STEPS
+    assert certificate.worked
+    assert left(broker) == []
+    assert text(certificate, "clean-up delete") == "6 topics, the checkpoints"
+    assert text(certificate, "at-least-once read batch").startswith("20 records as written, ")
+    shown = capsys.readouterr().out
+    assert shown.endswith(f"\n{certificate.text}\n")
+    assert "\nnot tried  receiptsTopic\n" in shown
+    assert "127.0.0.1" not in certificate.text
+
+
+@pytest.mark.parametrize(
+    ("rows", "guarantee", "says"),
+    [
+        ([0, 1, 2], "at-least-once", "17 missing, of 20 rows"),
+        ([*range(20), 5], EXACTLY_ONCE, "1 duplicates, of 20 rows"),
+        ([*range(20), 99], "at-least-once", "1 records that match no row, of 20 rows"),
+    ],
+)
+def test_rows_that_are_not_as_written_are_told_and_the_run_goes_on(broker, job, rows, guarantee, says):
+    right = job.rows
+    job.rows = lambda kind, plan: rows if kind == (guarantee, "batch") else right(kind, plan)
+    certificate = run(broker)
+    assert outcomes(certificate, f"{guarantee} read batch") == STEPS
+    assert not certificate.worked
+    assert says in text(certificate, f"{guarantee} read batch")
+    assert left(broker) == []
+
+
+def test_a_repeated_row_is_told_at_least_once(broker, job):
+    right = job.rows
+    job.rows = lambda kind, plan: [*right(kind, plan), *([5] if kind == ("at-least-once", "batch") else [])]
+    certificate = run(broker)
+    assert certificate.worked
+    assert "21 records, 1 of them repeated, which at-least-once allows as" in text(
+        certificate, "at-least-once read batch"
+    )
+
+
+def test_a_write_that_fails_is_told_and_the_others_are_tried(broker, job):
+    def fails(kind, plan):
+        if kind == ("at-least-once", "stream"):
+            raise RuntimeError("no executor at worker-7:4040")
+        return range(plan.rows_of(kind))
+
+    job.rows = fails
+    certificate = run(broker)
+    assert not certificate.worked
+    steps = outcomes(certificate, "at-least-once stream")
+    assert "at-least-once read stream" not in steps
+    assert "brokers check" in steps
+    assert steps[-2:] == ["exactly-once read stream", "clean-up delete"]
+    assert "worker-7" not in certificate.text
+    assert left(broker) == []
+
+
+def test_topics_that_stay_are_told_with_the_command_and_do_not_spoil_the_verdict(broker, job, capsys):
+    broker.faults.answer("DeleteTopics", "TOPIC_AUTHORIZATION_FAILED", times=KEPT)
+    certificate = run(broker)
+    assert certificate.worked
+    assert outcomes(certificate, "clean-up delete") == STEPS
+    stay = left(broker)
+    assert len(stay) == 5, "the check's, and one a write"
+    told = text(certificate, "clean-up delete")
+    for each in stay:
+        assert each in told
+    assert "kafka-topics.sh --bootstrap-server <host 1>:" in told
+    mark = stay[-1].partition("certify-")[2][:8]
+    assert f"--delete --topic '.*certify-{mark}.*'" in told
+    assert f"kafka-topics.sh --bootstrap-server {broker.bootstrap_servers} " in " ".join(
+        capsys.readouterr().out.split()
+    )
+
+
+def test_checkpoints_that_stay_are_told(broker, job):
+    job.removed = "A client of Spark Connect cannot remove checkpoints"
+    certificate = run(broker, checkpointLocation="s3a://bucket/x")
+    assert certificate.worked
+    assert text(certificate, "clean-up delete").startswith(f"{job.removed}. There may be left: s3a://")
+    assert "kafka-topics" not in text(certificate, "clean-up delete")
+    assert left(broker) == []
+
+
+@pytest.mark.parametrize("step", ["at-least-once batch", "exactly-once stream"])
+def test_an_interrupt_leaves_nothing_and_has_no_verdict(broker, job, step, capsys):
+    def interrupted(kind, plan):
+        if " ".join(kind) == step:
+            raise KeyboardInterrupt
+        return range(plan.rows_of(kind))
+
+    job.rows = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        run(broker)
+    assert left(broker) == []
+    assert "```" not in capsys.readouterr().out
+
+
+def test_a_second_interrupt_tells_what_may_be_left(broker, job, monkeypatch, capsys):
+    def interrupted(*of):
+        raise KeyboardInterrupt
+
+    job.rows = interrupted
+    monkeypatch.setattr(module.ThrowAwayTopics, "delete", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(broker)
+    shown = capsys.readouterr().out
+    (topic,) = left(broker)
+    assert f"Not cleaned up. There may be left: {topic}. The topics are deleted by: kafka-topics.sh" in shown
+
+
+def test_without_the_rights_of_exactly_once_only_that_is_not_certified(broker, job):
+    broker.faults.answer("InitProducerId", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", times=KEPT)
+    certificate = run(broker)
+    assert not certificate.worked
+    assert outcomes(certificate, "exactly-once check")[-2:] == ["exactly-once check", "clean-up delete"]
+    assert "initialise of exactly-once: " in text(certificate, "exactly-once check")
+    assert left(broker) == []
+
+
+def test_without_the_right_to_create_topics_each_write_is_told(broker, job):
+    broker.faults.answer("CreateTopics", "TOPIC_AUTHORIZATION_FAILED", times=KEPT)
+    certificate = run(broker)
+    assert not certificate.worked
+    assert "CREATE on the topic or the cluster" in text(certificate, "at-least-once batch")
+    assert left(broker) == []
+
+
+def test_a_refused_login_ends_it_before_spark_and_shows_no_secret(job, capsys):
+    with TestBroker(listeners={"SECURE": Listener("SASL_SSL")}) as broker:
+        options = broker.client_options("SECURE") | {"sasl.jaas.config": login("SCRAM-SHA-512", "client", "wr0ng pw")}
+        plan = Plan.of({f"kafka.{name}": value for name, value in options.items()}, ROWS, is_connect=False)
+        certificate = certified(None, plan, 60.0)
+    assert not certificate.worked
+    (finding,) = certificate.findings
+    assert step(finding) == "brokers connect"
+    assert finding.text.startswith("SASL of <host 1>:")
+    assert "\nlogin      SASL_SSL, SCRAM-SHA-512\n" in certificate.text
+    for secret in ("wr0ng", "client", "127.0.0.1"):
+        assert secret not in certificate.text
+    assert "wr0ng" not in capsys.readouterr().out

@@ -1,0 +1,136 @@
+"""The command line of ``spark-kafka-sink certify``: what is refused before Spark starts."""
+
+import logging
+import signal
+
+import pytest
+
+from spark_kafka_sink.testing import TestBroker
+from spark_kafka_sink.tools.certification import certify as module
+from spark_kafka_sink.tools.certification.certificate import Certificate
+from spark_kafka_sink.tools.cli import job
+from spark_kafka_sink.tools.cli.main import main
+from spark_kafka_sink.tools.connection_check.findings import Finding, Outcome
+
+SERVERS = ("--bootstrap-server", "127.0.0.1:1")
+
+
+@pytest.fixture(autouse=True)
+def as_before():
+    """The command sets a signal's handler and levels of loggers."""
+    names = ("py4j", "spark_kafka_sink")
+    before = signal.getsignal(signal.SIGTERM), [logging.getLogger(each).level for each in names]
+    yield
+    signal.signal(signal.SIGTERM, before[0])
+    for name, level in zip(names, before[1], strict=True):
+        logging.getLogger(name).setLevel(level)
+
+
+@pytest.fixture(autouse=True)
+def sessions(monkeypatch):
+    """Instead of starting Spark: the settings that it would have been started with."""
+    started = []
+
+    class Session:
+        def __init__(self, name, settings):
+            started.append(settings)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            pass
+
+    monkeypatch.setattr(job, "spark_session", Session)
+    monkeypatch.setattr("spark_kafka_sink.tools.certification.writes.has_format", lambda: False)
+    return started
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ([], "--bootstrap-server"),
+        ([*SERVERS, "--rows", "0"], "--rows"),
+        ([*SERVERS, "--rows", "many"], "--rows"),
+        ([*SERVERS, "--timeout", "0"], "--timeout"),
+        ([*SERVERS, "--topic-names", "x"], "--topic-names"),
+    ],
+)
+def test_a_wrong_command_line_is_refused(line, says, capsys, sessions):
+    with pytest.raises(SystemExit) as ended:
+        main(["certify", *line])
+    assert ended.value.code == 2
+    assert says in capsys.readouterr().err
+    assert sessions == []
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (["--topics", ""], "--topics is empty"),
+        (["--topics", "a/b"], "topic"),
+        (["--commit-log-topic", ""], "--commit-log-topic is empty"),
+        (["--commit-log-topic", "no topic"], "commitLogTopic"),
+        (["--transactional-id-prefix", ""], "--transactional-id-prefix is empty"),
+        (["--transactional-id-prefix", "p" * 32_750], "--transactional-id-prefix is too long"),
+        (["--checkpoint-location", ""], "--checkpoint-location is empty"),
+        (["--command-property", "acks=7"], "error: acks"),
+        (["--command-property", "acks=0"], "error: kafka.transactional.id needs idempotence"),
+        (["--command-config", "/no/such.properties"], "such.properties"),
+        (["--remote", "sc://spark:15002"], "checkpointLocation"),
+    ],
+)
+def test_wrong_options_are_told_before_spark_starts(line, says, capsys, sessions):
+    assert main(["certify", *SERVERS, *line]) == 1
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "error: " in shown.err
+    assert says in shown.err
+    assert "Traceback" not in shown.err
+    assert sessions == []
+
+
+def certificate(outcome):
+    return Certificate([Finding("Spark", "start", outcome, "said")], {}, 0)
+
+
+@pytest.mark.parametrize(("outcome", "code"), [(Outcome.OK, 0), (Outcome.FAILED, 1)])
+def test_the_exit_code_says_whether_every_step_worked(outcome, code, monkeypatch, sessions):
+    called = []
+
+    def certified(spark, plan, timeout_s):
+        called.append((plan, timeout_s))
+        return certificate(outcome)
+
+    monkeypatch.setattr(module, "certified", certified)
+    line = ["--topics", "orders", "--rows", "7", "--timeout", "9", "--transactional-id-prefix", "app",
+            "--command-property", "linger.ms=3", "--checkpoint-location", "s3a://b/c",
+            "--master", "local[3]"]  # fmt: skip
+    assert main(["certify", *SERVERS, *line]) == code
+    ((plan, timeout_s),) = called
+    assert (plan.rows, plan.topics, plan.transactional_ids, timeout_s) == (7, "orders", "app", 9.0)
+    assert plan.config.linger_ms == 3
+    assert plan.checkpoint.startswith("s3a://b/c/")
+    (settings,) = sessions
+    assert settings["spark.master"] == "local[3]"
+
+
+def test_ctrl_c_is_130(monkeypatch):
+    def interrupted(*of):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "certified", interrupted)
+    assert main(["certify", *SERVERS]) == 130
+
+
+def test_an_interrupt_by_sigterm_is_one_by_ctrl_c(monkeypatch):
+    monkeypatch.setattr(module, "certified", lambda *of: signal.raise_signal(signal.SIGTERM))
+    assert main(["certify", *SERVERS]) == 130
+
+
+def test_brokers_that_do_not_respond_are_a_verdict(capsys):
+    with TestBroker() as broker:
+        servers = broker.bootstrap_servers
+    assert main(["certify", "--bootstrap-server", servers, "--command-property", "max.block.ms=1000"]) == 1
+    shown = capsys.readouterr().out
+    assert ": NOT certified, 1 of 1 steps failed, first connect of brokers (" in shown

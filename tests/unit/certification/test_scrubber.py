@@ -1,0 +1,148 @@
+"""What is left of secrets, users and hosts in a verdict: nothing."""
+
+import pytest
+
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.testing.listener import login
+from spark_kafka_sink.tools.certification.certificate import Certificate
+from spark_kafka_sink.tools.certification.scrubber import Scrubber
+from spark_kafka_sink.tools.connection_check.findings import Finding, Outcome
+
+HOST, ADDRESS, CLIENT = "kafka1.corp.example", "10.1.2.3", "laptop"
+USER, PASSWORD = "alice", 'pä ss\\w"0rd'
+TOKEN = "eyJhbGciOiJub25lIn0.eyJzdWIiOiJ4In0.c2ln"
+
+
+def scrubber(jaas=None, **options):
+    options = {
+        "bootstrap.servers": f"{HOST}:9093,{ADDRESS}:9092",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.jaas.config": jaas or login("SCRAM-SHA-512", USER, PASSWORD),
+        **options,
+    }
+    return Scrubber(ProducerConfig.parse(options), [HOST, ADDRESS, CLIENT])
+
+
+SECRETS = {
+    "as given": (f"refused {PASSWORD} of it", "refused <secret> of it"),
+    "over a line end": ("refused " + PASSWORD.replace(" ", "\n") + " of it", "refused <secret> of it"),
+    "jaas": (f"read {login('SCRAM-SHA-512', USER, PASSWORD)} here", "read <secret> here"),
+    "part of a jaas": (
+        'Module required username="bob" password="a\\"b c";',
+        "Module required username=<user> password=<secret>;",
+    ),
+    "assigned": ("password=hunter22, x", "password=<secret>, x"),
+    "quoted": ("ssl.key.password='hunter 22'", "ssl.key.password=<secret>"),
+    "told": ("Password: hunter22 x", "Password: <secret> x"),
+    "json": ('{"client_secret": "hunter22", "a": 1}', '{"client_secret": <secret>, "a": 1}'),
+    "header": ("Authorization: Bearer abc.def-g", "Authorization: Bearer <secret>"),
+    "basic": ("Authorization: Basic dXNlcjpwdw==", "Authorization: Basic <secret>"),
+    "jwt": (f"the server refuses {TOKEN} now", "the server refuses <secret> now"),
+    "pem": ("x -----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY----- y", "x <secret> y"),
+}
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_no_secret_is_left(name):
+    said, left = SECRETS[name]
+    assert scrubber()(said) == left
+
+
+@pytest.mark.parametrize(
+    ("options", "secret"),
+    [
+        ({"ssl.truststore.location": "/a.p12", "ssl.truststore.password": "trust-pw"}, "trust-pw"),
+        ({"ssl.keystore.location": "/a.p12", "ssl.keystore.password": "store-pw"}, "store-pw"),
+        ({"ssl.key.password": "key-pw", "ssl.keystore.location": "/a.p12", "ssl.keystore.password": "store"}, "key-pw"),
+    ],
+)
+def test_each_password_of_the_options_is_a_secret(options, secret):
+    assert scrubber(**options)(f"open {secret}!") == "open <secret>!"
+
+
+def test_a_password_from_a_placeholder_is_a_secret(monkeypatch):
+    monkeypatch.setenv("CERTIFY_PASSWORD", "from-the-environment")
+    scrubbed = scrubber(login("SCRAM-SHA-512", USER, "${env:CERTIFY_PASSWORD}"))
+    assert scrubbed("refused from-the-environment") == "refused <secret>"
+    monkeypatch.delenv("CERTIFY_PASSWORD")
+    assert scrubber(login("SCRAM-SHA-512", USER, "${env:CERTIFY_PASSWORD}"))("told alice") == "told <user>"
+
+
+URLS = {
+    "http://user:pw@registry.corp:8081/a?token=abc refused": "http://<host 1>:8081/… refused",
+    "https://user:p@ss/w@registry/a": "https://<host 1>/…",
+    "see http://registry/x": "see http://<host 1>/…",
+    "spark://master:7077": "spark://<host 1>:7077",
+    "s3a://KEY:secret@bucket/x": "s3a://<host 1>/…",
+    "jdbc://u:p/w@h": "jdbc://<host 1>",
+}
+
+
+@pytest.mark.parametrize("said", URLS)
+def test_a_url_keeps_its_scheme_and_port(said):
+    assert scrubber()(said) == URLS[said]
+
+
+USERS = {
+    f"of {USER}'s": "of <user>'s",
+    "principal User:carol may not": "principal User:<user> may not",
+    "User:CN=carol,OU=x": "User:<user>",
+    "carol@CORP.EXAMPLE has no ticket": "<user> has no ticket",
+    'File "/home/carol/lib/a.py"': 'File "/home/<user>/lib/a.py"',
+}
+
+
+@pytest.mark.parametrize("said", USERS)
+def test_no_user_is_left(said):
+    assert scrubber()(said) == USERS[said]
+
+
+HOSTS = {
+    f"{HOST}:9093 is down": "<host 1>:9093 is down",
+    f"{HOST.upper()} is down.": "<host 1> is down.",
+    f"{HOST}/{ADDRESS}:9093": "<host 1>/<host 2>:9093",
+    f"task on {CLIENT} failed": "task on <host 1> failed",
+    "unknown:9092/3: Connect to ipv4#10.0.0.1:9092": "<host 2>:9092/3: Connect to ipv4#<host 1>:9092",
+    "b-1.x.kafka.us-east-1.amazonaws.com (id 3)": "<host 1> (id 3)",
+    "java.net.UnknownHostException: kafka7": "java.net.UnknownHostException: <host 1>",
+    "Lost task 0.0 (TID 0) (worker-3 executor 1): x": "Lost task 0.0 (TID 0) (<host 1> executor 1): x",
+    "worker-3/10.9.8.7:40000": "<host 2>/<host 1>:40000",
+    "[2001:db8::1]:9092, then ::1": "[<host 1>]:9092, then <host 2>",
+    # They were taken for packages of Java, or for Spark's settings.
+    "kafka.internal:9092, kafka.internal": "<host 1>:9092, <host 1>",
+    "spark.corp.example is down": "<host 1> is down",
+}
+
+
+@pytest.mark.parametrize("said", HOSTS)
+def test_no_host_or_address_is_left(said):
+    assert scrubber()(said) == HOSTS[said]
+
+
+def test_a_host_has_the_same_number_in_every_text():
+    scrubbed = scrubber()
+    assert [scrubbed(each) for each in ("a.example", HOST, f"{HOST}:1, a.example:99")] == [
+        "<host 1>", "<host 2>", "<host 2>:1, <host 1>:99",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "100,001 rows in 2 micro-batches in 1.5 s, 66,667 rows/s",
+        "at 12:34:56 Spark 4.2.0, Python 3.13.1, spark-kafka-sink 0.9.0",
+        "set kafka.max.block.ms, max.block.ms or spark.executor.memory, min.insync.replicas=2",
+        "org.apache.kafka.common.errors.TimeoutException at Socket.java:633 and writes.py:12",
+        "CreateTopics of ledger-certify-01234567-check (CREATE on the topic or the cluster)",
+        "deleted by: kafka-topics.sh --delete --topic '.*certify-01234567.*' (with --command-config)",
+    ],
+)
+def test_what_helps_is_left(said):
+    assert scrubber()(said) == said
+
+
+def test_the_text_of_a_verdict_is_one_line_a_step():
+    finding = Finding("brokers", "connect", Outcome.FAILED, scrubber()(f"{HOST} said:\n no\n\nto {PASSWORD}"), 1.0)
+    lines = Certificate([finding], {}, 0).text.splitlines()
+    assert lines[-2] == "FAILED   brokers, connect: <host 1> said: no to <secret>"

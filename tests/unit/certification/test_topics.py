@@ -1,0 +1,95 @@
+"""The topics that are thrown away, against TestBroker."""
+
+import pytest
+
+from spark_kafka_sink import KafkaProducer, ProducerRecord
+from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError
+from spark_kafka_sink.exactly_once.cluster import Cluster
+from spark_kafka_sink.testing import TestBroker
+from spark_kafka_sink.testing.broker.faults import KEPT
+from spark_kafka_sink.tools.certification.topics import ThrowAwayTopics
+
+
+@pytest.fixture(params=["4.1", "2.1"])
+def broker(request):
+    with TestBroker(nodes=2, like=request.param) as broker:
+        yield broker
+
+
+@pytest.fixture
+def topics(broker):
+    config = ProducerConfig.parse({"bootstrap.servers": broker.bootstrap_servers, "max.block.ms": 30_000})
+    cluster = Cluster(config, SystemClock())
+    yield ThrowAwayTopics(cluster, config)
+    cluster.close()
+
+
+def write(broker, topic, count):
+    with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+        for number in range(count):
+            producer.send(ProducerRecord(topic, value=b"%d" % number, key=b"k%d" % number))
+
+
+def test_topics_are_created_measured_read_and_deleted(broker, topics):
+    topics.create("a")
+    topics.create("b")
+    assert topics.names == ["a", "b"]
+    write(broker, "a", 100)
+    assert topics.end_offsets("a") == 100
+    assert all(broker.topic("a").records(partition) for partition in range(4))
+    read = sorted(record for records in topics.read("a") for record in records)
+    assert read == sorted((b"k%d" % number, b"%d" % number) for number in range(100))
+    assert topics.delete() == ""
+    assert topics.names == []
+    assert {*broker.topics} <= {"__consumer_offsets"}, "librdkafka asks for its group's coordinator"
+
+
+def test_without_confluent_kafka_the_package_reads_itself(broker, topics):
+    topics.create("a")
+    write(broker, "a", 100)
+    by_librdkafka = sorted(record for records in topics.read("a") for record in records)
+    assert topics.read_without_librdkafka(KafkaError("it cannot log in"))
+    assert topics.reader == "the package's own reader (librdkafka could not read: it cannot log in)"
+    assert sorted(record for records in topics.read("a") for record in records) == by_librdkafka
+    assert not topics.read_without_librdkafka(KafkaError("again")), "there is no third reader"
+
+
+def test_a_topic_that_never_was_is_deleted(topics):
+    topics.names.append("ledger")
+    assert topics.delete() == ""
+    assert topics.names == []
+
+
+def test_a_refused_topic_is_not_one_that_may_exist(broker, topics):
+    broker.faults.answer("CreateTopics", "TOPIC_AUTHORIZATION_FAILED")
+    with pytest.raises(KafkaError, match="topic a could not be created: .*CREATE on the topic or the cluster"):
+        topics.create("a")
+    assert topics.names == []
+
+
+def test_a_topic_whose_creation_was_not_answered_is_deleted():
+    with TestBroker() as broker:
+        options = {"bootstrap.servers": broker.bootstrap_servers, "max.block.ms": 300, "request.timeout.ms": 100,
+                   "delivery.timeout.ms": 200, "linger.ms": 0}  # fmt: skip
+        config = ProducerConfig.parse(options)
+        cluster = Cluster(config, SystemClock())
+        topics = ThrowAwayTopics(cluster, config)
+        lost = broker.faults.lose_answer("CreateTopics", times=KEPT)
+        with pytest.raises(KafkaTimeoutError):
+            topics.create("a")
+        lost.remove()
+        assert broker.topics == ("a",)
+        assert topics.delete() == ""
+        assert broker.topics == ()
+        cluster.close()
+
+
+def test_each_topic_that_stays_is_named_and_the_others_are_deleted(broker, topics):
+    topics.create("a")
+    topics.create("b")
+    broker.faults.answer("DeleteTopics", "TOPIC_AUTHORIZATION_FAILED")
+    assert topics.delete().startswith("topic a stays, because the principal may not delete it")
+    assert topics.names == ["a"]
+    assert broker.topics == ("a",)
