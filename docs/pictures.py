@@ -21,6 +21,7 @@ from spark_kafka_sink.testing import LocalKafka
 
 IMAGES = Path(__file__).parent / "img"
 _COLUMNS = 84
+_WIDEST = 108
 _DEADLINE_S = 1200
 _STREAM_S = 45
 _ROWS_PER_SECOND = 2000
@@ -127,7 +128,7 @@ def draw(name: str, *arguments: str, cwd: Path | None = None) -> None:
     if done.returncode:
         raise SystemExit(f"{shlex.join(command)} failed:\n{printed}{done.stderr.decode()}")
     text = Text.from_ansi(re.sub(r"\x1b\[\?25[lh]\n?", "", printed.partition("```text")[0]).strip("\n"))
-    width = max(line.cell_len for line in text.split("\n"))
+    width = min(_WIDEST, max(line.cell_len for line in text.split("\n")))
     with open(os.devnull, "w") as nowhere:
         console = Console(record=True, width=width, file=nowhere, force_terminal=True, color_system="truecolor")
         console.print(text)

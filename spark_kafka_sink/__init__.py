@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from spark_kafka_sink.spark.receipts.receipts_listener import ReceiptsListener, WrittenBatch
     from spark_kafka_sink.tools.certification.certify import certify
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "AuthenticationError",

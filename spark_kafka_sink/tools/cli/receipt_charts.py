@@ -19,6 +19,7 @@ _BARS: Final = " ▁▂▃▄▅▆▇█"
 _BAR_WIDTH: Final = 24
 _MOST_PARTITIONS: Final = 16
 
+_EXACT_BELOW: Final = 100
 _SECOND: Final = 1_000
 _MINUTE: Final = 60 * _SECOND
 _HOUR: Final = 60 * _MINUTE
@@ -66,11 +67,7 @@ def charts(history: QueryHistory) -> list[Chart]:
     average = total.rows * 1000 / max(history.ended - history.began, 1)
     latencies = [span.latency_avg_ms for span in spans]
     found = [
-        Chart(
-            "rows/s",
-            bars(rates),
-            f"{total.rows:.0f} rows, {average:.4g}/s, at most {max(rates):.4g}/s",
-        ),
+        Chart("rows/s", bars(rates), f"{total.rows:,.0f} rows, {_rate(average)}/s, at most {_rate(max(rates))}/s"),
         Chart("bytes/s", bars(sizes), f"{_size(total.bytes)}, at most {_size(max(sizes))}/s"),
         Chart("latency", bars(latencies), f"{total.latency_avg_ms:.1f} ms, at most {total.latency_max_ms:.1f} ms"),
         Chart("sent again", bars([span.retries for span in spans]), f"{total.retries:.0f} rows"),
@@ -92,11 +89,15 @@ def _partitions(history: QueryHistory) -> Iterator[Chart]:
     largest = sorted(history.partitions.items(), key=lambda each: (-each[1], each[0]))[:_MOST_PARTITIONS]
     for partition, rows in largest:
         bar = "█" * max(1, round(_BAR_WIDTH * rows / largest[0][1])) if rows else ""
-        yield Chart(str(partition), bar, f"{rows} rows, {100 * rows / history.total.rows:.1f} %")
+        yield Chart(str(partition), bar, f"{rows:,} rows, {100 * rows / history.total.rows:.1f} %")
     if len(history.partitions) > len(largest):
         yield Chart("…", "", f"{len(history.partitions) - len(largest)} more partitions")
     for topic, skew in history.skew().items():
         yield Chart(f"skew of {topic}", "", f"{skew:.2f}: largest / mean")
+
+
+def _rate(rows: float) -> str:
+    return f"{rows:,.0f}" if rows >= _EXACT_BELOW else f"{rows:.3g}"
 
 
 def bars(values: Sequence[float]) -> str:

@@ -159,13 +159,13 @@ def test_what_a_query_wrote_is_drawn_from_its_first_write_to_its_last(drawn, mon
     assert re.match(r"query q: 2 batches \(10 to 99\) from 20.* UTC \(1\.48 h\), .* ago; ", heading)
     assert heading.endswith("a column is 1 min")
     shown = {line.split("  ")[0 if rich else 1].strip(): line for line in lines}
-    assert re.search(r"█ +▃ +4000 rows, 0.749\d*/s, at most 50/s", shown["rows/s"])
+    assert re.search(r"█ +▃ +4,000 rows, 0.749\d*/s, at most 50/s", shown["rows/s"])
     assert re.search(r"▄ +█ +6.0 ms, at most 30.0 ms", shown["latency"])
     assert shown["sent again"].rstrip().endswith("7 rows")
     assert shown["dead letters"].rstrip().endswith("2 rows")
     assert shown["tasks"].rstrip().endswith("2, the slowest took 1.5 s")
     assert shown["time of tasks"].rstrip().endswith(" 62 % encoding, 38 % waiting for rows")
-    assert re.search(r"█{24} +3000 rows, 75.0 %", shown["t-0"])
+    assert re.search(r"█{24} +3,000 rows, 75.0 %", shown["t-0"])
     assert re.search(r" █{8} +1000 rows, 25.0 %", shown["t-1"])
     assert "1.50" in shown["skew of t"]
 
@@ -183,8 +183,8 @@ def test_incident_a_stream_of_45_seconds_was_one_column_of_a_day(drawn, monkeypa
     ]  # fmt: skip
     heading, rates, *_ = drawn(of_stream, "--query", "orders").splitlines()
     assert heading.startswith("orders (query 4f1c): 45 batches (0 to 44) from ")
-    assert "(45 s), 1 h ago; a column is 1 s" in heading
-    assert re.search(r" █{45} +45000 rows, 1000/s, at most 1000/s", rates)
+    assert re.search(r"\(45 s\), 1(\.\d+)? h ago; a column is 1 s$", heading)
+    assert re.search(r" █{45} +45,000 rows, 1,000/s, at most 1,000/s", rates)
 
 
 def test_a_long_write_is_spread_over_its_time():
