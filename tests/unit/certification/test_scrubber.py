@@ -84,12 +84,14 @@ def test_a_url_keeps_its_scheme_and_port(said):
     assert scrubber()(said) == URLS[said]
 
 
+HOME = "/home"
+
 USERS = {
     f"of {USER}'s": "of <user>'s",
     "principal User:carol may not": "principal User:<user> may not",
     "User:CN=carol,OU=x": "User:<user>",
     "carol@CORP.EXAMPLE has no ticket": "<user> has no ticket",
-    'File "/home/carol/lib/a.py"': 'File "/home/<user>/lib/a.py"',
+    f'File "{HOME}/carol/lib/a.py"': f'File "{HOME}/<user>/lib/a.py"',
 }
 
 
