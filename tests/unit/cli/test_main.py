@@ -86,7 +86,7 @@ def test_a_wrong_command_line_ends_with_2_and_says_what_is_wrong(capsys, line, s
         (["broker", "--version", "2.0.1"], "error: Kafka 2.0.1 is too old: LocalKafka runs 2.1.0 or newer.\n"),
         (
             ["broker", "--in-process", "--port", "65535", "--nodes", "2"],
-            "error: --nodes 2 need ports up to 65536: ports go from 1 to 65535.\n",
+            "error: --nodes 2 needs ports up to 65536: ports go from 1 to 65535.\n",
         ),
         (["exporter", "--path", "f", "--listen", "h:²"], "error: --listen h:² is not of the form HOST:PORT.\n"),
     ],
