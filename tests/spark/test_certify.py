@@ -6,10 +6,12 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from spark_kafka_sink.testing.kafka_security import properties_text
 from tests.waiting import DEADLINE_S, until
 
 ROOT = Path(__file__).parents[2]
@@ -89,3 +91,33 @@ def test_an_interrupted_run_leaves_nothing(local_kafka, tmp_path, after, send):
     assert "Traceback" not in told
     assert "\nclean-up\n  ok       delete " in f"\n{rest}", rest + told
     assert "```" not in rest, "an interrupted run has no verdict"
+
+
+RIGHTS = [("TOPIC", each) for each in ("CREATE", "DESCRIBE", "DESCRIBE_CONFIGS", "READ", "WRITE", "DELETE")]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(LIMIT_S)
+@pytest.mark.parametrize("secure_kafka", ["4.4.0"], indirect=True, scope="session")
+def test_without_rights_on_transactional_ids_and_groups_at_least_once_is_certified(secure_kafka, tmp_path):
+    """A sink needs no group, so the package reads itself what librdkafka may not."""
+    prefix = f"rights{uuid4().hex[:8]}"
+    for resource, operation in RIGHTS:
+        secure_kafka.allow("client", operation, resource, prefix, prefixed=True)
+    for resource in ("TRANSACTIONAL_ID", "GROUP"):  # with its first right for anybody, a name is not everybody's
+        secure_kafka.allow("other", "READ" if resource == "GROUP" else "WRITE", resource, prefix, prefixed=True)
+    options = secure_kafka.client_options("SASL_TLS", mechanism="SCRAM-SHA-512")
+    line = ["--bootstrap-server", options.pop("bootstrap.servers"), "--rows", "100"]
+    (tmp_path / "client.properties").write_text(properties_text(options))
+    line += ["--command-config", str(tmp_path / "client.properties"), "--topics", prefix]
+    line += ["--transactional-id-prefix", prefix, "--commit-log-topic", prefix]
+    with certify(secure_kafka, tmp_path, *line) as process:
+        shown, told = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 1, shown + told
+    assert "client-secret" not in shown + told
+    _, _, verdict = shown.partition("```text\n")
+    assert ": NOT certified, 1 of " in verdict
+    assert "read by    the package's own reader (librdkafka could not read: " in verdict
+    assert "ok       at-least-once, read stream: 100 records as written" in verdict
+    assert "FAILED   exactly-once, check: initialise of exactly-once: " in verdict
+    assert "exactly-once, batch" not in verdict

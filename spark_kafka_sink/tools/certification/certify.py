@@ -131,7 +131,7 @@ class _Run:
         libraries = [each for each in library_findings(required_libraries()) if each.step not in _TOLD_ELSEWHERE]
         facts = self._facts | {
             "platform": platform_text(),
-            "libraries": ", ".join(f"{each.step} {each.text}" for each in libraries),
+            "libraries": ", ".join(f"{each.step} {each.text.removeprefix(f'{each.step} ')}" for each in libraries),
             "login": f"{config.security_protocol}{login}",
             "options": ", ".join(self._plan.given),
             "not tried": ", ".join(self._plan.untried),

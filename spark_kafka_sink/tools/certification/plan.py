@@ -23,10 +23,9 @@ RUNS: Final = 2
 """How often a streaming query is started: the second run continues from the first one's checkpoint."""
 
 _ALSO_KEPT: Final = ("sasltokenprovider", "drivercheck", "loglevel", "unknownoptions")
-_OF_ONE_WRITE: Final = ("txnappid", "txnversion", "neverrepeated", "deliveryguarantee", "ledgerstart")
 _REPLACED: Final = (
-    *_OF_ONE_WRITE, "topic", "commitlogtopic", "transactionalidprefix", "checkpointlocation", "path", "queryname",
-    "includeheaders",
+    "txnappid", "txnversion", "neverrepeated", "deliveryguarantee", "ledgerstart", "topic", "commitlogtopic",
+    "transactionalidprefix", "checkpointlocation", "path", "queryname", "includeheaders",
 )  # fmt: skip
 """Options of a write for which ``certify`` has values of its own, some of which begin with those of the user."""
 
@@ -74,9 +73,9 @@ class Plan:
                 "On Spark Connect, certify needs the option checkpointLocation: a folder of the server's, because a "
                 "client cannot name a temporary one there."
             )
-        # As those of an exactly-once write, because it has options that other writes refuse.
-        as_written = {name: value for name, value in given.items() if name not in _OF_ONE_WRITE}
-        SinkOptions.parse({**as_written, "deliveryguarantee": EXACTLY_ONCE}, faults)
+        if not given.get("checkpointlocation", "/").strip():
+            faults.append("checkpointLocation is blank; give it a value or leave it out.")
+        SinkOptions.parse(_as_written(given), faults)
         kept = {name: value for name, value in given.items() if name.startswith(KAFKA_PREFIX) or name in _ALSO_KEPT}
         mark = f"certify-{uuid4().hex[:8]}"
         location = given.get("checkpointlocation", Path(tempfile.gettempdir()).as_uri())
@@ -114,3 +113,13 @@ class Plan:
             if kind.way == BATCH:
                 options |= {"txnAppId": self.mark, "txnVersion": "0"}
         return options
+
+
+def _as_written(given: Mapping[str, str]) -> dict[str, str]:
+    """As options of an exactly-once write, because it has options that other writes refuse."""
+    options = {**given}
+    if given.get("deliveryguarantee", AT_LEAST_ONCE).lower() in (AT_LEAST_ONCE, EXACTLY_ONCE):
+        options["deliveryguarantee"] = EXACTLY_ONCE
+    if "txnappid" in given:
+        options.setdefault("txnversion", "0")  # those of kafka_batches have none: each batch has its own
+    return options

@@ -42,10 +42,10 @@ _ADDRESS: Final = re.compile(
 _LABEL: Final = r"[A-Za-z0-9_](?:[\w-]*\w)?"
 _NAME: Final = rf"{_LABEL}(?:\.{_LABEL})*"
 _EVIDENT_HOST: Final = re.compile(
-    rf"(?<![\w.<-])(?:{_NAME}(?=:\d{{2,5}}\b)|(?<=://){_NAME}"  # a port, a URL
+    rf"(?<![\w.-])(?:{_NAME}(?=:\d{{2,5}}\b)|(?<=://){_NAME}"  # a port, a URL
     rf"|{_NAME}(?=/<host \d+>)|(?<=\(){_NAME}(?= executor )|(?<=UnknownHostException: ){_NAME})(?![\w-])"  # Java, Spark
 )
-_PERHAPS_HOST: Final = re.compile(rf"(?<![\w.<-])(?:{_LABEL}\.)+[A-Za-z][\w-]*\w(?![\w-])")
+_PERHAPS_HOST: Final = re.compile(rf"(?<![\w.-])(?:{_LABEL}\.)+[A-Za-z][\w-]*\w(?![\w-])")
 _NO_HOST: Final = re.compile(r"\d+|.*\.(?:py|scala|java)")  # a time, a line of a file
 _NO_HOST_EITHER: Final = re.compile(
     r"(?:org|java|javax|scala|py4j|pyspark|spark_kafka_sink|sun|jdk)\..*"
@@ -75,7 +75,10 @@ class Scrubber:
         text = _SECRET.sub(lambda found: f"{found['label'] or ''}<secret>", _URL.sub(_without_path, text))
         text = _USER.sub(lambda found: f"{found['label'] or ''}<user>", self._users.sub("<user>", text))
         text = _ADDRESS.sub(self._address, self._hosts.sub(self._host, text))
-        return _PERHAPS_HOST.sub(self._perhaps_host, _EVIDENT_HOST.sub(self._evident_host, text))
+        text = _EVIDENT_HOST.sub(self._evident_host, text)
+        # The host of a server that was told with its port is told without it, too.
+        text = _any_of(map(_as_word, self._numbers)).sub(self._host, text)
+        return _PERHAPS_HOST.sub(self._perhaps_host, text)
 
     def _host(self, found: re.Match[str]) -> str:
         return f"<host {self._numbers.setdefault(found[0].lower(), len(self._numbers) + 1)}>"
@@ -109,7 +112,7 @@ def _without_path(found: re.Match[str]) -> str:
 
 
 def _as_word(text: str) -> str:
-    return rf"(?<![\w.-]){re.escape(text)}(?![\w-])"
+    return rf"(?<![\w.-]){re.escape(text)}(?![\w-]| \d+>)"  # not the word in "<host 1>"
 
 
 def _any_of(patterns: Iterable[str]) -> re.Pattern[str]:

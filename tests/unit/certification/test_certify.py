@@ -1,8 +1,10 @@
 """A whole run against TestBroker. Its jobs run here, without Spark: ``tests/spark/test_certify.py`` is with it."""
 
+import sys
+
 import pytest
 
-from spark_kafka_sink import KafkaProducer, ProducerRecord
+from spark_kafka_sink import ConfigError, KafkaProducer, ProducerRecord, certify
 from spark_kafka_sink.testing import Listener, TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
 from spark_kafka_sink.testing.listener import login
@@ -227,3 +229,35 @@ def test_a_refused_login_ends_it_before_spark_and_shows_no_secret(job, capsys):
     for secret in ("wr0ng", "client", "127.0.0.1"):
         assert secret not in certificate.text
     assert "wr0ng" not in capsys.readouterr().out
+
+
+def test_wrong_options_are_told_before_anything_is_sent(broker):
+    with pytest.raises(ConfigError, match=r"(?s)rows is 0.*kafka\.acks"):
+        certify(object(), {"kafka.bootstrap.servers": broker.bootstrap_servers, "kafka.acks": "7"}, rows=0)
+    assert list(broker.requests) == []
+
+
+def test_a_job_that_takes_too_long_is_told(broker, job, monkeypatch):
+    monkeypatch.setattr(module, "ran", lambda spark, action, name, clock, meanwhile, stop: meanwhile())
+    plan = Plan.of({"kafka.bootstrap.servers": broker.bootstrap_servers}, ROWS, is_connect=False)
+    certificate = certified(None, plan, 0.0)
+    assert outcomes(certificate, "Spark start") == STEPS[:3]
+    assert text(certificate, "Spark start").startswith("not done after 0 s (timeout): does Spark have free executors?")
+
+
+def test_a_terminal_shows_how_far_a_write_is(broker, job, monkeypatch):
+    shown = []
+
+    def ran(spark, action, name, clock, meanwhile, stop):
+        result = action()
+        meanwhile()
+        return result
+
+    monkeypatch.setattr(module, "ran", ran)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    running = module.Screen.running
+    monkeypatch.setattr(module.Screen, "running", lambda self, text: running(self, text) or shown.append(text))
+    assert run(broker).worked
+    assert "exactly-once, stream: 20 of 20 rows" in shown
+    assert "reading back: 20 of 20 records" in shown
+    assert "deleting 6 topics" in shown

@@ -44,11 +44,40 @@ def test_all_faults_are_told_at_once():
         assert fault in told
 
 
-def test_options_of_one_write_are_no_faults():
-    """Such as txnVersion without txnAppId: certify has values of its own for them."""
-    made = plan(txnVersion="7", deliveryGuarantee="at-least-once", neverRepeated="true")
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"txnAppId": "nightly", "txnVersion": "7", "deliveryGuarantee": "exactly-once"},
+        {"neverRepeated": "true", "deliveryGuarantee": "Exactly-Once"},
+        {"txnAppId": "of kafka_batches, which numbers the batches itself"},
+        {"commitLogTopic": "ledger", "deliveryGuarantee": "at-least-once"},
+    ],
+)
+def test_options_of_one_write_are_replaced(given):
+    made = plan(**given)
     assert made.untried == ()
-    assert made.write_options(Kind(EXACTLY_ONCE, STREAM)).keys().isdisjoint({"txnVersion", "neverRepeated"})
+    assert made.write_options(Kind(EXACTLY_ONCE, STREAM)).keys().isdisjoint({"txnVersion", "txnAppId", "neverRepeated"})
+    assert made.write_options(Kind(EXACTLY_ONCE, BATCH))["txnAppId"] == made.mark
+
+
+def test_a_blank_checkpoint_location_was_the_root_of_the_file_system():
+    for blank in ("", "  "):
+        assert faults({**GIVEN, "checkpointLocation": blank}) == [
+            "checkpointLocation is blank; give it a value or leave it out."
+        ]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"deliveryGuarantee": "sometimes"}, {"ledgerStart": "soon"}, {"txnAppId": "a", "txnVersion": "x"},
+        {"txnVersion": "7"}, {"txnAppId": "a", "txnVersion": "1", "neverRepeated": "true"},
+    ],
+)  # fmt: skip
+def test_wrong_values_of_options_that_are_replaced_were_ignored(wrong):
+    with pytest.raises(ConfigError) as raised:
+        SinkOptions.parse({"deliveryguarantee": EXACTLY_ONCE, **GIVEN, **{name.lower(): wrong[name] for name in wrong}})
+    assert faults({**GIVEN, **wrong}) == list(raised.value.faults)
 
 
 def test_every_name_begins_with_the_given_one_and_has_the_mark():

@@ -84,12 +84,14 @@ def test_a_url_keeps_its_scheme_and_port(said):
     assert scrubber()(said) == URLS[said]
 
 
+HOME = "/home"
+
 USERS = {
     f"of {USER}'s": "of <user>'s",
     "principal User:carol may not": "principal User:<user> may not",
     "User:CN=carol,OU=x": "User:<user>",
     "carol@CORP.EXAMPLE has no ticket": "<user> has no ticket",
-    'File "/home/carol/lib/a.py"': 'File "/home/<user>/lib/a.py"',
+    f'File "{HOME}/carol/lib/a.py"': f'File "{HOME}/<user>/lib/a.py"',
 }
 
 
@@ -109,6 +111,10 @@ HOSTS = {
     "Lost task 0.0 (TID 0) (worker-3 executor 1): x": "Lost task 0.0 (TID 0) (<host 1> executor 1): x",
     "worker-3/10.9.8.7:40000": "<host 2>/<host 1>:40000",
     "[2001:db8::1]:9092, then ::1": "[<host 1>]:9092, then <host 2>",
+    "DNS of kafka-0:29092: Kafka-0 is unknown": "DNS of <host 1>:29092: <host 1> is unknown",
+    "to kafka-0:29092, not kafka-01": "to <host 1>:29092, not kafka-01",
+    "<kafka-7:9092>": "<<host 1>:9092>",
+    "host:9092, the host": "<host 1>:9092, the <host 1>",
     # They were taken for packages of Java, or for Spark's settings.
     "kafka.internal:9092, kafka.internal": "<host 1>:9092, <host 1>",
     "spark.corp.example is down": "<host 1> is down",

@@ -82,6 +82,24 @@ def test_an_interrupted_call_cancels_its_job_until_it_ends(ends_at):
     assert set(context.cancelled) == {tag}
 
 
+def test_what_the_caller_does_meanwhile_may_end_the_job():
+    """A timeout of certify: the streaming query is stopped, too, which no tag cancels."""
+    context, told = Context(), []
+    frame = Frame(context)
+
+    def meanwhile():
+        if frame.begun.is_set():
+            told.append("late")
+            raise TimeoutError("not done")
+
+    with pytest.raises(TimeoutError, match="not done"):
+        caller_job.ran(frame.sparkSession, frame.collect, "certify", CLOCK, meanwhile, lambda: told.append("stop"))
+    assert told == ["late", "stop"]
+    assert set(context.cancelled) == set(context.tags)
+    assert context.ended.is_set()
+    assert context.sites[0].startswith(f"certify at {__file__}:")
+
+
 def test_incident_the_stage_was_named_by_a_line_of_the_thread_module():
     context = Context()
     context.ended.set()
@@ -188,7 +206,7 @@ def job_of(tracker):
     context = Context()
     context.statusTracker = lambda: tracker
     context._jsc.sc = lambda: SimpleNamespace(statusTracker=lambda: tracker)
-    return caller_job._ClassicJob(SimpleNamespace(sparkContext=context))
+    return caller_job._ClassicJob(SimpleNamespace(sparkContext=context), "write_kafka")
 
 
 def logged(tracker, *seconds):
