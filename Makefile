@@ -40,7 +40,7 @@ test-fast: $(READY) ## the tests without a JVM (5 minutes on 2 cores)
 	@$(COMPILED) $(BIN)/python -m pytest -n 3 --dist worksteal -m "not jvm and not slow" $(ARGS)
 
 test-jvm: $(READY) ## the tests with real Kafka and Spark, but the slow ones
-	@$(BIN)/python -m pytest -m "jvm and not slow" $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "jvm and not slow" $(ARGS)
 
 test-all: $(READY) ## every test
 	@$(BIN)/python -m pytest $(ARGS)

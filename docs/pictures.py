@@ -23,7 +23,7 @@ IMAGES = Path(__file__).parent / "img"
 _COLUMNS = 84
 _WIDEST = 108
 _DEADLINE_S = 1200
-_STREAM_S = 45
+_BATCHES = 12
 _ROWS_PER_SECOND = 2000
 _INK = (30, 41, 59)
 _COLOURS = [
@@ -89,7 +89,7 @@ def certify(_: LocalKafka, __: Path) -> None:
 
 
 def receipts(kafka: LocalKafka, folder: Path) -> None:
-    """A stream of 45 seconds leaves receipts behind."""
+    """A stream of some 40 seconds leaves receipts behind."""
     kafka.create_topic("events", 4)
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
@@ -105,7 +105,10 @@ def receipts(kafka: LocalKafka, folder: Path) -> None:
         .trigger(processingTime="3 seconds")
         .start()
     )
-    query.awaitTermination(_STREAM_S)
+    for _ in range(_DEADLINE_S):
+        query.awaitTermination(1)
+        if (query.lastProgress or {}).get("batchId", 0) >= _BATCHES:
+            break
     query.stop()
     spark.stop()
     draw("receipts", "receipts", "--path", "receipts", cwd=folder)
@@ -131,7 +134,7 @@ def draw(name: str, *arguments: str, cwd: Path | None = None) -> None:
     width = min(_WIDEST, max(line.cell_len for line in text.split("\n")))
     with open(os.devnull, "w") as nowhere:
         console = Console(record=True, width=width, file=nowhere, force_terminal=True, color_system="truecolor")
-        console.print(text)
+        console.print(text, end="\n\n")
         title = shlex.join(["spark-kafka-sink", *arguments])
         picture = console.export_svg(title=title, theme=_THEME, code_format=_FORMAT, unique_id=name)
     file = IMAGES / f"terminal-{name}.svg"

@@ -33,6 +33,11 @@ ELSEWHERE = ("gssapi", "examples")
 JVM_FIXTURES = {"local_kafka", "local_schema_registry", "secure_kafka", "spark"}
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The tests of examples import libraries that only their environment has. None leaves the decision to others."""
+    return True if collection_path == ROOT / "tests/examples" and "examples" not in config.option.markexpr else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A test that asks for a real Kafka or a Spark session needs a JVM; it cannot forget to say so."""
     for item in items:
