@@ -114,7 +114,7 @@ def _run(name: str, columns: Mapping[str, pa.Array], given: dict[str, str], *, e
             broker.create_topic(topic)
         options = SinkOptions.parse({
             "kafka.bootstrap.servers": broker.bootstrap_servers, "kafka.client.id": "recorded",
-            "kafka.linger.ms": "60000", "kafka.max.block.ms": "1000", "kafka.compression.type": "none", **given,
+            "kafka.linger.ms": "60000", "kafka.max.block.ms": "3000", "kafka.compression.type": "none", **given,
         })  # fmt: skip
         try:
             said = _transaction(broker, columns, options, given) if exactly_once else _producer(columns, options)
@@ -148,7 +148,7 @@ def _transaction(
     broker: TestBroker, columns: Mapping[str, pa.Array], options: SinkOptions, given: dict[str, str]
 ) -> str:
     kafka = {name.removeprefix("kafka."): value for name, value in given.items() if name.startswith("kafka.")}
-    kafka = {"compression.type": "none", "linger.ms": "60000", "max.block.ms": "1000", **kafka}
+    kafka = {"compression.type": "none", "linger.ms": "60000", "max.block.ms": "3000", **kafka}
     kafka.pop("enable.idempotence", None)
     kafka.pop("acks", None)
     query = Query(broker.bootstrap_servers, options=kafka)
