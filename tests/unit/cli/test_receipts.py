@@ -166,7 +166,7 @@ def test_what_a_query_wrote_is_drawn_from_its_first_write_to_its_last(drawn, mon
     assert shown["tasks"].rstrip().endswith("2, the slowest took 1.5 s")
     assert shown["time of tasks"].rstrip().endswith(" 62 % encoding, 38 % waiting for rows")
     assert re.search(r"█{24} +3,000 rows, 75.0 %", shown["t-0"])
-    assert re.search(r" █{8} +1000 rows, 25.0 %", shown["t-1"])
+    assert re.search(r" █{8} +1,000 rows, 25.0 %", shown["t-1"])
     assert "1.50" in shown["skew of t"]
 
 
