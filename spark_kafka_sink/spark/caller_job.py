@@ -36,7 +36,7 @@ _AGAIN_S: Final = 0.5
 _PROGRESS_MS: Final = 30_000.0
 
 
-def _nothing() -> None:
+def nothing() -> None:
     """What a caller does who has nothing to do."""
 
 
@@ -50,8 +50,8 @@ def ran(
     action: Callable[[], _Result],
     name: str,
     clock: Clock,
-    meanwhile: Callable[[], None] = _nothing,
-    stop: Callable[[], None] = _nothing,
+    meanwhile: Callable[[], None] = nothing,
+    stop: Callable[[], None] = nothing,
 ) -> _Result:
     """What ``action`` returns, which runs jobs of the session in another thread. ``name``: of the jobs in Spark's UI.
 

@@ -15,7 +15,7 @@ from spark_kafka_sink.exactly_once.cluster import Cluster
 from spark_kafka_sink.network.api_versions import camel_case
 from spark_kafka_sink.network.diagnosis import advice
 from spark_kafka_sink.network.messages import API_KEYS
-from spark_kafka_sink.spark.caller_job import is_connect, ran
+from spark_kafka_sink.spark.caller_job import is_connect, nothing, ran
 from spark_kafka_sink.spark.spark_error import reason
 from spark_kafka_sink.tools.certification import ROWS, TIMEOUT_S
 from spark_kafka_sink.tools.certification.certificate import Certificate
@@ -266,7 +266,7 @@ class _Run:
         self._screen.finding(finding)
 
     def _in_job(
-        self, what: str, action: Callable[[], _Found], stop: Callable[[], None] | None = None, topic: str | None = None
+        self, what: str, action: Callable[[], _Found], stop: Callable[[], None] = nothing, topic: str | None = None
     ) -> _Found:
         """What ``action`` returns, which runs Spark's jobs: they are cancelled at the timeout and by an interrupt."""
         deadline = self._clock.now() + self._timeout_s * 1000
@@ -279,7 +279,7 @@ class _Run:
             if topic is not None and self._screen.is_live:
                 self._screen.running(f"{what}: {self._progress(topic)}")
 
-        return ran(self._spark, action, "certify", self._clock, meanwhile, stop or _nothing)
+        return ran(self._spark, action, "certify", self._clock, meanwhile, stop)
 
     def _progress(self, topic: str) -> str:
         """The end offsets also count the control records of transactions, so they may exceed the rows."""
@@ -287,7 +287,3 @@ class _Run:
             return f"{min(self._plan.rows, self._topics.end_offsets(topic)):,} of {self._plan.rows:,} rows"
         except KafkaError:  # shown next time
             return "…"
-
-
-def _nothing() -> None:
-    """How to stop what the cancelled job ends by itself."""
