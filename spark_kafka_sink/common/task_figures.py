@@ -66,7 +66,7 @@ class TaskFigures:
 
 
 def time_spent(figures: Sequence[TaskFigures]) -> list[str]:
-    """Where the tasks' time went, such as ``62 % encoding``; less than half a percent is left out."""
+    """The shares of the tasks' time, such as ``62 % encoding``. Shares below half a percent are left out."""
     total_ms = sum(each.duration_ms for each in figures)
     kinds = {
         "encoding": sum(each.encode_ms for each in figures),

@@ -46,7 +46,7 @@ class RecordColumns:
         return next(len(column) for column in columns if column is not None)
 
     def take(self, order: Order) -> RecordColumns:
-        """The rows in this order, copied. (``encode_records`` takes an order itself.)"""
+        """Copies the rows into this order. (``encode_records`` takes an order itself, and needs no copy.)"""
         index = int32_array(np.asarray(order, np.int32))
         key, value, headers = (
             None if column is None else pc.take(column, index, boundscheck=False)

@@ -146,7 +146,7 @@ def _fetched(log: Path, arrived: Path) -> Fetched:
 
 
 def _so_far(log: Path, arrived: Path) -> str:
-    """Where a download has ended, for an error message; "" if it has not begun."""
+    """How far a download got before it failed, for the error message; "" if it had not begun."""
     file, begun, wanted, size = _fetched(log, arrived)
     if not file:
         return ""

@@ -31,7 +31,7 @@ def code_cells(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
 
 
 def _without_logs(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
-    """Without standard error, which may have cut standard output into several outputs."""
+    """Leaves out standard error, and joins the parts into which it has cut standard output."""
     kept: list[nbformat.NotebookNode] = []
     for output in outputs:
         if output.get("name") == "stderr":

@@ -346,7 +346,7 @@ class ColumnRows:
         return replace(self._of_rows(order, self.columns, self.lengths), order=order)
 
     def take(self, order: Order) -> ColumnRows:
-        """The rows in this order, copied: they refer to no Arrow buffer any more."""
+        """Copies the rows into this order, so that they refer to none of the caller's Arrow buffers."""
         taken = self._of_rows(order, self.columns.take(order), self.lengths.take(order))
         return taken if self.pinned is None else replace(taken, pinned=None)
 

@@ -50,8 +50,8 @@ DELETE: Final = "delete"
 def try_exactly_once(request: CheckRequest, clock: Clock, suffix: str = "") -> Generator[Finding, None, None]:
     """The findings, as they come; the first failure ends them. Each step takes at most max.block.ms.
 
-    The names are those of ``request`` with ``suffix``, by default a random one, so that prefixed ACLs of real names
-    hold for them. What was created is removed also after an error, and when the iterator is closed or interrupted.
+    The names are those of ``request`` with ``suffix`` (default: a random one) appended, so prefixed ACLs for the real
+    names also cover them. Everything created is removed, also after an error or when the iterator is closed.
     """
     trial = _Trial(request, clock, suffix or f"check-{uuid4().hex[:8]}")
     try:

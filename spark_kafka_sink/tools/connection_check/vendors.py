@@ -90,7 +90,7 @@ _IAM: Final = (
     "With IAM, the principal needs kafka-cluster:DescribeTransactionalId and kafka-cluster:AlterTransactionalId on the "
     "transactional ids."
 )
-_PLAYED: Final = "not the service; its API versions, played by kfake (`make test-foreign`)"
+_PLAYED: Final = "not the service itself, only a broker with its API versions: kfake (`make test-foreign`)"
 
 VENDORS: Final = (
     Vendor(
