@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from pyspark.sql.types import StructType
 
+from spark_kafka_sink import __version__
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.errors import ConfigError, DeadLetterLimitError, KafkaError
 from spark_kafka_sink.spark.commit_message import (
@@ -51,6 +52,8 @@ class SinkWrite:
     """
 
     _is_batch = False
+    release = "before 0.2.0"
+    """Of the driver. Earlier releases did not pickle it."""
 
     @classmethod
     def of(cls, schema: StructType, options: Mapping[str, str], faults: Sequence[str] = ()) -> Self:
@@ -70,6 +73,7 @@ class SinkWrite:
         self.options = options
         self.plan: WritePlan | None = None
         self.formats: FormatPlan | None = None
+        self.release = __version__
         self._fields = fields
 
     def begin(self) -> None:
@@ -101,6 +105,12 @@ class SinkWrite:
         freeze_imports()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> KafkaCommitMessage:
+        """Writes the rows of a task. Raises ``ConfigError`` if the driver runs another release than this worker."""
+        if self.release != __version__:
+            raise ConfigError([
+                f"The driver runs spark-kafka-sink {self.release}, and this worker {__version__}: install the same "
+                "release for the driver and all executors, and start the job again."
+            ])  # fmt: skip
         acknowledge_at_once()
         return_unused_memory()
         log_at(self.options.log_level)

@@ -1,13 +1,17 @@
 """A write without Spark's data source classes."""
 
+import pickle
 import subprocess
 import sys
 
 import pytest
 
-from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink import __version__
+from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
-from spark_kafka_sink.spark.sink_write import check_reports
+from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.spark.schema import RowLayout
+from spark_kafka_sink.spark.sink_write import SinkWrite, check_reports
 from tests.waiting import DEADLINE_S
 
 
@@ -29,6 +33,29 @@ message = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(write)).write(iter
 assert message == KafkaCommitMessage()
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=DEADLINE_S)
+
+
+@pytest.fixture
+def write():
+    return SinkWrite(RowLayout(value=0), SinkOptions.parse({"kafka.bootstrap.servers": "localhost:1", "topic": "t"}))
+
+
+@pytest.mark.parametrize("release", ["0.1.0", "0.3.0"])
+def test_a_worker_of_another_release_says_so_instead_of_failing_on_the_plan(write, release):
+    """Incident: ``'WritePlan' object has no attribute 'open_before'`` in a task of a cluster with mixed releases."""
+    write.release = release
+    with pytest.raises(ConfigError, match=f"driver runs spark-kafka-sink {release}, and this worker {__version__}: "):
+        pickle.loads(pickle.dumps(write)).write(iter(()))
+
+
+def test_a_plan_of_a_release_that_did_not_say_which_it_was_is_refused(write):
+    del write.release
+    with pytest.raises(ConfigError, match=r"driver runs spark-kafka-sink before 0\.2\.0"):
+        pickle.loads(pickle.dumps(write)).write(iter(()))
+
+
+def test_a_worker_of_the_same_release_writes(write):
+    assert pickle.loads(pickle.dumps(write)).write(iter(())) == KafkaCommitMessage()
 
 
 def test_a_commit_without_a_tasks_report_is_refused():
