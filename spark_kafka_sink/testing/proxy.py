@@ -132,8 +132,8 @@ class Proxy:
             await line.run()
             self._lines.discard(line)
             self._end_what_is_parted()
-        except OSError:
-            return  # the broker is down: so is the line
+        except (OSError, asyncio.CancelledError):
+            return  # the broker is down, or the proxy is closed (Python 3.11 logs a cancelled server task as an error)
         finally:
             writer.transport.abort()
             self._serving.discard(task)

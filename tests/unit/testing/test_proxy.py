@@ -177,3 +177,12 @@ def test_the_end_of_the_proxy_is_the_end_of_its_lines(listening):
         broker, _ = listening.accept()
     with client, broker:
         assert everything(client) == everything(broker) == b""
+
+
+def test_the_end_of_the_proxy_is_not_logged_as_an_error_of_its_lines(listening, caplog):
+    """Incident: a traceback for each open connection at the end of a test's log, on Python 3.11."""
+    with Proxy(listening.getsockname()) as proxy:
+        client = socket.create_connection(proxy.address, DEADLINE_S)
+        broker, _ = listening.accept()
+    with client, broker:
+        assert not caplog.records
