@@ -350,4 +350,4 @@ def _error_text(plan: WritePlan, write_id: WriteId, verdict: Verdict, query: str
 
 
 def _write(plan: WritePlan, write_id: WriteId) -> str:
-    return f"{write_id} (name {plan.name}, ledger {plan.ledger})"
+    return f"{write_id} (name {plan.name}, commitLogTopic {plan.ledger.topic})"

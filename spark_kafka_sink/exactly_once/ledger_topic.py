@@ -321,7 +321,7 @@ def create_ledger(cluster: Cluster, topic: str, wanted: WantedLedger, deadline: 
     even = ", even with no setting but cleanup.policy=compact" if attempt is None else ""
     raise ExactlyOnceError(
         f"commitLogTopic {topic} is missing and cannot be created{even}: {why_not_created(last)}. Create it by hand: "
-        f"{2 * PARTITIONS} partitions, {', '.join(f'{name}={value}' for name, value in wanted.settings.items())}"
+        f"{by_hand(wanted)}"
         + (
             "; of these the ledger cannot do without cleanup.policy. Without compaction use "
             "deliveryGuarantee=at-least-once."
@@ -329,6 +329,11 @@ def create_ledger(cluster: Cluster, topic: str, wanted: WantedLedger, deadline: 
             else "."
         )
     ) from last
+
+
+def by_hand(wanted: WantedLedger) -> str:
+    """What somebody needs to know who creates the topic: its partitions and settings."""
+    return ", ".join([f"{2 * PARTITIONS} partitions", *(f"{name}={value}" for name, value in wanted.settings.items())])
 
 
 class _Attempt(NamedTuple):

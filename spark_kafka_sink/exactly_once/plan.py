@@ -142,8 +142,9 @@ def _check_timeout(session: Session, deadline: float) -> None:
     if timeout_ms <= margin:
         raise ConfigError(
             [
-                f"kafka.transaction.timeout.ms is {timeout_ms}, a decision may take {margin}: set it to more than "
-                f"{margin}."
+                f"kafka.transaction.timeout.ms is {timeout_ms}, and a decision alone may take {margin}. It must also "
+                "cover the time in which a task writes its rows: leave it out (the default is 900000, 15 minutes), or "
+                "set it to at least 60000."
             ]
         )
     limit = broker_limit_ms(session.cluster, deadline)

@@ -205,9 +205,6 @@ class LedgerPartitions:
     partition: int
     marker_partition: int
 
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
-
 
 @dataclass(frozen=True, slots=True)
 class DriverIdentity:

@@ -27,8 +27,9 @@ def diagnosis(error: BaseException, command: str) -> str:
     if failed is None:
         return ""
     look_at = _look_at(failed)
+    more = f"; {look_at}" if look_at else "."
     return (
-        f"The connection to {failed.server} failed at step {failed.step.value}{f'; {look_at}' if look_at else ''}. "
+        f"The connection to {failed.server} failed at step {failed.step.value}{more} "
         f"To try each step from this machine: {command}"
     )
 

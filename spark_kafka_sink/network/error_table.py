@@ -132,7 +132,9 @@ TOPIC_ERRORS: Final[Mapping[int, str]] = {
     ),
     ErrorCode.leader_not_available: "Topic {topic} has no leaders yet (LEADER_NOT_AVAILABLE).",
     ErrorCode.invalid_topic_exception: "Invalid topics: [{topic}]",
-    ErrorCode.topic_authorization_failed: "Not authorized to access topics: [{topic}]",
+    ErrorCode.topic_authorization_failed: (
+        "Not authorized to access topics: [{topic}]; the principal needs WRITE and DESCRIBE on it"
+    ),
 }
 """Texts for those codes of a topic in a Metadata response that end a wait. Other codes are waited out."""
 
@@ -162,7 +164,9 @@ _ERROR_CLASSES: dict[ErrorCode, type[BrokerError]] = {
 
 _ADVICE: dict[ErrorCode, str] = {
     ErrorCode.message_too_large: "a record is larger than the topic's max.message.bytes: raise it or shrink the record",
-    ErrorCode.topic_authorization_failed: "the principal needs WRITE and DESCRIBE on it; on commitLogTopic READ too",
+    ErrorCode.topic_authorization_failed: (
+        "the principal needs WRITE and DESCRIBE on it; on commitLogTopic READ and DESCRIBE_CONFIGS too"
+    ),
     ErrorCode.invalid_topic_exception: "the topic's name is invalid, or it is one of Kafka's internal topics",
     ErrorCode.unsupported_compression_type: "choose another compression.type",
     ErrorCode.invalid_record: "the broker refused a record; a compacted topic does not accept null keys",

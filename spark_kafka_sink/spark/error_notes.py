@@ -45,7 +45,9 @@ def explained(options: SinkOptions) -> Iterator[None]:
         from spark_kafka_sink.network.diagnosis import check_command, diagnosis
         from spark_kafka_sink.producer.append.receipt import is_refusal
 
-        if error.args and not isinstance(error, ConfigError):
+        if isinstance(error, ConfigError):
+            error.faults = tuple(with_prefix(fault) for fault in error.faults)
+        if error.args:
             error.args = (with_prefix(str(error.args[0])), *error.args[1:])
         too_large = isinstance(error, RecordTooLargeError) or is_refusal(error)
         if too_large and (remedy := _remedy(options.dead_letters)):

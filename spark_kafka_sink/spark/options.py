@@ -313,7 +313,7 @@ class SinkOptions:
             producer = ProducerConfig.parse(kafka, KAFKA_PREFIX)
             _check_partitioner(producer)
         except ConfigError as error:
-            faults += error.faults
+            faults += (_in_sparks_words(fault) for fault in error.faults)
         formats = FormatOptions.parse(own, options, faults, producer)
         dead_letters = DeadLetters.of(own, _given(options).get("queryname"), faults)
         if faults or producer is None:
@@ -432,6 +432,12 @@ def _transactional(kafka: dict[str, object], exactly_once: ExactlyOnce | None) -
     # A prefix that is not printable has its fault already, which names the options that users know.
     transactional = {"transactional.id": prefix if prefix and prefix.isprintable() else "unnamed"}
     return {"transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS, **kafka, **transactional}
+
+
+def _in_sparks_words(fault: str) -> str:
+    """A fault of the id that ``_transactional`` has set names the option that asked for it."""
+    id_needs = f"{KAFKA_PREFIX}transactional.id needs"
+    return fault.replace(id_needs, "deliveryGuarantee=exactly-once needs") if fault.startswith(id_needs) else fault
 
 
 def _with_token_provider(kafka: dict[str, object], own: Mapping[str, Any]) -> dict[str, object]:

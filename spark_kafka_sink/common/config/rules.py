@@ -189,7 +189,13 @@ def transactions(draft: Draft) -> None:
     if not values[name]:
         draft.fault(name, "must not be empty; leave it out to write without transactions.")
     elif not values["enable.idempotence"]:
-        draft.fault(name, "needs idempotence: set enable.idempotence=true, acks=all, and retries of 1 or more.")
+        wrong = {
+            "enable.idempotence=true": "enable.idempotence" in draft.given,
+            "acks=all": values["acks"] != -1,
+            "retries=1 or more": values["retries"] == 0,
+        }
+        needed = [f"{draft.prefix}{setting}" for setting, is_wrong in wrong.items() if is_wrong]
+        draft.fault(name, f"needs idempotence: set {', '.join(needed)}.")
 
 
 def delivery_timeout(draft: Draft) -> None:

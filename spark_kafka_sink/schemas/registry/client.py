@@ -328,7 +328,7 @@ def _failed(url: RegistryUrl, call: _Call, error: HttpExchangeError, limits: Htt
         "schema.registry.ssl.truststore.location, or by the system.",
         HttpFault.TOO_LARGE: f"the response has more than {_MAX_BYTES} bytes.",
         HttpFault.ENCODED: "the response has a Content-Encoding, which was not asked for.",
-        HttpFault.CONNECT: f"connection failed: {error.reason}.",
+        HttpFault.CONNECT: f"connection failed: {error.reason}. Does the registry run there, and is there a way to it?",
         HttpFault.CONNECT_TIMEOUT: f"no connection within {limits.connect_ms:.0f} ms ({CONNECT_TIMEOUT}).",
         HttpFault.READ_TIMEOUT: f"no response within {limits.read_ms:.0f} ms ({READ_TIMEOUT}).",
         HttpFault.BODY_TIMEOUT: f"no whole response within {limits.total_ms:.0f} ms ({READ_TIMEOUT}).",

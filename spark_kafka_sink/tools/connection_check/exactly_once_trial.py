@@ -12,13 +12,14 @@ from uuid import uuid4
 
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.model import NO_IDENTITY, TopicPartition
-from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.errors import BrokerError, KafkaError
 from spark_kafka_sink.exactly_once.cluster import Cluster
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.ledger_format import barrier_record, encode_batch
 from spark_kafka_sink.exactly_once.ledger_topic import (
     PARTITIONS,
     WantedLedger,
+    by_hand,
     checked_configs,
     create_ledger,
     fewest_replicas,
@@ -29,7 +30,9 @@ from spark_kafka_sink.exactly_once.requirements import TRANSACTION_APIS, missing
 from spark_kafka_sink.exactly_once.sweep import CannotListError, describe_open, list_matching
 from spark_kafka_sink.exactly_once.values import DRIVER_TIMEOUT_MS, OpenTransaction, driver_id
 from spark_kafka_sink.network.api_versions import camel_case
+from spark_kafka_sink.network.error_table import FORBIDDEN
 from spark_kafka_sink.network.messages import API_KEYS
+from spark_kafka_sink.network.topics import why_not_created
 from spark_kafka_sink.producer.transactions.committer import Committer, EndVerdict
 from spark_kafka_sink.producer.transactions.values import END_TXN_V2, PreparedTransaction, TransactionalIdentity
 from spark_kafka_sink.records.batch import TRANSACTIONAL, BatchHeader
@@ -62,7 +65,8 @@ def try_exactly_once(request: CheckRequest, clock: Clock, suffix: str = "") -> G
 
 class _Trial:
     def __init__(self, request: CheckRequest, clock: Clock, suffix: str) -> None:
-        self._topic = throw_away_name(request.ledger_topic, suffix)
+        self._ledger = request.ledger_topic
+        self._topic = throw_away_name(self._ledger, suffix)
         self._id = driver_id(f"{request.transactional_id_prefix or DEFAULT_PREFIX}-{suffix}")
         self._timeout_ms = request.config.max_block_ms
         self._clock = clock
@@ -124,9 +128,15 @@ class _Trial:
         self._may_exist = True
         try:
             made = create_ledger(self._cluster, self._topic, wanted, self._deadline())
-        except ExactlyOnceError:
+        except ExactlyOnceError as error:
             self._may_exist = False
-            raise
+            if not isinstance(refusal := error.__cause__, BrokerError) or refusal.code not in FORBIDDEN:
+                raise
+            raise ExactlyOnceError(
+                f"{self._topic}, which this check would throw away, cannot be created: {why_not_created(refusal)}. "
+                f"Without that right, create {self._ledger} by hand ({by_hand(wanted)}), and check it with "
+                "--transactional-id-prefix instead of --exactly-once."
+            ) from refusal
         text = f"CreateTopics of {self._topic} (CREATE on the topic or the cluster), {2 * PARTITIONS} partitions, "
         if made.refusal:
             replicas = fewest_replicas(self._cluster, self._topic, self._deadline())

@@ -75,7 +75,10 @@ def test_a_wrong_command_line_is_refused(line, says, capsys, sessions):
         (["--transactional-id-prefix", "p" * 32_750], "--transactional-id-prefix is too long"),
         (["--checkpoint-location", ""], "--checkpoint-location is empty"),
         (["--command-property", "acks=7"], "error: acks"),
-        (["--command-property", "acks=0"], "error: kafka.transactional.id needs idempotence"),
+        (
+            ["--command-property", "acks=0"],
+            "error: deliveryGuarantee=exactly-once needs idempotence: set kafka.acks=all.",
+        ),
         (["--command-config", "/no/such.properties"], "such.properties"),
         (["--remote", "sc://spark:15002"], "checkpointLocation"),
     ],

@@ -245,10 +245,18 @@ def test_without_a_transactional_id_there_is_none():
     assert (config.transactional_id, config.transaction_timeout_ms) == (None, 60_000)
 
 
-def test_a_transactional_id_needs_idempotence():
-    assert faults({"transactional.id": "t", "enable.idempotence": False}) == (
-        "transactional.id needs idempotence: set enable.idempotence=true, acks=all, and retries of 1 or more.",
-    )
+@pytest.mark.parametrize(
+    ("options", "remedy"),
+    [
+        ({"enable.idempotence": False}, "enable.idempotence=true"),
+        ({"acks": "1"}, "acks=all"),
+        ({"retries": 0}, "retries=1 or more"),
+        ({"enable.idempotence": False, "acks": 0}, "enable.idempotence=true, acks=all"),
+    ],
+)
+def test_a_transactional_id_needs_idempotence_and_the_error_names_what_is_in_the_way(options, remedy):
+    """Incident: with ``acks=1`` alone, it also asked for settings that were right."""
+    assert faults({"transactional.id": "t", **options}) == (f"transactional.id needs idempotence: set {remedy}.",)
 
 
 def test_an_empty_transactional_id_is_refused():

@@ -103,7 +103,7 @@ def test_a_list_that_shows_no_open_transaction_is_told(monkeypatch):
 FAILURES = {
     "create": ("CreateTopics", "TOPIC_AUTHORIZATION_FAILED", "needs CREATE on the topic or the cluster"),
     "write": ("Produce", "TOPIC_AUTHORIZATION_FAILED", "needs WRITE and DESCRIBE"),
-    "read": ("Fetch", "TOPIC_AUTHORIZATION_FAILED", "READ too"),
+    "read": ("Fetch", "TOPIC_AUTHORIZATION_FAILED", "READ and DESCRIBE_CONFIGS too"),
     "initialise": ("InitProducerId", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "needs WRITE"),
     "commit": ("EndTxn", "INVALID_TXN_STATE", "INVALID_TXN_STATE"),
 }
@@ -123,6 +123,15 @@ def test_a_failure_ends_it_and_nothing_is_left(step):
         ]  # fmt: skip
         assert left(broker) == []
         assert open_ids(broker) == []
+
+
+def test_without_the_right_to_create_it_names_the_ledger_that_somebody_else_must_create():
+    """Incident: it advised to create the throw-away topic by hand, whose name the next check would not use."""
+    with TestBroker() as broker:
+        broker.faults.answer("CreateTopics", "TOPIC_AUTHORIZATION_FAILED")
+        text = tried(broker)[-1].text
+    assert "Without that right, create ledger by hand (20 partitions, cleanup.policy=compact, " in text
+    assert text.endswith("check it with --transactional-id-prefix instead of --exactly-once.")
 
 
 def test_without_transactions_nothing_is_created():

@@ -194,7 +194,11 @@ def test_the_time_out_says_what_the_brokers_answered(error, words):
     ("error", "name", "text"),
     [
         (17, "INVALID_TOPIC_EXCEPTION", "Invalid topics: [t]"),
-        (29, "TOPIC_AUTHORIZATION_FAILED", "Not authorized to access topics: [t]"),
+        (
+            29,
+            "TOPIC_AUTHORIZATION_FAILED",
+            "Not authorized to access topics: [t]; the principal needs WRITE and DESCRIBE on it",
+        ),
     ],
 )
 def test_a_forbidden_or_invalid_topic_is_told_at_once(error, name, text):

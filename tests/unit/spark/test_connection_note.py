@@ -5,7 +5,7 @@ import socket
 import pytest
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.errors import BrokerError, KafkaError, RecordTooLargeError, SaslAuthenticationError
+from spark_kafka_sink.errors import BrokerError, ConfigError, KafkaError, RecordTooLargeError, SaslAuthenticationError
 from spark_kafka_sink.exactly_once.errors import PlanningError
 from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.session import CommitSettings
@@ -107,3 +107,22 @@ def test_a_row_that_is_too_large_is_told_where_it_can_go(error, letters, notes):
         raise error()
     found = getattr(raised.value, "__notes__", [])
     assert all(note.endswith(end) for note, end in zip(found, notes, strict=True))
+
+
+def test_a_fault_that_is_found_while_connecting_names_the_options_of_a_write():
+    """Incident: ``ssl.truststore.location /nowhere/ca.pem cannot be read``, which is no option of a Spark write."""
+    sink = options({"bootstrap.servers": "a:1"})
+    with pytest.raises(ConfigError) as raised, explained(sink):
+        raise ConfigError(["ssl.truststore.location /nowhere cannot be read.", "kafka.acks is 0."])
+    faults = ("kafka.ssl.truststore.location /nowhere cannot be read.", "kafka.acks is 0.")
+    assert raised.value.faults == faults
+    assert str(raised.value) == f"- {faults[0]}\n- {faults[1]}"
+
+
+def test_a_question_ends_with_one_mark():
+    """Incident: "is there a firewall in between?. To try each step"."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        server = f"127.0.0.1:{unused.getsockname()[1]}"
+    note = note_of(KafkaError, send, options({"bootstrap.servers": server, "max.block.ms": "200"}))
+    assert "in between? To try each step" in note
