@@ -252,7 +252,8 @@ class SinkOptions:
 
     ``topic`` None: each row names its topic. ``timestamp_column`` None: the time of writing. ``topic_creation`` None:
     the brokers decide. ``bytes_per_s``, ``rows_per_s``: of each task, None for no limit. ``formats`` None: key and
-    value are raw. ``dead_letters`` None: a row that cannot be written fails its task.
+    value are raw. ``dead_letters`` None: a row that cannot be written fails its task. ``query_name``: of a streaming
+    query that has one.
     """
 
     producer: ProducerConfig
@@ -268,6 +269,7 @@ class SinkOptions:
     formats: FormatOptions | None = None
     dead_letters: DeadLetters | None = None
     driver_check: bool = True
+    query_name: str | None = None
 
     @property
     def plans_topics(self) -> bool:
@@ -315,7 +317,8 @@ class SinkOptions:
         except ConfigError as error:
             faults += (_in_sparks_words(fault) for fault in error.faults)
         formats = FormatOptions.parse(own, options, faults, producer)
-        dead_letters = DeadLetters.of(own, _given(options).get("queryname"), faults)
+        query_name = _given(options).get("queryname")
+        dead_letters = DeadLetters.of(own, query_name, faults)
         if faults or producer is None:
             raise ConfigError(faults)
         for text in ignored:
@@ -334,6 +337,7 @@ class SinkOptions:
             formats=formats,
             dead_letters=dead_letters,
             driver_check=own.get("drivercheck") is not False,
+            query_name=query_name,
         )
 
 

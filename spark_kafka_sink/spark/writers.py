@@ -9,6 +9,7 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter
 
+from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.spark.commit_message import WriterCommitMessage
 from spark_kafka_sink.spark.options import SinkOptions
@@ -62,7 +63,11 @@ class KafkaStreamWriter(_Pickled, DataSourceStreamArrowWriter):
             ])  # fmt: skip
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
-        self.end(messages, f"micro-batch {batchId}: ")
+        self.end(messages, self._micro_batch(batchId))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
-        self.give_up(messages, f"micro-batch {batchId}: ")
+        self.give_up(messages, self._micro_batch(batchId))
+
+    def _micro_batch(self, number: int) -> str:
+        name = self.options.query_name
+        return f"micro-batch {number}: " if name is None else f"micro-batch {number} of query {shown(name)}: "

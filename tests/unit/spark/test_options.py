@@ -192,7 +192,8 @@ def test_a_name_may_have_letters_of_any_script():
 
 
 def test_what_spark_adds_passes():
-    assert parse({"path": "/p", "checkpointlocation": "/c", "queryname": "q"}) == parse({})
+    assert parse({"path": "/p", "checkpointlocation": "/c"}) == parse({})
+    assert parse({"queryname": "q"}).query_name == "q"
 
 
 def test_options_of_sparks_kafka_source_pass_with_one_warning():

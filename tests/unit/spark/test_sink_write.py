@@ -12,6 +12,7 @@ from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.sink_write import SinkWrite, check_reports
+from spark_kafka_sink.spark.writers import KafkaStreamWriter
 from tests.waiting import DEADLINE_S
 
 
@@ -56,6 +57,18 @@ def test_a_plan_of_a_release_that_did_not_say_which_it_was_is_refused(write):
 
 def test_a_worker_of_the_same_release_writes(write):
     assert pickle.loads(pickle.dumps(write)).write(iter(())) == KafkaCommitMessage()
+
+
+@pytest.mark.parametrize(
+    ("name", "begins"),
+    [({}, "micro-batch 7: 0 rows"), ({"queryName": "shop\n"}, r"micro-batch 7 of query shop\n: 0 rows")],
+)
+def test_the_line_of_a_micro_batch_has_the_name_of_its_query(name, begins, caplog):
+    """Incident: the lines of two at-least-once queries could not be told apart."""
+    options = SinkOptions.parse({"kafka.bootstrap.servers": "localhost:1", "topic": "t", **name})
+    with caplog.at_level("INFO", "spark_kafka_sink"):
+        KafkaStreamWriter(RowLayout(value=0), options).commit([KafkaCommitMessage()], 7)
+    assert caplog.messages[0].startswith(begins)
 
 
 def test_a_commit_without_a_tasks_report_is_refused():
