@@ -6,6 +6,7 @@ import argparse
 import importlib.util
 import logging
 import signal
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.common.config.table import OWN_NAMES
@@ -64,6 +65,7 @@ examples:
 In a notebook, with the session that is there: spark_kafka_sink.certify(spark, options)"""
 
 _SUFFIX = "-certify-00000000-stream-driver"
+_PROGRESS_BAR = "spark.ui.showConsoleProgress"
 
 
 def add_to(commands: Subparsers) -> None:
@@ -120,10 +122,24 @@ def run(arguments: argparse.Namespace) -> int:
     # Wrong options are told before Spark starts, and Kafka's by the names that a client.properties file has.
     client_config(arguments)
     plan = Plan.of(_sink_options(arguments), arguments.rows, is_connect=arguments.remote is not None)
-    with spark_session("spark-kafka-sink certify", spark_settings(arguments)) as spark:
+    settings = spark_settings(arguments)
+    if arguments.remote is None:
+        settings = {_PROGRESS_BAR: "false", **settings}  # the steps show progress, on the same terminal
+    # Spark's JVM inherits that SIGHUP is ignored. Otherwise it would end when the terminal is closed, and checkpoints
+    # would stay, because they are removed through the JVM.
+    handled_before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with spark_session("spark-kafka-sink certify", settings) as spark:
+        if handled_before is not signal.SIG_IGN:  # as nohup does
+            signal.signal(signal.SIGHUP, _hung_up)
         if has_format():
             register_format(spark)  # as jobs/ do: then it runs like all other Python code
         return 0 if certified(spark, plan, arguments.timeout).worked else 1
+
+
+def _hung_up(number: int, frame: FrameType | None) -> None:
+    """Ends the run as Ctrl-C does. Ignores the second SIGHUP, which the kernel sends after that of the shell."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def _sink_options(arguments: argparse.Namespace) -> dict[str, object]:

@@ -1,5 +1,7 @@
 """A whole run against TestBroker. Its jobs run here, without Spark: ``tests/spark/test_certify.py`` is with it."""
 
+import errno
+import io
 import sys
 
 import pytest
@@ -197,6 +199,59 @@ def test_a_second_interrupt_tells_what_may_be_left(broker, job, monkeypatch, cap
     shown = capsys.readouterr().out
     (topic,) = left(broker)
     assert f"Not cleaned up. There may be left: {topic}. The topics are deleted by: kafka-topics.sh" in shown
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_closed_terminal_left_topics_behind(broker, job, monkeypatch, is_terminal):
+    """What is shown raises EIO then, which ended the clean-up before it had begun."""
+
+    class Closed(io.StringIO):
+        def write(self, text):
+            raise OSError(errno.EIO, "Input/output error")
+
+        flush = isatty = lambda self: is_terminal
+
+    def hung_up(*of):
+        monkeypatch.setattr(sys, "stdout", Closed())
+        raise KeyboardInterrupt
+
+    job.rows = hung_up
+    with pytest.raises(KeyboardInterrupt):
+        run(broker)
+    monkeypatch.undo()
+    assert left(broker) == []
+
+
+def test_a_closed_pipe_ends_the_run_and_leaves_nothing(broker, job, monkeypatch):
+    """As in ``certify | head -3``."""
+
+    class Closed(io.StringIO):
+        def write(self, text):
+            raise BrokenPipeError
+
+    def gone(kind, plan):
+        monkeypatch.setattr(sys, "stdout", Closed())
+        return range(plan.rows_of(kind))
+
+    job.rows = gone
+    with pytest.raises(BrokenPipeError):
+        run(broker)
+    monkeypatch.undo()
+    assert left(broker) == []
+
+
+def test_a_spark_that_does_not_start_is_not_used_to_clean_up(broker, job, monkeypatch):
+    def fails(*of):
+        raise RuntimeError("no executors")
+
+    def removed(*of):
+        raise AssertionError("Spark is used")
+
+    monkeypatch.setattr(module, "spark_facts", fails)
+    monkeypatch.setattr(module, "remove_checkpoints", removed)
+    certificate = run(broker)
+    assert outcomes(certificate, "Spark start") == STEPS[:3]
+    assert left(broker) == []
 
 
 def test_without_the_rights_of_exactly_once_only_that_is_not_certified(broker, job):
