@@ -70,8 +70,8 @@ class Plan:
         given = {name.lower(): value for name, value in spelt.items()}
         if is_connect and "checkpointlocation" not in given:
             faults.append(
-                "On Spark Connect, certify needs the option checkpointLocation: a folder of the server's, because a "
-                "client cannot name a temporary one there."
+                "On Spark Connect, certify needs the option checkpointLocation: a folder that the server can write to, "
+                "such as s3a://bucket/checkpoints."
             )
         if not given.get("checkpointlocation", "/").strip():
             faults.append("checkpointLocation is blank; give it a value or leave it out.")

@@ -29,18 +29,17 @@ class ThrowAwayTopics:
     """The topics that a run creates and then deletes. Each method takes at most ``max.block.ms``; ``read`` may take
     that long between two lists of records.
 
-    ``reader`` names what reads the topics: librdkafka if it is installed and can log in, otherwise the package's own
-    reader, which is slow but shares no code with what has encoded the records (``records/decode.py``).
+    ``reader`` names what has read the topics, or is "" if nothing was read. It is librdkafka if that is installed and
+    can log in, otherwise the package's own reader, which is slow but shares no code with what has encoded the records
+    (``records/decode.py``).
     """
 
     def __init__(self, cluster: Cluster, config: ProducerConfig) -> None:
         self._names: list[str] = []
-        self.reader = _OWN
+        self.reader = ""
         self._cluster = cluster
         self._config = config
-        self._is_installed = importlib.util.find_spec(_LIBRARY.replace("-", "_")) is not None
-        if self._is_installed:
-            self.reader = f"{_LIBRARY} {metadata.version(_LIBRARY)}"
+        self._has_librdkafka = importlib.util.find_spec(_LIBRARY.replace("-", "_")) is not None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -76,11 +75,15 @@ class ThrowAwayTopics:
 
     def read(self, name: str) -> Iterator[list[KeyAndValue]]:
         """Yields all committed records, in lists as they are fetched. Raises ``KafkaError``."""
-        return self._read_by_librdkafka(name) if self._is_installed else self._read(name)
+        if self._has_librdkafka:
+            self.reader = f"{_LIBRARY} {metadata.version(_LIBRARY)}"
+            return self._read_by_librdkafka(name)
+        self.reader = self.reader or _OWN
+        return self._read(name)
 
     def read_without_librdkafka(self, error: KafkaError) -> bool:
         """Changes to the package's own reader, after ``error``. Returns False if it was in use already."""
-        was_librdkafka, self._is_installed = self._is_installed, False
+        was_librdkafka, self._has_librdkafka = self._has_librdkafka, False
         if was_librdkafka:
             self.reader = f"{_OWN} (librdkafka could not read: {error})"
         return was_librdkafka

@@ -279,6 +279,7 @@ def test_a_refused_login_ends_it_before_spark_and_shows_no_secret(job, capsys):
     assert not certificate.worked
     (finding,) = certificate.findings
     assert step(finding) == "brokers connect"
+    assert "read by" not in certificate.text, "a verdict named a reader that had read nothing"
     assert finding.text.startswith("SASL of <host 1>:")
     assert "\nlogin      SASL_SSL, SCRAM-SHA-512\n" in certificate.text
     for secret in ("wr0ng", "client", "127.0.0.1"):
