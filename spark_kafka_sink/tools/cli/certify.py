@@ -45,10 +45,12 @@ no user and no host name.
 The writes go to topics of their own: four topics, a ledger, transactional ids and checkpoints, whose names
 begin with --topics, --commit-log-topic and --transactional-id-prefix, so that prefixed ACLs hold for them.
 All but the transactional ids, which the brokers forget by themselves, are deleted at the end, also if a step
-fails or after Ctrl-C. It needs the rights to create, write, read, describe and delete these topics.
+fails, after Ctrl-C or SIGTERM, and when the terminal is closed. It needs the rights to create, write, read,
+describe and delete these topics.
 
 On Spark 3.5, which has no Python data sources, it writes with write_kafka and kafka_batches. With --remote,
-this machine must reach the brokers, too, and the checkpoints stay in --checkpoint-location.
+this machine must reach the brokers, too, and the checkpoints stay in --checkpoint-location: delete them
+yourself.
 
 The exit code is 0 only if every step worked."""
 
