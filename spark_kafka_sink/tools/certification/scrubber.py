@@ -51,7 +51,8 @@ _NO_HOST_EITHER: Final = re.compile(
     r"(?:org|java|javax|scala|py4j|pyspark|spark_kafka_sink|sun|jdk)\..*"
     r"|spark\.(?:sql|driver|executor|python|pyspark|task|stage|scheduler|hadoop|streaming|connect|jars|submit)\..*"
     r"|.*\.(?:py|scala|java|properties|pem|jks|p12|jar|json|txt|keytab|conf)|kafka-[\w-]+\.sh"
-    r"|.*\.(?:ms|bytes|enable|replicas|ratio|listeners|factor)"  # settings of topics and brokers
+    # settings of topics and brokers
+    r"|.*\.(?:ms|bytes|enable|replicas|ratio|listeners|factor|policy|type|version|partitions|dirs|isr)"
     r"|.*\.[A-Z]\w*[a-z]\w*"  # a class
 )
 """Names with a dot that are not host names: classes, packages, files and settings."""
