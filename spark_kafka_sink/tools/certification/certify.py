@@ -279,8 +279,10 @@ class _Run:
 
         def meanwhile() -> None:
             if self._clock.now() >= deadline:
+                rows = "" if topic is None else f", {self._progress(topic)} are in the topic"
                 raise KafkaTimeoutError(
-                    f"not done after {self._timeout_s:.0f} s (timeout): does Spark have free executors?"
+                    f"not done after {self._timeout_s:.0f} s (timeout){rows}: does Spark have free executors, and "
+                    "enough time?"
                 )
             if topic is not None and self._screen.is_live:
                 self._screen.running(f"{what}: {self._progress(topic)}")
@@ -291,5 +293,5 @@ class _Run:
         """How many rows are in the topic. Its end offsets may exceed them, because they count transaction markers."""
         try:
             return f"{min(self._plan.rows, self._topics.end_offsets(topic)):,} of {self._plan.rows:,} rows"
-        except KafkaError:  # shown next time
-            return "…"
+        except KafkaError:  # slow brokers
+            return f"? of {self._plan.rows:,} rows"

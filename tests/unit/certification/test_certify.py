@@ -298,7 +298,21 @@ def test_a_job_that_takes_too_long_is_told(broker, job, monkeypatch):
     plan = Plan.of({"kafka.bootstrap.servers": broker.bootstrap_servers}, ROWS, is_connect=False)
     certificate = certified(None, plan, 0.0)
     assert outcomes(certificate, "Spark start") == STEPS[:3]
-    assert text(certificate, "Spark start").startswith("not done after 0 s (timeout): does Spark have free executors?")
+    assert text(certificate, "Spark start").startswith("not done after 0 s (timeout): does Spark have free executors, ")
+
+
+def test_a_write_that_takes_too_long_says_how_far_it_came(broker, job, monkeypatch):
+    """The verdict only asked for free executors, also when brokers did not respond or the machine was slow."""
+
+    def ran(spark, action, name, clock, meanwhile, stop):
+        if (result := action()) is None:  # a write
+            meanwhile()
+        return result
+
+    monkeypatch.setattr(module, "ran", ran)
+    plan = Plan.of({"kafka.bootstrap.servers": broker.bootstrap_servers}, ROWS, is_connect=False)
+    told = text(certified(None, plan, 0.0), "at-least-once batch")
+    assert told.startswith("not done after 0 s (timeout), 20 of 20 rows are in the topic: does Spark have ")
 
 
 def test_a_terminal_shows_how_far_a_write_is(broker, job, monkeypatch):
