@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Screen(Printer):
-    """Writes to standard output. Raises ``OSError`` if nobody reads it, until ``outlive_terminal``."""
+    """Writes to standard output. Until ``outlive_terminal``, raises ``OSError`` if standard output was closed."""
 
     def __init__(self) -> None:
         super().__init__()
