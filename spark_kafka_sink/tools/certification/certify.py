@@ -212,7 +212,8 @@ class _Run:
     def _remove(self) -> None:
         """Deletes the topics and checkpoints. If some cannot be deleted, that is told as advice, not as a failure."""
         began, count, had = self._clock.now(), len(self._topics.names), bool(self._checkpoints)
-        self._screen.running(f"deleting {count} topics")
+        topics = "1 topic" if count == 1 else f"{count} topics"
+        self._screen.running(f"deleting {topics}")
         why = [self._topics.delete()]
         if self._checkpoints:
             try:
@@ -223,7 +224,7 @@ class _Run:
         if told := ". ".join(filter(None, why)):
             text, outcome = f"{told}. {self._left()}", Outcome.ADVICE
         else:
-            text, outcome = f"{count} topics{', the checkpoints' if had else ''}", Outcome.OK
+            text, outcome = f"{topics}{', the checkpoints' if had else ''}", Outcome.OK
         self._tell(Finding(_CLEAN_UP, "delete", outcome, text, self._clock.now() - began))
 
     def _left(self) -> str:
