@@ -6,6 +6,7 @@ import argparse
 import importlib.util
 import logging
 import signal
+import sys
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -117,7 +118,6 @@ def run(arguments: argparse.Namespace) -> int:
     from spark_kafka_sink.tools.certification.writes import has_format
     from spark_kafka_sink.tools.cli.job import spark_session
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up as on Ctrl-C
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # on Ctrl-C it logs each call
     if not logging.getLogger("spark_kafka_sink").isEnabledFor(logging.DEBUG):
         logging.getLogger("spark_kafka_sink").setLevel(logging.WARNING)  # the steps show it
@@ -130,12 +130,40 @@ def run(arguments: argparse.Namespace) -> int:
     # Spark's JVM inherits that SIGHUP is ignored. Otherwise it would end when the terminal is closed, and checkpoints
     # would stay, because they are removed through the JVM.
     handled_before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    start = _Start()
     with spark_session("spark-kafka-sink certify", settings) as spark:
+        start.ended()
         if handled_before is not signal.SIG_IGN:  # as nohup does
             signal.signal(signal.SIGHUP, _hung_up)
         if has_format():
             register_format(spark)  # as jobs/ do: then it runs like all other Python code
         return 0 if certified(spark, plan, arguments.timeout).worked else 1
+
+
+class _Start:
+    """Delays the first Ctrl-C or SIGTERM until Spark has started.
+
+    Otherwise Spark's JVM may run for ever, because an interrupted PySpark 4.2 removes the folder by which the JVM tells
+    it its port (``pyspark.java_gateway.launch_gateway``).
+    """
+
+    def __init__(self) -> None:
+        self._interrupted = False
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._interrupt)
+
+    def ended(self) -> None:
+        """Raises ``KeyboardInterrupt`` if a signal was delayed. Later signals raise it as they arrive."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.default_int_handler)
+        if self._interrupted:
+            raise KeyboardInterrupt
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        if self._interrupted:
+            raise KeyboardInterrupt
+        self._interrupted = True
+        print("Interrupted: ends as soon as Spark has started.", file=sys.stderr)
 
 
 def _hung_up(number: int, frame: FrameType | None) -> None:

@@ -19,7 +19,7 @@ SERVERS = ("--bootstrap-server", "127.0.0.1:1")
 def as_before():
     """The command sets handlers of signals and levels of loggers."""
     names = ("py4j", "spark_kafka_sink")
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     levels = [logging.getLogger(each).level for each in names]
     yield
     for number, handler in handlers.items():
@@ -129,6 +129,39 @@ def test_ctrl_c_is_130(monkeypatch):
 def test_an_interrupt_by_another_signal_is_one_by_ctrl_c(number, monkeypatch):
     """A closed terminal, which is SIGHUP, left topics and checkpoints behind."""
     monkeypatch.setattr(module, "certified", lambda *of: signal.raise_signal(number))
+    assert main(["certify", *SERVERS]) == 130
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_while_spark_starts_left_its_jvm_running(number, monkeypatch, capsys):
+    """PySpark cannot be interrupted then, so the command ends once Spark has started."""
+    events = []
+
+    class Session:
+        def __init__(self, name, settings):
+            signal.raise_signal(number)
+            events.append("started")
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            events.append("stopped")
+
+    monkeypatch.setattr(job, "spark_session", Session)
+    monkeypatch.setattr(module, "certified", lambda *of: events.append("certified"))
+    assert main(["certify", *SERVERS]) == 130
+    assert events == ["started", "stopped"]
+    assert "ends as soon as Spark has started" in capsys.readouterr().err
+
+
+def test_a_second_interrupt_while_spark_starts_ends_at_once(monkeypatch):
+    def session(name, settings):
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError("not interrupted")
+
+    monkeypatch.setattr(job, "spark_session", session)
     assert main(["certify", *SERVERS]) == 130
 
 
