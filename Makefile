@@ -51,7 +51,8 @@ test-spark-%: .cache/spark-%/.ready
 	@.cache/spark-$*/bin/python -m pytest -m "jvm and not slow" tests/spark $(ARGS)
 
 test-spark-3.5: .cache/spark-3.5/.ready ## write_kafka on Spark 3.5, which has no Python data sources
-	@.cache/spark-3.5/bin/python -m pytest -m jvm tests/spark/test_write_kafka.py tests/faults/exactly_once/test_write_kafka.py $(ARGS)
+	@.cache/spark-3.5/bin/python -m pytest -m jvm tests/spark/test_write_kafka.py tests/faults/exactly_once/test_write_kafka.py \
+		tests/spark/test_certify.py::test_both_guarantees_are_certified_and_nothing_is_left $(ARGS)
 
 test-brokers: $(READY) ## batch and stream, both guarantees, on brokers from the oldest to the newest (KAFKA=3.9.2: on that one)
 	@$(BIN)/python -m pytest tests/spark/test_brokers.py $(KAFKA:%=--kafka-version %) $(ARGS)

@@ -17,9 +17,10 @@ _OUTCOME: Final = 9
 
 @dataclass(frozen=True, repr=False)
 class Certificate:
-    """The verdict. ``text``: to paste into an issue; ``str()`` of it is the same. ``worked``: whether every step did.
+    """The verdict of ``certify``. ``text`` is what to paste into an issue, as is ``str()`` of the certificate.
 
-    ``facts`` maps a label of the text to what was found. Nothing in it has a secret, a user, a host name or an address.
+    ``worked`` is False if any step failed. ``facts`` maps the labels of the text to what was found out. The text
+    contains no secret, user, host name or address.
     """
 
     findings: Sequence[Finding]

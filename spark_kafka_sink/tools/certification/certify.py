@@ -1,4 +1,4 @@
-"""``certify``: writes and reads back with both guarantees, step by step, and removes what it has made."""
+"""``certify``: writes with both guarantees, reads the rows back, and deletes its topics and checkpoints."""
 
 from __future__ import annotations
 
@@ -48,23 +48,26 @@ _Found = TypeVar("_Found")
 def certify(
     spark: SparkSession, options: Mapping[str, Any], *, rows: int = ROWS, timeout_s: float = TIMEOUT_S
 ) -> Certificate:
-    """Tries the sink on this Spark and the brokers of ``options``: a batch job and a streaming query, at least once and
-    exactly once, whose rows are read back and compared. Prints each step, then the verdict, and returns it.
+    """Tries the sink on this Spark and the brokers of ``options``. It runs a batch job and a streaming query, at least
+    once and exactly once, reads their rows back and compares them. It prints each step, then the verdict, and returns
+    the verdict.
 
-    ``options``: those of a write. Topics, transactional ids, commitLogTopic and checkpoints get names that begin with
-    the given ones (``topic``, ``transactionalIdPrefix``, ``commitLogTopic``, ``checkpointLocation``) and are thrown
-    away, also if a step fails or the call is interrupted. The topics themselves are neither read nor written.
+    ``options`` are the options of a write. ``certify`` writes to topics of its own. Their names begin with ``topic``,
+    and likewise its transactional ids, ledger and checkpoints begin with ``transactionalIdPrefix``, ``commitLogTopic``
+    and ``checkpointLocation``. They are deleted at the end, also if a step fails or the call is interrupted. The topic
+    in the options is neither read nor written.
 
-    ``rows``: of each write. ``timeout_s``: how long each job may take. This process must reach the brokers; on Spark
-    Connect it is the client.
+    ``rows`` is the number of rows of each write, and ``timeout_s`` the time that each Spark job may take. The process
+    that calls this function must reach the brokers. On Spark Connect that is the client.
 
-    Raises ``ConfigError`` for wrong options, before anything is sent. A step that fails is in the verdict.
+    Raises ``ConfigError`` for wrong options, before anything is sent. A step that fails does not raise: the verdict
+    tells it.
     """
     return certified(spark, Plan.of(options, rows, is_connect=is_connect(spark)), timeout_s)
 
 
 def certified(spark: SparkSession, plan: Plan, timeout_s: float) -> Certificate:
-    """What ``certify`` does, once its arguments are checked."""
+    """Carries out a plan: the steps, the clean-up and the verdict."""
     run = _Run(spark, plan, timeout_s, SystemClock())
     try:
         run.steps()
@@ -76,6 +79,8 @@ def certified(spark: SparkSession, plan: Plan, timeout_s: float) -> Certificate:
 
 
 class _Run:
+    """One run of ``certify``. Collects the findings and facts of the verdict while it goes through the steps."""
+
     def __init__(self, spark: SparkSession, plan: Plan, timeout_s: float, clock: Clock) -> None:
         self._spark = spark
         self._plan = plan
@@ -87,10 +92,10 @@ class _Run:
         self._findings: list[Finding] = []
         self._facts = dict.fromkeys(_LABELS, "")
         self._checkpoints = ""
-        """The folder, as soon as it may exist."""
+        """The folder of the checkpoints, or "" as long as no query has been started."""
 
     def steps(self) -> None:
-        """Goes through the steps. A step that fails ends those that need it."""
+        """Goes through the steps. After a step that fails, those that depend on it are left out."""
         if not (
             self._checked(_BROKERS, "connect", check(CheckRequest(self._plan.config), self._clock))
             and self._tried(_BROKERS, "versions", self._versions)
@@ -109,22 +114,23 @@ class _Run:
                 return
 
     def clean_up(self) -> None:
-        """Deletes the topics and the checkpoints that may exist."""
+        """Deletes the topics and the checkpoints that may exist, also without a terminal to show it on."""
+        self._screen.outlive_terminal()
         try:
             if self._topics.names or self._checkpoints:
                 self._remove()
         except BaseException:  # interrupted again
-            self._screen.close()
-            print(f"Not cleaned up. {self._left()}", flush=True)
+            self._screen.line(f"Not cleaned up. {self._left()}")
             raise
         finally:
             self._screen.close()
             self._cluster.close()
 
     def certificate(self) -> Certificate:
+        """The verdict on the steps so far, without anything secret."""
         nodes = self._cluster.snapshot.nodes.values()
         hosts = [host for host, _ in self._plan.config.bootstrap_servers] + [node.host for node in nodes]
-        scrubbed = Scrubber(self._plan.config, [*hosts, platform.node()])
+        scrubbed = Scrubber(self._plan.config, [*hosts, platform.node()], self._plan.mark, self._plan.prefixes)
         findings = [Finding(each.subject, each.step, each.outcome, scrubbed(each.text)) for each in self._findings]
         config = self._plan.config
         login = f", {config.sasl_mechanism}" if config.security_protocol.startswith("SASL_") else ""
@@ -161,17 +167,17 @@ class _Run:
         return f"Spark {self._facts['Spark']}"
 
     def _can_write_exactly_once(self) -> bool:
-        """Tries its rights and APIs, as ``check --exactly-once`` does."""
+        """Tries the rights and APIs that exactly-once needs, as ``check --exactly-once`` does."""
         suffix = f"{self._plan.mark}-check"
-        self._topics.names.append(throw_away_name(self._plan.ledger, suffix))
+        self._topics.also_delete(throw_away_name(self._plan.ledger, suffix))
         request = CheckRequest(self._plan.config, None, self._plan.transactional_ids, self._plan.ledger)
         return self._checked(EXACTLY_ONCE, "check", try_exactly_once(request, self._clock, suffix))
 
     def _written(self, kind: Kind, topic: str) -> str:
         rows, write = self._plan.rows_of(kind), Write(self._spark, self._plan, kind)
         self._topics.create(topic)
-        if kind.guarantee == EXACTLY_ONCE and self._plan.ledger_topic not in self._topics.names:
-            self._topics.names.append(self._plan.ledger_topic)
+        if kind.guarantee == EXACTLY_ONCE:
+            self._topics.also_delete(self._plan.ledger_topic)
         if kind.way == STREAM:
             self._checkpoints = self._plan.checkpoint
         began = self._clock.now()
@@ -204,9 +210,10 @@ class _Run:
     # Removal
 
     def _remove(self) -> None:
-        """What stays is told, and does not spoil the verdict."""
+        """Deletes the topics and checkpoints. If some cannot be deleted, that is told as advice, not as a failure."""
         began, count, had = self._clock.now(), len(self._topics.names), bool(self._checkpoints)
-        self._screen.running(f"deleting {count} topics")
+        topics = "1 topic" if count == 1 else f"{count} topics"
+        self._screen.running(f"deleting {topics}")
         why = [self._topics.delete()]
         if self._checkpoints:
             try:
@@ -217,11 +224,11 @@ class _Run:
         if told := ". ".join(filter(None, why)):
             text, outcome = f"{told}. {self._left()}", Outcome.ADVICE
         else:
-            text, outcome = f"{count} topics{', the checkpoints' if had else ''}", Outcome.OK
+            text, outcome = f"{topics}{', the checkpoints' if had else ''}", Outcome.OK
         self._tell(Finding(_CLEAN_UP, "delete", outcome, text, self._clock.now() - began))
 
     def _left(self) -> str:
-        """What may be left, and how to delete it."""
+        """Says what may not have been deleted, and how to delete it."""
         left = [*self._topics.names, *filter(None, [self._checkpoints])]
         command = ""
         if self._topics.names:
@@ -235,7 +242,7 @@ class _Run:
     # What steps share
 
     def _checked(self, subject: str, step: str, findings: Generator[Finding, None, None]) -> bool:
-        """Shows what ``check`` finds, which is one step of the verdict."""
+        """Shows what ``check`` finds, which is one step of the verdict. Returns whether that step has worked."""
         began = self._clock.now()
         self._screen.running(f"{subject}: {step}")
         # What cannot be deleted is told by the clean-up.
@@ -249,7 +256,7 @@ class _Run:
         return not failed
 
     def _tried(self, subject: str, step: str, action: Callable[[], str]) -> bool:
-        """Tells how the step ended, and returns whether it worked."""
+        """Runs a step and shows how it ended. Returns whether it worked."""
         self._screen.running(f"{subject}: {step}")
         began = self._clock.now()
         try:
@@ -268,13 +275,15 @@ class _Run:
     def _in_job(
         self, what: str, action: Callable[[], _Found], stop: Callable[[], None] = nothing, topic: str | None = None
     ) -> _Found:
-        """What ``action`` returns, which runs Spark's jobs: they are cancelled at the timeout and by an interrupt."""
+        """Runs ``action``, which starts Spark jobs, and returns its result. Interrupt and timeout cancel the jobs."""
         deadline = self._clock.now() + self._timeout_s * 1000
 
         def meanwhile() -> None:
             if self._clock.now() >= deadline:
+                rows = "" if topic is None else f", {self._progress(topic)} are in the topic"
                 raise KafkaTimeoutError(
-                    f"not done after {self._timeout_s:.0f} s (timeout): does Spark have free executors?"
+                    f"not done after {self._timeout_s:.0f} s (timeout){rows}: does Spark have free executors, and "
+                    "enough time?"
                 )
             if topic is not None and self._screen.is_live:
                 self._screen.running(f"{what}: {self._progress(topic)}")
@@ -282,8 +291,8 @@ class _Run:
         return ran(self._spark, action, "certify", self._clock, meanwhile, stop)
 
     def _progress(self, topic: str) -> str:
-        """The end offsets also count the control records of transactions, so they may exceed the rows."""
+        """How many rows are in the topic. Its end offsets may exceed them, because they count transaction markers."""
         try:
             return f"{min(self._plan.rows, self._topics.end_offsets(topic)):,} of {self._plan.rows:,} rows"
-        except KafkaError:  # shown next time
-            return "…"
+        except KafkaError:  # slow brokers
+            return f"? of {self._plan.rows:,} rows"

@@ -1,4 +1,4 @@
-"""What ``certify`` writes with: the options of the user's writes, and names for what is thrown away."""
+"""The plan of a run: the options of its writes, and the names of the topics and ids that are thrown away."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _REPLACED: Final = (
     "txnappid", "txnversion", "neverrepeated", "deliveryguarantee", "ledgerstart", "topic", "commitlogtopic",
     "transactionalidprefix", "checkpointlocation", "path", "queryname", "includeheaders",
 )  # fmt: skip
-"""Options of a write for which ``certify`` has values of its own, some of which begin with those of the user."""
+"""Options whose values ``certify`` replaces by its own. Its names begin with the ones that the user gave."""
 
 
 class Kind(NamedTuple):
@@ -44,10 +44,10 @@ KINDS: Final = tuple(Kind(guarantee, way) for guarantee in (AT_LEAST_ONCE, EXACT
 class Plan:
     """The writes of one run. Every name that it makes contains ``mark``.
 
-    ``options``: those of every write, with names and guarantee missing. ``given``: their names as the user wrote them.
-    ``untried``: names of options that are left out, because the rows that are written need no formats, dead letters or
-    receipts. ``topics``, ``ledger`` and ``transactional_ids`` begin the names; ``checkpoint``: the folder of all
-    checkpoints.
+    ``options``: what all writes have in common, so without names and guarantee. ``given``: the names of these options
+    as the user wrote them. ``untried``: the options that are left out, because the rows need no formats, dead letters
+    or receipts. ``topics``, ``ledger`` and ``transactional_ids`` are prefixes of names. ``checkpoint``: the folder of
+    all checkpoints.
     """
 
     options: Mapping[str, str] = field(repr=False)  # it has passwords
@@ -63,15 +63,15 @@ class Plan:
 
     @classmethod
     def of(cls, options: Mapping[str, Any], rows: int, *, is_connect: bool) -> Self:
-        """Raises ``ConfigError`` with what a write would say of the options."""
+        """Makes a plan. Raises ``ConfigError`` with the faults that a write would find in the user's options."""
         spelt, faults = given_options(options)
         if rows < 1:
             faults.append(f"rows is {rows}, and must be at least 1.")
         given = {name.lower(): value for name, value in spelt.items()}
         if is_connect and "checkpointlocation" not in given:
             faults.append(
-                "On Spark Connect, certify needs the option checkpointLocation: a folder of the server's, because a "
-                "client cannot name a temporary one there."
+                "On Spark Connect, certify needs the option checkpointLocation: a folder that the server can write to, "
+                "such as s3a://bucket/checkpoints."
             )
         if not given.get("checkpointlocation", "/").strip():
             faults.append("checkpointLocation is blank; give it a value or leave it out.")
@@ -94,10 +94,16 @@ class Plan:
         )
 
     def rows_of(self, kind: Kind) -> int:
-        """The rows of a write: each run of a streaming query has as many as the others."""
+        """How many rows a write has. Those of a streaming query are a multiple of its runs."""
         return max(1, self.rows // RUNS) * RUNS if kind.way == STREAM else self.rows
 
+    @property
+    def prefixes(self) -> tuple[str, ...]:
+        """What the names of topics and transactional ids begin with."""
+        return self.topics, self.ledger, self.transactional_ids
+
     def topic(self, kind: Kind) -> str:
+        """The topic of a write."""
         return throw_away_name(self.topics, f"{self.mark}-{kind.guarantee}-{kind.way}")
 
     @property
@@ -105,18 +111,18 @@ class Plan:
         return throw_away_name(self.ledger, self.mark)
 
     def write_options(self, kind: Kind) -> dict[str, str]:
-        """The sink's options of a write, of ``format("pykafka")``."""
+        """The options of a write, as ``format("pykafka")`` takes them."""
         options = {**self.options, "topic": self.topic(kind), "deliveryGuarantee": kind.guarantee}
         if kind.guarantee == EXACTLY_ONCE:
             ids = f"{self.transactional_ids}-{self.mark}-{kind.way}"
             options |= {"commitLogTopic": self.ledger_topic, "transactionalIdPrefix": ids}
             if kind.way == BATCH:
-                options |= {"txnAppId": self.mark, "txnVersion": "0"}
+                options |= {"txnAppId": f"{self.mark}-{BATCH}", "txnVersion": "0"}
         return options
 
 
 def _as_written(given: Mapping[str, str]) -> dict[str, str]:
-    """As options of an exactly-once write, because it has options that other writes refuse."""
+    """The given options with the guarantee exactly-once, to check them all: other writes refuse some of them."""
     options = {**given}
     if given.get("deliveryguarantee", AT_LEAST_ONCE).lower() in (AT_LEAST_ONCE, EXACTLY_ONCE):
         options["deliveryguarantee"] = EXACTLY_ONCE

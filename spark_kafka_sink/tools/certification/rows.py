@@ -1,4 +1,4 @@
-"""The rows that are written, and the comparison of the records that are read back with them."""
+"""The rows that are written, and how the records that are read back are compared with them."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ if TYPE_CHECKING:
 
 
 KeyAndValue = tuple[bytes | None, bytes | None]
-"""Of a record as it was read."""
+"""Key and value of a record that was read back."""
 
 
 def columns(frame: DataFrame, number: str, mark: str) -> DataFrame:
-    """The rows of a frame whose column ``number`` counts them: a key, and a value that follows from key and mark."""
+    """The rows to write, made of a frame that numbers them in the column ``number``. The value is a digest of mark and
+    number, so a record that another run wrote is recognised.
+    """
     text = f"CAST({number} AS STRING)"
     return frame.selectExpr(f"{text} AS key", f"sha2(concat('{mark}:', {text}), 256) AS value")
 
 
 class RowCheck:
-    """Counts how often each of the rows 0 to ``rows`` - 1 was read, and records that are none of them."""
+    """Counts how often each of the rows 0 to ``rows`` - 1 was read, and records that match none of these rows."""
 
     def __init__(self, mark: str, rows: int) -> None:
         self.rows = rows
@@ -44,11 +46,11 @@ class RowCheck:
 
     @property
     def repeated(self) -> int:
-        """Records beyond the first of each row."""
+        """How many records repeat a row that was read before."""
         return self._seen.total() - len(self._seen)
 
     def faults(self, *, exactly_once: bool) -> list[str]:
-        """What is wrong. A row may be there twice unless it was written exactly once."""
+        """What differs from the rows that were written. A repeated row is a fault only with ``exactly_once``."""
         counts = {
             "missing": self.rows - len(self._seen),
             "records that match no row": self._foreign,

@@ -1,4 +1,4 @@
-"""Text to paste in public: without secrets, users, host names and addresses."""
+"""Removes secrets, users, host names and addresses from text that will be pasted in public."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SECRET: Final = re.compile(
     r"(?:\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s,;&]+)",
     re.IGNORECASE,
 )
-"""Secrets by what they look like, beside those of the options."""
+"""Finds secrets by what they look like. Those of the options are found by their values."""
 
 _URL: Final = re.compile(
     r"\b(?P<scheme>[a-z][a-z0-9+.-]*://)(?:[^\s\"<>]*@)?(?P<host>[^\s/?#@'\"<>]+)(?P<rest>[/?#][^\s'\"<>]*)?",
@@ -51,26 +51,32 @@ _NO_HOST_EITHER: Final = re.compile(
     r"(?:org|java|javax|scala|py4j|pyspark|spark_kafka_sink|sun|jdk)\..*"
     r"|spark\.(?:sql|driver|executor|python|pyspark|task|stage|scheduler|hadoop|streaming|connect|jars|submit)\..*"
     r"|.*\.(?:py|scala|java|properties|pem|jks|p12|jar|json|txt|keytab|conf)|kafka-[\w-]+\.sh"
-    r"|.*\.(?:ms|bytes|enable|replicas|ratio|listeners|factor)"  # settings of topics and brokers
+    # settings of topics and brokers
+    r"|.*\.(?:ms|bytes|enable|replicas|ratio|listeners|factor|policy|type|version|partitions|dirs|isr)"
     r"|.*\.[A-Z]\w*[a-z]\w*"  # a class
 )
-"""Names with a dot that are no host's."""
+"""Names with a dot that are not host names: classes, packages, files and settings."""
 
 
 class Scrubber:
-    """Replaces them; a host by the same number wherever it occurs. ``hosts``: those that are known. Unknown ones are
-    found by what they look like, so that rather too much is replaced than too little.
+    """Replaces secrets, users, host names and addresses in texts. A host gets the same number in all of them.
+
+    ``hosts``: the known host names. Unknown ones are found by what they look like, and in doubt a name is replaced.
+    ``mark`` and ``prefixes``: names that contain the mark, and the prefixes themselves, are not taken for host names.
     """
 
-    def __init__(self, config: ProducerConfig, hosts: Iterable[str]) -> None:
+    def __init__(self, config: ProducerConfig, hosts: Iterable[str], mark: str, prefixes: Iterable[str]) -> None:
         secrets = {" ".join(each.split()) for each in _secrets(config)}
         self._secrets = _any_of(re.escape(each) for each in secrets if len(each) >= _SHORTEST_SECRET)
         self._users = _any_of(_as_word(each) for each in [username(config)] if each)
         self._hosts = _any_of(_as_word(each) for each in hosts if each)
+        names = [rf"(?<![\w.-]){re.escape(each)}(?!\.?[\w-])" for each in prefixes]
+        of_this_run = rf"[\w.-]*{re.escape(mark)}(?:[\w.-]*\w)?"
+        self._kept_or_host = re.compile(rf"(?P<kept>{'|'.join([of_this_run, *names])})|{_PERHAPS_HOST.pattern}")
         self._numbers: dict[str, int] = {}
 
     def __call__(self, text: str) -> str:
-        """The text, on one line."""
+        """Returns the text without them, on one line."""
         text = self._secrets.sub("<secret>", " ".join(text.split()))
         text = _SECRET.sub(lambda found: f"{found['label'] or ''}<secret>", _URL.sub(_without_path, text))
         text = _USER.sub(lambda found: f"{found['label'] or ''}<user>", self._users.sub("<user>", text))
@@ -78,7 +84,7 @@ class Scrubber:
         text = _EVIDENT_HOST.sub(self._evident_host, text)
         # The host of a server that was told with its port is told without it, too.
         text = _any_of(map(_as_word, self._numbers)).sub(self._host, text)
-        return _PERHAPS_HOST.sub(self._perhaps_host, text)
+        return self._kept_or_host.sub(self._kept_or_perhaps_host, text)
 
     def _host(self, found: re.Match[str]) -> str:
         return f"<host {self._numbers.setdefault(found[0].lower(), len(self._numbers) + 1)}>"
@@ -93,9 +99,13 @@ class Scrubber:
     def _evident_host(self, found: re.Match[str]) -> str:
         return found[0] if _NO_HOST.fullmatch(found[0]) else self._host(found)
 
-    def _perhaps_host(self, found: re.Match[str]) -> str:
+    def _kept_or_perhaps_host(self, found: re.Match[str]) -> str:
         name = found[0].removeprefix(KAFKA_PREFIX)
-        return found[0] if name in OPTIONS_BY_NAME or _NO_HOST_EITHER.fullmatch(name) else self._host(found)
+        return (
+            found[0]
+            if found["kept"] or name in OPTIONS_BY_NAME or _NO_HOST_EITHER.fullmatch(name)
+            else self._host(found)
+        )
 
 
 def _secrets(config: ProducerConfig) -> Iterator[str]:
@@ -107,15 +117,16 @@ def _secrets(config: ProducerConfig) -> Iterator[str]:
 
 
 def _without_path(found: re.Match[str]) -> str:
-    """What follows the host may hold a token, and what stands before it a user."""
+    """The URL without user and path, because a path or query may contain a token."""
     return f"{found['scheme']}{found['host']}{'/…' if (found['rest'] or '/') != '/' else ''}"
 
 
 def _as_word(text: str) -> str:
-    return rf"(?<![\w.-]){re.escape(text)}(?![\w-]| \d+>)"  # not the word in "<host 1>"
+    """A pattern of the text as a whole word, but not of the word "host" in "<host 1>"."""
+    return rf"(?<![\w.-]){re.escape(text)}(?![\w-]| \d+>)"
 
 
 def _any_of(patterns: Iterable[str]) -> re.Pattern[str]:
-    """A pattern of one of them, the longest first; of none if there are none."""
+    """A pattern that finds any of the patterns, the longest first. Without patterns it finds nothing."""
     longest_first = sorted(patterns, key=len, reverse=True)
     return re.compile("|".join(longest_first) or r"(?!)", re.IGNORECASE)

@@ -1,4 +1,4 @@
-"""The topics that are thrown away: created, measured, read and deleted on the caller's thread."""
+"""Creates the topics of a run, reads them and deletes them. All of it runs on the caller's thread."""
 
 from __future__ import annotations
 
@@ -26,24 +26,34 @@ _OWN: Final = "the package's own reader"
 
 
 class ThrowAwayTopics:
-    """``names``: those that may exist. Each method takes at most ``max.block.ms``, or as long between two records.
+    """The topics that a run creates and then deletes. Each method takes at most ``max.block.ms``; ``read`` may take
+    that long between two lists of records.
 
-    ``reader``: what reads them back: librdkafka if it is installed and can log in, else the package's own slow reader,
-    which shares no code with what has encoded the records (``records/decode.py``).
+    ``reader`` names what has read the topics, or is "" if nothing was read. It is librdkafka if that is installed and
+    can log in, otherwise the package's own reader, which is slow but shares no code with what has encoded the records
+    (``records/decode.py``).
     """
 
     def __init__(self, cluster: Cluster, config: ProducerConfig) -> None:
-        self.names: list[str] = []
-        self.reader = _OWN
+        self._names: list[str] = []
+        self.reader = ""
         self._cluster = cluster
         self._config = config
-        self._is_installed = importlib.util.find_spec(_LIBRARY.replace("-", "_")) is not None
-        if self._is_installed:
-            self.reader = f"{_LIBRARY} {metadata.version(_LIBRARY)}"
+        self._has_librdkafka = importlib.util.find_spec(_LIBRARY.replace("-", "_")) is not None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The topics that may exist."""
+        return tuple(self._names)
+
+    def also_delete(self, name: str) -> None:
+        """Remembers a topic that something else may create: ``delete`` deletes it, too."""
+        if name not in self._names:
+            self._names.append(name)
 
     def create(self, name: str) -> None:
-        """Returns when the brokers know the topic and its leaders. Raises ``KafkaError``."""
-        self.names.append(name)
+        """Creates a topic, and returns when the brokers know it and its leaders. Raises ``KafkaError``."""
+        self.also_delete(name)
         try:
             try:
                 create_topic(self._cluster, NewTopic(name, _PARTITIONS), self._deadline())
@@ -51,7 +61,7 @@ class ThrowAwayTopics:
                 replicas = min(_MOST_REPLICAS, len(self._cluster.node_ids(self._deadline())))
                 create_topic(self._cluster, NewTopic(name, _PARTITIONS, replicas), self._deadline())
         except BrokerError as error:
-            self.names.remove(name)
+            self._names.remove(name)
             raise KafkaError(f"topic {name} could not be created: {why_not_created(error)}") from error
         deadline = self._deadline()
         while (info := self._cluster.topic(name, deadline)) is None or info.partition_count < _PARTITIONS:
@@ -59,28 +69,32 @@ class ThrowAwayTopics:
             self._cluster.pause(_SOON_MS)
 
     def end_offsets(self, name: str) -> int:
-        """The sum of the end offsets: about the number of records. Raises ``KafkaError`` if it is not told soon."""
+        """The sum of the end offsets, about the number of records. Raises ``KafkaError`` if brokers are slow."""
         deadline = self._cluster.now() + _GLANCE_MS
         return sum(log.latest(deadline) for log in self._logs(name))
 
     def read(self, name: str) -> Iterator[list[KeyAndValue]]:
-        """All committed records, in lists as they come. Raises ``KafkaError``."""
-        return self._read_by_librdkafka(name) if self._is_installed else self._read(name)
+        """Yields all committed records, in lists as they are fetched. Raises ``KafkaError``."""
+        if self._has_librdkafka:
+            self.reader = f"{_LIBRARY} {metadata.version(_LIBRARY)}"
+            return self._read_by_librdkafka(name)
+        self.reader = self.reader or _OWN
+        return self._read(name)
 
     def read_without_librdkafka(self, error: KafkaError) -> bool:
-        """Changes the reader, after ``error``. Returns False if it was not librdkafka."""
-        was_librdkafka, self._is_installed = self._is_installed, False
+        """Changes to the package's own reader, after ``error``. Returns False if it was in use already."""
+        was_librdkafka, self._has_librdkafka = self._has_librdkafka, False
         if was_librdkafka:
             self.reader = f"{_OWN} (librdkafka could not read: {error})"
         return was_librdkafka
 
     def delete(self) -> str:
-        """Deletes those of ``names`` that exist, and leaves those in it that stay. Returns why one stays, or ""."""
+        """Deletes the topics in ``names``, which then has those that could not be deleted. Returns why, or ""."""
         deadline, why = self._deadline(), ""
-        for name in [*self.names]:
+        for name in self.names:
             outcome, text = thrown_away(self._cluster, name, deadline)
             if outcome is Outcome.OK:
-                self.names.remove(name)
+                self._names.remove(name)
             else:
                 why = why or text
         return why

@@ -1,4 +1,4 @@
-"""The writes by the user's Spark: a batch job, a streaming query that is stopped and started again."""
+"""The writes on the user's Spark: a batch job, and a streaming query that is stopped and started again."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _FORMAT: Final = "pykafka"
 
 
 def has_format() -> bool:
-    """Whether this Spark has Python data sources: since 4.0."""
+    """Whether this Spark has Python data sources, which came with Spark 4.0."""
     return importlib.util.find_spec("pyspark.sql.datasource") is not None
 
 
 def spark_facts(spark: SparkSession) -> dict[str, str]:
-    """What Spark and a worker tell of themselves, without host names. Runs a job of one task."""
+    """Versions of Spark and of a worker's Python, without host names. Runs a job of one task."""
     (row,) = spark.range(0, 1, 1, 1).mapInArrow(_worker, "text string").collect()
     way = 'format("pykafka")' if has_format() else "write_kafka"
     return {"Spark": f"{spark.version}, {_master(spark)}, {way}", "workers": row.text}
@@ -60,7 +60,7 @@ def platform_text() -> str:
 
 
 class Write:
-    """A write of the plan. ``run`` runs in a job's thread; ``stop`` in any."""
+    """One write of the plan. ``run`` is called in a thread of its own, ``stop`` in any thread."""
 
     def __init__(self, spark: SparkSession, plan: Plan, kind: Kind) -> None:
         self._spark = spark
@@ -74,7 +74,7 @@ class Write:
         self._stopped = True
 
     def run(self) -> None:
-        """Raises what Spark raises, or ``KafkaError``."""
+        """Writes all rows. Raises what Spark raises, or ``KafkaError`` after ``stop``."""
         if has_format():
             activate_session(self._spark)
         if self._kind.way == STREAM:
@@ -89,7 +89,7 @@ class Write:
             write_kafka(frame, self._options)
 
     def _stream(self) -> None:
-        """Each run of the query is a micro-batch of as many rows as the others."""
+        """Runs the query to its end, several times. Each run is one micro-batch, and all have the same size."""
         for _ in range(RUNS):
             query = self._started()
             try:
@@ -107,13 +107,13 @@ class Write:
         if has_format():
             writer = writer.format(_FORMAT).options(**self._options)
         else:
-            named = {"txnAppId": self._plan.mark} if "commitLogTopic" in self._options else {}
+            named = {"txnAppId": f"{self._plan.mark}-{STREAM}"} if "commitLogTopic" in self._options else {}
             writer = writer.foreachBatch(kafka_batches({**self._options, **named}))
         return writer.option("checkpointLocation", self._checkpoint).trigger(availableNow=True).start()
 
 
 def remove_checkpoints(spark: SparkSession, plan: Plan) -> str:
-    """Removes the folder by Spark's own file systems. Returns why it stays, or ""."""
+    """Removes the checkpoints through Spark's file systems. Returns why they stay, or ""."""
     if is_connect(spark):
         return "A client of Spark Connect cannot remove checkpoints"
     jvm: Any = spark._jvm

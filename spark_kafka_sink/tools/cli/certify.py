@@ -6,6 +6,8 @@ import argparse
 import importlib.util
 import logging
 import signal
+import sys
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.common.config.table import OWN_NAMES
@@ -44,10 +46,12 @@ no user and no host name.
 The writes go to topics of their own: four topics, a ledger, transactional ids and checkpoints, whose names
 begin with --topics, --commit-log-topic and --transactional-id-prefix, so that prefixed ACLs hold for them.
 All but the transactional ids, which the brokers forget by themselves, are deleted at the end, also if a step
-fails or after Ctrl-C. It needs the rights to create, write, read, describe and delete these topics.
+fails, after Ctrl-C or SIGTERM, and when the terminal is closed. It needs the rights to create, write, read,
+describe and delete these topics.
 
 On Spark 3.5, which has no Python data sources, it writes with write_kafka and kafka_batches. With --remote,
-this machine must reach the brokers, too, and the checkpoints stay in --checkpoint-location.
+this machine must reach the brokers, too, and the checkpoints stay in --checkpoint-location: delete them
+yourself.
 
 The exit code is 0 only if every step worked."""
 
@@ -64,6 +68,7 @@ examples:
 In a notebook, with the session that is there: spark_kafka_sink.certify(spark, options)"""
 
 _SUFFIX = "-certify-00000000-stream-driver"
+_PROGRESS_BAR = "spark.ui.showConsoleProgress"
 
 
 def add_to(commands: Subparsers) -> None:
@@ -113,17 +118,58 @@ def run(arguments: argparse.Namespace) -> int:
     from spark_kafka_sink.tools.certification.writes import has_format
     from spark_kafka_sink.tools.cli.job import spark_session
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up as on Ctrl-C
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # on Ctrl-C it logs each call
     if not logging.getLogger("spark_kafka_sink").isEnabledFor(logging.DEBUG):
         logging.getLogger("spark_kafka_sink").setLevel(logging.WARNING)  # the steps show it
     # Wrong options are told before Spark starts, and Kafka's by the names that a client.properties file has.
     client_config(arguments)
     plan = Plan.of(_sink_options(arguments), arguments.rows, is_connect=arguments.remote is not None)
-    with spark_session("spark-kafka-sink certify", spark_settings(arguments)) as spark:
+    settings = spark_settings(arguments)
+    if arguments.remote is None:
+        settings = {_PROGRESS_BAR: "false", **settings}  # the steps show progress, on the same terminal
+    # Spark's JVM inherits that SIGHUP is ignored. Otherwise it would end when the terminal is closed, and checkpoints
+    # would stay, because they are removed through the JVM.
+    handled_before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    start = _Start()
+    with spark_session("spark-kafka-sink certify", settings) as spark:
+        start.ended()
+        if handled_before is not signal.SIG_IGN:  # as nohup does
+            signal.signal(signal.SIGHUP, _hung_up)
         if has_format():
             register_format(spark)  # as jobs/ do: then it runs like all other Python code
         return 0 if certified(spark, plan, arguments.timeout).worked else 1
+
+
+class _Start:
+    """Delays the first Ctrl-C or SIGTERM until Spark has started.
+
+    Otherwise Spark's JVM may run for ever, because an interrupted PySpark 4.2 removes the folder by which the JVM tells
+    it its port (``pyspark.java_gateway.launch_gateway``).
+    """
+
+    def __init__(self) -> None:
+        self._interrupted = False
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._interrupt)
+
+    def ended(self) -> None:
+        """Raises ``KeyboardInterrupt`` if a signal was delayed. Later signals raise it as they arrive."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.default_int_handler)
+        if self._interrupted:
+            raise KeyboardInterrupt
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        if self._interrupted:
+            raise KeyboardInterrupt
+        self._interrupted = True
+        print("Interrupted: ends as soon as Spark has started.", file=sys.stderr)
+
+
+def _hung_up(number: int, frame: FrameType | None) -> None:
+    """Ends the run as Ctrl-C does. Ignores the second SIGHUP, which the kernel sends after that of the shell."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def _sink_options(arguments: argparse.Namespace) -> dict[str, object]:

@@ -1,5 +1,7 @@
 """A whole run against TestBroker. Its jobs run here, without Spark: ``tests/spark/test_certify.py`` is with it."""
 
+import errno
+import io
 import sys
 
 import pytest
@@ -183,7 +185,9 @@ def test_an_interrupt_leaves_nothing_and_has_no_verdict(broker, job, step, capsy
     with pytest.raises(KeyboardInterrupt):
         run(broker)
     assert left(broker) == []
-    assert "```" not in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "```" not in shown
+    assert ("1 topic\n" if "batch" in step else "6 topics, the checkpoints\n") in shown, "it said 1 topics"
 
 
 def test_a_second_interrupt_tells_what_may_be_left(broker, job, monkeypatch, capsys):
@@ -197,6 +201,59 @@ def test_a_second_interrupt_tells_what_may_be_left(broker, job, monkeypatch, cap
     shown = capsys.readouterr().out
     (topic,) = left(broker)
     assert f"Not cleaned up. There may be left: {topic}. The topics are deleted by: kafka-topics.sh" in shown
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_closed_terminal_left_topics_behind(broker, job, monkeypatch, is_terminal):
+    """What is shown raises EIO then, which ended the clean-up before it had begun."""
+
+    class Closed(io.StringIO):
+        def write(self, text):
+            raise OSError(errno.EIO, "Input/output error")
+
+        flush = isatty = lambda self: is_terminal
+
+    def hung_up(*of):
+        monkeypatch.setattr(sys, "stdout", Closed())
+        raise KeyboardInterrupt
+
+    job.rows = hung_up
+    with pytest.raises(KeyboardInterrupt):
+        run(broker)
+    monkeypatch.undo()
+    assert left(broker) == []
+
+
+def test_a_closed_pipe_ends_the_run_and_leaves_nothing(broker, job, monkeypatch):
+    """As in ``certify | head -3``."""
+
+    class Closed(io.StringIO):
+        def write(self, text):
+            raise BrokenPipeError
+
+    def gone(kind, plan):
+        monkeypatch.setattr(sys, "stdout", Closed())
+        return range(plan.rows_of(kind))
+
+    job.rows = gone
+    with pytest.raises(BrokenPipeError):
+        run(broker)
+    monkeypatch.undo()
+    assert left(broker) == []
+
+
+def test_a_spark_that_does_not_start_is_not_used_to_clean_up(broker, job, monkeypatch):
+    def fails(*of):
+        raise RuntimeError("no executors")
+
+    def removed(*of):
+        raise AssertionError("Spark is used")
+
+    monkeypatch.setattr(module, "spark_facts", fails)
+    monkeypatch.setattr(module, "remove_checkpoints", removed)
+    certificate = run(broker)
+    assert outcomes(certificate, "Spark start") == STEPS[:3]
+    assert left(broker) == []
 
 
 def test_without_the_rights_of_exactly_once_only_that_is_not_certified(broker, job):
@@ -224,6 +281,7 @@ def test_a_refused_login_ends_it_before_spark_and_shows_no_secret(job, capsys):
     assert not certificate.worked
     (finding,) = certificate.findings
     assert step(finding) == "brokers connect"
+    assert "read by" not in certificate.text, "a verdict named a reader that had read nothing"
     assert finding.text.startswith("SASL of <host 1>:")
     assert "\nlogin      SASL_SSL, SCRAM-SHA-512\n" in certificate.text
     for secret in ("wr0ng", "client", "127.0.0.1"):
@@ -242,7 +300,21 @@ def test_a_job_that_takes_too_long_is_told(broker, job, monkeypatch):
     plan = Plan.of({"kafka.bootstrap.servers": broker.bootstrap_servers}, ROWS, is_connect=False)
     certificate = certified(None, plan, 0.0)
     assert outcomes(certificate, "Spark start") == STEPS[:3]
-    assert text(certificate, "Spark start").startswith("not done after 0 s (timeout): does Spark have free executors?")
+    assert text(certificate, "Spark start").startswith("not done after 0 s (timeout): does Spark have free executors, ")
+
+
+def test_a_write_that_takes_too_long_says_how_far_it_came(broker, job, monkeypatch):
+    """The verdict only asked for free executors, also when brokers did not respond or the machine was slow."""
+
+    def ran(spark, action, name, clock, meanwhile, stop):
+        if (result := action()) is None:  # a write
+            meanwhile()
+        return result
+
+    monkeypatch.setattr(module, "ran", ran)
+    plan = Plan.of({"kafka.bootstrap.servers": broker.bootstrap_servers}, ROWS, is_connect=False)
+    told = text(certified(None, plan, 0.0), "at-least-once batch")
+    assert told.startswith("not done after 0 s (timeout), 20 of 20 rows are in the topic: does Spark have ")
 
 
 def test_a_terminal_shows_how_far_a_write_is(broker, job, monkeypatch):

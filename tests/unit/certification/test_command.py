@@ -17,12 +17,14 @@ SERVERS = ("--bootstrap-server", "127.0.0.1:1")
 
 @pytest.fixture(autouse=True)
 def as_before():
-    """The command sets a signal's handler and levels of loggers."""
+    """The command sets handlers of signals and levels of loggers."""
     names = ("py4j", "spark_kafka_sink")
-    before = signal.getsignal(signal.SIGTERM), [logging.getLogger(each).level for each in names]
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    levels = [logging.getLogger(each).level for each in names]
     yield
-    signal.signal(signal.SIGTERM, before[0])
-    for name, level in zip(names, before[1], strict=True):
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+    for name, level in zip(names, levels, strict=True):
         logging.getLogger(name).setLevel(level)
 
 
@@ -126,9 +128,90 @@ def test_ctrl_c_is_130(monkeypatch):
     assert main(["certify", *SERVERS]) == 130
 
 
-def test_an_interrupt_by_sigterm_is_one_by_ctrl_c(monkeypatch):
-    monkeypatch.setattr(module, "certified", lambda *of: signal.raise_signal(signal.SIGTERM))
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupt_by_another_signal_is_one_by_ctrl_c(number, monkeypatch):
+    """A closed terminal, which is SIGHUP, left topics and checkpoints behind."""
+    monkeypatch.setattr(module, "certified", lambda *of: signal.raise_signal(number))
     assert main(["certify", *SERVERS]) == 130
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_while_spark_starts_left_its_jvm_running(number, monkeypatch, capsys):
+    """PySpark cannot be interrupted then, so the command ends once Spark has started."""
+    events = []
+
+    class Session:
+        def __init__(self, name, settings):
+            signal.raise_signal(number)
+            events.append("started")
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            events.append("stopped")
+
+    monkeypatch.setattr(job, "spark_session", Session)
+    monkeypatch.setattr(module, "certified", lambda *of: events.append("certified"))
+    assert main(["certify", *SERVERS]) == 130
+    assert events == ["started", "stopped"]
+    assert "ends as soon as Spark has started" in capsys.readouterr().err
+
+
+def test_a_second_interrupt_while_spark_starts_ends_at_once(monkeypatch):
+    def session(name, settings):
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError("not interrupted")
+
+    monkeypatch.setattr(job, "spark_session", session)
+    assert main(["certify", *SERVERS]) == 130
+
+
+def test_a_second_sighup_does_not_interrupt_the_clean_up(monkeypatch):
+    """The shell sends one to its jobs, and the kernel another to the terminal's processes."""
+    ended = []
+
+    def certified(*of):
+        try:
+            signal.raise_signal(signal.SIGHUP)
+        finally:
+            signal.raise_signal(signal.SIGHUP)
+            ended.append("cleaned up")
+
+    monkeypatch.setattr(module, "certified", certified)
+    assert main(["certify", *SERVERS]) == 130
+    assert ended == ["cleaned up"]
+
+
+def test_sighup_stays_ignored_under_nohup(monkeypatch):
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    def certified(*of):
+        signal.raise_signal(signal.SIGHUP)
+        return certificate(Outcome.OK)
+
+    monkeypatch.setattr(module, "certified", certified)
+    assert main(["certify", *SERVERS]) == 0
+
+
+def test_spark_starts_with_sighup_ignored_and_without_its_progress_bar(monkeypatch, sessions):
+    """Its JVM inherits that, and must outlive the terminal to remove the checkpoints."""
+    ignored = []
+    monkeypatch.setattr(module, "certified", lambda *of: certificate(Outcome.OK))
+    session = job.spark_session
+
+    def started(name, settings):
+        ignored.append(signal.getsignal(signal.SIGHUP) is signal.SIG_IGN)
+        return session(name, settings)
+
+    monkeypatch.setattr(job, "spark_session", started)
+    assert main(["certify", *SERVERS]) == 0
+    assert ignored == [True]
+    assert main(["certify", *SERVERS, "--conf", "spark.ui.showConsoleProgress=true"]) == 0
+    assert [each["spark.ui.showConsoleProgress"] for each in sessions] == ["false", "true"]
+    assert main(["certify", *SERVERS, "--remote", "sc://spark:15002", "--checkpoint-location", "/c"]) == 0
+    assert "spark.ui.showConsoleProgress" not in sessions[-1]
 
 
 def test_brokers_that_do_not_respond_are_a_verdict(capsys):

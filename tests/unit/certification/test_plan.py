@@ -57,7 +57,7 @@ def test_options_of_one_write_are_replaced(given):
     made = plan(**given)
     assert made.untried == ()
     assert made.write_options(Kind(EXACTLY_ONCE, STREAM)).keys().isdisjoint({"txnVersion", "txnAppId", "neverRepeated"})
-    assert made.write_options(Kind(EXACTLY_ONCE, BATCH))["txnAppId"] == made.mark
+    assert made.write_options(Kind(EXACTLY_ONCE, BATCH))["txnAppId"] == f"{made.mark}-batch"
 
 
 def test_a_blank_checkpoint_location_was_the_root_of_the_file_system():
