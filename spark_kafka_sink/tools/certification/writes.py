@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import platform
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import udf
 
 import spark_kafka_sink
 from spark_kafka_sink.errors import KafkaError
@@ -18,7 +18,6 @@ from spark_kafka_sink.tools.certification.plan import RUNS, STREAM, Kind, Plan
 from spark_kafka_sink.tools.certification.rows import columns
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -33,7 +32,8 @@ def has_format() -> bool:
 
 def spark_facts(spark: SparkSession) -> dict[str, str]:
     """Versions of Spark and of a worker's Python, without host names. Runs a job of one task."""
-    (row,) = spark.range(0, 1, 1, 1).mapInArrow(_worker, "text string").collect()
+    # mapInArrow and UDFs with Arrow need pandas, which format("pykafka") does without.
+    (row,) = spark.range(0, 1, 1, 1).select(udf(_worker, "string", useArrow=False)("id").alias("text")).collect()
     way = 'format("pykafka")' if has_format() else "write_kafka"
     return {"Spark": f"{spark.version}, {_master(spark)}, {way}", "workers": row.text}
 
@@ -45,13 +45,8 @@ def _master(spark: SparkSession) -> str:
     return f"{scheme} cluster" if has_address else scheme
 
 
-def _worker(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa
-
-    for _ in batches:
-        """Spark's worker expects its input to be read."""
-    text = f"{platform_text()}, spark-kafka-sink {spark_kafka_sink.__version__}"
-    yield pa.RecordBatch.from_arrays([pa.array([text], pa.string())], names=["text"])
+def _worker(_: int) -> str:
+    return f"{platform_text()}, spark-kafka-sink {spark_kafka_sink.__version__}"
 
 
 def platform_text() -> str:
