@@ -1,4 +1,4 @@
-"""What `make docs` adds: README, examples/ and files that pages link; what else is outside of docs/ is at the project."""
+"""What `make docs` adds from outside of docs/: README, examples/README.md, and the files that pages link."""
 
 from __future__ import annotations
 

@@ -238,7 +238,7 @@ def error_class_rows() -> list[tuple[str, ...]]:
 
 
 def advice_table() -> str:
-    """What to do about an exactly-once write that failed. The next run of a stream and of a ``txnAppId`` do the same."""
+    """What the next run of a failed exactly-once write does, and what to do if no run of it may follow."""
     placeholders = {
         "commit": "spark-kafka-sink transactions commit --prefix NAME",
         "list": "spark-kafka-sink transactions list --prefix NAME",
