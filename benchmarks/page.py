@@ -222,7 +222,7 @@ def _compared(results: Results) -> str:
         *_COMPARED_BY_WORDS,
         ["memory", "in the JVM's heap", f"a Python worker per core, {confluent} MiB", f"the same, {ours} MiB"],
         [
-            "rows per second, 100-byte values", "1", f"the sink on the right writes {_than_confluent(f)} times as many",
+            "rows per second, 100-byte values", "1", f"{_WAYS[-1]} writes {_than_confluent(f)} times as many",
             f"{f.times('default')} times those of Spark's sink",
         ],
         *([f"… {size}", "1", "not measured", _by_size(f, size)] for size in VALUE_SIZES if size.endswith(("KB", "MB"))),

@@ -1,26 +1,30 @@
-"""What `make docs` adds: README is the first page, files outside of docs/ are links to the project."""
+"""What `make docs` adds from outside of docs/: README, examples/README.md, and the files that pages link."""
 
 from __future__ import annotations
 
 import os
 import re
 from pathlib import Path
+from posixpath import relpath
 from typing import Any
 
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
 _ADDRESS = "<address of this repository>"
-_LINK = re.compile(r"(?<!!)\[(?P<text>[^\[\]]*)\]\((?!https?:|#)(?P<path>[^)\s#]+)[^)\s]*\)")
+_LINK = re.compile(r"\[(?P<text>[^\[\]]*)\]\((?!https?:|#)(?P<path>[^)\s#]+)(?P<anchor>[^)\s]*)\)")
 
-
+# Pages that are made from files outside of docs/.
+_PAGES = {"index.md": ROOT / "README.md", "examples/README.md": ROOT / "examples/README.md"}
+# A file of these folders that a page links is part of the site, under the same path.
+_COPIED = ("examples", "jobs", "conf")
 # A section that readers look for by name is a page of its own, too: page, section, where it stands.
 _SECTIONS = {"troubleshooting.md": ("Errors", "operations.md"), "glossary.md": ("Glossary", "ARCHITECTURE.md")}
 
 
 def on_files(files: Files, config: Any) -> Files:
-    readme = (ROOT / "README.md").read_text().replace("](docs/", "](")
-    files.append(File.generated(config, "index.md", content=readme))
+    for name, path in _PAGES.items():
+        files.append(File.generated(config, name, content=path.read_text()))
     for name, (heading, source) in _SECTIONS.items():
         text = (ROOT / "docs" / source).read_text()
         section = text.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
@@ -29,17 +33,27 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, page: Any, **_: object) -> str:
-    """A link to a file that is no page: to the project's address if PROJECT_URL has it, else only its text."""
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
+    """Links lead to pages and copies; to other files at the project's address if PROJECT_URL has it, else nowhere."""
     address = os.environ.get("PROJECT_URL", "").rstrip("/")
     if address:
         markdown = markdown.replace(_ADDRESS, address)
-    folder = ROOT if page.file.src_uri == "index.md" else (ROOT / "docs" / page.file.src_uri).parent
+    name = page.file.src_uri
+    folder = _PAGES.get(name, ROOT / "docs" / name).parent
 
     def link(found: re.Match[str]) -> str:
         target = (folder / found["path"]).resolve()
-        if target.is_relative_to(ROOT / "docs") or not target.exists():
+        if not target.exists():
             return found[0]
-        return f"[{found['text']}]({address}/blob/main/{target.relative_to(ROOT)})" if address else found["text"]
+        path = target.relative_to(ROOT)
+        if path.parts[0] == "docs":
+            uri = path.relative_to("docs").as_posix()
+        elif path.parts[0] in _COPIED and target.is_file():
+            uri = path.as_posix()
+            if uri not in files:
+                files.append(File.generated(config, uri, abs_src_path=str(target)))
+        else:
+            return f"[{found['text']}]({address}/blob/main/{path})" if address else found["text"]
+        return f"[{found['text']}]({relpath(uri, Path(name).parent)}{found['anchor']})"
 
     return _LINK.sub(link, markdown)

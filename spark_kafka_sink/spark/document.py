@@ -238,18 +238,23 @@ def error_class_rows() -> list[tuple[str, ...]]:
 
 
 def advice_table() -> str:
-    """What to do about an exactly-once write that failed."""
+    """What the next run of a failed exactly-once write does, and what to do if no run of it may follow."""
     placeholders = {
         "commit": "spark-kafka-sink transactions commit --prefix NAME",
         "list": "spark-kafka-sink transactions list --prefix NAME",
         "timeout": "kafka.transaction.timeout.ms",
     }
     rows = [
-        (f"{repeat.value}: {progress.value}", ADVICE[repeat, progress].format_map(placeholders))
-        for repeat in Repeat
+        (
+            progress.value,
+            ADVICE[Repeat.STREAM, progress].format_map(placeholders).partition(": it ")[2],
+            ADVICE[Repeat.NEVER, progress].format_map(placeholders),
+        )
         for progress in Progress
     ]
-    return table(("the error says that the write is", "what to do"), rows)
+    again = ", ".join(repeat.value for repeat in Repeat if repeat is not Repeat.NEVER)
+    head = ("the error says that the write is", f"{again}: the next run", f"{Repeat.NEVER.value}: what to do")
+    return table(head, rows)
 
 
 def _option_table(options: Iterable[Option]) -> str:

@@ -17,7 +17,7 @@ from spark_kafka_sink.common import markdown
 from spark_kafka_sink.tools.cli.command_line import VERBOSE
 from spark_kafka_sink.tools.cli.main import parser
 
-_FLAG: Final = re.compile(r"(?<![\w`-])--[a-z][\w-]*")
+_CODE: Final = re.compile(r"`[^`]+`|(?<![\w-])--[a-z][\w-]*")
 _PAGE: Final = re.compile(r"\bpage (?P<title>[A-Z][\w-]*) of the documentation\b")
 _EVERY_COMMAND_HAS: Final = {"-h", *VERBOSE}
 
@@ -55,8 +55,9 @@ def _paragraphs(description: str) -> Iterator[str]:
 
 
 def _marked(text: str) -> str:
-    """Flags as code, names of pages as links."""
-    return _PAGE.sub(lambda page: f"page [{page['title']}]({page['title'].lower()}.md)", _FLAG.sub(r"`\g<0>`", text))
+    """Flags as code, unless they are within code; names of pages as links."""
+    text = _CODE.sub(lambda code: f"`{code[0].strip('`')}`", text)
+    return _PAGE.sub(lambda page: f"page [{page['title']}]({page['title'].lower()}.md)", text)
 
 
 def _code(text: str) -> str:

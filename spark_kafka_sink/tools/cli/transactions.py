@@ -44,8 +44,9 @@ Shows and ends transactions that exactly-once writes left open. The tasks of suc
 transactions, and the driver decides the batch and commits them. If the driver dies before that, the
 transactions stay open and block readers with isolation.level=read_committed.
 
-  list     lists open transactions, with their age and whether they will be committed; changes nothing.
-           Without --prefix it lists those of all writes
+  list     lists open transactions, with their age and whether they will be committed, and the last batch that
+           the ledger has of a write; changes nothing. Without --prefix it lists all writes. It does not show
+           a batch job with neverRepeated=true that is done: the ledger keeps no entry of it
   commit   commits the transactions of decided batches
   abort    aborts the transactions of undecided batches; refused while a decided batch is not committed.
            With --force, commits the rest of a decided batch and gives up its missing rows
