@@ -175,7 +175,7 @@ FAULTY = {
     ),
     "rows that were decided in the new topic, and before in the deleted one": (
         Kind.COMMITTED_BUT_INVISIBLE,
-        history(*OLD, *DECIDED, *AGAIN, *NEW, verdict("committed"), read({}, incarnation="new")),
+        history(*OLD, *DECIDED, *AGAIN, *NEW[:-2], verdict("committed"), read({}, incarnation="new")),
     ),
     "a row is visible in both topics": (
         Kind.DOUBLED,
