@@ -1,5 +1,5 @@
-"""Troubles that give a workload's next driver something else: options, a clock, an older sink; topics that grow, and
-brokers that are upgraded."""
+"""Troubles that give a workload's next driver something else: options, a clock, an older sink; topics that grow or
+are created again, and brokers that are upgraded."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from types import MappingProxyType
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING
 from spark_kafka_sink.testing.maven import cache_folder, filling
 from tests.faults.chaos.drivers import await_that
 from tests.faults.chaos.processes import Kind, send
-from tests.faults.chaos.troubles import REACHED_S, NotReachedError, another_draw, pick
+from tests.faults.chaos.troubles import COMMIT, REACHED_S, TASK, NotReachedError, another_draw, pick
 from tests.histories import hooks
 from tests.histories.workloads import OPTIONS_FILE, PARTITIONS, ROWS, python_of
 
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 _WRITES_S = 400.0
 _MOST_PARTITIONS = 2 * PARTITIONS
+_LET_GO_S = 60.0
+_ANY_TIME = ""
+_DIES = 0.5
 _SHORTEST_OFF_S, _LONGEST_OFF_S = 60, 900
 _REPOSITORY = Path(__file__).parents[2]
 
@@ -61,6 +65,36 @@ def topics_grown(victim: Victim, step: Step) -> None:
     victim.kafka.grow(topic, topics[topic] + 1)
     topics[topic] += 1
     time.sleep(step.seconds)
+
+
+def topic_recreated(victim: Victim, step: Step) -> None:
+    """A topic is deleted and created again with as many partitions as at first: at any time, or while a process is
+    stopped at a step of the protocol, which then goes on or dies with its driver."""
+    topic = pick(victim.workload.topics, another_draw(another_draw(step.draw)))
+    point = pick((*TASK, *COMMIT, _ANY_TIME), step.draw)
+    if point:
+        victim.fault.arm(point, "stop")
+        if not await_that(lambda: victim.fault.happened, REACHED_S):
+            raise NotReachedError
+    _recreate(victim, topic)
+    if point:
+        if another_draw(step.draw) < _DIES:
+            victim.drivers.kill()
+        with suppress(ProcessLookupError):  # it died with its driver
+            victim.fault.wake()
+    time.sleep(step.seconds)
+
+
+def _recreate(victim: Victim, topic: str) -> None:
+    """The readers let go of it first: they would meet with errors, and take one topic for the other."""
+    source = victim.source
+    old = source.take_out(topic)
+    for reader in victim.readers:
+        reader.await_let_go(topic, _LET_GO_S)
+    victim.record("topic", topic=topic, incarnation=old, phase="deleted")
+    new = victim.kafka.recreate(topic, PARTITIONS)
+    victim.record("topic", topic=topic, incarnation=new, phase="created")
+    source.put_back(topic, PARTITIONS, new)
 
 
 def options_switched(victim: Victim, step: Step) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tests.histories.events import Event, number_of, workload_of, write_of
-from tests.histories.index import COMMITTED, UNCOMMITTED, History, Partition, Place, Report, Verdict, View
+from tests.histories.index import COMMITTED, UNCOMMITTED, History, Partition, Place, Report, Task, Verdict, View
 
 _SHOWN = 5
 
@@ -56,7 +56,7 @@ def lost_rows(history: History) -> Iterator[Finding]:
     """
     visible = _visible(history)
     last = _last_committed(history)
-    for write, rows in history.rows.items():
+    for write, rows in _rows_left(history).items():
         repeated = history.workload(write).repeats and number_of(write) < last.get(workload_of(write), -1)
         if not repeated and not history.committed_verdict(write):
             continue
@@ -158,9 +158,9 @@ def _index(history: History, row: str) -> int:
 
 
 def failed_but_visible(history: History) -> Iterator[Finding]:
-    """Writes that a run was told to have failed, without a word that they may be decided, and whose rows are visible
-    although no other run can have written them."""
-    visible = _visible(history)
+    """Writes that a run was told to have failed, without a word that they may be decided, and whose rows are visible,
+    or were before their topic was deleted, although no other run can have written them."""
+    visible = _visible(history) | _visible_until_deleted(history)
     for write, verdicts in history.verdicts.items():
         if not history.workload(write).exactly_once or not any(row in visible for row in history.rows[write]):
             continue
@@ -201,7 +201,7 @@ def committed_but_invisible(history: History) -> Iterator[Finding]:
     """Writes that were told committed and of which no row is visible, and transactions that EndTxn has committed and
     whose rows a reader has passed without seeing them."""
     visible = _visible(history)
-    for write, rows in history.rows.items():
+    for write, rows in _rows_left(history).items():
         if history.committed_verdict(write) and not any(row in visible for row in rows):
             yield Finding(Kind.COMMITTED_BUT_INVISIBLE, write, f"none of its {len(rows)} rows is visible")
     for report in history.reports:
@@ -292,6 +292,37 @@ def _visible(history: History) -> set[str]:
     """The rows of the reader that began last, which has read from the start; with one reader, of that one."""
     views = history.of_kind(COMMITTED)
     return {row for rows in views[-1].rows.values() for row in rows.values()} if views else set()
+
+
+def _visible_until_deleted(history: History) -> set[str]:
+    """The rows that a read_committed reader saw in topics that were deleted since."""
+    read = (each for view in history.of_kind(COMMITTED) for each in view.rows.items())
+    return {row for partition, rows in read if history.is_deleted(partition) for row in rows.values()}
+
+
+def _rows_left(history: History) -> dict[str, list[str]]:
+    """Write → its rows, without those that went with a deleted topic; only writes that have any.
+
+    A row went with it if its task's decided transaction wrote to the topic: the one that the last decided intent names,
+    or one that a later intent names whose outcome is not known.
+    """
+    by_transaction = {report.transaction: report for report in history.reports if report.transaction is not None}
+    decided: dict[Task, list[Report]] = {}
+    for intents in history.intents.values():
+        for intent in intents:
+            named = [by_transaction[each] for each in intent.transactions if each in by_transaction]
+            for report in named if intent.may_be_decided else ():
+                before = [] if intent.outcome == "decided" else decided.get(report.task, [])
+                decided[report.task] = [*before, report]
+    gone = {
+        row
+        for reports in decided.values()
+        for report in reports
+        if any(history.is_deleted(place.partition) for place in report.places)
+        for row in history.handed(report)
+    }
+    left = ((write, [row for row in rows if row not in gone]) for write, rows in history.rows.items())
+    return {write: rows for write, rows in left if rows}
 
 
 def _last_committed(history: History) -> dict[str, int]:

@@ -9,14 +9,19 @@ began       ``write``, ``start``: a driver starts a run of it
 handed      ``write``, ``task``, ``attempt``, ``rows``: Spark has handed rows to the sink in a task
 failed      ``write``, ``task``, ``attempt``, ``error``: the task raised
 reported    ``write``, ``entry`` (its name in the ledger), ``task``, ``attempt``, ``action``, ``transaction``,
-            ``places``: per partition ``[topic, partition, first offset, last offset, count]``
+            ``places``: per partition ``[topic, partition, first offset, last offset, count]``; ``topics``: the
+            incarnation of each topic that the task wrote to, if the sink knows it
 intent      ``entry``, ``start``, ``state``, ``transactions``, ``outcome``: asked, decided, not decided or unknown
 end         ``transaction``, ``commit``, ``outcome``: asked, committed, aborted, gone or undecided
 verdict     ``write`` or ``entry``, ``start``, ``by`` (sink or spark), ``outcome``: committed or failed; ``claim``,
             ``error``
 gave up     ``entry``, ``claim``, ``text``: the sink's abort has said what became of the write
-seen        ``reader``, ``isolation``, ``topic``, ``partition``, ``rows``: ``[offset, row]``
-passed      ``reader``, ``isolation``, ``topic``, ``partition``, ``offset``: the reader has everything below it
+trusted     ``write``, ``ledger_start``: given to its next run, because the sink has refused to skip a committed write
+            whose topic was created again
+topic       ``topic``, ``incarnation``, ``phase``: created or deleted
+seen        ``reader``, ``isolation``, ``topic``, ``partition``, ``incarnation``, ``rows``: ``[offset, row]``
+passed      ``reader``, ``isolation``, ``topic``, ``partition``, ``incarnation``, ``offset``: the reader has everything
+            below it
 fault       ``name``, ``workload``, ``phase``: begins, ends or missed
 driver      ``workload``, ``start``, ``phase``: started, or session when it has a session of Spark
 step        ``start``, ``step``: the driver has come to this step of planning
@@ -24,8 +29,9 @@ step        ``start``, ``step``: the driver has come to this step of planning
 
 A row is named ``workload/number/row``, which is the key of its record; ``workload/number`` is its write. An ``attempt``
 is unique among all attempts of the workload. A ``start`` tells the drivers of a workload apart, of which two may be
-alive. A transaction is its id, producer id and epoch. A ``claim`` is what an
-error says about the decision: none, decided or unknown.
+alive. A transaction is its id, producer id and epoch. A ``claim`` is what an error says about the decision: none,
+decided or unknown. An ``incarnation`` is the id of a topic, which has another one when it is created again. Histories
+of runs in which no topic could be created again have none.
 """
 
 from __future__ import annotations
@@ -47,6 +53,8 @@ KINDS = frozenset(
         "end",
         "verdict",
         "gave up",
+        "trusted",
+        "topic",
         "seen",
         "passed",
         "fault",

@@ -90,6 +90,7 @@ class _TaskOfSpark:
             places=[
                 [each.topic, each.partition, each.first_offset, each.last_offset, each.count] for each in message.writes
             ],
+            topics={} if report is None else {each.name: str(each.id) for each in report.topics},
         )
 
 

@@ -10,14 +10,19 @@ from typing import NamedTuple
 from tests.histories.events import Event, workload_of, write_of
 
 COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
+_SHOWN_OF_ID = 8
 
 
 class Partition(NamedTuple):
+    """``incarnation`` "": the history does not say which, because the topic had only one."""
+
     topic: str
     number: int
+    incarnation: str = ""
 
     def __str__(self) -> str:
-        return f"{self.topic}-{self.number}"
+        which = f" of {self.incarnation[:_SHOWN_OF_ID]}" if self.incarnation else ""
+        return f"{self.topic}-{self.number}{which}"
 
 
 class Task(NamedTuple):
@@ -118,6 +123,8 @@ class History:
         self.began: dict[str, list[Begin]] = defaultdict(list)
         self.gave_up: dict[str, list[tuple[float, str]]] = defaultdict(list)
         self.views: dict[str, View] = {}
+        self._deleted: set[tuple[str, str]] = set()
+        self._created: dict[str, str] = {}
         ordered = sorted(events, key=lambda event: event.at)
         self._writes = {
             event["entry"]: event["write"] for event in ordered if event.kind == "reported" and event["entry"]
@@ -131,6 +138,7 @@ class History:
             "end": self._end,
             "verdict": self._verdict,
             "gave up": self._gave_up,
+            "topic": self._topic,
             "seen": self._seen,
             "passed": self._passed,
         }
@@ -151,6 +159,9 @@ class History:
     def committed_verdict(self, write: str) -> bool:
         return any(verdict.outcome == "committed" for verdict in self.verdicts[write])
 
+    def is_deleted(self, partition: Partition) -> bool:
+        return (partition.topic, partition.incarnation) in self._deleted
+
     def _workload(self, event: Event) -> None:
         self.workloads[event["name"]] = Workload(event["exactly_once"], event["repeats"])
 
@@ -167,9 +178,9 @@ class History:
     def _reported(self, event: Event) -> None:
         if event["write"] is None:
             return
-        found = event["transaction"]
+        found, topics = event["transaction"], event.get("topics") or {}
         places = tuple(
-            Place(Partition(topic, partition), first, last, count)
+            Place(self._partition(topic, partition, topics.get(topic)), first, last, count)
             for topic, partition, first, last, count in event["places"]
         )
         self.reports.append(
@@ -210,13 +221,23 @@ class History:
         if write is not None:
             self.gave_up[write].append((event.at, event["claim"]))
 
+    def _topic(self, event: Event) -> None:
+        if event["phase"] == "deleted":
+            self._deleted.add((event["topic"], event["incarnation"]))
+        else:
+            self._created[event["topic"]] = event["incarnation"]
+
+    def _partition(self, topic: str, number: int, incarnation: str | None) -> Partition:
+        """Without an incarnation, the one of that time: at-least-once tasks report none."""
+        return Partition(topic, number, incarnation or self._created.get(topic, ""))
+
     def _seen(self, event: Event) -> None:
-        rows = self._view(event).rows[Partition(event["topic"], event["partition"])]
+        rows = self._view(event).rows[self._partition(event["topic"], event["partition"], event.get("incarnation"))]
         rows.update((offset, row) for offset, row in event["rows"])
 
     def _passed(self, event: Event) -> None:
         passed = self._view(event).passed
-        partition = Partition(event["topic"], event["partition"])
+        partition = self._partition(event["topic"], event["partition"], event.get("incarnation"))
         passed[partition] = max(passed.get(partition, 0), event["offset"])
 
     def _view(self, event: Event) -> View:

@@ -16,6 +16,9 @@ STREAM, ONCE, CONTROL = "stream", "once", "control"
 _PARTITIONS = 2
 _READERS = (("live", COMMITTED), ("raw", UNCOMMITTED), ("fresh", COMMITTED))
 
+Place = tuple[str, int, str]
+"""A partition: topic, number and incarnation."""
+
 
 @dataclass
 class Record:
@@ -25,9 +28,11 @@ class Record:
 
 @dataclass
 class Attempt:
-    """An attempt of a task that has written all of its rows. ``offsets``: partition → those of its rows."""
+    """An attempt of a task that has written all of its rows. ``offsets``: partition → those of its rows.
+    ``incarnation``: of its topic."""
 
     write: str
+    incarnation: str
     task: int
     name: str
     transaction: list[object]
@@ -41,19 +46,36 @@ class Paper:
 
     random: Random
     told: list[Event] = field(default_factory=list)
-    logs: dict[tuple[str, int], dict[int, Record]] = field(default_factory=lambda: defaultdict(dict))
+    logs: dict[Place, dict[int, Record]] = field(default_factory=lambda: defaultdict(dict))
+    incarnations: dict[str, str] = field(default_factory=dict)
+    """Topic → its id."""
     attempts: list[Attempt] = field(default_factory=list)
     whole: list[str] = field(default_factory=list)
-    """Exactly-once writes that were told committed."""
+    """Exactly-once writes that were told committed, and whose topic is still there."""
     clean: list[str] = field(default_factory=list)
     """Those of them whose last run met with nothing."""
     aborted: list[Attempt] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
-    _ends: dict[tuple[str, int], int] = field(default_factory=lambda: defaultdict(int))
+    _ends: dict[Place, int] = field(default_factory=lambda: defaultdict(int))
+    _gone: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         for name, exactly_once, repeats in ((STREAM, True, True), (ONCE, True, False), (CONTROL, False, True)):
             self.tell("workload", name=name, exactly_once=exactly_once, repeats=repeats)
+            self._create(name)
+
+    def recreate(self, topic: str) -> None:
+        """Deletes the topic and creates it again; what was written to it is gone."""
+        self._gone |= {each.write for each in self.attempts if _topic(each.write) == topic}
+        for writes in (self.whole, self.clean, self.failed):
+            writes[:] = [write for write in writes if write not in self._gone]
+        self.aborted = [each for each in self.aborted if each.write not in self._gone]
+        self.tell("topic", topic=topic, incarnation=self.incarnations[topic], phase="deleted")
+        self._create(topic)
+
+    def _create(self, topic: str) -> None:
+        self.incarnations[topic] = f"{topic}, created at {len(self.told)}"
+        self.tell("topic", topic=topic, incarnation=self.incarnations[topic], phase="created")
 
     def tell(self, kind: str, **fields: Any) -> None:
         at = float(len(self.told))
@@ -71,16 +93,19 @@ class Paper:
         self.tell("handed", write=write, task=number, attempt=name, rows=rows)
         offsets: dict[int, list[int]] = defaultdict(list)
         if action == "write":
-            topic = write.split("/", maxsplit=1)[0]
+            topic = _topic(write)
             for index, row in enumerate(rows):
                 partition = index % _PARTITIONS
                 offsets[partition].append(self.append(topic, partition, row, visible=False))
-        attempt = Attempt(write, number, name, [f"{write}-{number}", 1, len(self.attempts)], rows, dict(offsets))
+        incarnation = self.incarnations[_topic(write)]
+        attempt = Attempt(
+            write, incarnation, number, name, [f"{write}-{number}", 1, len(self.attempts)], rows, dict(offsets)
+        )
         self.attempts.append(attempt)
         return attempt
 
     def append(self, topic: str, partition: int, row: str, *, visible: bool) -> int:
-        place = topic, partition
+        place = topic, partition, self.incarnations[topic]
         self._ends[place] += self.random.choice((0, 0, 1))  # a control record now and then
         offset = self._ends[place]
         self._ends[place] += 1
@@ -88,7 +113,7 @@ class Paper:
         return offset
 
     def report(self, attempt: Attempt, *, exactly_once: bool = True) -> None:
-        topic = attempt.write.split("/", maxsplit=1)[0]
+        topic = _topic(attempt.write)
         self.tell(
             "reported",
             write=attempt.write,
@@ -98,6 +123,7 @@ class Paper:
             action="write" if attempt.offsets else "skip",
             transaction=attempt.transaction if exactly_once and attempt.offsets else None,
             places=[[topic, partition, each[0], each[-1], len(each)] for partition, each in attempt.offsets.items()],
+            topics={topic: attempt.incarnation} if exactly_once and attempt.offsets else {},
         )
 
     def intent(self, attempts: list[Attempt], *outcomes: str) -> None:
@@ -119,27 +145,37 @@ class Paper:
             self.aborted.append(attempt)
 
     def show(self, attempt: Attempt, *, visible: bool) -> None:
-        topic = attempt.write.split("/", maxsplit=1)[0]
         for partition, offsets in attempt.offsets.items():
             for offset in offsets:
-                self.logs[topic, partition][offset].visible = visible
+                self.log_of(attempt, partition)[offset].visible = visible
+
+    def log_of(self, attempt: Attempt, partition: int) -> dict[int, Record]:
+        return self.logs[_topic(attempt.write), partition, attempt.incarnation]
 
     def verdict(self, write: str, outcome: str, claim: str = "none") -> None:
         self.tell("verdict", write=write, by="spark", outcome=outcome, claim=claim, error="")
-        if outcome == "committed" and not write.startswith(CONTROL):
+        if outcome == "committed" and not write.startswith(CONTROL) and write not in self._gone:
             self.whole.append(write)
 
     def events(self) -> list[Event]:
-        """What was told, and what three readers saw of the logs."""
+        """What was told, and what three readers saw of the logs: the last one only of topics that were not deleted."""
         told = list(self.told)
         for reader, isolation in _READERS:
-            for (topic, partition), log in self.logs.items():
+            for (topic, partition, incarnation), log in self.logs.items():
+                if reader == "fresh" and incarnation != self.incarnations[topic]:
+                    continue
                 rows = [[at, each.row] for at, each in log.items() if each.visible or isolation == UNCOMMITTED]
                 common = {"reader": reader, "isolation": isolation, "topic": topic, "partition": partition}
+                common["incarnation"] = incarnation
                 at = float(len(told))
                 told.append(Event(at, at, reader, "seen", {**common, "rows": rows}))
-                told.append(Event(at, at, reader, "passed", {**common, "offset": self._ends[topic, partition]}))
+                passed = self._ends[topic, partition, incarnation]
+                told.append(Event(at, at, reader, "passed", {**common, "offset": passed}))
         return told
+
+
+def _topic(write: str) -> str:
+    return write.split("/", maxsplit=1)[0]
 
 
 def committed(paper: Paper, write: str) -> None:
@@ -207,6 +243,46 @@ def torn_and_repaired(paper: Paper, write: str) -> None:
     paper.verdict(write, "committed")
 
 
+def topic_recreated_before_the_commit(paper: Paper, write: str) -> None:
+    """Nothing is decided: the next run writes the rows into the new topic."""
+    paper.begin(write)
+    attempts = [paper.task(write, number) for number in range(2)]
+    for attempt in attempts:
+        paper.report(attempt)
+    paper.recreate(_topic(write))
+    for attempt in attempts:
+        paper.end(attempt, commit=False)
+    paper.verdict(write, "failed")
+    paper.begin(write)
+    again = [paper.task(write, number) for number in range(2)]
+    for attempt in again:
+        paper.report(attempt)
+    paper.intent(again, "asked", "decided")
+    for attempt in again:
+        paper.end(attempt, commit=True)
+    paper.verdict(write, "committed")
+
+
+def topic_recreated_after_the_commit(paper: Paper, write: str) -> None:
+    """The driver dies before it knows of the commit. The next run is refused, and the one after it is given
+    ``ledgerStart``."""
+    paper.begin(write)
+    attempts = [paper.task(write, number) for number in range(2)]
+    for attempt in attempts:
+        paper.report(attempt)
+    paper.intent(attempts, "asked", "decided")
+    for attempt in attempts:
+        paper.end(attempt, commit=True)
+    paper.recreate(_topic(write))
+    for outcome, claim in (("failed", "decided"), ("committed", "none")):
+        paper.begin(write)
+        for number in range(2):
+            paper.report(paper.task(write, number, "skip"))
+        paper.verdict(write, outcome, claim)
+        if outcome == "failed":
+            paper.tell("trusted", write=write, ledger_start="trust-ledger")
+
+
 def job_failed(paper: Paper, write: str) -> None:
     """A job that is not repeated fails before its decision."""
     _refused(paper, write)
@@ -257,7 +333,15 @@ def _refused(paper: Paper, write: str) -> None:
 
 
 BATCHES: dict[str, tuple[Callable[[Paper, str], None], ...]] = {
-    STREAM: (committed, task_retried, failed_and_repeated, driver_died_after_the_decision, torn_and_repaired),
+    STREAM: (
+        committed,
+        task_retried,
+        failed_and_repeated,
+        driver_died_after_the_decision,
+        torn_and_repaired,
+        topic_recreated_before_the_commit,
+        topic_recreated_after_the_commit,
+    ),
     ONCE: (committed, task_retried, job_failed, job_died_torn, job_decided_by_abort),
     CONTROL: (written_twice_at_least_once,),
 }
@@ -275,14 +359,14 @@ def correct_history(seed: int) -> Paper:
     return paper
 
 
-def _one_of_a_whole_write(paper: Paper) -> tuple[tuple[str, int], int]:
-    """Where a visible row of a committed write is."""
-    write = paper.random.choice(paper.whole)
+def _one_of_a_whole_write(paper: Paper, *writes: str) -> tuple[Place, int]:
+    """Where a visible row of a committed write is; of one of ``writes``, if there are any."""
+    write = paper.random.choice(writes or paper.whole)
     places = [
         (place, offset)
         for place, log in paper.logs.items()
         for offset, record in log.items()
-        if record.visible and record.row.startswith(f"{write}/")
+        if record.visible and record.row.startswith(f"{write}/") and place[2] == paper.incarnations[place[0]]
     ]
     return paper.random.choice(places)
 
@@ -301,8 +385,29 @@ def lose_a_row_of_the_control(paper: Paper) -> list[Event]:
 
 
 def double_a_row(paper: Paper) -> list[Event]:
-    (topic, partition), offset = _one_of_a_whole_write(paper)
-    paper.append(topic, partition, paper.logs[topic, partition][offset].row, visible=True)
+    place, offset = _one_of_a_whole_write(paper)
+    paper.append(*place[:2], paper.logs[place][offset].row, visible=True)
+    return paper.events()
+
+
+def lose_a_row_in_a_topic_that_was_created_again(paper: Paper) -> list[Event]:
+    write = f"{STREAM}/100"
+    topic_recreated_before_the_commit(paper, write)
+    place, offset = _one_of_a_whole_write(paper, write)
+    paper.logs[place][offset].visible = False
+    return paper.events()
+
+
+def double_a_row_of_a_topic_that_was_deleted(paper: Paper) -> list[Event]:
+    """It was visible there, and is in the new topic as well."""
+    deleted = [
+        (place, record.row)
+        for place, log in paper.logs.items()
+        for record in log.values()
+        if record.visible and place[2] != paper.incarnations[place[0]]
+    ]
+    place, row = paper.random.choice(deleted)
+    paper.append(*place[:2], row, visible=True)
     return paper.events()
 
 
@@ -330,11 +435,10 @@ def show_a_batch_in_part(paper: Paper) -> list[Event]:
 
 def _written(paper: Paper, write: str) -> list[Attempt]:
     """The attempts of the write whose rows are visible."""
-    topic = write.split("/", maxsplit=1)[0]
 
     def is_visible(attempt: Attempt) -> bool:
         places = ((partition, at) for partition, offsets in attempt.offsets.items() for at in offsets)
-        return bool(attempt.offsets) and all(paper.logs[topic, partition][at].visible for partition, at in places)
+        return bool(attempt.offsets) and all(paper.log_of(attempt, partition)[at].visible for partition, at in places)
 
     return [each for each in paper.attempts if each.write == write and is_visible(each)]
 
@@ -342,9 +446,8 @@ def _written(paper: Paper, write: str) -> list[Attempt]:
 def swap_two_rows(paper: Paper) -> list[Event]:
     """Of one task in one partition."""
     attempt = paper.random.choice(_written(paper, paper.random.choice(paper.whole)))
-    topic = attempt.write.split("/", maxsplit=1)[0]
     first, *_, last = attempt.offsets[0]
-    log = paper.logs[topic, 0]
+    log = paper.log_of(attempt, 0)
     log[first].row, log[last].row = log[last].row, log[first].row
     return paper.events()
 
@@ -397,9 +500,11 @@ def write_a_row_that_was_not_handed_over(paper: Paper) -> list[Event]:
 
 
 def show_a_row_to_one_reader_only(paper: Paper) -> list[Event]:
+    """Of a topic that both have read."""
     told = paper.events()
     shown = [index for index, each in enumerate(told) if each.kind == "seen" and each["reader"] == "live"]
-    chosen = paper.random.choice([index for index in shown if told[index]["rows"]])
+    there = [index for index in shown if told[index]["incarnation"] == paper.incarnations[told[index]["topic"]]]
+    chosen = paper.random.choice([index for index in there if told[index]["rows"]])
     told[chosen] = replace(told[chosen], fields={**told[chosen].fields, "rows": told[chosen]["rows"][1:]})
     return told
 
@@ -407,7 +512,9 @@ def show_a_row_to_one_reader_only(paper: Paper) -> list[Event]:
 FAULTS: dict[Callable[[Paper], list[Event]], Kind] = {
     lose_a_row: Kind.LOST,
     lose_a_row_of_the_control: Kind.LOST,
+    lose_a_row_in_a_topic_that_was_created_again: Kind.LOST,
     double_a_row: Kind.DOUBLED,
+    double_a_row_of_a_topic_that_was_deleted: Kind.DOUBLED,
     show_what_was_aborted: Kind.ABORTED_READ,
     show_an_undecided_job: Kind.FAILED_BUT_VISIBLE,
     show_a_batch_in_part: Kind.PARTLY_VISIBLE,

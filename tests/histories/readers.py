@@ -15,7 +15,7 @@ from tests.faults.exactly_once.reader import offsets_at_end
 from tests.histories.events import workload_of, write_of
 from tests.histories.index import COMMITTED, UNCOMMITTED
 from tests.histories.recorder import Recorder
-from tests.waiting import until
+from tests.waiting import eventually, until
 
 _CHUNK = 500
 _POLL_S = 0.2
@@ -30,14 +30,27 @@ class ReaderError(AssertionError):
 
 @dataclass(frozen=True)
 class Source:
-    """What all readers read: ``topics`` and their partitions, from their start. Topics may grow."""
+    """What all readers read: ``topics`` and their partitions, from their start. ``incarnations``: the ids of topics.
+
+    Topics may grow. One that is deleted is taken out, and put back with its new id when it is created again.
+    """
 
     servers: str
     topics: dict[str, int]
+    incarnations: dict[str, str]
 
     @property
-    def places(self) -> list[TopicPartition]:
-        return [TopicPartition(topic, number, 0) for topic, count in self.topics.items() for number in range(count)]
+    def places(self) -> list[tuple[str, int]]:
+        return [(topic, number) for topic, count in list(self.topics.items()) for number in range(count)]
+
+    def take_out(self, topic: str) -> str:
+        """Readers let go of the topic from now on. Returns its id."""
+        self.topics.pop(topic)
+        return self.incarnations[topic]
+
+    def put_back(self, topic: str, partitions: int, incarnation: str) -> None:
+        self.incarnations[topic] = incarnation
+        self.topics[topic] = partitions
 
     def ends(self, isolation: IsolationLevel) -> dict[tuple[str, int], int]:
         """High watermarks, or last stable offsets of read_committed."""
@@ -63,6 +76,15 @@ class Source:
         return until(both, closed, "transactions stay open", timeout_s)[1]
 
 
+@dataclass
+class _Read:
+    """Of a partition: ``next`` is the offset to go on from; there is nothing to come below ``passed``."""
+
+    incarnation: str
+    next: int = 0
+    passed: int = -1
+
+
 class Reader(threading.Thread):
     """Reads until ``close``. ``rows`` counts what each write's workload has got; ``error`` ends the reader."""
 
@@ -74,13 +96,20 @@ class Reader(threading.Thread):
         self._source = source
         self._isolation = isolation
         self._record = Recorder(folder, f"reader-{name}")
-        self._passed: dict[tuple[str, int], int] = {}
-        self._assigned: list[TopicPartition] = []
+        self._read: dict[tuple[str, int], _Read] = {}
         self._closing = threading.Event()
 
     def close(self) -> None:
         self._closing.set()
         self.join(30)
+
+    def await_let_go(self, topic: str, timeout_s: float) -> None:
+        """Until the reader has let go of a topic that was taken out of its source."""
+
+        def gone() -> bool:
+            return all(place[0] != topic for place in list(self._read))
+
+        eventually(gone, f"{self.name} does not let go of {topic}", timeout_s)
 
     def await_passed(self, ends: Ends, timeout_s: float) -> None:
         """Until the reader has everything below these offsets."""
@@ -88,7 +117,7 @@ class Reader(threading.Thread):
         def behind() -> dict[tuple[str, int], int]:
             if self.error is not None:
                 raise ReaderError(f"{self.name}: {self.error}") from self.error
-            return {place: end for place, end in ends.items() if self._passed.get(place, 0) < end}
+            return {place: end for place, end in ends.items() if self._passed(place) < end}
 
         until(behind, lambda left: not left, f"{self.name} does not come to the end", timeout_s)
 
@@ -104,22 +133,36 @@ class Reader(threading.Thread):
             "topic.metadata.refresh.interval.ms": 2_000,  # so that new partitions are known soon
             "log_level": 0,
         }
-        consumer = Consumer(settings)
         try:
             while not self._closing.is_set():
-                self._assign_new(consumer)
-                self._take(consumer)
+                self._run(Consumer(settings))
         except Exception as error:
             self.error = error
+
+    def _run(self, consumer: Consumer) -> None:
+        """Until a topic is taken out, and the consumer with it: librdkafka ignores leader epochs that are lower than
+        those it knows, and those of a topic that is created again begin anew."""
+        try:
+            consumer.assign([TopicPartition(*place, read.next) for place, read in self._read.items()])
+            while not (self._closing.is_set() or self._let_go()):
+                self._assign_new(consumer)
+                self._take(consumer)
         finally:
             consumer.close()
 
+    def _let_go(self) -> bool:
+        """Forgets the topics that were taken out. Whether there was one."""
+        gone = [place for place in self._read if place[0] not in self._source.topics]
+        for place in gone:
+            del self._read[place]
+        return bool(gone)
+
     def _assign_new(self, consumer: Consumer) -> None:
         """Partitions that have come since."""
-        new = [place for place in self._source.places if place not in self._assigned]
+        new = [place for place in self._source.places if place not in self._read]
+        self._read.update({place: _Read(self._source.incarnations[place[0]]) for place in new})
         if new:
-            consumer.incremental_assign(new)
-            self._assigned += new
+            consumer.incremental_assign([TopicPartition(*place, 0) for place in new])
 
     def _take(self, consumer: Consumer) -> None:
         seen: dict[tuple[str, int], list[list[object]]] = {}
@@ -129,6 +172,7 @@ class Reader(threading.Thread):
             if error is None:
                 row = message.key().decode()
                 seen.setdefault(place, []).append([message.offset(), row])
+                self._read[place].next = message.offset() + 1
                 self._count(workload_of(write_of(row)))
             elif error.code() == KafkaError._PARTITION_EOF:
                 ends[place] = message.offset()
@@ -137,16 +181,22 @@ class Reader(threading.Thread):
         for place, rows in seen.items():
             self._record("seen", **self._where(place), rows=rows)
         for place, offset in ends.items():
-            if self._passed.get(place) != offset:
+            if self._passed(place) != offset:
                 self._record("passed", **self._where(place), offset=offset)
-                self._passed[place] = offset
+                self._read[place].passed = offset
+
+    def _passed(self, place: tuple[str, int]) -> int:
+        read = self._read.get(place)
+        return -1 if read is None else read.passed
 
     def _count(self, workload: str) -> None:
         self.rows[workload] += 1
         self.grew[workload] = time.monotonic()
 
     def _where(self, place: tuple[str, int]) -> dict[str, object]:
-        return {"reader": self.name, "isolation": self._isolation, "topic": place[0], "partition": place[1]}
+        topic, partition = place
+        where = {"topic": topic, "partition": partition, "incarnation": self._read[place].incarnation}
+        return {"reader": self.name, "isolation": self._isolation, **where}
 
 
 def live_readers(source: Source, folder: Path) -> tuple[Reader, Reader]:

@@ -97,7 +97,10 @@ class Soak:
             topics = {topic: PARTITIONS for workload in workloads for topic in workload.topics}
             for topic in topics:
                 self.kafka.local.create_topic(topic, PARTITIONS)
-            self.source = Source(self.kafka.servers, topics)
+            incarnations = {topic: self.kafka.topic_id(topic) for topic in topics}
+            for topic, incarnation in incarnations.items():
+                self._record("topic", topic=topic, incarnation=incarnation, phase="created")
+            self.source = Source(self.kafka.servers, topics, incarnations)
             self.live, self.raw = live_readers(self.source, self._history)
             master = ""
             if any(workload.has_executors for workload in workloads):
@@ -208,8 +211,8 @@ class Soak:
         command = [python, job.__file__, workload.name, json.dumps(given)]
         drivers = Drivers(folder, command, environment, prepare)
         return Victim(
-            workload, self.kafka, drivers, Fault(drivers.fault_file), self.live, self.source, gates, proxies,
-            self._settings.older_sink, variables,
+            workload, self.kafka, drivers, Fault(drivers.fault_file), (self.live, self.raw), self.source, gates,
+            proxies, self._record, self._settings.older_sink, variables,
         )  # fmt: skip
 
     def _round(self, number: int, steps: Round) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from confluent_kafka import IsolationLevel, Producer
 
 from spark_kafka_sink.spark.options import SinkOptions
 from tests.faults.chaos.kafka import ChaosKafka
@@ -20,8 +21,12 @@ from tests.histories.changes import (
     clock_variables,
     copy_of_sink,
     options_switched,
+    topic_recreated,
 )
-from tests.histories.workloads import LETTERS, OPTIONS_FILE
+from tests.histories.events import read_history
+from tests.histories.readers import Source, live_readers
+from tests.histories.recorder import Recorder
+from tests.histories.workloads import LETTERS, OPTIONS_FILE, PAIRS, PARTITIONS
 
 _HERE = Path(__file__).parents[2]
 _OFF_S = 600
@@ -76,6 +81,97 @@ def test_python_workers_get_a_clock_by_a_script(tmp_path, monkeypatch):
     script = changes._python_with(variables, victim)
     command = [script, "-c", "import os, sys; print(os.environ['FAKETIME'], sys.argv[1])", "a b"]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "+600s a b\n"
+
+
+class Recreation:
+    """A victim whose topic is created again; ``done`` has what happened in its order."""
+
+    def __init__(self):
+        self.done = []
+        self.workload, self.readers = PAIRS, [self]
+        self.source = Source(
+            "here:1", dict.fromkeys(PAIRS.topics, 5), {topic: f"old {topic}" for topic in PAIRS.topics}
+        )
+        self.kafka = self.drivers = self.fault = self
+        self.happened = True
+
+    def arm(self, point, action):
+        self.done.append(f"{action} {point}")
+
+    def await_let_go(self, topic, _):
+        assert topic not in self.source.topics
+        self.done.append("readers let go")
+
+    def record(self, kind, *, topic, incarnation, phase):
+        assert (kind, topic) == ("topic", incarnation.split()[1])
+        self.done.append(f"{phase} {incarnation.split()[0]}")
+
+    def recreate(self, topic, partitions):
+        assert partitions == PARTITIONS
+        self.done.append("recreate")
+        return f"new {topic}"
+
+    def kill(self):
+        self.done.append("driver dies")
+
+    def wake(self):
+        self.done.append("wakes")
+
+
+_RECREATED = ["readers let go", "deleted old", "recreate", "created new"]
+
+
+@pytest.mark.parametrize(
+    ("draw", "before", "after"),
+    [
+        (0.0, ["stop task initialised"], ["driver dies", "wakes"]),
+        (0.75, ["stop before done"], ["driver dies", "wakes"]),
+        (0.87, ["stop committed"], ["wakes"]),
+        (0.99, [], []),
+    ],
+)
+def test_a_topic_is_created_again_at_a_step_of_the_protocol(draw, before, after):
+    victim = Recreation()
+    topic_recreated(victim, Step("topic recreated", 0.0, 0.0, draw))
+    assert victim.done == [*before, *_RECREATED, *after]
+    (topic,) = [topic for topic, count in victim.source.topics.items() if count == PARTITIONS]
+    assert victim.source.incarnations[topic] == f"new {topic}"
+
+
+@pytest.mark.jvm
+@pytest.mark.slow
+def test_readers_go_on_with_a_topic_that_is_created_again(tmp_path):
+    """It gets fewer partitions than it had, and the offsets of its records begin anew."""
+    with ChaosKafka() as kafka:
+        for topic in ("left", "again"):
+            kafka.local.create_topic(topic, 2)
+        ids = {topic: kafka.topic_id(topic) for topic in ("left", "again")}
+        source = Source(kafka.servers, dict.fromkeys(ids, 2), dict(ids))
+        readers = live_readers(source, tmp_path)
+        for reader in readers:
+            reader.start()
+        recorder = Recorder(tmp_path, "test")
+        victim = SimpleNamespace(source=source, readers=readers, kafka=kafka, record=recorder)
+        try:
+            for round_ in range(3):
+                writer = Producer({"bootstrap.servers": kafka.servers})
+                for topic in ids:
+                    writer.produce(topic, key=f"{topic}/{round_}/0", partition=1)
+                assert writer.flush(60) == 0
+                for reader in readers:
+                    reader.await_passed(source.ends(IsolationLevel.READ_UNCOMMITTED), 60)
+                changes._recreate(victim, "again")
+        finally:
+            for reader in readers:
+                reader.close()
+    events = read_history(tmp_path.glob("*.jsonl"))
+    created = [event["incarnation"] for event in events if event.kind == "topic" and event["phase"] == "created"]
+    seen = [event for event in events if event.kind == "seen" and event["reader"] == "live"]
+    found = [(event["incarnation"], *row) for event in seen for row in event["rows"] if event["topic"] == "again"]
+    assert found == [(each, 0, f"again/{n}/0") for n, each in enumerate([ids["again"], *created[:2]])]
+    assert [row for event in seen for row in event["rows"] if event["topic"] == "left"] == [
+        [n, f"left/{n}/0"] for n in range(3)
+    ]
 
 
 @pytest.mark.jvm

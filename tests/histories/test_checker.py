@@ -36,7 +36,7 @@ def handed(task, *rows, write="job/1", attempt="a"):
     }
 
 
-def reported(task, transaction, *places, write="job/1", attempt="a"):
+def reported(task, transaction, *places, write="job/1", attempt="a", incarnation=""):
     return {
         "kind": "reported",
         "write": write,
@@ -46,6 +46,7 @@ def reported(task, transaction, *places, write="job/1", attempt="a"):
         "action": "write",
         "transaction": transaction,
         "places": [["t", *place] for place in places],
+        "topics": {"t": incarnation} if incarnation else {},
     }
 
 
@@ -63,15 +64,21 @@ def verdict(outcome, claim="none", write="job/1", start="1"):
     return {"kind": "verdict", "start": start, **found}
 
 
-def read(rows, reader="fresh", isolation="read_committed", partition=0, passed=10):
-    """``rows``: offset → row of job/1."""
+def topic(incarnation, phase):
+    return {"kind": "topic", "topic": "t", "incarnation": incarnation, "phase": phase}
+
+
+def read(rows, reader="fresh", isolation="read_committed", partition=0, passed=10, incarnation=""):
+    """``rows``: offset → row of job/1. Without an incarnation, as readers told it before topics were created again."""
     where = {"reader": reader, "isolation": isolation, "topic": "t", "partition": partition}
+    if incarnation:
+        where["incarnation"] = incarnation
     seen = [[offset, row if isinstance(row, str) else f"job/1/{row}"] for offset, row in rows.items()]
     return [{"kind": "seen", **where, "rows": seen}, {"kind": "passed", **where, "offset": passed}]
 
 
-def raw(rows, partition=0):
-    return read(rows, "raw", "read_uncommitted", partition)
+def raw(rows, partition=0, incarnation=""):
+    return read(rows, "raw", "read_uncommitted", partition, incarnation=incarnation)
 
 
 def history(*told):
@@ -90,7 +97,33 @@ ROWS = {0: 0, 1: 1, 2: 2, 3: 3}
 HALF = {0: 0, 1: 1}
 WRITTEN = [workload(), *TASKS, *DECIDED, *ENDED]
 
+# The same job in a topic with an id, and its rows written by other transactions after the topic was created again.
+OLD = [
+    topic("old", "created"), workload(repeats=True), handed(0, 0, 1), handed(1, 2, 3),
+    reported(0, T0, (0, 0, 1, 2), incarnation="old"), reported(1, T1, (0, 2, 3, 2), incarnation="old"),
+]  # fmt: skip
+AGAIN = [topic("old", "deleted"), topic("new", "created")]
+T2, T3 = ["job-0", 7, 1], ["job-1", 8, 1]
+NEW = [
+    handed(0, 0, 1, attempt="b"), handed(1, 2, 3, attempt="b"),
+    reported(0, T2, (0, 0, 1, 2), attempt="b", incarnation="new"),
+    reported(1, T3, (0, 2, 3, 2), attempt="b", incarnation="new"),
+    intent("asked", T2, T3), intent("decided", T2, T3), end(T2), end(T3),
+]  # fmt: skip
+OLD_READ = [*raw(ROWS, incarnation="old"), *read(ROWS, "live", incarnation="old")]
+
 WHOLE = {
+    "rows that went with a deleted topic": history(
+        *OLD, *DECIDED, *ENDED, OLD_READ, *AGAIN, verdict("failed", "decided"), verdict("committed"),
+        read({}, incarnation="new"),
+    ),
+    "rows that went with a deleted topic before a reader saw them": history(
+        *OLD, *DECIDED, *ENDED, *AGAIN, verdict("committed"), read({}, incarnation="new")
+    ),
+    "rows that are written again because their topic was deleted before the commit": history(
+        *OLD, raw(ROWS, incarnation="old"), *AGAIN, verdict("failed"), *NEW, verdict("committed"),
+        raw(ROWS, incarnation="new"), read(ROWS, incarnation="new"),
+    ),
     "a job that is committed": history(*WRITTEN, verdict("committed"), raw(ROWS), read(ROWS)),
     "a job that fails and leaves nothing": history(
         workload(), *TASKS, intent("not decided", T0, T1), end(T0, "aborted"), verdict("failed"), raw(ROWS), read({})
@@ -126,6 +159,42 @@ WHOLE = {
 }  # fmt: skip
 
 FAULTY = {
+    "a row of a topic that was created again is missing": (
+        Kind.LOST,
+        history(*OLD, *AGAIN, *NEW, verdict("committed"), raw(ROWS, incarnation="new"),
+                read({0: 0, 1: 1, 2: 2}, incarnation="new")),
+    ),
+    "a task wrote to the new topic only, and another one's rows went with the old one": (
+        Kind.COMMITTED_BUT_INVISIBLE,
+        history(*OLD[:-1], *AGAIN, reported(1, T1, (0, 2, 3, 2), incarnation="new"), *DECIDED, verdict("committed"),
+                read({}, incarnation="new")),
+    ),
+    "a job that is not decided goes with its topic": (
+        Kind.COMMITTED_BUT_INVISIBLE,
+        history(*OLD, *AGAIN, intent("not decided", T0, T1), verdict("committed"), read({}, incarnation="new")),
+    ),
+    "rows that were decided in the new topic, and before in the deleted one": (
+        Kind.COMMITTED_BUT_INVISIBLE,
+        history(*OLD, *DECIDED, *AGAIN, *NEW[:-2], verdict("committed"), read({}, incarnation="new")),
+    ),
+    "a row is visible in both topics": (
+        Kind.DOUBLED,
+        history(*OLD, *DECIDED, *ENDED, OLD_READ, *AGAIN, *NEW, verdict("committed"),
+                read(ROWS, "live", incarnation="new"), read(ROWS, incarnation="new")),
+    ),
+    "a failed job was visible until its topic was deleted": (
+        Kind.FAILED_BUT_VISIBLE,
+        history(*OLD, *DECIDED, *ENDED, verdict("failed"), OLD_READ, *AGAIN, read({}, incarnation="new")),
+    ),
+    "a batch was visible in part until its topic was deleted": (
+        Kind.PARTLY_VISIBLE,
+        history(*OLD, *DECIDED, end(T0), read(HALF, "live", incarnation="old"), *AGAIN, verdict("committed"),
+                read({}, incarnation="new")),
+    ),
+    "a receipt was wrong in a topic that was deleted": (
+        Kind.RECEIPT_CONTRADICTED,
+        history(*OLD, raw({**HALF, 4: 2, 5: 3}, incarnation="old"), *AGAIN, read({}, incarnation="new")),
+    ),
     "a row of a committed job is missing": (
         Kind.LOST, history(*WRITTEN, verdict("committed"), raw(ROWS), read({0: 0, 1: 1, 2: 2})),
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from contextlib import suppress
 from itertools import count
 from types import SimpleNamespace
 
@@ -11,6 +12,7 @@ import pytest
 from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
+from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once import plan, session, steps
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.session import close_sessions
@@ -21,10 +23,14 @@ from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.writers import KafkaBatchWriter
 from spark_kafka_sink.testing import TestBroker
 from tests.faults.chaos.processes import START
+from tests.faults.chaos.requests import topic_id
+from tests.faults.chaos.troubles import COMMIT, TASK
+from tests.faults.support.kill_points import FaultInjectedError
 from tests.histories import hooks
 from tests.histories.checker import check
 from tests.histories.events import read_history
 from tests.histories.index import COMMITTED, UNCOMMITTED
+from tests.histories.job import Job
 from tests.histories.recorder import ACTOR, FOLDER, Recorder
 
 TOPIC = "job"
@@ -38,6 +44,11 @@ def broker(request):
         broker.create_topic(TOPIC, partitions=2)
         yield broker
     close_sessions()
+
+
+def incarnation_of(broker):
+    host, port = broker.bootstrap_servers.split(":")
+    return topic_id((host, int(port)), TOPIC)
 
 
 @pytest.fixture
@@ -63,19 +74,47 @@ def record(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def history(tmp_path, broker, record):
-    """Lets two readers read, and gives the history."""
+def read(broker, record):
+    """Lets readers record what is in the topic. ``passed``: nothing below that offset is to come."""
 
-    def finished():
-        for reader, isolation in (("raw", UNCOMMITTED), ("fresh", COMMITTED)):
+    def read(*readers, passed):
+        for reader, isolation in readers:
             for partition in (0, 1):
                 found = broker.topic(TOPIC).records(partition, read_committed=isolation == COMMITTED)
                 where = {"reader": reader, "isolation": isolation, "topic": TOPIC, "partition": partition}
+                where["incarnation"] = incarnation_of(broker)
                 record("seen", **where, rows=[[each.offset, each.key.decode()] for each in found])
-                record("passed", **where, offset=1_000)
+                record("passed", **where, offset=passed)
+
+    return read
+
+
+@pytest.fixture
+def history(tmp_path, read):
+    """Lets two readers read, and gives the history."""
+
+    def finished():
+        read(("raw", UNCOMMITTED), ("fresh", COMMITTED), passed=1_000)
         return read_history(tmp_path.glob("*.jsonl"))
 
     return finished
+
+
+@pytest.fixture
+def recreate(broker, record):
+    """Creates the topic again."""
+
+    def told(phase):
+        record("topic", topic=TOPIC, incarnation=incarnation_of(broker), phase=phase)
+
+    def recreate():
+        told("deleted")
+        broker.delete_topic(TOPIC)
+        assert incarnation_of(broker) == ""
+        broker.create_topic(TOPIC, partitions=2)
+        told("created")
+
+    return recreate
 
 
 @pytest.fixture
@@ -83,7 +122,7 @@ def job(broker, monkeypatch):
     """A job as Spark plans it, and what runs its tasks."""
     attempts = count()
 
-    def planned():
+    def planned(**more):
         close_sessions()
         given = {
             "kafka.bootstrap.servers": broker.bootstrap_servers,
@@ -91,6 +130,7 @@ def job(broker, monkeypatch):
             "deliveryguarantee": "exactly-once",
             "txnappid": "job",
             "txnversion": "1",
+            **more,
         }
         writer = KafkaBatchWriter(RowLayout.of(SCHEMA, TOPIC, None), SinkOptions.parse(given))
         return pickle.loads(pickle.dumps(writer))
@@ -159,3 +199,72 @@ def test_a_row_that_is_not_in_the_log_is_missed(job, history, broker, record):
     writer.commit(job.tasks(writer))
     record("handed", write="job/1", task=0, attempt="another", rows=["job/1/9"])
     assert [finding.kind.value for finding in check(history())] == ["rows lost"]
+
+
+@pytest.fixture
+def run(job, broker, record, tmp_path):
+    """Runs the job as its driver does, which gives it what the error of the run before has named."""
+    driver = Job(None, record, broker.bootstrap_servers, "", tmp_path, {})
+
+    def run():
+        writer = job.planned(ledgerstart=driver.version(TOPIC, 1).get("ledgerStart", "strict"))
+        writer.commit(job.tasks(writer))
+
+    return lambda: driver.told("job/1", run)
+
+
+def test_a_job_whose_topic_was_created_again_is_accepted_as_its_error_says(job, history, run, recreate):
+    """The driver died before it knew of the commit."""
+    writer = job.planned()
+    writer.commit(job.tasks(writer))
+    recreate()
+    with pytest.raises(ExactlyOnceError, match="deleted and created again since"):
+        run()
+    run()
+    events = history()
+    assert [event["ledger_start"] for event in events if event.kind == "trusted"] == ["trust-ledger:1"]
+    told = [
+        (event["outcome"], event["claim"]) for event in events if event.kind == "verdict" and event["by"] == "spark"
+    ]
+    assert told == [("failed", "decided"), ("committed", "none")]
+    assert check(events) == []
+    without = [event for event in events if event.kind != "topic"]
+    assert {finding.kind.value for finding in check(without)} == {"told committed, but not visible"}
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("step", sorted({*TASK, *COMMIT} - {"between EndTxns"}))
+def test_a_topic_that_is_created_again_at_a_step(step, fails, history, read, run, recreate, monkeypatch):
+    """The process goes on, or it fails there; the job runs until it succeeds."""
+    reach, left = steps.reach, [step]
+
+    def reached(now, task=None):
+        reach(now, task)
+        if now in left:
+            left.remove(now)
+            read(("raw", UNCOMMITTED), ("live", COMMITTED), passed=0)
+            recreate()
+            if fails:
+                raise FaultInjectedError(now)
+
+    monkeypatch.setattr(steps, "reach", reached)
+    for _ in range(3):
+        with suppress(KafkaError, FaultInjectedError):
+            run()
+            break
+    else:
+        pytest.fail("it does not succeed")
+    assert left == []
+    assert check(history()) == []
+
+
+def test_only_a_topic_that_was_created_again_makes_a_driver_accept(record, tmp_path):
+    """A source that is not repeatable is named with the same value."""
+    driver = Job(None, record, "here:1", "", tmp_path, {})
+
+    def run():
+        raise ExactlyOnceError("committed with other rows: then ledgerStart=trust-ledger:1 accepts this batch")
+
+    with pytest.raises(ExactlyOnceError):
+        driver.told("job/1", run)
+    assert "ledgerStart" not in driver.version("job", 1)

@@ -53,6 +53,7 @@ def test_a_run_draws_only_what_it_can_do():
         "executor killed",
         "executor stopped",
         "workers outlive the driver",
+        "topic recreated",
     }
 
 

@@ -14,7 +14,7 @@ LIVE = "live"
 
 _GROUPS = MappingProxyType(
     {
-        "brokers": ("broker", "majority", "in sync", "election", "disk", "leaders", "topics"),
+        "brokers": ("broker", "majority", "in sync", "election", "disk", "leaders", "topic"),
         "network": ("cut off", "connections", "late", "network", "response"),
         "processes": ("driver", "worker", "executor", "killed", "clock"),
     }

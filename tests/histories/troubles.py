@@ -24,10 +24,12 @@ from tests.histories.changes import (
     older_sink,
     options_switched,
     terminated,
+    topic_recreated,
     topics_grown,
 )
 from tests.histories.gate import Gate
 from tests.histories.readers import Reader, Source
+from tests.histories.recorder import Recorder
 from tests.histories.workloads import Workload
 
 if TYPE_CHECKING:
@@ -45,16 +47,18 @@ _REQUESTS = {name: key for name, key in _RESPONSES.items() if name != "Produce"}
 @dataclass(frozen=True)
 class Victim:
     """A workload, with what troubles need of it. ``gates`` and ``proxies``: on the way from its sink to each broker, by
-    node id. ``variables``: those of its next drivers' environment. ``older_sink``: a folder with one."""
+    node id. ``readers``: the read_committed one and the other. ``record``: the soak's. ``variables``: those of its next
+    drivers' environment. ``older_sink``: a folder with one."""
 
     workload: Workload
     kafka: ChaosKafka
     drivers: Drivers
     fault: Fault
-    reader: Reader
+    readers: tuple[Reader, Reader]
     source: Source
     gates: Mapping[int, Gate]
     proxies: Mapping[int, Proxy]
+    record: Recorder
     older_sink: Path | None = None
     variables: dict[str, str] = field(default_factory=dict)
 
@@ -65,18 +69,14 @@ class Victim:
     @property
     def rows(self) -> int:
         """How many of its rows a read_committed reader has got."""
-        return sum(self.reader.rows[write.name] for write in self.workload.writes)
+        return sum(self.readers[0].rows[write.name] for write in self.workload.writes)
 
     @property
     def stalled_s(self) -> float:
         """Since its last row came."""
-        grew = [self.reader.grew[write.name] for write in self.workload.writes if write.name in self.reader.grew]
+        times = self.readers[0].grew
+        grew = [times[write.name] for write in self.workload.writes if write.name in times]
         return time.monotonic() - max(grew, default=time.monotonic())
-
-    @property
-    def has_steps(self) -> bool:
-        """Whether its processes come to the steps of the protocol."""
-        return any(write.exactly_once for write in self.workload.writes)
 
     def heal(self) -> None:
         """Everything that is stopped goes on, its network is whole, and of several drivers the last one stays."""
@@ -182,6 +182,7 @@ TROUBLES = {
         trouble(response_lost, "network", weight=3),
         trouble(request_delivered_late, "network", weight=3),
         trouble(topics_grown, "rights"),
+        trouble(topic_recreated, "brokers", "rights", "point", "jobs", weight=2),
         trouble(options_switched, "driver"),
         trouble(clocks_are_off, "driver"),
         trouble(older_sink, "driver"),
@@ -193,21 +194,27 @@ TROUBLES = {
 def troubles_for(workloads: Iterable[Workload], *, upgrades: bool, older_sink: bool) -> dict[str, Trouble]:
     """Those that a run can do."""
     left_out = {name for name, possible in (("broker upgraded", upgrades), ("older sink", older_sink)) if not possible}
-    executors = any(workload.has_executors for workload in workloads)
+    chosen = list(workloads)
     return {
         name: each
         for name, each in TROUBLES.items()
-        if name not in left_out and (executors or "executors" not in each.needs)
+        if name not in left_out and any(_fits(workload, each.needs) for workload in chosen)
     }
 
 
+def _fits(workload: Workload, needs: frozenset[str]) -> bool:
+    """Whether the workload has what a trouble needs: executors, processes that come to the steps of the protocol, or
+    jobs, whose driver knows which write an error is about."""
+    has = {
+        "executors": workload.has_executors,
+        "point": any(write.exactly_once for write in workload.writes),
+        "jobs": not workload.is_query,
+    }
+    return all(has.get(need, True) for need in needs)
+
+
 def victim_of(step: Step, victims: Mapping[str, Victim]) -> Victim:
-    """The one that it is drawn for: one with steps, if the trouble waits for a step; one with executors, if it needs
-    them."""
+    """The one that it is drawn for, of those that have what the trouble needs."""
     needs = TROUBLES[step.trouble].needs
-    fitting = [
-        each
-        for each in victims.values()
-        if (each.has_steps or "point" not in needs) and (each.workload.has_executors or "executors" not in needs)
-    ]
+    fitting = [each for each in victims.values() if _fits(each.workload, needs)]
     return pick(fitting, another_draw(step.draw))

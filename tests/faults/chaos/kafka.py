@@ -51,6 +51,7 @@ PROPERTIES = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:broker",
     "allow.everyone.if.no.acl.found": "true",
+    "auto.create.topics.enable": "false",  # or a query creates a topic that was deleted before the test does
     "min.insync.replicas": "2",
     "broker.session.timeout.ms": "3000",
     "replica.lag.time.max.ms": "4000",
@@ -256,6 +257,38 @@ class ChaosKafka:
             return self.partitions(topic) >= partitions
 
         _until(grow, bool)
+
+    def topic_id(self, topic: str) -> str:
+        """Returns when all brokers know the topic under one id."""
+        (found,) = _until(lambda: self._topic_ids(topic), lambda ids: len(ids) == 1 and "" not in ids)
+        return str(found)
+
+    def recreate(self, topic: str, partitions: int) -> str:
+        """Deletes the topic and creates it again as soon as no broker knows it. Returns its new id.
+
+        A request whose response is late may have been carried out: each step looks at what is there.
+        """
+
+        def delete() -> bool:
+            if any(self._topic_ids(topic)):
+                self.local.delete_topic(topic)
+            return True
+
+        def create() -> bool:
+            if any(self._topic_ids(topic)):
+                self.local.await_in_sync(topic)
+            else:
+                self.local.create_topic(topic, partitions)
+            return True
+
+        with self._lock:
+            for step in (delete, create):
+                _until(step, bool, _RECOVERS_S)
+            return self.topic_id(topic)
+
+    def _topic_ids(self, topic: str) -> set[str]:
+        """Those under which the brokers know it, with "" if one of them does not."""
+        return {requests.topic_id(address, topic) for address in self._addresses()}
 
     def ledger_partition(self, ledger: str) -> int:
         """The partition with the most records: this cluster has one query."""

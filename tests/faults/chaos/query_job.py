@@ -21,6 +21,7 @@ from tests.faults.support.kill_points import VARIABLE
 ROWS = 200
 TASKS = 4
 FAILED = "QUERY FAILED: "
+_NO_SOURCE = "DATA_SOURCE_NOT_FOUND"
 _PADDING = 500
 _PAUSE_S = 0.5
 _FOR_EXECUTORS = ("CHAOS", "CHAOS_START", VARIABLE, "PYTHONPATH")
@@ -74,7 +75,8 @@ def run(into: DataStreamWriter, stop: Path) -> None:
 
 
 def run_until_done(spark: SparkSession, work: Callable[[], None]) -> None:
-    """Again after each failure, which is printed; only a session that is stopped ends the process."""
+    """Again after each failure, which is printed. A session that is stopped ends the process, and so does one whose
+    look-up of Python data sources has failed, because Spark never repeats it."""
     while True:
         try:
             work()
@@ -82,7 +84,7 @@ def run_until_done(spark: SparkSession, work: Callable[[], None]) -> None:
         except Exception as error:
             sys.stdout.write(f"{FAILED}{type(error).__name__}: {' '.join(str(error).split())}\n")
             sys.stdout.flush()
-            if spark.sparkContext._jsc.sc().isStopped():
+            if spark.sparkContext._jsc.sc().isStopped() or _NO_SOURCE in str(error):
                 raise SystemExit(1) from None
             time.sleep(_PAUSE_S)
     spark.stop()

@@ -15,6 +15,8 @@ from kio.schema.api_versions.v4.request import ApiVersionsRequest
 from kio.schema.api_versions.v4.response import ApiVersionsResponse
 from kio.schema.elect_leaders.v2.request import ElectLeadersRequest, TopicPartitions
 from kio.schema.elect_leaders.v2.response import ElectLeadersResponse
+from kio.schema.metadata.v10.request import MetadataRequest, MetadataRequestTopic
+from kio.schema.metadata.v10.response import MetadataResponse
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i8, i32, i32Timedelta
 
@@ -44,6 +46,23 @@ def elect_preferred_leader(address: Address, topic: str, partition: int) -> None
     response = exchange(address, request, ElectLeadersResponse)
     results = [each for told in response.replica_election_results for each in told.partition_result]
     _check(f"{topic}-{partition} has no new leader", response, *results)
+
+
+def topic_id(address: Address, topic: str) -> str:
+    """The id under which this broker knows the topic, "" if it does not know it. A topic that is created again has
+    another id."""
+    asked = (MetadataRequestTopic(topic_id=None, name=TopicName(topic)),)
+    request = MetadataRequest(
+        topics=asked,
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=False,
+    )
+    (found,) = exchange(address, request, MetadataResponse).topics
+    if found.error_code.name == "unknown_topic_or_partition":
+        return ""
+    _check(f"{topic} has no id", found)
+    return str(found.topic_id)
 
 
 def features(address: Address) -> dict[str, int]:
