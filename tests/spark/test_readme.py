@@ -1,5 +1,6 @@
 """What README, the quickstart and the page on testing show to copy does what they say."""
 
+import json
 import re
 from textwrap import dedent
 
@@ -11,7 +12,7 @@ from tests.waiting import eventually
 
 README = (ROOT / "README.md").read_text()
 TEN_LINES, PRINTED = re.search(r"```python\n(.*?)```\n\n```\n(.*?)```", README, re.DOTALL).groups()
-BATCH, CONSUMER, STREAM = [
+BATCH, CONSUMER, STREAM, BATCH_ONCE, STREAM_ONCE = [
     block.text for block in python_blocks() if block.where.startswith("quickstart.md") and block.how == "spark"
 ]
 EXAMPLES = [block.text for block in python_blocks() if block.how == "pytest"]
@@ -32,16 +33,22 @@ A_JOB = """
 def run(spark, topic, tmp_path):
     """Runs an example on the test's own Kafka, topic and consumer group, in the session of the tests."""
 
+    def await_rows(query):
+        before = len(topic.records())
+        eventually(lambda: len(topic.records()) > before or not query.isActive, "the query writes nothing")
+        assert query.isActive, query.exception()
+
     def run(example):
         places = {
             "localhost:9092": topic.servers,
-            '"numbers"': f'"{topic.name}"',
-            "checkpoints/numbers": str(tmp_path / "checkpoint"),
-            '"look"': f'"{topic.name}"',
+            **dict.fromkeys(('"numbers"', '"payments"', '"clicks"', '"look"', '"nightly"'), f'"{topic.name}"'),
+            **dict.fromkeys(("checkpoints/numbers", "checkpoints/clicks"), str(tmp_path / "checkpoint")),
+            '"receipts"': repr(str(tmp_path / "receipts")),
+            "query.awaitTermination(30)": "await_rows(query)",  # 30 s are few on a busy machine
         }
         for shown, here in places.items():
             example = example.replace(shown, here)
-        names = {"spark": spark}
+        names = {"spark": spark, "await_rows": await_rows}
         exec(example, names)
         return names
 
@@ -73,6 +80,20 @@ def test_the_stream_of_the_quickstart(run, topic):
     finally:
         query.stop()
     assert {record.key for record in topic.records()} <= {str(digit).encode() for digit in range(10)}
+
+
+def test_the_exactly_once_batch_of_the_quickstart_writes_each_row_once_in_two_runs(run, topic, tmp_path):
+    run(BATCH_ONCE)
+    run(BATCH_ONCE)
+    assert sorted(int(record.key) for record in topic.records()) == list(range(1000))
+    assert len(list((tmp_path / "receipts").glob("*.jsonl"))) == 1
+
+
+def test_the_exactly_once_stream_of_the_quickstart_goes_on_where_it_was_stopped(run, topic):
+    run(STREAM_ONCE)
+    run(STREAM_ONCE)
+    values = sorted(json.loads(record.value)["value"] for record in topic.records())
+    assert values == list(range(len(values)))
 
 
 @pytest.mark.jvm
