@@ -332,7 +332,7 @@ def create_ledger(cluster: Cluster, topic: str, wanted: WantedLedger, deadline: 
 
 
 def by_hand(wanted: WantedLedger) -> str:
-    """What somebody needs to know who creates the topic: its partitions and settings."""
+    """The partitions and settings of the topic, for an administrator who creates it."""
     return ", ".join([f"{2 * PARTITIONS} partitions", *(f"{name}={value}" for name, value in wanted.settings.items())])
 
 

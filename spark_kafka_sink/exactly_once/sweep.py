@@ -253,7 +253,7 @@ def _describe_each(cluster: Cluster, ids: Sequence[str], deadline: float) -> tup
     errors: list[KafkaError] = []
     for name, call in calls.items():
         if call.end is None:
-            errors.append(timeout_error(call, max(0.0, deadline - began)))
+            errors.append(timeout_error(call, deadline - began))
         elif call.end.error is not None:
             errors.append(call.end.error)
         else:

@@ -516,7 +516,7 @@ def no_broker_error(reason: KafkaError | None) -> KafkaTimeoutError:
 def timeout_error(call: Call, timeout_ms: float) -> KafkaTimeoutError:
     """The error of a call that has not ended in time, with the last reason."""
     target = f" for {call.target.name}" if isinstance(call.target, Coordinator) else ""
-    text = f"{camel_case(call.api)}{target} has no response after {timeout_ms:.0f} ms: {call.reason}"
+    text = f"{camel_case(call.api)}{target} has no response after {max(0.0, timeout_ms):.0f} ms: {call.reason}"
     error = KafkaTimeoutError(text)
     error.__cause__ = call.last_error
     return error

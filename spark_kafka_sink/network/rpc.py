@@ -80,7 +80,7 @@ class Rpc:
             self.await_brokers(deadline)
         self.run([call], deadline)
         if call.end is None:
-            raise timeout_error(call, max(0.0, deadline - began))
+            raise timeout_error(call, deadline - began)
         if call.end.error is not None:
             raise call.end.error
         return call.end.body

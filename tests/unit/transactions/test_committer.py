@@ -170,6 +170,14 @@ def test_what_passes_is_asked_again_before_the_deadline(brokers: Brokers, clock:
     assert len(brokers.ended) == 5
 
 
+def test_a_deadline_that_has_passed_is_not_told_as_a_negative_time(brokers: Brokers, clock: ManualClock) -> None:
+    """Incident: "EndTxn for once-174-2.0 has no response after -1234 ms", after EndTxns before it took all the time."""
+    brokers.codes["a0"] = [ErrorCode.coordinator_load_in_progress] * 1_000
+    with open_committer(brokers, clock) as committer:
+        (outcome,) = committer.end([(prepared("a0"), True)], -1_234)
+    assert "no response after 0 ms" in str(outcome.error)
+
+
 def test_the_deadline_ends_the_waiting_and_says_what_for(brokers: Brokers, clock: ManualClock) -> None:
     brokers.codes["a0"] = [ErrorCode.coordinator_load_in_progress] * 1_000
     with open_committer(brokers, clock) as committer:
