@@ -19,6 +19,7 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.foreign_text import clause
 from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.errors import AuthenticationError, DriverCheckError, KafkaError, KafkaTimeoutError, LoginError
+from spark_kafka_sink.spark.error_notes import with_prefix
 from spark_kafka_sink.spark.options import SinkOptions
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def _check(config: ProducerConfig, check: _Check, clock: Clock) -> None:
                 _log.warning(
                     "The driver could not check the connection to the brokers before the tasks (driverCheck): %s. The "
                     "write goes on. Set driverCheck=false if only executors have a way to the brokers, or the files.",
-                    str(error).rstrip("."),
+                    with_prefix(str(error)).rstrip("."),
                 )
             return
         require(config, versions)
