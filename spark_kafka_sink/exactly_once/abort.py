@@ -20,7 +20,7 @@ from spark_kafka_sink.exactly_once.ledger_view import LedgerView
 from spark_kafka_sink.exactly_once.session import CommitSettings, session_for
 from spark_kafka_sink.exactly_once.sweep import abort_all, list_open, opened_since
 from spark_kafka_sink.exactly_once.values import Entry, EntryState, TaskReport, WriteId, WriteKind, WritePlan, listed
-from spark_kafka_sink.producer.transactions.values import END_TXN_V2
+from spark_kafka_sink.producer.transactions.values import END_TXN_V2, PreparedTransaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +62,15 @@ def abort_batch(
         view = session.read_ledger(driver, deadline)
         entries = dict(view.entries)
         state = complete_intents(session, driver, entries, deadline)
-        decided = {prepared for entry in entries.values() for prepared in entry.prepared.values()}
-        reported = {report.share.prepared for report in present if report.share.prepared is not None} - decided
-        own = opened_since(run.open_before, listing, driver)
-        aborted = abort_all(session, reported.union(own) - decided, deadline, exactly=listing.derived)
+        decided = {_identity(prepared) for entry in entries.values() for prepared in entry.prepared.values()}
+        reported = {
+            prepared
+            for report in present
+            if (prepared := report.share.prepared) is not None and _identity(prepared) not in decided
+        }
+        known = decided | {_identity(prepared) for prepared in reported}
+        own = {each for each in opened_since(run.open_before, listing, driver) if _identity(each) not in known}
+        aborted = abort_all(session, reported | own, deadline, exactly=listing.derived)
         return AbortOutcome(
             decided=_decided_clauses(run.write_id, entries, state, view),
             aborted=len(aborted),
@@ -73,6 +78,12 @@ def abort_batch(
             committed=_is_committed(run.write_id, state.entries, view),
             all_lost=any(not entries[query].has_rows_besides(lost) for query, lost in state.lost.items()),
         )
+
+
+def _identity(prepared: PreparedTransaction) -> tuple[str, int, int]:
+    """Without the protocol, which is that of the driver for a transaction that was listed, and the task's for one that
+    was reported: they differ if transaction.version has changed between."""
+    return prepared.transactional_id, prepared.producer_id, prepared.epoch
 
 
 def _fenced(run: WritePlan | TaskReport, view: LedgerView) -> AbortOutcome:

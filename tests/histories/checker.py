@@ -26,6 +26,7 @@ class Kind(Enum):
     OUT_OF_ORDER = "rows out of order"
     FAILED_BUT_VISIBLE = "told failed, but visible"
     COMMITTED_BUT_INVISIBLE = "told committed, but not visible"
+    DECIDED_BUT_ABORTED = "decided, but aborted"
     RECEIPT_CONTRADICTED = "receipt contradicted"
     FOREIGN_ROW = "row that no task was handed"
     READERS_DISAGREE = "readers disagree"
@@ -63,6 +64,26 @@ def lost_rows(history: History) -> Iterator[Finding]:
         missing = [row for row in rows if row not in visible]
         if missing and not (len(missing) == len(rows) and history.committed_verdict(write)):
             yield Finding(Kind.LOST, write, f"{len(missing)} of {len(rows)} rows: {_listed(missing)}")
+
+
+def rows_never_handed(history: History) -> Iterator[Finding]:
+    """Committed writes for which the sink took fewer rows than Spark had, and numbers without any write below the last
+    committed one of a repeated workload: a sink that skips rows loses them without a trace in what tasks were handed.
+    """
+    last = _last_committed(history)
+    for name, workload in history.workloads.items():
+        if workload.rows is None:
+            continue
+        numbers = {number_of(write): write for write in history.rows if workload_of(write) == name}
+        for number, write in numbers.items():
+            is_due = history.committed_verdict(write) or (workload.repeats and number < last.get(name, -1))
+            if is_due and len(history.rows[write]) < workload.rows:
+                text = f"tasks were handed {len(history.rows[write])} of {workload.rows} rows"
+                yield Finding(Kind.LOST, write, text)
+        if workload.repeats and numbers:
+            for number in range(min(numbers), last.get(name, -1)):
+                if number not in numbers:
+                    yield Finding(Kind.LOST, f"{name}/{number}", "no task was handed a row of it")
 
 
 def doubled_rows(history: History) -> Iterator[Finding]:
@@ -199,7 +220,7 @@ def _was_excused(history: History, write: str, verdict: Verdict) -> bool:
 
 def committed_but_invisible(history: History) -> Iterator[Finding]:
     """Writes that were told committed and of which no row is visible, and transactions that EndTxn has committed and
-    whose rows a reader has passed without seeing them."""
+    some of whose rows a reader has passed without seeing them."""
     visible = _visible(history)
     for write, rows in _rows_left(history).items():
         if history.committed_verdict(write) and not any(row in visible for row in rows):
@@ -208,9 +229,40 @@ def committed_but_invisible(history: History) -> Iterator[Finding]:
         ended = report.transaction is not None and (True, "committed") in history.ends.get(report.transaction, set())
         for view in history.of_kind(COMMITTED) if ended else ():
             for place in filter(view.has_passed, report.places):
-                if place.count and not _rows_between(history, view, report, place):
-                    text = f"EndTxn committed {report.transaction}, and {view.reader} saw nothing in {place.partition}"
+                seen = len(_rows_between(history, view, report, place))
+                if seen < place.count:
+                    where = f"{seen} of {place.count} rows in {place.partition}"
+                    text = f"EndTxn committed {report.transaction}, and {view.reader} saw {where}"
                     yield Finding(Kind.COMMITTED_BUT_INVISIBLE, str(report.task), text)
+
+
+def decided_but_aborted(history: History) -> Iterator[Finding]:
+    """Transactions that a decided intent names, and that the sink has aborted nevertheless."""
+    for write, intents in history.intents.items():
+        for intent in intents:
+            for transaction in intent.transactions if intent.outcome == "decided" else ():
+                if (False, "aborted") in history.ends.get(transaction, set()):
+                    yield Finding(Kind.DECIDED_BUT_ABORTED, write, f"{transaction} was aborted after the decision")
+
+
+def rows_without_a_receipt(history: History) -> Iterator[Finding]:
+    """Rows of exactly-once writes that are visible where no receipt of their task says that there are rows.
+
+    Dead letters have no receipts, so a topic counts only if any receipt of the history names it.
+    """
+    places: dict[Task, list[Place]] = defaultdict(list)
+    topics = {place.partition.topic for report in history.reports for place in report.places}
+    for report in history.reports:
+        places[report.task] += report.places
+    for view in history.of_kind(COMMITTED):
+        for partition, rows in view.rows.items():
+            for offset, row in rows.items() if partition.topic in topics else ():
+                task = history.rows[write_of(row)].get(row)
+                if task is None or not history.workload(task.write).exactly_once:
+                    continue
+                if not any(each.partition == partition and each.first <= offset <= each.last for each in places[task]):
+                    text = f"{view.reader} saw {row} in {partition} at {offset}, where no receipt has rows"
+                    yield Finding(Kind.RECEIPT_CONTRADICTED, str(task), text)
 
 
 def contradicted_receipts(history: History) -> Iterator[Finding]:
@@ -267,13 +319,16 @@ def _disagreement(one: View, other: View, partition: Partition) -> Iterator[Find
 
 RULES: tuple[Callable[[History], Iterator[Finding]], ...] = (
     lost_rows,
+    rows_never_handed,
     doubled_rows,
     aborted_rows_read,
     partly_visible_batches,
     rows_out_of_order,
     failed_but_visible,
     committed_but_invisible,
+    decided_but_aborted,
     contradicted_receipts,
+    rows_without_a_receipt,
     foreign_rows,
     disagreeing_readers,
 )

@@ -4,7 +4,7 @@ Every event has ``at`` (CLOCK_MONOTONIC in seconds, one clock for all processes 
 seconds), ``actor`` and ``kind``. The other fields depend on the kind:
 
 =========== ============================================================================================================
-workload    ``name``; ``exactly_once``; ``repeats``: a write that failed is run again under its number
+workload    ``name``; ``exactly_once``; ``repeats``: a write that failed is run again under its number; ``rows`` of each
 began       ``write``, ``start``: a driver starts a run of it
 handed      ``write``, ``task``, ``attempt``, ``rows``: Spark has handed rows to the sink in a task
 failed      ``write``, ``task``, ``attempt``, ``error``: the task raised

@@ -86,8 +86,11 @@ class Begin(NamedTuple):
 
 
 class Workload(NamedTuple):
+    """``rows``: how many Spark has for each of its writes, None if the history does not say so."""
+
     exactly_once: bool
     repeats: bool
+    rows: int | None = None
 
 
 @dataclass
@@ -163,7 +166,7 @@ class History:
         return (partition.topic, partition.incarnation) in self._deleted
 
     def _workload(self, event: Event) -> None:
-        self.workloads[event["name"]] = Workload(event["exactly_once"], event["repeats"])
+        self.workloads[event["name"]] = Workload(event["exactly_once"], event["repeats"], event.get("rows"))
 
     def _handed(self, event: Event) -> None:
         task = Task(event["write"], event["task"])

@@ -478,6 +478,12 @@ def hide_what_end_txn_committed(paper: Paper) -> list[Event]:
     return paper.events()
 
 
+def abort_what_was_decided(paper: Paper) -> list[Event]:
+    attempt = paper.random.choice(_written(paper, paper.random.choice(paper.whole)))
+    paper.tell("end", transaction=attempt.transaction, commit=False, outcome="aborted")
+    return paper.events()
+
+
 def shift_a_receipt(paper: Paper) -> list[Event]:
     return _with_another_place(paper, lambda place: [*place[:2], place[2] + 1, *place[3:]])
 
@@ -522,6 +528,7 @@ FAULTS: dict[Callable[[Paper], list[Event]], Kind] = {
     tell_a_committed_job_that_it_failed: Kind.FAILED_BUT_VISIBLE,
     tell_a_failed_job_that_it_is_committed: Kind.COMMITTED_BUT_INVISIBLE,
     hide_what_end_txn_committed: Kind.COMMITTED_BUT_INVISIBLE,
+    abort_what_was_decided: Kind.DECIDED_BUT_ABORTED,
     shift_a_receipt: Kind.RECEIPT_CONTRADICTED,
     miscount_a_receipt: Kind.RECEIPT_CONTRADICTED,
     write_a_row_that_was_not_handed_over: Kind.FOREIGN_ROW,

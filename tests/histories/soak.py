@@ -187,7 +187,8 @@ class Soak:
         folder = self.folder / workload.name
         folder.mkdir()
         for write in workload.writes:
-            self._record("workload", name=write.name, exactly_once=write.exactly_once, repeats=write.repeats)
+            promised = {"exactly_once": write.exactly_once, "repeats": write.repeats}
+            self._record("workload", name=write.name, **promised, rows=ROWS)
         gates, proxies = {}, {}
         for node, server in zip(self.kafka.local.node_ids, self.kafka.servers.split(","), strict=True):
             host, port = server.split(":")

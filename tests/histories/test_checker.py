@@ -22,8 +22,8 @@ ROOT = Path(__file__).parents[2]
 T0, T1 = ["job-0", 7, 0], ["job-1", 8, 0]
 
 
-def workload(name="job", exactly_once=True, repeats=False):
-    return {"kind": "workload", "name": name, "exactly_once": exactly_once, "repeats": repeats}
+def workload(name="job", exactly_once=True, repeats=False, rows=None):
+    return {"kind": "workload", "name": name, "exactly_once": exactly_once, "repeats": repeats, "rows": rows}
 
 
 def handed(task, *rows, write="job/1", attempt="a"):
@@ -197,6 +197,24 @@ FAULTY = {
     ),
     "a row of a committed job is missing": (
         Kind.LOST, history(*WRITTEN, verdict("committed"), raw(ROWS), read({0: 0, 1: 1, 2: 2})),
+    ),
+    "the sink took fewer rows than Spark had": (
+        Kind.LOST, history(workload(rows=5), *WRITTEN[1:], verdict("committed"), raw(ROWS), read(ROWS)),
+    ),
+    "the sink took no row of a batch before the last committed one": (
+        Kind.LOST,
+        history(workload(repeats=True, rows=1), handed(0, 0), handed(0, 0, write="job/3"),
+                verdict("committed", write="job/3"), read({0: 0, 1: "job/3/0"})),
+    ),
+    "a decided transaction is aborted by the sink": (
+        Kind.DECIDED_BUT_ABORTED, history(workload(), *TASKS, *DECIDED, end(T0), end(T1, "aborted"), read(HALF)),
+    ),
+    "a row of a committed transaction is missing, and the driver has died": (
+        Kind.COMMITTED_BUT_INVISIBLE, history(*WRITTEN, raw(ROWS), read({0: 0, 1: 1, 2: 2})),
+    ),
+    "a receipt lacks a partition whose rows are visible": (
+        Kind.RECEIPT_CONTRADICTED,
+        history(workload(), *TASKS[:3], reported(1, T1), *DECIDED, *ENDED, verdict("committed"), read(ROWS)),
     ),
     "a row of the control is missing": (
         Kind.LOST, history(workload(exactly_once=False), handed(0, 0, 1), verdict("committed"), read({0: 0})),

@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 
 from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.exactly_once import steps, sweep
+from spark_kafka_sink.exactly_once import abort, steps, sweep
 from spark_kafka_sink.exactly_once.abort import AbortOutcome
 from spark_kafka_sink.exactly_once.commit import commit_batch
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError, PlanningError, ReplayMismatchError
@@ -16,6 +16,7 @@ from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.values import LedgerStart, RecoveryMode, TaskAction, WriteKind
 from spark_kafka_sink.producer.engine import ProducerEngine
 from spark_kafka_sink.producer.transactions.committer import Committer, EndVerdict, end_transactions
+from spark_kafka_sink.producer.transactions.values import END_TXN_V1, END_TXN_V2
 from spark_kafka_sink.spark.producer_cache import ProducerCache
 from spark_kafka_sink.testing.broker.faults import KEPT
 from spark_kafka_sink.testing.broker.state.transactions import LAST_EPOCH, ProducerIdentity
@@ -286,6 +287,32 @@ def test_an_abort_after_the_intent_commits(broker, query, monkeypatch, point):
         with pytest.raises(killed):
             query.commit(reports)
     assert query.abort(reports).decided == ("batch 0 of q1 had been decided and is committed",)
+    assert committed(broker) == EACH_ONCE
+
+
+def test_an_abort_spares_what_is_decided_though_transaction_version_has_changed_since(broker, query, monkeypatch):
+    """Incident: abort committed a decided batch and then asked for the abort of one of its transactions, because the
+    one that it had listed had the driver's protocol, and the one in the intent the task's."""
+    reports = query.tasks(query.plan(), 0, ROWS)
+    for killed in crash(monkeypatch, "intent committed"):
+        with pytest.raises(killed):
+            query.commit(reports)
+    listed, aborted = sweep.left_open, []
+
+    def listed_in_the_other_protocol(listing, driver):
+        return [
+            replace(each, end_txn_version=END_TXN_V1 + END_TXN_V2 - each.end_txn_version)
+            for each in listed(listing, driver)
+        ]
+
+    def abort_all(session, prepared, *more, **others):
+        aborted.extend(prepared)
+        return frozenset()
+
+    monkeypatch.setattr(sweep, "left_open", listed_in_the_other_protocol)
+    monkeypatch.setattr(abort, "abort_all", abort_all)
+    query.abort(reports)
+    assert not aborted
     assert committed(broker) == EACH_ONCE
 
 
