@@ -165,7 +165,7 @@ def read_topic(client: Mapping[str, str], topic: str, partitions: int) -> Iterat
     """
     consumer = Consumer({
         **client, "group.id": topic, "enable.auto.commit": False,
-        "enable.partition.eof": True, **_QUIET,
+        "enable.partition.eof": True, "check.crcs": True, **_QUIET,
     })  # fmt: skip
     try:
         consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from spark_kafka_sink import ConfigError, KafkaProducer, ProducerRecord, certify
+from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.testing import Listener, TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
 from spark_kafka_sink.testing.listener import login
@@ -333,3 +334,19 @@ def test_a_terminal_shows_how_far_a_write_is(broker, job, monkeypatch):
     assert "exactly-once, stream: 20 of 20 rows" in shown
     assert "reading back: 20 of 20 records" in shown
     assert "deleting 6 topics" in shown
+
+
+@pytest.mark.parametrize(("read_before", "failed"), [(1, True), (0, False)])
+def test_what_librdkafka_cannot_go_on_reading_is_a_finding(broker, job, monkeypatch, read_before, failed):
+    """Incident: a batch that librdkafka could not decode was read by the package itself, and "certified"."""
+
+    def broken(topics, name):
+        if read_before:
+            yield [record(0, name.split("-")[1])]
+        raise KafkaError("Local: Bad message format")
+
+    monkeypatch.setattr(module.ThrowAwayTopics, "_read_by_librdkafka", broken)
+    certificate = run(broker)
+    assert certificate.worked is not failed
+    assert ("Bad message format" in text(certificate, "at-least-once read batch")) is failed
+    assert ("librdkafka could not read" in certificate.facts["read by"]) is not failed

@@ -171,7 +171,7 @@ def test_what_passes_is_asked_again_before_the_deadline(brokers: Brokers, clock:
 
 
 def test_a_deadline_that_has_passed_is_not_told_as_a_negative_time(brokers: Brokers, clock: ManualClock) -> None:
-    """Incident: "EndTxn for once-174-2.0 has no response after -1234 ms", after EndTxns before it took all the time."""
+    """Incident: "EndTxn for … has no response after -… ms", as the calls before it had taken all the time."""
     brokers.codes["a0"] = [ErrorCode.coordinator_load_in_progress] * 1_000
     with open_committer(brokers, clock) as committer:
         (outcome,) = committer.end([(prepared("a0"), True)], -1_234)
