@@ -479,8 +479,9 @@ def hide_what_end_txn_committed(paper: Paper) -> list[Event]:
 
 
 def abort_what_was_decided(paper: Paper) -> list[Event]:
-    attempt = paper.random.choice(_written(paper, paper.random.choice(paper.whole)))
-    paper.tell("end", transaction=attempt.transaction, commit=False, outcome="aborted")
+    intents = [each for each in paper.told if each.kind == "intent" and each["outcome"] == "decided"]
+    transaction = paper.random.choice(paper.random.choice(intents)["transactions"])
+    paper.tell("end", transaction=transaction, commit=False, outcome="aborted")
     return paper.events()
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 _DEADLINE_S = 30.0
 
@@ -50,6 +50,7 @@ class Topic:
     @contextmanager
     def _consumer(self) -> Iterator[Consumer]:
         settings = {"bootstrap.servers": self.servers, "group.id": "reader", "enable.auto.commit": False}
+        settings["enable.partition.eof"] = True
         consumer = Consumer({**settings, "auto.offset.reset": "earliest", "isolation.level": "read_committed"})
         try:
             yield consumer
@@ -63,17 +64,18 @@ class Topic:
         return [(place, consumer.get_watermark_offsets(place, timeout=_DEADLINE_S)[1]) for place in places]
 
     def _read(self, consumer: Consumer) -> list[Record]:
-        ends = self._ends(consumer)
-        missing = sum(end for _, end in ends)
-        consumer.assign([place for place, _ in ends])
+        places = [place for place, _ in self._ends(consumer)]
+        consumer.assign(places)
+        left = {place.partition for place in places}
         records = []
-        while missing:
-            messages = consumer.consume(min(missing, 10_000), timeout=_DEADLINE_S)
-            assert messages, f"{missing} records of {self.name} did not come within {_DEADLINE_S} s"
-            for message in messages:
-                assert message.error() is None, message.error()
-            records += [_record(message) for message in messages]
-            missing -= len(messages)
+        while left:  # to the ends: offsets also count the control records of transactions
+            message = consumer.poll(_DEADLINE_S)
+            assert message is not None, f"partitions {left} of {self.name} did not end within {_DEADLINE_S} s"
+            if message.error() is None:
+                records.append(_record(message))
+            else:
+                assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+                left.discard(message.partition())
         return sorted(records, key=lambda record: (record.partition, record.offset))
 
 
