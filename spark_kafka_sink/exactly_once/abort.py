@@ -81,8 +81,8 @@ def abort_batch(
 
 
 def _identity(prepared: PreparedTransaction) -> tuple[str, int, int]:
-    """Without the protocol, which is that of the driver for a transaction that was listed, and the task's for one that
-    was reported: they differ if transaction.version has changed between."""
+    """Identifies a transaction regardless of ``end_txn_version``. A listed one has the driver's version and a reported
+    one its task's, and these differ if transaction.version has changed in between."""
     return prepared.transactional_id, prepared.producer_id, prepared.epoch
 
 

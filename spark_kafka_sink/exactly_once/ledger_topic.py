@@ -321,7 +321,7 @@ def create_ledger(cluster: Cluster, topic: str, wanted: WantedLedger, deadline: 
     even = ", even with no setting but cleanup.policy=compact" if attempt is None else ""
     raise ExactlyOnceError(
         f"commitLogTopic {topic} is missing and cannot be created{even}: {why_not_created(last)}. Create it by hand: "
-        f"{by_hand(wanted)}"
+        + by_hand(wanted)
         + (
             "; of these the ledger cannot do without cleanup.policy. Without compaction use "
             "deliveryGuarantee=at-least-once."

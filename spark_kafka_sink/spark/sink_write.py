@@ -53,7 +53,7 @@ class SinkWrite:
 
     _is_batch = False
     release = "before 0.2.0"
-    """Of the driver. Earlier releases did not pickle it."""
+    """The release that the driver runs. Plans pickled by earlier releases lack it, and get this text."""
 
     @classmethod
     def of(cls, schema: StructType, options: Mapping[str, str], faults: Sequence[str] = ()) -> Self:

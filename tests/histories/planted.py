@@ -178,15 +178,26 @@ def _topic(write: str) -> str:
     return write.split("/", maxsplit=1)[0]
 
 
-def committed(paper: Paper, write: str) -> None:
-    """Nothing happens to the batch."""
-    paper.begin(write)
+def _reported(paper: Paper, write: str) -> list[Attempt]:
+    """Writes all rows of a batch in two tasks, which report."""
     attempts = [paper.task(write, number) for number in range(2)]
     for attempt in attempts:
         paper.report(attempt)
+    return attempts
+
+
+def _commit(paper: Paper, attempts: list[Attempt]) -> None:
+    """Decides what the tasks have reported, and ends their transactions."""
     paper.intent(attempts, "asked", "decided")
     for attempt in attempts:
         paper.end(attempt, commit=True)
+
+
+def committed(paper: Paper, write: str) -> None:
+    """Nothing happens to the batch."""
+    paper.begin(write)
+    attempts = _reported(paper, write)
+    _commit(paper, attempts)
     paper.verdict(write, "committed")
     paper.clean.append(write)
 
@@ -195,12 +206,8 @@ def task_retried(paper: Paper, write: str) -> None:
     """An attempt dies; the broker aborts what it has written when the next one begins."""
     paper.begin(write)
     paper.task(write, 0)
-    attempts = [paper.task(write, number) for number in range(2)]
-    for attempt in attempts:
-        paper.report(attempt)
-    paper.intent(attempts, "asked", "decided")
-    for attempt in attempts:
-        paper.end(attempt, commit=True)
+    attempts = _reported(paper, write)
+    _commit(paper, attempts)
     paper.verdict(write, "committed")
 
 
@@ -214,9 +221,7 @@ def failed_and_repeated(paper: Paper, write: str) -> None:
 def driver_died_after_the_decision(paper: Paper, write: str) -> None:
     """The next planning commits the batch, and its replay writes nothing."""
     paper.begin(write)
-    attempts = [paper.task(write, number) for number in range(2)]
-    for attempt in attempts:
-        paper.report(attempt)
+    attempts = _reported(paper, write)
     paper.intent(attempts, "asked")
     paper.begin(write)
     for attempt in attempts:
@@ -229,9 +234,7 @@ def driver_died_after_the_decision(paper: Paper, write: str) -> None:
 def torn_and_repaired(paper: Paper, write: str) -> None:
     """A transaction of the decided batch is lost, the error says so, and the replay writes its rows again."""
     paper.begin(write)
-    attempts = [paper.task(write, number) for number in range(2)]
-    for attempt in attempts:
-        paper.report(attempt)
+    attempts = _reported(paper, write)
     paper.intent(attempts, "asked", "decided")
     paper.end(attempts[0], commit=True)
     paper.verdict(write, "failed", "decided")
@@ -246,20 +249,14 @@ def torn_and_repaired(paper: Paper, write: str) -> None:
 def topic_recreated_before_the_commit(paper: Paper, write: str) -> None:
     """Nothing is decided: the next run writes the rows into the new topic."""
     paper.begin(write)
-    attempts = [paper.task(write, number) for number in range(2)]
-    for attempt in attempts:
-        paper.report(attempt)
+    attempts = _reported(paper, write)
     paper.recreate(_topic(write))
     for attempt in attempts:
         paper.end(attempt, commit=False)
     paper.verdict(write, "failed")
     paper.begin(write)
-    again = [paper.task(write, number) for number in range(2)]
-    for attempt in again:
-        paper.report(attempt)
-    paper.intent(again, "asked", "decided")
-    for attempt in again:
-        paper.end(attempt, commit=True)
+    again = _reported(paper, write)
+    _commit(paper, again)
     paper.verdict(write, "committed")
 
 
@@ -267,12 +264,8 @@ def topic_recreated_after_the_commit(paper: Paper, write: str) -> None:
     """The driver dies before it knows of the commit. The next run is refused, and the one after it is given
     ``ledgerStart``."""
     paper.begin(write)
-    attempts = [paper.task(write, number) for number in range(2)]
-    for attempt in attempts:
-        paper.report(attempt)
-    paper.intent(attempts, "asked", "decided")
-    for attempt in attempts:
-        paper.end(attempt, commit=True)
+    attempts = _reported(paper, write)
+    _commit(paper, attempts)
     paper.recreate(_topic(write))
     for outcome, claim in (("failed", "decided"), ("committed", "none")):
         paper.begin(write)
@@ -293,9 +286,7 @@ def job_failed(paper: Paper, write: str) -> None:
 def job_died_torn(paper: Paper, write: str) -> None:
     """The driver of a job that is not repeated dies between two EndTxns, and the other transaction times out."""
     paper.begin(write)
-    attempts = [paper.task(write, number) for number in range(2)]
-    for attempt in attempts:
-        paper.report(attempt)
+    attempts = _reported(paper, write)
     paper.intent(attempts, "asked", "decided")
     paper.end(attempts[0], commit=True)
 
@@ -303,12 +294,8 @@ def job_died_torn(paper: Paper, write: str) -> None:
 def job_decided_by_abort(paper: Paper, write: str) -> None:
     """The process that commits is killed after the decision; Spark's abort finishes the job and logs that."""
     paper.begin(write)
-    attempts = [paper.task(write, number) for number in range(2)]
-    for attempt in attempts:
-        paper.report(attempt)
-    paper.intent(attempts, "asked", "decided")
-    for attempt in attempts:
-        paper.end(attempt, commit=True)
+    attempts = _reported(paper, write)
+    _commit(paper, attempts)
     paper.tell("gave up", entry=f"entry-{write}", claim="decided", text="had been decided and is committed")
     paper.verdict(write, "failed")
 
@@ -324,9 +311,7 @@ def written_twice_at_least_once(paper: Paper, write: str) -> None:
 
 def _refused(paper: Paper, write: str) -> None:
     paper.begin(write)
-    attempts = [paper.task(write, number) for number in range(2)]
-    for attempt in attempts:
-        paper.report(attempt)
+    attempts = _reported(paper, write)
     paper.intent(attempts, "asked", "not decided")
     for attempt in attempts:
         paper.end(attempt, commit=False)
