@@ -203,13 +203,10 @@ def _short(results: Results) -> str:
     """What the README's first screen says of speed, the bad with the good."""
     f = _Figures(results)
     said = (
-        f"- {f.times('default')} times the rows per second of Spark's own sink, and"
-        f" {f.times('default', measure='broker_us')} times its broker CPU per row (100-byte values, default options)."
-        " With the same `batch.size` and `linger.ms` on both sides it is"
-        f" {f.times('same-batches')} times.{_slower(f)}\n"
-        f"- Small micro-batches are slower, too ({_batch_ms(f, OURS)} instead of {_batch_ms(f, THEIRS)} in the table)."
-        f" The first one of an application takes {f.median('micro-batches', OURS, 'first_batch_ms')} ms, because Python"
-        " workers have to start."
+        f"With default options and values of 100 bytes, a row costs the brokers {_percent(f, 'broker_us')} of the CPU"
+        " that it costs them from Spark's own sink. With the same `batch.size` and `linger.ms` on both sides, this sink"
+        f" writes {f.times('same-batches')} times as many rows per second. The first micro-batch of an application"
+        f" takes {_seconds(f, 'first_batch_ms')}, because Python workers have to start."
     )
     return "" if f.missing else said
 
@@ -222,11 +219,14 @@ def _compared(results: Results) -> str:
         *_COMPARED_BY_WORDS,
         ["memory", "in the JVM's heap", f"a Python worker per core, {confluent} MiB", f"the same, {ours} MiB"],
         [
-            "rows per second, 100-byte values", "1", f"{_WAYS[-1]} writes {_than_confluent(f)} times as many",
-            f"{f.times('default')} times those of Spark's sink",
+            "rows per second that this sink writes, with values of 100 bytes",
+            f"{f.times('default')} times as many", f"{_than_confluent(f)} times as many", "",
         ],
-        *([f"… {size}", "1", "not measured", _by_size(f, size)] for size in VALUE_SIZES if size.endswith(("KB", "MB"))),
-        ["micro-batch of 1,000 rows, 10 tasks", _batch_ms(f, THEIRS), "not measured", _batch_ms(f, OURS)],
+        [
+            f"… of {', '.join(_LARGER)}",
+            f"{', '.join(_by_size(f, size) for size in _LARGER)} times as many", "not measured", "",
+        ],
+        ["micro-batch of 1,000 rows in 10 tasks", _batch_ms(f, THEIRS), "not measured", _batch_ms(f, OURS)],
         _MATURITY,
     ]  # fmt: skip
     return "" if f.missing else _plain_table(("", *_WAYS), rows)
@@ -248,12 +248,25 @@ _MATURITY = [
 ]
 
 
+_LARGER = tuple(size for size in VALUE_SIZES if size.endswith(("KB", "MB")))
+
+
 def _than_confluent(f: _Figures) -> str:
     return f.times("python-clients", than=CONFLUENT)
 
 
 def _by_size(f: _Figures, size: str) -> str:
-    return f"{f.times('growth-values', f'{size}, {OURS}', f'{size}, {THEIRS}')} times"
+    return f.times("growth-values", f"{size}, {OURS}", f"{size}, {THEIRS}")
+
+
+def _percent(f: _Figures, measure: str) -> str:
+    """What a row costs, of what it costs with Spark's own sink."""
+    return f"{100 * float(f.times('default', measure=measure)):.0f} %"
+
+
+def _seconds(f: _Figures, measure: str) -> str:
+    """A time of the part of micro-batches."""
+    return f"{float(f.median('micro-batches', OURS, measure)) / 1000:.1f} s"
 
 
 def _batch_ms(f: _Figures, side: str) -> str:
@@ -273,16 +286,16 @@ def _value_sizes(results: Results) -> str:
     for size in VALUE_SIZES:
         ours, theirs = f"{size}, {OURS}", f"{size}, {THEIRS}"
         rates = (f.median("growth-values", side, "rows_per_s") for side in (ours, theirs))
-        rows.append([size, *rates, _by_size(f, size), f.median("growth-values", ours, "peak_rss_mib")])
+        rows.append([size, *rates, f"{_by_size(f, size)} times", f.median("growth-values", ours, "peak_rss_mib")])
     head = ("size of a value", "rows/s here", "rows/s of Spark's own sink", "here, compared", "peak MiB of a worker")
     return "" if f.missing else table(head, rows)
 
 
 def _slower(f: _Figures) -> str:
     """A sentence on the sizes of values with which Spark's own sink is faster."""
-    ratios = {size: f.times("growth-values", f"{size}, {OURS}", f"{size}, {THEIRS}") for size in VALUE_SIZES}
+    ratios = {size: _by_size(f, size) for size in VALUE_SIZES}
     slower = [f"{ratio} times with values of {size}" for size, ratio in ratios.items() if float(ratio) < 1]
-    return f" It is slower with large values: {', '.join(slower)}." if slower else ""
+    return f"It is slower with large values: {', '.join(slower)}. " if slower else ""
 
 
 def _defaults(f: _Figures) -> str:
@@ -290,7 +303,7 @@ def _defaults(f: _Figures) -> str:
         f"**Spark's own sink**, default options on both sides: {f.times('default')} times its rows per second with"
         f" values of 100 bytes ({f.times('unkeyed')} without keys), {f.times('1k-values')} with 1 KB,"
         f" {f.times('10k-values')} with 10 KB, {f.times('headers-and-topics')} with headers and 20 topics. The broker"
-        f" needs {f.times('default', measure='broker_us')} times the CPU per row.{_slower(f)}"
+        f" needs {_percent(f, 'broker_us')} of the CPU per row. {_slower(f)}".rstrip()
     )
 
 
@@ -348,7 +361,7 @@ def _micro_batches(f: _Figures) -> str:
         f"**A micro-batch** of 1,000 rows in 10 tasks takes {f.median('micro-batches', OURS, 'add_batch_ms')} ms"
         f" (exactly-once: {f.median('micro-batches', ONCE, 'add_batch_ms')} ms); Spark's own sink takes"
         f" {f.median('micro-batches', THEIRS, 'add_batch_ms')} ms. The first one of an application takes"
-        f" {f.median('micro-batches', OURS, 'first_batch_ms')} ms, because Python workers have to start."
+        f" {_seconds(f, 'first_batch_ms')}, because Python workers have to start."
     )
 
 
