@@ -19,7 +19,7 @@ _PAGES = {"index.md": ROOT / "README.md", "examples/README.md": ROOT / "examples
 # A file of these folders that a page links is part of the site, under the same path.
 _COPIED = ("examples", "jobs", "conf")
 # A section that readers look for by name is a page of its own, too: page, section, where it stands.
-_SECTIONS = {"troubleshooting.md": ("Errors", "operations.md"), "glossary.md": ("Glossary", "ARCHITECTURE.md")}
+_SECTIONS = {"glossary.md": ("Glossary", "ARCHITECTURE.md")}
 
 
 def on_files(files: Files, config: Any) -> Files:

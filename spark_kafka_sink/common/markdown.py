@@ -10,8 +10,16 @@ _BLOCK: Final = re.compile(r"(?P<begin><!-- options:(?P<name>\w+) -->\n).*?(?P<e
 
 
 def filled(page: str, tables: Mapping[str, Callable[[], str]]) -> str:
-    """``page`` with every block from ``<!-- options:NAME -->`` to ``<!-- options:end -->`` replaced by its table."""
-    return _BLOCK.sub(lambda block: f"{block['begin']}\n{tables[block['name']]()}\n\n{block['end']}", page)
+    """``page`` with every block from ``<!-- options:NAME -->`` to ``<!-- options:end -->`` replaced by its table.
+
+    Blocks of other names stay as they are: each module fills its own.
+    """
+
+    def fresh(block: re.Match[str]) -> str:
+        made = tables.get(block["name"])
+        return block[0] if made is None else f"{block['begin']}\n{made()}\n\n{block['end']}"
+
+    return _BLOCK.sub(fresh, page)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

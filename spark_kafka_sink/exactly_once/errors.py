@@ -1,6 +1,7 @@
 """Errors of the exactly-once protocol, and what to do about a write that failed.
 
-``ADVICE`` is a table by who runs the write again, and how far it came; docs/exactly-once.md has the same table.
+``ADVICE`` is a table by who runs the write again, and how far it came; docs/exactly-once-operations.md has the same
+table.
 """
 
 from __future__ import annotations

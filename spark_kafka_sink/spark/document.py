@@ -1,8 +1,7 @@
 """Writes the tables of options, metrics and errors into the documentation.
 
-``python -m spark_kafka_sink.spark.document docs/options.md docs/metrics.md docs/operations.md docs/exactly-once.md
-docs/old-producer.md`` replaces each block of these pages that begins with ``<!-- options:NAME -->``, a name of
-``_TABLES``, and ends with ``<!-- options:end -->``.
+``python -m spark_kafka_sink.spark.document docs/*.md`` replaces each block of these pages that begins with
+``<!-- options:NAME -->``, a name of ``TABLES``, and ends with ``<!-- options:end -->``.
 """
 
 from __future__ import annotations
@@ -133,11 +132,12 @@ _REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
         "IllegalStateError": "An error in the program. The message names the call that must come first.",
         "TransactionAbortableError": "Its cause is the first error. The next attempt writes the rows again.",
         "TransactionAbortedError": "Look at the error before it.",
-        "ExactlyOnceError": "The message says what to do. See [Exactly-once](exactly-once.md).",
+        "ExactlyOnceError": "The message says what to do. See "
+        "[what is refused](exactly-once-operations.md#what-is-refused).",
         "PlanningError": "The message says what to do. No row of the batch was written.",
         "ReceiptsPathError": "Set `receiptsPath` to a directory that the driver can write to. No row was written.",
         "ReplayMismatchError": "The source returned other rows than before. Make it repeatable, or see "
-        "[Exactly-once](exactly-once.md).",
+        "[what is refused](exactly-once-operations.md#what-is-refused).",
         "LostRowsError": "Start the query again with the same checkpoint: it writes the missing rows.",
         "FencedRunError": "Stop the run that is not wanted, and start the other one again.",
         "NotDecidedError": "Start the query again: it writes the batch again.",
@@ -147,7 +147,7 @@ _REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
 
 def filled(page: str) -> str:
     """``page`` with every block replaced by its table."""
-    return markdown.filled(page, _TABLES)
+    return markdown.filled(page, TABLES)
 
 
 def sink_options() -> str:
@@ -282,7 +282,7 @@ def _refusal(option: Option) -> str:
     return f"{option.doc} Instead: {option.instead}." if option.instead else option.doc
 
 
-_TABLES: Final = {
+TABLES: Final = {
     "common": common_options,
     "sink": sink_options,
     "kafka": producer_options,
@@ -298,4 +298,6 @@ _TABLES: Final = {
 
 if __name__ == "__main__":
     for path in map(Path, sys.argv[1:]):
-        path.write_text(filled(path.read_text()))
+        text = path.read_text()
+        if (fresh := filled(text)) != text:
+            path.write_text(fresh)

@@ -8,18 +8,19 @@ import pytest
 from spark_kafka_sink.common.config.table import PRODUCER_OPTIONS
 from spark_kafka_sink.common.metrics import METRICS
 from spark_kafka_sink.schemas.registry.registry_options import REGISTRY_OPTIONS
-from spark_kafka_sink.spark.document import broker_codes, error_class_rows, filled
+from spark_kafka_sink.spark.document import TABLES, broker_codes, error_class_rows, filled
 from spark_kafka_sink.spark.options import SINK_OPTIONS
 
 ROOT = Path(__file__).parents[3]
-PAGES = [
-    "docs/options.md",
-    "docs/metrics.md",
-    "docs/operations.md",
-    "docs/exactly-once.md",
-    "docs/old-producer.md",
-]
-REFRESH = f"run: python -m spark_kafka_sink.spark.document {' '.join(PAGES)}"
+PAGES = sorted(
+    path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md") if "<!-- options:" in path.read_text()
+)
+REFRESH = "run: python -m spark_kafka_sink.spark.document docs/*.md"
+
+
+def test_every_table_is_on_a_page():
+    on_pages = {name for page in PAGES for name in re.findall("<!-- options:([a-z]+) -->", (ROOT / page).read_text())}
+    assert set(TABLES) <= on_pages
 
 
 @pytest.mark.parametrize("page", PAGES)
