@@ -1,8 +1,8 @@
 """What the sink sets up in Spark's Python processes, the workers and the driver's: log lines, the heap, Arrow's memory,
 the socket.
 
-These processes configure no logging, so the sink's lines go to stderr. ARCHITECTURE, "Non-obvious", has the reasons
-and figures for heap and socket.
+These processes configure no logging, so the sink's lines go to stderr. ARCHITECTURE, "What is not obvious", has the
+reasons and figures for heap and socket.
 """
 
 from __future__ import annotations
