@@ -203,10 +203,10 @@ def _short(results: Results) -> str:
     """What the README's first screen says of speed, the bad with the good."""
     f = _Figures(results)
     said = (
-        f"With default options and values of 100 bytes, a row costs the brokers {_percent(f, 'broker_us')} of the CPU"
-        " that it costs them from Spark's own sink. With the same `batch.size` and `linger.ms` on both sides, this sink"
-        f" writes {f.times('same-batches')} times as many rows per second. The first micro-batch of an application"
-        f" takes {_seconds(f, 'first_batch_ms')}, because Python workers have to start."
+        f"With default options and values of 100 bytes, the brokers use {_percent(f, 'broker_us')} of the CPU per row"
+        " that they use for Spark's own sink. With the same `batch.size` and `linger.ms` on both sides, this sink"
+        f" writes {f.times('same-batches')} times as many rows per second as Spark's. The first micro-batch of an"
+        f" application takes {_seconds(f, 'first_batch_ms')}, because Python workers have to start."
     )
     return "" if f.missing else said
 
@@ -219,12 +219,12 @@ def _compared(results: Results) -> str:
         *_COMPARED_BY_WORDS,
         ["memory", "in the JVM's heap", f"a Python worker per core, {confluent} MiB", f"the same, {ours} MiB"],
         [
-            "rows per second that this sink writes, with values of 100 bytes",
-            f"{f.times('default')} times as many", f"{_than_confluent(f)} times as many", "",
+            "this sink's rows per second relative to it, values of 100 bytes",
+            f"{f.times('default')}×", f"{_than_confluent(f)}×", "",
         ],
         [
-            f"… of {', '.join(_LARGER)}",
-            f"{', '.join(_measured_twice(f, size) for size in _LARGER)} times as many", "not measured", "",
+            f"… {', '.join(_LARGER)}",
+            f"{', '.join(_measured_twice(f, size) for size in _LARGER)}", "not measured", "",
         ],
         ["micro-batch of 1,000 rows in 10 tasks", _batch_ms(f, THEIRS), "not measured", _batch_ms(f, OURS)],
         _MATURITY,
@@ -243,7 +243,7 @@ _COMPARED_BY_WORDS = [
 _MATURITY = [
     "maturity",
     "part of Spark, in production for years",
-    "the client: yes; the code around it is yours",
+    "the client is mature; the code around it is yours",
     "new: no production track record; not run on Kubernetes or Databricks",
 ]
 
@@ -255,7 +255,7 @@ _LARGER = {"1 KB": "1k-values", "10 KB": "10k-values", "100 KB": "100k-values", 
 def _measured_twice(f: _Figures, size: str) -> str:
     """The lower and the higher one of a size's two ratios."""
     lower, higher = sorted((_by_size(f, size), f.times(_LARGER[size])), key=float)
-    return lower if lower == higher else f"{lower} to {higher}"
+    return f"{lower}×" if lower == higher else f"{lower} to {higher}×"
 
 
 def _than_confluent(f: _Figures) -> str:
@@ -293,8 +293,8 @@ def _value_sizes(results: Results) -> str:
     for size in VALUE_SIZES:
         ours, theirs = f"{size}, {OURS}", f"{size}, {THEIRS}"
         rates = (f.median("growth-values", side, "rows_per_s") for side in (ours, theirs))
-        rows.append([size, *rates, f"{_by_size(f, size)} times", f.median("growth-values", ours, "peak_rss_mib")])
-    head = ("size of a value", "rows/s here", "rows/s of Spark's own sink", "here, compared", "peak MiB of a worker")
+        rows.append([size, *rates, f"{_by_size(f, size)}×", f.median("growth-values", ours, "peak_rss_mib")])
+    head = ("size of a value", "rows/s here", "rows/s of Spark's own sink", "relative", "peak MiB of a worker")
     return "" if f.missing else table(head, rows)
 
 
@@ -302,23 +302,25 @@ def _slower(f: _Figures) -> str:
     """A sentence on the sizes of values with which Spark's own sink is faster."""
     ratios = {size: _by_size(f, size) for size in VALUE_SIZES}
     slower = [f"{ratio} times with values of {size}" for size, ratio in ratios.items() if float(ratio) < 1]
-    return f"It is slower with large values: {', '.join(slower)}. " if slower else ""
+    return f"This sink is slower with large values: {', '.join(slower)}. " if slower else ""
 
 
 def _defaults(f: _Figures) -> str:
     return (
         f"**Spark's own sink**, default options on both sides: {f.times('default')} times its rows per second with"
         f" values of 100 bytes ({f.times('unkeyed')} without keys), {f.times('1k-values')} with 1 KB,"
-        f" {f.times('10k-values')} with 10 KB, {f.times('headers-and-topics')} with headers and 20 topics. The broker"
-        f" needs {_percent(f, 'broker_us')} of the CPU per row. {_slower(f)}".rstrip()
+        f" {f.times('10k-values')} with 10 KB, {f.times('headers-and-topics')} with headers and 20 topics. The"
+        f" broker uses {_percent(f, 'broker_us')} of the CPU per row that it uses for Spark's own sink."
+        f" {_slower(f)}".rstrip()
     )
 
 
 def _compression(f: _Figures) -> str:
     return (
-        f"**Spark's own sink, compressed**: lz4 {f.times('lz4')} times, snappy {f.times('snappy')}, zstd"
-        f" {f.times('zstd')}, gzip {f.times('gzip')}. With `batch.size=262144` and `linger.ms=5` on both sides"
-        f" {f.times('same-batches')} times (lz4 {f.times('same-batches-lz4')}, zstd {f.times('same-batches-zstd')})."
+        f"**Spark's own sink, compressed**: {f.times('lz4')} times its rows per second with lz4, {f.times('snappy')}"
+        f" with snappy, {f.times('zstd')} with zstd, {f.times('gzip')} with gzip. With `batch.size=262144` and"
+        f" `linger.ms=5` on both sides, {f.times('same-batches')} times without compression,"
+        f" {f.times('same-batches-lz4')} with lz4 and {f.times('same-batches-zstd')} with zstd."
     )
 
 
@@ -375,9 +377,9 @@ def _micro_batches(f: _Figures) -> str:
 def _memory(f: _Figures) -> str:
     few, many = (f"{f.median('memory', side, 'peak_rss_mib')} MiB" for side in (FEW, MANY))
     return (
-        f"**Memory**: Spark's own sink has no Python workers. Here each core has one, which takes {few} at its peak, of"
-        f" which {f.more('memory', FEW, FLOOR, 'peak_rss_mib')} MiB are more than a worker needs that only reads the"
-        f" rows. With 1,000 partitions it takes {many}."
+        f"**Memory**: Spark's own sink has no Python workers. Here each core has one, which takes {few} at its peak:"
+        f" {f.more('memory', FEW, FLOOR, 'peak_rss_mib')} MiB more than a worker that only reads the rows. With 1,000"
+        f" partitions it takes {many}."
     )
 
 
@@ -417,10 +419,10 @@ def _memory_per_core(results: Results) -> str:
 def _start(results: Results) -> str:
     f = _Figures(results)
     said = (
-        "The first micro-batch of a query, before Python workers run, takes"
+        "The first micro-batch of an application has to start the Python workers, and takes"
         f" {f.median('micro-batches', OURS, 'first_batch_ms')} ms (exactly-once:"
-        f" {f.median('micro-batches', ONCE, 'first_batch_ms')} ms). Any Python writer needs"
-        f" {f.median('micro-batches', FLOOR, 'first_batch_ms')} ms of it; importing the sink takes"
+        f" {f.median('micro-batches', ONCE, 'first_batch_ms')} ms). Any Python writer would need"
+        f" {f.median('micro-batches', FLOOR, 'first_batch_ms')} ms of that; importing the sink takes"
         f" {f.median('import', 'spark_kafka_sink', 'import_s')} s. Spark's own sink runs no Python and takes"
         f" {f.median('micro-batches', THEIRS, 'first_batch_ms')} ms."
     )

@@ -21,7 +21,7 @@ class WriteKind(Enum):
     """How a write is numbered, and whether it is replayed."""
 
     MICRO_BATCH = "a micro-batch: its query has run every smaller number"
-    VERSION = "txnVersion of txnAppId: numbers grow, with gaps; an older one was committed and is skipped"
+    VERSION = "txnVersion of txnAppId: numbers grow, with gaps; one below the last is refused"
     ONCE = "a batch job that is never replayed"
 
 

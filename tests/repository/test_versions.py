@@ -36,7 +36,7 @@ def test_the_oldest_supported_broker_is_the_oldest_that_testbroker_imitates():
     oldest = next(iter(RELEASES))
     assert f"| before {oldest} | not supported |" in PAGE
     readme = (ROOT / "README.md").read_text()
-    assert f"Kafka {oldest} and Spark 3.5 are the oldest" in readme
+    assert f"The oldest supported versions are Python 3.11, Kafka {oldest} and Spark 3.5." in readme
 
 
 def test_make_has_every_command_of_the_page():

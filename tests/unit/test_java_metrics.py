@@ -85,6 +85,7 @@ def test_metrics_that_java_does_not_have_are_named():
         "producer-topic-metrics: record-size-avg",
         "producer-topic-metrics: record-size-max",
     ]
-    assert "Ours alone: `record-size-avg` and `record-size-max` per topic, `requests-in-flight` per node." in (
-        PAGE.read_text()
+    assert (
+        "Java's producer lacks `record-size-avg` and `record-size-max` per topic, and `requests-in-flight` per node."
+        in PAGE.read_text()
     )

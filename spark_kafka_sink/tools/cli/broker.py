@@ -25,11 +25,12 @@ Runs a real Apache Kafka (KRaft) on this machine until Ctrl-C. It needs Java 17,
 ZooKeeper. The first start of a version downloads it from Maven Central (45 MB) into
 ~/.cache/spark-kafka-sink, or $SPARK_KAFKA_SINK_CACHE.
 
-It listens on 127.0.0.1 only, and keeps its data in a temporary directory that is removed at the end.
+The Kafka listens on 127.0.0.1 only, and keeps its data in a temporary directory that is removed at the
+end.
 
---in-process needs no Java and starts in about a second: a test broker written in Python that
-responds like Kafka to any client (producers, transactions, consumer groups), in memory only. It is
-not Kafka: one thread, no retention, no TLS, no SASL."""
+With --in-process, it runs a test broker instead, which is written in Python, starts in about a second and
+needs no Java. The test broker speaks the Kafka protocol to any client (producers, transactions, consumer
+groups), and keeps all data in memory. It is not Kafka: it has one thread, and no retention, TLS or SASL."""
 
 EXAMPLES = """\
 examples:

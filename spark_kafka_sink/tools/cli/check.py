@@ -37,26 +37,28 @@ if TYPE_CHECKING:
     from spark_kafka_sink.tools.cli.command_line import Subparsers
 
 DESCRIPTION = """\
-Tries each step from this machine to the brokers: DNS, TCP, TLS, ApiVersions, SASL. Shows how long each
-took, the broker's certificate, and, if a step fails, what to look at. Then checks the rights of the
-principal.
+Tries each step of a connection from this machine to the brokers: DNS, TCP, TLS, ApiVersions, SASL. Shows
+how long each step took, the broker's certificate, and if a step fails, what to look at. Then checks the
+rights of the principal.
 
-Connects once to each bootstrap server, then once to each other broker. Stops after a refused login.
-Writes nothing to the cluster, creates no topic, fences no transactional id, and shows no secret.
+The command connects once to each bootstrap server, then once to each other broker, and stops after a
+refused login. Without --exactly-once it writes nothing to the cluster, creates no topic and fences no
+transactional id. It never shows a secret.
 
-With --exactly-once it then goes through what deliveryGuarantee=exactly-once needs, right by right and API
-by API: it creates a ledger, writes to it and reads, commits and aborts a transaction, and deletes the
-topic. Topic and transactional id have the names of --commit-log-topic and --transactional-id-prefix with
-a random suffix, so they have the rights of prefixed ACLs and touch no other topic or query.
+With --exactly-once, it also tries what deliveryGuarantee=exactly-once needs, right by right and API by
+API: it creates a ledger, writes and reads a record, commits and aborts a transaction, and deletes the
+topic. The names of the topic and the transactional id are those of --commit-log-topic and
+--transactional-id-prefix with a random suffix, so that prefixed ACLs apply to them and no other topic or
+query is affected.
 
-With --from-workers it also runs in a Spark job, once on each executor, and shows what differs there:
-a host name that cannot be resolved, a file or variable that is missing, another version of a library.
+With --from-workers, it also runs on each executor in a Spark job, and shows what differs there: for
+example a host name that cannot be resolved, a missing file or variable, or another version of a library.
 
-If the brokers look like those of a known vendor, options that its documentation advises against are shown
-as advice. Nothing is changed because of it.
+If the brokers look like those of a known vendor, it shows options that the vendor's documentation advises
+against. This is only advice: no option is changed because of it.
 
-The exit code is 0 if no step failed, else 1. Steps that cannot be tested without writing are shown as
-untested."""
+The exit code is 0 if no step failed, and 1 otherwise. Steps that cannot be tested without writing are
+shown as untested."""
 
 EXAMPLES = """\
 examples:
@@ -65,11 +67,11 @@ examples:
   spark-kafka-sink check --bootstrap-server kafka1:9093 --command-config client.properties --topic events \\
       --transactional-id-prefix orders          also the rights that deliveryGuarantee=exactly-once needs
   spark-kafka-sink check --bootstrap-server kafka1:9093 --command-config client.properties --exactly-once \\
-      --transactional-id-prefix orders          tries all that it needs
+      --transactional-id-prefix orders          tries everything that exactly-once needs
   spark-kafka-sink check --bootstrap-server kafka1:9093 --command-config client.properties \\
       --from-workers --master spark://master:7077 --conf spark.executor.memory=1g
 
-client.properties, for example (the kafka.* options of the job, without the prefix kafka.):
+client.properties has the kafka.* options of the job without the prefix kafka., for example:
   security.protocol=SASL_SSL
   ssl.truststore.location=ca.pem
   sasl.mechanism=SCRAM-SHA-512
@@ -83,25 +85,24 @@ _ID_SUFFIX: Final = "-check-00000000-driver"
 
 
 def add_to(commands: Subparsers) -> None:
-    summary = "try each step to the brokers: DNS, TCP, TLS, SASL, versions, rights"
+    summary = "try each step of a connection to the brokers: DNS, TCP, TLS, SASL, versions, rights"
     command = add_command(commands, run, "check", summary, DESCRIPTION, EXAMPLES)
     command.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT", help="brokers, separated by commas")
     add_client_options(command)
-    command.add_argument(
-        "--topic", help="topic to write to: check that it exists, and that the principal may write to it"
-    )
+    command.add_argument("--topic", help="check that this topic exists, and that the principal may write to it")
     command.add_argument(
         "--transactional-id-prefix", metavar="PREFIX",
-        help="the option transactionalIdPrefix: check what exactly-once needs, rights on these "
+        help="value of the option transactionalIdPrefix: check what exactly-once needs, such as rights on these "
         "transactional ids and on the commitLogTopic",
     )  # fmt: skip
     command.add_argument(
         "--commit-log-topic", default=LEDGER_TOPIC, metavar="TOPIC",
-        help="the option commitLogTopic, for --transactional-id-prefix and --exactly-once (default: %(default)s)",
+        help="value of the option commitLogTopic, for --transactional-id-prefix and --exactly-once "
+        "(default: %(default)s)",
     )  # fmt: skip
     command.add_argument(
         "--exactly-once", action="store_true",
-        help="try everything that exactly-once needs, with a topic and a transactional id that are thrown away",
+        help="try everything that exactly-once needs, with a temporary topic and transactional id",
     )  # fmt: skip
     _add_worker_options(command)
 
@@ -110,16 +111,16 @@ def _add_worker_options(command: argparse.ArgumentParser) -> None:
     workers = command.add_argument_group("Spark's workers")
     workers.add_argument(
         "--from-workers", action="store_true",
-        help="check from each executor of a Spark cluster, too, and show what differs from this machine",
+        help="also check from each executor of a Spark cluster, and show what differs from this machine",
     )  # fmt: skip
     add_spark_options(workers)
     workers.add_argument(
         "--tasks", type=at_least_one, metavar="N",
-        help="tasks of the Spark job (default: one per executor, with Spark Connect 8)",
+        help="number of tasks of the Spark job (default: one per executor; with Spark Connect: 8)",
     )  # fmt: skip
     workers.add_argument(
         "--timeout", type=above_zero, default=300.0, metavar="SECONDS",
-        help="how long Spark's start and the job may take (default: 300)",
+        help="how long the start of Spark and the job may take (default: 300)",
     )  # fmt: skip
 
 

@@ -162,18 +162,18 @@ def add_client_options(command: argparse.ArgumentParser, config: str = "", pairs
     add_pairs(
         command, *filter(None, (pairs, "--command-property")), dest="client_properties",
         text=f"an option of Kafka's producer (page Options of the documentation), such as security.protocol=SSL; "
-        f"may be repeated, {overrides}. {OTHERS_CAN_READ} to a file",
+        f"may be repeated, and {overrides}. {OTHERS_CAN_READ} to a file",
     )  # fmt: skip
     command.add_argument(
         *filter(None, (config, "--command-config")), type=Path, metavar="FILE", dest="client_config",
-        help="a .properties file of such options, as for Kafka's own tools: TLS, SASL, passwords",
+        help="a .properties file with such options (TLS, SASL, passwords), as for Kafka's own tools",
     )  # fmt: skip
 
 
 def add_spark_options(group: argparse._ActionsContainer) -> None:
     """The options of a session that a command starts."""
     group.add_argument("--master", help="Spark's master, as for spark-submit (default: that of spark-defaults.conf)")
-    group.add_argument("--remote", metavar="URL", help="Spark Connect server (sc://host), instead of a master")
+    group.add_argument("--remote", metavar="URL", help="a Spark Connect server (sc://host) instead of a master")
     add_pairs(group, "--conf", text="a Spark property, as for spark-submit; may be repeated")
 
 
@@ -222,7 +222,7 @@ def add_producer_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--topic", required=True, help="topic to write to")
     command.add_argument(
         "--request-required-acks", metavar="ACKS", choices=("all", "-1", "0", "1"),
-        help="acknowledgements to wait for: all in-sync replicas (all, the default), the leader (1), none (0)",
+        help="acknowledgements to wait for: of all in-sync replicas (all, the default), of the leader (1), or none (0)",
     )  # fmt: skip
     command.add_argument(
         "--compression-codec", nargs="?", const="gzip", choices=_CODECS, metavar="CODEC",

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from spark_kafka_sink.tools.cli.command_line import Subparsers
 
 DESCRIPTION = """\
-Sends each line of standard input as a record, like Kafka's kafka-console-producer. Reads to the end, or
-until Ctrl-C, SIGTERM or SIGHUP, and delivers all lines that it has read. The exit code is 143 after
-SIGTERM and 129 after SIGHUP. It is 1 if a line is not a record, which ends the reading, or if a record
-could not be delivered."""
+Sends each line of standard input as a record, like Kafka's kafka-console-producer. The command reads to
+the end of the input, or until Ctrl-C, SIGTERM or SIGHUP, and delivers all lines that it has read. A line
+that is not a valid record ends the reading. The exit code is 1 after such a line, or if a record could not
+be delivered, 143 after SIGTERM and 129 after SIGHUP."""
 
 PROPERTIES = """\
 properties (--property NAME=VALUE, may be repeated):
@@ -61,7 +61,7 @@ def add_to(commands: Subparsers) -> None:
         help="send one line at a time and wait for its acknowledgement (slow); the same as the "
         "option producer.type=sync",
     )  # fmt: skip
-    add_pairs(console, "--property", "--reader-property", dest="properties", text="how to read lines, see below")
+    add_pairs(console, "--property", "--reader-property", dest="properties", text="how to read lines (see below)")
 
 
 def run(arguments: argparse.Namespace) -> int:

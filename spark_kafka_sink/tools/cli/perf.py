@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from spark_kafka_sink.tools.cli.command_line import Subparsers
 
 DESCRIPTION = """\
-Sends records of one size, or the lines of a file, at full speed or at a given rate. Prints the line of
-Kafka's kafka-producer-perf-test: records and MB (2^20 bytes) per second from the first send to the
-last acknowledgement, and the latency from send to acknowledgement in ms: average, maximum and
-percentiles of 20,000 evenly spread records. The exit code is 1 if a record was not delivered."""
+Sends records of one size, or the lines of a file, at full speed or at a given rate. At the end, prints
+the same line as Kafka's kafka-producer-perf-test: records and MB (2^20 bytes) per second from the first
+send to the last acknowledgement, and the latency from send to acknowledgement in ms (average, maximum and
+percentiles of 20,000 evenly spread records). The exit code is 1 if a record was not delivered."""
 
 EXAMPLES = """\
 examples:
@@ -65,11 +65,11 @@ def add_to(commands: Subparsers) -> None:
     payload = perf.add_mutually_exclusive_group()
     payload.add_argument(
         "--record-size", type=_record_size, default=100, metavar="BYTES",
-        help="size of each value, random capital letters (default: %(default)s)",
+        help="size of each value, which consists of random capital letters (default: %(default)s)",
     )  # fmt: skip
     payload.add_argument("--payload-file", type=Path, metavar="FILE", help="send the lines of this file, repeatedly")
     perf.add_argument(
-        "--throughput", type=_rate, default=-1.0, metavar="RATE", help="records per second; -1 (default): no limit"
+        "--throughput", type=_rate, default=-1.0, metavar="RATE", help="records per second (default: -1, no limit)"
     )
     perf.add_argument("--print-metrics", action="store_true", help="print the producer's metrics at the end")
 

@@ -30,7 +30,8 @@ Draws charts of what each query wrote in the last 24 hours (--hours), from its f
 and bytes per second, latency, rows sent again, what its tasks spent their time on, and how its rows are spread
 over partitions. Latency is the time from a Produce request to its response.
 
-It reads receipts, which the sink writes if the query or batch job has the option receiptsPath or receiptsTopic."""
+The command reads receipts, which the sink writes if the query or batch job has the option receiptsPath or
+receiptsTopic."""
 
 EXAMPLES = """\
 examples:
@@ -47,9 +48,11 @@ examples:
 def add_to(commands: Subparsers) -> None:
     command = add_command(commands, run, "receipts", "show what queries wrote, and how fast", DESCRIPTION, EXAMPLES)
     add_source(command)
-    command.add_argument("--query", help="only this query, by its name or id, txnAppId or batch job")
+    command.add_argument("--query", help="show only this query (its name or id), txnAppId or batch job")
     command.add_argument(
-        "--hours", type=above_zero, help="only writes of the last HOURS hours (default: 24 for charts, else all)"
+        "--hours",
+        type=above_zero,
+        help="show only writes of the last HOURS hours (default: 24 for charts, else all)",
     )
     shown = command.add_mutually_exclusive_group()
     shown.add_argument("--list", action="store_true", help="print a table with a row per task and partition")

@@ -41,23 +41,23 @@ _FORGOTTEN: Final = (
 
 DESCRIPTION = """\
 Shows and ends transactions that exactly-once writes left open. The tasks of such a write prepare
-transactions, and the driver decides the batch and commits them. If the driver dies before that, the
-transactions stay open and block readers with isolation.level=read_committed.
+transactions. Then the driver decides the batch by a record in the ledger, and commits the transactions. If
+the driver dies before that, they stay open and block readers with isolation.level=read_committed.
 
-  list     lists open transactions, with their age and whether they will be committed, and the last batch that
-           the ledger has of a write; changes nothing. Without --prefix it lists all writes. It does not show
-           a batch job with neverRepeated=true that is done: the ledger keeps no entry of it
+  list     shows the last batch of each write in the ledger, and open transactions, with their age and
+           whether they will be committed. Changes nothing. Without --prefix, it shows all writes, except for
+           batch jobs with neverRepeated=true that are done, because the ledger keeps no entry of them
   commit   commits the transactions of decided batches
-  abort    aborts the transactions of undecided batches; refused while a decided batch is not committed.
-           With --force, commits the rest of a decided batch and gives up its missing rows
-  forget   removes entries from the ledger whose batch is done, for jobs and queries that will not run again.
-           A txnVersion that runs again after its entry was removed writes its rows twice
+  abort    aborts the transactions of batches that are not decided. It is refused while a decided batch is not
+           committed; with --force, it commits the rest of that batch and gives up its missing rows
+  forget   removes entries of batches that are done from the ledger, for jobs and queries that will not run
+           again. If a txnVersion runs again after its entry was removed, it writes its rows twice
 
-commit, abort and forget fence a running query with that name: it fails and must be restarted. They ask
-for confirmation; without a terminal they need --yes. --dry-run shows what they would do.
+commit, abort and forget fence a running query with that name: the query fails and must be restarted. They
+ask for confirmation; without a terminal they need --yes. --dry-run shows what they would do.
 
-As long as the checkpoint exists, prefer to restart the query: it commits and aborts by itself. Use this
-command for a batch job without txnAppId, since no later run has its name."""
+As long as the checkpoint exists, prefer to restart the query, because it commits and aborts by itself. Use
+this command for a batch job without txnAppId, because no later run has that job's name."""
 
 
 EXAMPLES = """\
@@ -75,8 +75,8 @@ def add_to(commands: Subparsers) -> None:
     command.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT", help="brokers, separated by commas")
     command.add_argument(
         "--prefix",
-        help="transactionalIdPrefix of the write, or its name as list shows it; optional for list. For forget the "
-        "name, which may end in * to match every name that begins so",
+        help="transactionalIdPrefix of the write, or its name as list shows it; optional for list. forget takes only "
+        "the name, which may end in * to match every name with that beginning",
     )
     command.add_argument(
         "--older-than", type=above_zero, metavar="DAYS", help="for forget: only entries that were decided longer ago"
@@ -88,7 +88,9 @@ def add_to(commands: Subparsers) -> None:
         help="the write's commitLogTopic (default: %(default)s)",
     )
     command.add_argument(
-        "--force", action="store_true", help="for abort: also if a batch is decided; gives up its missing rows"
+        "--force",
+        action="store_true",
+        help="for abort: commit the rest of a decided batch, and give up its missing rows",
     )
     command.add_argument("--dry-run", action="store_true", help="show what commit, abort or forget would do")
     command.add_argument("--yes", action="store_true", help="do not ask before fencing a query")

@@ -27,7 +27,7 @@ def test_the_page_has_every_command_and_flag():
 
 
 def test_a_flag_is_code_and_a_page_is_a_link():
-    assert "`--in-process` needs no Java" in PAGE
+    assert "With `--in-process`, it runs a test broker" in PAGE
     assert "those of `check --exactly-once`, so" in PAGE
     assert "page [Options](options.md)" in PAGE
     assert "(default: 9092)" in PAGE
