@@ -1,4 +1,4 @@
-"""What `make docs` adds from outside of docs/: README, examples/README.md, and the files that pages link."""
+"""What `make docs` adds from outside of docs/: README and its neighbours, examples/, and the files that pages link."""
 
 from __future__ import annotations
 
@@ -15,7 +15,14 @@ _ADDRESS = "<address of this repository>"
 _LINK = re.compile(r"\[(?P<text>[^\[\]]*)\]\((?!https?:|#)(?P<path>[^)\s#]+)(?P<anchor>[^)\s]*)\)")
 
 # Pages that are made from files outside of docs/.
-_PAGES = {"index.md": ROOT / "README.md", "examples/README.md": ROOT / "examples/README.md"}
+_PAGES = {
+    "index.md": ROOT / "README.md",
+    "examples/README.md": ROOT / "examples/README.md",
+    "changes.md": ROOT / "CHANGELOG.md",
+    "contributing.md": ROOT / "CONTRIBUTING.md",
+    "security-policy.md": ROOT / "SECURITY.md",
+}
+_URIS = {path: name for name, path in _PAGES.items()}
 # A file of these folders that a page links is part of the site, under the same path.
 _COPIED = ("examples", "jobs", "conf")
 # A section that readers look for by name is a page of its own, too: page, section, where it stands.
@@ -46,7 +53,9 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         if not target.exists():
             return found[0]
         path = target.relative_to(ROOT)
-        if path.parts[0] == "docs":
+        if target in _URIS:
+            uri = _URIS[target]
+        elif path.parts[0] == "docs":
             uri = path.relative_to("docs").as_posix()
         elif path.parts[0] in _COPIED and target.is_file():
             uri = path.as_posix()

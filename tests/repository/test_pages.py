@@ -12,7 +12,7 @@ WITH_LINKS = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "examples/README.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-MADE_BY_THE_SITE = {"index.md", "glossary.md"}
+MADE_BY_THE_SITE = {"index.md", "glossary.md", "changes.md", "contributing.md", "security-policy.md"}
 
 
 @pytest.mark.parametrize("page", PAGES)
