@@ -43,9 +43,9 @@ _TOPIC_OPTIONS: Final = (
     Option("topicCreation", OptionKind.STRING, "broker", "medium",
            "What happens if a topic does not exist. broker: the brokers decide (auto.create.topics.enable), as with "
            "Spark's own sink. never: an error before the first row. create: the sink creates it. With never and "
-           "create, the driver looks up the option topic, and tasks the topics of their rows: each process once, and "
-           "again after metadata.max.age.ms or a failed task. Existing topics are not changed. Does not apply to "
-           "receiptsTopic and commitLogTopic.",
+           "create, the driver looks up the topic in the option topic, and tasks look up the topics of their rows. "
+           "Each process does so once, and again after metadata.max.age.ms or a failed task. Existing topics are not "
+           "changed. Does not apply to receiptsTopic and commitLogTopic.",
            OneOf(("broker", "never", "create"))),
     Option("topic.creation.default.partitions", OptionKind.INT, -1, "low",
            "Number of partitions of a topic that topicCreation=create creates. -1: the brokers' num.partitions.",
@@ -63,48 +63,50 @@ SINK_OPTIONS: tuple[Option, ...] = (
            "Topic for all rows; a column topic is then ignored. Required if there is no such column."),
     Option("timestampColumn", OptionKind.STRING, None, "medium",
            "Column with the timestamps of the records: type timestamp, or bigint in epoch milliseconds. null: the "
-           "time of writing."),
+           "current time."),
     Option("driverCheck", OptionKind.BOOLEAN, True, "medium",
            "true: before the tasks start, the driver connects to a broker, once per process and set of options. A "
-           "refused login or certificate is an error then, before any task; a broker that does not respond, or a file "
-           "that only executors have, is a warning. It takes 5 s at most. Exactly-once and topicCreation connect on "
-           "the driver in any case."),
+           "refused login or certificate is then an error before any task. A broker that does not respond, or a file "
+           "that only executors have, is only a warning. The check takes 5 s at most. Exactly-once and topicCreation "
+           "connect on the driver in any case."),
     Option("includeHeaders", OptionKind.BOOLEAN, False, "low",
-           "Accepted for compatibility with Spark's Kafka source, no effect: a column headers is always written."),
+           "Accepted for compatibility with Spark's Kafka source, without effect, because a column headers is always "
+           "written."),
     Option("deliveryGuarantee", OptionKind.STRING, "at-least-once", "medium",
            "at-least-once: a task that Spark retries writes its rows again. exactly-once: readers with "
            "isolation.level=read_committed see each row once.", OneOf(("at-least-once", "exactly-once"))),
     Option("transactionalIdPrefix", OptionKind.STRING, None, "medium",
            "Prefix of the transactional ids. Must be stable across restarts and unique per query. Default: derived "
-           "from the query's id, which is in its checkpoint; from the location of a checkpoint that is not in the "
+           "from the query's id, which is in its checkpoint, or from the checkpoint's location if that is not in the "
            "driver's file system; without the option checkpointLocation, from the query's name. A batch write "
            "appends its txnAppId, or a new id if it has none."),
     Option("commitLogTopic", OptionKind.STRING, "__pykafka_commits", "low",
            "Compacted topic that records which batches of exactly-once writes are committed. Created if missing."),
     Option("ledgerStart", OptionKind.STRING, "strict", "low",
-           "What to do if checkpoint and commitLogTopic disagree about batch N (or txnVersion N). strict: fail; the "
-           "error names the value to set. trust-checkpoint:N: write batch N even if commitLogTopic lacks batch N-1 "
-           "(the query was at-least-once, or the topic was lost). trust-ledger:N: accept batch N as committed even "
-           "if its replay has different rows, or a topic was created again since.",
+           "What to do if the checkpoint and commitLogTopic disagree about batch N (or txnVersion N). strict: fail "
+           "with an error that names the value to set. trust-checkpoint:N: write batch N even if commitLogTopic lacks "
+           "batch N-1 (the query was at-least-once, or the topic was lost). trust-ledger:N: accept batch N as "
+           "committed even if its replay has different rows, or a topic was created again since.",
            Matching(r"(?i:strict|trust-(checkpoint|ledger):\d{1,18})",
                     "strict, trust-checkpoint:N or trust-ledger:N (N: the batch)")),
     Option("txnAppId", OptionKind.STRING, None, "medium",
            "Together with txnVersion, makes a batch write idempotent, also in foreachBatch (the names are those of "
-           "Delta Lake). Use a different one per topic."),
+           "Delta Lake). Use a different txnAppId for each topic."),
     Option("txnVersion", OptionKind.LONG, None, "medium",
            "Number of this write for its txnAppId, such as the batch id in foreachBatch. Repeating the last "
            "committed number writes nothing; a smaller one is refused.", Range(0)),
     Option("neverRepeated", OptionKind.BOOLEAN, False, "medium",
-           "true: an exactly-once batch write without txnAppId, which nothing runs a second time: neither a scheduler "
-           "after an error nor foreachBatch. A second run would write all rows again."),
+           "true: allow an exactly-once batch write without txnAppId. Set it only if nothing runs the write a second "
+           "time, neither a scheduler after an error nor foreachBatch, because a second run would write all rows "
+           "again."),
     Option("saslTokenProvider", OptionKind.STRING, None, "medium",
            "Source of the tokens for kafka.sasl.mechanism=OAUTHBEARER: aws (Amazon MSK with IAM), gcp, azure, or "
            "the name of an entry point of the group spark_kafka_sink.sasl."),
     Option("receiptsTopic", OptionKind.STRING, None, "low",
            "Topic for receipts: a JSON record per task and partition with query, batch, offsets, count, bytes and "
-           "times. With exactly-once, in the same transaction as the rows."),
+           "times. With exactly-once, they are written in the same transaction as the rows."),
     Option("receiptsPath", OptionKind.STRING, None, "low",
-           "Directory for receipts, a path or a URI such as s3://. One file of JSON lines per batch."),
+           "Directory for receipts, a path or a URI such as s3://. Each batch writes one file of JSON lines."),
     *DEAD_LETTER_OPTIONS,
     *_TOPIC_OPTIONS,
     Option("maxBytesPerSecondPerTask", OptionKind.LONG, None, "low",
@@ -120,8 +122,9 @@ SINK_OPTIONS: tuple[Option, ...] = (
            "default is the process's own logging.",
            OneOf(("DEBUG", "INFO", "WARN", "WARNING", "ERROR"))),
     Option("unknownOptions", OptionKind.STRING, "refuse", "low",
-           "Options, also kafka.<name>, that neither the sink nor Kafka's producer has, such as those of a vendor's "
-           "client. refuse: an error. warn: ignored with one warning, which also has the suggestions.",
+           "What happens with options that neither the sink nor Kafka's producer has (kafka.<name>), such as those of "
+           "a vendor's client. refuse: they are an error. warn: they are ignored with one warning, which also "
+           "suggests names.",
            OneOf(("refuse", "warn"))),
     *FORMAT_OPTIONS,
 )  # fmt: skip

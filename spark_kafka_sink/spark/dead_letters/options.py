@@ -27,23 +27,23 @@ _DEFAULT_LIMIT: Final = 1000
 DEAD_LETTER_OPTIONS: Final = (
     Option("deadLetterTopic", OptionKind.STRING, None, "medium",
            "Topic for rows that cannot be written (dead letters), with the headers of Kafka Connect's dead letter "
-           "queues. With exactly-once, in the same transaction as the other rows. Default: such a row fails its "
-           "task."),
+           "queues. With exactly-once, they are in the same transaction as the other rows. Default: such a row fails "
+           "its task."),
     Option("deadLetterPath", OptionKind.STRING, None, "low",
            "Directory for dead letters of any size: a path, or a URI such as s3://, that the executors can write "
-           "to. One file of JSON lines per task, named by write and task; a replay overwrites it. Not "
-           "transactional: it may have rows of an aborted batch. May be set together with deadLetterTopic."),
+           "to. Each task writes one file of JSON lines, named by write and task, which a replay overwrites. Files are "
+           "not transactional, so they may have rows of an aborted batch. May be set together with deadLetterTopic."),
     Option("deadLetterName", OptionKind.STRING, None, "low",
            "Name of this batch write in deadLetterPath: its files are <name>-<task>.jsonl, and replace those of an "
            "earlier write of this name. Set it for at-least-once writes in foreachBatch through Spark Connect or on "
-           "other threads, where the sink does not know the batch: a name for each write and batch, such as "
-           "orders-<batch id>."),
+           "other threads, where the sink does not know the batch. Use a different name for each write and batch, such "
+           "as orders-<batch id>."),
     Option("deadLetterOn", OptionKind.LIST, None, "low",
            "Kinds of rows that become dead letters: record-too-large, null-topic, invalid-partition, "
            "invalid-header, encode, unknown-topic. Default: all but unknown-topic, which cannot be set together "
            "with the option topic or topicCreation=create."),
     Option("deadLetterLimit", OptionKind.STRING, str(_DEFAULT_LIMIT), "low",
-           "Number of dead letters that a micro-batch or batch job may have; with more it fails. none: no limit. "
+           "Number of dead letters that a micro-batch or batch job may have; with more, it fails. none: no limit. "
            "With at-least-once, rows that were already sent stay in Kafka.",
            Matching(r"(?i:none)|\d{1,18}", "a number of rows, or none")),
     Option("deadLetterHeaders", OptionKind.STRING, "connect", "low",
