@@ -16,6 +16,8 @@ import sys
 from contextlib import suppress
 from typing import Final
 
+from spark_kafka_sink.spark.error_notes import with_prefix
+
 _DAEMON: Final = "pyspark.daemon"
 """The program of a worker, which collects garbage after each task. The heap of any other program is not ours."""
 
@@ -46,8 +48,18 @@ class _Stderr(logging.Handler):
             sys.stderr.write(self.format(record) + "\n")
 
 
+def _in_sparks_names(record: logging.LogRecord) -> bool:
+    """Names the producer's options as Spark's, with ``kafka.``. A filter, so that the process's own handlers, which get
+    the same record later, have the names, too. Not in the caller's process, which may have producers of its own.
+    """
+    if not _is_callers:
+        record.msg, record.args = with_prefix(record.getMessage()), None
+    return True
+
+
 _stderr: Final = _Stderr()
 _stderr.setFormatter(_FORMAT)
+_stderr.addFilter(_in_sparks_names)
 
 
 def leave_logging_to_caller() -> None:

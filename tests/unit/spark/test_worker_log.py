@@ -61,6 +61,25 @@ def test_handlers_of_the_process_have_the_lines_for_themselves():
     assert len(lines) == 2
 
 
+def test_lines_name_the_producers_options_as_sparks_in_every_handler():
+    """Incident: "delivery.timeout.ms leaves it 90 s" in an executor's log, which is no option of a Spark write."""
+    lines = in_a_worker(
+        "log_at(None); log.warning('%s is %d', 'delivery.timeout.ms', 5); log.warning('kafka.acks 100%, linger.ms')\n"
+        "handler = logging.StreamHandler(sys.stderr); logging.getLogger().addHandler(handler)\n"
+        "log.warning('raise %s', 'max.block.ms')"
+    )
+    texts = [line.rpartition("pykafka: ")[2] for line in lines]
+    assert texts == ["kafka.delivery.timeout.ms is 5", "kafka.acks 100%, kafka.linger.ms", "raise kafka.max.block.ms"]
+
+
+def test_lines_of_the_callers_process_have_the_producers_own_names():
+    (line,) = in_a_worker(
+        "from spark_kafka_sink.spark.python_process import leave_logging_to_caller\n"
+        "leave_logging_to_caller(); log_at('INFO'); log.warning('raise linger.ms')"
+    )
+    assert line.endswith("raise linger.ms")
+
+
 @pytest.fixture
 def logger():
     logger = logging.getLogger("spark_kafka_sink")
