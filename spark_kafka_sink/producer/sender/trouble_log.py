@@ -67,7 +67,7 @@ class TroubleLog:
         self._calls_stall = _Stall()
 
     def is_waited_for(self) -> bool:
-        """Whether rows or calls wait for a broker. False for an idle producer, which reconnects too, for its metadata."""
+        """Whether rows or calls wait for a broker. An idle producer reconnects, too, for its metadata."""
         return (
             self._accumulator.has_incomplete
             or self._metadata.has_waiters

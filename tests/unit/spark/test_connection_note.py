@@ -93,9 +93,9 @@ def test_a_partition_that_a_topic_lacks_has_no_note_on_topics():
     with TestBroker() as broker:
         broker.create_topic("t")
         sink = options({"bootstrap.servers": broker.bootstrap_servers, "max.block.ms": "300"})
-        with pytest.raises(KafkaError, match="Partition 7 of topic t") as raised, explained(sink):
-            with KafkaProducer(sink.producer) as producer:
-                producer.send(ProducerRecord("t", b"v", partition=7)).result()
+        missing = pytest.raises(KafkaError, match="Partition 7 of topic t")
+        with missing as raised, explained(sink), KafkaProducer(sink.producer) as producer:
+            producer.send(ProducerRecord("t", b"v", partition=7)).result()
     assert not hasattr(raised.value, "__notes__")
 
 
