@@ -265,11 +265,10 @@ def _lines(found: FoundWrite, now_ms: int) -> list[str]:
     lines += [_entry(entry, now_ms) for entry in found.entries.values()]
     for each in found.transactions:
         intent = found.intent_of(each)
-        decided = "" if intent is None else f"decided with batch {intent.number} of {_query(intent)}: commit"
+        decided = intent and f"decided with batch {intent.number} of {_query(intent)}: commit"
         age = "" if each.started_at < 0 else f", open since {_since(each.started_at, now_ms)}"
-        lines.append(
-            f"{each.transactional_id} (producer id {each.producer_id}, epoch {each.epoch}){age}: {decided or 'not decided: abort'}"
-        )
+        transaction = f"{each.transactional_id} (producer id {each.producer_id}, epoch {each.epoch})"
+        lines.append(f"{transaction}{age}: {decided or 'not decided: abort'}")
     return lines
 
 
