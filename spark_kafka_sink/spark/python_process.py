@@ -99,11 +99,29 @@ def announce(text: str, level: int = logging.INFO) -> None:
         _LOGGER.setLevel(logging.INFO)
     if not _LOGGER.isEnabledFor(level):
         return
-    record = _LOGGER.makeRecord(_LOGGER.name, level, __file__, 0, text, (), None)
+    record = _record(text, level)
     if _is_callers or _LOGGER.hasHandlers():
         _LOGGER.handle(record)
     else:
-        sys.stderr.write(_FORMAT.format(record) + "\n")
+        _write_to_stderr(record)
+
+
+def show_progress(text: str) -> None:
+    """One line for whoever waits for a long write in the caller's process. A process that has configured no logging
+    would drop a line at INFO, so there it goes to stderr.
+    """
+    if _LOGGER.level or _LOGGER.hasHandlers():
+        announce(text)
+    else:
+        _write_to_stderr(_record(text, logging.INFO))
+
+
+def _record(text: str, level: int) -> logging.LogRecord:
+    return _LOGGER.makeRecord(_LOGGER.name, level, __file__, 0, text, (), None)
+
+
+def _write_to_stderr(record: logging.LogRecord) -> None:
+    sys.stderr.write(_FORMAT.format(record) + "\n")
 
 
 def freeze_imports() -> None:
