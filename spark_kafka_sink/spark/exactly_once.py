@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from spark_kafka_sink.common.clock import Clock, SystemClock
-from spark_kafka_sink.common.foreign_text import clause
+from spark_kafka_sink.common.foreign_text import clause, shown
 from spark_kafka_sink.errors import KafkaError, RecordTooLargeError
 from spark_kafka_sink.exactly_once.abort import abort_batch
 from spark_kafka_sink.exactly_once.commit import all_reports, commit_batch
@@ -258,7 +258,8 @@ def _settings(options: SinkOptions, run: WritePlan | TaskReport | None = None) -
     name, prefix = (chosen.name, chosen.prefix) if run is None else (run.name, run.prefix)
     assert name is not None
     assert prefix is not None
-    return CommitSettings(options.producer, name, prefix, chosen.ledger_topic, chosen.never_replayed)
+    query = shown(options.query_name or "")
+    return CommitSettings(options.producer, name, prefix, chosen.ledger_topic, chosen.never_replayed, query)
 
 
 def _run(reports: Sequence[TaskReport | None]) -> TaskReport | None:

@@ -159,7 +159,7 @@ def _to_abort(found: FoundWrite, force: bool) -> bool:
 
 def _steps(found: FoundWrite, decided: bool, ledger: str) -> list[str]:
     batches = [
-        f"commit batch {entry.number} of {entry.query}: "
+        f"commit batch {entry.number} of {_query(entry)}: "
         + ", ".join(share.prepared.transactional_id for share in entry.tasks if share.prepared is not None)
         for entry in found.intents
     ]
@@ -187,7 +187,7 @@ def _commit(todo: Sequence[FoundWrite], config: ProducerConfig, arguments: argpa
         with closing(Session(settings, SystemClock())) as session:
             try:
                 for entry in commit_decided(session, session.deadline(config.max_block_ms)):
-                    print(f"committed batch {entry.number} of {entry.query}")
+                    print(f"committed batch {entry.number} of {_query(entry)}")
             except LostRowsError as error:
                 lost.append(str(error))
     if lost:
@@ -267,19 +267,23 @@ def _lines(found: FoundWrite, now_ms: int) -> list[str]:
     lines += [_entry(entry, now_ms) for entry in found.entries.values()]
     for each in found.transactions:
         intent = found.intent_of(each)
-        outcome = (
-            "not decided: abort" if intent is None else f"decided with batch {intent.number} of {intent.query}: commit"
-        )
+        decided = intent and f"decided with batch {intent.number} of {_query(intent)}: commit"
         age = "" if each.started_at < 0 else f", open since {_since(each.started_at, now_ms)}"
-        lines.append(f"{each.transactional_id} (producer id {each.producer_id}, epoch {each.epoch}){age}: {outcome}")
+        transaction = f"{each.transactional_id} (producer id {each.producer_id}, epoch {each.epoch})"
+        lines.append(f"{transaction}{age}: {decided or 'not decided: abort'}")
     return lines
 
 
 def _entry(entry: Entry, now_ms: int) -> str:
     return (
-        f"{entry.query}: batch {entry.number}, {entry.state.value}, {len(entry.tasks)} tasks, "
+        f"{_query(entry)}: batch {entry.number}, {entry.state.value}, {len(entry.tasks)} tasks, "
         f"{entry.total.count} rows, decided {_since(entry.decided_at, now_ms)}"
     )
+
+
+def _query(entry: Entry) -> str:
+    """A stream by its id and, if it has one, its name."""
+    return f"{entry.query} ({entry.query_name})" if entry.query_name else entry.query
 
 
 def _no_entry(ledger: str) -> str:

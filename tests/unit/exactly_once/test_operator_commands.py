@@ -108,6 +108,21 @@ def test_a_transactional_id_that_a_terminal_would_obey_is_nobodys(broker, transa
             assert (code, said.replace("\n", "").isprintable(), said[-21:]) == (0, True, "\n0 transactions open\n")
 
 
+def test_a_stream_that_has_a_name_is_shown_with_it(broker, transactions, monkeypatch):
+    query = Query(broker.bootstrap_servers, query_name="orders")
+    query.run(0, ROWS)
+    assert "  q1 (orders): batch 0, done, 3 tasks, 3 rows, decided" in transactions("list")[1]
+    reports = query.tasks(query.plan(), 1, ROWS)
+    for killed in crash(monkeypatch, "intent committed"):
+        with pytest.raises(killed):
+            query.commit(reports)
+    shown = transactions("list")[1]
+    assert "  q1 (orders): batch 1, intent" in shown
+    assert "decided with batch 1 of q1 (orders): commit" in shown
+    assert transactions("commit", "--prefix", "app", "--yes")[1].endswith("committed batch 1 of q1 (orders)\n")
+    assert "  q1 (orders): batch 1, done" in transactions("list")[1]
+
+
 def test_list_disturbs_nobody(broker, command, query):
     reports = query.tasks(query.plan(), 0, ROWS)
     command("list")
