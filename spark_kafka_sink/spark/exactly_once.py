@@ -201,8 +201,10 @@ def commit_exactly_once(
         )
     if outcome.entry is None:
         return Committed(f"{reports[0].write_id} was committed before; nothing written", replayed=True)
+    written = reports[0].write_id
+    shown_id = f"micro-batch {written.number} of query {settings.query_name}" if settings.query_name else str(written)
     prefix = f"transactionalIdPrefix {settings.prefix}"
-    return Committed(f"{reports[0].write_id}: {committed(messages, clock)}, committed exactly once ({prefix})")
+    return Committed(f"{shown_id}: {committed(messages, clock)}, committed exactly once ({prefix})")
 
 
 def abort_exactly_once(

@@ -123,6 +123,22 @@ def test_a_stream_that_has_a_name_is_shown_with_it(broker, transactions, monkeyp
     assert "  q1 (orders): batch 1, done" in transactions("list")[1]
 
 
+@pytest.mark.parametrize("action", ["list", "commit", "abort", "forget"])
+@pytest.mark.parametrize("given", ["q1", "ap", "apps"], ids=["query id", "shorter", "longer"])
+def test_a_mistaken_name_is_not_told_that_there_is_nothing(transactions, decided, action, given):
+    """Somebody typed the txnAppId of a job that had open transactions, and read "nothing to abort"."""
+    code, said = transactions(action, "--prefix", given)
+    assert code == 1
+    assert said.endswith(
+        f"--prefix {given}: no entry of the ledger and no open transaction has this name or prefix; did you mean app?\n"
+    )
+
+
+def test_a_name_that_nothing_is_like_has_nothing(transactions, decided):
+    """As of a batch job whose entry was removed at its end."""
+    assert transactions("commit", "--prefix", "somebody-elses") == (0, "nothing to commit\n")
+
+
 def test_list_disturbs_nobody(broker, command, query):
     reports = query.tasks(query.plan(), 0, ROWS)
     command("list")
