@@ -104,27 +104,30 @@ def _why_aborted(history: History, spot: Spot, write: str) -> str:
     if not authors:  # a finding of its own, if the write is decided
         decided = any(intent.may_be_decided for intent in history.intents.get(write, ()))
         return "" if decided else f"no intent names {write}"
-    transaction = authors[0].transaction
-    if not any(author.transaction in history.decided for author in authors):
-        return f"no intent that may be decided names {transaction}"
-    ends = history.ends.get(transaction, set()) if transaction is not None else set()
-    return f"{transaction} was aborted" if (False, "aborted") in ends and (True, "committed") not in ends else ""
+    named = [author.transaction for author in authors if author.transaction in history.decided]
+    if not named:
+        return f"no intent that may be decided names {authors[0].transaction}"
+    ends = [history.ends.get(each, set()) for each in named if each is not None]
+    aborted = all((False, "aborted") in each and (True, "committed") not in each for each in ends)
+    return f"{named[0]} was aborted" if aborted else ""
 
 
 @dataclass(frozen=True)
 class _Torn:
-    """A decided batch of which a reader saw only some rows, though it has passed all of them. ``hidden``: how many rows
-    of each report it did not see. ``later``: the intents after the batch's own."""
+    """A decided batch of which a reader saw only some rows, or none, though it has passed all of them. ``hidden``: how
+    many rows of each report it did not see. ``later``: the intents after the batch's own."""
 
     write: str
     intent: Intent
     later: tuple[Intent, ...]
     view: View
     hidden: dict[Report, int]
+    shown: bool
 
 
 def partly_visible_batches(history: History) -> Iterator[Finding | Excuse]:
-    """Decided batches of which a reader that has passed all of their rows saw only some.
+    """Decided batches of which a reader that has passed all of their rows saw only some. Of a job that is not repeated,
+    it must have seen some, too.
 
     Not a finding if later runs have written just these rows again, if an error said that the batch is decided and
     nobody has run it since, or if the driver of a job that is not repeated died: docs/exactly-once.md says so of
@@ -138,10 +141,11 @@ def partly_visible_batches(history: History) -> Iterator[Finding | Excuse]:
     for each in torn:
         reason = _why_torn(history, each, visible[each.write])
         if reason is not None:
-            excused.add((reason, each.write))
+            excused.add((reason if each.shown else Reason.DECIDED_AND_LOST, each.write))
             continue
         hidden = [f"{count} of {report.task}" for report, count in each.hidden.items()]
-        yield Finding(Kind.PARTLY_VISIBLE, each.write, f"{each.view.reader} passed all of it without {listed(hidden)}")
+        kind = Kind.PARTLY_VISIBLE if each.shown else Kind.COMMITTED_BUT_INVISIBLE
+        yield Finding(kind, each.write, f"{each.view.reader} passed all of it without {listed(hidden)}")
     for reason, write in excused:
         yield Excuse(reason, write)
 
@@ -162,8 +166,9 @@ def _torn_batches(history: History) -> tuple[list[_Torn], list[str]]:
                 counts = {report: _count_hidden(view, report) for report in named}
                 hidden = {report: count for report, count in counts.items() if count}
                 shown = any(count < sum(place.count for place in report.places) for report, count in counts.items())
-                if shown and hidden:
-                    torn.append(_Torn(write, intent, later, view, hidden))
+                is_due = intent.outcome == "decided" and not history.workload(write).repeats
+                if hidden and (shown or is_due):
+                    torn.append(_Torn(write, intent, later, view, hidden, shown))
     return torn, unread
 
 
@@ -238,7 +243,7 @@ def _rows_of(history: History, write: str, run: Run, spots: Iterable[Spot]) -> l
     attempts = history.attempts_in(write, run)
     found = []
     for spot in sorted(spots):
-        by = {report.attempt for report in history.authors(spot)} or history.attempts_of.get(spot.row, ())
+        by = {report.attempt for report in history.authors(spot)} or set(history.attempts_of.get(spot.row, ()))
         if not attempts.isdisjoint(by):
             found.append(f"{spot.row} in {_offset(spot)}")
     return found

@@ -47,6 +47,7 @@ class Reason(Enum):
     TORN_AND_REPAIRED = "batches visible in part: a later run has written the missing rows again"
     TORN_AND_TOLD = "batches visible in part: the error says that the write is decided, or that this is unknown"
     TORN_AND_DIED = "batches visible in part: the job is never repeated, and its driver died"
+    DECIDED_AND_LOST = "decided jobs of which no row is visible: an error says so, or the driver died"
     TOPIC_DELETED = "rows of committed writes that are gone with a deleted topic"
     AT_LEAST_ONCE = "rows that are visible twice, of at-least-once writes"
     NO_RECEIPTS = "rows whose place was not compared with a receipt: dead letters have none"

@@ -260,8 +260,7 @@ class History:
         return any(began > at for began, _ in self._began[write])
 
     def attempts_in(self, write: str, run: Run) -> set[Attempt]:
-        tasks = dict.fromkeys(self.rows[write].values())
-        attempts = (each for task in tasks for each in self.attempts[task].values())
+        attempts = {each for row in self.rows[write] for each in self.attempts_of[row]}
         return {each for each in attempts if run.has(each.at, each.start)}
 
     def died(self, write: str, at: float, start: str | None) -> bool:

@@ -224,6 +224,9 @@ WHOLE = {
     "a job that is torn, and whose error says that it is decided": history(
         workload(), *TASKS, *DECIDED, end(T0), verdict("failed", STILL_OPEN), raw(ROWS), read(HALF)
     ),
+    "a job whose transactions have all timed out, and whose error says that it is decided": history(
+        workload(), *TASKS, *DECIDED, verdict("failed", STILL_OPEN), raw(ROWS), read({})
+    ),
     "an intent of a task that has not reported": history(workload(), handed(0, 0, 1), intent("asked", T0), read({})),
     "an open transaction that hides a task": history(
         workload(), *TASKS, *DECIDED, verdict("failed", STILL_OPEN), raw(ROWS), read(HALF, passed=2)
@@ -395,6 +398,9 @@ FAULTY = {
     "a committed job is invisible": (
         Kind.COMMITTED_BUT_INVISIBLE, history(*WRITTEN, verdict("committed"), raw(ROWS), read({})),
     ),
+    "a decided job is invisible, and its driver lives": (
+        Kind.COMMITTED_BUT_INVISIBLE, history(workload(), *TASKS, *DECIDED, verdict("failed"), raw(ROWS), read({})),
+    ),
     "a committed transaction is invisible": (
         Kind.COMMITTED_BUT_INVISIBLE, history(*WRITTEN, verdict("failed", STILL_OPEN), raw(ROWS), read(HALF)),
     ),
@@ -444,6 +450,9 @@ EXCUSED = {
     "a job that is torn, and whose error says that it is decided": {
         Reason.TOLD_DECIDED: 1,
         Reason.TORN_AND_TOLD: 1,
+    },
+    "a job whose transactions have all timed out, and whose error says that it is decided": {
+        Reason.DECIDED_AND_LOST: 1,
     },
     "an attempt whose receipt has rows of an earlier one in between": {Reason.SEVERAL_ATTEMPTS: 1},
     "dead letters, which have no receipts": {Reason.NO_RECEIPTS: 1},
