@@ -51,7 +51,12 @@ class ConfigError(KafkaError, ValueError):
 
 
 class KafkaTimeoutError(KafkaError, TimeoutError):
-    """An operation exceeded its timeout (Java: ``TimeoutException``)."""
+    """An operation exceeded its timeout (Java: ``TimeoutException``).
+
+    ``missing_topic``: the topic that it waited for in vain, because the brokers say that there is none.
+    """
+
+    missing_topic: str | None = None
 
 
 class BufferExhaustedError(KafkaTimeoutError):

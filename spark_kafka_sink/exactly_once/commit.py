@@ -4,7 +4,7 @@ completes it."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from spark_kafka_sink.common.clock import NEVER
@@ -60,6 +60,7 @@ def commit_batch(settings: CommitSettings, reports: Sequence[TaskReport]) -> Com
         missing = check_replay(session, reports, deadline)
         if entry is None:
             return CommitOutcome(None, missing=missing)
+        entry = replace(entry, query_name=settings.query_name)
         _refuse_recreated(session, reports, deadline)
         steps.reach("before the intent")
         driver = _decide(session, reports[0], entry, order.decide_by, deadline)

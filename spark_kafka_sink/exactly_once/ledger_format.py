@@ -110,6 +110,8 @@ def entry_record(name: str, entry: Entry) -> LedgerRecord:
         value["schemas"] = entry.schemas
     if entry.topics:
         value["topics"] = [[topic.name, shown_id(topic.id)] for topic in entry.topics]
+    if entry.query_name:
+        value["query_name"] = entry.query_name
     return LedgerRecord(RecordKey(name, entry.query).to_bytes(), _json(value))
 
 
@@ -239,6 +241,7 @@ def _entry(key: RecordKey, fields: dict[str, Any]) -> Entry:
         once=fields.get("once", False) is True,
         schemas=tuple(_schema(*each) for each in fields.get("schemas", ())),
         topics=tuple(_topic(*each) for each in fields.get("topics", ())),
+        query_name=_string(fields.get("query_name", "")),
     )
 
 

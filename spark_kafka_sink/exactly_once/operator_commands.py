@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import Final
 
 from spark_kafka_sink.exactly_once.complete import complete_intents
@@ -151,6 +152,15 @@ def _listed(
         if (name := _owner(_prefix(each.transactional_id), every)) is not None:
             transactions.setdefault(name, []).append(each)
     return every, transactions
+
+
+def similar_names(found: Sequence[FoundWrite], wanted: str) -> list[str]:
+    """The names of writes that ``wanted`` may mean: it is a txnAppId, a query's id or name, or one like theirs."""
+    called = {each.name: {each.name, _application(each.name) or each.name} for each in found}
+    for each in found:
+        called[each.name] |= {name for entry in each.entries.values() for name in (entry.query, entry.query_name)}
+    exact = [name for name, words in called.items() if wanted in words]
+    return exact or [name for name, words in called.items() if get_close_matches(wanted, words, 1, cutoff=0.72)][:3]
 
 
 def commit_decided(session: Session, deadline: float) -> list[Entry]:

@@ -119,9 +119,9 @@ def _warn_of_unknown_version(session: Session, write_id: WriteId, entries: Mappi
     if write_id.kind is not WriteKind.VERSION or write_id.number == 0 or write_id.query in entries:
         return
     _log.warning(
-        "%s is written although commitLogTopic %s, which %s, has no entry of this txnAppId. If the txnAppId is new, "
-        "that is right. Otherwise the ledger was lost or commitLogTopic is another one than before: if the version was "
-        "written before, its rows are in Kafka twice.",
+        "%s is the first version of this txnAppId in commitLogTopic %s, which %s. If the txnAppId has committed a "
+        "version before, the ledger was lost or commitLogTopic has changed, and a version that runs again is written "
+        "to Kafka twice.",
         write_id,
         session.settings.topic,
         "was created just now" if created else "existed before",

@@ -39,7 +39,7 @@ class CommitSettings:
 
     Ledger entry, ledger partition and driver id derive from ``name``, which is stable across restarts and unique per
     write. The tasks' transactional ids begin with ``prefix``. With ``per_attempt`` each attempt of a task has its own
-    id, as in a batch job that is never replayed.
+    id, as in a batch job that is never replayed. ``query_name``: of a streaming query, for people; "" if it has none.
     """
 
     producer: ProducerConfig
@@ -47,6 +47,7 @@ class CommitSettings:
     prefix: str
     topic: str
     per_attempt: bool = False
+    query_name: str = ""
 
     @property
     def next_run(self) -> str:

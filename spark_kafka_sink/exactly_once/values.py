@@ -149,6 +149,7 @@ class Entry:
     DONE does not have. ``markers_before``: number of tasks that may have left a marker in earlier batches.
     ``once``: of a batch job without txnAppId, whose entry is removed when it is done. ``schemas``: of a registry; a
     replay encodes its rows with them. ``topics``: those that the batch was written to, without the ledger's.
+    ``query_name``: of a streaming query, printable; "" if it has none.
     """
 
     query: str
@@ -162,6 +163,7 @@ class Entry:
     once: bool = False
     schemas: tuple[SchemaId, ...] = ()
     topics: tuple[TopicId, ...] = ()
+    query_name: str = ""
 
     def __str__(self) -> str:
         return f"batch {self.number} of {self.query}"

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from spark_kafka_sink.common.backoff import ExponentialBackoff
 from spark_kafka_sink.common.config import ProducerConfig
@@ -126,12 +126,20 @@ class NodeState:
         return self.connection is not None and now >= self.throttled_until and self.connection.can_send(max_in_flight)
 
 
+class Waits(Protocol):
+    """``TroubleLog`` of a producer."""
+
+    def is_waited_for(self) -> bool:
+        """Whether rows or calls wait for a broker."""
+
+
 class NetworkClient:
     """Connections to all nodes. Call ``ready`` until it is True, then ``send``; ``handle`` the transport's events, and
     ``expire`` what is late.
 
     Requests complete in ``handle``, ``expire``, ``disconnect`` and ``close`` only, never inside ``send``. ``warns``
-    False: failed connections are not in the log, because the caller reports them itself.
+    False: failed connections are not in the log, because the caller reports them itself. ``waits``: what tells whether
+    a failed connection matters; None: each does.
     """
 
     def __init__(self, config: ProducerConfig, transport: Transport, random: Random, *, warns: bool = True) -> None:
@@ -142,6 +150,7 @@ class NetworkClient:
         self._transport = transport
         self._random = random
         self._warns = warns
+        self.waits: Waits | None = None
         self._channels = ChannelBuilder(config)
         self._reconnect_backoff = ExponentialBackoff(
             config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, random
@@ -570,10 +579,12 @@ class NetworkClient:
         self._drop(state, lost)
 
     def _log_failure(self, state: NodeState, error: KafkaError, unused: bool) -> None:
-        """Warns of the first failure of a series, and counts the others. Losing an unused connection is normal."""
-        if unused or not self._warns:
+        """Warns of the first failure of a series, and counts the others. Losing an unused connection is normal, and a
+        failure that nothing waits for does not matter yet.
+        """
+        if unused or not self._warns or not (self.waits is None or self.waits.is_waited_for()):
             _log.debug("%s", error)
-        elif state.warned or self._now < state.warned_at + WARN_AGAIN_MS:
+        elif state.warned or self._now < self._warned_at(state.node) + WARN_AGAIN_MS:
             _log.debug("%s", error)
             known = self._repeated_failures
             text = str(error) if len(known) < _MOST_FAILURES or str(error) in known else "others"
@@ -581,6 +592,11 @@ class NetworkClient:
         else:
             _log.warning("%s", error)
             state.warned, state.warned_at = True, self._now
+
+    def _warned_at(self, node: Node) -> float:
+        """When a line about the node's address was logged last. A bootstrap server is also a node of the cluster."""
+        same = (each for each in self._states.values() if (each.node.host, each.node.port) == (node.host, node.port))
+        return max(each.warned_at for each in same)
 
     def _drop(self, state: NodeState, error: KafkaError) -> None:
         connection = state.connection

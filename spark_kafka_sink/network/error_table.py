@@ -128,7 +128,8 @@ _EXCEPTIONS: Final[Mapping[tuple[str, int], Action]] = {
 
 TOPIC_ERRORS: Final[Mapping[int, str]] = {
     ErrorCode.unknown_topic_or_partition: (
-        "The brokers do not have topic {topic} and did not create it (their auto.create.topics.enable)."
+        "The brokers do not have topic {topic} and did not create it (their auto.create.topics.enable). "
+        "Create it, or correct its name."
     ),
     ErrorCode.leader_not_available: "Topic {topic} has no leaders yet (LEADER_NOT_AVAILABLE).",
     ErrorCode.invalid_topic_exception: "Invalid topics: [{topic}]",

@@ -139,8 +139,7 @@ class Metadata:
                 if not missing:
                     return self.snapshot
                 if now >= deadline:
-                    text = self._timeout_text(missing[0], wanted[missing[0]], max_wait_ms)
-                    raise KafkaTimeoutError(text) from self.last_connection_error()
+                    raise self._timeout(missing[0], wanted[missing[0]], max_wait_ms) from self.last_connection_error()
                 for topic in missing:
                     self._want(topic)
             wake()
@@ -175,7 +174,7 @@ class Metadata:
                 if count is not None and self.snapshot.generation > generation:
                     return count
                 if now >= deadline:
-                    raise KafkaTimeoutError(self._timeout_text(topic, None, max_wait_ms))
+                    raise self._timeout(topic, None, max_wait_ms)
             wake()
             seen = self._await_round(seen, since, deadline - clock.now())
             now = clock.now()
@@ -472,6 +471,12 @@ class Metadata:
             return False  # the bootstrap servers would refuse this client too
         trigger_ms = self._config.metadata_recovery_rebootstrap_trigger_ms
         return now - self._failing_since >= trigger_ms or self.snapshot.nodes.keys() <= self._errors.keys()
+
+    def _timeout(self, topic: str, partition: int | None, max_wait_ms: float) -> KafkaTimeoutError:
+        error = KafkaTimeoutError(self._timeout_text(topic, partition, max_wait_ms))
+        code, _round = self._topic_errors.get(topic, (0, 0))
+        error.missing_topic = topic if code == ErrorCode.unknown_topic_or_partition else None
+        return error
 
     def _timeout_text(self, topic: str, partition: int | None, max_wait_ms: float) -> str:
         count = self.snapshot.partition_counts.get(topic)

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.traceback_utils import SCCallSiteSync
 
 from spark_kafka_sink.common.clock import Clock
-from spark_kafka_sink.spark.python_process import announce
+from spark_kafka_sink.spark.python_process import show_progress
 
 _log = logging.getLogger("spark_kafka_sink.spark")
 
@@ -137,7 +137,7 @@ class _Progress:
             _log.debug("Spark does not tell the progress of a write: %s", error)
             return
         if told:
-            announce(f"The write has run for {(self._clock.now() - self._began) / 1000:.0f} s: {told}")
+            show_progress(f"The write has run for {(self._clock.now() - self._began) / 1000:.0f} s: {told}")
 
 
 class _Action(Generic[_Result]):

@@ -87,8 +87,8 @@ def aborted(messages: Sequence[WriterCommitMessage | None]) -> LogLine:
         return LogLine("write aborted; no task was started", logging.WARNING)
     if not finished:
         return LogLine(
-            "write aborted; no task finished. Rows that the tasks sent before they failed stay in Kafka "
-            "(at least once)",
+            "write aborted; no task finished. If a task sent rows before it failed, they stay in Kafka, and a repeated "
+            "write writes them again (at least once)",
             logging.WARNING,
         )
     return LogLine(

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pyspark import TaskContext
 
 from spark_kafka_sink.common.config.table import OPTIONS_BY_NAME
-from spark_kafka_sink.errors import AuthenticationError, ConfigError, KafkaError, RecordTooLargeError
+from spark_kafka_sink.errors import AuthenticationError, ConfigError, KafkaError, KafkaTimeoutError, RecordTooLargeError
 from spark_kafka_sink.spark.dead_letters.options import DeadLetters, Reason
 from spark_kafka_sink.spark.options import SinkOptions
 
@@ -37,7 +37,8 @@ _PRODUCERS_OPTION = re.compile(
 @contextmanager
 def explained(options: SinkOptions) -> Iterator[None]:
     """An error names the producer's options as Spark's, with ``kafka.``. One that comes from a failed connection
-    attempt gets a note: step, option, and the command to check it; a record that is too large, what helps.
+    attempt gets a note: step, option, and the command to check it; a record that is too large, or a topic that the
+    brokers do not have, what helps.
     """
     try:
         yield
@@ -52,6 +53,11 @@ def explained(options: SinkOptions) -> Iterator[None]:
         too_large = isinstance(error, RecordTooLargeError) or is_refusal(error)
         if too_large and (remedy := _remedy(options.dead_letters)):
             error.add_note(_TOO_LARGE.format(remedy))
+        if isinstance(error, KafkaTimeoutError) and error.missing_topic is not None:
+            from spark_kafka_sink.spark.topic_creation import note_on_missing
+
+            if note := note_on_missing(error.missing_topic, options):
+                error.add_note(note)
         if note := diagnosis(error, check_command(options.producer, options.topic)):
             error.add_note(with_prefix(note))
         raise

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from spark_kafka_sink.common.clock import Clock, SystemClock
-from spark_kafka_sink.common.foreign_text import clause
+from spark_kafka_sink.common.foreign_text import clause, shown
 from spark_kafka_sink.errors import KafkaError, RecordTooLargeError
 from spark_kafka_sink.exactly_once.abort import abort_batch
 from spark_kafka_sink.exactly_once.commit import all_reports, commit_batch
@@ -201,8 +201,10 @@ def commit_exactly_once(
         )
     if outcome.entry is None:
         return Committed(f"{reports[0].write_id} was committed before; nothing written", replayed=True)
+    written = reports[0].write_id
+    shown_id = f"micro-batch {written.number} of query {settings.query_name}" if settings.query_name else str(written)
     prefix = f"transactionalIdPrefix {settings.prefix}"
-    return Committed(f"{reports[0].write_id}: {committed(messages, clock)}, committed exactly once ({prefix})")
+    return Committed(f"{shown_id}: {committed(messages, clock)}, committed exactly once ({prefix})")
 
 
 def abort_exactly_once(
@@ -258,7 +260,8 @@ def _settings(options: SinkOptions, run: WritePlan | TaskReport | None = None) -
     name, prefix = (chosen.name, chosen.prefix) if run is None else (run.name, run.prefix)
     assert name is not None
     assert prefix is not None
-    return CommitSettings(options.producer, name, prefix, chosen.ledger_topic, chosen.never_replayed)
+    query = shown(options.query_name or "")
+    return CommitSettings(options.producer, name, prefix, chosen.ledger_topic, chosen.never_replayed, query)
 
 
 def _run(reports: Sequence[TaskReport | None]) -> TaskReport | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -151,14 +151,13 @@ _REPEATABLE: Final = (
 _TRANSACTION_TIMEOUT_MS = 900_000
 
 _OWN = {option.name.lower(): option for option in SINK_OPTIONS}
-_REGISTRY_NAMES = {option.name for option in REGISTRY_OPTIONS}
-_SUGGESTIONS = (
-    *(option.name for option in (*SINK_OPTIONS, *REGISTRY_OPTIONS)),
-    *(KAFKA_PREFIX + name for name in OPTIONS_BY_NAME),
-)
+_OF_SPARK: Final = ("path", "checkpointLocation", "queryName")
+"""Options of any write, which Spark passes on to the sink."""
 
-_ADDED_BY_SPARK = frozenset({"path", "checkpointlocation", "queryname"})
-"""Options that Spark adds to a write."""
+_BARE: Final = {name.lower(): name for name in (
+    *(option.name for option in (*SINK_OPTIONS, *REGISTRY_OPTIONS)), *_OF_SPARK,
+)}  # fmt: skip
+"""Options that are written without ``kafka.``, by their names in lower case."""
 
 _READ_SIDE: Final = {name.lower(): name for name in (
     "assign", "subscribe", "subscribePattern", "startingOffsets", "startingOffsetsByTimestamp",
@@ -176,6 +175,8 @@ _SERIALIZERS: Final = {
     )
     for side in ("key", "value")
 }
+_SUGGESTIONS: Final = (*_BARE.values(), *(KAFKA_PREFIX + name for name in OPTIONS_BY_NAME), *_READ_SIDE.values())
+
 _REFUSED_OPTIONS: Final = {
     **_SERIALIZERS,
     "key.serializer.class": _SERIALIZERS["key.serializer"],
@@ -187,6 +188,7 @@ _REFUSED_OPTIONS: Final = {
     **CONNECT_NAMES,
 }  # fmt: skip
 
+_OTHERS: Final = f". Options of Kafka's producer are written {KAFKA_PREFIX}<name>."
 _TOPIC_PREFIX: Final = "topic.creation."
 _TOPIC_DEFAULT: Final = "topic.creation.default."
 _AUTO: Final = "allow.auto.create.topics"
@@ -371,20 +373,18 @@ def _taken(options: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
 
 
 def _misnamed(name: str) -> str | None:
-    """The fault of a registry's option after ``kafka.``."""
-    plain = name.removeprefix(KAFKA_PREFIX)
-    is_registrys = plain != name and plain in _REGISTRY_NAMES
-    return f"{name}: write {plain}, without {KAFKA_PREFIX}" if is_registrys else None
+    """The fault of an option after ``kafka.`` that is written without it."""
+    plain = _BARE.get(name.removeprefix(KAFKA_PREFIX))
+    return f"{name}: write {plain}, without {KAFKA_PREFIX}" if name.startswith(KAFKA_PREFIX) and plain else None
 
 
 def _unknown(name: str) -> str | None:
     """The fault of a name in lower case that no table has; None if one has it."""
     if name.startswith(KAFKA_PREFIX):
-        return unknown_option(name.removeprefix(KAFKA_PREFIX), KAFKA_PREFIX)
+        return _misnamed(name) or unknown_option(name.removeprefix(KAFKA_PREFIX), KAFKA_PREFIX)
     if is_registry_option(name):
         return unknown_registry_option(name)
-    known = name in _OWN or name in _ADDED_BY_SPARK or bool(_topic_settings({name: ""}))
-    return None if known else _unknown_name(name, _SUGGESTIONS)
+    return None if name in _BARE or _topic_settings({name: ""}) else _unknown_name(name)
 
 
 def _check_partitioner(producer: ProducerConfig) -> None:
@@ -483,16 +483,16 @@ def _unsupported_option(name: str) -> str | None:
     return _REFUSED_OPTIONS.get(name.removeprefix(KAFKA_PREFIX))
 
 
-def _unknown_name(name: str, known: Iterable[str]) -> str:
-    """The fault of a name without ``kafka.`` that is not an option of the sink. ``known``: the names to suggest."""
+def _unknown_name(name: str) -> str:
+    """The fault of a name without ``kafka.`` that is not an option of the sink."""
     if name in OPTIONS_BY_NAME:
         return f"{name} is an option of Kafka's producer; write it {KAFKA_PREFIX}{name}."
     if name in OLD_NAMES:
         return f"{name} is an old option of Kafka's producer; write it {KAFKA_PREFIX}{OLD_NAMES[name]}."
     if name in CONSUMER_OPTIONS:
         return f"{name} is an option of Kafka's consumer, not of its producer; leave it out here."
-    hint = did_you_mean(name, known) or f". Options of Kafka's producer are written {KAFKA_PREFIX}<name>."
-    return f"{name} is not an option of pykafka{hint}"
+    hint = did_you_mean(name, _SUGGESTIONS) or did_you_mean(name, OPTIONS_BY_NAME, KAFKA_PREFIX)
+    return f"{name} is not an option of pykafka{hint or _OTHERS}"
 
 
 def _topic_settings(options: Mapping[str, str]) -> dict[str, str]:
@@ -533,4 +533,7 @@ def _topic_setting_fault(name: str) -> str | None:
     setting = name.removeprefix(_TOPIC_DEFAULT)
     if setting in _OF_GROUPS:
         return f"{name} is refused: the settings are for every topic that is created."
-    return None if setting else f"{name} lacks the name of a topic's setting."
+    if not setting:
+        return f"{name} lacks the name of a topic's setting."
+    near = did_you_mean(setting, ("partitions", "replication.factor"), _TOPIC_DEFAULT)
+    return f"{name} is not a setting of a topic{near}" if near else None

@@ -16,6 +16,8 @@ import sys
 from contextlib import suppress
 from typing import Final
 
+from spark_kafka_sink.spark.error_notes import with_prefix
+
 _DAEMON: Final = "pyspark.daemon"
 """The program of a worker, which collects garbage after each task. The heap of any other program is not ours."""
 
@@ -46,8 +48,18 @@ class _Stderr(logging.Handler):
             sys.stderr.write(self.format(record) + "\n")
 
 
+def _in_sparks_names(record: logging.LogRecord) -> bool:
+    """Names the producer's options as Spark's, with ``kafka.``. A filter, so that the process's own handlers, which get
+    the same record later, have the names, too. Not in the caller's process, which may have producers of its own.
+    """
+    if not _is_callers:
+        record.msg, record.args = with_prefix(record.getMessage()), None
+    return True
+
+
 _stderr: Final = _Stderr()
 _stderr.setFormatter(_FORMAT)
+_stderr.addFilter(_in_sparks_names)
 
 
 def leave_logging_to_caller() -> None:
@@ -87,11 +99,29 @@ def announce(text: str, level: int = logging.INFO) -> None:
         _LOGGER.setLevel(logging.INFO)
     if not _LOGGER.isEnabledFor(level):
         return
-    record = _LOGGER.makeRecord(_LOGGER.name, level, __file__, 0, text, (), None)
+    record = _record(text, level)
     if _is_callers or _LOGGER.hasHandlers():
         _LOGGER.handle(record)
     else:
-        sys.stderr.write(_FORMAT.format(record) + "\n")
+        _write_to_stderr(record)
+
+
+def show_progress(text: str) -> None:
+    """One line for whoever waits for a long write in the caller's process. A process that has configured no logging
+    would drop a line at INFO, so there it goes to stderr.
+    """
+    if _LOGGER.level or _LOGGER.hasHandlers():
+        announce(text)
+    else:
+        _write_to_stderr(_record(text, logging.INFO))
+
+
+def _record(text: str, level: int) -> logging.LogRecord:
+    return _LOGGER.makeRecord(_LOGGER.name, level, __file__, 0, text, (), None)
+
+
+def _write_to_stderr(record: logging.LogRecord) -> None:
+    sys.stderr.write(_FORMAT.format(record) + "\n")
 
 
 def freeze_imports() -> None:

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from pyspark.sql.types import (
     ArrayType,
+    AtomicType,
     BinaryType,
     DataType,
     IntegerType,
@@ -27,6 +28,7 @@ from spark_kafka_sink.schemas.registry.schema import Side
 
 _BYTES = (StringType, BinaryType)
 _TEXT = "string or binary"
+_HEADERS = "array<struct<key:string,value:binary>>"
 
 EncodedFields: TypeAlias = Mapping[Side, StructField]
 """The columns key and value that are not raw."""
@@ -116,13 +118,12 @@ def _find_data(
 
 def _find_headers(schema: StructType) -> int | None:
     """Spark's array of structs, or a map from strings to strings or bytes."""
-    desired = "array<struct<key:string,value:binary>>"
-    index = _find(schema, "headers", (MapType, ArrayType), desired)
+    index = _find(schema, "headers", (MapType, ArrayType), _HEADERS)
     kind = None if index is None else schema[index].dataType
     if isinstance(kind, MapType) and not (isinstance(kind.keyType, StringType) and isinstance(kind.valueType, _BYTES)):
-        raise _unsupported("headers", kind, desired)
+        raise _unsupported("headers", kind, _HEADERS)
     if isinstance(kind, ArrayType) and not _is_header(kind.elementType):
-        raise _unsupported("headers", kind, desired)
+        raise _unsupported("headers", kind, _HEADERS)
     return index
 
 
@@ -143,8 +144,27 @@ def _unsupported(name: str, kind: DataType, desired: str) -> SchemaError:
 def _remedy(name: str, kind: DataType, desired: str) -> str:
     if desired == _TEXT and isinstance(kind, (StructType, ArrayType, MapType)):
         return f". Use to_json({name}), or {name}Format=avro or protobuf"
+    if desired == _HEADERS:
+        return f". Use {_made_headers(kind)}"
     cast = {_TEXT: "string", "string": "string", "int": "int"}.get(desired)
     return "" if cast is None else f". Use cast({name} AS {cast})"
+
+
+def _made_headers(kind: DataType) -> str:
+    """The expression that turns a column headers of this type into headers, or an example of headers."""
+    if isinstance(kind, NullType) or (isinstance(kind, MapType) and _are_atomic(kind.keyType, kind.valueType)):
+        return "cast(headers AS map<string,string>)"
+    header = kind.elementType if isinstance(kind, ArrayType) else None
+    if isinstance(header, StructType) and {"key", "value"} <= {*header.names}:
+        key, value = header["key"].dataType, header["value"].dataType
+        if _are_atomic(key, value):
+            text = "h.value" if isinstance(value, _BYTES) else "cast(h.value AS string)"
+            return f"transform(headers, h -> struct(cast(h.key AS string) AS key, cast({text} AS binary) AS value))"
+    return "map('name', 'text'), or array(struct('name' AS key, cast('text' AS binary) AS value))"
+
+
+def _are_atomic(*kinds: DataType) -> bool:
+    return all(isinstance(kind, AtomicType) for kind in kinds)
 
 
 def _instead(schema: StructType, name: str) -> str:

@@ -90,6 +90,26 @@ class RequireTopics:
             _remember(self._options, unknown)
 
 
+def note_on_missing(topic: str, options: SinkOptions) -> str:
+    """What helps if the brokers do not have ``topic``: names like it, and the option. Asks a broker, for a second."""
+    from spark_kafka_sink.network.rpc import Rpc
+
+    notes = []
+    with suppress(KafkaError):
+        rpc = Rpc(options.producer, SystemClock())
+        try:
+            similar = _similar(rpc, topic)
+        finally:
+            rpc.close()
+        if similar:
+            notes.append(f"Did you mean {similar}?")
+    creation, letters = options.topic_creation, options.dead_letters
+    own = (options.receipts_topic, None if letters is None else letters.topic)
+    if topic not in own and not (creation is not None and creation.create):
+        notes.append("With topicCreation=create, the sink creates missing topics.")
+    return " ".join(notes)
+
+
 def forget_topics(options: SinkOptions) -> None:
     """A write has failed, perhaps because a topic was deleted: the next one looks its topics up."""
     _known.pop(options.producer, None)
@@ -161,12 +181,16 @@ def _create(calls: BlockingCalls, creation: TopicCreation, name: str, deadline: 
 
 
 def _did_you_mean(calls: BlockingCalls, name: str) -> str:
+    with suppress(KafkaError):
+        if similar := _similar(calls, name):
+            return f" (did you mean {similar}?)"
+    return ""
+
+
+def _similar(calls: BlockingCalls, name: str) -> str:
     from spark_kafka_sink.network.topics import similar_topics
 
-    with suppress(KafkaError):
-        if similar := similar_topics(calls, name, calls.now() + _SUGGESTING_MS):
-            return f" (did you mean {' or '.join(similar)}?)"
-    return ""
+    return " or ".join(similar_topics(calls, name, calls.now() + _SUGGESTING_MS))
 
 
 @contextmanager

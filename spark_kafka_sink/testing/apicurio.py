@@ -28,6 +28,7 @@ _SETTINGS: Final = """<ivysettings>
   </resolvers>
 </ivysettings>
 """
+_ABOUT_MB: Final = 109
 _ARCHIVE: Final = "apicurio-registry-app-{version}.tar.gz"
 _RUNNER: Final = "apicurio-registry-app-{version}-runner.jar"
 _SHA_256: Final = MappingProxyType({"3.0.9": "2b28181501a20cbf6efcd77f9b7153908fc01f3d3a7c32024c0bd9e1b04c8a43"})
@@ -50,7 +51,8 @@ def apicurio_runner(version: str) -> Path:
     with filling(folder) as scratch:
         if scratch is not None:
             name = f"Apicurio Registry {version}"
-            files = fetch(IvyModule(name, _MODULE.format(version=version), ("tar.gz",), _SETTINGS), scratch)
+            module = IvyModule(name, _MODULE.format(version=version), ("tar.gz",), _SETTINGS, _ABOUT_MB)
+            files = fetch(module, scratch)
             _unpack(name, files / _ARCHIVE.format(version=version), scratch / "content", _SHA_256[version])
             (scratch / "content").rename(folder)
     runner = folder / _RUNNER.format(version=version)

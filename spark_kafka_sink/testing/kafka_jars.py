@@ -7,7 +7,8 @@ import re
 import zipfile
 from pathlib import Path
 
-from spark_kafka_sink.testing.maven import FetchError, FetchWatcher, IvyModule, cache_folder, fetch, filling
+from spark_kafka_sink.testing.download import FetchWatcher
+from spark_kafka_sink.testing.maven import FetchError, IvyModule, cache_folder, fetch, filling
 
 # slf4j needs a logger, which Kafka does not bring: without it a broker that cannot start logs nothing.
 _IVY_MODULE = """<ivy-module version="2.0">
@@ -30,7 +31,7 @@ _ESSENTIAL_JARS = ("kafka_{scala}-{version}.jar", "kafka-clients-{version}.jar")
 _TOOLS_JAR = "kafka-tools-{version}.jar"
 _LAST_WITH_TOOLS = (4, 3, 1)  # kafka-tools 4.4.0 is not on Maven Central
 
-ABOUT_MB = 45
+_ABOUT_MB = 45
 """Size of a broker's jars: 37 MB (Kafka 2.8) to 48 MB (Kafka 3.9)."""
 
 _DIGESTS = Path(__file__).parent
@@ -66,7 +67,7 @@ def kafka_jars(version: str, watcher: FetchWatcher | None = None) -> Path:
                 tools=tools.format(version=version),
                 zookeeper=_ZOOKEEPER if needs_zookeeper(version) else "",
             )
-            jars = fetch(IvyModule(name, module, ("jar", "bundle"), about_mb=ABOUT_MB), scratch, watcher)
+            jars = fetch(IvyModule(name, module, ("jar", "bundle"), about_mb=_ABOUT_MB), scratch, watcher)
             if broken := [f"{jar.name} ({jar.stat().st_size} bytes)" for jar in jars.iterdir() if not _is_whole(jar)]:
                 listed = ", ".join(sorted(broken))
                 raise KafkaJarsError(f"{name} did not arrive whole: {listed} cannot be read. {_AGAIN}")

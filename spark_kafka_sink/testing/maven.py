@@ -9,14 +9,16 @@ import logging
 import os
 import re
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.testing.child_processes import GuardedProcess, tail
+from spark_kafka_sink.testing.download import DownloadShown, Fetched, FetchWatcher
 from spark_kafka_sink.testing.java import find_java
 
 CACHE_VARIABLE = "SPARK_KAFKA_SINK_CACHE"
@@ -45,21 +47,6 @@ class IvyModule(NamedTuple):
     types: Sequence[str]
     settings: str = ""
     about_mb: int = 0
-
-
-class Fetched(NamedTuple):
-    """How far a fetch is. ``file``: the last one begun, "" while Ivy still looks up which files there are."""
-
-    file: str
-    begun: int
-    wanted: int
-    bytes: int
-
-
-class FetchWatcher(Protocol):
-    """Is told several times a second how far a fetch is, on the thread that fetches."""
-
-    def __call__(self, so_far: Fetched, /) -> object: ...
 
 
 def cache_folder() -> Path:
@@ -93,10 +80,13 @@ def fetch(module: IvyModule, scratch: Path, watcher: FetchWatcher | None = None)
     """The folder ``scratch/files`` with all files of the module. Raises ``FetchError``.
 
     Files that have arrived are kept until all have, so that after a failure the next fetch needs only the others. Ivy
-    compares each with Maven Central's checksum.
+    compares each with Maven Central's checksum. ``watcher`` None: stderr shows how far it is.
     """
+    if watcher is None:
+        with DownloadShown(module.about_mb) as shown:
+            return fetch(module, scratch, shown)
     size = f" (about {module.about_mb} MB)" if module.about_mb else ""
-    logger.info("Fetching %s%s from Maven Central, only this once, into %s", module.name, size, scratch.parent)
+    _say(f"Fetching {module.name}{size} from Maven Central, only this once, into {scratch.parent}")
     files, log = scratch / "files", scratch / "ivy.log"
     arrived = scratch.parent / f".ivy-{re.sub('[^A-Za-z0-9.]+', '-', module.name)}"
     files.mkdir()
@@ -118,19 +108,25 @@ def fetch(module: IvyModule, scratch: Path, watcher: FetchWatcher | None = None)
     )
 
 
-def _ended_well(ivy: GuardedProcess, log: Path, arrived: Path, watcher: FetchWatcher | None) -> bool:
+def _say(text: str) -> None:
+    """Logs the line, or shows it on stderr where no logging is configured: the download takes a minute."""
+    if logger.hasHandlers():
+        logger.info("%s", text)
+    else:
+        sys.stderr.write(f"{text}\n")
+
+
+def _ended_well(ivy: GuardedProcess, log: Path, arrived: Path, watcher: FetchWatcher) -> bool:
     deadline = time.monotonic() + FETCH_DEADLINE_S
     try:
         while (code := ivy.poll()) is None:
             if time.monotonic() > deadline:
                 raise FetchError(f"The download took longer than {FETCH_DEADLINE_S:.0f} s{_so_far(log, arrived)}.")
-            if watcher is not None:
-                watcher(_fetched(log, arrived))
+            watcher(_fetched(log, arrived))
             time.sleep(_LOOK_S)
     finally:
         ivy.stop()  # also after Ctrl-C
-    if watcher is not None:
-        watcher(_fetched(log, arrived))
+    watcher(_fetched(log, arrived))
     return code == 0
 
 

@@ -20,9 +20,11 @@ from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION
 from tests.faults.chaos.running import progress, rounds
 from tests.faults.chaos.troubles import Trouble
 from tests.histories.changes import copy_of_sink, last_release, libfaketime
-from tests.histories.checker import Finding, check
-from tests.histories.events import read_history
+from tests.histories.checker import checked
+from tests.histories.events import Event, read_history
+from tests.histories.evidence import lacking
 from tests.histories.figures import figures_of
+from tests.histories.index import History
 from tests.histories.soak import Settings, Soak
 from tests.histories.troubles import TROUBLES, troubles_for
 from tests.histories.workloads import WORKLOADS, python_of
@@ -54,7 +56,7 @@ def main() -> None:
     if arguments.check is not None:
         events = read_history([arguments.check])
         say(str(figures_of(events)))
-        raise SystemExit(_tell(say, check(events)))
+        raise SystemExit(_tell(say, events))
     logging.getLogger("werkzeug").setLevel(logging.ERROR)  # the schema registry's requests
     os.environ.update({**java_environment(), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"})
     folder = Path(tempfile.mkdtemp(prefix="histories-"))
@@ -77,7 +79,7 @@ def main() -> None:
         say(f"{count:5} {text}")
     if judgement.trouble:
         say(f"the run ended before its time: {judgement.trouble}")
-    failed = _tell(say, judgement.findings)
+    failed = _tell(say, read_history([judgement.file]))
     say(f"history: {judgement.file}")
     raise SystemExit(failed or bool(judgement.trouble))
 
@@ -101,12 +103,22 @@ def _settings(
     return Settings(workloads, versions, older), troubles
 
 
-def _tell(say, findings: list[Finding]) -> bool:
-    """The verdict; whether the history breaks a promise."""
-    for finding in findings[:_SHOWN]:
+def _tell(say: Callable[[str], None], events: list[Event]) -> bool:
+    """The verdict, and how often the checker has looked away; whether the history breaks a promise, or proves
+    nothing."""
+    said, lack = checked(History(events)), lacking(events)
+    for finding in said.findings[:_SHOWN]:
         say(f"FOUND {finding}")
-    say(f"{len(findings)} findings" if findings else "no finding: the history keeps every promise")
-    return bool(findings)
+    say("exceptions that the documentation makes, and for which the checker kept silent:")
+    for line in said.excused() or ["     0"]:
+        say(line)
+    if said.findings:
+        say(f"{len(said.findings)} findings")
+    if lack:
+        say(f"NO VERDICT: {lack}")
+    if not said.findings and not lack:
+        say("no finding: the history keeps every promise")
+    return bool(said.findings or lack)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Judges a history: a pure function from events to findings. It imports nothing of the package that it judges.
 
-``check`` knows of the sink only what docs/exactly-once.md promises.
+``check`` knows of the sink only what docs/exactly-once.md promises. What this file has are the rules about writes and
+transactions; ``places.py`` has those about what lies where. Each exception that a rule makes is counted as an excuse.
 """
 
 from __future__ import annotations
@@ -8,62 +9,45 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from enum import Enum
 
+from tests.histories.claims import DECIDED, NONE
 from tests.histories.events import Event, number_of, workload_of, write_of
-from tests.histories.index import COMMITTED, UNCOMMITTED, History, Partition, Place, Report, Task, Verdict, View
-
-_SHOWN = 5
-
-
-class Kind(Enum):
-    """What can be wrong with a history."""
-
-    LOST = "rows lost"
-    DOUBLED = "row doubled"
-    ABORTED_READ = "aborted row read"
-    PARTLY_VISIBLE = "batch visible in part"
-    OUT_OF_ORDER = "rows out of order"
-    FAILED_BUT_VISIBLE = "told failed, but visible"
-    COMMITTED_BUT_INVISIBLE = "told committed, but not visible"
-    DECIDED_BUT_ABORTED = "decided, but aborted"
-    RECEIPT_CONTRADICTED = "receipt contradicted"
-    FOREIGN_ROW = "row that no task was handed"
-    READERS_DISAGREE = "readers disagree"
-
-
-@dataclass(frozen=True, order=True)
-class Finding:
-    """``about``: a write, a row or a partition."""
-
-    kind: Kind
-    about: str
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.kind.value}: {self.about}: {self.text}"
+from tests.histories.findings import Checked, Excuse, Finding, Kind, Reason, listed
+from tests.histories.index import COMMITTED, GivenUp, History, Intent, Partition, Report, Run, Spot, Task, Verdict, View
+from tests.histories.places import RULES as RULES_ABOUT_PLACES
+from tests.histories.places import rows_between
 
 
 def check(events: Iterable[Event]) -> list[Finding]:
     """Everything that contradicts the promises, none if the history keeps them."""
-    history = History(events)
-    return [finding for rule in RULES for finding in rule(history)]
+    return checked(History(events)).findings
 
 
-def lost_rows(history: History) -> Iterator[Finding]:
+def checked(history: History) -> Checked:
+    """The findings, and where the rules have looked away."""
+    said = [each for rule in RULES for each in rule(history)]
+    findings = [each for each in said if isinstance(each, Finding)]
+    return Checked(findings, [each for each in said if isinstance(each, Excuse)])
+
+
+def lost_rows(history: History) -> Iterator[Finding | Excuse]:
     """Rows of a committed write that a reader which has read everything did not see.
 
     A repeated write counts as committed as well if a later number of its workload is.
     """
-    visible = _visible(history)
+    visible, gone = _visible(history), _gone(history)
     last = _last_committed(history)
-    for write, rows in _rows_left(history).items():
+    for write, rows in history.rows.items():
         repeated = history.workload(write).repeats and number_of(write) < last.get(workload_of(write), -1)
         if not repeated and not history.committed_verdict(write):
             continue
-        missing = [row for row in rows if row not in visible]
-        if missing and not (len(missing) == len(rows) and history.committed_verdict(write)):
-            yield Finding(Kind.LOST, write, f"{len(missing)} of {len(rows)} rows: {_listed(missing)}")
+        unseen = [row for row in rows if row not in visible]
+        missing = [row for row in unseen if row not in gone]
+        if len(missing) < len(unseen):
+            yield Excuse(Reason.TOPIC_DELETED, write, len(unseen) - len(missing))
+        left = len(rows) - len(unseen) + len(missing)
+        if missing and not (len(missing) == left and history.committed_verdict(write)):
+            yield Finding(Kind.LOST, write, f"{len(missing)} of {left} rows: {listed(missing)}")
 
 
 def rows_never_handed(history: History) -> Iterator[Finding]:
@@ -86,150 +70,211 @@ def rows_never_handed(history: History) -> Iterator[Finding]:
                     yield Finding(Kind.LOST, f"{name}/{number}", "no task was handed a row of it")
 
 
-def doubled_rows(history: History) -> Iterator[Finding]:
+def doubled_rows(history: History) -> Iterator[Finding | Excuse]:
     """Rows of exactly-once writes that a read_committed reader saw at two places."""
+    allowed: dict[str, set[str]] = defaultdict(set)
     for view in history.of_kind(COMMITTED):
-        for row, places in _places_of_rows(view).items():
-            if len(places) > 1 and history.workload(write_of(row)).exactly_once:
-                yield Finding(Kind.DOUBLED, row, f"{view.reader} saw it at {_listed(_offsets(places))}")
+        for row, spots in _places_of_rows(view).items():
+            if len(spots) < 2:
+                continue
+            if history.workload(write_of(row)).exactly_once:
+                yield Finding(Kind.DOUBLED, row, f"{view.reader} saw it at {listed(_offsets(spots))}")
+            else:
+                allowed[workload_of(write_of(row))].add(row)
+    for name, rows in allowed.items():
+        yield Excuse(Reason.AT_LEAST_ONCE, name, len(rows))
 
 
 def aborted_rows_read(history: History) -> Iterator[Finding]:
-    """Rows that a read_committed reader saw although their transaction was aborted, or their write never decided."""
-    undecided: dict[str, str] = {}
+    """Rows that a read_committed reader saw although their transaction was aborted, or no decided intent names it."""
+    found: dict[tuple[str, str], list[str]] = defaultdict(list)
     for view in history.of_kind(COMMITTED):
-        for report in history.reports:
-            ends = history.ends.get(report.transaction, set()) if report.transaction is not None else set()
-            if (False, "aborted") not in ends or (True, "committed") in ends:
-                continue
-            for place in report.places:
-                handed = history.handed(report)
-                seen = [f"{place.partition} at {offset}" for offset, row in view.between(place) if row in handed]
-                if seen:
-                    text = f"{report.transaction} was aborted, and {view.reader} saw rows of it: {_listed(seen)}"
-                    yield Finding(Kind.ABORTED_READ, str(report.task), text)
-        for rows in view.rows.values():
-            for row in rows.values():
-                write = write_of(row)
-                if history.workload(write).exactly_once and not _may_be_decided(history, write):
-                    undecided.setdefault(write, f"{view.reader} saw {row}, and no intent names the write")
-    for write, text in undecided.items():
-        yield Finding(Kind.ABORTED_READ, write, text)
+        for spot in view.spots():
+            write = write_of(spot.row)
+            if history.workload(write).exactly_once and (why := _why_aborted(history, spot, write)):
+                task = history.rows[write].get(spot.row)
+                found[str(task or write), f"{why}, and {view.reader} saw rows of it"].append(_offset(spot))
+    for (about, text), spots in found.items():
+        yield Finding(Kind.ABORTED_READ, about, f"{text}: {listed(spots)}")
 
 
-def partly_visible_batches(history: History) -> Iterator[Finding]:
-    """Decided batches of which a reader that has passed all of their rows saw only some.
+def _why_aborted(history: History, spot: Spot, write: str) -> str:
+    """Why the row there may not be visible, "" if it may."""
+    authors = history.authors(spot)
+    if not authors:  # a finding of its own, if the write is decided
+        decided = any(intent.may_be_decided for intent in history.intents.get(write, ()))
+        return "" if decided else f"no intent names {write}"
+    named = [author.transaction for author in authors if author.transaction in history.decided]
+    if not named:
+        return f"no intent that may be decided names {authors[0].transaction}"
+    ends = [history.ends.get(each, set()) for each in named if each is not None]
+    aborted = all((False, "aborted") in each and (True, "committed") not in each for each in ends)
+    return f"{named[0]} was aborted" if aborted else ""
 
-    Not a finding if a later intent repairs the batch, if an error said that it is decided, or if the driver of a job
-    that is not repeated died: docs/exactly-once.md says so of ``neverRepeated``.
+
+@dataclass(frozen=True)
+class _Torn:
+    """A decided batch of which a reader saw only some rows, or none, though it has passed all of them. ``hidden``: how
+    many rows of each report it did not see. ``later``: the intents after the batch's own."""
+
+    write: str
+    intent: Intent
+    later: tuple[Intent, ...]
+    view: View
+    hidden: dict[Report, int]
+    shown: bool
+
+
+def partly_visible_batches(history: History) -> Iterator[Finding | Excuse]:
+    """Decided batches of which a reader that has passed all of their rows saw only some. Of a job that is not repeated,
+    it must have seen some, too.
+
+    Not a finding if later runs have written just these rows again, if an error said that the batch is decided and
+    nobody has run it since, or if the driver of a job that is not repeated died: docs/exactly-once.md says so of
+    ``neverRepeated``.
     """
-    by_transaction = {report.transaction: report for report in history.reports if report.transaction is not None}
+    torn, unread = _torn_batches(history)
+    for write in unread:
+        yield Excuse(Reason.NOT_READ, write)
+    visible = history.visible({each.write for each in torn})
+    excused: set[tuple[Reason, str]] = set()
+    for each in torn:
+        reason = _why_torn(history, each, visible[each.write])
+        if reason is not None:
+            excused.add((reason if each.shown else Reason.DECIDED_AND_LOST, each.write))
+            continue
+        hidden = [f"{count} of {report.task}" for report, count in each.hidden.items()]
+        kind = Kind.PARTLY_VISIBLE if each.shown else Kind.COMMITTED_BUT_INVISIBLE
+        yield Finding(kind, each.write, f"{each.view.reader} passed all of it without {listed(hidden)}")
+    for reason, write in excused:
+        yield Excuse(reason, write)
+
+
+def _torn_batches(history: History) -> tuple[list[_Torn], list[str]]:
+    """The batches, and the writes of those that no reader has read to their ends."""
+    torn, unread = [], []
     for write, intents in history.intents.items():
         for number, intent in enumerate(intents):
-            repaired = any(later.may_be_decided for later in intents[number + 1 :])
-            if repaired or not intent.may_be_decided or _may_stay_torn(history, write):
+            if not intent.may_be_decided:
                 continue
-            reports = [by_transaction[each] for each in intent.transactions if each in by_transaction]
-            for view in history.of_kind(COMMITTED):
-                yield from _torn(history, view, write, reports)
+            named = [history.by_transaction[each] for each in intent.transactions if each in history.by_transaction]
+            later = tuple(each for each in intents[number + 1 :] if each.may_be_decided)
+            views = [view for view in history.of_kind(COMMITTED) if _has_passed(view, named)]
+            if not views:
+                unread.append(write)
+            for view in views:
+                counts = {report: _count_hidden(view, report) for report in named}
+                hidden = {report: count for report, count in counts.items() if count}
+                shown = any(count < sum(place.count for place in report.places) for report, count in counts.items())
+                is_due = intent.outcome == "decided" and not history.workload(write).repeats
+                if hidden and (shown or is_due):
+                    torn.append(_Torn(write, intent, later, view, hidden, shown))
+    return torn, unread
 
 
-def _torn(history: History, view: View, write: str, reports: list[Report]) -> Iterator[Finding]:
-    places = [(report, place) for report in reports for place in report.places]
-    if not all(view.has_passed(place) for _, place in places):
-        return
-    shown, hidden = 0, []
-    for report, place in places:
-        handed = history.handed(report)
-        seen = sum(row in handed for _, row in view.between(place))
-        shown += seen
-        if seen < place.count:
-            hidden.append(f"{place.count - seen} of task {report.task.number} in {place.partition}")
-    if shown and hidden:
-        yield Finding(Kind.PARTLY_VISIBLE, write, f"{view.reader} passed all of it without {_listed(hidden)}")
+def _has_passed(view: View, reports: list[Report]) -> bool:
+    return all(view.has_passed(place) for report in reports for place in report.places)
 
 
-def _may_stay_torn(history: History, write: str) -> bool:
-    verdicts = history.verdicts[write]
-    if any(verdict.claim != "none" for verdict in verdicts if verdict.outcome == "failed"):
-        return not history.committed_verdict(write)
-    return not verdicts and not history.workload(write).repeats
+def _count_hidden(view: View, report: Report) -> int:
+    """How many rows the reader did not see where the report's receipts have rows."""
+    return sum(max(0, place.count - len(rows_between(view, report, place))) for place in report.places)
 
 
-def rows_out_of_order(history: History) -> Iterator[Finding]:
-    """Rows of a task that are in a partition in another order than that in which Spark handed them over."""
-    for view in history.of_kind(COMMITTED):
-        for partition, rows in view.rows.items():
-            last: dict[object, tuple[int, str]] = {}
-            for _, row in sorted(rows.items()):
-                task = history.rows[write_of(row)].get(row)
-                if task is None or not history.workload(task.write).exactly_once:
-                    continue
-                index = _index(history, row)
-                before = last.get(task)
-                if before is not None and index < before[0]:
-                    text = f"{view.reader} saw {row} after {before[1]} in {partition}"
-                    yield Finding(Kind.OUT_OF_ORDER, str(task), text)
-                last[task] = index, row
+def _why_torn(history: History, torn: _Torn, visible: set[Spot]) -> Reason | None:
+    """The exception that allows it, if there is one."""
+    if all(_is_repaired(history, torn, report, count, visible) for report, count in torn.hidden.items()):
+        return Reason.TORN_AND_REPAIRED
+    write, intent = torn.write, torn.intent
+    verdicts, repeats = history.verdicts[write], history.workload(write).repeats
+    told = [each for each in verdicts if each.outcome == "failed" and each.claim != NONE]
+    again = repeats and any(history.began_after(write, each.at) for each in told)
+    if told and not again and not history.committed_verdict(write):
+        return Reason.TORN_AND_TOLD
+    died = not verdicts and not repeats and history.died(write, intent.at, intent.start)
+    return Reason.TORN_AND_DIED if died else None
 
 
-def _index(history: History, row: str) -> int:
-    task = history.rows[write_of(row)][row]
-    return next(rows[row] for rows in history.attempts[task].values() if row in rows)
+def _is_repaired(history: History, torn: _Torn, report: Report, count: int, visible: set[Spot]) -> bool:
+    """Whether rows that the report's transaction has lost are visible where transactions of later intents have them."""
+    own = {row for place in report.places for _, row in rows_between(torn.view, report, place)}
+    later = {transaction for intent in torn.later for transaction in intent.transactions}
+    again = {
+        spot.row
+        for spot in visible
+        if spot.row in report.rows
+        and spot.row not in own
+        and any(author.transaction in later for author in history.authors(spot))
+    }
+    return len(again) >= count
 
 
-def failed_but_visible(history: History) -> Iterator[Finding]:
-    """Writes that a run was told to have failed, without a word that they may be decided, and whose rows are visible,
-    or were before their topic was deleted, although no other run can have written them."""
-    visible = _visible(history) | _visible_until_deleted(history)
-    for write, verdicts in history.verdicts.items():
-        if not history.workload(write).exactly_once or not any(row in visible for row in history.rows[write]):
-            continue
-        for verdict in verdicts:
-            if verdict.outcome != "failed" or verdict.claim != "none" or _was_excused(history, write, verdict):
+def failed_but_visible(history: History) -> Iterator[Finding | Excuse]:
+    """Runs that were told to have failed, without a word that they may be decided, and whose rows are visible, or were
+    before their topic was deleted.
+
+    A row is one of the run if receipts say that an attempt of the run wrote it at its place, or if it was handed to
+    such an attempt and no receipt has that place.
+    """
+    failed = {
+        write: [verdict for verdict in verdicts if verdict.outcome == "failed"]
+        for write, verdicts in history.verdicts.items()
+        if history.workload(write).exactly_once
+    }
+    visible = history.visible({write for write, verdicts in failed.items() if verdicts})
+    for write, spots in visible.items():
+        judged: set[Run] = set()
+        for verdict in failed[write]:
+            run = history.run(write, verdict.at, verdict.start)
+            if run in judged:
                 continue
-            if not _decided_by_another_run(history, write, verdict):
-                text = f"a run was told by {verdict.by} that it failed, and its rows are visible"
-                yield Finding(Kind.FAILED_BUT_VISIBLE, write, text)
-                break
+            judged.add(run)
+            own = _rows_of(history, write, run, spots)
+            reason = _why_visible(history, write, run) if own else Reason.OTHER_RUN
+            if reason is not None:
+                yield Excuse(reason, write)
+                continue
+            text = f"a run was told by {verdict.by} that it failed, and rows that it wrote are visible: {listed(own)}"
+            yield Finding(Kind.FAILED_BUT_VISIBLE, write, text)
 
 
-def _decided_by_another_run(history: History, write: str, verdict: Verdict) -> bool:
-    began = _began(history, write, verdict)
-    return any(
-        intent.may_be_decided and not (intent.start == verdict.start and began < intent.at <= verdict.at)
-        for intent in history.intents[write]
-    )
+def _rows_of(history: History, write: str, run: Run, spots: Iterable[Spot]) -> list[str]:
+    """The rows that the run wrote where readers saw them."""
+    attempts = history.attempts_in(write, run)
+    found = []
+    for spot in sorted(spots):
+        by = {report.attempt for report in history.authors(spot)} or set(history.attempts_of.get(spot.row, ()))
+        if not attempts.isdisjoint(by):
+            found.append(f"{spot.row} in {_offset(spot)}")
+    return found
 
 
-def _began(history: History, write: str, verdict: Verdict) -> float:
-    """When the run of the verdict began: the driver says so, or the run before had its verdict then."""
-    began = [at for at, start in history.began[write] if at <= verdict.at and start in (None, verdict.start)]
-    if began:
-        return began[-1]
-    return max((each.at for each in history.verdicts[write] if each.at < verdict.at), default=float("-inf"))
+def _why_visible(history: History, write: str, run: Run) -> Reason | None:
+    """What one of the run's errors, or the sink's abort, has said about the decision."""
 
+    def of_run(each: Verdict | GivenUp) -> bool:
+        return run.has(each.at, each.start)
 
-def _was_excused(history: History, write: str, verdict: Verdict) -> bool:
-    """Whether the sink's abort has said of the run that the write is decided."""
-    began = _began(history, write, verdict)
-    said = [claim for at, claim in history.gave_up[write] if began < at]
-    told = [each.claim for each in history.verdicts[write] if began < each.at <= verdict.at]
-    return any(claim != "none" for claim in (*said, *told))
+    told = {each.claim for each in history.verdicts[write] if each.outcome == "failed" and of_run(each)} - {NONE}
+    if told:
+        return Reason.TOLD_DECIDED if told == {DECIDED} else Reason.TOLD_UNKNOWN
+    logged = any(each.claim != NONE for each in history.gave_up[write] if of_run(each))
+    return Reason.LOGGED_DECIDED if logged else None
 
 
 def committed_but_invisible(history: History) -> Iterator[Finding]:
     """Writes that were told committed and of which no row is visible, and transactions that EndTxn has committed and
     some of whose rows a reader has passed without seeing them."""
-    visible = _visible(history)
-    for write, rows in _rows_left(history).items():
-        if history.committed_verdict(write) and not any(row in visible for row in rows):
-            yield Finding(Kind.COMMITTED_BUT_INVISIBLE, write, f"none of its {len(rows)} rows is visible")
+    visible, gone = _visible(history), _gone(history)
+    for write, rows in history.rows.items():
+        left = [row for row in rows if row not in gone]
+        if left and history.committed_verdict(write) and not any(row in visible for row in left):
+            yield Finding(Kind.COMMITTED_BUT_INVISIBLE, write, f"none of its {len(left)} rows is visible")
     for report in history.reports:
         ended = report.transaction is not None and (True, "committed") in history.ends.get(report.transaction, set())
         for view in history.of_kind(COMMITTED) if ended else ():
             for place in filter(view.has_passed, report.places):
-                seen = len(_rows_between(history, view, report, place))
+                seen = len(rows_between(view, report, place))
                 if seen < place.count:
                     where = f"{seen} of {place.count} rows in {place.partition}"
                     text = f"EndTxn committed {report.transaction}, and {view.reader} saw {where}"
@@ -237,110 +282,36 @@ def committed_but_invisible(history: History) -> Iterator[Finding]:
 
 
 def decided_but_aborted(history: History) -> Iterator[Finding]:
-    """Transactions that a decided intent names, and that the sink has aborted nevertheless."""
+    """Transactions that the sink has aborted, though a decided intent names them, or EndTxn has committed them."""
     for write, intents in history.intents.items():
-        for intent in intents:
-            for transaction in intent.transactions if intent.outcome == "decided" else ():
-                if (False, "aborted") in history.ends.get(transaction, set()):
-                    yield Finding(Kind.DECIDED_BUT_ABORTED, write, f"{transaction} was aborted after the decision")
-
-
-def rows_without_a_receipt(history: History) -> Iterator[Finding]:
-    """Rows of exactly-once writes that are visible where no receipt of their task says that there are rows.
-
-    Dead letters have no receipts, so a topic counts only if any receipt of the history names it.
-    """
-    places: dict[Task, list[Place]] = defaultdict(list)
-    topics = {place.partition.topic for report in history.reports for place in report.places}
-    for report in history.reports:
-        places[report.task] += report.places
-    for view in history.of_kind(COMMITTED):
-        for partition, rows in view.rows.items():
-            for offset, row in rows.items() if partition.topic in topics else ():
-                task = history.rows[write_of(row)].get(row)
-                if task is None or not history.workload(task.write).exactly_once:
-                    continue
-                if not any(each.partition == partition and each.first <= offset <= each.last for each in places[task]):
-                    text = f"{view.reader} saw {row} in {partition} at {offset}, where no receipt has rows"
-                    yield Finding(Kind.RECEIPT_CONTRADICTED, str(task), text)
-
-
-def contradicted_receipts(history: History) -> Iterator[Finding]:
-    """Receipts whose count, first or last offset is not what a read_uncommitted reader saw there.
-
-    If a task had several attempts, rows of another one may lie between the offsets: then there may be more.
-    """
-    for view in history.of_kind(UNCOMMITTED):
-        for report in history.reports:
-            alone = len(history.attempts[report.task]) == 1
-            for place in report.places:
-                if not place.count or not view.has_passed(place):
-                    continue
-                offsets = [offset for offset, _ in _rows_between(history, view, report, place)]
-                right = len(offsets) == place.count if alone else len(offsets) >= place.count
-                if not right or not offsets or (offsets[0], offsets[-1]) != (place.first, place.last):
-                    seen = f"{len(offsets)} rows" + (f" from {offsets[0]} to {offsets[-1]}" if offsets else "")
-                    said = f"{place.count} rows from {place.first} to {place.last}"
-                    text = f"its receipt for {place.partition} says {said}, {view.reader} saw {seen}"
-                    yield Finding(Kind.RECEIPT_CONTRADICTED, str(report.task), text)
-
-
-def foreign_rows(history: History) -> Iterator[Finding]:
-    for view in history.views.values():
-        for partition, rows in view.rows.items():
-            for offset, row in rows.items():
-                if row not in history.rows.get(write_of(row), {}):
-                    yield Finding(Kind.FOREIGN_ROW, row, f"{view.reader} saw it in {partition} at {offset}")
-
-
-def disagreeing_readers(history: History) -> Iterator[Finding]:
-    """Readers that saw different rows at an offset, and read_committed readers of which only one saw a row that both
-    have passed. What is committed, a read_uncommitted reader sees, too."""
-    views = list(history.views.values())
-    for number, one in enumerate(views):
-        for other in views[number + 1 :]:
-            for partition in one.rows.keys() | other.rows.keys():
-                yield from _disagreement(one, other, partition)
-
-
-def _disagreement(one: View, other: View, partition: Partition) -> Iterator[Finding]:
-    limit = min(one.passed.get(partition, 0), other.passed.get(partition, 0))
-    for offset in sorted(one.rows[partition].keys() | other.rows[partition].keys()):
-        first, second = one.rows[partition].get(offset), other.rows[partition].get(offset)
-        if first == second:
-            continue
-        if first is None or second is None:
-            missed, isolation = (one, other.isolation) if first is None else (other, one.isolation)
-            if offset >= limit or (isolation == UNCOMMITTED and missed.isolation == COMMITTED):
+        for transaction in dict.fromkeys(each for intent in intents for each in intent.transactions):
+            ends = history.ends.get(transaction, set())
+            if (False, "aborted") not in ends:
                 continue
-        text = f"at {offset} {one.reader} saw {first}, {other.reader} saw {second}"
-        yield Finding(Kind.READERS_DISAGREE, str(partition), text)
+            named = [intent for intent in intents if transaction in intent.transactions]
+            if any(intent.outcome == "decided" for intent in named):
+                yield Finding(Kind.DECIDED_BUT_ABORTED, write, f"{transaction} was aborted after the decision")
+            elif (True, "committed") in ends:
+                yield Finding(Kind.DECIDED_BUT_ABORTED, write, f"EndTxn has committed {transaction}, and aborted it")
 
 
-RULES: tuple[Callable[[History], Iterator[Finding]], ...] = (
+def nameless_events(history: History) -> Iterator[Excuse]:
+    """What the rules cannot judge, because nobody knows of which write it is."""
+    return (Excuse(Reason.NAMELESS, text) for text in history.nameless)
+
+
+RULES: tuple[Callable[[History], Iterator[Finding | Excuse]], ...] = (
     lost_rows,
     rows_never_handed,
     doubled_rows,
     aborted_rows_read,
     partly_visible_batches,
-    rows_out_of_order,
     failed_but_visible,
     committed_but_invisible,
     decided_but_aborted,
-    contradicted_receipts,
-    rows_without_a_receipt,
-    foreign_rows,
-    disagreeing_readers,
+    nameless_events,
+    *RULES_ABOUT_PLACES,
 )
-
-
-def _rows_between(history: History, view: View, report: Report, place: Place) -> list[tuple[int, str]]:
-    handed = history.handed(report)
-    return [(offset, row) for offset, row in view.between(place) if row in handed]
-
-
-def _may_be_decided(history: History, write: str) -> bool:
-    return any(intent.may_be_decided for intent in history.intents.get(write, ()))
 
 
 def _visible(history: History) -> set[str]:
@@ -349,35 +320,26 @@ def _visible(history: History) -> set[str]:
     return {row for rows in views[-1].rows.values() for row in rows.values()} if views else set()
 
 
-def _visible_until_deleted(history: History) -> set[str]:
-    """The rows that a read_committed reader saw in topics that were deleted since."""
-    read = (each for view in history.of_kind(COMMITTED) for each in view.rows.items())
-    return {row for partition, rows in read if history.is_deleted(partition) for row in rows.values()}
-
-
-def _rows_left(history: History) -> dict[str, list[str]]:
-    """Write → its rows, without those that went with a deleted topic; only writes that have any.
+def _gone(history: History) -> set[str]:
+    """The rows that went with a deleted topic.
 
     A row went with it if its task's decided transaction wrote to the topic: the one that the last decided intent names,
     or one that a later intent names whose outcome is not known.
     """
-    by_transaction = {report.transaction: report for report in history.reports if report.transaction is not None}
     decided: dict[Task, list[Report]] = {}
     for intents in history.intents.values():
         for intent in intents:
-            named = [by_transaction[each] for each in intent.transactions if each in by_transaction]
+            named = [history.by_transaction[each] for each in intent.transactions if each in history.by_transaction]
             for report in named if intent.may_be_decided else ():
                 before = [] if intent.outcome == "decided" else decided.get(report.task, [])
                 decided[report.task] = [*before, report]
-    gone = {
+    return {
         row
         for reports in decided.values()
         for report in reports
         if any(history.is_deleted(place.partition) for place in report.places)
-        for row in history.handed(report)
+        for row in report.rows
     }
-    left = ((write, [row for row in rows if row not in gone]) for write, rows in history.rows.items())
-    return {write: rows for write, rows in left if rows}
 
 
 def _last_committed(history: History) -> dict[str, int]:
@@ -389,17 +351,16 @@ def _last_committed(history: History) -> dict[str, int]:
 
 
 def _places_of_rows(view: View) -> dict[str, list[tuple[Partition, int]]]:
-    places: dict[str, list[tuple[Partition, int]]] = defaultdict(list)
+    found: dict[str, list[tuple[Partition, int]]] = defaultdict(list)
     for partition, rows in view.rows.items():
         for offset, row in rows.items():
-            places[row].append((partition, offset))
-    return places
+            found[row].append((partition, offset))
+    return found
 
 
-def _offsets(places: list[tuple[Partition, int]]) -> list[str]:
-    return [f"{partition} at {offset}" for partition, offset in places]
+def _offsets(spots: list[tuple[Partition, int]]) -> list[str]:
+    return [f"{partition} at {offset}" for partition, offset in spots]
 
 
-def _listed(items: list[str]) -> str:
-    more = f" and {len(items) - _SHOWN} more" if len(items) > _SHOWN else ""
-    return ", ".join(items[:_SHOWN]) + more
+def _offset(spot: Spot) -> str:
+    return f"{spot.partition} at {spot.offset}"

@@ -13,9 +13,9 @@ reported    ``write``, ``entry`` (its name in the ledger), ``task``, ``attempt``
             incarnation of each topic that the task wrote to, if the sink knows it
 intent      ``entry``, ``start``, ``state``, ``transactions``, ``outcome``: asked, decided, not decided or unknown
 end         ``transaction``, ``commit``, ``outcome``: asked, committed, aborted, gone or undecided
-verdict     ``write`` or ``entry``, ``start``, ``by`` (sink or spark), ``outcome``: committed or failed; ``claim``,
-            ``error``
-gave up     ``entry``, ``claim``, ``text``: the sink's abort has said what became of the write
+verdict     ``write`` or ``entry``, ``start``, ``by`` (sink or spark), ``outcome``: committed or failed; ``error``
+            (its first 600 characters)
+gave up     ``entry``, ``start``, ``text``: the sink's abort has said what became of the write
 trusted     ``write``, ``ledger_start``: given to its next run, because the sink has refused to skip a committed write
             whose topic was created again
 topic       ``topic``, ``incarnation``, ``phase``: created or deleted
@@ -28,9 +28,10 @@ step        ``start``, ``step``: the driver has come to this step of planning
 =========== ============================================================================================================
 
 A row is named ``workload/number/row``, which is the key of its record; ``workload/number`` is its write. An ``attempt``
-is unique among all attempts of the workload. A ``start`` tells the drivers of a workload apart, of which two may be
-alive. A transaction is its id, producer id and epoch. A ``claim`` is what an error says about the decision: none,
-decided or unknown. An ``incarnation`` is the id of a topic, which has another one when it is created again. Histories
+is unique among all attempts of the workload, and begins with the ``start`` of its driver and a hyphen. A ``start``
+tells the drivers of a workload apart, of which two may be alive. A transaction is its id, producer id and epoch. What
+an error says about the decision, the checker takes from its text (``claims.py``); recorders add a ``claim`` for people
+who read the history. An ``incarnation`` is the id of a topic, which has another one when it is created again. Histories
 of runs in which no topic could be created again have none.
 """
 
@@ -100,6 +101,12 @@ class Event:
 
 def write_of(row: str) -> str:
     return row.rsplit("/", 1)[0]
+
+
+def start_of(attempt: str) -> str | None:
+    """The driver of an attempt, None if its name does not say it."""
+    start, hyphen, _ = attempt.partition("-")
+    return start if hyphen else None
 
 
 def workload_of(write: str) -> str:

@@ -133,7 +133,8 @@ def _recorded_end(end, record):
 def _recorded_give_up(give_up, record):
     def recorded(sink_write, messages, *more):
         line = give_up(sink_write, messages, *more)
-        record("gave up", entry=_entry_of(sink_write, messages), claim=claim_of(line.text), text=_text(line.text))
+        given_up = {"entry": _entry_of(sink_write, messages), "start": os.environ[START]}
+        record("gave up", **given_up, claim=claim_of(line.text), text=_text(line.text))
         return line
 
     return recorded

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import NamedTuple
 
-from tests.histories.events import Event, workload_of, write_of
+from tests.histories.claims import claim_of
+from tests.histories.events import Event, start_of, workload_of, write_of
 
 COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
 _SHOWN_OF_ID = 8
@@ -47,13 +49,36 @@ class Place(NamedTuple):
     last: int
     count: int
 
+    def covers(self, spot: Spot) -> bool:
+        return self.partition == spot.partition and self.first <= spot.offset <= self.last
 
-@dataclass(frozen=True)
-class Report:
+
+@dataclass(eq=False)
+class Attempt:
+    """An attempt of a task. ``at``: when it got its first rows. ``rows``: each with its place in the order in which
+    Spark handed them to this attempt. ``start`` None: the history does not say of which driver it is."""
+
     task: Task
-    attempt: str
+    name: str
+    start: str | None
+    at: float
+    rows: dict[str, int] = field(default_factory=dict)
+    reports: list[Report] = field(default_factory=list)
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    attempt: Attempt
     transaction: Transaction | None
     places: tuple[Place, ...]
+
+    @property
+    def task(self) -> Task:
+        return self.attempt.task
+
+    @property
+    def rows(self) -> dict[str, int]:
+        return self.attempt.rows
 
 
 @dataclass(frozen=True)
@@ -71,6 +96,8 @@ class Intent:
 
 
 class Verdict(NamedTuple):
+    """``claim``: what its error says about the decision."""
+
     at: float
     start: str | None
     by: str
@@ -78,11 +105,32 @@ class Verdict(NamedTuple):
     claim: str
 
 
-class Begin(NamedTuple):
-    """Of a run. ``start`` None: the history does not say of which driver."""
+class GivenUp(NamedTuple):
+    """What the sink's abort has said. ``start`` None: the history does not say in which driver."""
 
     at: float
     start: str | None
+    claim: str
+
+
+class Run(NamedTuple):
+    """A run of a write by a driver, which lasts until this driver begins the write again. ``start`` None: the history
+    does not say by which driver."""
+
+    start: str | None
+    began: float
+    ended: float
+
+    def has(self, at: float, start: str | None) -> bool:
+        return self.began <= at < self.ended and _may_be_same(self.start, start)
+
+
+class Spot(NamedTuple):
+    """Where a reader saw a row."""
+
+    row: str
+    partition: Partition
+    offset: int
 
 
 class Workload(NamedTuple):
@@ -105,6 +153,9 @@ class View:
     def has_passed(self, place: Place) -> bool:
         return self.passed.get(place.partition, 0) > place.last
 
+    def spots(self) -> Iterator[Spot]:
+        return (Spot(row, where, offset) for where, rows in self.rows.items() for offset, row in rows.items())
+
     def between(self, place: Place) -> Iterator[tuple[int, str]]:
         rows = self.rows[place.partition]
         return ((offset, rows[offset]) for offset in range(place.first, place.last + 1) if offset in rows)
@@ -117,24 +168,32 @@ class History:
         self.workloads: dict[str, Workload] = {}
         self.rows: dict[str, dict[str, Task]] = defaultdict(dict)
         """Write → its rows, each with the task that it was handed to last."""
-        self.attempts: dict[Task, dict[str, dict[str, int]]] = defaultdict(lambda: defaultdict(dict))
-        """Task → attempt → its rows, each with its place in the order in which Spark handed them over."""
+        self.attempts: dict[Task, dict[str, Attempt]] = defaultdict(dict)
+        """Task → name → attempt."""
+        self.attempts_of: dict[str, list[Attempt]] = defaultdict(list)
+        """Row → the attempts that it was handed to."""
         self.reports: list[Report] = []
         self.intents: dict[str, list[Intent]] = defaultdict(list)
         self.ends: dict[Transaction, set[tuple[bool, str]]] = defaultdict(set)
         self.verdicts: dict[str, list[Verdict]] = defaultdict(list)
-        self.began: dict[str, list[Begin]] = defaultdict(list)
-        self.gave_up: dict[str, list[tuple[float, str]]] = defaultdict(list)
+        self.gave_up: dict[str, list[GivenUp]] = defaultdict(list)
         self.views: dict[str, View] = {}
+        self.nameless: list[str] = []
+        """Intents, verdicts and lines of abort whose entry no report names, so that nobody knows their write."""
+        self._began: dict[str, list[tuple[float, str | None]]] = defaultdict(list)
+        self._starts: dict[str, list[tuple[float, str]]] = defaultdict(list)
+        self._actors: dict[str, str] = {}
         self._deleted: set[tuple[str, str]] = set()
         self._created: dict[str, str] = {}
         ordered = sorted(events, key=lambda event: event.at)
-        self._writes = {
-            event["entry"]: event["write"] for event in ordered if event.kind == "reported" and event["entry"]
-        }
+        self._tells_runs = {workload_of(event["write"]) for event in ordered if event.kind == "began"}
+        reported = [event for event in ordered if event.kind == "reported" and event["entry"]]
+        self._writes = {event["entry"]: event["write"] for event in reported if event["write"]}
+        self._without_rows = {event["entry"] for event in reported} - self._writes.keys()
         take = {
             "workload": self._workload,
-            "began": lambda event: self.began[event["write"]].append(Begin(event.at, event.get("start"))),
+            "driver": self._driver,
+            "began": lambda event: self._began[event["write"]].append((event.at, event.get("start"))),
             "handed": self._handed,
             "reported": self._reported,
             "intent": self._intent,
@@ -148,6 +207,16 @@ class History:
         for event in ordered:
             if event.kind in take:
                 take[event.kind](event)
+        self.decided = {
+            transaction
+            for intents in self.intents.values()
+            for intent in intents
+            for transaction in (intent.transactions if intent.may_be_decided else ())
+        }
+        """The transactions that an intent names which is decided, or may be."""
+        self.topics = {place.partition.topic for report in self.reports for place in report.places}
+        """Those that receipts name. Others hold dead letters."""
+        self.by_transaction = {each.transaction: each for each in self.reports if each.transaction is not None}
 
     def of_kind(self, isolation: str) -> list[View]:
         return [view for view in self.views.values() if view.isolation == isolation]
@@ -155,9 +224,49 @@ class History:
     def workload(self, write: str) -> Workload:
         return self.workloads.get(workload_of(write), Workload(exactly_once=True, repeats=True))
 
-    def handed(self, report: Report) -> dict[str, int]:
-        """The rows of the attempt that has reported."""
-        return self.attempts[report.task].get(report.attempt, {})
+    def authors(self, spot: Spot) -> list[Report]:
+        """The reports that the row there can be of: it was handed to their attempts, and their receipts have rows
+        there. Of several, those whose transaction may be decided, because no other is visible.
+
+        Dead letters have no receipts: they can be of any attempt that has reported.
+        """
+        reports = [
+            report
+            for attempt in self.attempts_of.get(spot.row, ())
+            for report in attempt.reports
+            if spot.partition.topic not in self.topics or any(place.covers(spot) for place in report.places)
+        ]
+        if len(reports) < 2:
+            return reports
+        return [report for report in reports if report.transaction in self.decided] or reports
+
+    def visible(self, writes: Collection[str]) -> dict[str, set[Spot]]:
+        """Write → where any read_committed reader saw rows of it, also in topics that were deleted since."""
+        found: dict[str, set[Spot]] = defaultdict(set)
+        for view in self.of_kind(COMMITTED):
+            for spot in view.spots():
+                if (write := write_of(spot.row)) in writes:
+                    found[write].add(spot)
+        return found
+
+    def run(self, write: str, at: float, start: str | None) -> Run:
+        """The one that the driver was in."""
+        began = [each for each, by in self._began[write] if _may_be_same(by, start)]
+        before, after = [each for each in began if each <= at], [each for each in began if each > at]
+        return Run(start, before[-1] if before else -inf, after[0] if after else inf)
+
+    def began_after(self, write: str, at: float) -> bool:
+        """Whether a run of the write began later."""
+        return any(began > at for began, _ in self._began[write])
+
+    def attempts_in(self, write: str, run: Run) -> set[Attempt]:
+        attempts = {each for row in self.rows[write] for each in self.attempts_of[row]}
+        return {each for each in attempts if run.has(each.at, each.start)}
+
+    def died(self, write: str, at: float, start: str | None) -> bool:
+        """Whether the driver of the write is known to have ended after that time: another one was started."""
+        starts = self._starts[self._actors.get(workload_of(write), "")]
+        return any(later > at and not _may_be_same(each, start) for later, each in starts)
 
     def committed_verdict(self, write: str) -> bool:
         return any(verdict.outcome == "committed" for verdict in self.verdicts[write])
@@ -168,15 +277,31 @@ class History:
     def _workload(self, event: Event) -> None:
         self.workloads[event["name"]] = Workload(event["exactly_once"], event["repeats"], event.get("rows"))
 
+    def _driver(self, event: Event) -> None:
+        if event["phase"] == "started":
+            self._starts[event["workload"]].append((event.at, event["start"]))
+
     def _handed(self, event: Event) -> None:
         task = Task(event["write"], event["task"])
-        intents, began = self.intents.get(task.write), self.began[task.write]
-        if intents and (not began or began[-1].at < intents[-1].at):  # a replay: the next run has begun
-            began.append(Begin(event.at, None))
-        rows = self.attempts[task][event["attempt"]]
+        self._actors[workload_of(task.write)] = event.actor
+        attempt = self._attempt(event)
+        if workload_of(task.write) not in self._tells_runs and self._is_new_run(task.write, attempt.start):
+            self._began[task.write].append((event.at, attempt.start))
         for row in event["rows"]:
-            rows[row] = len(rows)
+            attempt.rows[row] = len(attempt.rows)
             self.rows[write_of(row)][row] = task
+            if attempt not in self.attempts_of[row]:
+                self.attempts_of[row].append(attempt)
+
+    def _attempt(self, event: Event) -> Attempt:
+        task, name = Task(event["write"], event["task"]), event["attempt"]
+        return self.attempts[task].setdefault(name, Attempt(task, name, start_of(name), event.at))
+
+    def _is_new_run(self, write: str, start: str | None) -> bool:
+        """Of a query, whose runs nobody tells: whether it is the first, or the one before has come to its end."""
+        began = self.run(write, inf, start).began
+        ended = (*self.intents.get(write, ()), *self.verdicts.get(write, ()), *self.gave_up.get(write, ()))
+        return began == -inf or any(each.at > began and _may_be_same(each.start, start) for each in ended)
 
     def _reported(self, event: Event) -> None:
         if event["write"] is None:
@@ -186,18 +311,13 @@ class History:
             Place(self._partition(topic, partition, topics.get(topic)), first, last, count)
             for topic, partition, first, last, count in event["places"]
         )
-        self.reports.append(
-            Report(
-                Task(event["write"], event["task"]),
-                event["attempt"],
-                None if found is None else Transaction(*found),
-                places,
-            )
-        )
+        report = Report(self._attempt(event), None if found is None else Transaction(*found), places)
+        report.attempt.reports.append(report)
+        self.reports.append(report)
 
     def _intent(self, event: Event) -> None:
-        write = self._writes.get(event["entry"])
-        if write is None:  # a batch without rows
+        write = self._write(event)
+        if write is None:
             return
         transactions = frozenset(Transaction(*each) for each in event["transactions"])
         intent = Intent(event.at, event.get("start"), transactions, event["outcome"])
@@ -214,15 +334,22 @@ class History:
             self.ends[Transaction(*event["transaction"])].add((event["commit"], event["outcome"]))
 
     def _verdict(self, event: Event) -> None:
-        write = event.get("write") or self._writes.get(event.get("entry") or "")
+        write = event.get("write") or self._write(event)
         if write is not None:
-            found = Verdict(event.at, event.get("start"), event["by"], event["outcome"], event["claim"])
-            self.verdicts[write].append(found)
+            claim = claim_of(event["error"])
+            self.verdicts[write].append(Verdict(event.at, event.get("start"), event["by"], event["outcome"], claim))
 
     def _gave_up(self, event: Event) -> None:
-        write = self._writes.get(event["entry"] or "")
+        write = self._write(event)
         if write is not None:
-            self.gave_up[write].append((event.at, event["claim"]))
+            self.gave_up[write].append(GivenUp(event.at, event.get("start"), claim_of(event["text"])))
+
+    def _write(self, event: Event) -> str | None:
+        """By its entry. Without one, the write is at least once, or no task of it had reported."""
+        entry = event.get("entry")
+        if entry and entry not in self._writes and entry not in self._without_rows:
+            self.nameless.append(f"{event.kind} of {entry}")
+        return self._writes.get(entry or "")
 
     def _topic(self, event: Event) -> None:
         if event["phase"] == "deleted":
@@ -245,3 +372,8 @@ class History:
 
     def _view(self, event: Event) -> View:
         return self.views.setdefault(event["reader"], View(event["reader"], event["isolation"]))
+
+
+def _may_be_same(one: str | None, other: str | None) -> bool:
+    """Whether two starts are of one driver, as far as the history says it."""
+    return one is None or other is None or one == other

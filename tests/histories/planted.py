@@ -8,13 +8,25 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from tests.histories.checker import Kind
 from tests.histories.events import Event
+from tests.histories.findings import Kind
 from tests.histories.index import COMMITTED, UNCOMMITTED
 
+ACTOR = "paper"
 STREAM, ONCE, CONTROL = "stream", "once", "control"
 _PARTITIONS = 2
 _READERS = (("live", COMMITTED), ("raw", UNCOMMITTED), ("fresh", COMMITTED))
+
+NOT_DECIDED = "job is not committed: no broker responds. None of its rows becomes visible: run the job again."
+STILL_OPEN = "Batch 0 of job (name job) is decided, but 1 of its 2 transactions could not be committed yet: no broker"
+UNCONFIRMED = "job may or may not be decided, because no broker confirms it: no broker responds"
+RECREATED = "job was committed into topic t (topic id x), which was deleted and created again since: it is gone"
+FINISHED = "write aborted, but batch 0 of job had been decided and is committed"
+WORKER_DIED = "Job aborted due to stage failure: Python worker exited unexpectedly (crashed): EOFException"
+COMMITTER_DIED = (
+    "Python worker exited unexpectedly (crashed). at PythonPlannerRunner.runInPython at commitWriteInPython"
+)
+"""What errors and lines of abort say, in the words of the sink and of Spark."""
 
 Place = tuple[str, int, str]
 """A partition: topic, number and incarnation."""
@@ -56,6 +68,8 @@ class Paper:
     """Those of them whose last run met with nothing."""
     aborted: list[Attempt] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
+    start: int = 1
+    """Of the driver that runs."""
     _ends: dict[Place, int] = field(default_factory=lambda: defaultdict(int))
     _gone: set[str] = field(default_factory=set)
 
@@ -79,17 +93,25 @@ class Paper:
 
     def tell(self, kind: str, **fields: Any) -> None:
         at = float(len(self.told))
-        self.told.append(Event(at, at, "paper", kind, fields))
+        self.told.append(Event(at, at, ACTOR, kind, fields))
 
     def begin(self, write: str) -> None:
-        self.tell("began", write=write)
+        """Nobody tells when a query begins a micro-batch."""
+        if not write.startswith(STREAM):
+            self.tell("began", write=write, start=str(self.start))
 
-    def task(self, write: str, number: int, action: str = "write") -> Attempt:
-        """An attempt that writes its rows, or only has them handed over if it skips them."""
+    def die(self) -> None:
+        """The driver, and another one is started."""
+        self.start += 1
+        self.tell("driver", workload=ACTOR, start=str(self.start), phase="started")
+
+    def task(self, write: str, number: int, action: str = "write", *, turned: bool = False) -> Attempt:
+        """An attempt that writes its rows, or only has them handed over if it skips them. ``turned``: they are handed
+        over in the opposite order."""
         rows = [f"{write}/{10 * number + index}" for index in range(self.random.randint(3, 5))]
         if earlier := [each for each in self.attempts if (each.write, each.task) == (write, number)]:
-            rows = earlier[0].rows
-        name = f"{len(self.attempts)}"
+            rows = earlier[0].rows[:: -1 if turned else 1]
+        name = f"{self.start}-{len(self.attempts)}"
         self.tell("handed", write=write, task=number, attempt=name, rows=rows)
         offsets: dict[int, list[int]] = defaultdict(list)
         if action == "write":
@@ -131,6 +153,7 @@ class Paper:
             self.tell(
                 "intent",
                 entry=f"entry-{attempts[0].write}",
+                start=attempts[0].name.partition("-")[0],
                 state="intent",
                 transactions=[each.transaction for each in attempts],
                 outcome=outcome,
@@ -152,8 +175,8 @@ class Paper:
     def log_of(self, attempt: Attempt, partition: int) -> dict[int, Record]:
         return self.logs[_topic(attempt.write), partition, attempt.incarnation]
 
-    def verdict(self, write: str, outcome: str, claim: str = "none") -> None:
-        self.tell("verdict", write=write, by="spark", outcome=outcome, claim=claim, error="")
+    def verdict(self, write: str, outcome: str, error: str = "") -> None:
+        self.tell("verdict", write=write, start=str(self.start), by="spark", outcome=outcome, error=error)
         if outcome == "committed" and not write.startswith(CONTROL) and write not in self._gone:
             self.whole.append(write)
 
@@ -211,10 +234,21 @@ def task_retried(paper: Paper, write: str) -> None:
     paper.verdict(write, "committed")
 
 
+def task_retried_with_rows_in_another_order(paper: Paper, write: str) -> None:
+    """The source gives the next attempt the same rows, but not in the same order."""
+    paper.begin(write)
+    paper.task(write, 0)
+    attempts = [paper.task(write, number, turned=number == 0) for number in range(2)]
+    for attempt in attempts:
+        paper.report(attempt)
+    _commit(paper, attempts)
+    paper.verdict(write, "committed")
+
+
 def failed_and_repeated(paper: Paper, write: str) -> None:
     """The decision is refused, abort ends the transactions, and the next run commits."""
     _refused(paper, write)
-    paper.verdict(write, "failed")
+    paper.verdict(write, "failed", NOT_DECIDED)
     committed(paper, write)
 
 
@@ -223,6 +257,7 @@ def driver_died_after_the_decision(paper: Paper, write: str) -> None:
     paper.begin(write)
     attempts = _reported(paper, write)
     paper.intent(attempts, "asked")
+    paper.die()
     paper.begin(write)
     for attempt in attempts:
         paper.end(attempt, commit=True)
@@ -237,13 +272,32 @@ def torn_and_repaired(paper: Paper, write: str) -> None:
     attempts = _reported(paper, write)
     paper.intent(attempts, "asked", "decided")
     paper.end(attempts[0], commit=True)
-    paper.verdict(write, "failed", "decided")
+    paper.verdict(write, "failed", STILL_OPEN)
     paper.begin(write)
     again = paper.task(write, 1)
     paper.report(again)
     paper.intent([again], "asked", "decided")
     paper.end(again, commit=True)
     paper.verdict(write, "committed")
+
+
+def job_torn_and_told(paper: Paper, write: str) -> None:
+    """One of two EndTxns has no outcome, the error says so, and the transaction times out."""
+    paper.begin(write)
+    attempts = _reported(paper, write)
+    paper.intent(attempts, "asked", "decided")
+    paper.end(attempts[0], commit=True)
+    paper.verdict(write, "failed", STILL_OPEN)
+
+
+def job_not_confirmed(paper: Paper, write: str) -> None:
+    """No broker confirms the decision, and the process that commits dies; somebody commits the job."""
+    paper.begin(write)
+    attempts = _reported(paper, write)
+    paper.intent(attempts, "asked", "unknown")
+    for attempt in attempts:
+        paper.end(attempt, commit=True)
+    paper.verdict(write, "failed", paper.random.choice((UNCONFIRMED, COMMITTER_DIED)))
 
 
 def topic_recreated_before_the_commit(paper: Paper, write: str) -> None:
@@ -253,7 +307,7 @@ def topic_recreated_before_the_commit(paper: Paper, write: str) -> None:
     paper.recreate(_topic(write))
     for attempt in attempts:
         paper.end(attempt, commit=False)
-    paper.verdict(write, "failed")
+    paper.verdict(write, "failed", NOT_DECIDED)
     paper.begin(write)
     again = _reported(paper, write)
     _commit(paper, again)
@@ -267,11 +321,12 @@ def topic_recreated_after_the_commit(paper: Paper, write: str) -> None:
     attempts = _reported(paper, write)
     _commit(paper, attempts)
     paper.recreate(_topic(write))
-    for outcome, claim in (("failed", "decided"), ("committed", "none")):
+    for outcome, error in (("failed", RECREATED), ("committed", "")):
+        paper.die()
         paper.begin(write)
         for number in range(2):
             paper.report(paper.task(write, number, "skip"))
-        paper.verdict(write, outcome, claim)
+        paper.verdict(write, outcome, error)
         if outcome == "failed":
             paper.tell("trusted", write=write, ledger_start="trust-ledger")
 
@@ -279,7 +334,7 @@ def topic_recreated_after_the_commit(paper: Paper, write: str) -> None:
 def job_failed(paper: Paper, write: str) -> None:
     """A job that is not repeated fails before its decision."""
     _refused(paper, write)
-    paper.verdict(write, "failed")
+    paper.verdict(write, "failed", paper.random.choice((NOT_DECIDED, WORKER_DIED)))
     paper.failed.append(write)
 
 
@@ -289,6 +344,7 @@ def job_died_torn(paper: Paper, write: str) -> None:
     attempts = _reported(paper, write)
     paper.intent(attempts, "asked", "decided")
     paper.end(attempts[0], commit=True)
+    paper.die()
 
 
 def job_decided_by_abort(paper: Paper, write: str) -> None:
@@ -296,8 +352,8 @@ def job_decided_by_abort(paper: Paper, write: str) -> None:
     paper.begin(write)
     attempts = _reported(paper, write)
     _commit(paper, attempts)
-    paper.tell("gave up", entry=f"entry-{write}", claim="decided", text="had been decided and is committed")
-    paper.verdict(write, "failed")
+    paper.tell("gave up", entry=f"entry-{write}", start=str(paper.start), text=FINISHED)
+    paper.verdict(write, "failed", NOT_DECIDED)
 
 
 def written_twice_at_least_once(paper: Paper, write: str) -> None:
@@ -321,13 +377,22 @@ BATCHES: dict[str, tuple[Callable[[Paper, str], None], ...]] = {
     STREAM: (
         committed,
         task_retried,
+        task_retried_with_rows_in_another_order,
         failed_and_repeated,
         driver_died_after_the_decision,
         torn_and_repaired,
         topic_recreated_before_the_commit,
         topic_recreated_after_the_commit,
     ),
-    ONCE: (committed, task_retried, job_failed, job_died_torn, job_decided_by_abort),
+    ONCE: (
+        committed,
+        task_retried,
+        job_failed,
+        job_died_torn,
+        job_torn_and_told,
+        job_not_confirmed,
+        job_decided_by_abort,
+    ),
     CONTROL: (written_twice_at_least_once,),
 }
 
@@ -437,10 +502,81 @@ def swap_two_rows(paper: Paper) -> list[Event]:
     return paper.events()
 
 
+def keep_the_order_of_an_earlier_attempt(paper: Paper) -> list[Event]:
+    """The attempt that wrote the rows was handed them in the opposite order."""
+    write = f"{STREAM}/100"
+    task_retried_with_rows_in_another_order(paper, write)
+    attempt = next(each for each in _written(paper, write) if each.task == 0)
+    for partition, offsets in attempt.offsets.items():
+        log = paper.log_of(attempt, partition)
+        for offset, row in zip(offsets, [log[at].row for at in reversed(offsets)], strict=True):
+            log[offset].row = row
+    return paper.events()
+
+
+def show_what_a_failed_run_wrote(paper: Paper) -> list[Event]:
+    """A later run of the write has written the rows again, decided them, and is told that they are committed. But what
+    readers see are those of the run before, whose EndTxns are not in the history."""
+    write = f"{STREAM}/100"
+    failed_and_repeated(paper, write)
+    _show_instead(paper, *[each for each in paper.attempts if each.write == write])
+    return [event for event in paper.events() if event.kind != "end"]
+
+
+def show_an_attempt_that_no_intent_names(paper: Paper) -> list[Event]:
+    """It has reported, as its successor has; the intent names the successor."""
+    write = f"{STREAM}/100"
+    lost = paper.task(write, 0)
+    paper.report(lost)
+    committed(paper, write)
+    _show_instead(paper, lost, next(each for each in _written(paper, write) if each.task == 0))
+    return [event for event in paper.events() if event.kind != "end"]
+
+
+def _show_instead(paper: Paper, *attempts: Attempt) -> None:
+    """The first half of the attempts instead of the others."""
+    for index, attempt in enumerate(attempts):
+        paper.show(attempt, visible=index < len(attempts) // 2)
+
+
+def tear_what_a_later_intent_does_not_mend(paper: Paper) -> list[Event]:
+    """The rows that the replay writes again are not visible, either. No EndTxn is in the history."""
+    write = f"{STREAM}/100"
+    torn_and_repaired(paper, write)
+    paper.show(paper.attempts[-1], visible=False)
+    return [event for event in paper.events() if event.kind != "end"]
+
+
+def tear_a_job_whose_driver_lives(paper: Paper) -> list[Event]:
+    """It has no verdict, and no other driver is started after it."""
+    job_died_torn(paper, f"{ONCE}/100")
+    told = paper.events()
+    started = [event for event in told if event.kind == "driver"][-1]
+    return [event for event in told if event is not started]
+
+
+def commit_and_abort(paper: Paper) -> list[Event]:
+    """Nobody knows whether the intent is decided, but its transaction was committed, and aborted."""
+    write = f"{ONCE}/100"
+    job_not_confirmed(paper, write)
+    chosen = paper.random.choice([each for each in paper.attempts if each.write == write])
+    paper.tell("end", transaction=chosen.transaction, commit=False, outcome="aborted")
+    return paper.events()
+
+
 def tell_a_committed_job_that_it_failed(paper: Paper) -> list[Event]:
+    return _told_that_it_failed(paper, NOT_DECIDED)
+
+
+def tell_a_committed_job_that_a_worker_died(paper: Paper) -> list[Event]:
+    """The worker of a task, after which nothing is decided."""
+    return _told_that_it_failed(paper, WORKER_DIED)
+
+
+def _told_that_it_failed(paper: Paper, error: str) -> list[Event]:
     write = paper.random.choice([each for each in paper.whole if each.startswith(ONCE)])
     return [
-        replace(event, fields={**event.fields, "outcome": "failed"})
+        replace(event, fields={**event.fields, "outcome": "failed", "error": error})
         if event.kind == "verdict" and event["write"] == write
         else event
         for event in paper.events()
@@ -511,7 +647,14 @@ FAULTS: dict[Callable[[Paper], list[Event]], Kind] = {
     show_an_undecided_job: Kind.FAILED_BUT_VISIBLE,
     show_a_batch_in_part: Kind.PARTLY_VISIBLE,
     swap_two_rows: Kind.OUT_OF_ORDER,
+    keep_the_order_of_an_earlier_attempt: Kind.OUT_OF_ORDER,
+    show_what_a_failed_run_wrote: Kind.FAILED_BUT_VISIBLE,
+    show_an_attempt_that_no_intent_names: Kind.ABORTED_READ,
+    tear_what_a_later_intent_does_not_mend: Kind.PARTLY_VISIBLE,
+    tear_a_job_whose_driver_lives: Kind.PARTLY_VISIBLE,
+    commit_and_abort: Kind.DECIDED_BUT_ABORTED,
     tell_a_committed_job_that_it_failed: Kind.FAILED_BUT_VISIBLE,
+    tell_a_committed_job_that_a_worker_died: Kind.FAILED_BUT_VISIBLE,
     tell_a_failed_job_that_it_is_committed: Kind.COMMITTED_BUT_INVISIBLE,
     hide_what_end_txn_committed: Kind.COMMITTED_BUT_INVISIBLE,
     abort_what_was_decided: Kind.DECIDED_BUT_ABORTED,

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from pathlib import Path
 from typing import Any
 
+from tests.histories.claims import claim_of
 from tests.histories.events import Event
+
+__all__ = ("ACTOR", "FOLDER", "Recorder", "claim_of", "recorder_of_environment")
 
 FOLDER, ACTOR = "HISTORY_FOLDER", "HISTORY_ACTOR"
 """Environment variables of the processes that record."""
-
-_UNKNOWN = re.compile(
-    # The sink's own words, and those of Spark for a process that died with what it knew.
-    r"may or may not be decided|before this is known|does not say whether|exited unexpectedly|crashed|EOFException"
-    r"|Py4J|^\[Errno 1(?:04|11)\] Connection|SparkContext was shut down|stopped SparkContext|Job \S+ cancelled"
-)
-_DECIDED = re.compile(r"\bis decided|had been decided|was committed|(?<![Nn]othing )is committed\b|are committed\b")
 
 
 class Recorder:
@@ -45,13 +40,3 @@ class Recorder:
 def recorder_of_environment() -> Recorder:
     """That of a process which a soak has started."""
     return Recorder(Path(os.environ[FOLDER]), os.environ[ACTOR])
-
-
-def claim_of(text: str) -> str:
-    """What an error, or a line of the log, says about the decision: none, decided or unknown.
-
-    An error without a word about it claims that nothing is decided, unless the process that knew has died.
-    """
-    if _UNKNOWN.search(text):
-        return "unknown"
-    return "decided" if _DECIDED.search(text) else "none"

@@ -83,7 +83,7 @@ def test_both_guarantees_are_certified_and_nothing_is_left(local_kafka, tmp_path
         # A terminal sends Ctrl-C to all processes of the command, kill to one.
         pytest.param("read batch", lambda process: os.killpg(process.pid, signal.SIGINT), id="Ctrl-C in a stream"),
         pytest.param("check", lambda process: process.send_signal(signal.SIGTERM), id="SIGTERM in exactly-once"),
-        # It is sent to all processes, too. Spark's JVM ended of it, and could not remove the checkpoints any more.
+        # A closed terminal sends SIGHUP to all processes, too. It once ended Spark's JVM, so the checkpoints stayed.
         pytest.param("read batch", lambda process: os.killpg(process.pid, signal.SIGHUP), id="closed terminal"),
     ],
 )

@@ -7,6 +7,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import SparkSession
 
+from spark_kafka_sink.tools.cli.main import main
 from tests.spark.writes import fails, lose_commit, never_repeated, save, stream, streaming
 from tests.waiting import DEADLINE_S
 
@@ -238,6 +239,13 @@ def test_planning_says_what_is_wrong_in_its_own_words(spark, topic, to_topic):
 def receipts(topic):
     """The receipts topic's JSON, as a read_committed reader sees it."""
     return sorted((json.loads(value) for value in committed(topic)), key=lambda each: each["partition"])
+
+
+def test_a_query_with_a_name_is_listed_with_it(spark, topic, to_topic, tmp_path, capsys):
+    frame = streaming(numbers(spark, 0, 10), tmp_path / "in")
+    stream(frame, {**to_topic, "queryName": "orders"}, tmp_path / "checkpoint")
+    assert main(["transactions", "list", "--bootstrap-server", topic.servers, "--prefix", topic.name]) == 0
+    assert " (orders): batch 0, done, " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])

@@ -2,6 +2,7 @@
 
 import pytest
 
+from spark_kafka_sink.spark.schema import RowLayout, SchemaError
 from tests.spark.writes import fails, one_row, save, stream, streaming
 
 pytestmark = pytest.mark.jvm
@@ -55,6 +56,33 @@ def test_columns_are_refused_with_the_texts_of_sparks_own_sink(spark, tmp_path, 
         assert text in fails(save, frame, options)
     else:
         assert text in fails(stream, streaming(frame, tmp_path / "in"), options, tmp_path / "checkpoint")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        "'text'",
+        "null",
+        "map('a', 1)",
+        "map(1, 2.5)",
+        "map('a', array(1))",
+        "array('a')",
+        "array(struct('a' AS key, 'b' AS value))",
+        "array(struct(cast('b' AS binary) AS value, 'a' AS key))",
+        "array(struct(1 AS key, current_date() AS value, true AS more))",
+        "array(struct('a' AS key, array(1) AS value))",
+    ],
+)
+def test_the_remedy_for_headers_of_a_wrong_type_makes_headers(spark, headers):
+    frame = spark.range(1).selectExpr("'v' AS value", f"{headers} AS headers")
+    with pytest.raises(SchemaError) as raised:
+        RowLayout.of(frame.schema, "t", None)
+    _, _, remedies = str(raised.value).partition(". Use ")
+    assert remedies
+    for remedy in remedies.split(", or "):
+        mended = frame.selectExpr("value", f"{remedy} AS headers")
+        assert RowLayout.of(mended.schema, "t", None).headers == 1
+        mended.collect()
 
 
 def test_overwrite_is_refused(spark):

@@ -130,9 +130,14 @@ def test_a_missing_topic_is_created_where_the_broker_does_that(spark, local_kafk
 
 def test_a_missing_topic_fails_after_max_block_ms_where_the_broker_creates_none(spark):
     with LocalKafka(properties={"auto.create.topics.enable": "false"}) as kafka:
-        options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": "t", "kafka.max.block.ms": 1500}
+        kafka.create_topic("orders")
+        options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": "ordres", "kafka.max.block.ms": 1500}
         said = fails(save, one_row(spark, "'v' value"), options)
-    assert "Topic t not present in metadata after 1500 ms." in said
+        exactly_once = {**options, "deliveryGuarantee": "exactly-once", "neverRepeated": True}
+        said_too = fails(save, one_row(spark, "'v' value"), exactly_once)
+    for each in (said, said_too):
+        assert "Topic ordres not present in metadata after 1500 ms." in each
+        assert "Did you mean orders? With topicCreation=create, the sink creates missing topics." in each
 
 
 def test_an_unreachable_broker_fails_after_max_block_ms(spark):

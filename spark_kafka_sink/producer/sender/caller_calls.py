@@ -102,6 +102,10 @@ class CallerCalls:
 
     # The sender thread
 
+    @property
+    def has_unended(self) -> bool:
+        return self.busy or self._calls.busy
+
     def advance(self, now: float) -> float:
         """Send what can be sent; returns when to call it again at the latest (monotonic ms)."""
         self.busy = False

@@ -57,12 +57,23 @@ class TroubleLog:
         self._metadata = parts.metadata
         self._client = parts.client
         self._calls = parts.calls
+        self._caller_calls = parts.caller_calls
+        self._client.waits = self
         self._retries: Counter[str] = Counter()
         self._summing_since: float | None = None  # None: the next retry is logged at once
         self._written_at = 0.0
         self._rows_stall = _Stall()
         self._metadata_stall = _Stall()
         self._calls_stall = _Stall()
+
+    def is_waited_for(self) -> bool:
+        """Whether rows or calls wait for a broker. An idle producer reconnects, too, for its metadata."""
+        return (
+            self._accumulator.has_incomplete
+            or self._metadata.has_waiters
+            or self._calls.busy
+            or self._caller_calls.has_unended
+        )
 
     def retried(self, batch: ProducerBatch, error: Exception, now: float) -> None:
         """``batch`` is sent again because of ``error``."""
@@ -92,7 +103,7 @@ class TroubleLog:
         if failures:
             lines.append(f"{sum(failures.values())} more connection failures ({_by_error(failures)})")
         if lines:
-            level = logging.WARNING if self._is_waited_for() else logging.DEBUG
+            level = logging.WARNING if self._retries or self.is_waited_for() else logging.DEBUG
             _log.log(level, "In the last %.0f s: %s", (now - since) / 1000, "; ".join(lines))
             self._retries.clear()
             self.unwritten = False
@@ -125,10 +136,6 @@ class TroubleLog:
         if self._rows_stall.is_due(since, now):
             _log.warning("%s", self._stall(backlog, now - since, now))
         return self._rows_stall.next_at(since)
-
-    def _is_waited_for(self) -> bool:
-        """False for an idle producer, which reconnects too, for its metadata."""
-        return bool(self._retries) or self._accumulator.has_incomplete or self._metadata.has_waiters
 
     def _stall(self, backlog: Backlog, silent_ms: float, now: float) -> str:
         oldest = backlog.oldest

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -24,7 +25,13 @@ from spark_kafka_sink.tools.certification.rows import RowCheck
 from spark_kafka_sink.tools.certification.screen import Screen
 from spark_kafka_sink.tools.certification.scrubber import Scrubber
 from spark_kafka_sink.tools.certification.topics import ThrowAwayTopics
-from spark_kafka_sink.tools.certification.writes import Write, platform_text, remove_checkpoints, spark_facts
+from spark_kafka_sink.tools.certification.writes import (
+    Write,
+    platform_text,
+    remove_checkpoints,
+    spark_facts,
+    spark_hosts,
+)
 from spark_kafka_sink.tools.connection_check.check import CheckRequest, check
 from spark_kafka_sink.tools.connection_check.exactly_once_trial import DELETE, try_exactly_once
 from spark_kafka_sink.tools.connection_check.findings import Finding, Outcome, library_findings, required_libraries
@@ -33,6 +40,9 @@ from spark_kafka_sink.tools.connection_check.vendors import guess
 
 _BROKERS: Final = "brokers"
 _CLEAN_UP: Final = "clean-up"
+_REPEATED: Final = Kind(EXACTLY_ONCE, BATCH)
+"""The write that runs twice. It is the first one that needs the rights of exactly-once."""
+
 _LABELS: Final = (
     "platform", "Spark", "workers", "libraries", "login", "brokers", "APIs", "features", "options", "not tried",
     "read by",
@@ -63,17 +73,22 @@ def certify(
     Raises ``ConfigError`` for wrong options, before anything is sent. A step that fails does not raise: the verdict
     tells it.
     """
-    return certified(spark, Plan.of(options, rows, is_connect=is_connect(spark)), timeout_s)
+    return certified(nullcontext(spark), Plan.of(options, rows, is_connect=is_connect(spark)), timeout_s)
 
 
-def certified(spark: SparkSession, plan: Plan, timeout_s: float) -> Certificate:
-    """Carries out a plan: the steps, the clean-up and the verdict."""
-    run = _Run(spark, plan, timeout_s, SystemClock())
-    try:
-        run.steps()
-    finally:
-        run.clean_up()
-    certificate = run.certificate()
+def certified(session: AbstractContextManager[SparkSession], plan: Plan, timeout_s: float) -> Certificate:
+    """Carries out a plan: the steps, the clean-up and the verdict. ``session`` is entered once the brokers respond,
+    because Spark takes long to start.
+    """
+    run = _Run(plan, timeout_s, SystemClock())
+    with ExitStack() as started:
+        try:
+            if run.brokers_respond():
+                run.steps(started.enter_context(session))
+            run.tell_what_was_not_tried()
+        finally:
+            run.clean_up()
+        certificate = run.certificate()
     print(f"\n{certificate.text}", flush=True)
     return certificate
 
@@ -81,8 +96,7 @@ def certified(spark: SparkSession, plan: Plan, timeout_s: float) -> Certificate:
 class _Run:
     """One run of ``certify``. Collects the findings and facts of the verdict while it goes through the steps."""
 
-    def __init__(self, spark: SparkSession, plan: Plan, timeout_s: float, clock: Clock) -> None:
-        self._spark = spark
+    def __init__(self, plan: Plan, timeout_s: float, clock: Clock) -> None:
         self._plan = plan
         self._timeout_s = timeout_s
         self._clock = clock
@@ -91,27 +105,43 @@ class _Run:
         self._topics = ThrowAwayTopics(self._cluster, plan.config)
         self._findings: list[Finding] = []
         self._facts = dict.fromkeys(_LABELS, "")
+        self._not_begun = [*KINDS]
+        self._spark: SparkSession | None = None
+        self._spark_hosts: set[str] = set()
         self._checkpoints = ""
         """The folder of the checkpoints, or "" as long as no query has been started."""
 
-    def steps(self) -> None:
-        """Goes through the steps. After a step that fails, those that depend on it are left out."""
-        if not (
-            self._checked(_BROKERS, "connect", check(CheckRequest(self._plan.config), self._clock))
-            and self._tried(_BROKERS, "versions", self._versions)
-            and self._tried("Spark", "start", self._start)
-        ):
+    def brokers_respond(self) -> bool:
+        """The steps without Spark. Returns whether they worked."""
+        connection = check(CheckRequest(self._plan.config), self._clock)
+        return self._checked(_BROKERS, "connect", connection) and self._tried(_BROKERS, "versions", self._versions)
+
+    def steps(self, spark: SparkSession) -> None:
+        """Goes through the steps with Spark. After a step that fails, those that depend on it are left out."""
+        self._spark = spark
+        if not self._tried("Spark", "start", self._start):
             return
         for kind in KINDS:
-            if kind == Kind(EXACTLY_ONCE, BATCH) and not self._can_write_exactly_once():
+            if kind == _REPEATED and not self._can_write_exactly_once():
                 return
+            self._not_begun.remove(kind)
             topic = self._plan.topic(kind)
             if self._tried(kind.guarantee, kind.way, partial(self._written, kind, topic)):
-                self._tried(kind.guarantee, f"read {kind.way}", partial(self._read, kind, topic))
+                is_right = self._tried(kind.guarantee, f"read {kind.way}", partial(self._read, kind, topic))
+                if is_right and kind == _REPEATED:
+                    self._tried(kind.guarantee, f"repeat {kind.way}", partial(self._written_again, kind, topic))
                 continue
             request = CheckRequest(self._plan.config, topic=topic if topic in self._topics.names else None)
             if not self._checked(_BROKERS, "check", check(request, self._clock)):
                 return
+
+    def tell_what_was_not_tried(self) -> None:
+        """Names the writes that a failed step has left out."""
+        for guarantee in dict.fromkeys(kind.guarantee for kind in self._not_begun):
+            ways = " and ".join(kind.way for kind in self._not_begun if kind.guarantee == guarantee)
+            last = self._failed[-1]
+            text = f"not tried, because {last.step} of {last.subject} failed"
+            self._tell(Finding(guarantee, ways, Outcome.UNTESTED, text))
 
     def clean_up(self) -> None:
         """Deletes the topics and the checkpoints that may exist, also without a terminal to show it on."""
@@ -130,7 +160,8 @@ class _Run:
         """The verdict on the steps so far, without anything secret."""
         nodes = self._cluster.snapshot.nodes.values()
         hosts = [host for host, _ in self._plan.config.bootstrap_servers] + [node.host for node in nodes]
-        scrubbed = Scrubber(self._plan.config, [*hosts, platform.node()], self._plan.mark, self._plan.prefixes)
+        known = [*hosts, platform.node(), *sorted(self._spark_hosts)]
+        scrubbed = Scrubber(self._plan.config, known, self._plan.mark, self._plan.prefixes)
         findings = [Finding(each.subject, each.step, each.outcome, scrubbed(each.text)) for each in self._findings]
         config = self._plan.config
         login = f", {config.sasl_mechanism}" if config.security_protocol.startswith("SASL_") else ""
@@ -163,6 +194,7 @@ class _Run:
         return found
 
     def _start(self) -> str:
+        assert self._spark is not None
         self._facts |= self._in_job("Spark: a first task", partial(spark_facts, self._spark))
         return f"Spark {self._facts['Spark']}"
 
@@ -174,17 +206,28 @@ class _Run:
         return self._checked(EXACTLY_ONCE, "check", try_exactly_once(request, self._clock, suffix))
 
     def _written(self, kind: Kind, topic: str) -> str:
-        rows, write = self._plan.rows_of(kind), Write(self._spark, self._plan, kind)
+        rows = self._plan.rows_of(kind)
         self._topics.create(topic)
         if kind.guarantee == EXACTLY_ONCE:
             self._topics.also_delete(self._plan.ledger_topic)
         if kind.way == STREAM:
             self._checkpoints = self._plan.checkpoint
-        began = self._clock.now()
-        self._in_job(f"{kind.guarantee}, {kind.way}", write.run, write.stop, topic)
-        seconds = (self._clock.now() - began) / 1000
+        seconds = self._write(kind, topic)
         over = f" in {RUNS} micro-batches, over a restart," if kind.way == STREAM else ""
         return f"{rows:,} rows{over} in {seconds:.1f} s, {rows / seconds:,.0f} rows/s"
+
+    def _write(self, kind: Kind, topic: str) -> float:
+        """Writes the rows, and returns how many seconds that took."""
+        assert self._spark is not None
+        write, began = Write(self._spark, self._plan, kind), self._clock.now()
+        self._in_job(f"{kind.guarantee}, {kind.way}", write.run, write.stop, topic)
+        return (self._clock.now() - began) / 1000
+
+    def _written_again(self, kind: Kind, topic: str) -> str:
+        """Runs the same batch job again, with the same txnAppId and txnVersion, as a scheduler does after an error."""
+        seconds = self._write(kind, topic)
+        self._read(kind, topic)
+        return f"the same txnVersion in {seconds:.1f} s, each of {self._plan.rows_of(kind):,} rows is there once"
 
     def _read(self, kind: Kind, topic: str) -> str:
         began = self._clock.now()
@@ -217,6 +260,7 @@ class _Run:
         why = [self._topics.delete()]
         if self._checkpoints:
             try:
+                assert self._spark is not None
                 why.append(self._in_job("removing checkpoints", partial(remove_checkpoints, self._spark, self._plan)))
                 self._checkpoints = why[-1] and self._checkpoints
             except Exception as error:  # whatever Spark raises
@@ -268,6 +312,10 @@ class _Run:
         self._tell(Finding(subject, step, outcome, text, self._clock.now() - began))
         return outcome is Outcome.OK
 
+    @property
+    def _failed(self) -> list[Finding]:
+        return [each for each in self._findings if each.outcome is Outcome.FAILED]
+
     def _tell(self, finding: Finding) -> None:
         self._findings.append(finding)
         self._screen.finding(finding)
@@ -277,6 +325,13 @@ class _Run:
     ) -> _Found:
         """Runs ``action``, which starts Spark jobs, and returns its result. Interrupt and timeout cancel the jobs."""
         deadline = self._clock.now() + self._timeout_s * 1000
+
+        def observed() -> _Found:
+            try:
+                return action()
+            finally:
+                assert self._spark is not None
+                self._spark_hosts |= spark_hosts(self._spark)  # in the job's thread: no interrupt strikes there
 
         def meanwhile() -> None:
             if self._clock.now() >= deadline:
@@ -288,7 +343,8 @@ class _Run:
             if topic is not None and self._screen.is_live:
                 self._screen.running(f"{what}: {self._progress(topic)}")
 
-        return ran(self._spark, action, "certify", self._clock, meanwhile, stop)
+        assert self._spark is not None
+        return ran(self._spark, observed, "certify", self._clock, meanwhile, stop)
 
     def _progress(self, topic: str) -> str:
         """How many rows are in the topic. Its end offsets may exceed them, because they count transaction markers."""

@@ -30,7 +30,9 @@ class Screen(Printer):
         return self._status is not None
 
     def outlive_terminal(self) -> None:
-        """From now on, what cannot be written is dropped: the terminal may have been closed, or a pipe."""
+        """Makes later calls ignore errors of standard output, because its terminal may have been closed, or the program
+        that reads it from a pipe may have ended.
+        """
         self._may_be_lost = True
 
     def running(self, text: str) -> None:

@@ -33,8 +33,8 @@ _URL: Final = re.compile(
 )
 _USER: Final = re.compile(
     r"(?<=\bUser:)[^\s;)'\"]+"  # a principal, which is a whole distinguished name with mutual TLS
-    r"|(?P<label>\b(?:username|principal)=)(?:\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s,;&]+)"
-    r"|(?<=/home/)[^\s/]+|(?<=/Users/)[^\s/]+|(?<![\w.+-])[\w.+-]+@[\w.-]*\w"
+    r"|(?P<label>\b(?:username|user|principal)=)(?:\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s,;&]+)"
+    r"|(?<=/home/)[^\s/'\"]+|(?<=/user/)[^\s/'\"]+|(?<=/Users/)[^\s/'\"]+|(?<![\w.+-])[\w.+-]+@[\w.-]*\w"
 )
 _ADDRESS: Final = re.compile(
     r"(?<![\w.])(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7})(?![\w.]*\w)"
@@ -42,8 +42,10 @@ _ADDRESS: Final = re.compile(
 _LABEL: Final = r"[A-Za-z0-9_](?:[\w-]*\w)?"
 _NAME: Final = rf"{_LABEL}(?:\.{_LABEL})*"
 _EVIDENT_HOST: Final = re.compile(
-    rf"(?<![\w.-])(?:{_NAME}(?=:\d{{2,5}}\b)|(?<=://){_NAME}"  # a port, a URL
-    rf"|{_NAME}(?=/<host \d+>)|(?<=\(){_NAME}(?= executor )|(?<=UnknownHostException: ){_NAME})(?![\w-])"  # Java, Spark
+    rf"(?:(?<![\w.-])(?:{_NAME}(?=:\d{{2,5}}\b)|(?<=://){_NAME}"  # a port, a URL
+    rf"|{_NAME}(?=/<host \d+>)|(?<=\(){_NAME}(?= executor ))"  # Java, Spark
+    rf"|(?P<label>\b(?:UnknownHostException: |executor \S+ on (?:host )?|on host |resolve host:? |host=))"
+    rf"(?P<name>{_NAME}))(?![\w-])"
 )
 _PERHAPS_HOST: Final = re.compile(rf"(?<![\w.-])(?:{_LABEL}\.)+[A-Za-z][\w-]*\w(?![\w-])")
 _NO_HOST: Final = re.compile(r"\d+|.*\.(?:py|scala|java)")  # a time, a line of a file
@@ -67,7 +69,7 @@ class Scrubber:
 
     def __init__(self, config: ProducerConfig, hosts: Iterable[str], mark: str, prefixes: Iterable[str]) -> None:
         secrets = {" ".join(each.split()) for each in _secrets(config)}
-        self._secrets = _any_of(re.escape(each) for each in secrets if len(each) >= _SHORTEST_SECRET)
+        self._secrets = _any_of(_as_secret(each) for each in secrets if len(each) >= _SHORTEST_SECRET)
         self._users = _any_of(_as_word(each) for each in [username(config)] if each)
         self._hosts = _any_of(_as_word(each) for each in hosts if each)
         names = [rf"(?<![\w.-]){re.escape(each)}(?!\.?[\w-])" for each in prefixes]
@@ -87,7 +89,10 @@ class Scrubber:
         return self._kept_or_host.sub(self._kept_or_perhaps_host, text)
 
     def _host(self, found: re.Match[str]) -> str:
-        return f"<host {self._numbers.setdefault(found[0].lower(), len(self._numbers) + 1)}>"
+        return self._numbered(found[0])
+
+    def _numbered(self, name: str) -> str:
+        return f"<host {self._numbers.setdefault(name.lower(), len(self._numbers) + 1)}>"
 
     def _address(self, found: re.Match[str]) -> str:
         try:
@@ -97,6 +102,8 @@ class Scrubber:
         return self._host(found)
 
     def _evident_host(self, found: re.Match[str]) -> str:
+        if found["label"]:
+            return f"{found['label']}{self._numbered(found['name'])}"
         return found[0] if _NO_HOST.fullmatch(found[0]) else self._host(found)
 
     def _kept_or_perhaps_host(self, found: re.Match[str]) -> str:
@@ -124,6 +131,14 @@ def _without_path(found: re.Match[str]) -> str:
 def _as_word(text: str) -> str:
     """A pattern of the text as a whole word, but not of the word "host" in "<host 1>"."""
     return rf"(?<![\w.-]){re.escape(text)}(?![\w-]| \d+>)"
+
+
+def _as_secret(text: str) -> str:
+    """A pattern of the text wherever it is. One of letters alone is perhaps a word, such as "kafka", which is part of
+    names that are no secret: it is found as a whole word.
+    """
+    secret = re.escape(text)
+    return rf"(?<![\w.-]){secret}(?!\.?[\w-])" if text.isalpha() else secret
 
 
 def _any_of(patterns: Iterable[str]) -> re.Pattern[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import platform
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import SparkSession
@@ -43,6 +44,16 @@ def _master(spark: SparkSession) -> str:
         return "Spark Connect"
     scheme, has_address, _ = str(spark.sparkContext.master).partition("://")
     return f"{scheme} cluster" if has_address else scheme
+
+
+def spark_hosts(spark: SparkSession) -> set[str]:
+    """Names of the machines of driver and executors. A client of Spark Connect does not know them."""
+    hosts: set[str] = set()
+    with suppress(Exception):  # Spark may have been stopped, or be a client of Connect
+        context: Any = spark.sparkContext
+        hosts.add(context.getConf().get("spark.driver.host", ""))
+        hosts |= {each.host() for each in context._jsc.sc().statusTracker().getExecutorInfos()}
+    return hosts
 
 
 def _worker(_: int) -> str:

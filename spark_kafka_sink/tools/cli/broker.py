@@ -10,10 +10,8 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.errors import ConfigError, KafkaError
-from spark_kafka_sink.testing import kafka_jars
 from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION, LocalKafka, LocalKafkaError
 from spark_kafka_sink.tools.cli.command_line import add_command, add_pairs, at_least_one
-from spark_kafka_sink.tools.cli.download import DownloadShown
 
 if TYPE_CHECKING:
     from spark_kafka_sink.tools.cli.command_line import Subparsers
@@ -100,8 +98,6 @@ def run(arguments: argparse.Namespace) -> int:
     kafka = LocalKafka(
         arguments.nodes, arguments.version or DEFAULT_VERSION, dict(arguments.properties), arguments.port
     )
-    with DownloadShown(kafka_jars.ABOUT_MB) as shown:
-        kafka_jars.kafka_jars(kafka.version, shown)
     with kafka:
         print(USAGE.format(version=kafka.version, servers=kafka.bootstrap_servers), flush=True)
         try:

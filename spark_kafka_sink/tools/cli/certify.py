@@ -7,6 +7,8 @@ import importlib.util
 import logging
 import signal
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -28,16 +30,19 @@ from spark_kafka_sink.tools.cli.command_line import (
 from spark_kafka_sink.tools.connection_check.exactly_once_trial import DEFAULT_PREFIX
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from spark_kafka_sink.tools.cli.command_line import Subparsers
 
 DESCRIPTION = """\
 Tries the sink on your own Spark and brokers. It starts Spark and writes a batch job and a streaming query,
 at least once and exactly once. The query is stopped and continues from its checkpoint. Then it reads every
 row back and compares key and value: with librdkafka if confluent-kafka is installed and can log in, else
-with the package's own reader.
+with the package's own reader. The exactly-once batch job runs again with the same txnAppId and txnVersion,
+and no row may be there twice.
 
-First it goes through the steps of `check`, and before the exactly-once writes through those of
-`check --exactly-once`, so a refused login or a missing right is told as it is there.
+Before it starts Spark, it goes through the steps of `check`, and before the exactly-once writes through
+those of `check --exactly-once`, so a refused login or a missing right is told as it is there.
 
 It prints each step, and at the end a verdict to paste into an issue: versions of platform, Spark, Python and
 libraries, what the brokers tell of themselves, each step with rows and rows/s. The verdict has no password,
@@ -112,11 +117,8 @@ def run(arguments: argparse.Namespace) -> int:
     })  # fmt: skip
     if importlib.util.find_spec("pyspark") is None:
         raise KafkaError("certify needs PySpark: pip install 'spark-kafka-sink[spark]'")
-    from spark_kafka_sink.spark.sessions import register_format
     from spark_kafka_sink.tools.certification.certify import certified
     from spark_kafka_sink.tools.certification.plan import Plan
-    from spark_kafka_sink.tools.certification.writes import has_format
-    from spark_kafka_sink.tools.cli.job import spark_session
 
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # on Ctrl-C it logs each call
     if not logging.getLogger("spark_kafka_sink").isEnabledFor(logging.DEBUG):
@@ -127,6 +129,16 @@ def run(arguments: argparse.Namespace) -> int:
     settings = spark_settings(arguments)
     if arguments.remote is None:
         settings = {_PROGRESS_BAR: "false", **settings}  # the steps show progress, on the same terminal
+    return 0 if certified(_session(settings), plan, arguments.timeout).worked else 1
+
+
+@contextmanager
+def _session(settings: Mapping[str, str]) -> Iterator[SparkSession]:
+    """Starts Spark, and stops it at the end. Signals interrupt the run from then on."""
+    from spark_kafka_sink.spark.sessions import register_format
+    from spark_kafka_sink.tools.certification.writes import has_format
+    from spark_kafka_sink.tools.cli.job import spark_session
+
     # Spark's JVM inherits that SIGHUP is ignored. Otherwise it would end when the terminal is closed, and checkpoints
     # would stay, because they are removed through the JVM.
     handled_before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -137,7 +149,7 @@ def run(arguments: argparse.Namespace) -> int:
             signal.signal(signal.SIGHUP, _hung_up)
         if has_format():
             register_format(spark)  # as jobs/ do: then it runs like all other Python code
-        return 0 if certified(spark, plan, arguments.timeout).worked else 1
+        yield spark
 
 
 class _Start:

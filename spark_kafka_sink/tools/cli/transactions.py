@@ -21,6 +21,7 @@ from spark_kafka_sink.exactly_once.operator_commands import (
     forget_done,
     forgettable,
     refuse_decided,
+    similar_names,
 )
 from spark_kafka_sink.exactly_once.session import CommitSettings, Session
 from spark_kafka_sink.exactly_once.values import Entry, driver_id
@@ -144,10 +145,23 @@ def _discover(config: ProducerConfig, arguments: argparse.Namespace) -> list[Fou
                 f"--commit-log-topic {session.settings.topic}: there is no such topic. Set it to the write's option "
                 "commitLogTopic, which has the decisions."
             ])  # fmt: skip
-        found = discover(session, deadline)
-        if arguments.prefix is None or arguments.action == "forget":
-            return found
-        return [under for each in found if (under := each.under(arguments.prefix)) is not None]
+        return _meant(discover(session, deadline), arguments.prefix, arguments.action)
+
+
+def _meant(found: list[FoundWrite], prefix: str | None, action: str) -> list[FoundWrite]:
+    """The writes that ``--prefix`` names. Raises ``ConfigError`` if it names none, but looks like the name of one."""
+    if prefix is None:
+        return found
+    if action == "forget":
+        named = [each for each in found if _is_named(each.name, prefix)]
+    else:
+        named = [under for each in found if (under := each.under(prefix)) is not None]
+    if not named and (names := similar_names(found, prefix)):
+        raise ConfigError([
+            f"--prefix {prefix}: no entry of the ledger and no open transaction has this name or prefix; did you mean "
+            f"{' or '.join(names)}?"
+        ])  # fmt: skip
+    return named
 
 
 def _to_abort(found: FoundWrite, force: bool) -> bool:
@@ -159,7 +173,7 @@ def _to_abort(found: FoundWrite, force: bool) -> bool:
 
 def _steps(found: FoundWrite, decided: bool, ledger: str) -> list[str]:
     batches = [
-        f"commit batch {entry.number} of {entry.query}: "
+        f"commit batch {entry.number} of {_query(entry)}: "
         + ", ".join(share.prepared.transactional_id for share in entry.tasks if share.prepared is not None)
         for entry in found.intents
     ]
@@ -187,7 +201,7 @@ def _commit(todo: Sequence[FoundWrite], config: ProducerConfig, arguments: argpa
         with closing(Session(settings, SystemClock())) as session:
             try:
                 for entry in commit_decided(session, session.deadline(config.max_block_ms)):
-                    print(f"committed batch {entry.number} of {entry.query}")
+                    print(f"committed batch {entry.number} of {_query(entry)}")
             except LostRowsError as error:
                 lost.append(str(error))
     if lost:
@@ -208,8 +222,6 @@ def _forget(found: Sequence[FoundWrite], config: ProducerConfig, arguments: argp
     before = now_ms + _DAY_MS if arguments.older_than is None else now_ms - int(arguments.older_than * _DAY_MS)
     todo: list[FoundWrite] = []
     for each in found:
-        if not _is_named(each.name, arguments.prefix):
-            continue
         if (reason := _kept(each)) is not None:
             print(f"{each.name} is kept: {reason}")
         elif removed := forgettable(each.entries.values(), before):
@@ -233,10 +245,8 @@ def _forget(found: Sequence[FoundWrite], config: ProducerConfig, arguments: argp
     return 0
 
 
-def _is_named(name: str, wanted: str | None) -> bool:
-    """``wanted``: a name, or the beginning of names and ``*``; None: every name."""
-    if wanted is None:
-        return True
+def _is_named(name: str, wanted: str) -> bool:
+    """``wanted``: a name, or the beginning of names and ``*``."""
     return name.startswith(wanted[:-1]) if wanted.endswith("*") else name == wanted
 
 
@@ -267,19 +277,23 @@ def _lines(found: FoundWrite, now_ms: int) -> list[str]:
     lines += [_entry(entry, now_ms) for entry in found.entries.values()]
     for each in found.transactions:
         intent = found.intent_of(each)
-        outcome = (
-            "not decided: abort" if intent is None else f"decided with batch {intent.number} of {intent.query}: commit"
-        )
+        decided = intent and f"decided with batch {intent.number} of {_query(intent)}: commit"
         age = "" if each.started_at < 0 else f", open since {_since(each.started_at, now_ms)}"
-        lines.append(f"{each.transactional_id} (producer id {each.producer_id}, epoch {each.epoch}){age}: {outcome}")
+        transaction = f"{each.transactional_id} (producer id {each.producer_id}, epoch {each.epoch})"
+        lines.append(f"{transaction}{age}: {decided or 'not decided: abort'}")
     return lines
 
 
 def _entry(entry: Entry, now_ms: int) -> str:
     return (
-        f"{entry.query}: batch {entry.number}, {entry.state.value}, {len(entry.tasks)} tasks, "
+        f"{_query(entry)}: batch {entry.number}, {entry.state.value}, {len(entry.tasks)} tasks, "
         f"{entry.total.count} rows, decided {_since(entry.decided_at, now_ms)}"
     )
+
+
+def _query(entry: Entry) -> str:
+    """A stream by its id and, if it has one, its name."""
+    return f"{entry.query} ({entry.query_name})" if entry.query_name else entry.query
 
 
 def _no_entry(ledger: str) -> str:

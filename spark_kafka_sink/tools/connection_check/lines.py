@@ -52,7 +52,8 @@ def conclusion(findings: Sequence[Finding]) -> str:
     """One line about all steps."""
     steps = [each for each in findings if each.outcome is not Outcome.ADVICE]
     failed = [each for each in steps if each.outcome is Outcome.FAILED]
-    if failed:
-        return f"{len(failed)} of {len(steps)} steps failed, first {failed[0].step} of {failed[0].subject}"
     untested = sum(each.outcome is Outcome.UNTESTED for each in findings)
-    return "no step failed" + (f", {untested} could not be tested" if untested else "")
+    told = "no step failed"
+    if failed:
+        told = f"{len(failed)} of {len(steps)} steps failed, first {failed[0].step} of {failed[0].subject}"
+    return told + (f", {untested} could not be tested" if untested else "")

@@ -70,6 +70,13 @@ def test_a_password_from_a_placeholder_is_a_secret(monkeypatch):
     assert scrubber(login("SCRAM-SHA-512", USER, "${env:CERTIFY_PASSWORD}"))("told alice") == "told <user>"
 
 
+@pytest.mark.parametrize("said", ["spark-kafka-sink 0.2", "kafka.acks, kafka.linger.ms", "kafka-topics.sh", "pykafka"])
+def test_a_password_that_is_a_word_leaves_names_alone(said):
+    """Incident: with the password "kafka" a verdict was of "spark-<secret>-sink"."""
+    scrubbed = scrubber(login("SCRAM-SHA-512", USER, "kafka"))
+    assert scrubbed(f"{said} refused kafka. 'kafka', x=kafka") == (f"{said} refused <secret>. '<secret>', x=<secret>")
+
+
 URLS = {
     "http://user:pw@registry.corp:8081/a?token=abc refused": "http://<host 1>:8081/… refused",
     "https://user:p@ss/w@registry/a": "https://<host 1>/…",
@@ -93,6 +100,9 @@ USERS = {
     "User:CN=carol,OU=x": "User:<user>",
     "carol@CORP.EXAMPLE has no ticket": "<user> has no ticket",
     f'File "{HOME}/carol/lib/a.py"': f'File "{HOME}/<user>/lib/a.py"',
+    f"in '{HOME}/carol'": f"in '{HOME}/<user>'",
+    'user=carol, access=WRITE, inode="/user/carol":hdfs': 'user=<user>, access=WRITE, inode="/user/<user>":hdfs',
+    "hdfs:/user/carol/checkpoints": "hdfs:/user/<user>/checkpoints",
 }
 
 
@@ -110,6 +120,9 @@ HOSTS = {
     "b-1.x.kafka.us-east-1.amazonaws.com (id 3)": "<host 1> (id 3)",
     "java.net.UnknownHostException: kafka7": "java.net.UnknownHostException: <host 1>",
     "Lost task 0.0 (TID 0) (worker-3 executor 1): x": "Lost task 0.0 (TID 0) (<host 1> executor 1): x",
+    "Lost executor 3 on worker-3: gone": "Lost executor 3 on <host 1>: gone",
+    "executor driver on host node7, and node7 died": "executor driver on host <host 1>, and <host 1> died",
+    "Could not resolve host: registry": "Could not resolve host: <host 1>",
     "worker-3/10.9.8.7:40000": "<host 2>/<host 1>:40000",
     "[2001:db8::1]:9092, then ::1": "[<host 1>]:9092, then <host 2>",
     "DNS of kafka-0:29092: Kafka-0 is unknown": "DNS of <host 1>:29092: <host 1> is unknown",

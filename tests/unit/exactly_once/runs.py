@@ -47,6 +47,7 @@ class Query:
     topic: str = TOPIC
     prefix: str | None = None
     ledger: str = LEDGER
+    query_name: str = ""
 
     @property
     def settings(self) -> CommitSettings:
@@ -58,7 +59,8 @@ class Query:
             "delivery.timeout.ms": 120_000,
         }
         producer = ProducerConfig.parse({**options, **self.options})
-        return CommitSettings(producer, self.name, self.prefix or self.name, self.ledger, self.kind is WriteKind.ONCE)
+        once = self.kind is WriteKind.ONCE
+        return CommitSettings(producer, self.name, self.prefix or self.name, self.ledger, once, self.query_name)
 
     def write_id(self, number: int) -> WriteId:
         target = Target(self.topic) if self.kind is WriteKind.VERSION else None

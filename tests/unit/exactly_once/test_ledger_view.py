@@ -96,6 +96,12 @@ def test_the_ids_of_topics_are_kept_as_kafkas_tools_show_them():
     assert "topics" not in json.loads(entry_record("app", ENTRY).value)
 
 
+def test_the_name_of_a_query_is_kept():
+    entry = replace(ENTRY, query_name="orders to Kafka")
+    assert read_record("app", *entry_record("app", entry)) == entry
+    assert "query_name" not in json.loads(entry_record("app", ENTRY).value)
+
+
 def test_fields_of_later_releases_that_need_no_new_version_are_ignored():
     key, value = entry_record("app", ENTRY)
     assert read_record("app", key, json.dumps({**json.loads(value), "weather": "fine"}).encode()) == ENTRY

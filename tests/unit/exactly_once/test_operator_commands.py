@@ -108,6 +108,37 @@ def test_a_transactional_id_that_a_terminal_would_obey_is_nobodys(broker, transa
             assert (code, said.replace("\n", "").isprintable(), said[-21:]) == (0, True, "\n0 transactions open\n")
 
 
+def test_a_stream_that_has_a_name_is_shown_with_it(broker, transactions, monkeypatch):
+    query = Query(broker.bootstrap_servers, query_name="orders")
+    query.run(0, ROWS)
+    assert "  q1 (orders): batch 0, done, 3 tasks, 3 rows, decided" in transactions("list")[1]
+    reports = query.tasks(query.plan(), 1, ROWS)
+    for killed in crash(monkeypatch, "intent committed"):
+        with pytest.raises(killed):
+            query.commit(reports)
+    shown = transactions("list")[1]
+    assert "  q1 (orders): batch 1, intent" in shown
+    assert "decided with batch 1 of q1 (orders): commit" in shown
+    assert transactions("commit", "--prefix", "app", "--yes")[1].endswith("committed batch 1 of q1 (orders)\n")
+    assert "  q1 (orders): batch 1, done" in transactions("list")[1]
+
+
+@pytest.mark.parametrize("action", ["list", "commit", "abort", "forget"])
+@pytest.mark.parametrize("given", ["q1", "ap", "apps"], ids=["query id", "shorter", "longer"])
+def test_a_mistaken_name_is_not_told_that_there_is_nothing(transactions, decided, action, given):
+    """Somebody typed the txnAppId of a job that had open transactions, and read "nothing to abort"."""
+    code, said = transactions(action, "--prefix", given)
+    assert code == 1
+    assert said.endswith(
+        f"--prefix {given}: no entry of the ledger and no open transaction has this name or prefix; did you mean app?\n"
+    )
+
+
+def test_a_name_that_nothing_is_like_has_nothing(transactions, decided):
+    """As of a batch job whose entry was removed at its end."""
+    assert transactions("commit", "--prefix", "somebody-elses") == (0, "nothing to commit\n")
+
+
 def test_list_disturbs_nobody(broker, command, query):
     reports = query.tasks(query.plan(), 0, ROWS)
     command("list")

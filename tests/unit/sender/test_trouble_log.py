@@ -2,12 +2,16 @@
 
 import contextlib
 import logging
+import re
 import threading
 
 import pytest
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.errors import ProducerClosedError
+from spark_kafka_sink.network.api_versions import every
+from spark_kafka_sink.network.calls import Call
+from spark_kafka_sink.network.metadata import MetadataEntity
 from spark_kafka_sink.producer.transactions.states import Step as Step_
 from tests.unit.scripted_engine import Engine, Step
 from tests.unit.transactions.transactional_engine import TransactionalEngine, Trouble
@@ -139,14 +143,67 @@ def refuse_connections(engine, seconds):
         engine.spin(1_000)
 
 
-def test_an_idle_producer_that_loses_its_brokers_is_no_trouble(lines):
+@pytest.fixture
+def connection_warnings(caplog):
+    def read():
+        network = [each for each in caplog.records if each.name == "spark_kafka_sink.network"]
+        return [each.getMessage() for each in network if each.levelno >= logging.WARNING]
+
+    return read
+
+
+def test_an_idle_producer_that_loses_its_brokers_is_no_trouble(lines, connection_warnings):
+    """Incident: README's first example ended with "Connection to node 1 could not be established", twice."""
     engine = connected(metadata_max_age_ms=5_000)
     refuse_connections(engine, 40)
-    assert lines() == []
+    assert lines() == connection_warnings() == []
     engine.append([b"a"])
     refuse_connections(engine, 12)
     (summed,) = [line for line in lines() if "more connection failures" in line]
     assert "Connection refused" in summed
+
+
+def assert_one_each(warnings):
+    """At least one, and one for each address, although a bootstrap server is also a node of the cluster."""
+    addresses = [re.search(r"\((.*?)\)", text).group(1) for text in warnings]
+    assert addresses
+    assert len({*addresses}) == len(addresses)
+
+
+def test_a_lost_broker_that_rows_wait_for_is_one_warning(connection_warnings):
+    engine = connected(bootstrap_servers="n0:9092")
+    engine.append([b"a"])
+    refuse_connections(engine, 9)
+    assert_one_each(connection_warnings())
+
+
+@pytest.mark.parametrize("api", ["init_producer_id", "end_txn"])
+def test_a_lost_broker_that_a_transactional_call_waits_for_is_one_warning(api, connection_warnings):
+    engine = TransactionalEngine(v2=True, delivery_timeout_ms=120_000, bootstrap_servers="n0:9092")
+    engine.connect()
+    if api == "end_txn":
+        engine.call(Step_.INIT)
+        engine.call(Step_.BEGIN)
+        engine.append([b"a"])
+        run(engine, 1_000)
+    engine.troubles[api].append(Trouble.SWALLOWED)
+    engine.submit(Step_.INIT if api == "init_producer_id" else Step_.COMMIT)
+    refuse_connections(engine, 9)
+    assert_one_each(connection_warnings())
+
+
+def test_a_lost_broker_that_a_caller_waits_for_is_one_warning(connection_warnings):
+    engine = connected(bootstrap_servers="n0:9092")
+    calls = engine.parts.caller_calls
+    call = Call("metadata", every("metadata"), None, MetadataEntity(None, False), lambda _body: ())
+    caller = threading.Thread(target=calls.run, args=([call], 60_000), daemon=True)
+    caller.start()
+    while not calls.busy:
+        caller.join(0.001)
+    refuse_connections(engine, 9)
+    calls.close(ProducerClosedError("closed"))
+    caller.join()
+    assert_one_each(connection_warnings())
 
 
 def waiting(engine, partition=None):

@@ -198,7 +198,7 @@ class StoppedTracker(Tracker):
 @pytest.fixture
 def lines(monkeypatch):
     found = []
-    monkeypatch.setattr(caller_job, "announce", found.append)
+    monkeypatch.setattr(caller_job, "show_progress", found.append)
     return found
 
 

@@ -85,7 +85,8 @@ def test_an_abort_says_what_stays_in_kafka():
 
 def test_a_failed_write_ended_with_a_line_about_0_rows_of_0_tasks_at_level_info():
     assert aborted([None]) == (
-        "write aborted; no task finished. Rows that the tasks sent before they failed stay in Kafka (at least once)",
+        "write aborted; no task finished. If a task sent rows before it failed, they stay in Kafka, and a repeated "
+        "write writes them again (at least once)",
         logging.WARNING,
     )
 

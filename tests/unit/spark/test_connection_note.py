@@ -10,6 +10,7 @@ from spark_kafka_sink.exactly_once.errors import PlanningError
 from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.session import CommitSettings
 from spark_kafka_sink.producer import KafkaProducer
+from spark_kafka_sink.producer.append.record import ProducerRecord
 from spark_kafka_sink.spark.error_notes import explained
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.testing import Listener, TestBroker
@@ -59,11 +60,42 @@ def test_a_wrong_password_is_the_step_sasl_after_one_attempt(kind, write):
     assert "wr0ng" not in note
 
 
-def test_an_error_of_a_connection_that_works_has_no_note():
+CREATION = "With topicCreation=create, the sink creates missing topics."
+
+
+@pytest.mark.parametrize(
+    ("missing", "more", "notes"),
+    [
+        ("t", {}, [CREATION]),
+        ("ordres", {}, [f"Did you mean orders? {CREATION}"]),
+        ("ordres", {"receiptsTopic": "ordres"}, ["Did you mean orders?"]),
+        ("ordres", {"deadLetterTopic": "ordres"}, ["Did you mean orders?"]),
+        ("ordres", {"topicCreation": "create"}, ["Did you mean orders?"]),
+        ("t", {"topicCreation": "create"}, []),
+    ],
+    ids=["no name like it", "a name like it", "of receipts", "of dead letters", "the sink creates it", "nothing helps"],
+)
+def test_a_missing_topic_is_told_with_names_like_it_and_the_option(missing, more, notes):
     with TestBroker(config={"auto.create.topics.enable": False}) as broker:
+        broker.create_topic("orders")
+        sink = options({"bootstrap.servers": broker.bootstrap_servers, "max.block.ms": "300"}, **more)
+        with pytest.raises(KafkaError) as raised, explained(sink), KafkaProducer(sink.producer) as producer:
+            producer.partitions_for(missing)
+        assert {*broker.topics} == {"orders"}
+    assert str(raised.value).endswith(
+        f"The brokers do not have topic {missing} and did not create it (their auto.create.topics.enable). Create it, "
+        "or correct its name."
+    )
+    assert getattr(raised.value, "__notes__", []) == notes
+
+
+def test_a_partition_that_a_topic_lacks_has_no_note_on_topics():
+    with TestBroker() as broker:
+        broker.create_topic("t")
         sink = options({"bootstrap.servers": broker.bootstrap_servers, "max.block.ms": "300"})
-        with pytest.raises(KafkaError, match="not present in metadata") as raised, explained(sink):
-            send(sink)
+        missing = pytest.raises(KafkaError, match="Partition 7 of topic t")
+        with missing as raised, explained(sink), KafkaProducer(sink.producer) as producer:
+            producer.send(ProducerRecord("t", b"v", partition=7)).result()
     assert not hasattr(raised.value, "__notes__")
 
 

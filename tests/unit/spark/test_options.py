@@ -6,9 +6,10 @@ import warnings
 import pytest
 
 from spark_kafka_sink.common.config import ConfigWarning
+from spark_kafka_sink.common.config.table import OPTIONS_BY_NAME
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.spark.exactly_once import named
-from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.spark.options import SINK_OPTIONS, SinkOptions
 
 SERVERS = {"kafka.bootstrap.servers": "broker:9092"}
 
@@ -210,6 +211,14 @@ def test_options_of_sparks_kafka_source_pass_with_one_warning():
         ("topics", "topics is not an option of pykafka; did you mean topic?"),
         ("timestampcolum", "timestampcolum is not an option of pykafka; did you mean timestampColumn?"),
         ("kafk.batch.size", "kafk.batch.size is not an option of pykafka; did you mean kafka.batch.size?"),
+        ("lingerms", "lingerms is not an option of pykafka; did you mean kafka.linger.ms?"),
+        ("retrys", "retrys is not an option of pykafka; did you mean kafka.retries?"),
+        ("checkpointlocaton", "checkpointlocaton is not an option of pykafka; did you mean checkpointLocation?"),
+        ("query_name", "query_name is not an option of pykafka; did you mean queryName?"),
+        ("startingoffset", "startingoffset is not an option of pykafka; did you mean startingOffsets?"),
+        ("kafka.topic", "kafka.topic: write topic, without kafka."),
+        ("kafka.valueformat", "kafka.valueformat: write valueFormat, without kafka."),
+        ("kafka.checkpointlocation", "kafka.checkpointlocation: write checkpointLocation, without kafka."),
         ("bootstrap.servers", "bootstrap.servers is an option of Kafka's producer; write it kafka.bootstrap.servers."),
         (
             "value.serializer",
@@ -224,6 +233,19 @@ def test_options_of_sparks_kafka_source_pass_with_one_warning():
 )  # fmt: skip
 def test_anything_else_is_refused_with_a_suggestion(name, answer):
     assert faults({name: "x"}) == (answer,)
+
+
+WRITTEN = [option.name for option in SINK_OPTIONS if not option.name.startswith("topic.creation.")]
+WRITTEN += [f"kafka.{name}" for name in OPTIONS_BY_NAME] + ["checkpointLocation", "queryName"]
+
+
+@pytest.mark.parametrize("misspelt", [lambda name: name[:-2] + name[-1], lambda name: f"{name}s"], ids=["lacks", "has"])
+def test_each_name_with_one_wrong_letter_is_told_a_name(misspelt):
+    """As Spark passes them, in lower case."""
+    wrong = {misspelt(name.lower()) for name in WRITTEN} - {name.lower() for name in WRITTEN}
+    told = [fault for fault in faults(dict.fromkeys(wrong, "x")) if "is not an option of" in fault]
+    assert len(told) == len(wrong)
+    assert [fault for fault in told if "did you mean" not in fault] == []
 
 
 def test_interceptors_are_refused_for_columns_bypass_them():

@@ -117,9 +117,13 @@ def test_a_wrong_type_is_refused_with_the_text_of_sparks_own_sink(name, kind, te
         ("key", LongType(), ". Use cast(key AS string)"),
         ("topic", BINARY, ". Use cast(topic AS string)"),
         ("partition", LongType(), ". Use cast(partition AS int)"),
-        ("headers", STRING, "binary>>"),
+        ("headers", STRING,
+         ". Use map('name', 'text'), or array(struct('name' AS key, cast('text' AS binary) AS value))"),
+        ("headers", MapType(STRING, INT), ". Use cast(headers AS map<string,string>)"),
+        ("headers", ArrayType(schema(key=STRING, value=STRING)),
+         ". Use transform(headers, h -> struct(cast(h.key AS string) AS key, cast(h.value AS binary) AS value))"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_type_is_told_with_what_makes_it_right(name, kind, remedy):
     assert fault(schema(**{"value": STRING, "topic": STRING, name: kind}), topic=None).endswith(remedy)
 

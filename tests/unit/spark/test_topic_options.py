@@ -46,6 +46,13 @@ def test_the_settings_of_new_topics_have_connects_names():
     )
 
 
+@pytest.mark.parametrize(("given", "meant"), [("partition", "partitions"), ("replicaton.factor", "replication.factor")])
+def test_a_misspelt_count_is_no_setting_of_a_topic(given, meant):
+    name = f"topic.creation.default.{given}"
+    (fault,) = faults(topiccreation="create", **{name: "6"})
+    assert fault == f"{name} is not a setting of a topic; did you mean topic.creation.default.{meant}?"
+
+
 def test_minus_1_is_the_brokers_default_and_0_is_refused():
     assert parse(topiccreation="create", **{"topic.creation.default.partitions": "-1"}) == parse(topiccreation="create")
     assert faults(topiccreation="create", **{"topic.creation.default.replication.factor": "0"}) == (

@@ -61,6 +61,56 @@ def test_handlers_of_the_process_have_the_lines_for_themselves():
     assert len(lines) == 2
 
 
+def test_lines_name_the_producers_options_as_sparks_in_every_handler():
+    """Incident: "delivery.timeout.ms leaves it 90 s" in an executor's log, which is no option of a Spark write."""
+    lines = in_a_worker(
+        "log_at(None); log.warning('%s is %d', 'delivery.timeout.ms', 5); log.warning('kafka.acks 100%, linger.ms')\n"
+        "handler = logging.StreamHandler(sys.stderr); logging.getLogger().addHandler(handler)\n"
+        "log.warning('raise %s', 'max.block.ms')"
+    )
+    texts = [line.rpartition("pykafka: ")[2] for line in lines]
+    assert texts == ["kafka.delivery.timeout.ms is 5", "kafka.acks 100%, kafka.linger.ms", "raise kafka.max.block.ms"]
+
+
+def test_lines_of_the_callers_process_have_the_producers_own_names():
+    (line,) = in_a_worker(
+        "from spark_kafka_sink.spark.python_process import leave_logging_to_caller\n"
+        "leave_logging_to_caller(); log_at('INFO'); log.warning('raise linger.ms')"
+    )
+    assert line.endswith("raise linger.ms")
+
+
+@pytest.mark.parametrize(
+    ("configured", "shown"),
+    [
+        ("pass", ["INFO pykafka:"]),
+        ("logging.basicConfig(level='INFO', format='theirs %(message)s')", ["theirs"]),
+        ("logging.basicConfig(level='WARNING')", []),
+        ("logging.getLogger('spark_kafka_sink').setLevel('WARNING')", []),
+        ("log_at('INFO')", ["INFO pykafka:"]),
+        ("log_at('WARN')", []),
+    ],
+    ids=[
+        "by default",
+        "own handlers",
+        "own handlers that want no progress",
+        "a level",
+        "logLevel",
+        "a higher logLevel",
+    ],
+)
+def test_whoever_waits_for_a_write_sees_its_progress_unless_told_otherwise(configured, shown):
+    """Incident: a job of minutes said nothing, because a process without logging drops what is below WARNING."""
+    lines = in_a_worker(
+        "from spark_kafka_sink.spark.python_process import leave_logging_to_caller, show_progress\n"
+        f"leave_logging_to_caller(); {configured}\n"
+        "show_progress('The write has run for 30 s')"
+    )
+    assert [re.sub(r"^\d\d/\d\d/\d\d \S+ ", "", line) for line in lines] == [
+        f"{begin} The write has run for 30 s" for begin in shown
+    ]
+
+
 @pytest.fixture
 def logger():
     logger = logging.getLogger("spark_kafka_sink")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.testing import apicurio
+from spark_kafka_sink.testing import apicurio, maven
 from spark_kafka_sink.testing.apicurio import ApicurioError, apicurio_runner
 from spark_kafka_sink.testing.maven import FetchError
 from tests.unit.testing.fake_ivy import FakeIvy, left_in
@@ -42,6 +42,25 @@ def test_it_is_fetched_once(ivy, tmp_path):
     assert apicurio_runner("9.8.7") == runner
     assert ivy.runs() == 1
     assert left_in(tmp_path / "cache") == ["apicurio-registry-9.8.7"]
+
+
+def test_its_first_start_shows_size_and_end_where_no_logging_is_set_up(ivy, archive, monkeypatch, capsys):
+    """Incident: 66 s without a word."""
+    ivy.does(f'echo "downloading https://repo/{archive.name} ..."; cp {archive} "$(dirname "$last")"')
+    monkeypatch.setattr(maven.logger, "propagate", False)
+    apicurio_runner("9.8.7")
+    begin, end = capsys.readouterr().err.splitlines()
+    assert begin.startswith("Fetching Apicurio Registry 9.8.7 (about 109 MB) from Maven Central, only this once, into ")
+    assert end.startswith("Fetched 1 file, ")
+    apicurio_runner("9.8.7")
+    assert capsys.readouterr().err == ""
+
+
+def test_with_logging_the_log_has_the_size(ivy, caplog, capsys):
+    with caplog.at_level("INFO", "spark_kafka_sink"):
+        apicurio_runner("9.8.7")
+    assert "Fetching Apicurio Registry 9.8.7 (about 109 MB)" in caplog.text
+    assert "Fetching" not in capsys.readouterr().err
 
 
 def test_another_archive_than_the_known_one_is_refused(ivy, archive, tmp_path):

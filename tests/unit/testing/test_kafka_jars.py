@@ -9,10 +9,11 @@ import pytest
 
 from spark_kafka_sink.testing import maven
 from spark_kafka_sink.testing.child_processes import GuardedProcess
+from spark_kafka_sink.testing.download import Fetched
 from spark_kafka_sink.testing.kafka_jars import _ESSENTIAL_JARS, KafkaJarsError, kafka_jars, tools_version
 from spark_kafka_sink.testing.kafka_jars import __file__ as kafka_jars_file
 from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION
-from spark_kafka_sink.testing.maven import CACHE_VARIABLE, Fetched, FetchError, cache_folder
+from spark_kafka_sink.testing.maven import CACHE_VARIABLE, FetchError, cache_folder
 from tests.unit.testing.fake_ivy import FakeIvy, left_in
 from tests.waiting import DEADLINE_S
 

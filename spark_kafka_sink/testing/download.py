@@ -1,20 +1,34 @@
-"""What a command shows while it fetches files for its first start."""
+"""How far a download is, and what shows it."""
 
 from __future__ import annotations
 
 import sys
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
-
-from spark_kafka_sink.testing.maven import Fetched
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
 
+class Fetched(NamedTuple):
+    """How far a fetch is. ``file``: the last one begun, "" while Ivy still looks up which files there are."""
+
+    file: str
+    begun: int
+    wanted: int
+    bytes: int
+
+
+class FetchWatcher(Protocol):
+    """Is told several times a second how far a fetch is, on the thread that fetches."""
+
+    def __call__(self, so_far: Fetched, /) -> object: ...
+
+
 class DownloadShown:
-    """On stderr: a bar on a terminal if rich is installed, and at the end how much has arrived. The log says
-    what is fetched. Nothing is shown if nothing is. ``about_mb``: the expected size.
+    """A watcher that shows on stderr, on a terminal with rich, a bar, and at the end how much has arrived.
+
+    ``about_mb``: the expected size, 0 if unknown.
     """
 
     def __init__(self, about_mb: int) -> None:
@@ -27,7 +41,7 @@ class DownloadShown:
 
     def __call__(self, so_far: Fetched) -> None:
         if self._last is None and sys.stderr.isatty():
-            self._bar = _bar(self._about_mb * 1_000_000)
+            self._bar = _bar(self._about_mb * 1_000_000 or None)
         self._last = so_far
         if self._bar is not None:
             doing = f"{so_far.file}, file {so_far.begun} of {so_far.wanted}"
@@ -39,10 +53,11 @@ class DownloadShown:
         if self._bar is not None:
             self._bar.stop()
         if self._last is not None and error is None:
-            print(f"Fetched {self._last.begun} files, {self._last.bytes / 1e6:.1f} MB", file=sys.stderr)
+            files = "1 file" if self._last.begun == 1 else f"{self._last.begun} files"
+            sys.stderr.write(f"Fetched {files}, {self._last.bytes / 1e6:.1f} MB\n")
 
 
-def _bar(total: int) -> Progress | None:
+def _bar(total: int | None) -> Progress | None:
     try:
         from rich.console import Console
         from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn

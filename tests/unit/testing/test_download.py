@@ -1,12 +1,11 @@
-"""What the first ``spark-kafka-sink broker`` shows while it fetches Kafka."""
+"""What is shown while Kafka or a registry is fetched for its first start."""
 
 import io
 import sys
 
 import pytest
 
-from spark_kafka_sink.testing.maven import Fetched
-from spark_kafka_sink.tools.cli.download import DownloadShown
+from spark_kafka_sink.testing.download import DownloadShown, Fetched
 
 LOOKING_UP, FETCHING = Fetched("", 0, 23, 0), Fetched("kafka-clients-4.4.0.jar", 3, 45, 20_100_000)
 

@@ -1,0 +1,125 @@
+"""The rules of the checker about what lies where: orders, receipts, foreign rows, and readers that disagree."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+
+from tests.histories.events import write_of
+from tests.histories.findings import Excuse, Finding, Kind, Reason
+from tests.histories.index import COMMITTED, UNCOMMITTED, Attempt, History, Partition, Place, Report, Spot, View
+
+
+def rows_between(view: View, report: Report, place: Place) -> list[tuple[int, str]]:
+    """The rows, with their offsets, that the reader saw there and that the report's attempt was handed."""
+    return [(offset, row) for offset, row in view.between(place) if row in report.rows]
+
+
+def rows_out_of_order(history: History) -> Iterator[Finding]:
+    """Rows of a task that are in a partition in another order than that in which Spark handed them to the attempt that
+    wrote them. If it can be one of several attempts, one of them must have been handed them in that order."""
+    for view in history.of_kind(COMMITTED):
+        for partition, rows in view.rows.items():
+            last: dict[Attempt, tuple[int, str]] = {}
+            for offset, row in sorted(rows.items()):
+                if not history.workload(write_of(row)).exactly_once:
+                    continue
+                by = {report.attempt for report in history.authors(Spot(row, partition, offset))}
+                before = [
+                    last[attempt][1] for attempt in by if attempt in last and attempt.rows[row] < last[attempt][0]
+                ]
+                if by and len(before) == len(by):
+                    text = f"{view.reader} saw {row} after {before[0]} in {partition}"
+                    yield Finding(Kind.OUT_OF_ORDER, str(history.rows[write_of(row)][row]), text)
+                last.update((each, (each.rows[row], row)) for each in by)
+
+
+def rows_without_a_receipt(history: History) -> Iterator[Finding | Excuse]:
+    """Rows of exactly-once writes that are visible where no receipt of an attempt with them says that there are rows.
+
+    Dead letters have no receipts, so a topic counts only if any receipt of the history names it.
+    """
+    uncompared: dict[str, set[str]] = defaultdict(set)
+    for view in history.of_kind(COMMITTED):
+        for spot in view.spots():
+            task = history.rows[write_of(spot.row)].get(spot.row)
+            if task is None or not history.workload(task.write).exactly_once:
+                continue
+            if spot.partition.topic not in history.topics:
+                uncompared[spot.partition.topic].add(spot.row)
+            elif not history.authors(spot):
+                text = f"{view.reader} saw {spot.row} in {spot.partition} at {spot.offset}, where no receipt has rows"
+                yield Finding(Kind.RECEIPT_CONTRADICTED, str(task), text)
+    for topic, rows in uncompared.items():
+        yield Excuse(Reason.NO_RECEIPTS, topic, len(rows))
+
+
+def contradicted_receipts(history: History) -> Iterator[Finding | Excuse]:
+    """Receipts whose count, first or last offset is not what a read_uncommitted reader saw there.
+
+    Rows of another attempt may lie between the offsets, so that there may be more, if another one was handed them, too.
+    """
+    readers = history.of_kind(UNCOMMITTED)
+    for report in history.reports:
+        for place in report.places:
+            views = [view for view in readers if view.has_passed(place)]
+            if place.count and not views:
+                yield Excuse(Reason.NOT_READ, str(report.task))
+            for view in views if place.count else ():
+                seen = rows_between(view, report, place)
+                own = [row for _, row in seen if len(history.attempts_of[row]) == 1]
+                ends = (seen[0][0], seen[-1][0]) if seen else None
+                if not len(own) <= place.count <= len(seen) or ends != (place.first, place.last):
+                    found = f"{len(seen)} rows" + (f" from {ends[0]} to {ends[1]}" if ends else "")
+                    said = f"{place.count} rows from {place.first} to {place.last}"
+                    text = f"its receipt for {place.partition} says {said}, {view.reader} saw {found}"
+                    yield Finding(Kind.RECEIPT_CONTRADICTED, str(report.task), text)
+                elif len(seen) > place.count:
+                    yield Excuse(Reason.SEVERAL_ATTEMPTS, str(report.task))
+
+
+def foreign_rows(history: History) -> Iterator[Finding]:
+    for view in history.views.values():
+        for partition, rows in view.rows.items():
+            for offset, row in rows.items():
+                if row not in history.rows.get(write_of(row), {}):
+                    yield Finding(Kind.FOREIGN_ROW, row, f"{view.reader} saw it in {partition} at {offset}")
+
+
+def disagreeing_readers(history: History) -> Iterator[Finding | Excuse]:
+    """Readers that saw different rows at an offset, and read_committed readers of which only one saw a row that both
+    have passed. What is committed, a read_uncommitted reader sees, too."""
+    views = list(history.views.values())
+    for number, one in enumerate(views):
+        for other in views[number + 1 :]:
+            for partition in one.rows.keys() | other.rows.keys():
+                yield from _disagreement(one, other, partition)
+
+
+def _disagreement(one: View, other: View, partition: Partition) -> Iterator[Finding | Excuse]:
+    limit = min(one.passed.get(partition, 0), other.passed.get(partition, 0))
+    uncompared = 0
+    for offset in sorted(one.rows[partition].keys() | other.rows[partition].keys()):
+        first, second = one.rows[partition].get(offset), other.rows[partition].get(offset)
+        if first == second:
+            continue
+        if first is None or second is None:
+            missed, isolation = (one, other.isolation) if first is None else (other, one.isolation)
+            if isolation == UNCOMMITTED and missed.isolation == COMMITTED:
+                continue
+            if offset >= limit:
+                uncompared += 1
+                continue
+        text = f"at {offset} {one.reader} saw {first}, {other.reader} saw {second}"
+        yield Finding(Kind.READERS_DISAGREE, str(partition), text)
+    if uncompared:
+        yield Excuse(Reason.NOT_COMPARED, str(partition), uncompared)
+
+
+RULES: tuple[Callable[[History], Iterator[Finding | Excuse]], ...] = (
+    rows_out_of_order,
+    contradicted_receipts,
+    rows_without_a_receipt,
+    foreign_rows,
+    disagreeing_readers,
+)

@@ -1,0 +1,93 @@
+"""What the texts of errors say about the decision, word for word."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spark_kafka_sink.exactly_once.errors import ADVICE
+from tests.histories.claims import DECIDED, NONE, OF_SINK, OF_SPARK, UNKNOWN, claim_of
+
+SOURCE = Path(__file__).parents[2] / "spark_kafka_sink"
+
+# As histories of two hours have them, without the middle.
+_STILL_OPEN = (
+    "Batch 0 of once-83bf (name once-83bf) is decided, but 4 of its 4 transactions could not be committed yet: EndTxn "
+    "for once-83bf-0.352 has no response after 6000 ms: No broker has responded. Transactions by task: 0-3: open."
+)
+_NO_MARKER = (
+    "Batch 455 of oldest (name txn-oldest) is decided, but the ledger does not say whether the rows of task 2 are "
+    "committed: __pykafka_commits-14 does not say yet what became of the transaction marked at offset 4315 or behind"
+)
+_FENCED = (
+    "txnVersion 80 of txnAppId pairs-two (name txn-pairs-two) is not committed by this run: Another driver has fenced "
+    "txn-pairs-two-driver: a restarted run of this query, or a second query under the same transactionalIdPrefix. "
+    "Start the query again: foreachBatch gets the batch again, and writes it. What the other run has committed is not "
+    "written again."
+)
+_REFUSED = (
+    "once-1b3e is not committed: Produce of __pykafka_commits-8: TRANSACTIONAL_ID_AUTHORIZATION_FAILED; the principal "
+    "needs WRITE. None of its rows becomes visible: run the job again."
+)
+_DIED = (
+    "An error occurred while calling o1008.save. : org.apache.spark.SparkException: Python worker exited unexpectedly "
+    "(crashed). Consider setting 'spark.python.worker.faulthandler.enabled' to 'true' for the better Python traceback. "
+    "at org.apache.spark.sql.execution.python.PythonPlannerRunner.runInPython(PythonPlannerRunner.scala:162) at "
+    "org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource."
+)
+_INTERRUPTED = (
+    "An error occurred while calling o28257.save. : java.lang.InterruptedException at "
+    "org.apache.spark.util.ThreadUtils$.awaitReady(ThreadUtils.scala:417) at "
+    "org.apache.spark.scheduler.DAGScheduler.runJob(DAGScheduler.scala:1052)"
+)
+_PROXY = (
+    "py4j.Py4JException: An exception was raised by the Python Proxy. Return Message: BrokerError: EndTxn for "
+    "transactional id x: TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "claim"),
+    [
+        (_STILL_OPEN, DECIDED),
+        (_NO_MARKER, DECIDED),
+        ("write aborted, but batch 455 of oldest had been decided and is committed", DECIDED),
+        ("micro-batch 1041: write aborted, but batch 1041 of 6be9 was committed before", DECIDED),
+        ("job may or may not be decided, because no broker confirms it: timeout. write aborted, but x", UNKNOWN),
+        (_DIED + "commitWriteInPython(UserDefinedPythonDataSource.scala:134)", UNKNOWN),
+        ("Answer from Java side is empty", UNKNOWN),
+        ("[Errno 111] Connection refused", UNKNOWN),
+        (_FENCED, NONE),
+        (_REFUSED, NONE),
+        (_DIED + "createWriteInfoInPython(UserDefinedPythonDataSource.scala:123)", NONE),
+        (_INTERRUPTED, NONE),
+        (_PROXY, NONE),
+        ("Commit under the name x has 3 reports of 4 tasks; nothing is committed.", NONE),
+        ("write aborted; none of its rows is visible: 4 prepared transactions aborted", NONE),
+        ("Batch 3 is older than the last batch in the ledger: batch 5 was committed. Restore the latest one.", NONE),
+        # They end tasks, before anything is decided.
+        ("Job aborted due to stage failure: Python worker exited unexpectedly (crashed): java.io.EOFException", NONE),
+        ("Job 7 cancelled because SparkContext was shut down", NONE),
+        ("Cannot call methods on a stopped SparkContext", NONE),
+        # A broker's.
+        ("no broker responds: 127.0.0.1:9092: [Errno 111] Connection refused", NONE),
+    ],
+)
+def test_what_an_error_claims_about_the_decision(text, claim):
+    assert claim_of(text) == claim
+
+
+def test_the_words_of_the_sink_are_in_its_source():
+    """So that an error that is worded anew is found, and not taken for one that says nothing."""
+    source = "".join(file.read_text() for file in SOURCE.rglob("*.py"))
+    phrases = [phrase for saying in OF_SINK for phrase in saying.phrases]
+    assert [phrase for phrase in phrases if phrase not in source] == []
+
+
+def test_no_advice_of_an_undecided_write_makes_a_claim():
+    assert {claim_of(text) for text in ADVICE.values()} == {NONE}
+
+
+def test_each_saying_has_a_reason():
+    assert all(saying.reason and saying.claim != NONE for saying in (*OF_SINK, *OF_SPARK))

@@ -1,0 +1,91 @@
+"""A history in which nothing happened has no verdict, and the command says so."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from tests.histories.__main__ import main
+from tests.histories.events import write_history
+from tests.histories.evidence import lacking
+from tests.histories.planted import ONCE, STREAM, correct_history, lose_a_row
+
+
+@pytest.fixture
+def events():
+    """A history that proves something."""
+    paper = correct_history(1)
+    paper.tell("fault", name="broker killed", workload=STREAM, phase="begins")
+    paper.tell("fault", name="broker killed", workload=STREAM, phase="ends")
+    return paper.events()
+
+
+@pytest.fixture
+def judged(tmp_path, monkeypatch, capsys):
+    """What ``--check`` says of a history, and its exit code."""
+
+    def judged(events):
+        file = tmp_path / "history.jsonl"
+        write_history(events, file)
+        monkeypatch.setattr(sys, "argv", ["histories", "--check", str(file)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return capsys.readouterr().out, int(ended.value.code)
+
+    return judged
+
+
+def without(events, kind, **fields):
+    return [
+        event
+        for event in events
+        if event.kind != kind or any(event.get(name) != value for name, value in fields.items())
+    ]
+
+
+def unseen(events, workload):
+    """The history of readers that have seen no row of the workload."""
+    return [event for event in events if event.kind != "seen" or event["topic"] != workload]
+
+
+def test_a_history_with_all_of_it_has_a_verdict(events, judged):
+    assert lacking(events) == ""
+    told, code = judged(events)
+    assert "no finding: the history keeps every promise" in told
+    assert code == 0
+
+
+@pytest.mark.parametrize(
+    ("lose", "lacks"),
+    [
+        (lambda events: [], "it has no intent, and it has no verdict, and no fault has struck, and no read_committed"),
+        (lambda events: without(events, "intent"), "it has no intent"),
+        (lambda events: without(events, "verdict"), "it has no verdict"),
+        (lambda events: without(events, "fault"), "no fault has struck"),
+        (lambda events: without(events, "fault", phase="ends"), "no fault has struck"),
+        (lambda events: without(events, "seen"), "no read_committed reader has seen a row"),
+        (lambda events: without(events, "seen", isolation="read_committed"), "no read_committed reader has seen a row"),
+        (lambda events: unseen(events, ONCE), "no reader has seen a row of once"),
+    ],
+)
+def test_a_history_that_lacks_something_has_no_verdict(events, judged, lose, lacks):
+    left = lose(events)
+    told, code = judged(left)
+    assert f"NO VERDICT: this history proves nothing, because {lacks}" in " ".join(told.split())
+    assert "keeps every promise" not in told
+    assert code == 1
+
+
+def test_each_exception_is_printed_with_its_count(events, judged):
+    told, _ = judged(events)
+    assert "exceptions that the documentation makes, and for which the checker kept silent:" in told
+    assert "batches visible in part: the job is never repeated, and its driver died (once/" in told
+
+
+def test_a_finding_ends_the_command_with_an_error(judged):
+    paper = correct_history(1)
+    paper.tell("fault", name="broker killed", workload=STREAM, phase="ends")
+    told, code = judged(lose_a_row(paper))
+    assert "FOUND rows lost" in told
+    assert code == 1
