@@ -151,10 +151,8 @@ def test_incident_what_is_no_options_was_an_attribute_error(options):
 
 def test_incident_without_pandas_the_write_was_aborted_as_if_tasks_had_run(monkeypatch):
     monkeypatch.setattr(kafka_write, "find_spec", lambda name: None)
-    for call in (
-        lambda: write_kafka(Frame(isStreaming=False, schema=SCHEMA), AT_LEAST_ONCE),
-        lambda: kafka_batches({}),
-    ):
+    frame = Frame(isStreaming=False, schema=SCHEMA)
+    for call in (lambda: write_kafka(frame, AT_LEAST_ONCE), lambda: kafka_batches({})):
         with pytest.raises(ImportError, match='pip install "pandas<3"') as raised:
             call()
         assert not hasattr(raised.value, "__notes__")
