@@ -20,7 +20,7 @@ LOWEST := .cache/lowest-direct.txt
 # gssapi is compiled against the system's Kerberos: only requirements/gssapi.txt has it.
 EXTRAS_BUT := python3 -c 'import sys, tomllib; extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; print(*(f"--extra {extra}" for extra in extras if extra not in sys.argv))'
 
-.PHONY: help setup demo test test-fast test-jvm test-all test-spark test-brokers test-foreign test-shipping test-yarn test-examples test-lowest test-pythons test-gssapi check format bench fuzz model chaos chaos-cluster histories draw pictures audit docs lock build clean
+.PHONY: help setup demo test test-fast test-jvm test-all test-spark test-brokers test-foreign test-shipping test-release test-yarn test-examples test-lowest test-pythons test-gssapi check format bench fuzz model chaos chaos-cluster histories draw pictures audit docs lock build clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ test-foreign: $(READY) ## brokers that are not Apache Kafka's: franz-go's kfake 
 
 test-shipping: $(READY) ## the package on a standalone cluster by --py-files, archive and image; a Spark Connect server
 	@$(BIN)/python -m pytest tests/spark/test_shipping.py $(ARGS)
+
+test-release: $(READY) ## README's and the quickstart's first lines with the built wheel, in an empty environment
+	@$(BIN)/python -m pytest tests/spark/test_first_use.py $(ARGS)
 
 test-yarn: $(READY) ## batch and stream on a YARN of this machine (Hadoop 3.4.1), client and cluster mode, with containers killed
 	@$(BIN)/python -m pytest tests/yarn $(ARGS)

@@ -32,6 +32,7 @@ _FIELDS: Final[Mapping[str, type]] = {
     "ended_at": int,
 }
 _SHOWN: Final = 100
+_HADOOPS_S3: Final = re.compile("^s3[an]://")
 
 
 class TaskName(NamedTuple):
@@ -222,7 +223,8 @@ def _file_name(query: str, batch: int, job: str = "") -> str:
 
 
 def file_system(folder: str) -> tuple[Any, str]:
-    """Arrow's file system, and the path in it, of a path or a URI that Arrow knows."""
+    """Arrow's file system, and the path in it, of a path or a URI that Arrow knows. Hadoop's s3a:// is S3, too."""
     from pyarrow import fs
 
+    folder = _HADOOPS_S3.sub("s3://", folder)
     return fs.FileSystem.from_uri(folder) if "://" in folder else (fs.LocalFileSystem(), folder)

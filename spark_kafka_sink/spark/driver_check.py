@@ -112,8 +112,10 @@ def _check(config: ProducerConfig, check: _Check, clock: Clock) -> None:
                 check.warned = True
                 _log.warning(
                     "The driver could not check the connection to the brokers before the tasks (driverCheck): %s. The "
-                    "write goes on. Set driverCheck=false if only executors have a way to the brokers, or the files.",
+                    "write goes on; its tasks wait up to %.0f s for a broker (kafka.max.block.ms). Set "
+                    "driverCheck=false if only executors have a way to the brokers, or the files.",
                     with_prefix(str(error)).rstrip("."),
+                    config.max_block_ms / 1000,
                 )
             return
         require(config, versions)

@@ -24,10 +24,9 @@ _ADVICE = (
 _warned = False
 
 
-_TOO_LARGE = (
-    "Raise that limit (for kafka.max.request.size also the topic's max.message.bytes), or {}, so that such rows become "
-    "dead letters."
-)
+_TOO_LARGE = "Raise {}, or {}, so that such rows become dead letters."
+_OWN_LIMIT = "that limit (for kafka.max.request.size also the topic's max.message.bytes)"
+_BROKERS_LIMIT = "the topic's max.message.bytes"
 # Not those of one word: acks and retries are words of sentences, too.
 _PRODUCERS_OPTION = re.compile(
     rf"(?<![\w.])(?:{'|'.join(re.escape(name) for name in OPTIONS_BY_NAME if '.' in name)})(?!\.?\w)"
@@ -50,9 +49,9 @@ def explained(options: SinkOptions) -> Iterator[None]:
             error.faults = tuple(with_prefix(fault) for fault in error.faults)
         if error.args:
             error.args = (with_prefix(str(error.args[0])), *error.args[1:])
-        too_large = isinstance(error, RecordTooLargeError) or is_refusal(error)
-        if too_large and (remedy := _remedy(options.dead_letters)):
-            error.add_note(_TOO_LARGE.format(remedy))
+        refused = is_refusal(error)
+        if (refused or isinstance(error, RecordTooLargeError)) and (remedy := _remedy(options.dead_letters)):
+            error.add_note(_TOO_LARGE.format(_BROKERS_LIMIT if refused else _OWN_LIMIT, remedy))
         if isinstance(error, KafkaTimeoutError) and error.missing_topic is not None:
             from spark_kafka_sink.spark.topic_creation import note_on_missing
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import TaskContext
@@ -61,6 +62,7 @@ def write_kafka(frame: DataFrame, options: Mapping[str, Any]) -> WriteResult:
             "write_kafka writes batch frames, and this one is streaming: use "
             "frame.writeStream.foreachBatch(kafka_batches(options)).start()."
         ])  # fmt: skip
+    _require_pandas()
     leave_logging_to_caller()
     clock = SystemClock()
     began_at = clock.now()
@@ -75,6 +77,14 @@ def write_kafka(frame: DataFrame, options: Mapping[str, Any]) -> WriteResult:
         _give_up(write, messages, error)
         raise
     return WriteResult.of(messages, committed, (clock.now() - began_at) / 1000)
+
+
+def _require_pandas() -> None:
+    """Raises ``ImportError`` before anything is written, as PySpark would after the write has begun."""
+    if find_spec("pandas") is None:
+        raise ImportError(
+            'write_kafka needs pandas in this process, because PySpark\'s mapInArrow does: pip install "pandas<3"'
+        )
 
 
 @dataclass(frozen=True)
@@ -99,6 +109,7 @@ def kafka_batches(options: Mapping[str, Any]) -> KafkaBatches:
     With ``deliveryGuarantee=exactly-once``, ``txnAppId`` must name the query, and the batch id is the ``txnVersion``:
     a micro-batch that Spark repeats after a failure is written once. Raises ``ConfigError``.
     """
+    _require_pandas()
     spelt, faults = given_options(options)
     given = {name.lower(): value for name, value in spelt.items()}
     if given.get("deliveryguarantee", "").strip().lower() == "exactly-once":

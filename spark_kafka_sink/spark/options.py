@@ -23,6 +23,7 @@ from spark_kafka_sink.common.config.option import (
     Value,
     did_you_mean,
 )
+from spark_kafka_sink.common.config.other_clients import other_clients_name
 from spark_kafka_sink.common.config.producer_config import unknown_option
 from spark_kafka_sink.common.config.python_class import PYTHON_CLASS, imported
 from spark_kafka_sink.common.config.table import CONSUMER_OPTIONS, OPTIONS_BY_NAME, OWN_NAMES
@@ -106,7 +107,8 @@ SINK_OPTIONS: tuple[Option, ...] = (
            "Topic for receipts: a JSON record per task and partition with query, batch, offsets, count, bytes and "
            "times. With exactly-once, they are written in the same transaction as the rows."),
     Option("receiptsPath", OptionKind.STRING, None, "low",
-           "Directory for receipts, a path or a URI such as s3://. Each batch writes one file of JSON lines."),
+           "Directory for receipts, a path or a URI such as s3:// (or s3a://). Each batch writes one file of JSON "
+           "lines. Arrow writes it, with the credentials that it finds on the driver, not Hadoop's."),
     *DEAD_LETTER_OPTIONS,
     *_TOPIC_OPTIONS,
     Option("maxBytesPerSecondPerTask", OptionKind.LONG, None, "low",
@@ -489,6 +491,8 @@ def _unknown_name(name: str) -> str:
         return f"{name} is an option of Kafka's producer; write it {KAFKA_PREFIX}{name}."
     if name in OLD_NAMES:
         return f"{name} is an old option of Kafka's producer; write it {KAFKA_PREFIX}{OLD_NAMES[name]}."
+    if (fault := other_clients_name(name, KAFKA_PREFIX)) is not None:
+        return fault.replace(KAFKA_PREFIX, "", 1)
     if name in CONSUMER_OPTIONS:
         return f"{name} is an option of Kafka's consumer, not of its producer; leave it out here."
     hint = did_you_mean(name, _SUGGESTIONS) or did_you_mean(name, OPTIONS_BY_NAME, KAFKA_PREFIX)

@@ -107,7 +107,7 @@ def announce(text: str, level: int = logging.INFO) -> None:
 
 
 def show_progress(text: str) -> None:
-    """One line for the user who waits for a long write in the caller's process. A process that has configured no logging
+    """One line for the caller of a long write, in the caller's process. A process that has configured no logging
     would drop a line at INFO, so there it goes to stderr.
     """
     if _LOGGER.level or _LOGGER.hasHandlers():

@@ -20,6 +20,7 @@ QUOTED = (
     "username and password in sasl.jaas.config",
     "not present in metadata after",
     "and did not create it (their auto.create.topics.enable)",
+    "With topicCreation=create, the sink creates missing topics.",
     "topicCreation=never: no such topic",
     "Create it, or set topicCreation=create.",
     "Required attribute 'value' not found",

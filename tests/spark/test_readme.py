@@ -73,12 +73,8 @@ def test_the_batch_of_the_quickstart_and_its_consumer(run, topic, capsys):
 
 
 def test_the_stream_of_the_quickstart(run, topic):
-    query = run(STREAM)["query"]
-    try:
-        eventually(lambda: topic.records() or not query.isActive, "the query writes nothing")
-        assert query.isActive, query.exception()
-    finally:
-        query.stop()
+    assert "  # seconds; without a number, until the query ends" in STREAM
+    run(STREAM)
     assert {record.key for record in topic.records()} <= {str(digit).encode() for digit in range(10)}
 
 

@@ -23,6 +23,7 @@ _COLUMNS: Final = (
     "query", "query_name", "batch", "task", "topic", "partition", "first_offset", "last_offset", "count", "bytes",
 )  # fmt: skip
 _HOUR_MS: Final = 3_600_000
+_MOST_NAMED: Final = 5
 _CLEAR: Final = "\033[H\033[2J"
 
 DESCRIPTION = """\
@@ -94,6 +95,8 @@ def run(arguments: argparse.Namespace) -> int:
         read = [*source.read()]
         _warn(source, bool(read), arguments.follow)
         held = _chosen(read, arguments.query)
+        if read and not (held or arguments.follow or arguments.json):
+            raise ConfigError([_no_query(arguments.query, read)])
         if drawn:
             _draw(held, clock, hours or 0.0, arguments.follow)
         else:
@@ -115,6 +118,12 @@ def _chosen(receipts: Iterable[WriteReceipt], query: str | None) -> list[WriteRe
     """The receipts of the query, by its id or name, or of all; sorted."""
     found = [each for each in receipts if query in (None, each.query, each.query_name)]
     return sorted(found, key=lambda each: (each.query, each.batch, each.topic, each.partition, each.first_offset))
+
+
+def _no_query(query: str, read: Iterable[WriteReceipt]) -> str:
+    there = sorted({each.query_name or each.query for each in read})
+    others = f" and {len(there) - _MOST_NAMED} others" if len(there) > _MOST_NAMED else ""
+    return f"--query {query}: no receipt is of this query; there are {', '.join(there[:_MOST_NAMED])}{others}."
 
 
 def _warn(source: TopicReceipts | FolderReceipts, any_receipts: bool, follow: bool) -> None:

@@ -214,6 +214,15 @@ def test_no_write_in_the_last_hours_is_said(drawn):
     assert "No write ended in the last 3 hours" in drawn([recent(60 * 30, 77)], "--hours", "3")
 
 
+def test_a_query_that_has_no_receipts_is_told_which_queries_have_some(capsys, tmp_path):
+    """It said that no write ended in the last 24 hours, whatever --hours was."""
+    write_lines(str(tmp_path), RECEIPTS)
+    code, _, err = run(capsys, "--path", tmp_path, "--query", "nosuch", "--list")
+    assert code == 1
+    assert "--query nosuch: no receipt is of this query; there are " in err
+    assert RECEIPTS[0].query in err
+
+
 def test_follow_goes_on_with_new_receipts_until_it_is_interrupted(capsys, tmp_path, monkeypatch):
     write_lines(str(tmp_path), RECEIPTS[:1])
     turns = iter([RECEIPTS[1:2], [], RECEIPTS[2:]])

@@ -3,14 +3,13 @@
 import ast
 import re
 import warnings
-from pathlib import Path
 
 import pytest
 
 from spark_kafka_sink.spark.options import SinkOptions
+from tests.repository.python_blocks import python_blocks
 
-PAGE = (Path(__file__).parents[3] / "docs/encoding.md").read_text()
-BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+BLOCKS = [block.text for block in python_blocks() if block.where.startswith("encoding.md") and block.how == "registry"]
 OF_SPARK = [block for block in BLOCKS if "pykafka" in block]
 OTHERS = [block for block in BLOCKS if "pykafka" not in block]
 

@@ -141,6 +141,13 @@ def test_an_unknown_name_is_refused_with_the_closest_known(name, answer):
     assert faults({name: 1}) == (f"{name} is not an option of Kafka's producer{answer}",)
 
 
+@pytest.mark.parametrize("name", ["sasl.password", "sasl_plain_password"])
+def test_incident_the_closest_name_to_librdkafkas_password_was_that_of_a_key(name):
+    (fault,) = faults({name: "x"})
+    assert "user and password are in sasl.jaas.config, with the login module of sasl.mechanism." in fault
+    assert "ssl.key.password" not in fault
+
+
 def test_an_option_of_the_consumer_is_named_as_such():
     assert faults({"group.id": "g"}) == (
         "group.id is an option of Kafka's consumer, not of its producer; leave it out here.",

@@ -141,6 +141,14 @@ def test_a_row_that_is_too_large_is_told_where_it_can_go(error, letters, notes):
     assert all(note.endswith(end) for note, end in zip(found, notes, strict=True))
 
 
+def test_what_a_broker_refuses_is_not_told_to_raise_the_producers_limit():
+    sink = options({"bootstrap.servers": "a:1"})
+    with pytest.raises(KafkaError) as raised, explained(sink):
+        raise BrokerError(ErrorCode.message_too_large, "MESSAGE_TOO_LARGE", "too large")
+    (note,) = raised.value.__notes__
+    assert note.startswith("Raise the topic's max.message.bytes, or set deadLetterTopic")
+
+
 def test_a_fault_that_is_found_while_connecting_names_the_options_of_a_write():
     """Incident: ``ssl.truststore.location /nowhere/ca.pem cannot be read``, which is no option of a Spark write."""
     sink = options({"bootstrap.servers": "a:1"})

@@ -178,7 +178,8 @@ def test_no_broker_at_the_address_is_one_warning_and_the_write_goes_on(patient, 
     (text,) = warnings(caplog)
     assert text.startswith("The driver could not check the connection to the brokers before the tasks (driverCheck): ")
     assert server in text
-    assert "The write goes on. Set driverCheck=false" in text
+    assert "The write goes on; its tasks wait up to " in text
+    assert " s for a broker (kafka.max.block.ms). Set driverCheck=false" in text
 
 
 def test_a_server_that_does_not_respond_is_a_warning_in_time(caplog):

@@ -149,6 +149,15 @@ def test_incident_what_is_no_options_was_an_attribute_error(options):
             call()
 
 
+def test_incident_without_pandas_the_write_was_aborted_as_if_tasks_had_run(monkeypatch):
+    monkeypatch.setattr(kafka_write, "find_spec", lambda name: None)
+    frame = Frame(isStreaming=False, schema=SCHEMA)
+    for call in (lambda: write_kafka(frame, AT_LEAST_ONCE), lambda: kafka_batches({})):
+        with pytest.raises(ImportError, match='pip install "pandas<3"') as raised:
+            call()
+        assert not hasattr(raised.value, "__notes__")
+
+
 def test_incident_a_query_that_cannot_be_analyzed_was_said_to_have_left_rows(monkeypatch):
     """Spark 3.5 analyzes at mapInArrow, newer ones too, before any task."""
 

@@ -221,6 +221,11 @@ def test_options_of_sparks_kafka_source_pass_with_one_warning():
         ("kafka.checkpointlocation", "kafka.checkpointlocation: write checkpointLocation, without kafka."),
         ("bootstrap.servers", "bootstrap.servers is an option of Kafka's producer; write it kafka.bootstrap.servers."),
         (
+            "sasl.username",
+            "sasl.username is not an option of Kafka's Java producer: user and password are in kafka.sasl.jaas.config, "
+            "with the login module of kafka.sasl.mechanism.",
+        ),
+        (
             "value.serializer",
             "Kafka option 'value.serializer' is not supported as values are serialized with ByteArraySerializer.",
         ),

@@ -3,14 +3,16 @@
 import json
 import logging
 import pickle
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
+from pyarrow import fs
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.exactly_once.errors import ReceiptsPathError
-from spark_kafka_sink.exactly_once.receipts import WriteReceipt, read_lines
+from spark_kafka_sink.exactly_once.receipts import WriteReceipt, file_system, read_lines
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
 from spark_kafka_sink.spark.exactly_once import abort_exactly_once, commit_exactly_once
 from spark_kafka_sink.spark.options import SinkOptions
@@ -116,6 +118,15 @@ def test_a_batch_that_was_finished_without_its_messages_is_one_warning(broker, d
     keep_receipts(again, asked)
     (line,) = [line for line in caplog.messages if "receiptsPath" in line]
     assert "lacks the receipts of 2 tasks of micro-batch 0 of query q1" in line
+
+
+@pytest.mark.parametrize("scheme", ["s3", "s3a", "s3n"])
+def test_hadoops_names_of_s3_are_s3(monkeypatch, scheme):
+    """Incident: ``s3a://bucket/receipts`` was an unrecognized file system, and every Spark user writes it so."""
+    asked = []
+    monkeypatch.setattr(fs, "FileSystem", SimpleNamespace(from_uri=asked.append))
+    file_system(f"{scheme}://bucket/receipts")
+    assert asked == ["s3://bucket/receipts"]
 
 
 def test_a_replay_of_a_batch_whose_receipts_are_kept_says_nothing(broker, asked, caplog):
