@@ -16,13 +16,14 @@ end         ``transaction``, ``commit``, ``outcome``: asked, committed, aborted,
 verdict     ``write`` or ``entry``, ``start``, ``by`` (sink or spark), ``outcome``: committed or failed; ``claim``,
             ``error``
 gave up     ``entry``, ``claim``, ``text``: the sink's abort has said what became of the write
-trusted     ``write``, ``ledger_start``: given to its next run, because the sink has refused to skip a committed write
-            whose topic was created again
+trusted     ``write`` or the name of a query, ``ledger_start``: given to its next run, because the sink has refused to
+            skip a committed write whose topic was created again
 topic       ``topic``, ``incarnation``, ``phase``: created or deleted
 seen        ``reader``, ``isolation``, ``topic``, ``partition``, ``incarnation``, ``rows``: ``[offset, row]``
 passed      ``reader``, ``isolation``, ``topic``, ``partition``, ``incarnation``, ``offset``: the reader has everything
             below it
 fault       ``name``, ``workload``, ``phase``: begins, ends or missed
+late        ``api``, ``repeated``: a request arrives that a proxy has held back; whether its repetition came before it
 driver      ``workload``, ``start``, ``phase``: started, or session when it has a session of Spark
 step        ``start``, ``step``: the driver has come to this step of planning
 =========== ============================================================================================================
@@ -58,6 +59,7 @@ KINDS = frozenset(
         "seen",
         "passed",
         "fault",
+        "late",
         "driver",
         "step",
     }

@@ -53,8 +53,8 @@ def test_a_run_draws_only_what_it_can_do():
         "older sink",
         "executor killed",
         "executor stopped",
+        "driver parted from executors",
         "workers outlive the driver",
-        "topic recreated",
     }
 
 
