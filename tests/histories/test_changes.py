@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka import IsolationLevel, Producer
 
+from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.spark.options import SinkOptions
 from tests.faults.chaos.kafka import ChaosKafka
 from tests.faults.chaos.plan import Step
@@ -193,6 +194,44 @@ def test_a_query_that_is_stopped_goes_on_as_a_new_one(tmp_path):
     query = Query(of_job, halts=2)
     job.run_query(of_job, query)
     assert query.done == [*["starts 1 second", "stops"] * 3, "starts now"]
+
+
+def test_a_query_whose_topic_was_created_again_is_accepted_as_its_error_says(tmp_path, monkeypatch):
+    """Its driver starts it again with the value that the error has named."""
+    given = []
+
+    def run_query(job, into):
+        given.append(into.given.get("ledgerStart"))
+        raise KafkaError("… was deleted and created again since … ledgerStart=trust-ledger:7 accepts it")
+
+    monkeypatch.setattr(job, "run_query", run_query)
+    driver = job.Job(Frames(), Recorder(tmp_path, "test"), "here:1", "", tmp_path, {})
+    for _ in range(2):
+        with pytest.raises(KafkaError):
+            job.letters(driver)
+    assert given == [None, "trust-ledger:7"]
+    assert [event["write"] for event in read_history(tmp_path.glob("*.jsonl")) if event.kind == "trusted"] == [
+        "letters",
+        "letters",
+    ]
+
+
+class Frames:
+    """A session, its frames and its writer of streams, which only note the options of the last one."""
+
+    def __init__(self):
+        self.given = {}
+        self.readStream = self.writeStream = self
+
+    def option(self, name, value):
+        return self
+
+    def options(self, **options):
+        self.given = options
+        return self
+
+    def __getattr__(self, name):
+        return lambda *_: self
 
 
 _RECREATED = ["readers let go", "deleted old", "recreate", "created new"]
