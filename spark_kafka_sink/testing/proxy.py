@@ -22,6 +22,10 @@ _READ_BYTES: Final = 64 * 1024
 _REQUEST_HEAD: Final = 12
 _RESPONSE_HEAD: Final = 8
 
+# What of a Produce request is looked for in others, in bytes from its end: the last records, without empty tagged fields.
+_PRODUCE: Final = 0
+_PRODUCE_END: Final = 100, 8
+
 Address = tuple[str, int]
 
 
@@ -97,7 +101,8 @@ class Proxy:
 
     @property
     def is_repeated(self) -> bool:
-        """Whether the request that is held back has come once more, in one piece and with another correlation id."""
+        """Whether the request that is held back has come once more, in one piece. A Produce request may come with other
+        batches then; it counts as soon as the rows at its end come."""
         return self._thread.call(lambda: self._cuts.held is not None and self._cuts.repeated)
 
     def deliver(self) -> bytes:
@@ -188,8 +193,12 @@ class _Cuts:
     def note(self, head: bytes, body: bytes) -> None:
         """A request that passes."""
         self.seen.add((int.from_bytes(head[4:6]), int.from_bytes(head[6:8])))
-        if self.held is not None and head[:8] + body == self.held[:8] + self.held[_REQUEST_HEAD:]:
-            self.repeated = True
+        if self.held is None or head[4:8] != self.held[4:8]:
+            return
+        if int.from_bytes(head[4:6]) == _PRODUCE and len(self.held) > _PRODUCE_END[0]:
+            self.repeated |= self.held[-_PRODUCE_END[0] : -_PRODUCE_END[1]] in body
+        else:
+            self.repeated |= self.held[_REQUEST_HEAD:] == body
 
     def happened(self, direction: Direction) -> None:
         del self.requests[direction]

@@ -48,17 +48,13 @@ def _at_once(monkeypatch):
 
 @pytest.mark.parametrize("again", [True, False])
 def test_a_produce_request_is_held_back_and_no_other_one(again):
-    proxies = [Holding(asked=False), Holding(asked=True, again=again), Holding(asked=False)]
+    proxies = [Holding(asked=True, again=again) for _ in range(3)]
     assert strike(proxies) == [("late", "Produce", again)]
-    assert [proxy.done for proxy in proxies] == [
-        ["hold 0", "hold None"],
-        ["hold 0", "hold None", "delivered"],
-        ["hold 0", "hold None"],
-    ]
+    assert sorted(proxy.done for proxy in proxies) == [[], [], ["hold 0", "hold None", "delivered"]]
 
 
 def test_no_proxy_waits_for_a_request_that_did_not_come_in_time():
-    proxies = [Holding(asked=False), Holding(asked=False)]
+    proxies = [Holding(asked=False)]
     with pytest.raises(NotReachedError):
         strike(proxies)
-    assert [proxy.done[-1] for proxy in proxies] == ["hold None", "hold None"]
+    assert proxies[0].done == ["hold 0", "hold None"]

@@ -177,22 +177,18 @@ def produce_delivered_late(victim: Victim, step: Step) -> None:
 
 
 def _delivered_late(victim: Victim, step: Step, api: str) -> None:
-    """One request alone, to whichever broker the first one goes."""
-    proxies = victim.proxies.values()
-    for proxy in proxies:
-        proxy.hold_request(_RESPONSES[api])
-    held = await_that(lambda: any(proxy.holds for proxy in proxies), _HAPPENS_S)
-    for proxy in proxies:
-        proxy.hold_request(None)
+    """One request alone, on its way to one broker."""
+    proxy = victim.proxies[pick(list(victim.proxies), another_draw(step.draw))]
+    proxy.hold_request(_RESPONSES[api])
+    held = await_that(lambda: proxy.holds, _HAPPENS_S)
+    proxy.hold_request(None)
     if not held:
         raise NotReachedError
-    await_that(lambda: any(proxy.is_repeated for proxy in proxies), _REPEATED_S)
+    await_that(lambda: proxy.is_repeated, _REPEATED_S)
     time.sleep(step.seconds)
-    for proxy in proxies:
-        if proxy.holds:
-            victim.record("late", api=api, repeated=proxy.is_repeated)
-            with suppress(OSError, asyncio.IncompleteReadError):  # the broker is down, and the request lost
-                proxy.deliver()
+    victim.record("late", api=api, repeated=proxy.is_repeated)
+    with suppress(OSError, asyncio.IncompleteReadError):  # the broker is down, and the request lost
+        proxy.deliver()
 
 
 TROUBLES = {

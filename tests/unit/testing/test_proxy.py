@@ -73,11 +73,16 @@ def test_the_other_direction_does_not_count_for_a_cut(proxy, ends):
     assert client.recv(100) == b"answer"
 
 
-METADATA, END_TXN = 3, 26
+PRODUCE, METADATA, END_TXN = 0, 3, 26
 
 
 def request(api_key: int, correlation_id: int) -> bytes:
     return struct.pack(">ihhi", 12, api_key, 5, correlation_id) + b"body"
+
+
+def produce(correlation_id: int, records: bytes) -> bytes:
+    """Three empty tagged fields are at its end."""
+    return struct.pack(">ihhi", 8 + len(records) + 3, PRODUCE, 9, correlation_id) + records + bytes(3)
 
 
 def answer(correlation_id: int) -> bytes:
@@ -157,6 +162,19 @@ def test_a_repetition_has_the_bytes_of_the_request_that_is_held_back(listening, 
         for sent, repeated in ((request(METADATA, 3), False), (request(END_TXN, 4), True)):
             other.sendall(sent)
             assert others.recv(100) == sent
+            assert proxy.is_repeated is repeated
+
+
+def test_a_produce_request_is_repeated_with_its_last_records_among_others(listening, proxy, ends):
+    client, _ = ends
+    batch, another = bytes(range(200)), bytes(100)
+    proxy.hold_request(PRODUCE)
+    client.sendall(produce(1, batch))
+    eventually(lambda: proxy.holds)
+    with socket.create_connection(proxy.address, DEADLINE_S) as other, listening.accept()[0] as others:
+        for records, repeated in ((another, False), (batch + another, True)):
+            other.sendall(produce(2, records))
+            assert others.recv(1000) == produce(2, records)
             assert proxy.is_repeated is repeated
 
 
