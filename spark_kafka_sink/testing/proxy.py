@@ -22,7 +22,7 @@ _READ_BYTES: Final = 64 * 1024
 _REQUEST_HEAD: Final = 12
 _RESPONSE_HEAD: Final = 8
 
-# What of a Produce request is looked for in others, in bytes from its end: the last records, without empty tagged fields.
+# What of a Produce request is looked for in later ones, in bytes from its end: its last records, without tagged fields.
 _PRODUCE: Final = 0
 _PRODUCE_END: Final = 100, 8
 
