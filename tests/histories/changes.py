@@ -88,11 +88,11 @@ def topic_recreated(victim: Victim, step: Step) -> None:
 
 
 def query_stopped(victim: Victim, step: Step) -> None:
-    """``query.stop()`` at any time, or while a process is stopped at a step of the protocol, which goes on while the
+    """``query.stop()`` at any time, or while a task or its driver waits at a step of the protocol and goes on as the
     query stops. The driver goes on with a new query."""
     point = pick((*PLANNING, *TASK, *COMMIT, _ANY_TIME), step.draw)
     if point:
-        victim.fault.arm(point, "stop")
+        victim.fault.arm(point, "hold")  # a driver that is stopped could not stop its query
         if not await_that(lambda: victim.fault.happened, REACHED_S):
             raise NotReachedError
     halt = victim.drivers.folder / HALT_FILE
@@ -101,8 +101,7 @@ def query_stopped(victim: Victim, step: Step) -> None:
     halt.unlink(missing_ok=True)
     if point:
         time.sleep(another_draw(step.draw) * step.seconds)
-        with suppress(ProcessLookupError):  # Spark has ended it
-            victim.fault.wake()
+        victim.fault.release()  # unless Spark has ended it
     if not stops:
         raise NotReachedError
     time.sleep(step.seconds)

@@ -144,16 +144,16 @@ class Halting:
     def arm(self, point, action):
         self.done.append(f"{action} {point}")
 
-    def wake(self):
-        self.done.append("wakes")
+    def release(self):
+        self.done.append("goes on")
 
 
 @pytest.mark.parametrize(
     ("draw", "done"),
     [
-        (0.0, ["stop driver initialised", "told to stop", "wakes"]),
-        (0.3, ["stop task in mid-write", "told to stop", "wakes"]),
-        (0.5, ["stop intent in the log", "told to stop", "wakes"]),
+        (0.0, ["hold driver initialised", "told to stop", "goes on"]),
+        (0.3, ["hold task in mid-write", "told to stop", "goes on"]),
+        (0.5, ["hold intent in the log", "told to stop", "goes on"]),
         (0.99, ["told to stop"]),
     ],
 )
