@@ -202,7 +202,7 @@ TROUBLES = {
         trouble(responses_arrive_late, "network", weight=2),
         trouble(network_is_slow, "network"),
         trouble(response_lost, "network", weight=3),
-        trouble(request_delivered_late, "network", weight=3),
+        trouble(request_delivered_late, "network", "transactions", weight=3),
         trouble(produce_delivered_late, "network", weight=3),
         trouble(brokers_parted, "brokers", weight=2),
         trouble(brokers_parted_on_one_side, "brokers", weight=2),
@@ -231,11 +231,13 @@ def troubles_for(workloads: Iterable[Workload], *, upgrades: bool, older_sink: b
 
 
 def _fits(workload: Workload, needs: frozenset[str]) -> bool:
-    """Whether the workload has what a trouble needs: executors, processes that come to the steps of the protocol, or a
-    query."""
+    """Whether the workload has what a trouble needs: executors, transactions and processes that come to their steps, or
+    a query."""
+    exactly_once = any(write.exactly_once for write in workload.writes)
     has = {
         "executors": workload.has_executors,
-        "point": any(write.exactly_once for write in workload.writes),
+        "point": exactly_once,
+        "transactions": exactly_once,
         "query": workload.is_query or workload.in_batches,
     }
     return all(has.get(need, True) for need in needs)
