@@ -23,8 +23,9 @@ _REQUEST_HEAD: Final = 12
 _RESPONSE_HEAD: Final = 8
 
 # What of a Produce request is looked for in later ones, in bytes from its end: its last records, without tagged fields.
+# It is less than the smallest batch, because batches may come in another order then.
 _PRODUCE: Final = 0
-_PRODUCE_END: Final = 100, 8
+_PRODUCE_END: Final = 60, 8
 
 Address = tuple[str, int]
 
