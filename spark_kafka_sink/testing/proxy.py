@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType, TracebackType
@@ -20,6 +21,11 @@ _READ_BYTES: Final = 64 * 1024
 # A request begins with: size, API key, API version, correlation id. A response: size, correlation id.
 _REQUEST_HEAD: Final = 12
 _RESPONSE_HEAD: Final = 8
+
+# What of a Produce request is looked for in later ones, in bytes from its end: its last records, without tagged fields.
+# It is less than the smallest batch, because batches may come in another order then.
+_PRODUCE: Final = 0
+_PRODUCE_END: Final = 60, 8
 
 Address = tuple[str, int]
 
@@ -84,15 +90,21 @@ class Proxy:
 
         self._thread.call(heal)
 
-    def hold_request(self, api_key: int) -> None:
+    def hold_request(self, api_key: int | None) -> None:
         """Hold the next request of this API back until ``deliver``, and silence its line: the client's request times
-        out, and it asks again on another line."""
+        out, and it asks again on another line. None: hold no further one."""
         self._thread.call(lambda: setattr(self._cuts, "hold", api_key))
 
     @property
     def holds(self) -> bool:
         """Whether a request is held back."""
         return self._thread.call(lambda: self._cuts.held is not None)
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether the request that is held back has come once more, in one piece. A Produce request may come with other
+        batches then; it counts as soon as the rows at its end come."""
+        return self._thread.call(lambda: self._cuts.held is not None and self._cuts.repeated)
 
     def deliver(self) -> bytes:
         """Pass on the request that is held back, on a connection of its own. Returns the response, without its size."""
@@ -166,7 +178,8 @@ class Proxy:
 class _Cuts:
     """Cuts that have not happened yet, and requests ``seen``: API keys and versions of requests.
 
-    ``hold``: API key of the request to hold back next; ``held``: the one that is. Loop thread only.
+    ``hold``: API key of the request to hold back next; ``held``: the one that is, and ``repeated``, whether it has
+    come again. Loop thread only.
     """
 
     after: dict[Direction, int] = field(default_factory=dict)
@@ -176,6 +189,17 @@ class _Cuts:
     seen: set[tuple[int, int]] = field(default_factory=set)
     hold: int | None = None
     held: bytes | None = None
+    repeated: bool = False
+
+    def note(self, head: bytes, body: bytes) -> None:
+        """A request that passes."""
+        self.seen.add((int.from_bytes(head[4:6]), int.from_bytes(head[6:8])))
+        if self.held is None or head[4:8] != self.held[4:8]:
+            return
+        if int.from_bytes(head[4:6]) == _PRODUCE and len(self.held) > _PRODUCE_END[0]:
+            self.repeated |= self.held[-_PRODUCE_END[0] : -_PRODUCE_END[1]] in body
+        else:
+            self.repeated |= self.held[_REQUEST_HEAD:] == body
 
     def happened(self, direction: Direction) -> None:
         del self.requests[direction]
@@ -224,6 +248,8 @@ class _Line:
         self._requests = _Frames(_REQUEST_HEAD)
         self._responses = _Frames(_RESPONSE_HEAD)
         self._awaited: bytes | None = None
+        self._held = b""
+        self._missing = 0
         self.silent = False
 
     async def run(self) -> None:
@@ -251,7 +277,8 @@ class _Line:
             allowed = self._allowed(direction, data)
             if allowed is not None:
                 writer.write(data[:allowed])
-                if self.silent:
+                if self._held:
+                    await self._hold_rest(reader)
                     await self._read(reader)
                 writer.close()
                 await writer.wait_closed()
@@ -275,24 +302,29 @@ class _Line:
     def _until_request(self, data: bytes) -> int | None:
         for end, head in self._requests.heads(data):
             api_key = int.from_bytes(head[4:6])
-            self._cuts.seen.add((api_key, int.from_bytes(head[6:8])))
+            self._cuts.note(head, data[end : end + 4 + int.from_bytes(head[:4]) - _REQUEST_HEAD])
             if api_key == self._cuts.requests.get(Direction.TO_BROKER):
                 self._cuts.happened(Direction.TO_BROKER)
                 return end
             if api_key == self._cuts.hold:
-                return self._hold(data, end - _REQUEST_HEAD, head)
+                return self._hold(data, end, head)
             if api_key == self._cuts.requests.get(Direction.TO_CLIENT):
                 self._awaited = head[8:12]
         return None
 
-    def _hold(self, data: bytes, start: int, head: bytes) -> int:
-        """Keeps the request that begins at ``start``, which small ones do whole; returns how many bytes may pass."""
-        request = data[max(start, 0) : start + 4 + int.from_bytes(head[:4])]
-        if len(request) < 4 + int.from_bytes(head[:4]):
-            raise ValueError("the request to hold back came in pieces")
-        self._cuts.hold, self._cuts.held = None, request
+    def _hold(self, data: bytes, end: int, head: bytes) -> int:
+        """Begins to hold the request back whose head ends at ``end``; returns how many bytes may pass."""
+        size = 4 + int.from_bytes(head[:4])
+        self._cuts.hold, self._cuts.repeated = None, False
+        self._held = head + data[end : end + size - _REQUEST_HEAD]
+        self._missing = size - len(self._held)
+        return max(end - _REQUEST_HEAD, 0)
+
+    async def _hold_rest(self, reader: asyncio.StreamReader) -> None:
+        """Reads what of the request has not come yet. A client that breaks off has sent no request."""
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            self._cuts.held = self._held + await reader.readexactly(self._missing)
         self.silent = True
-        return start
 
     def _until_response(self, data: bytes) -> int | None:
         for end, head in self._responses.heads(data):

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 from spark_kafka_sink.testing.maven import cache_folder, filling
 from tests.faults.chaos.drivers import await_that
 from tests.faults.chaos.processes import Kind, send
-from tests.faults.chaos.troubles import COMMIT, REACHED_S, TASK, NotReachedError, another_draw, pick
+from tests.faults.chaos.troubles import COMMIT, PLANNING, REACHED_S, TASK, NotReachedError, another_draw, pick
 from tests.histories import hooks
-from tests.histories.workloads import OPTIONS_FILE, PARTITIONS, ROWS, python_of
+from tests.histories.workloads import HALT_FILE, OPTIONS_FILE, PARTITIONS, ROWS, python_of
 
 if TYPE_CHECKING:
     from tests.faults.chaos.plan import Step
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _WRITES_S = 400.0
 _MOST_PARTITIONS = 2 * PARTITIONS
 _LET_GO_S = 60.0
+_STOPS_S = 60.0
 _ANY_TIME = ""
 _DIES = 0.5
 _SHORTEST_OFF_S, _LONGEST_OFF_S = 60, 900
@@ -70,7 +71,8 @@ def topics_grown(victim: Victim, step: Step) -> None:
 def topic_recreated(victim: Victim, step: Step) -> None:
     """A topic is deleted and created again with as many partitions as at first: at any time, or while a process is
     stopped at a step of the protocol, which then goes on or dies with its driver."""
-    topic = pick(victim.workload.topics, another_draw(another_draw(step.draw)))
+    receipts = [write.name for write in victim.workload.writes]  # dead letters have none
+    topic = pick(receipts, another_draw(another_draw(step.draw)))
     point = pick((*TASK, *COMMIT, _ANY_TIME), step.draw)
     if point:
         victim.fault.arm(point, "stop")
@@ -82,6 +84,26 @@ def topic_recreated(victim: Victim, step: Step) -> None:
             victim.drivers.kill()
         with suppress(ProcessLookupError):  # it died with its driver
             victim.fault.wake()
+    time.sleep(step.seconds)
+
+
+def query_stopped(victim: Victim, step: Step) -> None:
+    """``query.stop()`` at any time, or while a task or its driver waits at a step of the protocol and goes on as the
+    query stops. The driver goes on with a new query."""
+    point = pick((*PLANNING, *TASK, *COMMIT, _ANY_TIME), step.draw)
+    if point:
+        victim.fault.arm(point, "hold")  # a driver that is stopped could not stop its query
+        if not await_that(lambda: victim.fault.happened, REACHED_S):
+            raise NotReachedError
+    halt = victim.drivers.folder / HALT_FILE
+    halt.touch()
+    stops = await_that(lambda: not halt.exists(), _STOPS_S)
+    halt.unlink(missing_ok=True)
+    if point:
+        time.sleep(another_draw(step.draw) * step.seconds)
+        victim.fault.release()  # unless Spark has ended it
+    if not stops:
+        raise NotReachedError
     time.sleep(step.seconds)
 
 

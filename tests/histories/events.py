@@ -14,15 +14,16 @@ reported    ``write``, ``entry`` (its name in the ledger), ``task``, ``attempt``
 intent      ``entry``, ``start``, ``state``, ``transactions``, ``outcome``: asked, decided, not decided or unknown
 end         ``transaction``, ``commit``, ``outcome``: asked, committed, aborted, gone or undecided
 verdict     ``write`` or ``entry``, ``start``, ``by`` (sink or spark), ``outcome``: committed or failed; ``error``
-            (its first 600 characters)
+            (its first 4,000 characters)
 gave up     ``entry``, ``start``, ``text``: the sink's abort has said what became of the write
-trusted     ``write``, ``ledger_start``: given to its next run, because the sink has refused to skip a committed write
-            whose topic was created again
+trusted     ``write`` or the name of a query, ``ledger_start``: given to its next run, because the sink has refused to
+            skip a committed write whose topic was created again
 topic       ``topic``, ``incarnation``, ``phase``: created or deleted
 seen        ``reader``, ``isolation``, ``topic``, ``partition``, ``incarnation``, ``rows``: ``[offset, row]``
 passed      ``reader``, ``isolation``, ``topic``, ``partition``, ``incarnation``, ``offset``: the reader has everything
             below it
 fault       ``name``, ``workload``, ``phase``: begins, ends or missed
+late        ``api``, ``repeated``: a request arrives that a proxy has held back; whether its repetition came before it
 driver      ``workload``, ``start``, ``phase``: started, or session when it has a session of Spark
 step        ``start``, ``step``: the driver has come to this step of planning
 =========== ============================================================================================================
@@ -59,6 +60,7 @@ KINDS = frozenset(
         "seen",
         "passed",
         "fault",
+        "late",
         "driver",
         "step",
     }

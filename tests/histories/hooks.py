@@ -15,14 +15,13 @@ from pathlib import Path
 from tests.faults.chaos.processes import START
 from tests.faults.support import kill_points
 from tests.histories.events import write_of
-from tests.histories.recorder import FOLDER, claim_of, recorder_of_environment
+from tests.histories.recorder import FOLDER, recorder_of_environment, short
 
 PROXIES = "HISTORY_PROXIES"
 PYTHON_PATH = os.pathsep.join((str(Path(__file__).parents[2]), str(Path(__file__).parent / "support")))
 """PYTHONPATH of a process that is recorded with its children."""
 
 PLANNING = ("driver initialised", "planned")
-_ERROR_CHARACTERS = 600
 
 
 def install():
@@ -43,10 +42,6 @@ def _entry(write_id):
 
 def _transaction(prepared):
     return [prepared.transactional_id, prepared.producer_id, prepared.epoch]
-
-
-def _text(error):
-    return " ".join(str(error).split())[:_ERROR_CHARACTERS]
 
 
 class _TaskOfSpark:
@@ -75,7 +70,7 @@ class _TaskOfSpark:
             yield batch
 
     def failed(self, error):
-        self._record("failed", write=self.write, **self.name, error=_text(error))
+        self._record("failed", write=self.write, **self.name, error=short(str(error)))
 
     def reported(self, message):
         report = message.report
@@ -122,9 +117,9 @@ def _recorded_end(end, record):
         try:
             outcome = end(sink_write, messages, *more)
         except BaseException as error:
-            record("verdict", **verdict, outcome="failed", claim=claim_of(str(error)), error=_text(error))
+            record("verdict", **verdict, outcome="failed", error=short(str(error)))
             raise
-        record("verdict", **verdict, outcome="committed", claim="none", error="", replayed=outcome.replayed)
+        record("verdict", **verdict, outcome="committed", error="", replayed=outcome.replayed)
         return outcome
 
     return recorded
@@ -134,7 +129,7 @@ def _recorded_give_up(give_up, record):
     def recorded(sink_write, messages, *more):
         line = give_up(sink_write, messages, *more)
         given_up = {"entry": _entry_of(sink_write, messages), "start": os.environ[START]}
-        record("gave up", **given_up, claim=claim_of(line.text), text=_text(line.text))
+        record("gave up", **given_up, text=short(line.text))
         return line
 
     return recorded

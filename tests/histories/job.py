@@ -24,8 +24,8 @@ from tests.faults.chaos.processes import MARK, SIDE, START
 from tests.faults.chaos.query_job import run_until_done
 from tests.faults.support.kill_points import VARIABLE
 from tests.histories.hooks import PROXIES
-from tests.histories.recorder import ACTOR, FOLDER, Recorder, claim_of, recorder_of_environment
-from tests.histories.workloads import OPTIONS_FILE, ROWS, TASKS
+from tests.histories.recorder import ACTOR, FOLDER, Recorder, recorder_of_environment, short
+from tests.histories.workloads import DRIVER_HOST, DRIVER_PORTS, HALT_FILE, OPTIONS_FILE, ROWS, TASKS
 
 _REFUSED = re.compile(r"deleted and created again since.*?ledgerStart=(trust-ledger:\d+)")
 _APART_S = 1.0
@@ -89,9 +89,7 @@ class Job:
 
     def version(self, name: str, number: int) -> dict[str, object]:
         """Those of a write that is repeated until it succeeds."""
-        options = self.exactly_once(name, txnAppId=name, txnVersion=number)
-        accepted = self._accepted(f"{name}/{number}")
-        return {**options, "ledgerStart": accepted.read_text()} if accepted.exists() else options
+        return self.exactly_once(name, txnAppId=name, txnVersion=number, **self.accepted(f"{name}/{number}"))
 
     def told(self, write: str, run: Callable[[], object]) -> None:
         """A run of a batch write, with Spark's verdict on it."""
@@ -101,24 +99,28 @@ class Job:
             run()
         except Exception as error:
             text = " ".join([str(error), *getattr(error, "__notes__", ())])
-            short = " ".join(text.split())[:600]
-            verdict = {"outcome": "failed", "claim": claim_of(text), "error": short}
+            verdict = {"outcome": "failed", "error": short(text)}
             self.record("verdict", write=write, start=start, by="spark", **verdict)
-            self._accept(write, text)
+            self.accept(write, text)
             raise
-        verdict = {"outcome": "committed", "claim": "none", "error": ""}
+        verdict = {"outcome": "committed", "error": ""}
         self.record("verdict", write=write, start=start, by="spark", **verdict)
 
-    def _accept(self, write: str, text: str) -> None:
-        """Does what an operator does when a write's topic was created again: its next run gets the value that the error
-        names."""
+    def accept(self, name: str, text: str) -> None:
+        """Does what an operator does when the topic of a write, or of a query, was created again: its next run gets the
+        value that the error names."""
         refused = _REFUSED.search(text)
         if refused is not None:
-            self.record("trusted", write=write, ledger_start=refused[1])
-            self._accepted(write).write_text(refused[1])
+            self.record("trusted", write=name, ledger_start=refused[1])
+            self._accepted(name).write_text(refused[1])
 
-    def _accepted(self, write: str) -> Path:
-        return self.folder / f"accepted-{write.replace('/', '-')}"
+    def accepted(self, name: str) -> dict[str, str]:
+        """The option that ``accept`` has left."""
+        file = self._accepted(name)
+        return {"ledgerStart": file.read_text()} if file.exists() else {}
+
+    def _accepted(self, name: str) -> Path:
+        return self.folder / f"accepted-{name.replace('/', '-')}"
 
 
 def source(job: Job) -> DataFrame:
@@ -133,10 +135,14 @@ def key(write: str) -> str:
 
 
 def run_query(job: Job, into: DataStreamWriter) -> None:
-    query = into.trigger(processingTime=_TRIGGER).start()
-    while not (query.awaitTermination(0.2) or job.stops):
-        pass
-    query.stop()
+    """One query after the other, as often as it is stopped from outside."""
+    halt = job.folder / HALT_FILE
+    while not job.stops:
+        query = into.trigger(processingTime=_TRIGGER).start()
+        while not (query.awaitTermination(0.2) or job.stops or halt.exists()):
+            pass
+        halt.unlink(missing_ok=True)
+        query.stop()
     into.trigger(availableNow=True).start().awaitTermination()
 
 
@@ -150,9 +156,14 @@ def letters(job: Job) -> None:
         deadLetterTopic="letters-dead",
         valueFormat="avro",
         **{"schema.registry.url": job.registry},
+        **job.accepted("letters"),
     )
     into = rows.writeStream.format("pykafka").options(**options)
-    run_query(job, into.option("checkpointLocation", str(job.folder / "checkpoint")))
+    try:
+        run_query(job, into.option("checkpointLocation", str(job.folder / "checkpoint")))
+    except Exception as error:
+        job.accept("letters", str(error))
+        raise
 
 
 def control(job: Job) -> None:
@@ -242,7 +253,19 @@ def settings_of_spark(master: str) -> dict[str, str]:
         return {**_SETTINGS, "spark.master": _LOCAL}
     variables = {name: os.environ[name] for name in _OF_EXECUTORS} | {SIDE: "executor"}
     of_executors = {f"spark.executorEnv.{name}": value for name, value in variables.items()}
-    return {**_SETTINGS, **_ON_EXECUTORS, **of_executors, "spark.master": master}
+    return {**_SETTINGS, **_ON_EXECUTORS, **of_executors, **_network_of_driver(), "spark.master": master}
+
+
+def _network_of_driver() -> dict[str, str]:
+    """It listens where it always does, and executors connect to the gates before that."""
+    port, blocks = os.environ[DRIVER_PORTS].split()
+    return {
+        "spark.driver.bindAddress": _SETTINGS["spark.driver.host"],
+        "spark.driver.host": DRIVER_HOST,
+        "spark.driver.port": port,
+        "spark.driver.blockManager.port": blocks,
+        "spark.port.maxRetries": "0",  # or it would listen at a port that no gate is before
+    }
 
 
 def main(workload: str, settings: str) -> None:

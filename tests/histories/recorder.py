@@ -7,10 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.histories.claims import claim_of
 from tests.histories.events import Event
-
-__all__ = ("ACTOR", "FOLDER", "Recorder", "claim_of", "recorder_of_environment")
 
 FOLDER, ACTOR = "HISTORY_FOLDER", "HISTORY_ACTOR"
 """Environment variables of the processes that record."""
@@ -35,6 +32,12 @@ class Recorder:
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
             self._pid = os.getpid()
         return self._file
+
+
+def short(text: str) -> str:
+    """A text of an error as histories have it: one line of at most 4,000 characters. Spark's traces end with the words
+    of the sink."""
+    return " ".join(text.split())[:4000]
 
 
 def recorder_of_environment() -> Recorder:

@@ -14,6 +14,7 @@ from pathlib import Path
 from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION
 from spark_kafka_sink.testing.proxy import Proxy
 from tests.faults.chaos.drivers import Drivers
+from tests.faults.chaos.gate import Gate
 from tests.faults.chaos.kafka import ChaosKafka
 from tests.faults.chaos.plan import Round, Step
 from tests.faults.chaos.run import cause_of, is_ours
@@ -24,7 +25,7 @@ from tests.histories import hooks, job
 from tests.histories.checker import Finding, check
 from tests.histories.events import read_history, write_history
 from tests.histories.figures import Figures, figures_of
-from tests.histories.gate import Gate
+from tests.histories.partings import DriverNetwork
 from tests.histories.readers import ReaderError, Source, fresh_reader, live_readers
 from tests.histories.recorder import ACTOR, FOLDER, Recorder
 from tests.histories.troubles import TROUBLES, Victim, victim_of
@@ -201,11 +202,12 @@ class Soak:
             hooks.PROXIES: json.dumps({_text(proxies[node].broker): _text(gates[node].address) for node in gates}),
         }
         variables: dict[str, str] = {}
+        network = DriverNetwork(stack)
 
         def prepare(start: int) -> dict[str, str]:
             own = dict(variables)
             self._record("driver", workload=workload.name, start=str(start), phase="started", variables=own)
-            return own
+            return {**own, **network.variables()} if workload.has_executors else own
 
         python = str(python_of(workload))
         environment["PYSPARK_PYTHON"] = python
@@ -213,7 +215,7 @@ class Soak:
         drivers = Drivers(folder, command, environment, prepare)
         return Victim(
             workload, self.kafka, drivers, Fault(drivers.fault_file), (self.live, self.raw), self.source, gates,
-            proxies, self._record, self._settings.older_sink, variables,
+            proxies, network, self._record, self._settings.older_sink, variables,
         )  # fmt: skip
 
     def _round(self, number: int, steps: Round) -> None:
@@ -293,7 +295,7 @@ class SparkVerdicts(threading.Thread):
         for victim in self._queries:
             name, last = victim.workload.name, victim.drivers.commits
             for number in range(self._noted[name] + 1, last + 1):
-                verdict = {"by": "spark", "outcome": "committed", "claim": "none", "error": ""}
+                verdict = {"by": "spark", "outcome": "committed", "error": ""}
                 self._record("verdict", write=f"{name}/{number}", **verdict)
             self._noted[name] = max(self._noted[name], last)
 

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka import IsolationLevel, Producer
 
+from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.spark.options import SinkOptions
 from tests.faults.chaos.kafka import ChaosKafka
 from tests.faults.chaos.plan import Step
@@ -21,12 +22,13 @@ from tests.histories.changes import (
     clock_variables,
     copy_of_sink,
     options_switched,
+    query_stopped,
     topic_recreated,
 )
 from tests.histories.events import read_history
 from tests.histories.readers import Source, live_readers
 from tests.histories.recorder import Recorder
-from tests.histories.workloads import LETTERS, OPTIONS_FILE, PAIRS, PARTITIONS
+from tests.histories.workloads import HALT_FILE, LETTERS, OPTIONS_FILE, PAIRS, PARTITIONS
 
 _HERE = Path(__file__).parents[2]
 _OFF_S = 600
@@ -116,6 +118,120 @@ class Recreation:
 
     def wake(self):
         self.done.append("wakes")
+
+
+class Halting:
+    """A victim whose driver stops its query as soon as it is told to; ``done`` has what happened in its order."""
+
+    def __init__(self):
+        self.done = []
+        self.drivers = self.fault = self.folder = self
+        self.happened = True
+
+    def __truediv__(self, name):
+        assert name == HALT_FILE
+        return self
+
+    def touch(self):
+        self.done.append("told to stop")
+
+    def exists(self):
+        return False
+
+    def unlink(self, missing_ok):
+        assert missing_ok
+
+    def arm(self, point, action):
+        self.done.append(f"{action} {point}")
+
+    def release(self):
+        self.done.append("goes on")
+
+
+@pytest.mark.parametrize(
+    ("draw", "done"),
+    [
+        (0.0, ["hold driver initialised", "told to stop", "goes on"]),
+        (0.3, ["hold task in mid-write", "told to stop", "goes on"]),
+        (0.5, ["hold intent in the log", "told to stop", "goes on"]),
+        (0.99, ["told to stop"]),
+    ],
+)
+def test_a_query_is_stopped_at_a_step_of_the_protocol(draw, done):
+    victim = Halting()
+    query_stopped(victim, Step("query stopped", 0.0, 0.0, draw))
+    assert victim.done == done
+
+
+class Query:
+    """Spark's, which ends when it is stopped; ``done`` has what happened in its order."""
+
+    def __init__(self, job, halts):
+        self.done = []
+        self._job, self._halts = job, halts
+        self._now = "1 second"
+
+    def trigger(self, **when):
+        self._now = when.get("processingTime", "now")
+        return self
+
+    def start(self):
+        self.done.append(f"starts {self._now}")
+        return self
+
+    def awaitTermination(self, timeout_s=None):  # noqa: N802 (Spark's name)
+        file = self._job.folder / (HALT_FILE if len(self.done) < 2 * self._halts else "stop")
+        file.touch()
+        return False
+
+    def stop(self):
+        assert not (self._job.folder / HALT_FILE).exists()
+        self.done.append("stops")
+
+
+def test_a_query_that_is_stopped_goes_on_as_a_new_one(tmp_path):
+    of_job = job.Job(None, None, "here:1", "", tmp_path, {})
+    query = Query(of_job, halts=2)
+    job.run_query(of_job, query)
+    assert query.done == [*["starts 1 second", "stops"] * 3, "starts now"]
+
+
+def test_a_query_whose_topic_was_created_again_is_accepted_as_its_error_says(tmp_path, monkeypatch):
+    """Its driver starts it again with the value that the error has named."""
+    given = []
+
+    def run_query(job, into):
+        given.append(into.given.get("ledgerStart"))
+        raise KafkaError("… was deleted and created again since … ledgerStart=trust-ledger:7 accepts it")
+
+    monkeypatch.setattr(job, "run_query", run_query)
+    driver = job.Job(Frames(), Recorder(tmp_path, "test"), "here:1", "", tmp_path, {})
+    for _ in range(2):
+        with pytest.raises(KafkaError):
+            job.letters(driver)
+    assert given == [None, "trust-ledger:7"]
+    assert [event["write"] for event in read_history(tmp_path.glob("*.jsonl")) if event.kind == "trusted"] == [
+        "letters",
+        "letters",
+    ]
+
+
+class Frames:
+    """A session, its frames and its writer of streams, which only note the options of the last one."""
+
+    def __init__(self):
+        self.given = {}
+        self.readStream = self.writeStream = self
+
+    def option(self, name, value):
+        return self
+
+    def options(self, **options):
+        self.given = options
+        return self
+
+    def __getattr__(self, name):
+        return lambda *_: self
 
 
 _RECREATED = ["readers let go", "deleted old", "recreate", "created new"]

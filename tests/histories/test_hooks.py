@@ -28,6 +28,7 @@ from tests.faults.chaos.troubles import COMMIT, TASK
 from tests.faults.support.kill_points import FaultInjectedError
 from tests.histories import hooks
 from tests.histories.checker import check
+from tests.histories.claims import claim_of
 from tests.histories.events import read_history
 from tests.histories.index import COMMITTED, UNCOMMITTED
 from tests.histories.job import Job
@@ -176,7 +177,7 @@ def test_a_job_that_is_aborted_and_run_again(job, history):
     writer = job.planned()
     writer.commit(job.tasks(writer))
     events = history()
-    assert [(event["start"], event["claim"]) for event in events if event.kind == "gave up"] == [("1", "none")]
+    assert [(event["start"], claim_of(event["text"])) for event in events if event.kind == "gave up"] == [("1", "none")]
     assert sorted(outcomes(events, "end")) == ["aborted"] * 2 + ["asked"] * 4 + ["committed"] * 2
     assert check(events) == []
 
@@ -192,7 +193,7 @@ def test_a_run_that_was_replaced_is_told_that_it_failed(job, history, monkeypatc
         old.commit(late)
     events = history()
     assert outcomes(events, "intent") == ["asked", "decided", "asked", "not decided"]
-    assert [event["claim"] for event in events if event.kind == "verdict"] == ["none", "none"]
+    assert [claim_of(event["error"]) for event in events if event.kind == "verdict"] == ["none", "none"]
     assert check(events) == []
 
 
@@ -226,7 +227,9 @@ def test_a_job_whose_topic_was_created_again_is_accepted_as_its_error_says(job, 
     events = history()
     assert [event["ledger_start"] for event in events if event.kind == "trusted"] == ["trust-ledger:1"]
     told = [
-        (event["outcome"], event["claim"]) for event in events if event.kind == "verdict" and event["by"] == "spark"
+        (event["outcome"], claim_of(event["error"]))
+        for event in events
+        if event.kind == "verdict" and event["by"] == "spark"
     ]
     assert told == [("failed", "decided"), ("committed", "none")]
     assert check(events) == []

@@ -37,8 +37,9 @@ def test_the_history_of_two_minutes_keeps_every_promise(tmp_path, monkeypatch):
     assert judgement.figures.faults, "no fault has hit"
 
 
-def test_a_seed_gives_each_trouble_sooner_or_later():
-    drawn = {step.trouble for number in range(1, 200) for step in random_round(SEED, number, TROUBLES)}
+def test_a_seed_gives_each_trouble_in_as_many_rounds_as_there_are():
+    rounds = range(1, len(TROUBLES) + 1)
+    drawn = {step.trouble for number in rounds for step in random_round(SEED, number, TROUBLES)}
     assert drawn == set(TROUBLES)
     assert "worker killed" in drawn
 
@@ -52,8 +53,8 @@ def test_a_run_draws_only_what_it_can_do():
         "older sink",
         "executor killed",
         "executor stopped",
+        "driver parted from executors",
         "workers outlive the driver",
-        "topic recreated",
     }
 
 
@@ -76,8 +77,8 @@ def test_the_figures_of_a_history():
             event(4.0, "fault", name="broker killed", workload="a", phase="ends"),
             seen(6.0, "b/1/0"),
             seen(7.0, "a/1/1"),
-            event(8.0, "verdict", write="a/1", by="spark", outcome="committed", claim="none", error=""),
-            event(8.0, "verdict", write="a/1", by="sink", outcome="committed", claim="none", error=""),
+            event(8.0, "verdict", write="a/1", by="spark", outcome="committed", error=""),
+            event(8.0, "verdict", write="a/1", by="sink", outcome="committed", error=""),
         ]
     )
     assert (figures.handed, figures.visible, figures.written) == (2, 3, 3)

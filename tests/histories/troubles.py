@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from spark_kafka_sink.testing.proxy import Direction, Proxy
 from tests.faults.chaos import troubles as of_chaos
 from tests.faults.chaos.drivers import Drivers, await_that
+from tests.faults.chaos.gate import Gate
 from tests.faults.chaos.kafka import ChaosKafka
 from tests.faults.chaos.processes import Kind, send
 from tests.faults.chaos.troubles import NotReachedError, Trouble, another_draw, pick, table_of, trouble
@@ -23,11 +24,18 @@ from tests.histories.changes import (
     clocks_are_off,
     older_sink,
     options_switched,
+    query_stopped,
     terminated,
     topic_recreated,
     topics_grown,
 )
-from tests.histories.gate import Gate
+from tests.histories.partings import (
+    DriverNetwork,
+    brokers_parted,
+    brokers_parted_on_one_side,
+    controller_parted,
+    driver_parted_from_executors,
+)
 from tests.histories.readers import Reader, Source
 from tests.histories.recorder import Recorder
 from tests.histories.workloads import Workload
@@ -36,10 +44,11 @@ if TYPE_CHECKING:
     from tests.faults.chaos.plan import Step
 
 _HAPPENS_S = 60.0
+_REPEATED_S = 30.0
 _SLOW_S = 0.5
 _ALL = 0.3
 
-# By the API keys of Kafka's protocol. A Produce request may come in pieces, and a proxy holds back whole ones only.
+# By the API keys of Kafka's protocol.
 _RESPONSES = {"Produce": 0, "InitProducerId": 22, "AddPartitionsToTxn": 24, "EndTxn": 26}
 _REQUESTS = {name: key for name, key in _RESPONSES.items() if name != "Produce"}
 
@@ -47,8 +56,9 @@ _REQUESTS = {name: key for name, key in _RESPONSES.items() if name != "Produce"}
 @dataclass(frozen=True)
 class Victim:
     """A workload, with what troubles need of it. ``gates`` and ``proxies``: on the way from its sink to each broker, by
-    node id. ``readers``: the read_committed one and the other. ``record``: the soak's. ``variables``: those of its next
-    drivers' environment. ``older_sink``: a folder with one."""
+    node id. ``driver_network``: between its drivers and their executors, if it has any. ``readers``: the read_committed
+    one and the other. ``record``: the soak's. ``variables``: those of its next drivers' environment. ``older_sink``: a
+    folder with one."""
 
     workload: Workload
     kafka: ChaosKafka
@@ -58,6 +68,7 @@ class Victim:
     source: Source
     gates: Mapping[int, Gate]
     proxies: Mapping[int, Proxy]
+    driver_network: DriverNetwork
     record: Recorder
     older_sink: Path | None = None
     variables: dict[str, str] = field(default_factory=dict)
@@ -81,7 +92,7 @@ class Victim:
     def heal(self) -> None:
         """Everything that is stopped goes on, its network is whole, and of several drivers the last one stays."""
         self.fault.disarm()
-        for way in (*self.gates.values(), *self.proxies.values()):
+        for way in (*self.gates.values(), *self.proxies.values(), self.driver_network):
             way.heal()
         drivers = self.drivers
         send([each for each in drivers.processes(Kind.DRIVER) if each.start != drivers.starts], signal.SIGKILL)
@@ -157,16 +168,27 @@ def response_lost(victim: Victim, step: Step) -> None:
 
 def request_delivered_late(victim: Victim, step: Step) -> None:
     """A request stays in the network, is repeated on another connection, and arrives afterwards."""
-    api = _REQUESTS[pick(list(_REQUESTS), step.draw)]
-    for proxy in victim.proxies.values():
-        proxy.hold_request(api)
-    if not await_that(lambda: any(proxy.holds for proxy in victim.proxies.values()), _HAPPENS_S):
+    _delivered_late(victim, step, pick(list(_REQUESTS), step.draw))
+
+
+def produce_delivered_late(victim: Victim, step: Step) -> None:
+    """The same with a Produce request, whose rows the broker has then, or whose transaction may have ended."""
+    _delivered_late(victim, step, "Produce")
+
+
+def _delivered_late(victim: Victim, step: Step, api: str) -> None:
+    """One request alone, on its way to one broker."""
+    proxy = victim.proxies[pick(list(victim.proxies), another_draw(step.draw))]
+    proxy.hold_request(_RESPONSES[api])
+    held = await_that(lambda: proxy.holds, _HAPPENS_S)
+    proxy.hold_request(None)
+    if not held:
         raise NotReachedError
-    time.sleep(step.seconds * (1 + another_draw(step.draw)))
-    for proxy in victim.proxies.values():
-        if proxy.holds:
-            with suppress(OSError, asyncio.IncompleteReadError):  # the broker is down, and the request lost
-                proxy.deliver()
+    await_that(lambda: proxy.is_repeated, _REPEATED_S)
+    time.sleep(step.seconds)
+    victim.record("late", api=api, repeated=proxy.is_repeated)
+    with suppress(OSError, asyncio.IncompleteReadError):  # the broker is down, and the request lost
+        proxy.deliver()
 
 
 TROUBLES = {
@@ -180,9 +202,15 @@ TROUBLES = {
         trouble(responses_arrive_late, "network", weight=2),
         trouble(network_is_slow, "network"),
         trouble(response_lost, "network", weight=3),
-        trouble(request_delivered_late, "network", weight=3),
+        trouble(request_delivered_late, "network", "transactions", weight=3),
+        trouble(produce_delivered_late, "network", weight=3),
+        trouble(brokers_parted, "brokers", weight=2),
+        trouble(brokers_parted_on_one_side, "brokers", weight=2),
+        trouble(controller_parted, "brokers", weight=2),
+        trouble(driver_parted_from_executors, "driver", "executors", weight=2),
         trouble(topics_grown, "rights"),
-        trouble(topic_recreated, "brokers", "rights", "point", "jobs", weight=2),
+        trouble(topic_recreated, "brokers", "rights", "point", weight=2),
+        trouble(query_stopped, "driver", "point", "query", weight=2),
         trouble(options_switched, "driver"),
         trouble(clocks_are_off, "driver"),
         trouble(older_sink, "driver"),
@@ -203,12 +231,14 @@ def troubles_for(workloads: Iterable[Workload], *, upgrades: bool, older_sink: b
 
 
 def _fits(workload: Workload, needs: frozenset[str]) -> bool:
-    """Whether the workload has what a trouble needs: executors, processes that come to the steps of the protocol, or
-    jobs, whose driver knows which write an error is about."""
+    """Whether the workload has what a trouble needs: executors, transactions and processes that come to their steps, or
+    a query."""
+    exactly_once = any(write.exactly_once for write in workload.writes)
     has = {
         "executors": workload.has_executors,
-        "point": any(write.exactly_once for write in workload.writes),
-        "jobs": not workload.is_query,
+        "point": exactly_once,
+        "transactions": exactly_once,
+        "query": workload.is_query or workload.in_batches,
     }
     return all(has.get(need, True) for need in needs)
 

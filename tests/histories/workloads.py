@@ -16,6 +16,14 @@ PARTITIONS = 4
 OPTIONS_FILE = "options.json"
 """In a workload's folder: options that its drivers write with instead of their own."""
 
+HALT_FILE = "halt"
+"""In a workload's folder: its driver stops the query, removes the file, and goes on with a new one."""
+
+DRIVER_HOST = "127.0.0.5"
+"""Where executors reach their driver: by gates at the ports that ``DRIVER_PORTS`` in its environment names."""
+
+DRIVER_PORTS = "HISTORY_DRIVER_PORTS"
+
 
 @dataclass(frozen=True)
 class Write:
@@ -30,19 +38,23 @@ class Write:
 class Workload:
     """Something with a driver of its own. ``topics`` have its rows; the first one is named like its transactions.
 
-    ``is_query``: a stream with a checkpoint of its own, whose commits are Spark's verdicts. ``has_executors``: it runs
-    on a standalone cluster. ``spark``: a version of Spark that has an environment of its own; "" is the one at hand.
+    ``is_query``: a stream with a checkpoint of its own, whose commits are Spark's verdicts. ``in_batches``: a query
+    whose ``foreachBatch`` writes. ``has_executors``: it runs on a standalone cluster. ``spark``: a version of Spark
+    that has an environment of its own; "" is the one at hand.
     """
 
     name: str
     writes: tuple[Write, ...]
     topics: tuple[str, ...]
     is_query: bool = False
+    in_batches: bool = False
     has_executors: bool = False
     spark: str = ""
 
 
-PAIRS = Workload("pairs", (Write("pairs-one"), Write("pairs-two")), ("pairs-one", "pairs-two"), has_executors=True)
+PAIRS = Workload(
+    "pairs", (Write("pairs-one"), Write("pairs-two")), ("pairs-one", "pairs-two"), in_batches=True, has_executors=True
+)
 LETTERS = Workload("letters", (Write("letters"),), ("letters", "letters-dead"), is_query=True)
 NIGHTLY = Workload("nightly", (Write("nightly"),), ("nightly",))
 ONCE = Workload("once", (Write("once", repeats=False),), ("once",))

@@ -1,11 +1,14 @@
-"""Three real brokers, whose own traffic goes over a listener that no ACL touches, and what is done to their rights."""
+"""Three real brokers, whose own traffic goes over a listener that no ACL touches, and what is done to their rights and
+their network."""
 
 from __future__ import annotations
 
 import resource
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,9 +26,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from spark_kafka_sink.testing import LocalKafka
 from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION, LocalKafkaError
 from tests.faults.chaos import requests
+from tests.faults.chaos.network import BROKERS, PartableKafka
 from tests.waiting import until
 
 _METADATA_VERSION = "metadata.version"
@@ -41,7 +44,7 @@ _LOGIN = (
 
 # Brokers and controllers speak SASL among themselves, as User:broker; clients are User:ANONYMOUS, whose rights change.
 PROPERTIES = {
-    "inter.broker.listener.name": "BROKERS",
+    "inter.broker.listener.name": BROKERS,
     "listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT,BROKERS:SASL_PLAINTEXT",
     "sasl.mechanism.inter.broker.protocol": "PLAIN",
     "sasl.mechanism.controller.protocol": "PLAIN",
@@ -89,7 +92,7 @@ class ChaosKafka:
 
     def __init__(self, versions: Sequence[str] = (DEFAULT_VERSION,)) -> None:
         first = versions[0]
-        self.local = LocalKafka(nodes=3, version=first, properties=PROPERTIES, listeners={"BROKERS": "SASL_PLAINTEXT"})
+        self.local = PartableKafka(3, first, PROPERTIES, listeners={BROKERS: "SASL_PLAINTEXT"})
         self.transaction_version = 0
         self._versions = versions
         self._runs = dict.fromkeys((1, 2, 3), first)
@@ -206,8 +209,9 @@ class ChaosKafka:
         return [(host, int(port)) for host, port in (server.split(":") for server in self.servers.split(","))]
 
     def heal(self) -> None:
-        """Every node runs again."""
+        """Every node runs again and reaches the others."""
         with self._lock:
+            self.local.heal_network()
             for node in self.local.node_ids:
                 if self.local.alive(node):
                     self.local.resume(node)
@@ -222,6 +226,20 @@ class ChaosKafka:
     def coordinator(self, transactional_id: str) -> int:
         with self._lock:
             return _until(lambda: self.local.transaction_coordinator(transactional_id), lambda node: node > 0)
+
+    def controller(self) -> int:
+        """The node that leads the quorum of controllers, as most nodes say."""
+
+        def ask() -> int:
+            told: Counter[int] = Counter()
+            for address in self._addresses():
+                with suppress(Exception):  # it is parted from the others, or down
+                    told[requests.quorum_leader(address)] += 1
+            leader, count = told.most_common(1)[0]
+            return leader if count > len(self._runs) // 2 else -1
+
+        with self._lock:
+            return int(_until(ask, lambda node: node > 0))
 
     def move_leader(self, topic: str, partition: int) -> None:
         """To the next of its replicas, by an election of the preferred leader; returns when it leads."""

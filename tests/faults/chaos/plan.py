@@ -30,11 +30,15 @@ Round = Sequence[Step]
 
 
 def random_round(seed: int, number: int, troubles: Mapping[str, Trouble] = TROUBLES) -> Round:
-    """Up to three troubles that go together."""
+    """Up to three troubles that go together.
+
+    The first one is taken from all of them in turn, so that none is missing in as many rounds as there are troubles;
+    the others are drawn by their weights.
+    """
     random = Random(f"{seed}/{number}")
     count = random.choice(_TOGETHER)
-    chosen: list[str] = []
-    taken: set[str] = set()
+    first = _in_turn(seed, number, list(troubles))
+    chosen, taken = [first], set(troubles[first].needs)
     while len(chosen) < count:
         free = [name for name, trouble in troubles.items() if not trouble.needs & taken]
         if not free:
@@ -43,6 +47,13 @@ def random_round(seed: int, number: int, troubles: Mapping[str, Trouble] = TROUB
         chosen.append(name)
         taken |= troubles[name].needs
     return [_step(name, random) for name in chosen]
+
+
+def _in_turn(seed: int, number: int, names: list[str]) -> str:
+    """The one of round ``number``: each turn of all names has an order of its own."""
+    turn, place = divmod(number - 1, len(names))
+    Random(f"{seed}/turn {turn}").shuffle(names)
+    return names[place]
 
 
 def one_of_each(seed: int) -> list[Round]:

@@ -13,6 +13,8 @@ from kio.schema.alter_partition_reassignments.v0.request import (
 from kio.schema.alter_partition_reassignments.v0.response import AlterPartitionReassignmentsResponse
 from kio.schema.api_versions.v4.request import ApiVersionsRequest
 from kio.schema.api_versions.v4.response import ApiVersionsResponse
+from kio.schema.describe_quorum.v1.request import DescribeQuorumRequest, PartitionData, TopicData
+from kio.schema.describe_quorum.v1.response import DescribeQuorumResponse
 from kio.schema.elect_leaders.v2.request import ElectLeadersRequest, TopicPartitions
 from kio.schema.elect_leaders.v2.response import ElectLeadersResponse
 from kio.schema.metadata.v10.request import MetadataRequest, MetadataRequestTopic
@@ -22,6 +24,7 @@ from kio.static.primitive import i8, i32, i32Timedelta
 
 from spark_kafka_sink.testing.blocking_admin import Address, exchange
 
+_METADATA = "__cluster_metadata"
 _PREFERRED = 0
 _TIMEOUT = i32Timedelta.parse(timedelta(seconds=10))
 
@@ -63,6 +66,16 @@ def topic_id(address: Address, topic: str) -> str:
         return ""
     _check(f"{topic} has no id", found)
     return str(found.topic_id)
+
+
+def quorum_leader(address: Address) -> int:
+    """The node whose controller is the active one, as far as this broker's controller knows."""
+    partitions = (PartitionData(partition_index=i32(0)),)
+    request = DescribeQuorumRequest(topics=(TopicData(topic_name=TopicName(_METADATA), partitions=partitions),))
+    response = exchange(address, request, DescribeQuorumResponse)
+    (found,) = (each for topic in response.topics for each in topic.partitions)
+    _check("the quorum is unknown", response, found)
+    return int(found.leader_id)
 
 
 def features(address: Address) -> dict[str, int]:

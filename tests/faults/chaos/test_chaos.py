@@ -43,6 +43,14 @@ def test_every_trouble_comes_up_once_in_the_short_form_and_again_and_again_in_th
     assert set(drawn) == set(TROUBLES)
 
 
+@pytest.mark.parametrize("turn", [0, 1, 2])
+@pytest.mark.parametrize("seed", [7, 11])
+def test_no_trouble_is_missing_in_as_many_rounds_as_there_are_troubles(seed, turn):
+    """Two runs of two hours had drawn too few replicas in sync not once."""
+    rounds = range(turn * len(TROUBLES) + 1, (turn + 1) * len(TROUBLES) + 1)
+    assert {random_round(seed, number)[0].trouble for number in rounds} == set(TROUBLES)
+
+
 def test_troubles_that_need_the_same_thing_do_not_come_together():
     for rounds in ([random_round(SEED, number) for number in range(1, 300)], one_of_each(SEED)):
         for steps in rounds:

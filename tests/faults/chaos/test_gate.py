@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 from spark_kafka_sink.testing.proxy import LOOPBACK, Direction
-from tests.histories.gate import Gate
+from tests.faults.chaos.gate import Gate
 from tests.waiting import DEADLINE_S, eventually, lasts
 
 
@@ -108,3 +108,54 @@ def test_a_gate_before_nothing_closes_its_connections(echo, gate, client):
     echo.close()
     with socket.create_connection(gate.address, DEADLINE_S) as late:
         assert late.recv(10) == b""
+
+
+def test_connections_through_a_parted_gate_break_until_it_heals(gate, client):
+    client.sendall(b"a")
+    assert client.recv(10) == b"a"
+    assert gate.part() == 1
+    assert client.recv(10) == b""
+    with socket.create_connection(gate.address, DEADLINE_S) as early:
+        assert _everything(early) == b""
+    gate.heal()
+    with socket.create_connection(gate.address, DEADLINE_S) as late:
+        late.sendall(b"b")
+        assert late.recv(10) == b"b"
+
+
+class TwoPeers(Gate):
+    """Who connects first is 1, and who connects next is 2; nobody else is one."""
+
+    def __init__(self, target):
+        super().__init__(target, peers=(1, 2))
+        self._next = iter((1, 2))
+
+    def peer_at(self, address):
+        return next(self._next, None)
+
+
+def test_each_peer_has_a_way_of_its_own(echo):
+    with TwoPeers(echo.address) as gate:
+        first, second, third = (socket.create_connection(gate.address, DEADLINE_S) for _ in range(3))
+        with first, second, third:
+            assert _everything(third) == b""
+            for client in (first, second):
+                client.sendall(b"a")
+                assert client.recv(10) == b"a"
+            assert gate.close(Direction.TO_BROKER, 1) == 1
+            assert gate.part(2) == 1
+            assert second.recv(10) == b""
+            first.sendall(b"b")
+            first.settimeout(0.2)
+            with pytest.raises(TimeoutError):
+                first.recv(10)
+            first.settimeout(DEADLINE_S)
+            gate.heal()
+            assert first.recv(10) == b"b"
+
+
+def _everything(client):
+    """What comes until the connection ends, however it does."""
+    with suppress(ConnectionError):
+        return client.recv(10)
+    return b""
