@@ -99,13 +99,23 @@ class Left(NamedTuple):
     restores: int
 
 
+class Who(NamedTuple):
+    """A process, by its run."""
+
+    run: int
+    what: str = "run"
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.run}"
+
+
 class LateEnd(NamedTuple):
     """An EndTxn that a broker gets later: commit or abort of the transaction of one producer id and epoch.
 
     ``who`` sent it. ``slot`` and ``holder``: of a task's transaction; None: of the intent ``entry`` of a run.
     """
 
-    who: str
+    who: Who
     what: Literal["commit", "abort", "intent"]
     run: int
     task: int = 0
@@ -175,7 +185,7 @@ def first(scenario: Scenario) -> World:
     entries = 1 + max(scenario.entries)
     return World(
         checkpoint=(-1,) * scenario.queries,
-        fences=(None,) * (1 + max(scenario.names)),
+        fences=(None,) * (1 + max(scenario.drivers)),
         ledger=(None,) * entries,
         past=(),
         txns=(NOBODYS,) * scenario.slots,
@@ -215,12 +225,12 @@ def on_its_way(world: World, end: LateEnd) -> World:
     return spend(world, "late_ends")._replace(late=world.late | {end})
 
 
-def late_commit(world: World, scenario: Scenario, task: int, prepared: Prepared, who: str) -> World:
+def late_commit(world: World, scenario: Scenario, task: int, prepared: Prepared, who: Who) -> World:
     slot = scenario.slot(prepared.run, task, prepared.attempt)
     return on_its_way(world, LateEnd(who, "commit", prepared.run, task, slot, prepared))
 
 
-def late_abort(world: World, slot: int, prepared: Prepared, who: str) -> World:
+def late_abort(world: World, slot: int, prepared: Prepared, who: Who) -> World:
     return on_its_way(world, LateEnd(who, "abort", prepared.run, slot % TASKS, slot, prepared))
 
 
@@ -236,7 +246,7 @@ def batch_bits(scenario: Scenario, query: int, batch: int, cut: str) -> int:
 
 
 def holds_fence(world: World, scenario: Scenario, index: int) -> bool:
-    fence = world.fences[scenario.names[index]]
+    fence = world.fences[scenario.drivers[index]]
     return (fence is not None and fence.who == index) or not scenario.has("fence")
 
 
@@ -244,9 +254,9 @@ def fenced_by(world: World, scenario: Scenario, index: int, fence: Fence | None)
     """The id of this run's driver belongs to ``fence`` now. An EndTxn of before, still on its way, will be refused."""
     if not scenario.has("fence"):
         return world
-    name = scenario.names[index]
-    late = frozenset(end for end in world.late if end.what != "intent" or scenario.names[end.run] != name)
-    return world._replace(fences=put(world.fences, name, fence), late=late)
+    driver = scenario.drivers[index]
+    late = frozenset(end for end in world.late if end.what != "intent" or scenario.drivers[end.run] != driver)
+    return world._replace(fences=put(world.fences, driver, fence), late=late)
 
 
 def record(world: World, scenario: Scenario, index: int, entry: Entry | None) -> World:
@@ -280,7 +290,7 @@ def flushed(world: World, slot: int) -> World:
     return world._replace(logs=put(world.logs, slot, Log(None, world.logs[slot].stray))) if world.logs else world
 
 
-def abort_exactly(world: World, scenario: Scenario, slot: int, prepared: Prepared, who: str) -> World:
+def abort_exactly(world: World, scenario: Scenario, slot: int, prepared: Prepared, who: Who) -> World:
     """A sweep, or an abort, ends the transaction of one producer id and epoch: it touches no other attempt's.
 
     EndTxn(abort), which bumps the epoch with v2 and does not with v1. Before 3.6 (unverified) InitProducerId with this
@@ -291,6 +301,8 @@ def abort_exactly(world: World, scenario: Scenario, slot: int, prepared: Prepare
     if not world.txns[slot].is_open or (holder != prepared and not init):
         return world
     after = world
+    if scenario.names[holder.run] != scenario.names[who.run]:
+        after = breaks(after, f"{who} aborts a transaction of run {holder.run}: {ANOTHERS}")
     ours = [key for key, task in standing(world.ledger) if task == slot % TASKS]
     decided = any(world.ledger[key].parts[slot % TASKS] == holder for key in ours)
     if decided and (holder == prepared or scenario.protocol != "unverified"):
@@ -309,6 +321,7 @@ def _aborts_by_init(scenario: Scenario) -> bool:
 
 
 DECIDED = "it was decided, and nobody else may end it"
+ANOTHERS = "it has another name"
 
 
 def _fenced_log(world: World, slot: int) -> World:
@@ -330,7 +343,7 @@ def end(world: World, scenario: Scenario, task: int, prepared: Prepared) -> list
     key, query = scenario.entries[prepared.run], scenario.runs[prepared.run].query
     if txn.state == "partial":
         world = breaks(world, f"the first rows of task {task} were aborted, and the others are committed")
-    early = scenario.kind == "once" and world.ledger[key] is None
+    early = scenario.kinds[prepared.run] == "once" and world.ledger[key] is None
     bits = row_bits(scenario, query, prepared.batch, scenario.rows(prepared.run, task))
     twice = world.visible & bits and (query, prepared.batch) not in scenario.answered_for
     after = world
@@ -415,5 +428,5 @@ def standing(ledger: tuple[Entry | None, ...]) -> frozenset[tuple[int, int]]:
 
 def open_transactions(world: World, scenario: Scenario, index: int) -> frozenset[tuple[int, Prepared | None]]:
     """What ListTransactions shows under the prefix of a run: ids, with producer ids and epochs."""
-    slots = scenario.slots_of(index)
+    slots = scenario.listed_slots(index)
     return frozenset((slot, world.txns[slot].holder) for slot in slots if world.txns[slot].is_open)
