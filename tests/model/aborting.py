@@ -140,7 +140,7 @@ def _next(world: World, scenario: Scenario, index: int, abort: Abort) -> World:
         return with_abort(world, index, OVER)
     after = with_abort(world, index, TOLD)
     if any(
-        type(part) is Prepared and world.txns[scenario.slot(index, task, part.attempt)] == (part, "committed")
+        type(part) is Prepared and world.txns[scenario.slot(index, task, part.attempt)].is_of(part, "committed")
         for task, part in enumerate(abort.messages)
     ):
         return breaks(after, f"abort of run {index} says that nothing of it is visible, and rows of it are")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tests.model import topics
 from tests.model.endings import raises, rewrites_everything
 from tests.model.planning import planned
 from tests.model.scenario import CUTS, TASKS, Scenario
@@ -42,14 +43,23 @@ def commit(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
     if difference := _difference(scenario, index, run):
         yield f"run {index}: P2 raises, the replay has {difference}", raises(world, scenario, index, run)
         return
+    if topics.replay_differs(world, scenario, index, run):
+        yield f"run {index}: P2 raises, a topic of the batch was created again", raises(world, scenario, index, run)
+        return
+    world = topics.replay_told(world, scenario, index, run)
     if scenario.kinds[index] == "stream":
         run = run._replace(earlier=frozenset())  # its abort lists nothing from here on, see ``endings.called``
     intent = _intent(scenario, index, run)
     if any(type(part) is Prepared for part in run.tasks):
         if world.clock:
             yield f"run {index}: P2 raises, the deadline has passed", raises(world, scenario, index, run)
-        elif scenario.clock:
-            yield f"run {index}: P2 finds the transactions young", with_run(world, index, run._replace(phase="checked"))
+        elif scenario.has("topics before the decision") and topics.changed(world, scenario, run.topics):
+            yield f"run {index}: P2 raises, a topic was deleted", raises(world, scenario, index, run)
+        elif scenario.clock or scenario.deletions:
+            yield (
+                f"run {index}: P2 finds nothing against a decision",
+                with_run(world, index, run._replace(phase="checked")),
+            )
         else:
             yield from _decide(world, scenario, index, run, intent)
     elif "in" not in run.tasks and scenario.has("empty batches"):
@@ -68,7 +78,7 @@ def decide(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
 
 def _intent(scenario: Scenario, index: int, run: Run) -> Entry:
     cut = scenario.runs[index].cut if rewrites_everything(run) else run.view[0].cut
-    return Entry(run.batch, cut, run.tasks, False)
+    return Entry(run.batch, cut, run.tasks, False, topics=topics.decided(scenario, run), ledger=run.ledger)
 
 
 def _difference(scenario: Scenario, index: int, run: Run) -> str | None:
@@ -92,7 +102,7 @@ def _decide(world: World, scenario: Scenario, index: int, run: Run, intent: Entr
     if not holds_fence(world, scenario, index) and scenario.has("intent's EndTxn"):
         yield f"run {index}: P2 is fenced at the intent", raises(world, scenario, index, run)
         return
-    decided = record(world, scenario, index, intent)
+    decided = topics.written_anew(record(world, scenario, index, intent), scenario, index, run)
     yield f"run {index}: P2 records the intent for batch {run.batch}", with_run(decided, index, ending)
     if world.left.lost_answers:
         unsure = with_run(spend(decided, "lost_answers"), index, ending._replace(phase="unsure"))
@@ -151,7 +161,7 @@ def end_transactions(world: World, scenario: Scenario, index: int, run: Run) -> 
                 raises(sent, scenario, index, run),
             )
     if not run.todo:
-        yield from _mark_done(world, scenario, index, run)
+        yield from _mark_done(topics.commit_told(world, scenario, index, run), scenario, index, run)
 
 
 def _mark_done(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
@@ -187,7 +197,7 @@ def spark_commits(world: World, scenario: Scenario, index: int, run: Run) -> Ste
     if scenario.kinds[index] == "stream" and believed != run.batch - 1:
         yield f"run {index}: Spark finds another at work", with_run(world, index, Run("dead"))
         return
-    lost = batch_bits(scenario, plan.query, run.batch, plan.cut) & ~world.visible
+    lost = batch_bits(scenario, plan.query, run.batch, plan.cut) & ~world.visible & ~world.buried
     if (plan.query, run.batch) in scenario.answered_for:
         lost = 0
     verdict = f"batch {run.batch} of query {plan.query} is lost, and Spark believes it committed" if lost else None

@@ -87,7 +87,7 @@ def zombies(world: World, scenario: Scenario, index: int, run: Run, task: int) -
         slot = scenario.slot(index, task, attempt)
         if state == "new":
             sleepers[slot] += 1
-        elif txns[slot] == (Prepared(index, run.batch, attempt), "none"):
+        elif txns[slot].is_of(Prepared(index, run.batch, attempt), "none"):
             txns[slot] = NOBODYS
     return world._replace(sleepers=tuple(sleepers), txns=tuple(txns))
 

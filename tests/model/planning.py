@@ -25,6 +25,7 @@ from tests.model.world import (
     end,
     fenced_by,
     holds_fence,
+    incarnation,
     initialise,
     late_abort,
     late_commit,
@@ -123,6 +124,7 @@ def _read(
     found = run.found or bool(entries)
     earlier = run.earlier | _earlier(world, scenario, index, "fenced")
     reading = run._replace(phase="finishing", view=view, todo=standing(view), found=found, earlier=earlier)
+    reading = reading._replace(ledger=incarnation(world, scenario))
     if entries:
         reading = reading._replace(earlier=frozenset())
     nothing = not any(entry.stands for entry in entries)
@@ -234,7 +236,7 @@ def plan(world: World, scenario: Scenario, index: int, run: Run) -> World:
     missing = frozenset(task for entry, task in run.missing if entry == key)
     waiting = (Waiting(("new",)),) * len(scenario.tasks(index))
     tasks = Run("tasks", run.batch, view=(run.view[key],), tasks=waiting, missing=missing)
-    tasks = tasks._replace(found=run.found, swept=run.swept, earlier=run.earlier)
+    tasks = tasks._replace(found=run.found, swept=run.swept, earlier=run.earlier, ledger=run.ledger)
     verdicts = [verdict_on(scenario, index, tasks, task) for task in scenario.tasks(index)]
     if "gone" in verdicts or "unknown" in verdicts:
         return gone_for_good(world, scenario, index, tasks)

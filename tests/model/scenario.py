@@ -41,6 +41,13 @@ SAFEGUARDS: dict[str, str] = {
     "marker of its own transaction": "a marker of the batch and the task counts, whichever transaction it is of",
     "ask with the intent": "the marker's absence is believed even where the intent is no longer in the ledger",
     "read past the marker": "the marker's absence is believed before the log is read past the marker's offset",
+    "markers of this ledger": "an intent does not say in which incarnation of the ledger its markers are",
+    "topics before the decision": "P2 decides without a look at the topics that its tasks wrote to",
+    "topics after the commit": "P2 does not look again, so a topic that was deleted meanwhile is not told",
+    "topics of a replay": "a replay does not compare the topics with those that the batch was committed to",
+    "topics of both runs": "the entry of a repaired batch has only the topics that the repair wrote to",
+    "topics by id": "topics are compared by name: one that was created again counts as the old one",
+    "topics before their rows": "a task notes a topic's id after its first rows, when it next hears from a broker",
     "replay checksum": "rows of a replay are not compared with those of the ledger's entry",
     "resolved reads": "the ledger is read as read_committed gives it: entries behind an open transaction are not seen",
     "read under the fence": "planning reads the ledger, then takes the fence",
@@ -129,6 +136,8 @@ class Scenario:
     undoes: bool = False  # the commit of a plain job may undo its decision before its first EndTxn; the sink does not
     clock: bool = False  # transactions time out when they are old: first the deadline passes, then the timeout
     ledger_losses: int = 0  # the ledger topic is deleted and created anew
+    deletions: int = 0  # a topic of the rows is deleted, and may be created again at any later moment
+    topics: int = 1  # row r of a batch is in topic r % topics
     first_batch_too: bool = False  # what a query's entry must be there for may happen in its first batch too
     restores: int = 0  # a checkpoint is replaced by an older copy
     tidy: bool = False  # no process dies in this scenario: in the end nothing may be left open
