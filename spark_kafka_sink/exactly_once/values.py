@@ -149,6 +149,7 @@ class Entry:
     DONE does not have. ``markers_before``: number of tasks that may have left a marker in earlier batches.
     ``once``: of a batch job without txnAppId, whose entry is removed when it is done. ``schemas``: of a registry; a
     replay encodes its rows with them. ``topics``: those that the batch was written to, without the ledger's.
+    ``ledger_id``: the topic id of the ledger that has the markers, of an intent; None from brokers without topic ids.
     """
 
     query: str
@@ -162,6 +163,7 @@ class Entry:
     once: bool = False
     schemas: tuple[SchemaId, ...] = ()
     topics: tuple[TopicId, ...] = ()
+    ledger_id: UUID | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         return f"batch {self.number} of {self.query}"
@@ -264,6 +266,7 @@ class TaskReport:
     decided batch that this is a replay of; empty: not compared. ``schemas``: as in ``Entry``. ``other_queries``: the
     last batches of other queries under the name, if this is a query's first batch. ``in_foreach_batch``: False
     if Spark does not say so. ``open_before``: as in ``WritePlan``, because the abort of a stream has no plan.
+    ``ledger_id``: as in ``Entry``.
     """
 
     name: str
@@ -283,6 +286,7 @@ class TaskReport:
     other_queries: tuple[str, ...] = ()
     in_foreach_batch: bool = False
     open_before: tuple[OpenTransaction, ...] | None = ()
+    ledger_id: UUID | None = None
 
     @property
     def write(self) -> str:
