@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tests.model import topics
 from tests.model.endings import called, raises
 from tests.model.scenario import ATTEMPTS, Scenario
 from tests.model.world import (
@@ -93,7 +94,8 @@ def finish(world: World, scenario: Scenario, index: int, abort: Abort) -> Steps:
         task, prepared = item
         for answer, after in end(world, scenario, task, prepared):
             left = abort._replace(todo=abort.todo - {item})
-            over = with_abort(after, index, left) if left.todo else _aborting(after, scenario, index, left)
+            told = after if left.todo else topics.abort_told(after, scenario, index)
+            over = with_abort(after, index, left) if left.todo else _aborting(told, scenario, index, left)
             yield f"abort of run {index} finishes task {task}: {answer}", over
         if world.left.late_ends:
             sent = late_commit(world, scenario, task, prepared, Who(index, "abort of run"))

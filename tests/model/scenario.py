@@ -45,6 +45,7 @@ SAFEGUARDS: dict[str, str] = {
     "topics before the decision": "P2 decides without a look at the topics that its tasks wrote to",
     "topics after the commit": "P2 does not look again, so a topic that was deleted meanwhile is not told",
     "topics of a replay": "a replay does not compare the topics with those that the batch was committed to",
+    "topics of an abort": "an abort that finishes a decided batch does not look at its topics",
     "topics of both runs": "the entry of a repaired batch has only the topics that the repair wrote to",
     "topics by id": "topics are compared by name: one that was created again counts as the old one",
     "topics before their rows": "a task notes a topic's id after its first rows, when it next hears from a broker",

@@ -88,6 +88,7 @@ CAUGHT: list[tuple[tuple[str, ...], str, str]] = [
     (("topics before the decision",), "a topic created again, two batches", GONE),
     (("topics after the commit",), "a topic created again, two batches", SILENT),
     (("topics of a replay",), "a topic created again, two batches", SILENT),
+    (("topics of an abort",), "a topic created again, a plain batch job", SILENT),
     (("topics of both runs",), "one of two topics created again", SILENT),
     (("topics by id",), "a topic created again, two batches", SILENT),
     (("topics before their rows",), "a topic created again", SILENT),

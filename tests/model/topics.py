@@ -145,7 +145,7 @@ def replay_told(world: World, scenario: Scenario, index: int, run: Run) -> World
         return world
     told = scenario.has("topics of a replay") and any(_missing(world, topic) for topic, _ in run.view[0].topics)
     return _unless_told(
-        world, scenario, index, run, told, [task for task, part in enumerate(run.tasks) if part == "in"]
+        world, scenario, index, run.batch, told, [task for task, part in enumerate(run.tasks) if part == "in"]
     )
 
 
@@ -155,12 +155,27 @@ def commit_told(world: World, scenario: Scenario, index: int, run: Run) -> World
         return world
     told = scenario.has("topics after the commit") and changed(world, scenario, run.topics)
     own = [task for task, part in enumerate(run.tasks) if type(part) is Prepared]
-    return _unless_told(world, scenario, index, run, told, own)
+    return _unless_told(world, scenario, index, run.batch, told, own)
 
 
-def _unless_told(world: World, scenario: Scenario, index: int, run: Run, told: bool, tasks: Collection[int]) -> World:
-    query = scenario.runs[index].query
-    bits = sum(row_bits(scenario, query, run.batch, scenario.rows(index, task)) for task in tasks)
-    if told or not bits & ~world.visible or (query, run.batch) in scenario.answered_for:
+def abort_told(world: World, scenario: Scenario, index: int) -> World:
+    """Nothing runs a plain job again: its abort, which has finished its batch, looks instead of the commit."""
+    entry = world.ledger[scenario.entries[index]]
+    if not world.topics or scenario.kinds[index] != "once" or entry is None or not entry.stands:
         return world
-    return breaks(world, f"batch {run.batch} of query {query}: {SILENT}")
+    told = scenario.has("topics of an abort") and changed(world, scenario, entry.topics)
+    slots = {
+        task: scenario.slot(part.run, task, part.attempt)
+        for task, part in enumerate(entry.parts)
+        if type(part) is Prepared
+    }
+    own = [task for task, slot in slots.items() if world.txns[slot].is_of(entry.parts[task], "committed")]
+    return _unless_told(world, scenario, index, entry.batch, told, own)
+
+
+def _unless_told(world: World, scenario: Scenario, index: int, batch: int, told: bool, tasks: Collection[int]) -> World:
+    query = scenario.runs[index].query
+    bits = sum(row_bits(scenario, query, batch, scenario.rows(index, task)) for task in tasks)
+    if told or not bits & ~world.visible or (query, batch) in scenario.answered_for:
+        return world
+    return breaks(world, f"batch {batch} of query {query}: {SILENT}")
