@@ -16,8 +16,8 @@ from spark_kafka_sink.producer.sender.topic_limit_lookup import TopicLimitLookup
 
 _ASK_AGAIN_MS = 5_000.0
 _RECENT_MS = 200.0
-"""More than retry.backoff.ms, which delays a request after the last response. No topic is deleted and created again in
-less time, except in tests."""
+"""Limits the requests of a producer that writes many short tasks. A topic that was deleted and created again in less
+time would fail the task, as if that had happened while it wrote."""
 
 
 class Topics:
@@ -61,7 +61,7 @@ class Topics:
         before = self._metadata.round
         if self._metadata.updated_at > self._clock.now() - _RECENT_MS:
             return before - 1
-        self._metadata.request_update()
+        self._metadata.request_update(at_once=True)
         self._sender.wakeup()
         return before
 
@@ -74,10 +74,9 @@ class Topics:
         """The ids of existing topics, None from brokers that have none. Waits for a metadata response since the
         ``refresh`` that returned ``after``, because an earlier one may have the id of a topic that was deleted since.
         """
-        deadline, wake = self._clock.now() + self._max_block_ms, self._sender.wakeup
-        self._metadata.wait_for_topics(dict.fromkeys(topics), self._max_block_ms, self._clock, wake)
-        while self._metadata.round <= after and self._clock.now() < deadline:
-            self._metadata.await_update(deadline - self._clock.now(), wake)
+        deadline = self._clock.now() + self._max_block_ms
+        self._metadata.wait_for_topics(dict.fromkeys(topics), self._max_block_ms, self._clock, self._sender.wakeup)
+        self._metadata.await_round(after, deadline - self._clock.now())
         return {topic: self.id(topic) for topic in topics}
 
     def max_message_bytes(self, topics: Sequence[str]) -> Mapping[str, int | KafkaError]:
