@@ -123,7 +123,7 @@ bench: .cache/bench/.ready ## rows per second, next to Spark's own sink (ARGS="d
 fuzz: $(READY) ## hostile bytes for everything that reads bytes from outside: 20 minutes (ARGS="--minutes 60 --target jks")
 	@$(COMPILED) $(BIN)/python -m tests.fuzz $(ARGS)
 
-model: $(READY) ## every history of the exactly-once protocol at large bounds (14 minutes of one core)
+model: $(READY) ## every history of the exactly-once protocol at large bounds (15 minutes of one core)
 	@$(BIN)/python -m tests.model $(ARGS)
 
 chaos: $(READY) ## kill a hundred processes of an exactly-once query (up to 40 minutes)

@@ -13,11 +13,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from spark_kafka_sink.common.foreign_text import clause
 from spark_kafka_sink.common.model import ProducerIdentity
+from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once import steps
+from spark_kafka_sink.exactly_once.commit import topic_changes
 from spark_kafka_sink.exactly_once.complete import Completed, complete_intents
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView
-from spark_kafka_sink.exactly_once.session import CommitSettings, session_for
+from spark_kafka_sink.exactly_once.session import CommitSettings, Session, session_for
 from spark_kafka_sink.exactly_once.sweep import abort_all, list_open, opened_since
 from spark_kafka_sink.exactly_once.values import Entry, EntryState, TaskReport, WriteId, WriteKind, WritePlan, listed
 from spark_kafka_sink.producer.transactions.values import END_TXN_V2, PreparedTransaction
@@ -71,8 +74,9 @@ def abort_batch(
         known = decided | {_identity(prepared) for prepared in reported}
         own = {each for each in opened_since(run.open_before, listing, driver) if _identity(each) not in known}
         aborted = abort_all(session, reported | own, deadline, exactly=listing.derived)
+        gone = {query: _gone_topics(session, entry, deadline) for query, entry in entries.items()}
         return AbortOutcome(
-            decided=_decided_clauses(run.write_id, entries, state, view),
+            decided=_decided_clauses(run.write_id, entries, state, view, gone),
             aborted=len(aborted),
             gone=len(reported - aborted),
             committed=_is_committed(run.write_id, state.entries, view),
@@ -113,9 +117,30 @@ def _is_committed(write_id: WriteId | None, entries: Mapping[str, Entry], view: 
     return entry is not None and entry.number == write_id.number and entry.state is EntryState.DONE
 
 
+def _gone_topics(session: Session, entry: Entry, deadline: float) -> str:
+    """A clause about topics that no longer hold what the intent, which is committed now, was written to, or ""."""
+    if entry.state is EntryState.DONE:
+        return ""
+    try:
+        gone = topic_changes(session, entry.topics, deadline).gone
+    except KafkaError as error:
+        return f" (no broker says whether its topics are still those that it was written to: {clause(error)})"
+    if not gone:
+        return ""
+    return (
+        f", but topic {', '.join(gone)} was deleted (and perhaps created again) meanwhile: the rows that were written "
+        "to it are gone"
+    )
+
+
 def _decided_clauses(
-    write_id: WriteId | None, before: Mapping[str, Entry], state: Completed, view: LedgerView
+    write_id: WriteId | None,
+    before: Mapping[str, Entry],
+    state: Completed,
+    view: LedgerView,
+    gone: Mapping[str, str],
 ) -> tuple[str, ...]:
+    """``gone``: query → a clause about the topics of its batch."""
     if write_id is not None and write_id.query not in before and _is_committed(write_id, before, view):
         return (f"{write_id} was committed before",)
     clauses = []
@@ -124,7 +149,7 @@ def _decided_clauses(
             again = "and no run of it writes them again" if entry.once else "which its replay writes again"
             clauses.append(f"{entry} is decided and the rows of task {listed(state.lost[query])} are gone, {again}")
         elif entry.state is EntryState.INTENT:
-            clauses.append(f"{entry} had been decided and is committed")
+            clauses.append(f"{entry} had been decided and is committed{gone[query]}")
         elif write_id is not None and (query, entry.number) == (write_id.query, write_id.number):
             clauses.append(f"{entry} was committed before")
     return tuple(clauses)

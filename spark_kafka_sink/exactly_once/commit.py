@@ -61,7 +61,7 @@ def commit_batch(settings: CommitSettings, reports: Sequence[TaskReport]) -> Com
         if entry is None:
             return CommitOutcome(None, missing=missing)
         entry = replace(entry, query_name=settings.query_name)
-        _refuse_recreated(session, reports, deadline)
+        _refuse_recreated(session, reports, entry, deadline)
         steps.reach("before the intent")
         driver = _decide(session, reports[0], entry, order.decide_by, deadline)
         steps.reach("intent committed")
@@ -101,13 +101,19 @@ def all_reports(settings: CommitSettings, reports: Sequence[TaskReport | None]) 
 
 def _recreated_topics(session: Session, reports: Sequence[TaskReport], deadline: float) -> tuple[str, ...]:
     """Topics whose id is not the one that the tasks wrote to."""
-    return topic_changes(session, {each for report in reports for each in report.topics}, deadline).gone
+    return topic_changes(session, _topics(reports), deadline).gone
 
 
-def _refuse_recreated(session: Session, reports: Sequence[TaskReport], deadline: float) -> None:
+def _topics(reports: Sequence[TaskReport]) -> set[TopicId]:
+    return {each for report in reports for each in report.topics}
+
+
+def _refuse_recreated(session: Session, reports: Sequence[TaskReport], entry: Entry, deadline: float) -> None:
+    """``entry``: the intent, whose markers are in the ledger that its tasks found."""
     write, again = reports[0].write, session.settings.advice(reports[0].repeat, Progress.NOT_DECIDED)
+    ledger = () if entry.ledger_id is None else (TopicId(session.settings.topic, entry.ledger_id),)
     try:
-        gone = _recreated_topics(session, reports, deadline)
+        gone = topic_changes(session, (*_topics(reports), *ledger), deadline).gone
     except KafkaError as error:
         raise ExactlyOnceError(
             f"{write} is not committed: no broker says whether its topics are still those that its tasks wrote to: "
@@ -116,7 +122,7 @@ def _refuse_recreated(session: Session, reports: Sequence[TaskReport], deadline:
     if gone:
         raise ExactlyOnceError(
             f"{write} is not committed: topic {', '.join(gone)} was deleted (and perhaps created again) after its "
-            f"tasks wrote to it, and their rows are gone. {again}"
+            f"tasks wrote to it, and what they wrote is gone. {again}"
         )
 
 

@@ -106,6 +106,13 @@ def lost_tasks(
     found = view.entries.get(entry.query)
     if found is None or found.state is EntryState.DONE:
         return frozenset()
+    if entry.ledger_id not in (None, ledger.topic_id):
+        raise ExactlyOnceError(
+            f"Batch {entry.number} of {entry.query} (name {ledger.view.name}) is decided, but commitLogTopic "
+            f"{ledger.partitions.topic} was deleted and created again after its tasks had written to it, so it does "
+            f"not say whether the rows of task {listed(gone)} are committed. Look in Kafka whether they are there, "
+            "then continue with a new name (transactionalIdPrefix, or txnAppId)."
+        )
     assert entry.marker_partition is not None
     markers = {task: (entry.tasks[task].marker or 0, prepared) for task, prepared in gone.items()}
     return frozenset(gone) - ledger.committed_markers(entry.marker_partition, markers, deadline)

@@ -8,6 +8,7 @@ from enum import Enum
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Final
+from uuid import UUID
 
 from spark_kafka_sink.exactly_once.errors import ADVICE, ExactlyOnceError, LostRowsError, Progress, ReplayMismatchError
 from spark_kafka_sink.exactly_once.values import (
@@ -271,6 +272,7 @@ def commit_order(reports: Sequence[TaskReport], timeout_ms: int, now_ms: int) ->
         once=first.write_id.kind is WriteKind.ONCE,
         schemas=_schemas(reports),
         topics=_topics(reports),
+        ledger_id=_ledger_id(prepared),
     )
     if not prepared:
         return CommitOrder(entry)
@@ -292,6 +294,20 @@ def _topics(reports: Sequence[TaskReport]) -> tuple[TopicId, ...]:
     written = {each for report in reports for each in report.topics}
     names = {each.name for each in written}
     return tuple(sorted(written | {each for each in reports[0].decided_topics if each.name not in names}))
+
+
+def _ledger_id(prepared: Sequence[TaskReport]) -> UUID | None:
+    """The topic id of the ledger that has the tasks' markers.
+
+    Raises ``ExactlyOnceError`` if some are in one ledger and some in another, which was created in its place.
+    """
+    ids = {report.ledger_id for report in prepared}
+    if len(ids) > 1:
+        raise ExactlyOnceError(
+            f"{prepared[0].write} is not committed: commitLogTopic {prepared[0].ledger.topic} was deleted and created "
+            f"again while its tasks wrote. {_again(prepared[0])}"
+        )
+    return next(iter(ids), None)
 
 
 def _schemas(reports: Sequence[TaskReport]) -> tuple[SchemaId, ...]:

@@ -67,6 +67,11 @@ class Ledger:
         self._topic_id: UUID | None = None
         self._read_at, self._read_at_epoch = 0.0, 0
 
+    @property
+    def topic_id(self) -> UUID | None:
+        """The id of the topic that was read; None before, and from brokers without topic ids."""
+        return self._topic_id
+
     def read(self, deadline: float) -> LedgerView:
         """Reads up to the leader's high watermark. It may be behind acknowledged records, because a new leader learns
         it from its followers, and a deposed leader does not know that it is deposed.

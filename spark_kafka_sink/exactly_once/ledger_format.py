@@ -104,6 +104,8 @@ def entry_record(name: str, entry: Entry) -> LedgerRecord:
         value["target"] = entry.target.topic
     if entry.state is EntryState.INTENT:
         value["markers"] = [entry.marker_partition, entry.markers_before]
+        if entry.ledger_id is not None:
+            value["ledger"] = shown_id(entry.ledger_id)
     if entry.once:
         value["once"] = True
     if entry.schemas:
@@ -242,6 +244,7 @@ def _entry(key: RecordKey, fields: dict[str, Any]) -> Entry:
         schemas=tuple(_schema(*each) for each in fields.get("schemas", ())),
         topics=tuple(_topic(*each) for each in fields.get("topics", ())),
         query_name=_string(fields.get("query_name", "")),
+        ledger_id=_topic_id(fields["ledger"]) if "ledger" in fields else None,
     )
 
 
@@ -255,9 +258,13 @@ def shown_id(topic_id: UUID) -> str:
 
 
 def _topic(name: object, topic_id: object) -> TopicId:
-    if not _TOPIC_ID.fullmatch(_string(topic_id)):
+    return TopicId(_string(name), _topic_id(topic_id))
+
+
+def _topic_id(shown: object) -> UUID:
+    if not _TOPIC_ID.fullmatch(_string(shown)):
         raise ValueError("a topic's id has 22 characters")
-    return TopicId(_string(name), UUID(bytes=urlsafe_b64decode(f"{topic_id}==")))
+    return UUID(bytes=urlsafe_b64decode(f"{shown}=="))
 
 
 def _share(count: object, checksum: object, *prepared: Any) -> TaskShare:

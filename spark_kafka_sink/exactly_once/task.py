@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
 from types import TracebackType
@@ -107,7 +107,7 @@ class TaskTransaction:
         self._began_at = 0
         self._aborts = False
         self._metadata_version = -1
-        self._topic_ids: dict[str, UUID] = {}
+        self._topic_ids: dict[str, UUID | None] = {}
 
     @property
     def writes(self) -> bool:
@@ -131,10 +131,8 @@ class TaskTransaction:
         self._checksum.add(topics, columns, partitions)
         if self.writes:
             engine = self._begun()
+            self._note_topic_ids(engine, topics.names)
             engine.append_columns(topics, columns, partitions, self.receipt)
-            for name in topics.names:
-                if name not in self._topic_ids:
-                    self._note_topic_id(engine, name)
             steps.reach("task in mid-write", self._task)
 
     def partition_count(self, topic: str) -> int:
@@ -161,8 +159,6 @@ class TaskTransaction:
         began_at = ended_at = self._clock.epoch_ms()
         self.flush()
         if self._engine is not None:
-            for topic in {partition.topic for partition in self.receipt.deliveries} - self._topic_ids.keys():
-                self._note_topic_id(self._engine, topic)
             began_at, ended_at = self._began_at, self._clock.epoch_ms()
         elif not self.meter.has_dead_letters:
             return ()
@@ -173,9 +169,8 @@ class TaskTransaction:
     def append_own(self, topic: str, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None = None) -> None:
         """The sink's own records, in the rows' transaction but not in their checksum."""
         engine = self._begun()
+        self._note_topic_ids(engine, (topic,))
         engine.append_columns(topic, columns, partitions, self._own)
-        if topic not in self._topic_ids and topic != self._plan.ledger.topic:
-            self._note_topic_id(engine, topic)
 
     def prepare(self, schemas: tuple[SchemaId, ...] = ()) -> TaskReport:
         """Proves a replay, appends the marker, and leaves the transaction open for commit. ``schemas``: of the rows."""
@@ -220,6 +215,7 @@ class TaskTransaction:
             decided_topics=last.topics if last is not None and replayed else (),
             other_queries=other_queries(plan, write_id),
             open_before=plan.open_before,
+            ledger_id=self._topic_ids.get(plan.ledger.topic),
         )
 
     def __enter__(self) -> Self:
@@ -256,26 +252,27 @@ class TaskTransaction:
         with self._lease(self._config) as producer:
             producer.init_transactions(transactional_id=self._id)
 
-    def _note_topic_id(self, engine: ProducerEngine, topic: str) -> None:
-        topic_id = engine.topics.id(topic, self._metadata_version)
-        if topic_id is not None:
-            self._topic_ids[topic] = topic_id
+    def _note_topic_ids(self, engine: ProducerEngine, topics: Sequence[str]) -> None:
+        """Before the first row in a topic, because commit compares the id with the present one: equal ids mean that the
+        topic has been there all the time."""
+        if new := [topic for topic in topics if topic not in self._topic_ids]:
+            self._topic_ids.update(engine.topics.ids(new, self._metadata_version))
 
     def _topics(self) -> tuple[TopicId, ...]:
         """The topics written to, with their ids; raises if one was recreated since its first record."""
         if self._engine is None:
             return ()
         written = {partition.topic for receipt in (self.receipt, self._own) for partition in receipt.deliveries}
-        names = sorted(written - {self._plan.ledger.topic})
-        known = [(name, self._engine.topics.id(name)) for name in names]
-        recreated = [name for name, topic_id in known if self._topic_ids.get(name, topic_id) != topic_id]
+        noted = {name: self._topic_ids[name] for name in sorted(written - {self._plan.ledger.topic})}
+        known = [TopicId(name, topic_id) for name, topic_id in noted.items() if topic_id is not None]
+        recreated = [each.name for each in known if self._engine.topics.id(each.name) != each.id]
         if recreated:
             raise ExactlyOnceError(
                 f"Task {self._task} of {self._write_id} (name {self._plan.name}): topic {', '.join(recreated)} was "
                 "deleted (and perhaps created again) while it wrote, and what it had written to it is gone. Nothing is "
                 "committed: run the task again, or start the query again."
             )
-        return tuple(TopicId(name, topic_id) for name, topic_id in known if topic_id is not None)
+        return tuple(known)
 
     def _marker_offset(self, marker: TopicPartition) -> int:
         """Where to look for the marker when the transaction is no longer open."""

@@ -150,6 +150,7 @@ class Entry:
     ``once``: of a batch job without txnAppId, whose entry is removed when it is done. ``schemas``: of a registry; a
     replay encodes its rows with them. ``topics``: those that the batch was written to, without the ledger's.
     ``query_name``: of a streaming query, printable; "" if it has none.
+    ``ledger_id``: the topic id of the ledger that has the markers, of an intent; None from brokers without topic ids.
     """
 
     query: str
@@ -164,6 +165,7 @@ class Entry:
     schemas: tuple[SchemaId, ...] = ()
     topics: tuple[TopicId, ...] = ()
     query_name: str = ""
+    ledger_id: UUID | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         return f"batch {self.number} of {self.query}"
@@ -266,6 +268,7 @@ class TaskReport:
     decided batch that this is a replay of; empty: not compared. ``schemas``: as in ``Entry``. ``other_queries``: the
     last batches of other queries under the name, if this is a query's first batch. ``in_foreach_batch``: False
     if Spark does not say so. ``open_before``: as in ``WritePlan``, because the abort of a stream has no plan.
+    ``ledger_id``: as in ``Entry``.
     """
 
     name: str
@@ -285,6 +288,7 @@ class TaskReport:
     other_queries: tuple[str, ...] = ()
     in_foreach_batch: bool = False
     open_before: tuple[OpenTransaction, ...] | None = ()
+    ledger_id: UUID | None = None
 
     @property
     def write(self) -> str:

@@ -190,6 +190,12 @@ class Metadata:
         )
         self.raise_fatal(begun)
 
+    def await_round(self, after: int, max_wait_ms: float) -> None:
+        """Returns when a round after this one has ended, or after ``max_wait_ms``. Requests nothing. Raises as
+        ``wait_for_topics``, but for no topic."""
+        self._changed.wait_for(self._lock, lambda: self._round > after, max_wait_ms)
+        self.raise_fatal(after)
+
     def _check_name(self, topic: object) -> None:
         """Once a topic's name is wanted, it is in every full update: one that cannot be encoded would fail them all."""
         if topic not in self.snapshot.topics and (fault := text_fault(topic)) is not None:
@@ -252,10 +258,12 @@ class Metadata:
         with self._lock:
             return list(self._errors.values())[-1] if self._errors else None
 
-    def request_update(self) -> None:
-        """Marks the snapshot as stale, so that all topics are requested as soon as the backoff allows."""
+    def request_update(self, *, at_once: bool = False) -> None:
+        """Marks the snapshot as stale, so that all topics are requested as soon as the backoff allows, or ``at_once``:
+        the backoff grows to a second while responses change nothing."""
         with self._lock:
             self._full_requested = True
+            self._urgent = self._urgent or (at_once and self._failing_since is None)
 
     # The sender thread.
 

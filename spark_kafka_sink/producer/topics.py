@@ -15,6 +15,9 @@ from spark_kafka_sink.producer.accumulator.topic_limits import TopicLimits
 from spark_kafka_sink.producer.sender.topic_limit_lookup import TopicLimitLookup
 
 _ASK_AGAIN_MS = 5_000.0
+_RECENT_MS = 200.0
+"""Limits the requests of a producer that writes many short tasks. A topic that was deleted and created again in less
+time would fail the task, as if that had happened while it wrote."""
 
 
 class Topics:
@@ -53,19 +56,28 @@ class Topics:
         return topic in self._metadata.snapshot.partition_counts
 
     def refresh(self) -> int:
-        """Request a metadata update, without waiting for it; returns ``after`` for ``id``."""
+        """Requests a metadata update, without waiting for it; returns ``after`` for ``ids``. A response that came just
+        now counts as the update."""
         before = self._metadata.round
-        self._metadata.request_update()
+        if self._metadata.updated_at > self._clock.now() - _RECENT_MS:
+            return before - 1
+        self._metadata.request_update(at_once=True)
         self._sender.wakeup()
         return before
 
-    def id(self, topic: str, after: int = -1) -> UUID | None:
-        """The topic's id, which a topic made again under the same name does not share.
-
-        None while it is unknown, or without a metadata response since the ``refresh`` that returned ``after``.
-        """
-        info = self._metadata.snapshot.topics.get(topic) if self._metadata.round > after else None
+    def id(self, topic: str) -> UUID | None:
+        """The topic's id, which a topic made again under the same name does not share. None while it is unknown."""
+        info = self._metadata.snapshot.topics.get(topic)
         return None if info is None else info.topic_id
+
+    def ids(self, topics: Sequence[str], after: int) -> Mapping[str, UUID | None]:
+        """The ids of existing topics, None from brokers that have none. Waits for a metadata response since the
+        ``refresh`` that returned ``after``, because an earlier one may have the id of a topic that was deleted since.
+        """
+        deadline = self._clock.now() + self._max_block_ms
+        self._metadata.wait_for_topics(dict.fromkeys(topics), self._max_block_ms, self._clock, self._sender.wakeup)
+        self._metadata.await_round(after, deadline - self._clock.now())
+        return {topic: self.id(topic) for topic in topics}
 
     def max_message_bytes(self, topics: Sequence[str]) -> Mapping[str, int | KafkaError]:
         """The limit of each topic, or why it is not known. Takes at most request.timeout.ms, and asks again after

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tests.model import topics
 from tests.model.endings import called, raises
 from tests.model.scenario import ATTEMPTS, Scenario
 from tests.model.world import (
@@ -15,6 +16,7 @@ from tests.model.world import (
     Prepared,
     Run,
     Waiting,
+    Who,
     World,
     abort_exactly,
     breaks,
@@ -39,7 +41,7 @@ def give_up(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
         return
     if any(type(part) is Waiting for part in run.tasks):
         after = raises(world, scenario, index, run)
-        if scenario.kind != "stream":  # write_kafka: the messages of its finished tasks are lost with the job
+        if scenario.kinds[index] != "stream":  # write_kafka: the messages of its finished tasks are lost with the job
             yield f"run {index}: its job fails, and its caller gives it up", raises(world, scenario, index, run, False)
     else:
         after = with_abort(world, index, called(world, scenario, index, run, run.tasks))
@@ -52,7 +54,7 @@ def take_fence(world: World, scenario: Scenario, index: int, abort: Abort) -> St
     if not (scenario.has("fence") and scenario.has("abort fence")):
         yield f"abort of run {index} starts", with_abort(world, index, fenced)
         return
-    held = world.fences[scenario.names[index]]
+    held = world.fences[scenario.drivers[index]]
     if scenario.has("abort for its own run") and not _is_own(scenario, index, held):
         yield f"abort of run {index} is fenced and touches nothing", with_abort(world, index, OVER)
         return
@@ -92,10 +94,11 @@ def finish(world: World, scenario: Scenario, index: int, abort: Abort) -> Steps:
         task, prepared = item
         for answer, after in end(world, scenario, task, prepared):
             left = abort._replace(todo=abort.todo - {item})
-            over = with_abort(after, index, left) if left.todo else _aborting(after, scenario, index, left)
+            told = after if left.todo else topics.abort_told(after, scenario, index)
+            over = with_abort(after, index, left) if left.todo else _aborting(told, scenario, index, left)
             yield f"abort of run {index} finishes task {task}: {answer}", over
         if world.left.late_ends:
-            sent = late_commit(world, scenario, task, prepared, f"abort of run {index}")
+            sent = late_commit(world, scenario, task, prepared, Who(index, "abort of run"))
             yield f"abort of run {index} gets no answer to the end of task {task}", with_abort(sent, index, OVER)
 
 
@@ -116,7 +119,7 @@ def abort_transactions(world: World, scenario: Scenario, index: int, abort: Abor
         slot, prepared = item
         after, sure = world, abort.sure
         if prepared is not None:
-            after = abort_exactly(world, scenario, slot, prepared, f"abort of run {index}")
+            after = abort_exactly(world, scenario, slot, prepared, Who(index, "abort of run"))
             own = world.txns[slot].is_open and world.txns[slot].holder == prepared
             sure = sure and (own or not scenario.has("abort tells what it ended"))
         else:
@@ -127,7 +130,7 @@ def abort_transactions(world: World, scenario: Scenario, index: int, abort: Abor
         left = abort._replace(todo=abort.todo - {item}, sure=sure)
         yield f"abort of run {index} ends id {slot}", _next(after, scenario, index, left)
         if prepared is not None and world.left.late_ends:
-            sent = late_abort(world, slot, prepared, f"abort of run {index}")
+            sent = late_abort(world, slot, prepared, Who(index, "abort of run"))
             yield f"abort of run {index} gets no answer to the abort of id {slot}", with_abort(sent, index, OVER)
 
 
@@ -139,7 +142,7 @@ def _next(world: World, scenario: Scenario, index: int, abort: Abort) -> World:
         return with_abort(world, index, OVER)
     after = with_abort(world, index, TOLD)
     if any(
-        type(part) is Prepared and world.txns[scenario.slot(index, task, part.attempt)] == (part, "committed")
+        type(part) is Prepared and world.txns[scenario.slot(index, task, part.attempt)].is_of(part, "committed")
         for task, part in enumerate(abort.messages)
     ):
         return breaks(after, f"abort of run {index} says that nothing of it is visible, and rows of it are")

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.model.scenario import Plan, Scenario, Trust
 
 STREAM, OTHER = Plan(), Plan(query=1)
 SWAPPED, ONE_TASK, ONE_EMPTY = Plan(cut="swapped"), Plan(cut="one task"), Plan(cut="one empty")
 LONGER, NOTHING = Plan(cut="longer"), Plan(cut="nothing")
+JOB, PLAIN = (
+    Plan(query=1, write=1, kind="versions", cut="one task"),
+    Plan(query=1, write=1, kind="once", cut="one task"),
+)
 FIRST_ONLY, AT_LEAST_ONCE = Plan(cut="one task", until=0), Plan(cut="one task", at_least_once=True)
 
 SMALL: dict[str, Scenario] = {
@@ -91,6 +97,27 @@ SMALL: dict[str, Scenario] = {
     ),
     "a batch job, recovered": Scenario(kind="once", ids="attempt", orderly=True, crashes=1),
     "a batch job, recovered while it lives": Scenario(kind="once", ids="attempt", aborts=False, retries=1),
+    "a batch job beside a stream": Scenario(runs=(ONE_TASK, JOB), batches=2, stale_reads=1),
+    "a plain batch job beside a stream, mid-write": Scenario(runs=(ONE_TASK, PLAIN), batches=2, mid_write=True),
+    "a stream beside a plain batch job": Scenario(
+        runs=(
+            Plan(kind="once", cut="one task"),
+            replace(ONE_TASK, query=1, write=1),
+            replace(ONE_TASK, query=1, write=1),
+        ),
+        batches=2,
+        aborts=False,
+    ),
+    "two batch jobs beside each other": Scenario(runs=(replace(ONE_TASK, kind="versions"), PLAIN), retries=1),
+    "a topic created again": Scenario(runs=(ONE_TASK,) * 2, deletions=1, mid_write=True),
+    "a topic created again, two batches": Scenario(runs=(ONE_TASK,) * 2, batches=2, deletions=1, aborts=False),
+    "a topic created again, a plain batch job": Scenario(kind="once", ids="attempt", deletions=1),
+    "one of two topics created again": Scenario(
+        runs=(STREAM,) * 3, deletions=1, topics=2, timeouts=1, orderly=True, crashes=2, aborts=False
+    ),
+    "a topic created again, accepted": Scenario(
+        runs=(ONE_TASK, Plan(cut="one task", trust=Trust("ledger", 0))), batches=2, deletions=1, aborts=False
+    ),
 }
 
 LARGE: dict[str, Scenario] = {
@@ -185,5 +212,31 @@ LARGE: dict[str, Scenario] = {
     ),
     "a batch job, close to its timeout, recovered": Scenario(
         kind="once", ids="attempt", retries=1, lost_answers=1, clock=True
+    ),
+    "a batch job beside a stream, everything": Scenario(
+        runs=(ONE_TASK, JOB), batches=2, timeouts=1, retries=1, lost_answers=1, mid_write=True
+    ),
+    "a batch job beside a stream that starts again": Scenario(runs=(ONE_TASK, JOB, ONE_TASK)),
+    "a batch job that is rerun beside a stream": Scenario(runs=(ONE_TASK, JOB, JOB)),
+    "a batch job and a stream, both started again": Scenario(runs=(ONE_TASK, ONE_TASK, JOB, JOB), aborts=False),
+    "a batch job and a stream, killed": Scenario(
+        runs=(ONE_TASK, JOB, ONE_TASK, JOB), batches=2, orderly=True, crashes=2
+    ),
+    "a batch job beside a stream, two tasks": Scenario(runs=(STREAM, replace(JOB, cut="halves")), batches=2),
+    "a batch job beside a stream, transactions v1": Scenario(
+        runs=(ONE_TASK, JOB, ONE_TASK), batches=2, protocol="v1", mid_write=True, aborts=False
+    ),
+    "a batch job beside a stream, before Kafka 3.6": Scenario(
+        runs=(ONE_TASK, JOB), batches=2, protocol="unverified", mid_write=True, late_rows=1, late_ends=1
+    ),
+    "a stream, a batch job and a plain one": Scenario(runs=(ONE_TASK, JOB, replace(PLAIN, query=2, write=2))),
+    "a topic created again, two tasks": Scenario(deletions=1, timeouts=1, aborts=False),
+    "one of two topics created again, two runs": Scenario(deletions=1, topics=2, timeouts=1, aborts=False),
+    "a topic created again, twice": Scenario(
+        runs=(ONE_TASK,) * 2, deletions=2, mid_write=True, timeouts=1, aborts=False
+    ),
+    "a topic created again, versions": Scenario(kind="versions", deletions=1, timeouts=1, aborts=False),
+    "a topic and the ledger created again": Scenario(
+        runs=(ONE_TASK,) * 2, batches=2, deletions=1, ledger_losses=1, retries=1, aborts=False
     ),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tests.model import topics
 from tests.model.endings import raises, rewrites_everything
 from tests.model.planning import planned
 from tests.model.scenario import CUTS, TASKS, Scenario
@@ -15,6 +16,7 @@ from tests.model.world import (
     Prepared,
     Run,
     Waiting,
+    Who,
     World,
     abort_exactly,
     batch_bits,
@@ -41,14 +43,23 @@ def commit(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
     if difference := _difference(scenario, index, run):
         yield f"run {index}: P2 raises, the replay has {difference}", raises(world, scenario, index, run)
         return
-    if scenario.kind == "stream":
+    if topics.replay_differs(world, scenario, index, run):
+        yield f"run {index}: P2 raises, a topic of the batch was created again", raises(world, scenario, index, run)
+        return
+    world = topics.replay_told(world, scenario, index, run)
+    if scenario.kinds[index] == "stream":
         run = run._replace(earlier=frozenset())  # its abort lists nothing from here on, see ``endings.called``
     intent = _intent(scenario, index, run)
     if any(type(part) is Prepared for part in run.tasks):
         if world.clock:
             yield f"run {index}: P2 raises, the deadline has passed", raises(world, scenario, index, run)
-        elif scenario.clock:
-            yield f"run {index}: P2 finds the transactions young", with_run(world, index, run._replace(phase="checked"))
+        elif scenario.has("topics before the decision") and topics.changed(world, scenario, run.topics):
+            yield f"run {index}: P2 raises, a topic was deleted", raises(world, scenario, index, run)
+        elif scenario.clock or scenario.deletions:
+            yield (
+                f"run {index}: P2 finds nothing against a decision",
+                with_run(world, index, run._replace(phase="checked")),
+            )
         else:
             yield from _decide(world, scenario, index, run, intent)
     elif "in" not in run.tasks and scenario.has("empty batches"):
@@ -67,7 +78,7 @@ def decide(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
 
 def _intent(scenario: Scenario, index: int, run: Run) -> Entry:
     cut = scenario.runs[index].cut if rewrites_everything(run) else run.view[0].cut
-    return Entry(run.batch, cut, run.tasks, False)
+    return Entry(run.batch, cut, run.tasks, False, topics=topics.decided(scenario, run), ledger=run.ledger)
 
 
 def _difference(scenario: Scenario, index: int, run: Run) -> str | None:
@@ -91,13 +102,13 @@ def _decide(world: World, scenario: Scenario, index: int, run: Run, intent: Entr
     if not holds_fence(world, scenario, index) and scenario.has("intent's EndTxn"):
         yield f"run {index}: P2 is fenced at the intent", raises(world, scenario, index, run)
         return
-    decided = record(world, scenario, index, intent)
+    decided = topics.written_anew(record(world, scenario, index, intent), scenario, index, run)
     yield f"run {index}: P2 records the intent for batch {run.batch}", with_run(decided, index, ending)
     if world.left.lost_answers:
         unsure = with_run(spend(decided, "lost_answers"), index, ending._replace(phase="unsure"))
         yield f"run {index}: P2 records the intent for batch {run.batch}, the answer is lost", unsure
     if world.left.late_ends:
-        sent = on_its_way(world, LateEnd(f"run {index}", "intent", index, entry=intent))
+        sent = on_its_way(world, LateEnd(Who(index), "intent", index, entry=intent))
         unsure = with_run(sent, index, ending._replace(phase="unsure"))
         yield f"run {index}: P2 waits in vain for the end of the intent for batch {run.batch}", unsure
     if world.left.timeouts:
@@ -130,7 +141,7 @@ def ask_again(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
         for task in run.todo:
             prepared = run.tasks[task]
             slot = scenario.slot(index, task, prepared.attempt)
-            world = abort_exactly(world, scenario, slot, prepared, f"P2 of run {index}")
+            world = abort_exactly(world, scenario, slot, prepared, Who(index, "P2 of run"))
     yield f"run {index}: P2 asks again and is fenced", raises(world, scenario, index, run)
 
 
@@ -143,19 +154,19 @@ def end_transactions(world: World, scenario: Scenario, index: int, run: Run) -> 
             else:
                 yield what, with_run(after, index, run._replace(todo=run.todo - {task}))
         if world.left.late_ends:
-            sent = late_commit(world, scenario, task, run.tasks[task], f"run {index}")
+            sent = late_commit(world, scenario, task, run.tasks[task], Who(index))
             yield f"run {index}: P2 gets no answer to the end of task {task} and asks again", sent
             yield (
                 f"run {index}: P2 gets no answer to the end of task {task} and raises",
                 raises(sent, scenario, index, run),
             )
     if not run.todo:
-        yield from _mark_done(world, scenario, index, run)
+        yield from _mark_done(topics.commit_told(world, scenario, index, run), scenario, index, run)
 
 
 def _mark_done(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
     """All of the batch is visible: from here on nothing raises, also where the fence is lost."""
-    finished = run._replace(phase="tidying" if scenario.kind == "once" else "committed")
+    finished = run._replace(phase="tidying" if scenario.kinds[index] == "once" else "committed")
     if not holds_fence(world, scenario, index):
         yield f"run {index}: P2 is fenced at done, and warns", with_run(world, index, run._replace(phase="committed"))
         return
@@ -168,7 +179,7 @@ def tidy(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
     """A plain job ends what other attempts of it left open, and leaves neither entry nor markers behind."""
     after = world
     for slot, holder in open_transactions(world, scenario, index):
-        after = abort_exactly(after, scenario, slot, holder, f"P2 of run {index}")
+        after = abort_exactly(after, scenario, slot, holder, Who(index, "P2 of run"))
     if holds_fence(world, scenario, index):
         key = scenario.entries[index]
         after = record(after, scenario, index, None)
@@ -183,10 +194,10 @@ def spark_commits(world: World, scenario: Scenario, index: int, run: Run) -> Ste
     believed = world.checkpoint[plan.query]
     if world.aborts[index] != UNCALLED:
         return
-    if scenario.kind == "stream" and believed != run.batch - 1:
+    if scenario.kinds[index] == "stream" and believed != run.batch - 1:
         yield f"run {index}: Spark finds another at work", with_run(world, index, Run("dead"))
         return
-    lost = batch_bits(scenario, plan.query, run.batch, plan.cut) & ~world.visible
+    lost = batch_bits(scenario, plan.query, run.batch, plan.cut) & ~world.visible & ~world.buried
     if (plan.query, run.batch) in scenario.answered_for:
         lost = 0
     verdict = f"batch {run.batch} of query {plan.query} is lost, and Spark believes it committed" if lost else None
@@ -199,7 +210,7 @@ def spark_commits(world: World, scenario: Scenario, index: int, run: Run) -> Ste
 
 def _following(world: World, scenario: Scenario, index: int, run: Run) -> Run:
     plan = scenario.runs[index]
-    if scenario.kind != "stream" or run.batch + 1 >= scenario.batches or run.batch == plan.until:
+    if scenario.kinds[index] != "stream" or run.batch + 1 >= scenario.batches or run.batch == plan.until:
         return Run("over", found=run.found)
     if plan.at_least_once:
         return Run("at least once", run.batch + 1)

@@ -39,10 +39,10 @@ def verdict_on(scenario: Scenario, index: int, run: Run, task: int) -> str:
     if entry.batch > run.batch:
         if scenario.has("older refused"):
             return "refuse"
-        return write if scenario.kind == "stream" else "in"
+        return write if scenario.kinds[index] == "stream" else "in"
     if entry.batch < run.batch:
         if run.missing:  # the older version of a batch job may still be run again, a stream's batch never
-            return "gone" if scenario.kind == "stream" else "refuse"
+            return "gone" if scenario.kinds[index] == "stream" else "refuse"
         return write
     if not scenario.has("skip") or _all_missing(entry, run):
         return write
@@ -55,7 +55,7 @@ def verdict_on(scenario: Scenario, index: int, run: Run, task: int) -> str:
 
 def _unknown(scenario: Scenario, index: int, run: Run) -> bool:
     """Whether the ledger ought to know of a batch after its entry: Spark's numbers do not skip."""
-    if scenario.kind != "stream" or scenario.trusts(index, "checkpoint", run.batch):
+    if scenario.kinds[index] != "stream" or scenario.trusts(index, "checkpoint", run.batch):
         return False
     entry = run.view[0]
     if entry is None:
@@ -87,7 +87,7 @@ def zombies(world: World, scenario: Scenario, index: int, run: Run, task: int) -
         slot = scenario.slot(index, task, attempt)
         if state == "new":
             sleepers[slot] += 1
-        elif txns[slot] == (Prepared(index, run.batch, attempt), "none"):
+        elif txns[slot].is_of(Prepared(index, run.batch, attempt), "none"):
             txns[slot] = NOBODYS
     return world._replace(sleepers=tuple(sleepers), txns=tuple(txns))
 
@@ -112,9 +112,11 @@ def called(world: World, scenario: Scenario, index: int, run: Run, messages: tup
     pickled writer tells). It lists what is open before it asks for the fence, see ``planning.planned``.
     """
     reports = any(type(message) is Prepared for message in messages)
-    if not reports and scenario.kind == "stream" and scenario.has("abort for its own run"):
+    if not reports and scenario.kinds[index] == "stream" and scenario.has("abort for its own run"):
         return OVER
-    if scenario.kind == "stream" and None not in messages:  # a reduction: its run has nothing open that is not reported
+    if (
+        scenario.kinds[index] == "stream" and None not in messages
+    ):  # a reduction: its run has nothing open that is not reported
         return Abort("called", run.batch, messages)
     listed = open_transactions(world, scenario, index)
     return Abort("called", run.batch, messages, listed, earlier=run.earlier)

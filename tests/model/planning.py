@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from tests.model.endings import gone_for_good, raises, verdict_on
 from tests.model.scenario import Scenario
 from tests.model.world import (
+    ANOTHERS,
     IDLE,
     OVER,
     TOLD,
@@ -16,12 +17,15 @@ from tests.model.world import (
     Prepared,
     Run,
     Waiting,
+    Who,
     World,
     abort_exactly,
+    breaks,
     done,
     end,
     fenced_by,
     holds_fence,
+    incarnation,
     initialise,
     late_abort,
     late_commit,
@@ -36,11 +40,12 @@ Steps = Iterator[tuple[str, World]]
 
 def start(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
     """Runs start in their order, at any time; the batch is the one after the checkpoint's."""
-    if index and (world.runs[index - 1] == IDLE or (scenario.orderly and not _at_rest(world, index))):
+    earlier = scenario.earlier(index)
+    if earlier and (world.runs[earlier[-1]] == IDLE or (scenario.orderly and not _at_rest(world, earlier))):
         return
     plan = scenario.runs[index]
     batch = world.checkpoint[plan.query] + 1 if plan.version is None else plan.version
-    if scenario.kind == "once":
+    if scenario.kinds[index] == "once":
         batch = 0
     if plan.ledger and batch == 0 and not scenario.first_batch_too:
         return
@@ -51,9 +56,9 @@ def start(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
         yield f"run {index} (query {plan.query}, {plan.cut}) starts batch {batch}", with_run(world, index, first)
 
 
-def _at_rest(world: World, index: int) -> bool:
-    runs = all(run.phase in ("dead", "over") for run in world.runs[:index])
-    return runs and all(abort in (UNCALLED, OVER, TOLD) for abort in world.aborts[:index])
+def _at_rest(world: World, earlier: list[int]) -> bool:
+    runs = all(world.runs[each].phase in ("dead", "over") for each in earlier)
+    return runs and all(world.aborts[each] in (UNCALLED, OVER, TOLD) for each in earlier)
 
 
 def _committed(world: World, scenario: Scenario, index: int) -> bool:
@@ -86,9 +91,13 @@ def _earlier(world: World, scenario: Scenario, index: int, phase: str) -> frozen
 
 def take_fence(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
     """A kept session needs no barrier where this fence comes right after the record that its last batch is done."""
-    continuous = world.fences[scenario.names[index]] == Fence(index, "done") or not scenario.has("continuous fence")
+    continuous = world.fences[scenario.drivers[index]] == Fence(index, "done") or not scenario.has("continuous fence")
     barrier = scenario.has("barrier") and not (run.kept and continuous)
     after = fenced_by(world, scenario, index, Fence(index))
+    held = world.fences[scenario.drivers[index]]
+    other = None if held is None or held.who < 0 or scenario.names[held.who] == scenario.names[index] else held.who
+    if other is not None and world.runs[other].phase not in ("dead", "over"):
+        after = breaks(after, f"run {index} stops run {other}: {ANOTHERS}")
     yield f"run {index}: P1 takes the fence", with_run(after, index, run._replace(phase="fenced", barrier=barrier))
 
 
@@ -115,6 +124,7 @@ def _read(
     found = run.found or bool(entries)
     earlier = run.earlier | _earlier(world, scenario, index, "fenced")
     reading = run._replace(phase="finishing", view=view, todo=standing(view), found=found, earlier=earlier)
+    reading = reading._replace(ledger=incarnation(world, scenario))
     if entries:
         reading = reading._replace(earlier=frozenset())
     nothing = not any(entry.stands for entry in entries)
@@ -147,7 +157,7 @@ def finish(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
             missing = run.missing | {(key, task)} if answer == "gone" else run.missing
             yield what, with_run(after, index, run._replace(todo=run.todo - {(key, task)}, missing=missing))
         if world.left.late_ends:
-            sent = late_commit(world, scenario, task, entry.parts[task], f"run {index}")
+            sent = late_commit(world, scenario, task, entry.parts[task], Who(index))
             yield f"run {index}: P1 gets no answer to the end of task {task} and asks again", sent
             yield (
                 f"run {index}: P1 gets no answer to the end of task {task} and raises",
@@ -206,12 +216,12 @@ def sweep(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
         slot, holder = item
         after = initialise(world, slot, None)
         if holder is not None:
-            after = abort_exactly(world, scenario, slot, holder, f"run {index}")
+            after = abort_exactly(world, scenario, slot, holder, Who(index))
         left = run._replace(todo=run.todo - {item})
         swept = with_run(after, index, left) if left.todo else plan(after, scenario, index, left)
         yield f"run {index}: P1 sweeps id {slot}", swept
         if holder is not None and world.left.late_ends:
-            sent = late_abort(world, slot, holder, f"run {index}")
+            sent = late_abort(world, slot, holder, Who(index))
             yield f"run {index}: P1 gets no answer to the abort of id {slot}", raises(sent, scenario, index, run)
 
 
@@ -226,7 +236,7 @@ def plan(world: World, scenario: Scenario, index: int, run: Run) -> World:
     missing = frozenset(task for entry, task in run.missing if entry == key)
     waiting = (Waiting(("new",)),) * len(scenario.tasks(index))
     tasks = Run("tasks", run.batch, view=(run.view[key],), tasks=waiting, missing=missing)
-    tasks = tasks._replace(found=run.found, swept=run.swept, earlier=run.earlier)
+    tasks = tasks._replace(found=run.found, swept=run.swept, earlier=run.earlier, ledger=run.ledger)
     verdicts = [verdict_on(scenario, index, tasks, task) for task in scenario.tasks(index)]
     if "gone" in verdicts or "unknown" in verdicts:
         return gone_for_good(world, scenario, index, tasks)

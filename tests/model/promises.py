@@ -8,7 +8,7 @@ from tests.model.world import TOLD, Prepared, World, batch_bits
 
 def broken(world: World, scenario: Scenario) -> str | None:
     """Asked of every state."""
-    if world.broken or scenario.kind != "once" or scenario.timeouts:
+    if world.broken or "once" not in scenario.kinds or scenario.timeouts:
         return world.broken
     return _decided_and_gone(world, scenario)
 
@@ -19,33 +19,43 @@ def _decided_and_gone(world: World, scenario: Scenario) -> str | None:
         if entry is None or not entry.stands:
             continue
         for task, part in enumerate(entry.parts):
-            if type(part) is Prepared and world.txns[scenario.slot(part.run, task, part.attempt)].holder != part:
+            if (
+                type(part) is Prepared
+                and scenario.kinds[part.run] == "once"
+                and world.txns[scenario.slot(part.run, task, part.attempt)].holder != part
+            ):
                 return f"task {task} was decided, its transaction is gone, and nobody will write it again"
     return None
 
 
 def unfinished(world: World, scenario: Scenario) -> str | None:
     """Asked where nothing more can happen."""
-    if scenario.kind == "once" and not scenario.timeouts:
-        for plan in scenario.runs:
+    if not scenario.timeouts:
+        jobs = [plan for plan, kind in zip(scenario.runs, scenario.kinds, strict=True) if kind == "once"]
+        for plan in jobs:
             rows = batch_bits(scenario, plan.query, 0, plan.cut)
             if world.visible & rows not in (0, rows):
                 return "a part of the batch job's rows is visible, and stays so"
-    open_ids = [slot for slot, txn in enumerate(world.txns) if txn.is_open]
-    if open_ids and (scenario.tidy or _swept(world, scenario)):
+    closed = range(scenario.slots) if scenario.tidy else _swept(world, scenario)
+    if open_ids := [slot for slot in closed if world.txns[slot].is_open]:
         return f"the transactions of ids {open_ids} are left open: they hold readers up"
-    if scenario.kind != "stream":  # whose abort may know nothing of its run
-        left = [slot for slot, txn in enumerate(world.txns) if txn.is_open and txn.holder is not None]
-        own = [slot for slot in left if world.aborts[world.txns[slot].holder.run] == TOLD]
-        if own:
-            return f"the transactions of ids {own} are left open by the abort of their run: they hold readers up"
+    left = [slot for slot, txn in enumerate(world.txns) if txn.is_open and txn.holder is not None]
+    holders = {slot: world.txns[slot].holder.run for slot in left}
+    # A stream's abort may know nothing of its run.
+    own = [slot for slot, run in holders.items() if scenario.kinds[run] != "stream" and world.aborts[run] == TOLD]
+    if own:
+        return f"the transactions of ids {own} are left open by the abort of their run: they hold readers up"
     return None
 
 
-def _swept(world: World, scenario: Scenario) -> bool:
-    """What a zombie opens after the last sweep stays until its timeout: only without zombies must nothing be left.
+def _swept(world: World, scenario: Scenario) -> list[int]:
+    """The ids under which nothing may be left open, as the last run of their write has swept them.
 
-    Nor where no planning has found an entry: there may be nothing swept then.
+    What a zombie opens after the last sweep stays until its timeout: only without zombies must nothing be left. Nor
+    where no planning has found an entry: there may be nothing swept then.
     """
-    last = world.runs[-1]
-    return scenario.orderly and last.phase == "over" and last.found and not scenario.runs[-1].at_least_once
+    if not scenario.orderly:
+        return []
+    last = {scenario.names[index]: index for index in range(len(scenario.runs))}.values()
+    swept = [index for index in last if world.runs[index].phase == "over" and world.runs[index].found]
+    return [slot for index in swept if not scenario.runs[index].at_least_once for slot in scenario.slots_of(index)]

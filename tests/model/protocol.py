@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from tests.model import aborting, committing, planning, promises, surroundings, tasks, undoing
+from tests.model import aborting, committing, planning, promises, surroundings, tasks, topics, undoing
 from tests.model.engine import Question
 from tests.model.scenario import Scenario
 from tests.model.world import World, first
@@ -51,6 +51,8 @@ RULES: tuple[Rule, ...] = (
     Rule("time passes", "world", (), surroundings.tick),
     Rule("a run is killed", "run", surroundings.AT_WORK, surroundings.crash),
     Rule("the ledger is lost", "world", (), surroundings.lose_ledger),
+    Rule("a topic is deleted", "world", (), topics.delete),
+    Rule("a topic is created again", "world", (), topics.create),
     Rule("an older checkpoint is restored", "world", (), surroundings.restore_checkpoint),
 )
 

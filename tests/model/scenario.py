@@ -33,11 +33,22 @@ SAFEGUARDS: dict[str, str] = {
     "query key": "ledger entries are kept by name, not by (name, query)",
     "named by txnAppId": "entry, fence and ledger of a txnAppId are named by the transactionalIdPrefix it is given",
     "own names": "plain batch jobs with one transactionalIdPrefix share a name",
+    "a driver id for each name": "all writes of the cluster have one driver id",
+    "entries of its own name": "planning and abort finish what stands in the ledger under any name",
+    "the whole prefix": "listed is what begins with the prefix, so what a neighbour has open, too",
     "marker": "tasks write no marker into their transaction",
     "ask the marker": "a transaction that EndTxn does not know any more counts as missing and is rewritten",
     "marker of its own transaction": "a marker of the batch and the task counts, whichever transaction it is of",
     "ask with the intent": "the marker's absence is believed even where the intent is no longer in the ledger",
     "read past the marker": "the marker's absence is believed before the log is read past the marker's offset",
+    "markers of this ledger": "an intent does not say in which incarnation of the ledger its markers are",
+    "topics before the decision": "P2 decides without a look at the topics that its tasks wrote to",
+    "topics after the commit": "P2 does not look again, so a topic that was deleted meanwhile is not told",
+    "topics of a replay": "a replay does not compare the topics with those that the batch was committed to",
+    "topics of an abort": "an abort that finishes a decided batch does not look at its topics",
+    "topics of both runs": "the entry of a repaired batch has only the topics that the repair wrote to",
+    "topics by id": "topics are compared by name: one that was created again counts as the old one",
+    "topics before their rows": "a task notes a topic's id after its first rows, when it next hears from a broker",
     "replay checksum": "rows of a replay are not compared with those of the ledger's entry",
     "resolved reads": "the ledger is read as read_committed gives it: entries behind an open transaction are not seen",
     "read under the fence": "planning reads the ledger, then takes the fence",
@@ -68,6 +79,11 @@ TASKS = 2  # at most, per batch
 ATTEMPTS = 2  # at most, per task
 
 
+# stream: a query from a checkpoint. versions: batch jobs with txnAppId and txnVersion, rerun until one succeeds.
+# once: batch jobs without them, one per query, not rerun; later runs of a query are the recovery command.
+Kind = Literal["stream", "versions", "once"]
+
+
 class Trust(NamedTuple):
     """ledgerStart, for one batch: trust-checkpoint:N (it is not in Kafka) or trust-ledger:N (what is there is it)."""
 
@@ -77,12 +93,19 @@ class Trust(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """One run of a driver: a query's process from its start, or one run of a batch job, or of the recovery command."""
+    """One run of a driver: a query's process from its start, or one run of a batch job, or of the recovery command.
+
+    ``write``: whose run it is. Each has a name of its own (a stream's prefix, txn-<txnAppId>, a plain job's fresh id),
+    and all have one ledger, one topic and one cluster, which lists every transaction. The name of each is the beginning
+    of the next one's: "a", "a-1".
+    """
 
     query: int = 0
+    write: int = 0
+    kind: Kind | None = None  # None: the scenario's
     cut: str = "halves"
     version: int | None = None  # batch jobs: the txnVersion asked for, instead of the first not yet reported as written
-    ids: int = 0  # which transactionalIdPrefix the run is given
+    ids: int | None = None  # which transactionalIdPrefix the run is given; None: its write's own
     ledger: int = 0  # which commitLogTopic the run is given
     trust: Trust | None = None
     at_least_once: bool = False  # the query runs with the other guarantee this time
@@ -95,9 +118,7 @@ class Scenario:
 
     runs: tuple[Plan, ...] = (Plan(), Plan())
     batches: int = 1
-    # stream: a query from a checkpoint. versions: batch jobs with txnAppId and txnVersion, rerun until one succeeds.
-    # once: batch jobs without them, one per query, not rerun; later runs of a query are the recovery command.
-    kind: Literal["stream", "versions", "once"] = "stream"
+    kind: Kind = "stream"
     ids: Literal["partition", "attempt"] = "partition"  # transactional ids: <prefix>-<partition>, or one per attempt
     # v2: EndTxn bumps the epoch. v1: it does not. unverified: v1 before Kafka 3.6, where a partition accepts rows of a
     # transaction that its coordinator has ended.
@@ -116,6 +137,8 @@ class Scenario:
     undoes: bool = False  # the commit of a plain job may undo its decision before its first EndTxn; the sink does not
     clock: bool = False  # transactions time out when they are old: first the deadline passes, then the timeout
     ledger_losses: int = 0  # the ledger topic is deleted and created anew
+    deletions: int = 0  # a topic of the rows is deleted, and may be created again at any later moment
+    topics: int = 1  # row r of a batch is in topic r % topics
     first_batch_too: bool = False  # what a query's entry must be there for may happen in its first batch too
     restores: int = 0  # a checkpoint is replaced by an older copy
     tidy: bool = False  # no process dies in this scenario: in the end nothing may be left open
@@ -133,14 +156,31 @@ class Scenario:
         return 1 + max(plan.query for plan in self.runs)
 
     @cached_property
+    def kinds(self) -> tuple[Kind, ...]:
+        return tuple(plan.kind or self.kind for plan in self.runs)
+
+    @cached_property
     def names(self) -> tuple[int, ...]:
         """Per run: what its driver's id and its ledger entries are named by."""
-        return tuple(map(self._name, self.runs))
+        names = [self._name(plan, kind) for plan, kind in zip(self.runs, self.kinds, strict=True)]
+        return tuple(map(sorted(set(names)).index, names))
 
-    def _name(self, plan: Plan) -> int:
-        if self.kind == "once":
-            return plan.query if self.has("own names") else 0
-        return 0 if self.has("named by txnAppId") else plan.ids
+    def _name(self, plan: Plan, kind: Kind) -> tuple[int, int]:
+        if kind == "once":
+            return plan.write, plan.query if self.has("own names") else 0
+        return plan.write, 0 if self.has("named by txnAppId") else self._ids(plan)
+
+    def _ids(self, plan: Plan) -> int:
+        return plan.write if plan.ids is None else plan.ids
+
+    @cached_property
+    def drivers(self) -> tuple[int, ...]:
+        """Per run: the transactional id of its driver."""
+        return self.names if self.has("a driver id for each name") else (0,) * len(self.runs)
+
+    def earlier(self, run: int) -> list[int]:
+        """The runs of the same name before this one."""
+        return [each for each in range(run) if self.names[each] == self.names[run]]
 
     @cached_property
     def _places(self) -> tuple[tuple[int, int, int], ...]:
@@ -167,31 +207,45 @@ class Scenario:
         """Per run: the entries of its name, in its ledger topic."""
         return tuple(
             frozenset(
-                entry for entry, place in zip(self.entries, self._places, strict=True) if place[:2] == (ledger, name)
+                entry
+                for entry, place in zip(self.entries, self._places, strict=True)
+                if place[0] == ledger and (place[1] == name or not self.has("entries of its own name"))
             )
             for ledger, name, _ in self._places
         )
 
     @cached_property
-    def _first_slots(self) -> tuple[int, ...]:
+    def _slots(self) -> tuple[range, ...]:
         """Per run: a plain job's ids are its name's, others begin with the prefix that the run is given."""
-        spaces = self.names if self.kind == "once" else tuple(plan.ids for plan in self.runs)
-        return tuple(space * self.slots_per_prefix for space in spaces)
+        spaces: dict[tuple[str, int], range] = {}
+        after = 0
+        for index, plan in enumerate(self.runs):
+            space = ("name", self.names[index]) if self.kinds[index] == "once" else ("prefix", self._ids(plan))
+            if space not in spaces:
+                size = TASKS * ATTEMPTS if self.per_attempt(index) else TASKS
+                spaces[space], after = range(after, after + size), after + size
+        places = zip(self.names, self.kinds, self.runs, strict=True)
+        return tuple(
+            spaces[("name", name) if kind == "once" else ("prefix", self._ids(plan))] for name, kind, plan in places
+        )
 
-    @cached_property
-    def slots_per_prefix(self) -> int:
-        return TASKS if self.ids == "partition" else TASKS * ATTEMPTS
+    def per_attempt(self, run: int) -> bool:
+        return self.ids == "attempt" or self.runs[run].kind == "once"
 
     @cached_property
     def slots(self) -> int:
         """Transactional ids that tasks may use."""
-        return max(self._first_slots) + self.slots_per_prefix
+        return max(each.stop for each in self._slots)
 
     def slots_of(self, run: int) -> range:
-        return range(self._first_slots[run], self._first_slots[run] + self.slots_per_prefix)
+        return self._slots[run]
+
+    def listed_slots(self, run: int) -> range:
+        """The ids that the run picks from the cluster's list."""
+        return self._slots[run] if self.has("the whole prefix") else range(self._slots[run].start, self.slots)
 
     def slot(self, run: int, task: int, attempt: int) -> int:
-        return self._first_slots[run] + (task if self.ids == "partition" else task + TASKS * attempt)
+        return self._slots[run].start + (task + TASKS * attempt if self.per_attempt(run) else task)
 
     def rows(self, run: int, task: int) -> tuple[int, ...]:
         return CUTS[self.runs[run].cut][task]
@@ -201,7 +255,7 @@ class Scenario:
 
     def recovers(self, run: int) -> bool:
         """Whether this run is the recovery command, for a plain job that an earlier run was."""
-        return self.kind == "once" and any(plan.query == self.runs[run].query for plan in self.runs[:run])
+        return self.kinds[run] == "once" and any(plan.query == self.runs[run].query for plan in self.runs[:run])
 
     def trusts(self, run: int, what: str, batch: int) -> bool:
         trust = self.runs[run].trust

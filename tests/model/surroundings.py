@@ -100,7 +100,8 @@ def lose_ledger(world: World, scenario: Scenario) -> Steps:
     beyond = min(world.checkpoint) >= 0 and all(run.batch > 0 for run in world.runs if run.phase in AT_WORK)
     if world.left.ledger_losses and (beyond or scenario.first_batch_too):
         markers = tuple((None,) * len(tasks) for tasks in world.markers)
-        after = world._replace(ledger=(None,) * len(world.ledger), past=(), markers=markers)
+        txns = tuple(txn._replace(marked=False) if txn.is_open else txn for txn in world.txns)
+        after = world._replace(ledger=(None,) * len(world.ledger), past=(), markers=markers, txns=txns)
         yield "the ledger topic is lost and created anew", spend(after, "ledger_losses")
 
 

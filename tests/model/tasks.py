@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tests.model import topics
 from tests.model.endings import raises, zombies
 from tests.model.scenario import ATTEMPTS, Scenario
 from tests.model.world import (
@@ -41,22 +42,33 @@ def write(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
         slot = scenario.slot(index, task, attempt)
         prepared = Prepared(index, run.batch, attempt)
         who = f"run {index} task {task}.{attempt}"
-        again = state == "writing" and scenario.protocol == "v1" and world.txns[slot] == (prepared, "none")
+        again = state == "writing" and scenario.protocol == "v1" and world.txns[slot].is_of(prepared, "none")
         if again:  # aborted by a sweep; rows of another partition open it again, as its epoch was not bumped
             partial = world._replace(txns=put(world.txns, slot, Txn(prepared, "partial")))
             reports = with_run(partial, index, run._replace(tasks=put(run.tasks, task, prepared)))
             yield f"{who} opens its transaction again and prepares", reports
             continue
-        if world.txns[slot] != (prepared, "open" if state == "writing" else "none"):
+        if not world.txns[slot].is_of(prepared, "open" if state == "writing" else "none"):
             yield f"{who} is fenced", _failed(world, scenario, index, run, task, attempt)
             continue
+        if topics.lacks(world, scenario, scenario.rows(index, task)):
+            yield f"{who} waits in vain for its topic", _failed(world, scenario, index, run, task, attempt)
+            continue
         after = opened(world, slot, prepared) if state == "initialised" else world
+        after = topics.written(after, scenario, slot, scenario.rows(index, task), state)
         if scenario.mid_write and state == "initialised":
             yield f"{who} writes its first rows", with_run(after, index, _now(run, task, attempt, "writing"))
             continue
         after = flushed(after, slot)
+        after = after._replace(txns=put(after.txns, slot, after.txns[slot]._replace(marked=True)))
+        noted = frozenset(after.txns[slot].noted)
+        if topics.changed(world, scenario, noted):
+            yield f"{who} finds its topic created again", _failed(after, scenario, index, run, task, attempt)
         named = zombies(after, scenario, index, run._replace(tasks=_now(run, task, attempt, "over").tasks), task)
-        yield f"{who} prepares", with_run(named, index, run._replace(tasks=put(run.tasks, task, prepared)))
+        yield (
+            f"{who} prepares",
+            with_run(named, index, run._replace(tasks=put(run.tasks, task, prepared), topics=run.topics | noted)),
+        )
         if scenario.retries:
             lost = _failed(after, scenario, index, run, task, attempt)
             yield f"{who} prepares, its message is lost", lost
@@ -71,7 +83,7 @@ def fail(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
         return
     for task, attempt, state in _attempts(run):
         slot = scenario.slot(index, task, attempt)
-        if state != "writing" or world.txns[slot] != (Prepared(index, run.batch, attempt), "open"):
+        if state != "writing" or not world.txns[slot].is_of(Prepared(index, run.batch, attempt), "open"):
             continue
         after = spend(world, "failures")
         if scenario.has("failing tasks abort") and scenario.protocol == "v2":
@@ -107,7 +119,7 @@ def arrive_late(world: World, scenario: Scenario) -> Steps:
         return
     for slot, log in enumerate(world.logs):
         late, txn = log.writing, world.txns[slot]
-        if late is not None and log.stray is None and txn != (late, "open"):
+        if late is not None and log.stray is None and not txn.is_of(late, "open"):
             after = spend(world, "late_rows")
             what = f"rows of run {late.run}, batch {late.batch} arrive late under id {slot}"
             yield what, after._replace(logs=put(world.logs, slot, log._replace(stray=late)))

@@ -1,13 +1,16 @@
 """Take a safeguard out, and some history breaks a promise: none of them is there for nothing."""
 
-import dataclasses
+from dataclasses import replace
 
 import pytest
 
-from tests.model.bounds import AT_LEAST_ONCE, FIRST_ONLY, LARGE, ONE_TASK, SMALL, STREAM
+from tests.model import world
+from tests.model.bounds import AT_LEAST_ONCE, FIRST_ONLY, JOB, LARGE, ONE_TASK, SMALL, STREAM
 from tests.model.engine import explore
 from tests.model.protocol import question
 from tests.model.scenario import SAFEGUARDS, Plan, Scenario
+from tests.model.topics import SILENT
+from tests.model.world import ANOTHERS, DECIDED
 
 EXPLORATIONS = SMALL | LARGE
 MOST = 200_000
@@ -16,6 +19,7 @@ TWICE, LOST, STUCK = "is in twice", "and Spark believes it committed", "the quer
 UNDONE, EARLY, HELD_UP = "it was decided", "before anything was decided", "are left open"
 STOPPED, WRONG = "which has taken its place", "says that nothing of it is visible"
 FOR_GOOD = "nobody will write it again"
+GONE = "is done, but rows are lost"
 
 # What is taken out, in which exploration (with everything in place it holds), and what breaks then.
 CAUGHT: list[tuple[tuple[str, ...], str, str]] = [
@@ -73,7 +77,25 @@ CAUGHT: list[tuple[tuple[str, ...], str, str]] = [
     (("fence what is swept",), "before Kafka 3.6, rows that arrive late", TWICE),
     (("end by identity",), "ends that arrive late", TWICE),
     (("init what is open",), "before Kafka 3.6, rows that arrive late", TWICE),
+    (("a driver id for each name",), "a batch job beside a stream", ANOTHERS),
+    (("entries of its own name",), "a stream beside a plain batch job", TWICE),
+    (("the whole prefix",), "a batch job beside a stream", ANOTHERS),  # planning's sweep
+    (("the whole prefix",), "two batch jobs beside each other", ANOTHERS),  # abort
+    (("the whole prefix",), "a stream beside a plain batch job", ANOTHERS),  # the commit of a plain job
+    (("resolved reads",), "a batch job beside a stream", STUCK),
+    (("resolved reads",), "a stream beside a plain batch job", TWICE),
+    (("markers of this ledger",), "the ledger lost", TWICE),
+    (("topics before the decision",), "a topic created again, two batches", GONE),
+    (("topics after the commit",), "a topic created again, two batches", SILENT),
+    (("topics of a replay",), "a topic created again, two batches", SILENT),
+    (("topics of an abort",), "a topic created again, a plain batch job", SILENT),
+    (("topics of both runs",), "one of two topics created again", SILENT),
+    (("topics by id",), "a topic created again, two batches", SILENT),
+    (("topics before their rows",), "a topic created again", SILENT),
 ]
+
+# A stream with the prefix orders-nightly, and txnAppId=nightly with the prefix orders.
+SAME_IDS = Scenario(runs=(ONE_TASK, replace(JOB, ids=0)), batches=2, protocol="v1", mid_write=True, aborts=False)
 
 # What no safeguard helps against: the limits the documentation names.
 LIMITS = [
@@ -105,6 +127,11 @@ LIMITS = [
         TWICE,
     ),
     (
+        "two names whose tasks have the same transactional ids: the sweep of one ends what the other has in mid-write",
+        SAME_IDS,
+        ANOTHERS,
+    ),
+    (
         "another ledger topic in a query's first batch: 0 is no sign that an entry ought to be there",
         Scenario(runs=(ONE_TASK, Plan(cut="one task", ledger=1)), first_batch_too=True, aborts=False),
         TWICE,
@@ -113,7 +140,7 @@ LIMITS = [
 
 
 def without(name: str, *safeguards: str) -> Scenario:
-    return dataclasses.replace(EXPLORATIONS[name], without=frozenset(safeguards))
+    return replace(EXPLORATIONS[name], without=frozenset(safeguards))
 
 
 @pytest.mark.parametrize(("safeguards", "name", "verdict"), CAUGHT)
@@ -149,3 +176,11 @@ def test_without_the_sweep_only_readers_wait(name):
     """Brokers that cannot list transactions: no row is written twice or lost."""
     answer = explore(question(without(name, "sweep")), 10 * MOST)
     assert answer.verdict is None or HELD_UP in answer.verdict, answer
+
+
+def test_rows_of_two_names_with_the_same_ids_are_lost_with_transactions_v1(monkeypatch):
+    """The history goes on after the sweep: the task opens its transaction again, and is decided."""
+    real = world.breaks
+    monkeypatch.setattr(world, "breaks", lambda at, what: at if what.endswith((ANOTHERS, DECIDED)) else real(at, what))
+    answer = explore(question(SAME_IDS), MOST)
+    assert "were aborted, and the others are committed" in (answer.verdict or "")

@@ -11,7 +11,18 @@ from collections.abc import Iterator
 
 from tests.model.endings import raises
 from tests.model.scenario import Scenario
-from tests.model.world import Fence, Prepared, Run, World, abort_exactly, fenced_by, holds_fence, with_entry, with_run
+from tests.model.world import (
+    Fence,
+    Prepared,
+    Run,
+    Who,
+    World,
+    abort_exactly,
+    fenced_by,
+    holds_fence,
+    with_entry,
+    with_run,
+)
 
 Steps = Iterator[tuple[str, World]]
 
@@ -33,7 +44,7 @@ def abort_transactions(world: World, scenario: Scenario, index: int, run: Run) -
     for task in run.todo:
         prepared = run.tasks[task]
         slot = scenario.slot(index, task, prepared.attempt)
-        after = abort_exactly(world, scenario, slot, prepared, f"P2 of run {index}")
+        after = abort_exactly(world, scenario, slot, prepared, Who(index, "P2 of run"))
         left = run._replace(todo=run.todo - {task})
         ended = with_run(after, index, left) if left.todo else raises(after, scenario, index, left)
         yield f"run {index}: P2 aborts task {task}", ended

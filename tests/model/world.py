@@ -36,7 +36,8 @@ class Waiting(NamedTuple):
 class Entry(NamedTuple):
     """The ledger's last word on a query: the intent, that it is done, or that its commit has undone it.
 
-    ``cut`` stands for every task's checksum.
+    ``cut`` stands for every task's checksum. ``topics``: those that it was written to, with their incarnations.
+    ``ledger``: the incarnation of the ledger that the batch was planned with, see ``Scenario.ledger_losses``.
     """
 
     batch: int
@@ -44,6 +45,8 @@ class Entry(NamedTuple):
     parts: tuple[Part, ...]
     done: bool
     undone: bool = False
+    topics: frozenset[tuple[int, int]] = frozenset()
+    ledger: int = 0
 
     @property
     def stands(self) -> bool:
@@ -62,11 +65,21 @@ class Fence(NamedTuple):
 
 
 class Txn(NamedTuple):
-    """A transactional id of the tasks at its coordinator."""
+    """A transactional id of the tasks at its coordinator.
+
+    ``marked``: the ledger that there is has the task's marker. ``rows``, ``noted``: where topics may be deleted, which
+    row is in which incarnation of its topic, and what the task has noted, see ``topics``.
+    """
 
     holder: Prepared | None  # None: its last holder has no part in this any more
     # partial: opened again under its epoch (v1), by an attempt whose first rows were aborted
     state: Literal["none", "open", "partial", "committed"]
+    marked: bool = True
+    rows: tuple[tuple[int, int], ...] = ()
+    noted: tuple[tuple[int, int], ...] = ()
+
+    def is_of(self, holder: Prepared, state: str) -> bool:
+        return self.holder == holder and self.state == state
 
     @property
     def is_open(self) -> bool:
@@ -96,7 +109,18 @@ class Left(NamedTuple):
     failures: int
     late_rows: int
     ledger_losses: int
+    deletions: int
     restores: int
+
+
+class Who(NamedTuple):
+    """A process, by its run."""
+
+    run: int
+    what: str = "run"
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.run}"
 
 
 class LateEnd(NamedTuple):
@@ -105,7 +129,7 @@ class LateEnd(NamedTuple):
     ``who`` sent it. ``slot`` and ``holder``: of a task's transaction; None: of the intent ``entry`` of a run.
     """
 
-    who: str
+    who: Who
     what: Literal["commit", "abort", "intent"]
     run: int
     task: int = 0
@@ -119,7 +143,8 @@ class Run(NamedTuple):
 
     P1 reads every entry of its name; the tasks, then P2, have their query's alone. ``kept``: P1's session has planned
     the batch before. ``barrier``: its next read of the ledger misses nothing. ``found``: it has found an entry.
-    ``earlier``: where it has found none, what was open before its tasks began.
+    ``earlier``: where it has found none, what was open before its tasks began. ``topics``: those that its
+    tasks' messages name. ``ledger``: the incarnation that P1 has read.
     """
 
     phase: str
@@ -134,6 +159,8 @@ class Run(NamedTuple):
     found: bool = False
     swept: bool = False
     earlier: frozenset = frozenset()
+    topics: frozenset[tuple[int, int]] = frozenset()
+    ledger: int = 0
 
 
 class Abort(NamedTuple):
@@ -156,6 +183,8 @@ class World(NamedTuple):
     txns: tuple[Txn, ...]
     logs: tuple[Log, ...]  # per id, where partitions do not ask the coordinator
     visible: int  # a bit per row that read_committed readers see
+    buried: int  # rows that were in a topic when it was deleted, and were committed, or decided, or about to be
+    topics: tuple[int, ...]  # where they may be deleted: 2 × incarnation, + 1 while there is none
     markers: tuple[tuple[Prepared | None, ...], ...]  # per entry and task: whose marker is the last that is visible
     sleepers: tuple[int, ...]  # per id: zombie attempts that will initialise it when they wake
     late: frozenset[LateEnd]  # EndTxn requests that are on their way, and whose response nobody waits for
@@ -175,12 +204,14 @@ def first(scenario: Scenario) -> World:
     entries = 1 + max(scenario.entries)
     return World(
         checkpoint=(-1,) * scenario.queries,
-        fences=(None,) * (1 + max(scenario.names)),
+        fences=(None,) * (1 + max(scenario.drivers)),
         ledger=(None,) * entries,
         past=(),
         txns=(NOBODYS,) * scenario.slots,
         logs=(Log(),) * scenario.slots if scenario.protocol == "unverified" else (),
         visible=0,
+        buried=0,
+        topics=(0,) * scenario.topics if scenario.deletions else (),
         markers=((None,) * TASKS,) * entries,
         sleepers=(0,) * scenario.slots,
         late=frozenset(),
@@ -215,12 +246,12 @@ def on_its_way(world: World, end: LateEnd) -> World:
     return spend(world, "late_ends")._replace(late=world.late | {end})
 
 
-def late_commit(world: World, scenario: Scenario, task: int, prepared: Prepared, who: str) -> World:
+def late_commit(world: World, scenario: Scenario, task: int, prepared: Prepared, who: Who) -> World:
     slot = scenario.slot(prepared.run, task, prepared.attempt)
     return on_its_way(world, LateEnd(who, "commit", prepared.run, task, slot, prepared))
 
 
-def late_abort(world: World, slot: int, prepared: Prepared, who: str) -> World:
+def late_abort(world: World, slot: int, prepared: Prepared, who: Who) -> World:
     return on_its_way(world, LateEnd(who, "abort", prepared.run, slot % TASKS, slot, prepared))
 
 
@@ -236,7 +267,7 @@ def batch_bits(scenario: Scenario, query: int, batch: int, cut: str) -> int:
 
 
 def holds_fence(world: World, scenario: Scenario, index: int) -> bool:
-    fence = world.fences[scenario.names[index]]
+    fence = world.fences[scenario.drivers[index]]
     return (fence is not None and fence.who == index) or not scenario.has("fence")
 
 
@@ -244,9 +275,9 @@ def fenced_by(world: World, scenario: Scenario, index: int, fence: Fence | None)
     """The id of this run's driver belongs to ``fence`` now. An EndTxn of before, still on its way, will be refused."""
     if not scenario.has("fence"):
         return world
-    name = scenario.names[index]
-    late = frozenset(end for end in world.late if end.what != "intent" or scenario.names[end.run] != name)
-    return world._replace(fences=put(world.fences, name, fence), late=late)
+    driver = scenario.drivers[index]
+    late = frozenset(end for end in world.late if end.what != "intent" or scenario.drivers[end.run] != driver)
+    return world._replace(fences=put(world.fences, driver, fence), late=late)
 
 
 def record(world: World, scenario: Scenario, index: int, entry: Entry | None) -> World:
@@ -280,7 +311,7 @@ def flushed(world: World, slot: int) -> World:
     return world._replace(logs=put(world.logs, slot, Log(None, world.logs[slot].stray))) if world.logs else world
 
 
-def abort_exactly(world: World, scenario: Scenario, slot: int, prepared: Prepared, who: str) -> World:
+def abort_exactly(world: World, scenario: Scenario, slot: int, prepared: Prepared, who: Who) -> World:
     """A sweep, or an abort, ends the transaction of one producer id and epoch: it touches no other attempt's.
 
     EndTxn(abort), which bumps the epoch with v2 and does not with v1. Before 3.6 (unverified) InitProducerId with this
@@ -291,6 +322,8 @@ def abort_exactly(world: World, scenario: Scenario, slot: int, prepared: Prepare
     if not world.txns[slot].is_open or (holder != prepared and not init):
         return world
     after = world
+    if scenario.names[holder.run] != scenario.names[who.run]:
+        after = breaks(after, f"{who} aborts a transaction of run {holder.run}: {ANOTHERS}")
     ours = [key for key, task in standing(world.ledger) if task == slot % TASKS]
     decided = any(world.ledger[key].parts[slot % TASKS] == holder for key in ours)
     if decided and (holder == prepared or scenario.protocol != "unverified"):
@@ -309,6 +342,7 @@ def _aborts_by_init(scenario: Scenario) -> bool:
 
 
 DECIDED = "it was decided, and nobody else may end it"
+ANOTHERS = "it has another name"
 
 
 def _fenced_log(world: World, slot: int) -> World:
@@ -330,8 +364,11 @@ def end(world: World, scenario: Scenario, task: int, prepared: Prepared) -> list
     key, query = scenario.entries[prepared.run], scenario.runs[prepared.run].query
     if txn.state == "partial":
         world = breaks(world, f"the first rows of task {task} were aborted, and the others are committed")
-    early = scenario.kind == "once" and world.ledger[key] is None
-    bits = row_bits(scenario, query, prepared.batch, scenario.rows(prepared.run, task))
+    early = scenario.kinds[prepared.run] == "once" and world.ledger[key] is None
+    rows = scenario.rows(prepared.run, task)
+    if world.topics:  # what is in a topic that was deleted is committed nowhere
+        rows = tuple(row for row, incarnation in txn.rows if world.topics[row % scenario.topics] == 2 * incarnation)
+    bits = row_bits(scenario, query, prepared.batch, rows)
     twice = world.visible & bits and (query, prepared.batch) not in scenario.answered_for
     after = world
     if early:
@@ -343,7 +380,7 @@ def end(world: World, scenario: Scenario, task: int, prepared: Prepared) -> list
     if world.logs and world.logs[slot].stray is not None:
         after = breaks(after, f"rows of an ended transaction are committed with task {task}: a row is in twice")
     markers = world.markers
-    if scenario.has("marker"):
+    if scenario.has("marker") and txn.marked:
         markers = put(markers, key, put(markers[key], task, prepared))
     after = _aborted_log(after, slot)  # a control record, under the epoch as it is
     return [
@@ -369,6 +406,8 @@ def _ask_the_marker(world: World, scenario: Scenario, task: int, prepared: Prepa
     if marker is not None and marker.batch == prepared.batch and own:
         stale = world.left.stale_reads and not scenario.has("read past the marker")
         return [("in", world), *([("gone", spend(world, "stale_reads"))] if stale else [])]
+    if scenario.has("markers of this ledger") and entry is not None and entry.ledger != incarnation(world, scenario):
+        return [("no telling", world)]
     # Whatever lost the intent lost the markers with it: their absence says nothing.
     if scenario.has("ask with the intent") and (entry is None or entry.batch < prepared.batch):
         return [("no telling", world)]
@@ -378,14 +417,19 @@ def _ask_the_marker(world: World, scenario: Scenario, task: int, prepared: Prepa
 # --------------------------------------------------------------------------------------------- the ledger
 
 
+def incarnation(world: World, scenario: Scenario) -> int:
+    """How often the ledger was lost."""
+    return scenario.ledger_losses - world.left.ledger_losses
+
+
 def done(world: World, scenario: Scenario, key: int, query: int, entry: Entry) -> World:
     """Mark an intent done; its transactions need no name any more. A stream keeps no markers of tasks it had before."""
     parts: tuple[Part, ...] = tuple("empty" if part == "empty" else "in" for part in entry.parts)
-    after = with_entry(world, scenario, key, Entry(entry.batch, entry.cut, parts, True))
+    after = with_entry(world, scenario, key, entry._replace(parts=parts, done=True))
     kept = tuple(marker if task < len(parts) else None for task, marker in enumerate(world.markers[key]))
     after = after._replace(markers=put(world.markers, key, kept))
     bits = batch_bits(scenario, query, entry.batch, entry.cut)
-    if bits & ~world.visible and (query, entry.batch) not in scenario.answered_for:
+    if bits & ~world.visible & ~world.buried and (query, entry.batch) not in scenario.answered_for:
         after = breaks(after, f"batch {entry.batch} of query {query} is done, but rows are lost")
     return after
 
@@ -415,5 +459,5 @@ def standing(ledger: tuple[Entry | None, ...]) -> frozenset[tuple[int, int]]:
 
 def open_transactions(world: World, scenario: Scenario, index: int) -> frozenset[tuple[int, Prepared | None]]:
     """What ListTransactions shows under the prefix of a run: ids, with producer ids and epochs."""
-    slots = scenario.slots_of(index)
+    slots = scenario.listed_slots(index)
     return frozenset((slot, world.txns[slot].holder) for slot in slots if world.txns[slot].is_open)

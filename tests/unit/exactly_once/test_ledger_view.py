@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import CorruptRecordError
+from spark_kafka_sink.exactly_once.decisions import done
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.ledger_format import (
     barrier_record,
@@ -100,6 +101,15 @@ def test_the_name_of_a_query_is_kept():
     entry = replace(ENTRY, query_name="orders to Kafka")
     assert read_record("app", *entry_record("app", entry)) == entry
     assert "query_name" not in json.loads(entry_record("app", ENTRY).value)
+
+
+def test_an_intent_has_the_id_of_the_ledger_with_its_markers():
+    key, value = entry_record("app", replace(ENTRY, ledger_id=UUID(int=0)))
+    assert json.loads(value)["ledger"] == "A" * 22
+    assert read_record("app", key, value).ledger_id == UUID(int=0)
+    assert read_record("app", *entry_record("app", ENTRY)).ledger_id is None
+    key, value = entry_record("app", done(replace(ENTRY, ledger_id=UUID(int=0))))
+    assert "ledger" not in json.loads(value), "no marker is looked up any more"
 
 
 def test_fields_of_later_releases_that_need_no_new_version_are_ignored():

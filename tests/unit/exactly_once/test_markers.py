@@ -10,9 +10,10 @@ import pytest
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.exactly_once import ledger_topic
+from spark_kafka_sink.exactly_once import commit, ledger_topic
 from spark_kafka_sink.exactly_once.complete import lost_tasks
 from spark_kafka_sink.exactly_once.decisions import done
+from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.ledger_topic import PARTITIONS, ledger_partitions
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import TaskAction, WriteKind
@@ -152,6 +153,55 @@ def test_markers_of_a_ledger_that_was_made_again_are_not_asked(broker, query, in
         other.run(number, ROWS)
     with pytest.raises(KafkaError):
         lost_tasks(session.ledger, entry, transactions, session.deadline(500))
+
+
+def neighbour_of(query):
+    """Another query, whose entries and markers are in the same partitions."""
+    place = ledger_partitions(query.name, LEDGER)
+    names = (f"other-{number}" for number in range(1000))
+    name = next(each for each in names if ledger_partitions(each, LEDGER) == place)
+    return replace(query, name=name, query="other")
+
+
+def make_again(broker, query):
+    """The ledger is created again by a neighbour, whose markers go beyond the offsets of the query's."""
+    broker.delete_topic(LEDGER)
+    other = neighbour_of(query)
+    plan = other.plan()
+    for _ in range(5):
+        other.tasks(plan, 0, [[b"other"]] * 2)
+    other.plan()
+
+
+def test_a_batch_whose_markers_were_lost_with_the_ledger_is_not_decided(broker, query):
+    query.run(0, ROWS)
+    reports = query.tasks(query.plan(), 1, [[b"d"], [b"e"]])
+    make_again(broker, query)
+    with pytest.raises(ExactlyOnceError, match=f"is not committed: topic {LEDGER} was deleted"):
+        query.commit(reports)
+
+
+def test_incident_a_batch_whose_markers_were_lost_with_the_ledger_was_written_twice(broker, query, monkeypatch):
+    """Its intent was in the new ledger, and its markers had been in the old one: all rows were taken for lost."""
+    query.run(0, ROWS)
+    plan = query.plan()
+    reports = query.tasks(plan, 1, [[b"d"], [b"e"]])
+    real = commit._decide
+
+    def decide(*arguments):
+        make_again(broker, query)
+        return real(*arguments)
+
+    for killed in crash(monkeypatch, "before done"):
+        with monkeypatch.context() as patch:
+            patch.setattr(commit, "_decide", decide)
+            with pytest.raises(killed):
+                query.commit(reports)
+    for task in range(2):
+        query.task(plan, 1, task, [b"zombie"])
+    with pytest.raises(ExactlyOnceError, match=f"commitLogTopic {LEDGER} was deleted and created again"):
+        query.run(1, [[b"d"], [b"e"]])
+    assert (committed(broker)[b"d"], committed(broker)[b"e"]) == (1, 1)
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from spark_kafka_sink.exactly_once.session import session_for
 from spark_kafka_sink.exactly_once.values import WriteKind
 from tests.unit.exactly_once.runs import TOPIC, Query, committed
 from tests.unit.exactly_once.test_protocol import EACH_ONCE, ROWS
-from tests.waiting import eventually
 
 
 @pytest.mark.parametrize("kind", [WriteKind.MICRO_BATCH, WriteKind.VERSION, WriteKind.ONCE])
@@ -37,12 +36,11 @@ def test_a_topic_that_is_made_again_while_a_task_writes_fails_the_task(broker, q
     write = query.open_task(query.plan(), 0, 0)
     with write:
         query.append(write, [b"a", b"b"])
-        eventually(lambda: write.receipts() == () or write._topic_ids)
         old = write._engine.topics.id(TOPIC)
         broker.delete_topic(TOPIC)
         broker.create_topic(TOPIC, partitions=2)
-        write._engine.topics.refresh()
-        eventually(lambda: write._engine.topics.id(TOPIC) not in (None, old))
+        write._engine.topics.refreshed_partition_count(TOPIC)
+        assert write._engine.topics.id(TOPIC) not in (None, old)
         with pytest.raises(ExactlyOnceError, match=f"Task 0 of .*topic {TOPIC} was deleted"):
             write.prepare()
     query.run(0, ROWS)
@@ -50,11 +48,11 @@ def test_a_topic_that_is_made_again_while_a_task_writes_fails_the_task(broker, q
 
 
 def test_a_commit_that_cannot_ask_for_its_topics_says_that_nothing_is_committed(broker, query, monkeypatch):
-    def silent(session, reports, deadline):
+    def silent(session, written, deadline):
         raise KafkaTimeoutError("Metadata has no answer")
 
     reports = query.tasks(query.plan(), 0, ROWS)
-    monkeypatch.setattr(commit, "_recreated_topics", silent)
+    monkeypatch.setattr(commit, "topic_changes", silent)
     with pytest.raises(ExactlyOnceError, match=r"micro-batch 0 of query q1 .* is not committed: .*no answer"):
         query.commit(reports)
     assert committed(broker) == {}
