@@ -22,6 +22,7 @@ from spark_kafka_sink.exactly_once.errors import (
 )
 from spark_kafka_sink.exactly_once.ledger_format import shown_id
 from spark_kafka_sink.exactly_once.session import CommitSettings, Session, session_for
+from spark_kafka_sink.exactly_once.shared_ids import shared_ids
 from spark_kafka_sink.exactly_once.sweep import list_open, sweep
 from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, EntryState, TaskReport, TopicId, listed
 
@@ -61,6 +62,10 @@ def commit_batch(settings: CommitSettings, reports: Sequence[TaskReport]) -> Com
         if entry is None:
             return CommitOutcome(None, missing=missing)
         entry = replace(entry, query_name=settings.query_name)
+        if shared := shared_ids(session, deadline):
+            raise ExactlyOnceError(
+                f"{write} is not committed: {shared}. {settings.advice(reports[0].repeat, Progress.NOT_DECIDED)}"
+            )
         _refuse_recreated(session, reports, entry, deadline)
         steps.reach("before the intent")
         driver = _decide(session, reports[0], entry, order.decide_by, deadline)

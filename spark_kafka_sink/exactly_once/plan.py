@@ -12,10 +12,11 @@ from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.exactly_once import steps
 from spark_kafka_sink.exactly_once.complete import Completed, complete_intents
 from spark_kafka_sink.exactly_once.decisions import check_target, decision_margin_ms, task_action
-from spark_kafka_sink.exactly_once.errors import PlanningError
+from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, PlanningError
 from spark_kafka_sink.exactly_once.ledger_topic import broker_limit_ms
 from spark_kafka_sink.exactly_once.requirements import require_transactions
 from spark_kafka_sink.exactly_once.session import CommitSettings, Session, session_for
+from spark_kafka_sink.exactly_once.shared_ids import shared_ids
 from spark_kafka_sink.exactly_once.sweep import list_open, sweep
 from spark_kafka_sink.exactly_once.values import (
     STRICT,
@@ -72,6 +73,8 @@ def _plan(
         _check_timeout(session, deadline)
         if not session.settings.per_attempt:
             deadline = session.catch_up(deadline)
+    if shared := shared_ids(session, deadline):
+        raise ExactlyOnceError(shared)
     listing = None if session.sweeps >= _SWEEPS else list_open(session, deadline)
     state = _complete(session, deadline)
     if write_id is not None:

@@ -115,6 +115,12 @@ def describe_open(cluster: Cluster, ids: Sequence[str], deadline: float) -> list
     return [_open_transaction(each) for each in described if _is_open(each)]
 
 
+def is_known(cluster: Cluster, transactional_id: str, deadline: float) -> bool:
+    """Whether its coordinator knows the id. False if that cannot be found out, as with brokers before Kafka 3.0."""
+    described, _ = _describe_each(cluster, [transactional_id], _share(cluster, deadline))
+    return any(each.error_code is ErrorCode.none for each in described)
+
+
 def derived_listing(cluster: Cluster, prefix: str, tasks: int, reason: CannotListError, deadline: float) -> Listing:
     """The open transactions of the ids ``<prefix>-0`` and so on: of ``tasks`` tasks, and of further ones as long as the
     coordinators know any. Warns once per prefix that it is not complete. Raises nothing: no write depends on it."""

@@ -74,7 +74,7 @@ def test_a_write_picks_its_own_transactions_and_no_neighbours(pairs, monkeypatch
 
 
 def test_a_limit_two_names_have_the_same_ids_where_a_prefix_and_an_application_join_to_another_name(pairs):
-    """docs/exactly-once.md tells users to avoid it, and ``tests/model/test_safeguards.py`` has what comes of it."""
+    """``tests/model/test_safeguards.py`` has what comes of it; ``test_shared_ids.py``: it is refused."""
     same = {(one.names, other.names) for one, other in pairs if one.ids & other.ids}
     assert same == {
         (("a-b", "a-b"), ("txn-b", "a-b")),
