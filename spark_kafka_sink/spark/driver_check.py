@@ -19,8 +19,7 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.foreign_text import clause
 from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.errors import AuthenticationError, DriverCheckError, KafkaError, KafkaTimeoutError, LoginError
-from spark_kafka_sink.spark.error_notes import with_prefix
-from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.spark.options import SinkOptions, with_prefix
 
 if TYPE_CHECKING:
     from spark_kafka_sink.network.client import NetworkClient

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pyspark import TaskContext
 
-from spark_kafka_sink.common.config.table import OPTIONS_BY_NAME
 from spark_kafka_sink.errors import AuthenticationError, ConfigError, KafkaError, KafkaTimeoutError, RecordTooLargeError
 from spark_kafka_sink.spark.dead_letters.options import DeadLetters, Reason
-from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.spark.options import SinkOptions, with_prefix
 
 _log = logging.getLogger("spark_kafka_sink.spark")
 
@@ -27,10 +25,6 @@ _warned = False
 _TOO_LARGE = (
     "Raise that limit (for kafka.max.request.size also the topic's max.message.bytes), or {}, so that such rows become "
     "dead letters."
-)
-# Not those of one word: acks and retries are words of sentences, too.
-_PRODUCERS_OPTION = re.compile(
-    rf"(?<![\w.])(?:{'|'.join(re.escape(name) for name in OPTIONS_BY_NAME if '.' in name)})(?!\.?\w)"
 )
 
 
@@ -61,11 +55,6 @@ def explained(options: SinkOptions) -> Iterator[None]:
         if note := diagnosis(error, check_command(options.producer, options.topic)):
             error.add_note(with_prefix(note))
         raise
-
-
-def with_prefix(text: str) -> str:
-    """``linger.ms`` becomes ``kafka.linger.ms``."""
-    return _PRODUCERS_OPTION.sub(r"kafka.\g<0>", text)
 
 
 def _remedy(letters: DeadLetters | None) -> str:

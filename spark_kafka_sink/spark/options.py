@@ -194,6 +194,17 @@ _LEGAL_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]+")
 _LONGEST: Final = 249
 
 
+# Not those of one word: acks and retries are words of sentences, too.
+_PRODUCERS_OPTION: Final = re.compile(
+    rf"(?<![\w.])(?:{'|'.join(re.escape(name) for name in OPTIONS_BY_NAME if '.' in name)})(?!\.?\w)"
+)
+
+
+def with_prefix(text: str) -> str:
+    """A text in which ``linger.ms`` has become ``kafka.linger.ms``."""
+    return _PRODUCERS_OPTION.sub(rf"{KAFKA_PREFIX}\g<0>", text)
+
+
 @dataclass(frozen=True, slots=True)
 class TopicCreation:
     """``topicCreation`` never or create (``create``). ``settings``: of a new topic, by Kafka's names."""
