@@ -199,7 +199,7 @@ _UNSTEADY = (
     (r'"(began_at|ended_at|time|\w+_ms|requests|compressed_bytes)": [\d.]+', r'"\1": <>'),
     (r"b'\d{13}'", "<>"),
     (r"\b1[6-9]\d{11}\b", lambda found: found[0] if found[0].startswith("17000000") else "<ms>"),
-    (r'(\["[\w.-]+", )"[\w-]{22}"', r'\1"<id>"'),
+    (r'(\["[\w.-]+", |"ledger": )"[\w-]{22}"', r'\1"<id>"'),
     (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "<uuid>"),
 )  # fmt: skip
 
