@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from spark_kafka_sink.common.foreign_text import clause
-from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError
 from spark_kafka_sink.exactly_once.decisions import done
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, Progress
 from spark_kafka_sink.exactly_once.ledger import Ledger
@@ -17,6 +18,9 @@ from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, EntryState, Repeat, listed
 from spark_kafka_sink.producer.transactions.committer import EndTxnOutcome, EndVerdict
 from spark_kafka_sink.producer.transactions.values import PreparedTransaction
+
+# How long the ledger is read for the marker of a transaction before its EndTxn is sent again, twice as long each time.
+_PATIENCE_MS: Final = 2_000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,33 +59,44 @@ def complete(session: Session, entry: Entry, deadline: float, repeat: Repeat | N
     """Commits every transaction that the entry names. Returns the tasks whose rows are lost. ``repeat`` overrides that
     of the entry.
 
-    A transaction that is no longer open may have been committed before; its marker shows whether it was. Raises
-    ``ExactlyOnceError`` if a broker refuses or does not respond; some transactions may be committed then, and the next
-    process to read the ledger completes the rest.
+    A transaction that is no longer open may have been committed before; its marker shows whether it was. A coordinator
+    that was deposed and does not know of it yet says the same of an open one, so transactions without a marker are
+    asked to commit again. Raises ``ExactlyOnceError`` if a broker refuses or does not respond; some transactions may be
+    committed then, and the next process to read the ledger completes the rest.
     """
     batch = f"Batch {entry.number} of {entry.query} (name {session.settings.name})"
     advice = session.settings.advice(repeat or entry.repeat, Progress.DECIDED)
-    prepared = entry.prepared
-    ended = session.committer.end([(each, True) for each in prepared.values()], deadline - session.clock.now())
-    outcomes = dict(zip(prepared, ended, strict=True))
-    undecided = [outcome for outcome in ended if outcome.verdict is EndVerdict.UNDECIDED]
-    if undecided:
-        raise ExactlyOnceError(
-            f"{batch} is decided, but {len(undecided)} of its {len(prepared)} transactions could not be committed yet: "
-            f"{undecided[0].error}. {_states(outcomes)}. {advice}"
-        )
-    gone = {task: each.prepared for task, each in outcomes.items() if each.verdict is EndVerdict.GONE}
-    if not gone:
-        return frozenset()
-    try:
-        return lost_tasks(session.ledger, entry, gone, deadline)
-    except ExactlyOnceError:
-        raise
-    except KafkaError as error:
-        raise ExactlyOnceError(
-            f"{batch} is decided, but the ledger does not say whether the rows of task {listed(gone)} are committed: "
-            f"{clause(error)}. {_states(outcomes)}. {advice}"
-        ) from error
+    outcomes: dict[int, EndTxnOutcome] = {}
+    asked, patience_ms = entry.prepared, _PATIENCE_MS
+    while True:
+        ended = session.committer.end([(each, True) for each in asked.values()], deadline - session.clock.now())
+        outcomes.update(zip(asked, ended, strict=True))
+        undecided = [outcome for outcome in ended if outcome.verdict is EndVerdict.UNDECIDED]
+        if undecided:
+            raise ExactlyOnceError(
+                f"{batch} is decided, but {len(undecided)} of its {len(entry.prepared)} transactions could not be "
+                f"committed yet: {undecided[0].error}. {_states(outcomes)}. {advice}"
+            )
+        gone = {task: each.prepared for task, each in outcomes.items() if each.verdict is EndVerdict.GONE}
+        if not gone:
+            return frozenset()
+        try:
+            return lost_tasks(session.ledger, entry, gone, _within(session.clock.now(), patience_ms, deadline))
+        except ExactlyOnceError:
+            raise
+        except KafkaError as error:
+            if isinstance(error, KafkaTimeoutError) and session.clock.now() < deadline:
+                asked, patience_ms = gone, 2 * patience_ms
+                continue
+            raise ExactlyOnceError(
+                f"{batch} is decided, but the ledger does not say whether the rows of task {listed(gone)} are "
+                f"committed: {clause(error)}. {_states(outcomes)}. {advice}"
+            ) from error
+
+
+def _within(now: float, patience_ms: float, deadline: float) -> float:
+    """The end of the patience, or the deadline if there is no time for as much once more."""
+    return now + patience_ms if now + 2 * patience_ms < deadline else deadline
 
 
 def _states(outcomes: Mapping[int, EndTxnOutcome]) -> str:

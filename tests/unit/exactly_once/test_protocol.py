@@ -578,6 +578,16 @@ def test_a_committed_transaction_that_answers_gone_is_known_by_its_marker(broker
     assert committed(broker) == EACH_ONCE
 
 
+@pytest.mark.parametrize("error", ["INVALID_PRODUCER_EPOCH", "INVALID_TXN_STATE"])
+def test_a_deposed_coordinator_that_takes_an_open_transaction_for_ended_is_not_believed(broker, query, error):
+    """Networks between brokers were parted: EndTxn of a decided transaction was refused, and accepted 30 s later, when
+    the job had failed for want of its marker."""
+    reports = query.tasks(query.plan(), 0, ROWS)
+    broker.faults.answer("EndTxn", error, only=after_the_first(), times=1)
+    query.commit(reports)
+    assert committed(broker) == EACH_ONCE
+
+
 def test_a_zombie_task_cannot_make_its_rows_visible(broker, query):
     plan = query.plan()
     query.task(plan, 0, 0, ROWS[0])
