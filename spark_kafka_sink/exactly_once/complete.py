@@ -74,8 +74,8 @@ def complete(session: Session, entry: Entry, deadline: float, repeat: Repeat | N
         undecided = [outcome for outcome in ended if outcome.verdict is EndVerdict.UNDECIDED]
         if undecided:
             raise ExactlyOnceError(
-                f"{batch} is decided, but {len(undecided)} of its {len(entry.prepared)} transactions could not be "
-                f"committed yet: {undecided[0].error}. {_states(outcomes)}. {advice}"
+                f"{batch} is decided, but {len(undecided)} of its {len(entry.prepared)} "
+                f"transactions could not be committed yet: {undecided[0].error}. {_states(outcomes)}. {advice}"
             )
         gone = {task: each.prepared for task, each in outcomes.items() if each.verdict is EndVerdict.GONE}
         if not gone:
