@@ -74,7 +74,8 @@ def abort_batch(
         known = decided | {_identity(prepared) for prepared in reported}
         own = {each for each in opened_since(run.open_before, listing, driver) if _identity(each) not in known}
         aborted = abort_all(session, reported | own, deadline, exactly=listing.derived)
-        gone = {query: _gone_topics(session, entry, deadline) for query, entry in entries.items()}
+        committed = {query: entry for query, entry in entries.items() if query not in state.lost}
+        gone = {query: _gone_topics(session, entry, deadline) for query, entry in committed.items()}
         return AbortOutcome(
             decided=_decided_clauses(run.write_id, entries, state, view, gone),
             aborted=len(aborted),

@@ -116,12 +116,13 @@ def lost_tasks(
     """The tasks whose transaction was aborted; none if another process has completed the entry meanwhile. ``gone`` maps
     each task to its transaction, which is no longer open.
     """
-    while not _is_decided(view := ledger.read(deadline), entry):
+    # A metadata response may lack the ledger, and its id, for a moment.
+    while not _is_decided(view := ledger.read(deadline), entry) or (entry.ledger_id and not ledger.topic_id):
         ledger.await_control_records(deadline)
     found = view.entries.get(entry.query)
     if found is None or found.state is EntryState.DONE:
         return frozenset()
-    if entry.ledger_id not in (None, ledger.topic_id):
+    if entry.ledger_id is not None and entry.ledger_id != ledger.topic_id:
         raise ExactlyOnceError(
             f"Batch {entry.number} of {entry.query} (name {ledger.view.name}) is decided, but commitLogTopic "
             f"{ledger.partitions.topic} was deleted and created again after its tasks had written to it, so it does "

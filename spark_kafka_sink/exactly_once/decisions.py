@@ -301,7 +301,7 @@ def _ledger_id(prepared: Sequence[TaskReport]) -> UUID | None:
 
     Raises ``ExactlyOnceError`` if some are in one ledger and some in another, which was created in its place.
     """
-    ids = {report.ledger_id for report in prepared}
+    ids = {report.ledger_id for report in prepared} - {None}
     if len(ids) > 1:
         raise ExactlyOnceError(
             f"{prepared[0].write} is not committed: commitLogTopic {prepared[0].ledger.topic} was deleted and created "

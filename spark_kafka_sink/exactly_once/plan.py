@@ -73,10 +73,10 @@ def _plan(
         _check_timeout(session, deadline)
         if not session.settings.per_attempt:
             deadline = session.catch_up(deadline)
-    if shared := shared_ids(session, deadline):
-        raise ExactlyOnceError(shared)
     listing = None if session.sweeps >= _SWEEPS else list_open(session, deadline)
     state = _complete(session, deadline)
+    if shared := shared_ids(session, deadline):  # after what is decided is committed, before anything is aborted
+        raise ExactlyOnceError(shared)
     if write_id is not None:
         check_target(write_id, state.entries.get(write_id.query))
         if ledger_start != LedgerStart(RecoveryMode.CHECKPOINT, write_id.number):

@@ -14,8 +14,9 @@ from spark_kafka_sink.exactly_once.values import driver_id
 
 
 def shared_ids(session: Session, deadline: float) -> str:
-    """A clause that names the other write, or "". Planning asks before it ends anything; commit asks again, because the
-    other one may have started since. Brokers before Kafka 3.0 cannot tell.
+    """A clause that names the other write, or "". Planning asks before it aborts anything; commit asks again before the
+    decision, because the other one may have started since. A decided batch is committed whatever the answer is: that
+    names its own transactions. Brokers before Kafka 3.0 cannot tell.
     """
     settings = session.settings
     other = driver_id(settings.prefix)

@@ -38,6 +38,7 @@ _FIRST_IDS: Final = 16
 """How many ids are described at least, as a dead run may have had more tasks than the ledger has heard of. Each further
 block has twice as many, until the coordinators know none of a block."""
 
+_BRIEF_MS: Final = 2_000.0
 _SHARE_OF_TIME: Final = 4
 """Listing may take this part of the time that is left, and so may describing, because no write depends on them."""
 
@@ -116,8 +117,15 @@ def describe_open(cluster: Cluster, ids: Sequence[str], deadline: float) -> list
 
 
 def is_known(cluster: Cluster, transactional_id: str, deadline: float) -> bool:
-    """Whether its coordinator knows the id. False if that cannot be found out, as with brokers before Kafka 3.0."""
-    described, _ = _describe_each(cluster, [transactional_id], _share(cluster, deadline))
+    """Whether its coordinator knows the id. False if two seconds are too few to find out, or if brokers cannot tell, as
+    before Kafka 3.0.
+    """
+    until = min(_share(cluster, deadline), cluster.now() + _BRIEF_MS)
+    described, error = _describe_each(cluster, [transactional_id], until)
+    if error is not None and not isinstance(error, UnsupportedVersionError):
+        _log.warning(
+            "Whether the brokers know %s was not found out, so it is taken for unknown: %s", transactional_id, error
+        )
     return any(each.error_code is ErrorCode.none for each in described)
 
 

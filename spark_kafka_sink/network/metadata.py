@@ -190,10 +190,14 @@ class Metadata:
         )
         self.raise_fatal(begun)
 
-    def await_round(self, after: int, max_wait_ms: float) -> None:
+    def await_round(self, after: int, max_wait_ms: float, clock: Clock) -> None:
         """Returns when a round after this one has ended, or after ``max_wait_ms``. Requests nothing. Raises as
         ``wait_for_topics``, but for no topic."""
-        self._changed.wait_for(self._lock, lambda: self._round > after, max_wait_ms)
+        since, seen = clock.now(), self._round
+        while seen <= after and (left := since + max_wait_ms - clock.now()) > 0:
+            seen = self._await_round(seen, since, left)
+        with self._lock:
+            self.waited_ms += clock.now() - since
         self.raise_fatal(after)
 
     def _check_name(self, topic: object) -> None:

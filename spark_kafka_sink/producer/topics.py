@@ -73,10 +73,11 @@ class Topics:
     def ids(self, topics: Sequence[str], after: int) -> Mapping[str, UUID | None]:
         """The ids of existing topics, None from brokers that have none. Waits for a metadata response since the
         ``refresh`` that returned ``after``, because an earlier one may have the id of a topic that was deleted since.
+        After max.block.ms it returns what is known: an old id is one that commit refuses.
         """
         deadline = self._clock.now() + self._max_block_ms
         self._metadata.wait_for_topics(dict.fromkeys(topics), self._max_block_ms, self._clock, self._sender.wakeup)
-        self._metadata.await_round(after, deadline - self._clock.now())
+        self._metadata.await_round(after, deadline - self._clock.now(), self._clock)
         return {topic: self.id(topic) for topic in topics}
 
     def max_message_bytes(self, topics: Sequence[str]) -> Mapping[str, int | KafkaError]:

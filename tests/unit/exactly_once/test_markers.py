@@ -5,6 +5,7 @@ import logging
 from collections import Counter
 from contextlib import closing
 from dataclasses import replace
+from uuid import uuid4
 
 import pytest
 
@@ -179,6 +180,25 @@ def test_a_batch_whose_markers_were_lost_with_the_ledger_is_not_decided(broker, 
     make_again(broker, query)
     with pytest.raises(ExactlyOnceError, match=f"is not committed: topic {LEDGER} was deleted"):
         query.commit(reports)
+
+
+def test_incident_a_response_that_lacked_the_ledger_was_taken_for_another_ledger(intent, monkeypatch):
+    """The advice was to look in Kafka and to continue with a new name, which writes the rows twice."""
+    session, entry, transactions = intent
+    asked = []
+    real = session.cluster.topic
+    monkeypatch.setattr(session.cluster, "topic", lambda *call: real(*call) if asked else asked.append(call))
+    session.ledger._topic_id, session.ledger._next_offset = None, None
+    assert lost_tasks(session.ledger, entry, transactions, session.deadline(DEADLINE_MS)) == frozenset()
+    assert asked
+
+
+def test_tasks_that_found_two_ledgers_do_not_decide(query):
+    reports = query.tasks(query.plan(), 0, ROWS)
+    with pytest.raises(ExactlyOnceError, match="was deleted and created again while its tasks wrote"):
+        query.commit([replace(reports[0], ledger_id=uuid4()), *reports[1:]])
+    unknown = [replace(reports[0], ledger_id=None), *reports[1:]]
+    query.commit(unknown)
 
 
 def test_incident_a_batch_whose_markers_were_lost_with_the_ledger_was_written_twice(broker, query, monkeypatch):

@@ -9,6 +9,7 @@ from spark_kafka_sink.exactly_once.errors import PlanningError
 from spark_kafka_sink.exactly_once.values import WriteKind
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.unit.exactly_once.runs import TOPIC, Query, committed
+from tests.unit.exactly_once.test_protocol import crash
 
 REFUSED = "begin with orders-nightly-, and so do those of a query that has transactionalIdPrefix orders-nightly "
 
@@ -58,6 +59,25 @@ def test_a_job_is_refused_before_it_ends_a_streams_transactions(broker, stream, 
         report = write.prepare()
     stream.commit([report])
     assert committed(broker) == {b"s": 1, b"t": 1}
+
+
+def test_incident_a_decided_job_stayed_visible_in_part_because_its_rerun_was_refused(broker, stream, job, monkeypatch):
+    reports = job.tasks(job.plan(1), 1, [[b"a"], [b"b"]])
+    for killed in crash(monkeypatch, "between EndTxns"):
+        with pytest.raises(killed):
+            job.commit(reports)
+    stream.run(0, [[b"s"]])
+    with pytest.raises(PlanningError, match=REFUSED):
+        job.plan(1)
+    assert committed(broker) == {b"a": 1, b"b": 1, b"s": 1}
+
+
+def test_incident_a_coordinator_that_does_not_answer_took_a_quarter_of_the_time(broker, job, caplog):
+    """Twice: at planning and at commit."""
+    broker.faults.answer("DescribeTransactions", "COORDINATOR_NOT_AVAILABLE", times=10_000)
+    job.run(1, [[b"j"]])
+    assert committed(broker) == {b"j": 1}
+    assert len([line for line in caplog.messages if "Whether the brokers know orders-nightly-driver" in line]) == 2
 
 
 def test_a_job_whose_prefix_nobody_else_has_goes_on(broker, stream, job):
