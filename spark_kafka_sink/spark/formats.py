@@ -40,9 +40,13 @@ from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.python_process import announce
 from spark_kafka_sink.spark.schema import EncodedFields, SchemaError
 
-_BARE = (
-    "no schema.registry.url: key and value are written as Avro or Protobuf without a schema id, so readers must know "
-    "the schema"
+_BARE = "no schema.registry.url: what is written as Avro or Protobuf has no schema id, so readers must know the schema"
+_AVRO_TEXTS: Final = ('"string"', '["string","null"]')
+"""Derived schemas of columns of strings."""
+
+_TEXT = (
+    "the column value is a string, so with valueFormat=avro each value is one Avro string. If rows are meant to be "
+    "Avro records, give value a struct, without to_json"
 )
 
 # PySpark 4.1 makes timestamps of UTC without being told.
@@ -66,6 +70,9 @@ def planned_formats(options: SinkOptions, fields: EncodedFields) -> FormatPlan:
         registry = None if formats.registry is None else _registry(formats.registry)
         if registry is None and is_first(_BARE):
             announce(_BARE, logging.WARNING)
+        value = frame.get(Side.VALUE)
+        if value is not None and value.derived in _AVRO_TEXTS and is_first(_TEXT):
+            announce(_TEXT, logging.WARNING)
         _plans[cache_key] = plan_formats(formats, frame, options.topic, registry)
     plan = _plans[cache_key]
     if options.topic is None and plan.registry is not None:

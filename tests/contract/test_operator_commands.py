@@ -99,7 +99,9 @@ def test_list_tells_what_is_open_and_why_and_touches_nothing(night, command):
         lines = {line.split()[0]: line for line in said.splitlines()}
         for task in (0, 1):
             assert lines[f"{night.prefix}-{task}"].endswith("decided with batch 0 of q1: commit")
-        assert lines[f"{night.prefix}-5"].endswith("not decided: abort")
+        assert lines[f"{night.prefix}-5"].endswith(
+            "not decided: of a run that still writes, or of a dead one; abort would end it"
+        )
         assert said.splitlines()[-1] == "3 transactions open"
         assert "more" not in said
     assert all(night.is_open(name) for name in ("decided", "open", "foreign"))
@@ -124,7 +126,10 @@ def test_list_finds_every_write_without_being_told_a_prefix(night, capsys):
         f"{job.name} (batch job)",
         f"{app.name} (txnAppId)",
     ]
-    assert sum("not decided: abort" in line for line in lines) == 3
+    assert (
+        sum("not decided: of a run that still writes, or of a dead one; abort would end it" in line for line in lines)
+        == 3
+    )
     assert all(" UTC (" in line for line in lines if line.startswith(" "))
     assert not any("more" in line for line in lines)
 

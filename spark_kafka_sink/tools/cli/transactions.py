@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 DECLINED: Final = 1
 
+_UNDECIDED: Final = "not decided: of a run that still writes, or of a dead one; abort would end it"
+
 _DAY_MS: Final = 86_400_000
 
 _FORGOTTEN: Final = (
@@ -124,7 +126,8 @@ def run(arguments: argparse.Namespace) -> int:
     if not todo:
         print(f"nothing to {arguments.action}")
         return 0
-    print("\n".join(line for each in todo for line in _steps(each, decided, arguments.commit_log_topic)))
+    would = "would " if arguments.dry_run else ""
+    print("\n".join(f"{would}{line}" for each in todo for line in _steps(each, decided, arguments.commit_log_topic)))
     if arguments.dry_run:
         return 0
     if not (arguments.yes or _agreed(todo)):
@@ -226,7 +229,8 @@ def _forget(found: Sequence[FoundWrite], config: ProducerConfig, arguments: argp
             print(f"{each.name} is kept: {reason}")
         elif removed := forgettable(each.entries.values(), before):
             todo.append(each)
-            print("\n".join(f"forget {each.name}: {_entry(entry, now_ms)}" for entry in removed))
+            would = "would " if arguments.dry_run else ""
+            print("\n".join(f"{would}forget {each.name}: {_entry(entry, now_ms)}" for entry in removed))
     if not todo:
         print("nothing to forget")
         return 0
@@ -280,7 +284,7 @@ def _lines(found: FoundWrite, now_ms: int) -> list[str]:
         decided = intent and f"decided with batch {intent.number} of {_query(intent)}: commit"
         age = "" if each.started_at < 0 else f", open since {_since(each.started_at, now_ms)}"
         transaction = f"{each.transactional_id} (producer id {each.producer_id}, epoch {each.epoch})"
-        lines.append(f"{transaction}{age}: {decided or 'not decided: abort'}")
+        lines.append(f"{transaction}{age}: {decided or _UNDECIDED}")
     return lines
 
 

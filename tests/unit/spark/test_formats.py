@@ -52,6 +52,14 @@ def fields(kind, given, **others):
     return encoded_fields(schema, layout, given.formats)
 
 
+def test_incident_rows_as_json_text_became_avro_strings_without_a_word(lines):
+    """``to_json(struct(*)) AS value`` with valueFormat=avro registered ``["string","null"]``."""
+    given = options()
+    planned_formats(given, fields(StringType(), given))
+    planned_formats(given, fields(StringType(), given))
+    assert [line.partition(",")[0] for line in lines][1:] == ["the column value is a string"]
+
+
 def test_a_plan_is_made_once_and_the_warning_is_one(lines):
     given = options()
     plan = planned_formats(given, fields(STRUCT, given))
