@@ -162,7 +162,10 @@ def response_lost(victim: Victim, step: Step) -> None:
     api = _RESPONSES[pick(list(_RESPONSES), step.draw)]
     for proxy in victim.proxies.values():
         proxy.cut_request(api, Direction.TO_CLIENT)
-    if not await_that(lambda: any(proxy.is_cut for proxy in victim.proxies.values()), _HAPPENS_S):
+    lost = await_that(lambda: any(proxy.is_cut for proxy in victim.proxies.values()), _HAPPENS_S)
+    for proxy in victim.proxies.values():  # the others would cut a response later
+        proxy.heal()
+    if not lost:
         raise NotReachedError
 
 
