@@ -87,9 +87,9 @@ class Proxy:
         back. One that is, is dropped; its client has given it up, or does so when its line stays silent."""
         self._thread.call(self._cuts.clear)
 
-    def hold_request(self, api_key: int | None) -> None:
+    def hold_request(self, api_key: int) -> None:
         """Hold the next request of this API back until ``deliver``, and silence its line: the client's request times
-        out, and it asks again on another line. None: hold no further one."""
+        out, and it asks again on another line."""
         self._thread.call(lambda: setattr(self._cuts, "hold", api_key))
 
     @property
