@@ -113,7 +113,7 @@ class Proxy:
 
     @property
     def is_cut(self) -> bool:
-        """Whether every cut that was asked for has happened."""
+        """Whether no cut that was asked for is still to come: each has happened, or ``heal`` has taken it back."""
         return self._thread.call(lambda: not (self._cuts.after or self._cuts.requests))
 
     def silence(self) -> int:
