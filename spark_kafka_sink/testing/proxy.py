@@ -83,16 +83,13 @@ class Proxy:
         self._thread.call(part)
 
     def heal(self) -> None:
-        """New lines work again."""
+        """New lines work again, and nothing that was asked for before happens any more: no cut, and no request is held
+        back. One that is, is dropped; its client has given it up, or does so when its line stays silent."""
+        self._thread.call(self._cuts.clear)
 
-        def heal() -> None:
-            self._cuts.parted = False
-
-        self._thread.call(heal)
-
-    def hold_request(self, api_key: int | None) -> None:
+    def hold_request(self, api_key: int) -> None:
         """Hold the next request of this API back until ``deliver``, and silence its line: the client's request times
-        out, and it asks again on another line. None: hold no further one."""
+        out, and it asks again on another line."""
         self._thread.call(lambda: setattr(self._cuts, "hold", api_key))
 
     @property
@@ -116,7 +113,7 @@ class Proxy:
 
     @property
     def is_cut(self) -> bool:
-        """Whether every cut that was asked for has happened."""
+        """Whether no cut that was asked for is still to come: each has happened, or ``heal`` has taken it back."""
         return self._thread.call(lambda: not (self._cuts.after or self._cuts.requests))
 
     def silence(self) -> int:
@@ -178,8 +175,8 @@ class Proxy:
 class _Cuts:
     """Cuts that have not happened yet, and requests ``seen``: API keys and versions of requests.
 
-    ``hold``: API key of the request to hold back next; ``held``: the one that is, and ``repeated``, whether it has
-    come again. Loop thread only.
+    ``hold``: API key of the request to hold back next; ``arriving``: the line on which its bytes still come; ``held``:
+    the request that is held back, and ``repeated``, whether it has come again. Loop thread only.
     """
 
     after: dict[Direction, int] = field(default_factory=dict)
@@ -188,8 +185,15 @@ class _Cuts:
     parted: bool = False
     seen: set[tuple[int, int]] = field(default_factory=set)
     hold: int | None = None
+    arriving: _Line | None = None
     held: bytes | None = None
     repeated: bool = False
+
+    def clear(self) -> None:
+        self.after.clear()
+        self.requests.clear()
+        self.parted = False
+        self.hold = self.arriving = self.held = None
 
     def note(self, head: bytes, body: bytes) -> None:
         """A request that passes."""
@@ -247,7 +251,7 @@ class _Line:
         self._cuts = cuts
         self._requests = _Frames(_REQUEST_HEAD)
         self._responses = _Frames(_RESPONSE_HEAD)
-        self._awaited: bytes | None = None
+        self._awaited: tuple[int, bytes] | None = None
         self._held = b""
         self._missing = 0
         self.silent = False
@@ -309,13 +313,13 @@ class _Line:
             if api_key == self._cuts.hold:
                 return self._hold(data, end, head)
             if api_key == self._cuts.requests.get(Direction.TO_CLIENT):
-                self._awaited = head[8:12]
+                self._awaited = api_key, head[8:12]
         return None
 
     def _hold(self, data: bytes, end: int, head: bytes) -> int:
         """Begins to hold the request back whose head ends at ``end``; returns how many bytes may pass."""
         size = 4 + int.from_bytes(head[:4])
-        self._cuts.hold, self._cuts.repeated = None, False
+        self._cuts.hold, self._cuts.arriving, self._cuts.repeated = None, self, False
         self._held = head + data[end : end + size - _REQUEST_HEAD]
         self._missing = size - len(self._held)
         return max(end - _REQUEST_HEAD, 0)
@@ -323,12 +327,14 @@ class _Line:
     async def _hold_rest(self, reader: asyncio.StreamReader) -> None:
         """Reads what of the request has not come yet. A client that breaks off has sent no request."""
         with suppress(ConnectionError, asyncio.IncompleteReadError):
-            self._cuts.held = self._held + await reader.readexactly(self._missing)
+            request = self._held + await reader.readexactly(self._missing)
+            if self._cuts.arriving is self:  # unless the network has healed meanwhile
+                self._cuts.arriving, self._cuts.held = None, request
         self.silent = True
 
     def _until_response(self, data: bytes) -> int | None:
         for end, head in self._responses.heads(data):
-            if head[4:8] == self._awaited and Direction.TO_CLIENT in self._cuts.requests:
+            if (self._cuts.requests.get(Direction.TO_CLIENT), head[4:8]) == self._awaited:
                 self._cuts.happened(Direction.TO_CLIENT)
                 return max(end - _RESPONSE_HEAD, 0)
         return None

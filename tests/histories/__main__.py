@@ -19,7 +19,7 @@ from spark_kafka_sink.testing.java import java_environment
 from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION
 from tests.faults.chaos.running import progress, rounds
 from tests.faults.chaos.troubles import Trouble
-from tests.histories.changes import copy_of_sink, last_release, libfaketime
+from tests.histories.changes import ChangeError, copy_of_sink, last_release, libfaketime
 from tests.histories.checker import checked
 from tests.histories.events import Event, read_history
 from tests.histories.evidence import lacking
@@ -94,8 +94,12 @@ def _settings(
         say(f"without the workload {name}: make .cache/spark-{WORKLOADS[name].spark}/.ready makes its environment")
     workloads = tuple(WORKLOADS[name] for name in named if name not in lacking)
     older = None if arguments.older is None else copy_of_sink(arguments.older, folder / "older-sink")
+    if older is None and "older sink" in (arguments.troubles or TROUBLES):
+        say("without the fault older sink: git has no tag before this commit; --older COMMIT names a sink to run")
     troubles = troubles_for(workloads, upgrades=arguments.upgrade, older_sink=older is not None)
     if arguments.troubles:
+        if impossible := [name for name in arguments.troubles if name not in troubles]:
+            raise ChangeError(f"This run cannot do what --troubles names: {', '.join(impossible)}.")
         troubles = {name: troubles[name] for name in arguments.troubles}
     if "clocks are off" in troubles:
         libfaketime()

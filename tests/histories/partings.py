@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
+from itertools import permutations
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.testing.kafka_node import CONTROLLER, free_ports
@@ -106,10 +107,13 @@ def driver_parted_from_executors(victim: Victim, step: Step) -> None:
 
 
 def _parties(victim: Victim, step: Step) -> tuple[int, list[int]]:
+    """A node, and those from which it is parted: one other or all."""
     nodes = victim.kafka.local.node_ids
+    if another_draw(step.draw) < _ONE_OTHER:
+        node, other = pick(list(permutations(nodes, 2)), step.draw)
+        return node, [other]
     node = pick(nodes, step.draw)
-    others = [each for each in nodes if each != node]
-    return node, others[:1] if another_draw(step.draw) < _ONE_OTHER else others
+    return node, [each for each in nodes if each != node]
 
 
 def _let_pass(victim: Victim, found: int, seconds: float) -> None:

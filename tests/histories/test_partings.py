@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from contextlib import ExitStack
+from itertools import permutations
 
 import pytest
 
@@ -74,6 +75,16 @@ def test_brokers_are_parted(trouble, draw, done):
     brokers = Brokers()
     trouble(brokers, step(draw))
     assert brokers.done == [*done, "healed"]
+
+
+def test_any_two_brokers_may_be_parted_alone():
+    pairs = set()
+    for draw in range(1000):
+        brokers = Brokers()
+        brokers_parted_on_one_side(brokers, step(draw / 1000))
+        if len(brokers.done) == 2:
+            pairs.add(brokers.done[0])
+    assert pairs == {f"{one} to {other} on all" for one, other in permutations(Brokers.node_ids, 2)}
 
 
 @pytest.mark.parametrize("trouble", [brokers_parted, brokers_parted_on_one_side, controller_parted])

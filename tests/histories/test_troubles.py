@@ -1,4 +1,4 @@
-"""A request that is held back alone, without a sink."""
+"""A request that is held back alone, and a response that is lost alone, without a sink."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.faults.chaos.plan import Step
 from tests.faults.chaos.troubles import NotReachedError
 from tests.histories import troubles
-from tests.histories.troubles import produce_delivered_late
+from tests.histories.troubles import produce_delivered_late, response_lost
 
 
 class Holding:
@@ -28,6 +28,26 @@ class Holding:
 
     def deliver(self):
         self.done.append("delivered")
+
+    def heal(self):
+        self.done.append("healed")
+
+
+class Cutting:
+    """The proxy before a broker that cuts a response. ``asked``: whether its request comes by the proxy."""
+
+    def __init__(self, asked):
+        self._asked, self.armed = asked, False
+
+    def cut_request(self, api, direction):
+        self.armed = True
+
+    @property
+    def is_cut(self):
+        return self._asked or not self.armed
+
+    def heal(self):
+        self.armed = False
 
 
 def strike(proxies):
@@ -50,11 +70,25 @@ def _at_once(monkeypatch):
 def test_a_produce_request_is_held_back_and_no_other_one(again):
     proxies = [Holding(asked=True, again=again) for _ in range(3)]
     assert strike(proxies) == [("late", "Produce", again)]
-    assert sorted(proxy.done for proxy in proxies) == [[], [], ["hold 0", "hold None", "delivered"]]
+    assert sorted(proxy.done for proxy in proxies) == [[], [], ["hold 0", "delivered"]]
 
 
-def test_no_proxy_waits_for_a_request_that_did_not_come_in_time():
+def test_no_proxy_holds_a_request_back_that_did_not_come_in_time():
+    """Also not one that comes after the last look."""
     proxies = [Holding(asked=False)]
     with pytest.raises(NotReachedError):
         strike(proxies)
-    assert proxies[0].done == ["hold 0", "hold None"]
+    assert proxies[0].done == ["hold 0", "healed"]
+
+
+def test_one_response_is_lost_and_no_other_one_later():
+    proxies = [Cutting(asked=node == 2) for node in (1, 2, 3)]
+    response_lost(SimpleNamespace(proxies=dict(enumerate(proxies, 1))), Step("", 0.0, 0.0, 0.5))
+    assert not any(proxy.armed for proxy in proxies)
+
+
+def test_no_response_is_lost_that_did_not_come_in_time():
+    proxy = Cutting(asked=False)
+    with pytest.raises(NotReachedError):
+        response_lost(SimpleNamespace(proxies={1: proxy}), Step("", 0.0, 0.0, 0.5))
+    assert not proxy.armed

@@ -162,7 +162,10 @@ def response_lost(victim: Victim, step: Step) -> None:
     api = _RESPONSES[pick(list(_RESPONSES), step.draw)]
     for proxy in victim.proxies.values():
         proxy.cut_request(api, Direction.TO_CLIENT)
-    if not await_that(lambda: any(proxy.is_cut for proxy in victim.proxies.values()), _HAPPENS_S):
+    lost = await_that(lambda: any(proxy.is_cut for proxy in victim.proxies.values()), _HAPPENS_S)
+    for proxy in victim.proxies.values():  # the others would cut a response later
+        proxy.heal()
+    if not lost:
         raise NotReachedError
 
 
@@ -180,9 +183,8 @@ def _delivered_late(victim: Victim, step: Step, api: str) -> None:
     """One request alone, on its way to one broker."""
     proxy = victim.proxies[pick(list(victim.proxies), another_draw(step.draw))]
     proxy.hold_request(_RESPONSES[api])
-    held = await_that(lambda: proxy.holds, _HAPPENS_S)
-    proxy.hold_request(None)
-    if not held:
+    if not await_that(lambda: proxy.holds, _HAPPENS_S):
+        proxy.heal()  # drops a request that came after the last look, too
         raise NotReachedError
     await_that(lambda: proxy.is_repeated, _REPEATED_S)
     time.sleep(step.seconds)

@@ -180,7 +180,8 @@ def test_other_warnings_are_left_to_python(capsys, monkeypatch):
     with plain_config_warnings():
         warnings.warn_explicit("of a library", DeprecationWarning, "library.py", 7)
         warnings.warn_explicit("of options", ConfigWarning, "ours.py", 7)
-    assert shown == ["of a library"]
+    assert "of a library" in shown
+    assert "of options" not in shown
     assert capsys.readouterr().err == "warning: of options\n"
 
 

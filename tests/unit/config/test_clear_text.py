@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 
-from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig
 from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions
 
 PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username=u password="hunter2";'
@@ -20,10 +20,11 @@ TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"
 
 
 def texts(parse):
+    """The warnings of options, without those of Python, such as that of a socket that is collected meanwhile."""
     with warnings.catch_warnings(record=True) as shown:
         warnings.simplefilter("always")
         parse()
-    return [str(each.message) for each in shown]
+    return [str(each.message) for each in shown if each.category is ConfigWarning]
 
 
 def shown(options, servers="kafka:9092", prefix=""):

@@ -178,12 +178,61 @@ def test_a_produce_request_is_repeated_with_its_last_records_among_others(listen
             assert proxy.is_repeated is repeated
 
 
-def test_no_request_is_held_back_any_more(proxy, ends):
+def test_a_network_that_has_healed_cuts_nothing_that_was_asked_for_before(proxy, ends):
     client, broker = ends
-    proxy.hold_request(END_TXN)
-    proxy.hold_request(None)
+    for direction in Direction:
+        proxy.cut(direction, 1)
+        proxy.cut_request(END_TXN, direction)
+    proxy.heal()
+    assert proxy.is_cut
     client.sendall(request(END_TXN, 1))
     assert broker.recv(100) == request(END_TXN, 1)
+    broker.sendall(answer(1))
+    assert client.recv(100) == answer(1)
+
+
+def test_only_the_answer_to_the_request_asked_for_last_is_cut(proxy, ends):
+    """The network heals before the broker answers, and another API is asked for then."""
+    client, broker = ends
+    proxy.cut_request(END_TXN, Direction.TO_CLIENT)
+    client.sendall(request(END_TXN, 1))
+    assert broker.recv(100) == request(END_TXN, 1)
+    proxy.heal()
+    proxy.cut_request(METADATA, Direction.TO_CLIENT)
+    broker.sendall(answer(1))
+    assert client.recv(100) == answer(1)
+
+
+def test_a_network_that_has_healed_holds_no_request_back(proxy, ends):
+    client, broker = ends
+    proxy.hold_request(END_TXN)
+    proxy.heal()
+    client.sendall(request(END_TXN, 1))
+    assert broker.recv(100) == request(END_TXN, 1)
+    assert not proxy.holds
+
+
+def test_a_request_that_is_held_back_is_dropped_as_the_network_heals(proxy, ends):
+    client, _ = ends
+    proxy.hold_request(END_TXN)
+    client.sendall(request(END_TXN, 1))
+    eventually(lambda: proxy.holds)
+    proxy.heal()
+    assert not proxy.holds
+    with pytest.raises(ValueError, match="no request is held back"):
+        proxy.deliver()
+
+
+def test_a_request_of_which_a_part_has_come_as_the_network_heals_is_dropped(listening, proxy, ends):
+    client, _ = ends
+    proxy.hold_request(END_TXN)
+    client.sendall(request(END_TXN, 1)[:-1])
+    eventually(lambda: 5 in proxy.versions(END_TXN))
+    proxy.heal()
+    client.sendall(request(END_TXN, 1)[-1:])
+    with socket.create_connection(proxy.address, DEADLINE_S) as later, listening.accept()[0] as accepted:
+        later.sendall(b"heard")  # the proxy's loop has read the last byte before it
+        assert accepted.recv(100) == b"heard"
     assert not proxy.holds
 
 
