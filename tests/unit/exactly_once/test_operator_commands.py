@@ -263,7 +263,7 @@ def test_a_dry_run_shows_what_abort_would_do_and_does_nothing(busy, transactions
 
 
 def test_a_dry_run_shows_what_commit_would_do_and_fences_nobody(broker, transactions, decided):
-    steps = "commit batch 0 of q1: app-0, app-1\n"
+    steps = "would commit batch 0 of q1: app-0, app-1\n"
     assert transactions("commit", "--prefix", "app", "--dry-run") == (0, steps)
     assert transactions("abort", "--prefix", "app", "--force", "--dry-run") == (0, steps)
     code, said = transactions("abort", "--prefix", "app", "--dry-run")
@@ -415,7 +415,7 @@ def test_forget_removes_the_entry_of_a_version_and_its_markers(broker, transacti
 def test_forget_says_what_a_forgotten_version_does_and_a_dry_run_removes_nothing(broker, transactions):
     job = version_of(broker, "run-1")
     code, said = transactions("forget", "--prefix", "txn-run-1", "--dry-run")
-    assert (code, said.splitlines()[0][:40]) == (0, "forget txn-run-1: run-1: batch 3, done, ")
+    assert (code, said.splitlines()[0][:46]) == (0, "would forget txn-run-1: run-1: batch 3, done, ")
     assert said.splitlines()[1].startswith("A txnVersion that runs again after its entry was removed writes its rows t")
     assert len(records_of(broker, "txn-run-1")) == 3
     reports = job.tasks(job.plan(4), 4, MORE)
