@@ -225,7 +225,9 @@ def test_receipts_shows_what_is_committed_and_says_what_hides_the_rest(night, re
     assert f"{night.topic('receipts')}-0: an open transaction hides the records from offset 4 on" in err
     _, table, _ = receipts("--list")
     assert table.splitlines()[1].split() == ["q1", "0", "0", "t", "0", "0", "4", "5", "50"]
-    assert len(receipts("--list", "--query", "other")[1].splitlines()) == 1
+    code, table, err = receipts("--list", "--query", "other")
+    assert (code, table) == (1, "")
+    assert "--query other: no receipt is of this query; there are q1." in err
 
 
 def test_receipts_of_a_topic_that_is_not_there_is_an_error(night, receipts):
