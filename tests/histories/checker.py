@@ -9,11 +9,25 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from math import inf
 
 from tests.histories.claims import DECIDED, NONE
 from tests.histories.events import Event, number_of, workload_of, write_of
 from tests.histories.findings import Checked, Excuse, Finding, Kind, Reason, listed
-from tests.histories.index import COMMITTED, GivenUp, History, Intent, Partition, Report, Run, Spot, Task, Verdict, View
+from tests.histories.index import (
+    COMMITTED,
+    GivenUp,
+    History,
+    Intent,
+    Partition,
+    Report,
+    Run,
+    Spot,
+    Task,
+    Transaction,
+    Verdict,
+    View,
+)
 from tests.histories.places import RULES as RULES_ABOUT_PLACES
 from tests.histories.places import rows_between
 
@@ -295,6 +309,35 @@ def decided_but_aborted(history: History) -> Iterator[Finding]:
                 yield Finding(Kind.DECIDED_BUT_ABORTED, write, f"EndTxn has committed {transaction}, and aborted it")
 
 
+def committed_too_early(history: History) -> Iterator[Finding]:
+    """Transactions that the sink asked to commit, or of which a read_committed reader saw rows, before it asked for an
+    intent that names them. The intent is the decision: a driver that dies in between leaves rows that are visible, and
+    that its successor writes again.
+
+    Reads are recorded after they happened, and requests before they are sent, so the order of the record is enough.
+    """
+    for transaction, at in history.commits.items():
+        if history.first_named.get(transaction, inf) > at:
+            report = history.by_transaction.get(transaction)
+            text = f"EndTxn was to commit {transaction} before an intent that names it was asked for"
+            yield Finding(Kind.COMMITTED_TOO_EARLY, str(report.task) if report else transaction.id, text)
+    early: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
+    for view in history.of_kind(COMMITTED):
+        for at, partition, rows in view.told:
+            for offset, row in rows:
+                authors = history.authors(Spot(row, partition, offset))
+                named = [history.first_named[each] for each in _transactions(authors) if each in history.first_named]
+                if named and min(named) > at:
+                    early[str(authors[0].task), view.reader][f"{row} in {partition} at {offset}"] = None
+    for (about, reader), spots in early.items():
+        text = f"{reader} saw rows of it before an intent that names their transaction was asked for"
+        yield Finding(Kind.COMMITTED_TOO_EARLY, about, f"{text}: {listed(list(spots))}")
+
+
+def _transactions(reports: Iterable[Report]) -> list[Transaction]:
+    return [report.transaction for report in reports if report.transaction is not None]
+
+
 def nameless_events(history: History) -> Iterator[Excuse]:
     """What the rules cannot judge, because nobody knows of which write it is."""
     return (Excuse(Reason.NAMELESS, text) for text in history.nameless)
@@ -309,6 +352,7 @@ RULES: tuple[Callable[[History], Iterator[Finding | Excuse]], ...] = (
     failed_but_visible,
     committed_but_invisible,
     decided_but_aborted,
+    committed_too_early,
     nameless_events,
     *RULES_ABOUT_PLACES,
 )

@@ -143,12 +143,14 @@ class Workload(NamedTuple):
 
 @dataclass
 class View:
-    """What a reader saw: offset → row in each partition, and below which offset it has seen everything."""
+    """What a reader saw: offset → row in each partition, and below which offset it has seen everything. ``told``: what
+    each of its events said and when, as ``[offset, row]``."""
 
     reader: str
     isolation: str
     rows: dict[Partition, dict[int, str]] = field(default_factory=lambda: defaultdict(dict))
     passed: dict[Partition, int] = field(default_factory=dict)
+    told: list[tuple[float, Partition, list[tuple[int, str]]]] = field(default_factory=list)
 
     def has_passed(self, place: Place) -> bool:
         return self.passed.get(place.partition, 0) > place.last
@@ -175,11 +177,14 @@ class History:
         self.reports: list[Report] = []
         self.intents: dict[str, list[Intent]] = defaultdict(list)
         self.ends: dict[Transaction, set[tuple[bool, str]]] = defaultdict(set)
+        self.commits: dict[Transaction, float] = {}
+        """Transaction → when the sink first asked a broker to commit it."""
         self.verdicts: dict[str, list[Verdict]] = defaultdict(list)
         self.gave_up: dict[str, list[GivenUp]] = defaultdict(list)
         self.views: dict[str, View] = {}
         self.nameless: list[str] = []
         """Intents, verdicts and lines of abort whose entry no report names, so that nobody knows their write."""
+        self._of_unknown_writes: list[Intent] = []
         self._began: dict[str, list[tuple[float, str | None]]] = defaultdict(list)
         self._starts: dict[str, list[tuple[float, str]]] = defaultdict(list)
         self._actors: dict[str, str] = {}
@@ -207,13 +212,11 @@ class History:
         for event in ordered:
             if event.kind in take:
                 take[event.kind](event)
-        self.decided = {
-            transaction
-            for intents in self.intents.values()
-            for intent in intents
-            for transaction in (intent.transactions if intent.may_be_decided else ())
-        }
+        known = [each for intents in self.intents.values() for each in intents]
+        self.decided = set(_first_named(known))
         """The transactions that an intent names which is decided, or may be."""
+        self.first_named = _first_named([*known, *self._of_unknown_writes])
+        """Transaction → when the first such intent was asked for, also one whose write is not known."""
         self.topics = {place.partition.topic for report in self.reports for place in report.places}
         """Those that receipts name. Others hold dead letters."""
         self.by_transaction = {each.transaction: each for each in self.reports if each.transaction is not None}
@@ -317,11 +320,9 @@ class History:
 
     def _intent(self, event: Event) -> None:
         write = self._write(event)
-        if write is None:
-            return
         transactions = frozenset(Transaction(*each) for each in event["transactions"])
         intent = Intent(event.at, event.get("start"), transactions, event["outcome"])
-        said = self.intents[write]
+        said = self._of_unknown_writes if write is None else self.intents[write]
         if intent.outcome != "asked":  # of two drivers, each has the answer to its own question
             asked = [each for each in said if each.outcome == "asked" and each.transactions == intent.transactions]
             if asked:
@@ -330,8 +331,11 @@ class History:
         said.append(intent)
 
     def _end(self, event: Event) -> None:
+        transaction = Transaction(*event["transaction"])
+        if event["commit"]:
+            self.commits.setdefault(transaction, event.at)
         if event["outcome"] != "asked":
-            self.ends[Transaction(*event["transaction"])].add((event["commit"], event["outcome"]))
+            self.ends[transaction].add((event["commit"], event["outcome"]))
 
     def _verdict(self, event: Event) -> None:
         write = event.get("write") or self._write(event)
@@ -362,8 +366,10 @@ class History:
         return Partition(topic, number, incarnation or self._created.get(topic, ""))
 
     def _seen(self, event: Event) -> None:
-        rows = self._view(event).rows[self._partition(event["topic"], event["partition"], event.get("incarnation"))]
-        rows.update((offset, row) for offset, row in event["rows"])
+        view = self._view(event)
+        partition = self._partition(event["topic"], event["partition"], event.get("incarnation"))
+        view.rows[partition].update((offset, row) for offset, row in event["rows"])
+        view.told.append((event.at, partition, event["rows"]))
 
     def _passed(self, event: Event) -> None:
         passed = self._view(event).passed
@@ -372,6 +378,15 @@ class History:
 
     def _view(self, event: Event) -> View:
         return self.views.setdefault(event["reader"], View(event["reader"], event["isolation"]))
+
+
+def _first_named(intents: Iterable[Intent]) -> dict[Transaction, float]:
+    """The transactions that intents name which are decided, or may be, each with the time of the first of them."""
+    found: dict[Transaction, float] = {}
+    for intent in intents:
+        for transaction in intent.transactions if intent.may_be_decided else ():
+            found[transaction] = min(intent.at, found.get(transaction, inf))
+    return found
 
 
 def _may_be_same(one: str | None, other: str | None) -> bool:

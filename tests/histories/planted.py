@@ -606,6 +606,14 @@ def abort_what_was_decided(paper: Paper) -> list[Event]:
     return paper.events()
 
 
+def commit_before_the_intent(paper: Paper) -> list[Event]:
+    """A transaction of a batch is committed before the batch is decided."""
+    attempts = _reported(paper, f"{ONCE}/100")
+    paper.end(attempts[0], commit=True)
+    _commit(paper, attempts)
+    return paper.events()
+
+
 def shift_a_receipt(paper: Paper) -> list[Event]:
     return _with_another_place(paper, lambda place: [*place[:2], place[2] + 1, *place[3:]])
 
@@ -658,6 +666,7 @@ FAULTS: dict[Callable[[Paper], list[Event]], Kind] = {
     tell_a_failed_job_that_it_is_committed: Kind.COMMITTED_BUT_INVISIBLE,
     hide_what_end_txn_committed: Kind.COMMITTED_BUT_INVISIBLE,
     abort_what_was_decided: Kind.DECIDED_BUT_ABORTED,
+    commit_before_the_intent: Kind.COMMITTED_TOO_EARLY,
     shift_a_receipt: Kind.RECEIPT_CONTRADICTED,
     miscount_a_receipt: Kind.RECEIPT_CONTRADICTED,
     write_a_row_that_was_not_handed_over: Kind.FOREIGN_ROW,

@@ -392,6 +392,18 @@ FAULTY = {
         history(workload(), handed(0, 0), handed(0, 0, 1, 2, attempt="b"), reported(0, T0, (0, 0, 2, 1), attempt="b"),
                 raw({0: 0, 1: 1, 2: 2})),
     ),
+    "a transaction is committed before the intent that names it": (
+        Kind.COMMITTED_TOO_EARLY,
+        history(workload(), *TASKS, *ENDED, *DECIDED, verdict("committed"), raw(ROWS), read(ROWS)),
+    ),
+    "a transaction is to be committed, and the only intent that names it is refused": (
+        Kind.COMMITTED_TOO_EARLY,
+        history(workload(), *TASKS, intent("not decided", T0, T1), end(T0), verdict("failed"), raw(ROWS), read({})),
+    ),
+    "rows are seen before the intent that names their transaction": (
+        Kind.COMMITTED_TOO_EARLY,
+        history(workload(), *TASKS, raw(ROWS), read(ROWS, "live"), *DECIDED, *ENDED, verdict("committed"), read(ROWS)),
+    ),
     "a failed job is visible, and was not decided": (
         Kind.FAILED_BUT_VISIBLE, history(workload(), *TASKS, verdict("failed"), read(ROWS)),
     ),
