@@ -65,23 +65,20 @@ def lost_rows(history: History) -> Iterator[Finding | Excuse]:
 
 
 def rows_never_handed(history: History) -> Iterator[Finding]:
-    """Committed writes for which the sink took fewer rows than Spark had, and numbers without any write below the last
-    committed one of a repeated workload: a sink that skips rows loses them without a trace in what tasks were handed.
+    """Committed writes for which the sink took fewer rows than Spark had, or none: a sink that skips rows loses them
+    without a trace in what tasks were handed. Of a repeated workload, every number from the first that has begun to the
+    last committed one is due.
     """
     last = _last_committed(history)
-    for name, workload in history.workloads.items():
-        if workload.rows is None:
-            continue
-        numbers = {number_of(write): write for write in history.rows if workload_of(write) == name}
-        for number, write in numbers.items():
-            is_due = history.committed_verdict(write) or (workload.repeats and number < last.get(name, -1))
-            if is_due and len(history.rows[write]) < workload.rows:
-                text = f"tasks were handed {len(history.rows[write])} of {workload.rows} rows"
-                yield Finding(Kind.LOST, write, text)
-        if workload.repeats and numbers:
-            for number in range(min(numbers), last.get(name, -1)):
-                if number not in numbers:
-                    yield Finding(Kind.LOST, f"{name}/{number}", "no task was handed a row of it")
+    due = {write for write in history.verdicts if history.committed_verdict(write)}
+    for write in history.begun():
+        name = workload_of(write)
+        if history.workload(write).repeats:
+            due.update(f"{name}/{number}" for number in range(number_of(write), last.get(name, -1)))
+    for write in sorted(due):
+        rows, taken = history.workload(write).rows, len(history.rows.get(write, ()))
+        if rows is not None and taken < rows:
+            yield Finding(Kind.LOST, write, f"tasks were handed {taken or 'none'} of {rows} rows")
 
 
 def doubled_rows(history: History) -> Iterator[Finding | Excuse]:

@@ -9,7 +9,7 @@ from math import inf
 from typing import NamedTuple
 
 from tests.histories.claims import claim_of
-from tests.histories.events import Event, start_of, workload_of, write_of
+from tests.histories.events import Event, number_of, start_of, workload_of, write_of
 
 COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
 _SHOWN_OF_ID = 8
@@ -257,6 +257,14 @@ class History:
         began = [each for each, by in self._began[write] if _may_be_same(by, start)]
         before, after = [each for each in began if each <= at], [each for each in began if each > at]
         return Run(start, before[-1] if before else -inf, after[0] if after else inf)
+
+    def begun(self) -> Iterator[str]:
+        """The first write that has begun of each workload."""
+        first: dict[str, str] = {}
+        for write in (write for write, runs in self._began.items() if runs):
+            known = first.setdefault(workload_of(write), write)
+            first[workload_of(write)] = min(known, write, key=number_of)
+        return iter(first.values())
 
     def began_after(self, write: str, at: float) -> bool:
         """Whether a run of the write began later."""

@@ -281,6 +281,21 @@ FAULTY = {
         history(workload(repeats=True, rows=1), handed(0, 0), handed(0, 0, write="job/3"),
                 verdict("committed", write="job/3"), read({0: 0, 1: "job/3/0"})),
     ),
+    "the sink took no row of a job that it calls committed": (
+        Kind.LOST,
+        history(workload(rows=4), *WRITTEN[1:], verdict("committed"), verdict("committed", write="job/2"), raw(ROWS),
+                read(ROWS)),
+    ),
+    "the sink took no row of the last committed write": (
+        Kind.LOST,
+        history(workload(repeats=True, rows=4), *WRITTEN[1:], verdict("committed"), verdict("committed", write="job/2"),
+                raw(ROWS), read(ROWS)),
+    ),
+    "the sink took no row of the first write that has begun": (
+        Kind.LOST,
+        history(workload(repeats=True, rows=4), {**began(), "write": "job/0"}, *WRITTEN[1:], verdict("committed"),
+                raw(ROWS), read(ROWS)),
+    ),
     "a decided transaction is aborted by the sink": (
         Kind.DECIDED_BUT_ABORTED, history(workload(), *TASKS, *DECIDED, end(T0), end(T1, "aborted"), read(HALF)),
     ),
