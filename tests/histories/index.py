@@ -194,6 +194,9 @@ class History:
         self._tells_runs = {workload_of(event["write"]) for event in ordered if event.kind == "began"}
         reported = [event for event in ordered if event.kind == "reported" and event["entry"]]
         self._writes = {event["entry"]: event["write"] for event in reported if event["write"]}
+        self._entries: dict[str, list[str]] = defaultdict(list)
+        for entry, write in self._writes.items():
+            self._entries[write].append(entry)
         self._without_rows = {event["entry"] for event in reported} - self._writes.keys()
         take = {
             "workload": self._workload,
@@ -348,13 +351,14 @@ class History:
     def _verdict(self, event: Event) -> None:
         write = event.get("write") or self._write(event)
         if write is not None:
-            claim = claim_of(event["error"])
+            claim = claim_of(event["error"], self._entries[write])
             self.verdicts[write].append(Verdict(event.at, event.get("start"), event["by"], event["outcome"], claim))
 
     def _gave_up(self, event: Event) -> None:
         write = self._write(event)
         if write is not None:
-            self.gave_up[write].append(GivenUp(event.at, event.get("start"), claim_of(event["text"])))
+            claim = claim_of(event["text"], self._entries[write])
+            self.gave_up[write].append(GivenUp(event.at, event.get("start"), claim))
 
     def _write(self, event: Event) -> str | None:
         """By its entry. Without one, the write is at least once, or no task of it had reported."""

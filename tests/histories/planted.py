@@ -18,15 +18,29 @@ _PARTITIONS = 2
 _READERS = (("live", COMMITTED), ("raw", UNCOMMITTED), ("fresh", COMMITTED))
 
 NOT_DECIDED = "job is not committed: no broker responds. None of its rows becomes visible: run the job again."
-STILL_OPEN = "Batch 0 of job (name job) is decided, but 1 of its 2 transactions could not be committed yet: no broker"
-UNCONFIRMED = "job may or may not be decided, because no broker confirms it: no broker responds"
-RECREATED = "job was committed into topic t (topic id x), which was deleted and created again since: it is gone"
-FINISHED = "write aborted, but batch 0 of job had been decided and is committed"
+STILL_OPEN = (
+    "Batch {number} of {query} (name job) is decided, but 1 of its 2 transactions could not be committed yet: no broker"
+)
+UNCONFIRMED = (
+    "txnVersion {number} of txnAppId {query} (name job) may or may not be decided, because no broker confirms it: no "
+    "broker responds"
+)
+RECREATED = (
+    "micro-batch {number} of query {query} (name job) was committed into topic t (topic id x), which was deleted and "
+    "created again since: what was written to it is gone"
+)
+FINISHED = "write aborted, but batch {number} of {query} had been decided and is committed"
 WORKER_DIED = "Job aborted due to stage failure: Python worker exited unexpectedly (crashed): EOFException"
 COMMITTER_DIED = (
     "Python worker exited unexpectedly (crashed). at PythonPlannerRunner.runInPython at commitWriteInPython"
 )
-"""What errors and lines of abort say, in the words of the sink and of Spark."""
+"""What errors and lines of abort say, in the words of the sink and of Spark. ``spoken_of`` fills in the entry."""
+
+
+def spoken_of(entry: str, text: str) -> str:
+    query, number = entry.rsplit("/", 1)
+    return text.format(query=query, number=number)
+
 
 Place = tuple[str, int, str]
 """A partition: topic, number and incarnation."""
@@ -176,7 +190,8 @@ class Paper:
         return self.logs[_topic(attempt.write), partition, attempt.incarnation]
 
     def verdict(self, write: str, outcome: str, error: str = "") -> None:
-        self.tell("verdict", write=write, start=str(self.start), by="spark", outcome=outcome, error=error)
+        told = spoken_of(f"entry-{write}", error)
+        self.tell("verdict", write=write, start=str(self.start), by="spark", outcome=outcome, error=told)
         if outcome == "committed" and not write.startswith(CONTROL) and write not in self._gone:
             self.whole.append(write)
 
@@ -352,7 +367,8 @@ def job_decided_by_abort(paper: Paper, write: str) -> None:
     paper.begin(write)
     attempts = _reported(paper, write)
     _commit(paper, attempts)
-    paper.tell("gave up", entry=f"entry-{write}", start=str(paper.start), text=FINISHED)
+    entry = f"entry-{write}"
+    paper.tell("gave up", entry=entry, start=str(paper.start), text=spoken_of(entry, FINISHED))
     paper.verdict(write, "failed", NOT_DECIDED)
 
 

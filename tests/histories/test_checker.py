@@ -23,12 +23,15 @@ from tests.histories.planted import (
     UNCONFIRMED,
     WORKER_DIED,
     correct_history,
+    spoken_of,
 )
 from tests.histories.recorder import Recorder
 
 PLANNER_DIED = (
     "Python worker exited unexpectedly (crashed). at PythonPlannerRunner.runInPython at createWriteInfoInPython"
 )
+
+OTHERS_FINISHED = "write aborted, but batch 1 of another had been decided and is committed"
 
 SEEDS = st.integers(0, 2**32)
 ROOT = Path(__file__).parents[2]
@@ -74,11 +77,13 @@ def end(transaction, outcome="committed"):
 
 
 def verdict(outcome, error="", write="job/1", start="1", by="spark"):
-    return {"kind": "verdict", "start": start, "write": write, "by": by, "outcome": outcome, "error": error}
+    told = spoken_of(f"ledger:{write}", error)
+    return {"kind": "verdict", "start": start, "write": write, "by": by, "outcome": outcome, "error": told}
 
 
 def gave_up(text, start="1"):
-    return {"kind": "gave up", "entry": "ledger:job/1", "start": start, "text": text}
+    entry = "ledger:job/1"
+    return {"kind": "gave up", "entry": entry, "start": start, "text": spoken_of(entry, text)}
 
 
 def began(start="1"):
@@ -364,6 +369,14 @@ FAULTY = {
         Kind.FAILED_BUT_VISIBLE,
         history(workload(repeats=True), began(), *by("1-", T0, T1), intent("asked", T0, T1), verdict("failed"),
                 began(), gave_up(FINISHED), read(ROWS)),
+    ),
+    "an error says that another batch is decided": (
+        Kind.FAILED_BUT_VISIBLE, history(*WRITTEN, verdict("failed", OTHERS_FINISHED), raw(ROWS), read(ROWS)),
+    ),
+    "an abort says that another batch is decided": (
+        Kind.FAILED_BUT_VISIBLE,
+        history(*WRITTEN, verdict("failed", by="sink"), gave_up(OTHERS_FINISHED), verdict("failed"), raw(ROWS),
+                read(ROWS)),
     ),
     "a worker of a task dies, and the job is visible": (
         Kind.FAILED_BUT_VISIBLE, history(*WRITTEN, verdict("failed", WORKER_DIED), raw(ROWS), read(ROWS)),

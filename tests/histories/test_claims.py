@@ -78,6 +78,37 @@ def test_what_an_error_claims_about_the_decision(text, claim):
     assert claim_of(text) == claim
 
 
+@pytest.mark.parametrize(
+    ("text", "entry", "another"),
+    [
+        (_STILL_OPEN, "once-83bf/0", "once-83b/0"),
+        (_NO_MARKER, "oldest/455", "oldest/45"),
+        ("write aborted, but batch 455 of oldest had been decided and is committed", "oldest/455", "oldest/456"),
+        ("write aborted, but batch job once-1 was committed before", "once-1/0", "once/0"),
+        ("write aborted, but batch 4 of one was committed by another run, and batch 5 of two is new", "one/4", "two/5"),
+        (
+            "micro-batch 7 of query 6be9 (name q) may or may not be decided, because no broker confirms it",
+            "6be9/7",
+            "q/7",
+        ),
+        ("txnVersion 7 of txnAppId app (name q) is decided, but the transactions of task 3 are gone", "app/7", "app/8"),
+        (
+            "batch job j (name j, commitLogTopic l) lost the rows of task 1 in Kafka. The other tasks' rows are "
+            "committed; rewrite the missing ones by hand, then accept the loss with `x`",
+            "j/0",
+            "k/0",
+        ),
+    ],
+)
+def test_an_error_claims_it_of_the_write_that_it_names(text, entry, another):
+    assert claim_of(text, [another]) == NONE
+    assert claim_of(text, [another, entry]) == claim_of(text) != NONE
+
+
+def test_a_process_that_died_claims_it_of_any_write():
+    assert claim_of("Answer from Java side is empty", []) == UNKNOWN
+
+
 def test_the_words_of_the_sink_are_in_its_source():
     """So that an error that is worded anew is found, and not taken for one that says nothing."""
     source = "".join(file.read_text() for file in SOURCE.rglob("*.py"))
