@@ -40,6 +40,12 @@ OF_SINK = (
     Saying(UNKNOWN, ("may or may not be decided, because no broker confirms it",), "the intent has no outcome"),
     Saying(DECIDED, ("is decided, but ", "transactions could not be committed yet: "), "an EndTxn has no outcome"),
     Saying(DECIDED, ("is decided, but the ledger does not say whether the rows of task ",), "a marker is missing"),
+    Saying(
+        DECIDED,
+        ("is decided, but commitLogTopic ", "was deleted and created again after its tasks had written to it"),
+        "the markers are gone with the ledger",
+    ),
+    Saying(UNKNOWN, ("was overtaken: another driver is at batch ",), "the other driver knows what became of it"),
     Saying(DECIDED, ("is decided, but the transactions of task ",), "transactions timed out between the EndTxns"),
     Saying(
         DECIDED,
@@ -69,7 +75,16 @@ OF_SINK = (
     Saying(DECIDED, ("was committed by another run", "write aborted, but "), "abort has found it finished"),
     Saying(DECIDED, ("is decided and the rows of task ", "write aborted, but "), "abort has found some of it lost"),
 )
-"""The sink's own words. A test looks for them in its source."""
+"""The sink's own words, each after the name of the write. A test looks for them in its source."""
+
+OF_LEDGER = (
+    Saying(
+        UNKNOWN,
+        ("was deleted and made again while it was read: it cannot say what was decided",),
+        "the markers are gone with the ledger",
+    ),
+)
+"""The sink's own words as well, but without the name of a write."""
 
 _LOST_JVM = "the driver's Python has lost its JVM, on whose side the commit goes on or dies"
 OF_SPARK = (
@@ -91,8 +106,8 @@ def claim_of(text: str, entries: Collection[str] | None = None) -> str:
     """``NONE``, ``DECIDED`` or ``UNKNOWN``: what it says about the write that has one of these entries in the ledger,
     and without them about any write. An error that does not know it counts as unknown even if a line of abort that was
     added to it does, because it is the error that the job got."""
-    said = [each for each in (*OF_SINK, *OF_SPARK) if each.is_in(text)]
+    said = [each for each in (*OF_SINK, *OF_LEDGER, *OF_SPARK) if each.is_in(text)]
     if entries is not None:
-        said = [each for each in said if each in OF_SPARK or any(each.is_of(entry, text) for entry in entries)]
+        said = [each for each in said if each not in OF_SINK or any(each.is_of(entry, text) for entry in entries)]
     found = {each.claim for each in said}
     return next((claim for claim in (UNKNOWN, DECIDED) if claim in found), NONE)

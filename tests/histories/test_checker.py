@@ -19,13 +19,16 @@ from tests.histories.planted import (
     COMMITTER_DIED,
     FAULTS,
     FINISHED,
+    LEDGER_GONE,
+    LEDGER_RECREATED,
+    OVERTAKEN,
     STILL_OPEN,
     UNCONFIRMED,
     WORKER_DIED,
     correct_history,
     spoken_of,
 )
-from tests.histories.recorder import Recorder
+from tests.histories.recorder import Recorder, short
 
 PLANNER_DIED = (
     "Python worker exited unexpectedly (crashed). at PythonPlannerRunner.runInPython at createWriteInfoInPython"
@@ -180,6 +183,21 @@ WHOLE = {
     ),
     "an error that does not know it": history(
         workload(), *TASKS, intent("unknown", T0, T1), verdict("failed", UNCONFIRMED), raw(ROWS), read(ROWS)
+    ),
+    "an error that says that the job is decided, and its ledger was created again": history(
+        *WRITTEN, verdict("failed", LEDGER_RECREATED), raw(ROWS), read(ROWS)
+    ),
+    "an error that says that another driver has gone on": history(
+        *WRITTEN, verdict("failed", OVERTAKEN), raw(ROWS), read(ROWS)
+    ),
+    "an error that says that the ledger was created again while it was read": history(
+        *WRITTEN, verdict("failed", LEDGER_GONE), raw(ROWS), read(ROWS)
+    ),
+    "an error whose last words say that the job is decided": history(
+        *WRITTEN, verdict("failed", short(f"{5_000 * 'at x '}{STILL_OPEN}")), raw(ROWS), read(ROWS)
+    ),
+    "an error whose first words say that the job is decided": history(
+        *WRITTEN, verdict("failed", short(f"{STILL_OPEN}{5_000 * ' at x'}")), raw(ROWS), read(ROWS)
     ),
     "an abort that says that the job is decided": history(
         *WRITTEN, verdict("failed", by="sink"), gave_up(FINISHED), verdict("failed"), raw(ROWS), read(ROWS),
@@ -478,6 +496,11 @@ EXCUSED = {
     "rows that are written again because their topic was deleted before the commit": {Reason.OTHER_RUN: 1},
     "an error that says that the job is decided": {Reason.TOLD_DECIDED: 1},
     "an error that does not know it": {Reason.TOLD_UNKNOWN: 1},
+    "an error that says that the job is decided, and its ledger was created again": {Reason.TOLD_DECIDED: 1},
+    "an error that says that another driver has gone on": {Reason.TOLD_UNKNOWN: 1},
+    "an error that says that the ledger was created again while it was read": {Reason.TOLD_UNKNOWN: 1},
+    "an error whose last words say that the job is decided": {Reason.TOLD_DECIDED: 1},
+    "an error whose first words say that the job is decided": {Reason.TOLD_DECIDED: 1},
     "an abort that says that the job is decided": {Reason.LOGGED_DECIDED: 1},
     "a driver that dies between two EndTxns of a job that is not repeated": {Reason.TORN_AND_DIED: 1},
     "a run that fails before one that commits": {Reason.OTHER_RUN: 1},
