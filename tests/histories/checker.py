@@ -7,7 +7,7 @@ transactions; ``places.py`` has those about what lies where. Each exception that
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from math import inf
 
@@ -364,8 +364,8 @@ def _visible(history: History) -> set[str]:
 def _gone(history: History) -> set[str]:
     """The rows that went with a deleted topic.
 
-    A row went with it if its task's decided transaction wrote to the topic: the one that the last decided intent names,
-    or one that a later intent names whose outcome is not known.
+    A row went with it if its task's decided transaction wrote it to the topic: the one that the last decided intent
+    names, or one that a later intent names whose outcome is not known.
     """
     decided: dict[Task, list[Report]] = {}
     for intents in history.intents.values():
@@ -374,13 +374,40 @@ def _gone(history: History) -> set[str]:
             for report in named if intent.may_be_decided else ():
                 before = [] if intent.outcome == "decided" else decided.get(report.task, [])
                 decided[report.task] = [*before, report]
-    return {
-        row
-        for reports in decided.values()
-        for report in reports
-        if any(history.is_deleted(place.partition) for place in report.places)
-        for row in report.rows
-    }
+    reports = [report for of_task in decided.values() for report in of_task]
+    room = {report: count for report in reports if (count := _count_deleted(history, report))}
+    kept, deleted = _seen_of(history, room)
+    gone = set()
+    for report, count in room.items():
+        there = deleted[report]
+        unseen = [row for row in report.rows if row not in there and row not in kept[report]]
+        gone |= {*there, *unseen[: max(0, count - len(there))]}
+    return gone
+
+
+def _count_deleted(history: History, report: Report) -> int:
+    """How many rows the report's task wrote to topics that were deleted. What no receipt counts are dead letters."""
+    places = {place: history.is_deleted(place.partition.topic, place.partition.incarnation) for place in report.places}
+    count = sum(place.count for place, is_deleted in places.items() if is_deleted)
+    with_places = {place.partition.topic for place in places}
+    if any(history.is_deleted(*topic) for topic in report.topics if topic[0] not in with_places):
+        count += len(report.rows) - sum(place.count for place in places)
+    return count
+
+
+def _seen_of(history: History, reports: Collection[Report]) -> tuple[dict[Report, set[str]], dict[Report, set[str]]]:
+    """The rows of the reports that any reader saw where they were written: in topics that are still there, and in
+    deleted ones."""
+    kept: dict[Report, set[str]] = defaultdict(set)
+    deleted: dict[Report, set[str]] = defaultdict(set)
+    rows = {row for report in reports for row in report.rows}
+    for view in history.views.values():
+        for spot in view.spots():
+            if spot.row in rows:
+                is_deleted = history.is_deleted(spot.partition.topic, spot.partition.incarnation)
+                for report in history.authors(spot):
+                    (deleted if is_deleted else kept)[report].add(spot.row)
+    return kept, deleted
 
 
 def _last_committed(history: History) -> dict[str, int]:

@@ -68,9 +68,13 @@ class Attempt:
 
 @dataclass(frozen=True, eq=False)
 class Report:
+    """``topics``: all that the task wrote to, with their incarnations, as far as the sink knows them. Those that no
+    place is in have dead letters."""
+
     attempt: Attempt
     transaction: Transaction | None
     places: tuple[Place, ...]
+    topics: frozenset[tuple[str, str]] = frozenset()
 
     @property
     def task(self) -> Task:
@@ -285,8 +289,8 @@ class History:
     def committed_verdict(self, write: str) -> bool:
         return any(verdict.outcome == "committed" for verdict in self.verdicts[write])
 
-    def is_deleted(self, partition: Partition) -> bool:
-        return (partition.topic, partition.incarnation) in self._deleted
+    def is_deleted(self, topic: str, incarnation: str) -> bool:
+        return (topic, incarnation) in self._deleted
 
     def _workload(self, event: Event) -> None:
         self.workloads[event["name"]] = Workload(event["exactly_once"], event["repeats"], event.get("rows"))
@@ -325,7 +329,8 @@ class History:
             Place(self._partition(topic, partition, topics.get(topic)), first, last, count)
             for topic, partition, first, last, count in event["places"]
         )
-        report = Report(self._attempt(event), None if found is None else Transaction(*found), places)
+        transaction = None if found is None else Transaction(*found)
+        report = Report(self._attempt(event), transaction, places, frozenset(topics.items()))
         report.attempt.reports.append(report)
         self.reports.append(report)
 

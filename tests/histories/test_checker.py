@@ -97,8 +97,8 @@ def started(start, workload="test"):
     return {"kind": "driver", "workload": workload, "start": start, "phase": "started"}
 
 
-def topic(incarnation, phase):
-    return {"kind": "topic", "topic": "t", "incarnation": incarnation, "phase": phase}
+def topic(incarnation, phase, name="t"):
+    return {"kind": "topic", "topic": name, "incarnation": incarnation, "phase": phase}
 
 
 def read(rows, reader="fresh", isolation="read_committed", partition=0, passed=10, incarnation="", topic="t"):
@@ -160,6 +160,11 @@ NEW = [
     reported(1, T3, (0, 2, 3, 2), attempt="b", incarnation="new"),
     intent("asked", T2, T3), intent("decided", T2, T3), end(T2), end(T3),
 ]  # fmt: skip
+
+# A task that has written to two topics, of which the first is deleted: row 0 there, and row 1 to the other one.
+TO_TWO = {**reported(0, T0), "places": [["t", 0, 0, 0, 1], ["u", 0, 0, 0, 1]], "topics": {"t": "old", "u": "its id"}}
+WITH_A_DEAD_LETTER = {**reported(0, T0, (0, 0, 0, 1)), "topics": {"t": "old", "dead": "its id"}}
+ENDED_AND_DELETED = [intent("decided", T0), end(T0), verdict("committed"), *AGAIN, read({}, incarnation="new")]
 OLD_READ = [*raw(ROWS, incarnation="old"), *read(ROWS, "live", incarnation="old")]
 
 WHOLE = {
@@ -173,6 +178,15 @@ WHOLE = {
     "rows that are written again because their topic was deleted before the commit": history(
         *OLD, raw(ROWS, incarnation="old"), *AGAIN, verdict("failed"), *NEW, verdict("committed"),
         raw(ROWS, incarnation="new"), read(ROWS, incarnation="new"),
+    ),
+    "a row that went with its topic, and one that is in another topic": history(
+        *OLD[:3], TO_TWO, *ENDED_AND_DELETED, read({0: 1}, topic="u", incarnation="its id")
+    ),
+    "a row that went with its topic, and a dead letter": history(
+        *OLD[:3], WITH_A_DEAD_LETTER, *ENDED_AND_DELETED, read({0: 1}, topic="dead", incarnation="its id")
+    ),
+    "a row that went with its topic, and a dead letter with its own": history(
+        *OLD[:3], WITH_A_DEAD_LETTER, *ENDED_AND_DELETED, topic("its id", "deleted", "dead"),
     ),
     "a job that is committed": history(*WRITTEN, verdict("committed"), raw(ROWS), read(ROWS)),
     "a job that fails and leaves nothing": history(
@@ -261,6 +275,22 @@ FAULTY = {
         Kind.LOST,
         history(*OLD, *AGAIN, *NEW, verdict("committed"), raw(ROWS, incarnation="new"),
                 read({0: 0, 1: 1, 2: 2}, incarnation="new")),
+    ),
+    "a row is lost that was seen in a topic which was not deleted": (
+        Kind.COMMITTED_BUT_INVISIBLE,
+        history(*OLD[:3], TO_TWO, raw({0: 0}, incarnation="old"),
+                read({0: 1}, "raw", "read_uncommitted", topic="u", incarnation="its id"), *ENDED_AND_DELETED),
+    ),
+    "more rows are missing than the deleted topic had": (
+        Kind.COMMITTED_BUT_INVISIBLE, history(*OLD[:3], TO_TWO, *ENDED_AND_DELETED),
+    ),
+    "a dead letter is lost, and its topic was not deleted": (
+        Kind.COMMITTED_BUT_INVISIBLE, history(*OLD[:3], WITH_A_DEAD_LETTER, *ENDED_AND_DELETED),
+    ),
+    "one of several rows is lost in a topic which was not deleted": (
+        Kind.LOST,
+        history(*OLD[:2], handed(0, 0, 1, 2), {**TO_TWO, "places": [["t", 0, 0, 0, 1], ["u", 0, 0, 1, 2]]},
+                *ENDED_AND_DELETED, read({0: 1}, topic="u", incarnation="its id")),
     ),
     "a task wrote to the new topic only, and another one's rows went with the old one": (
         Kind.COMMITTED_BUT_INVISIBLE,
@@ -494,6 +524,19 @@ EXCUSED = {
         Reason.NOT_READ: 3,
     },
     "rows that are written again because their topic was deleted before the commit": {Reason.OTHER_RUN: 1},
+    "a row that went with its topic, and one that is in another topic": {
+        Reason.TOPIC_DELETED: 1,
+        Reason.NOT_READ: 3,
+    },
+    "a row that went with its topic, and a dead letter": {
+        Reason.TOPIC_DELETED: 1,
+        Reason.NO_RECEIPTS: 1,
+        Reason.NOT_READ: 2,
+    },
+    "a row that went with its topic, and a dead letter with its own": {
+        Reason.TOPIC_DELETED: 2,
+        Reason.NOT_READ: 2,
+    },
     "an error that says that the job is decided": {Reason.TOLD_DECIDED: 1},
     "an error that does not know it": {Reason.TOLD_UNKNOWN: 1},
     "an error that says that the job is decided, and its ledger was created again": {Reason.TOLD_DECIDED: 1},
