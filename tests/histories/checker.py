@@ -335,6 +335,15 @@ def _transactions(reports: Iterable[Report]) -> list[Transaction]:
     return [report.transaction for report in reports if report.transaction is not None]
 
 
+def unreported_transactions(history: History) -> Iterator[Finding]:
+    """Transactions that an intent names which is decided, or may be, and that no task has reported. Nobody knows which
+    rows they have, so no other rule can judge these."""
+    for write, intents in history.intents.items():
+        named = {each for intent in intents if intent.may_be_decided for each in intent.transactions}
+        for transaction in sorted(named - history.reported):
+            yield Finding(Kind.NOT_REPORTED, write, f"an intent names {transaction}, which no task has reported")
+
+
 def nameless_events(history: History) -> Iterator[Excuse]:
     """What the rules cannot judge, because nobody knows of which write it is."""
     return (Excuse(Reason.NAMELESS, text) for text in history.nameless)
@@ -350,6 +359,7 @@ RULES: tuple[Callable[[History], Iterator[Finding | Excuse]], ...] = (
     committed_but_invisible,
     decided_but_aborted,
     committed_too_early,
+    unreported_transactions,
     nameless_events,
     *RULES_ABOUT_PLACES,
 )

@@ -179,6 +179,8 @@ class History:
         self.attempts_of: dict[str, list[Attempt]] = defaultdict(list)
         """Row → the attempts that it was handed to."""
         self.reports: list[Report] = []
+        self.reported: set[Transaction] = set()
+        """The transactions of all tasks, also of those without rows."""
         self.intents: dict[str, list[Intent]] = defaultdict(list)
         self.ends: dict[Transaction, set[tuple[bool, str]]] = defaultdict(set)
         self.commits: dict[Transaction, float] = {}
@@ -322,14 +324,16 @@ class History:
         return began == -inf or any(each.at > began and _may_be_same(each.start, start) for each in ended)
 
     def _reported(self, event: Event) -> None:
+        transaction = None if event["transaction"] is None else Transaction(*event["transaction"])
+        if transaction is not None:
+            self.reported.add(transaction)
         if event["write"] is None:
             return
-        found, topics = event["transaction"], event.get("topics") or {}
+        topics = event.get("topics") or {}
         places = tuple(
             Place(self._partition(topic, partition, topics.get(topic)), first, last, count)
             for topic, partition, first, last, count in event["places"]
         )
-        transaction = None if found is None else Transaction(*found)
         report = Report(self._attempt(event), transaction, places, frozenset(topics.items()))
         report.attempt.reports.append(report)
         self.reports.append(report)

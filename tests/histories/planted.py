@@ -636,6 +636,13 @@ def commit_before_the_intent(paper: Paper) -> list[Event]:
     return paper.events()
 
 
+def forget_a_report(paper: Paper) -> list[Event]:
+    """Of a transaction that an intent names, while another task of the batch has reported."""
+    write = paper.random.choice(paper.clean)
+    lost = paper.random.choice(_written(paper, write))
+    return [event for event in paper.events() if event.kind != "reported" or event["attempt"] != lost.name]
+
+
 def shift_a_receipt(paper: Paper) -> list[Event]:
     return _with_another_place(paper, lambda place: [*place[:2], place[2] + 1, *place[3:]])
 
@@ -689,6 +696,7 @@ FAULTS: dict[Callable[[Paper], list[Event]], Kind] = {
     hide_what_end_txn_committed: Kind.COMMITTED_BUT_INVISIBLE,
     abort_what_was_decided: Kind.DECIDED_BUT_ABORTED,
     commit_before_the_intent: Kind.COMMITTED_TOO_EARLY,
+    forget_a_report: Kind.NOT_REPORTED,
     shift_a_receipt: Kind.RECEIPT_CONTRADICTED,
     miscount_a_receipt: Kind.RECEIPT_CONTRADICTED,
     write_a_row_that_was_not_handed_over: Kind.FOREIGN_ROW,

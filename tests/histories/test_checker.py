@@ -264,6 +264,10 @@ WHOLE = {
     "a job whose transactions have all timed out, and whose error says that it is decided": history(
         workload(), *TASKS, *DECIDED, verdict("failed", STILL_OPEN), raw(ROWS), read({})
     ),
+    "an intent of a task without rows": history(
+        workload(), handed(0, 0, 1), reported(0, T0, (0, 0, 1, 2)), {**reported(1, T1), "write": None}, *DECIDED,
+        end(T0), verdict("committed"), raw(HALF), read(HALF),
+    ),
     "an intent of a task that has not reported": history(workload(), handed(0, 0, 1), intent("asked", T0), read({})),
     "an open transaction that hides a task": history(
         workload(), *TASKS, *DECIDED, verdict("failed", STILL_OPEN), raw(ROWS), read(HALF, passed=2)
@@ -479,6 +483,13 @@ FAULTY = {
     "rows are seen before the intent that names their transaction": (
         Kind.COMMITTED_TOO_EARLY,
         history(workload(), *TASKS, raw(ROWS), read(ROWS, "live"), *DECIDED, *ENDED, verdict("committed"), read(ROWS)),
+    ),
+    "a decided intent names a transaction that no task has reported, and its rows are gone": (
+        Kind.NOT_REPORTED, history(workload(), *TASKS[:3], *DECIDED, end(T0), raw(ROWS), read(HALF)),
+    ),
+    "an intent that may be decided names a transaction that no task has reported": (
+        Kind.NOT_REPORTED,
+        history(workload(), *TASKS[:3], intent("asked", T0, T1), verdict("failed", UNCONFIRMED), raw(ROWS), read(HALF)),
     ),
     "a failed job is visible, and was not decided": (
         Kind.FAILED_BUT_VISIBLE, history(workload(), *TASKS, verdict("failed"), read(ROWS)),
