@@ -25,12 +25,6 @@ UNCONFIRMED = (
     "txnVersion {number} of txnAppId {query} (name job) may or may not be decided, because no broker confirms it: no "
     "broker responds"
 )
-LEDGER_RECREATED = (
-    "Batch {number} of {query} (name job) is decided, but commitLogTopic l was deleted and created again after its "
-    "tasks had written to it, so it does not say whether the rows of task 0 are committed."
-)
-OVERTAKEN = "Batch {number} of {query} (name job) was overtaken: another driver is at batch 9. Stop the run."
-LEDGER_GONE = "commitLogTopic l was deleted and made again while it was read: it cannot say what was decided"
 RECREATED = (
     "micro-batch {number} of query {query} (name job) was committed into topic t (topic id x), which was deleted and "
     "created again since: what was written to it is gone"

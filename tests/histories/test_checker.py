@@ -19,9 +19,6 @@ from tests.histories.planted import (
     COMMITTER_DIED,
     FAULTS,
     FINISHED,
-    LEDGER_GONE,
-    LEDGER_RECREATED,
-    OVERTAKEN,
     STILL_OPEN,
     UNCONFIRMED,
     WORKER_DIED,
@@ -34,6 +31,12 @@ PLANNER_DIED = (
     "Python worker exited unexpectedly (crashed). at PythonPlannerRunner.runInPython at createWriteInfoInPython"
 )
 
+LEDGER_RECREATED = (
+    "Batch {number} of {query} (name job) is decided, but commitLogTopic l was deleted and created again after its "
+    "tasks had written to it, so it does not say whether the rows of task 0 are committed."
+)
+OVERTAKEN = "Batch {number} of {query} (name job) was overtaken: another driver is at batch 9. Stop the run."
+LEDGER_GONE = "commitLogTopic l was deleted and made again while it was read: it cannot say what was decided"
 OTHERS_FINISHED = "write aborted, but batch 1 of another had been decided and is committed"
 
 SEEDS = st.integers(0, 2**32)
