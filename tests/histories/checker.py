@@ -7,13 +7,27 @@ transactions; ``places.py`` has those about what lies where. Each exception that
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
+from math import inf
 
 from tests.histories.claims import DECIDED, NONE
 from tests.histories.events import Event, number_of, workload_of, write_of
 from tests.histories.findings import Checked, Excuse, Finding, Kind, Reason, listed
-from tests.histories.index import COMMITTED, GivenUp, History, Intent, Partition, Report, Run, Spot, Task, Verdict, View
+from tests.histories.index import (
+    COMMITTED,
+    GivenUp,
+    History,
+    Intent,
+    Partition,
+    Report,
+    Run,
+    Spot,
+    Task,
+    Transaction,
+    Verdict,
+    View,
+)
 from tests.histories.places import RULES as RULES_ABOUT_PLACES
 from tests.histories.places import rows_between
 
@@ -51,23 +65,20 @@ def lost_rows(history: History) -> Iterator[Finding | Excuse]:
 
 
 def rows_never_handed(history: History) -> Iterator[Finding]:
-    """Committed writes for which the sink took fewer rows than Spark had, and numbers without any write below the last
-    committed one of a repeated workload: a sink that skips rows loses them without a trace in what tasks were handed.
+    """Committed writes for which the sink took fewer rows than Spark had, or none: a sink that skips rows loses them
+    without a trace in what tasks were handed. Of a repeated workload, every number from the first that has begun to the
+    last committed one is due.
     """
     last = _last_committed(history)
-    for name, workload in history.workloads.items():
-        if workload.rows is None:
-            continue
-        numbers = {number_of(write): write for write in history.rows if workload_of(write) == name}
-        for number, write in numbers.items():
-            is_due = history.committed_verdict(write) or (workload.repeats and number < last.get(name, -1))
-            if is_due and len(history.rows[write]) < workload.rows:
-                text = f"tasks were handed {len(history.rows[write])} of {workload.rows} rows"
-                yield Finding(Kind.LOST, write, text)
-        if workload.repeats and numbers:
-            for number in range(min(numbers), last.get(name, -1)):
-                if number not in numbers:
-                    yield Finding(Kind.LOST, f"{name}/{number}", "no task was handed a row of it")
+    due = {write for write in history.verdicts if history.committed_verdict(write)}
+    for write in history.begun():
+        name = workload_of(write)
+        if history.workload(write).repeats:
+            due.update(f"{name}/{number}" for number in range(number_of(write), last.get(name, -1)))
+    for write in sorted(due):
+        rows, taken = history.workload(write).rows, len(history.rows.get(write, ()))
+        if rows is not None and taken < rows:
+            yield Finding(Kind.LOST, write, f"tasks were handed {taken or 'none'} of {rows} rows")
 
 
 def doubled_rows(history: History) -> Iterator[Finding | Excuse]:
@@ -295,6 +306,44 @@ def decided_but_aborted(history: History) -> Iterator[Finding]:
                 yield Finding(Kind.DECIDED_BUT_ABORTED, write, f"EndTxn has committed {transaction}, and aborted it")
 
 
+def committed_too_early(history: History) -> Iterator[Finding]:
+    """Transactions that the sink asked to commit, or of which a read_committed reader saw rows, before it asked for an
+    intent that names them. The intent is the decision: a driver that dies in between leaves rows that are visible, and
+    that its successor writes again.
+
+    Reads are recorded after they happened, and requests before they are sent, so the order of the record is enough.
+    """
+    for transaction, at in history.commits.items():
+        if history.first_named.get(transaction, inf) > at:
+            report = history.by_transaction.get(transaction)
+            text = f"EndTxn was to commit {transaction} before an intent that names it was asked for"
+            yield Finding(Kind.COMMITTED_TOO_EARLY, str(report.task) if report else transaction.id, text)
+    early: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
+    for view in history.of_kind(COMMITTED):
+        for at, partition, rows in view.told:
+            for offset, row in rows:
+                authors = history.authors(Spot(row, partition, offset))
+                named = [history.first_named[each] for each in _transactions(authors) if each in history.first_named]
+                if named and min(named) > at:
+                    early[str(authors[0].task), view.reader][f"{row} in {partition} at {offset}"] = None
+    for (about, reader), spots in early.items():
+        text = f"{reader} saw rows of it before an intent that names their transaction was asked for"
+        yield Finding(Kind.COMMITTED_TOO_EARLY, about, f"{text}: {listed(list(spots))}")
+
+
+def _transactions(reports: Iterable[Report]) -> list[Transaction]:
+    return [report.transaction for report in reports if report.transaction is not None]
+
+
+def unreported_transactions(history: History) -> Iterator[Finding]:
+    """Transactions that an intent names which is decided, or may be, and that no task has reported. Nobody knows which
+    rows they have, so no other rule can judge these."""
+    for write, intents in history.intents.items():
+        named = {each for intent in intents if intent.may_be_decided for each in intent.transactions}
+        for transaction in sorted(named - history.reported):
+            yield Finding(Kind.NOT_REPORTED, write, f"an intent names {transaction}, which no task has reported")
+
+
 def nameless_events(history: History) -> Iterator[Excuse]:
     """What the rules cannot judge, because nobody knows of which write it is."""
     return (Excuse(Reason.NAMELESS, text) for text in history.nameless)
@@ -309,6 +358,8 @@ RULES: tuple[Callable[[History], Iterator[Finding | Excuse]], ...] = (
     failed_but_visible,
     committed_but_invisible,
     decided_but_aborted,
+    committed_too_early,
+    unreported_transactions,
     nameless_events,
     *RULES_ABOUT_PLACES,
 )
@@ -323,8 +374,8 @@ def _visible(history: History) -> set[str]:
 def _gone(history: History) -> set[str]:
     """The rows that went with a deleted topic.
 
-    A row went with it if its task's decided transaction wrote to the topic: the one that the last decided intent names,
-    or one that a later intent names whose outcome is not known.
+    A row went with it if its task's decided transaction wrote it to the topic: the one that the last decided intent
+    names, or one that a later intent names whose outcome is not known.
     """
     decided: dict[Task, list[Report]] = {}
     for intents in history.intents.values():
@@ -333,13 +384,40 @@ def _gone(history: History) -> set[str]:
             for report in named if intent.may_be_decided else ():
                 before = [] if intent.outcome == "decided" else decided.get(report.task, [])
                 decided[report.task] = [*before, report]
-    return {
-        row
-        for reports in decided.values()
-        for report in reports
-        if any(history.is_deleted(place.partition) for place in report.places)
-        for row in report.rows
-    }
+    reports = [report for of_task in decided.values() for report in of_task]
+    room = {report: count for report in reports if (count := _count_deleted(history, report))}
+    kept, deleted = _seen_of(history, room)
+    gone = set()
+    for report, count in room.items():
+        there = deleted[report]
+        unseen = [row for row in report.rows if row not in there and row not in kept[report]]
+        gone |= {*there, *unseen[: max(0, count - len(there))]}
+    return gone
+
+
+def _count_deleted(history: History, report: Report) -> int:
+    """How many rows the report's task wrote to topics that were deleted. What no receipt counts are dead letters."""
+    places = {place: history.is_deleted(place.partition.topic, place.partition.incarnation) for place in report.places}
+    count = sum(place.count for place, is_deleted in places.items() if is_deleted)
+    with_places = {place.partition.topic for place in places}
+    if any(history.is_deleted(*topic) for topic in report.topics if topic[0] not in with_places):
+        count += len(report.rows) - sum(place.count for place in places)
+    return count
+
+
+def _seen_of(history: History, reports: Collection[Report]) -> tuple[dict[Report, set[str]], dict[Report, set[str]]]:
+    """The rows of the reports that any reader saw where they were written: in topics that are still there, and in
+    deleted ones."""
+    kept: dict[Report, set[str]] = defaultdict(set)
+    deleted: dict[Report, set[str]] = defaultdict(set)
+    rows = {row for report in reports for row in report.rows}
+    for view in history.views.values():
+        for spot in view.spots():
+            if spot.row in rows:
+                is_deleted = history.is_deleted(spot.partition.topic, spot.partition.incarnation)
+                for report in history.authors(spot):
+                    (deleted if is_deleted else kept)[report].add(spot.row)
+    return kept, deleted
 
 
 def _last_committed(history: History) -> dict[str, int]:

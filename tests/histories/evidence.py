@@ -28,6 +28,8 @@ def _lacking(events: Sequence[Event]) -> Iterator[str]:
     if not seen:
         yield "no read_committed reader has seen a row"
         return
+    if not any(event.kind == "passed" and event["isolation"] == COMMITTED and event["offset"] for event in events):
+        yield "no read_committed reader has passed a row, so that none may be called missing"
     unseen = sorted({event["name"] for event in events if event.kind == "workload"} - seen)
     if unseen:
         yield f"no reader has seen a row of {', '.join(unseen)}"

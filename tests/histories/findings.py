@@ -20,6 +20,8 @@ class Kind(Enum):
     FAILED_BUT_VISIBLE = "told failed, but visible"
     COMMITTED_BUT_INVISIBLE = "told committed, but not visible"
     DECIDED_BUT_ABORTED = "decided, but aborted"
+    COMMITTED_TOO_EARLY = "committed before the intent"
+    NOT_REPORTED = "decided, but not reported"
     RECEIPT_CONTRADICTED = "receipt contradicted"
     FOREIGN_ROW = "row that no task was handed"
     READERS_DISAGREE = "readers disagree"

@@ -9,7 +9,7 @@ from math import inf
 from typing import NamedTuple
 
 from tests.histories.claims import claim_of
-from tests.histories.events import Event, start_of, workload_of, write_of
+from tests.histories.events import Event, number_of, start_of, workload_of, write_of
 
 COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
 _SHOWN_OF_ID = 8
@@ -68,9 +68,13 @@ class Attempt:
 
 @dataclass(frozen=True, eq=False)
 class Report:
+    """``topics``: all that the task wrote to, with their incarnations, as far as the sink knows them. Those that no
+    place is in have dead letters."""
+
     attempt: Attempt
     transaction: Transaction | None
     places: tuple[Place, ...]
+    topics: frozenset[tuple[str, str]] = frozenset()
 
     @property
     def task(self) -> Task:
@@ -143,12 +147,14 @@ class Workload(NamedTuple):
 
 @dataclass
 class View:
-    """What a reader saw: offset → row in each partition, and below which offset it has seen everything."""
+    """What a reader saw: offset → row in each partition, and below which offset it has seen everything. ``told``: what
+    each of its events said and when, as ``[offset, row]``."""
 
     reader: str
     isolation: str
     rows: dict[Partition, dict[int, str]] = field(default_factory=lambda: defaultdict(dict))
     passed: dict[Partition, int] = field(default_factory=dict)
+    told: list[tuple[float, Partition, list[tuple[int, str]]]] = field(default_factory=list)
 
     def has_passed(self, place: Place) -> bool:
         return self.passed.get(place.partition, 0) > place.last
@@ -173,13 +179,18 @@ class History:
         self.attempts_of: dict[str, list[Attempt]] = defaultdict(list)
         """Row → the attempts that it was handed to."""
         self.reports: list[Report] = []
+        self.reported: set[Transaction] = set()
+        """The transactions of all tasks, also of those without rows."""
         self.intents: dict[str, list[Intent]] = defaultdict(list)
         self.ends: dict[Transaction, set[tuple[bool, str]]] = defaultdict(set)
+        self.commits: dict[Transaction, float] = {}
+        """Transaction → when the sink first asked a broker to commit it."""
         self.verdicts: dict[str, list[Verdict]] = defaultdict(list)
         self.gave_up: dict[str, list[GivenUp]] = defaultdict(list)
         self.views: dict[str, View] = {}
         self.nameless: list[str] = []
         """Intents, verdicts and lines of abort whose entry no report names, so that nobody knows their write."""
+        self._of_unknown_writes: list[Intent] = []
         self._began: dict[str, list[tuple[float, str | None]]] = defaultdict(list)
         self._starts: dict[str, list[tuple[float, str]]] = defaultdict(list)
         self._actors: dict[str, str] = {}
@@ -189,6 +200,9 @@ class History:
         self._tells_runs = {workload_of(event["write"]) for event in ordered if event.kind == "began"}
         reported = [event for event in ordered if event.kind == "reported" and event["entry"]]
         self._writes = {event["entry"]: event["write"] for event in reported if event["write"]}
+        self._entries: dict[str, list[str]] = defaultdict(list)
+        for entry, write in self._writes.items():
+            self._entries[write].append(entry)
         self._without_rows = {event["entry"] for event in reported} - self._writes.keys()
         take = {
             "workload": self._workload,
@@ -207,13 +221,11 @@ class History:
         for event in ordered:
             if event.kind in take:
                 take[event.kind](event)
-        self.decided = {
-            transaction
-            for intents in self.intents.values()
-            for intent in intents
-            for transaction in (intent.transactions if intent.may_be_decided else ())
-        }
+        known = [each for intents in self.intents.values() for each in intents]
+        self.decided = set(_first_named(known))
         """The transactions that an intent names which is decided, or may be."""
+        self.first_named = _first_named([*known, *self._of_unknown_writes])
+        """Transaction → when the first such intent was asked for, also one whose write is not known."""
         self.topics = {place.partition.topic for report in self.reports for place in report.places}
         """Those that receipts name. Others hold dead letters."""
         self.by_transaction = {each.transaction: each for each in self.reports if each.transaction is not None}
@@ -255,6 +267,14 @@ class History:
         before, after = [each for each in began if each <= at], [each for each in began if each > at]
         return Run(start, before[-1] if before else -inf, after[0] if after else inf)
 
+    def begun(self) -> Iterator[str]:
+        """The first write that has begun of each workload."""
+        first: dict[str, str] = {}
+        for write in (write for write, runs in self._began.items() if runs):
+            known = first.setdefault(workload_of(write), write)
+            first[workload_of(write)] = min(known, write, key=number_of)
+        return iter(first.values())
+
     def began_after(self, write: str, at: float) -> bool:
         """Whether a run of the write began later."""
         return any(began > at for began, _ in self._began[write])
@@ -271,8 +291,8 @@ class History:
     def committed_verdict(self, write: str) -> bool:
         return any(verdict.outcome == "committed" for verdict in self.verdicts[write])
 
-    def is_deleted(self, partition: Partition) -> bool:
-        return (partition.topic, partition.incarnation) in self._deleted
+    def is_deleted(self, topic: str, incarnation: str) -> bool:
+        return (topic, incarnation) in self._deleted
 
     def _workload(self, event: Event) -> None:
         self.workloads[event["name"]] = Workload(event["exactly_once"], event["repeats"], event.get("rows"))
@@ -304,24 +324,25 @@ class History:
         return began == -inf or any(each.at > began and _may_be_same(each.start, start) for each in ended)
 
     def _reported(self, event: Event) -> None:
+        transaction = None if event["transaction"] is None else Transaction(*event["transaction"])
+        if transaction is not None:
+            self.reported.add(transaction)
         if event["write"] is None:
             return
-        found, topics = event["transaction"], event.get("topics") or {}
+        topics = event.get("topics") or {}
         places = tuple(
             Place(self._partition(topic, partition, topics.get(topic)), first, last, count)
             for topic, partition, first, last, count in event["places"]
         )
-        report = Report(self._attempt(event), None if found is None else Transaction(*found), places)
+        report = Report(self._attempt(event), transaction, places, frozenset(topics.items()))
         report.attempt.reports.append(report)
         self.reports.append(report)
 
     def _intent(self, event: Event) -> None:
         write = self._write(event)
-        if write is None:
-            return
         transactions = frozenset(Transaction(*each) for each in event["transactions"])
         intent = Intent(event.at, event.get("start"), transactions, event["outcome"])
-        said = self.intents[write]
+        said = self._of_unknown_writes if write is None else self.intents[write]
         if intent.outcome != "asked":  # of two drivers, each has the answer to its own question
             asked = [each for each in said if each.outcome == "asked" and each.transactions == intent.transactions]
             if asked:
@@ -330,19 +351,23 @@ class History:
         said.append(intent)
 
     def _end(self, event: Event) -> None:
+        transaction = Transaction(*event["transaction"])
+        if event["commit"]:
+            self.commits.setdefault(transaction, event.at)
         if event["outcome"] != "asked":
-            self.ends[Transaction(*event["transaction"])].add((event["commit"], event["outcome"]))
+            self.ends[transaction].add((event["commit"], event["outcome"]))
 
     def _verdict(self, event: Event) -> None:
         write = event.get("write") or self._write(event)
         if write is not None:
-            claim = claim_of(event["error"])
+            claim = claim_of(event["error"], self._entries[write])
             self.verdicts[write].append(Verdict(event.at, event.get("start"), event["by"], event["outcome"], claim))
 
     def _gave_up(self, event: Event) -> None:
         write = self._write(event)
         if write is not None:
-            self.gave_up[write].append(GivenUp(event.at, event.get("start"), claim_of(event["text"])))
+            claim = claim_of(event["text"], self._entries[write])
+            self.gave_up[write].append(GivenUp(event.at, event.get("start"), claim))
 
     def _write(self, event: Event) -> str | None:
         """By its entry. Without one, the write is at least once, or no task of it had reported."""
@@ -362,8 +387,10 @@ class History:
         return Partition(topic, number, incarnation or self._created.get(topic, ""))
 
     def _seen(self, event: Event) -> None:
-        rows = self._view(event).rows[self._partition(event["topic"], event["partition"], event.get("incarnation"))]
-        rows.update((offset, row) for offset, row in event["rows"])
+        view = self._view(event)
+        partition = self._partition(event["topic"], event["partition"], event.get("incarnation"))
+        view.rows[partition].update((offset, row) for offset, row in event["rows"])
+        view.told.append((event.at, partition, event["rows"]))
 
     def _passed(self, event: Event) -> None:
         passed = self._view(event).passed
@@ -372,6 +399,15 @@ class History:
 
     def _view(self, event: Event) -> View:
         return self.views.setdefault(event["reader"], View(event["reader"], event["isolation"]))
+
+
+def _first_named(intents: Iterable[Intent]) -> dict[Transaction, float]:
+    """The transactions that intents name which are decided, or may be, each with the time of the first of them."""
+    found: dict[Transaction, float] = {}
+    for intent in intents:
+        for transaction in intent.transactions if intent.may_be_decided else ():
+            found[transaction] = min(intent.at, found.get(transaction, inf))
+    return found
 
 
 def _may_be_same(one: str | None, other: str | None) -> bool:

@@ -18,15 +18,29 @@ _PARTITIONS = 2
 _READERS = (("live", COMMITTED), ("raw", UNCOMMITTED), ("fresh", COMMITTED))
 
 NOT_DECIDED = "job is not committed: no broker responds. None of its rows becomes visible: run the job again."
-STILL_OPEN = "Batch 0 of job (name job) is decided, but 1 of its 2 transactions could not be committed yet: no broker"
-UNCONFIRMED = "job may or may not be decided, because no broker confirms it: no broker responds"
-RECREATED = "job was committed into topic t (topic id x), which was deleted and created again since: it is gone"
-FINISHED = "write aborted, but batch 0 of job had been decided and is committed"
+STILL_OPEN = (
+    "Batch {number} of {query} (name job) is decided, but 1 of its 2 transactions could not be committed yet: no broker"
+)
+UNCONFIRMED = (
+    "txnVersion {number} of txnAppId {query} (name job) may or may not be decided, because no broker confirms it: no "
+    "broker responds"
+)
+RECREATED = (
+    "micro-batch {number} of query {query} (name job) was committed into topic t (topic id x), which was deleted and "
+    "created again since: what was written to it is gone"
+)
+FINISHED = "write aborted, but batch {number} of {query} had been decided and is committed"
 WORKER_DIED = "Job aborted due to stage failure: Python worker exited unexpectedly (crashed): EOFException"
 COMMITTER_DIED = (
     "Python worker exited unexpectedly (crashed). at PythonPlannerRunner.runInPython at commitWriteInPython"
 )
-"""What errors and lines of abort say, in the words of the sink and of Spark."""
+"""What errors and lines of abort say, in the words of the sink and of Spark. ``spoken_of`` fills in the entry."""
+
+
+def spoken_of(entry: str, text: str) -> str:
+    query, number = entry.rsplit("/", 1)
+    return text.format(query=query, number=number)
+
 
 Place = tuple[str, int, str]
 """A partition: topic, number and incarnation."""
@@ -176,7 +190,8 @@ class Paper:
         return self.logs[_topic(attempt.write), partition, attempt.incarnation]
 
     def verdict(self, write: str, outcome: str, error: str = "") -> None:
-        self.tell("verdict", write=write, start=str(self.start), by="spark", outcome=outcome, error=error)
+        told = spoken_of(f"entry-{write}", error)
+        self.tell("verdict", write=write, start=str(self.start), by="spark", outcome=outcome, error=told)
         if outcome == "committed" and not write.startswith(CONTROL) and write not in self._gone:
             self.whole.append(write)
 
@@ -352,7 +367,8 @@ def job_decided_by_abort(paper: Paper, write: str) -> None:
     paper.begin(write)
     attempts = _reported(paper, write)
     _commit(paper, attempts)
-    paper.tell("gave up", entry=f"entry-{write}", start=str(paper.start), text=FINISHED)
+    entry = f"entry-{write}"
+    paper.tell("gave up", entry=entry, start=str(paper.start), text=spoken_of(entry, FINISHED))
     paper.verdict(write, "failed", NOT_DECIDED)
 
 
@@ -606,6 +622,21 @@ def abort_what_was_decided(paper: Paper) -> list[Event]:
     return paper.events()
 
 
+def commit_before_the_intent(paper: Paper) -> list[Event]:
+    """A transaction of a batch is committed before the batch is decided."""
+    attempts = _reported(paper, f"{ONCE}/100")
+    paper.end(attempts[0], commit=True)
+    _commit(paper, attempts)
+    return paper.events()
+
+
+def forget_a_report(paper: Paper) -> list[Event]:
+    """Of a transaction that an intent names, while another task of the batch has reported."""
+    write = paper.random.choice(paper.clean)
+    lost = paper.random.choice(_written(paper, write))
+    return [event for event in paper.events() if event.kind != "reported" or event["attempt"] != lost.name]
+
+
 def shift_a_receipt(paper: Paper) -> list[Event]:
     return _with_another_place(paper, lambda place: [*place[:2], place[2] + 1, *place[3:]])
 
@@ -658,6 +689,8 @@ FAULTS: dict[Callable[[Paper], list[Event]], Kind] = {
     tell_a_failed_job_that_it_is_committed: Kind.COMMITTED_BUT_INVISIBLE,
     hide_what_end_txn_committed: Kind.COMMITTED_BUT_INVISIBLE,
     abort_what_was_decided: Kind.DECIDED_BUT_ABORTED,
+    commit_before_the_intent: Kind.COMMITTED_TOO_EARLY,
+    forget_a_report: Kind.NOT_REPORTED,
     shift_a_receipt: Kind.RECEIPT_CONTRADICTED,
     miscount_a_receipt: Kind.RECEIPT_CONTRADICTED,
     write_a_row_that_was_not_handed_over: Kind.FOREIGN_ROW,

@@ -12,6 +12,8 @@ from tests.histories.events import Event
 FOLDER, ACTOR = "HISTORY_FOLDER", "HISTORY_ACTOR"
 """Environment variables of the processes that record."""
 
+_HALF = 2_000
+
 
 class Recorder:
     """Writes events of ``actor`` into ``folder``. Threads may share it, and a forked process gets its own file."""
@@ -35,9 +37,10 @@ class Recorder:
 
 
 def short(text: str) -> str:
-    """A text of an error as histories have it: one line of at most 4,000 characters. Spark's traces end with the words
-    of the sink."""
-    return " ".join(text.split())[:4000]
+    """A text of an error as histories have it: one line of at most 4,000 characters, which are the first and the last
+    of a longer text. Spark's traces end with the words of the sink, and begin with those of Py4J."""
+    line = " ".join(text.split())
+    return line if len(line) <= 2 * _HALF else f"{line[: _HALF - 1]}…{line[-_HALF:]}"
 
 
 def recorder_of_environment() -> Recorder:

@@ -23,12 +23,21 @@ from tests.histories.planted import (
     UNCONFIRMED,
     WORKER_DIED,
     correct_history,
+    spoken_of,
 )
-from tests.histories.recorder import Recorder
+from tests.histories.recorder import Recorder, short
 
 PLANNER_DIED = (
     "Python worker exited unexpectedly (crashed). at PythonPlannerRunner.runInPython at createWriteInfoInPython"
 )
+
+LEDGER_RECREATED = (
+    "Batch {number} of {query} (name job) is decided, but commitLogTopic l was deleted and created again after its "
+    "tasks had written to it, so it does not say whether the rows of task 0 are committed."
+)
+OVERTAKEN = "Batch {number} of {query} (name job) was overtaken: another driver is at batch 9. Stop the run."
+LEDGER_GONE = "commitLogTopic l was deleted and made again while it was read: it cannot say what was decided"
+OTHERS_FINISHED = "write aborted, but batch 1 of another had been decided and is committed"
 
 SEEDS = st.integers(0, 2**32)
 ROOT = Path(__file__).parents[2]
@@ -74,11 +83,13 @@ def end(transaction, outcome="committed"):
 
 
 def verdict(outcome, error="", write="job/1", start="1", by="spark"):
-    return {"kind": "verdict", "start": start, "write": write, "by": by, "outcome": outcome, "error": error}
+    told = spoken_of(f"ledger:{write}", error)
+    return {"kind": "verdict", "start": start, "write": write, "by": by, "outcome": outcome, "error": told}
 
 
 def gave_up(text, start="1"):
-    return {"kind": "gave up", "entry": "ledger:job/1", "start": start, "text": text}
+    entry = "ledger:job/1"
+    return {"kind": "gave up", "entry": entry, "start": start, "text": spoken_of(entry, text)}
 
 
 def began(start="1"):
@@ -89,8 +100,8 @@ def started(start, workload="test"):
     return {"kind": "driver", "workload": workload, "start": start, "phase": "started"}
 
 
-def topic(incarnation, phase):
-    return {"kind": "topic", "topic": "t", "incarnation": incarnation, "phase": phase}
+def topic(incarnation, phase, name="t"):
+    return {"kind": "topic", "topic": name, "incarnation": incarnation, "phase": phase}
 
 
 def read(rows, reader="fresh", isolation="read_committed", partition=0, passed=10, incarnation="", topic="t"):
@@ -152,6 +163,11 @@ NEW = [
     reported(1, T3, (0, 2, 3, 2), attempt="b", incarnation="new"),
     intent("asked", T2, T3), intent("decided", T2, T3), end(T2), end(T3),
 ]  # fmt: skip
+
+# A task that has written to two topics, of which the first is deleted: row 0 there, and row 1 to the other one.
+TO_TWO = {**reported(0, T0), "places": [["t", 0, 0, 0, 1], ["u", 0, 0, 0, 1]], "topics": {"t": "old", "u": "its id"}}
+WITH_A_DEAD_LETTER = {**reported(0, T0, (0, 0, 0, 1)), "topics": {"t": "old", "dead": "its id"}}
+ENDED_AND_DELETED = [intent("decided", T0), end(T0), verdict("committed"), *AGAIN, read({}, incarnation="new")]
 OLD_READ = [*raw(ROWS, incarnation="old"), *read(ROWS, "live", incarnation="old")]
 
 WHOLE = {
@@ -166,6 +182,15 @@ WHOLE = {
         *OLD, raw(ROWS, incarnation="old"), *AGAIN, verdict("failed"), *NEW, verdict("committed"),
         raw(ROWS, incarnation="new"), read(ROWS, incarnation="new"),
     ),
+    "a row that went with its topic, and one that is in another topic": history(
+        *OLD[:3], TO_TWO, *ENDED_AND_DELETED, read({0: 1}, topic="u", incarnation="its id")
+    ),
+    "a row that went with its topic, and a dead letter": history(
+        *OLD[:3], WITH_A_DEAD_LETTER, *ENDED_AND_DELETED, read({0: 1}, topic="dead", incarnation="its id")
+    ),
+    "a row that went with its topic, and a dead letter with its own": history(
+        *OLD[:3], WITH_A_DEAD_LETTER, *ENDED_AND_DELETED, topic("its id", "deleted", "dead"),
+    ),
     "a job that is committed": history(*WRITTEN, verdict("committed"), raw(ROWS), read(ROWS)),
     "a job that fails and leaves nothing": history(
         workload(), *TASKS, intent("not decided", T0, T1), end(T0, "aborted"), verdict("failed"), raw(ROWS), read({})
@@ -175,6 +200,21 @@ WHOLE = {
     ),
     "an error that does not know it": history(
         workload(), *TASKS, intent("unknown", T0, T1), verdict("failed", UNCONFIRMED), raw(ROWS), read(ROWS)
+    ),
+    "an error that says that the job is decided, and its ledger was created again": history(
+        *WRITTEN, verdict("failed", LEDGER_RECREATED), raw(ROWS), read(ROWS)
+    ),
+    "an error that says that another driver has gone on": history(
+        *WRITTEN, verdict("failed", OVERTAKEN), raw(ROWS), read(ROWS)
+    ),
+    "an error that says that the ledger was created again while it was read": history(
+        *WRITTEN, verdict("failed", LEDGER_GONE), raw(ROWS), read(ROWS)
+    ),
+    "an error whose last words say that the job is decided": history(
+        *WRITTEN, verdict("failed", short(f"{5_000 * 'at x '}{STILL_OPEN}")), raw(ROWS), read(ROWS)
+    ),
+    "an error whose first words say that the job is decided": history(
+        *WRITTEN, verdict("failed", short(f"{STILL_OPEN}{5_000 * ' at x'}")), raw(ROWS), read(ROWS)
     ),
     "an abort that says that the job is decided": history(
         *WRITTEN, verdict("failed", by="sink"), gave_up(FINISHED), verdict("failed"), raw(ROWS), read(ROWS),
@@ -227,6 +267,10 @@ WHOLE = {
     "a job whose transactions have all timed out, and whose error says that it is decided": history(
         workload(), *TASKS, *DECIDED, verdict("failed", STILL_OPEN), raw(ROWS), read({})
     ),
+    "an intent of a task without rows": history(
+        workload(), handed(0, 0, 1), reported(0, T0, (0, 0, 1, 2)), {**reported(1, T1), "write": None}, *DECIDED,
+        end(T0), verdict("committed"), raw(HALF), read(HALF),
+    ),
     "an intent of a task that has not reported": history(workload(), handed(0, 0, 1), intent("asked", T0), read({})),
     "an open transaction that hides a task": history(
         workload(), *TASKS, *DECIDED, verdict("failed", STILL_OPEN), raw(ROWS), read(HALF, passed=2)
@@ -238,6 +282,22 @@ FAULTY = {
         Kind.LOST,
         history(*OLD, *AGAIN, *NEW, verdict("committed"), raw(ROWS, incarnation="new"),
                 read({0: 0, 1: 1, 2: 2}, incarnation="new")),
+    ),
+    "a row is lost that was seen in a topic which was not deleted": (
+        Kind.COMMITTED_BUT_INVISIBLE,
+        history(*OLD[:3], TO_TWO, raw({0: 0}, incarnation="old"),
+                read({0: 1}, "raw", "read_uncommitted", topic="u", incarnation="its id"), *ENDED_AND_DELETED),
+    ),
+    "more rows are missing than the deleted topic had": (
+        Kind.COMMITTED_BUT_INVISIBLE, history(*OLD[:3], TO_TWO, *ENDED_AND_DELETED),
+    ),
+    "a dead letter is lost, and its topic was not deleted": (
+        Kind.COMMITTED_BUT_INVISIBLE, history(*OLD[:3], WITH_A_DEAD_LETTER, *ENDED_AND_DELETED),
+    ),
+    "one of several rows is lost in a topic which was not deleted": (
+        Kind.LOST,
+        history(*OLD[:2], handed(0, 0, 1, 2), {**TO_TWO, "places": [["t", 0, 0, 0, 1], ["u", 0, 0, 1, 2]]},
+                *ENDED_AND_DELETED, read({0: 1}, topic="u", incarnation="its id")),
     ),
     "a task wrote to the new topic only, and another one's rows went with the old one": (
         Kind.COMMITTED_BUT_INVISIBLE,
@@ -280,6 +340,21 @@ FAULTY = {
         Kind.LOST,
         history(workload(repeats=True, rows=1), handed(0, 0), handed(0, 0, write="job/3"),
                 verdict("committed", write="job/3"), read({0: 0, 1: "job/3/0"})),
+    ),
+    "the sink took no row of a job that it calls committed": (
+        Kind.LOST,
+        history(workload(rows=4), *WRITTEN[1:], verdict("committed"), verdict("committed", write="job/2"), raw(ROWS),
+                read(ROWS)),
+    ),
+    "the sink took no row of the last committed write": (
+        Kind.LOST,
+        history(workload(repeats=True, rows=4), *WRITTEN[1:], verdict("committed"), verdict("committed", write="job/2"),
+                raw(ROWS), read(ROWS)),
+    ),
+    "the sink took no row of the first write that has begun": (
+        Kind.LOST,
+        history(workload(repeats=True, rows=4), {**began(), "write": "job/0"}, *WRITTEN[1:], verdict("committed"),
+                raw(ROWS), read(ROWS)),
     ),
     "a decided transaction is aborted by the sink": (
         Kind.DECIDED_BUT_ABORTED, history(workload(), *TASKS, *DECIDED, end(T0), end(T1, "aborted"), read(HALF)),
@@ -350,6 +425,14 @@ FAULTY = {
         history(workload(repeats=True), began(), *by("1-", T0, T1), intent("asked", T0, T1), verdict("failed"),
                 began(), gave_up(FINISHED), read(ROWS)),
     ),
+    "an error says that another batch is decided": (
+        Kind.FAILED_BUT_VISIBLE, history(*WRITTEN, verdict("failed", OTHERS_FINISHED), raw(ROWS), read(ROWS)),
+    ),
+    "an abort says that another batch is decided": (
+        Kind.FAILED_BUT_VISIBLE,
+        history(*WRITTEN, verdict("failed", by="sink"), gave_up(OTHERS_FINISHED), verdict("failed"), raw(ROWS),
+                read(ROWS)),
+    ),
     "a worker of a task dies, and the job is visible": (
         Kind.FAILED_BUT_VISIBLE, history(*WRITTEN, verdict("failed", WORKER_DIED), raw(ROWS), read(ROWS)),
     ),
@@ -391,6 +474,25 @@ FAULTY = {
         Kind.RECEIPT_CONTRADICTED,
         history(workload(), handed(0, 0), handed(0, 0, 1, 2, attempt="b"), reported(0, T0, (0, 0, 2, 1), attempt="b"),
                 raw({0: 0, 1: 1, 2: 2})),
+    ),
+    "a transaction is committed before the intent that names it": (
+        Kind.COMMITTED_TOO_EARLY,
+        history(workload(), *TASKS, *ENDED, *DECIDED, verdict("committed"), raw(ROWS), read(ROWS)),
+    ),
+    "a transaction is to be committed, and the only intent that names it is refused": (
+        Kind.COMMITTED_TOO_EARLY,
+        history(workload(), *TASKS, intent("not decided", T0, T1), end(T0), verdict("failed"), raw(ROWS), read({})),
+    ),
+    "rows are seen before the intent that names their transaction": (
+        Kind.COMMITTED_TOO_EARLY,
+        history(workload(), *TASKS, raw(ROWS), read(ROWS, "live"), *DECIDED, *ENDED, verdict("committed"), read(ROWS)),
+    ),
+    "a decided intent names a transaction that no task has reported, and its rows are gone": (
+        Kind.NOT_REPORTED, history(workload(), *TASKS[:3], *DECIDED, end(T0), raw(ROWS), read(HALF)),
+    ),
+    "an intent that may be decided names a transaction that no task has reported": (
+        Kind.NOT_REPORTED,
+        history(workload(), *TASKS[:3], intent("asked", T0, T1), verdict("failed", UNCONFIRMED), raw(ROWS), read(HALF)),
     ),
     "a failed job is visible, and was not decided": (
         Kind.FAILED_BUT_VISIBLE, history(workload(), *TASKS, verdict("failed"), read(ROWS)),
@@ -436,8 +538,26 @@ EXCUSED = {
         Reason.NOT_READ: 3,
     },
     "rows that are written again because their topic was deleted before the commit": {Reason.OTHER_RUN: 1},
+    "a row that went with its topic, and one that is in another topic": {
+        Reason.TOPIC_DELETED: 1,
+        Reason.NOT_READ: 3,
+    },
+    "a row that went with its topic, and a dead letter": {
+        Reason.TOPIC_DELETED: 1,
+        Reason.NO_RECEIPTS: 1,
+        Reason.NOT_READ: 2,
+    },
+    "a row that went with its topic, and a dead letter with its own": {
+        Reason.TOPIC_DELETED: 2,
+        Reason.NOT_READ: 2,
+    },
     "an error that says that the job is decided": {Reason.TOLD_DECIDED: 1},
     "an error that does not know it": {Reason.TOLD_UNKNOWN: 1},
+    "an error that says that the job is decided, and its ledger was created again": {Reason.TOLD_DECIDED: 1},
+    "an error that says that another driver has gone on": {Reason.TOLD_UNKNOWN: 1},
+    "an error that says that the ledger was created again while it was read": {Reason.TOLD_UNKNOWN: 1},
+    "an error whose last words say that the job is decided": {Reason.TOLD_DECIDED: 1},
+    "an error whose first words say that the job is decided": {Reason.TOLD_DECIDED: 1},
     "an abort that says that the job is decided": {Reason.LOGGED_DECIDED: 1},
     "a driver that dies between two EndTxns of a job that is not repeated": {Reason.TORN_AND_DIED: 1},
     "a run that fails before one that commits": {Reason.OTHER_RUN: 1},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -49,6 +50,13 @@ def unseen(events, workload):
     return [event for event in events if event.kind != "seen" or event["topic"] != workload]
 
 
+def passed_nothing(events):
+    """The history of readers that saw rows, and say of none that they have everything below it."""
+    return [
+        replace(event, fields={**event.fields, "offset": 0}) if event.kind == "passed" else event for event in events
+    ]
+
+
 def test_a_history_with_all_of_it_has_a_verdict(events, judged):
     assert lacking(events) == ""
     told, code = judged(events)
@@ -67,6 +75,9 @@ def test_a_history_with_all_of_it_has_a_verdict(events, judged):
         (lambda events: without(events, "seen"), "no read_committed reader has seen a row"),
         (lambda events: without(events, "seen", isolation="read_committed"), "no read_committed reader has seen a row"),
         (lambda events: unseen(events, ONCE), "no reader has seen a row of once"),
+        (lambda events: without(events, "passed"), "no read_committed reader has passed a row"),
+        (lambda events: without(events, "passed", isolation="read_committed"), "no read_committed reader has passed"),
+        (passed_nothing, "no read_committed reader has passed a row"),
     ],
 )
 def test_a_history_that_lacks_something_has_no_verdict(events, judged, lose, lacks):
