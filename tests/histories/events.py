@@ -14,7 +14,7 @@ reported    ``write``, ``entry`` (its name in the ledger), ``task``, ``attempt``
 intent      ``entry``, ``start``, ``state``, ``transactions``, ``outcome``: asked, decided, not decided or unknown
 end         ``transaction``, ``commit``, ``outcome``: asked, committed, aborted, gone or undecided
 verdict     ``write`` or ``entry``, ``start``, ``by`` (sink or spark), ``outcome``: committed or failed; ``error``
-            (its first 4,000 characters)
+            (of a text that is longer than 4,000 characters, the first and the last 2,000)
 gave up     ``entry``, ``start``, ``text``: the sink's abort has said what became of the write
 trusted     ``write`` or the name of a query, ``ledger_start``: given to its next run, because the sink has refused to
             skip a committed write whose topic was created again
