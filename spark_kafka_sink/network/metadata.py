@@ -229,11 +229,6 @@ class Metadata:
         return self._round
 
     @property
-    def has_waiters(self) -> bool:
-        """Whether any caller waits for a topic."""
-        return bool(self._waits)
-
-    @property
     def waiting_since(self) -> float | None:
         """When the call began that has waited for a topic longest; None: no call waits."""
         return min(self._waits.copy().values(), default=None)

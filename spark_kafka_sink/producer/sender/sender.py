@@ -105,7 +105,7 @@ class Sender:
         trouble = self._trouble
         if now >= trouble.next_at:
             trouble.write(now)
-        rows_wait = parts.accumulator.has_incomplete or parts.metadata.has_waiters
+        rows_wait = parts.accumulator.has_incomplete or parts.metadata.waiting_since is not None
         if rows_wait or trouble.unwritten or (transactions is not None and parts.calls.busy):
             wake_at = min(wake_at, trouble.next_at)
         return min(wake_at, parts.client.next_deadline(now), parts.accumulator.next_expiry)

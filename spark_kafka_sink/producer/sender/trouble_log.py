@@ -70,7 +70,7 @@ class TroubleLog:
         """Whether rows or calls wait for a broker. An idle producer reconnects, too, for its metadata."""
         return (
             self._accumulator.has_incomplete
-            or self._metadata.has_waiters
+            or self._metadata.waiting_since is not None
             or self._calls.busy
             or self._caller_calls.has_unended
         )

@@ -216,7 +216,7 @@ def waiting(engine, partition=None):
 
     caller = threading.Thread(target=append, daemon=True)
     caller.start()
-    while not metadata.has_waiters:
+    while metadata.waiting_since is None:
         caller.join(0.001)
     return caller
 
