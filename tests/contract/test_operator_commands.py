@@ -136,8 +136,8 @@ def test_list_finds_every_write_without_being_told_a_prefix(night, capsys):
 
 def test_a_dry_run_changes_nothing(night, command):
     told = f"commit batch 0 of q1: {night.prefix}-0, {night.prefix}-1\n"
-    assert command("commit", "--dry-run") == (0, told)
-    assert command("abort", "--force", "--dry-run") == (0, f"{told}abort {night.prefix}-5\n")
+    assert command("commit", "--dry-run") == (0, f"would {told}")
+    assert command("abort", "--force", "--dry-run") == (0, f"would {told}would abort {night.prefix}-5\n")
     assert all(night.is_open(name) for name in ("decided", "open", "foreign"))
 
 
