@@ -491,8 +491,8 @@ def _unknown_name(name: str) -> str:
         return f"{name} is an option of Kafka's producer; write it {KAFKA_PREFIX}{name}."
     if name in OLD_NAMES:
         return f"{name} is an old option of Kafka's producer; write it {KAFKA_PREFIX}{OLD_NAMES[name]}."
-    if (fault := other_clients_name(name, KAFKA_PREFIX)) is not None:
-        return fault.replace(KAFKA_PREFIX, "", 1)
+    if (fault := other_clients_name(name, name, KAFKA_PREFIX)) is not None:
+        return fault
     if name in CONSUMER_OPTIONS:
         return f"{name} is an option of Kafka's consumer, not of its producer; leave it out here."
     hint = did_you_mean(name, _SUGGESTIONS) or did_you_mean(name, OPTIONS_BY_NAME, KAFKA_PREFIX)

@@ -283,11 +283,7 @@ def driver_died_after_the_decision(paper: Paper, write: str) -> None:
 
 def torn_and_repaired(paper: Paper, write: str) -> None:
     """A transaction of the decided batch is lost, the error says so, and the replay writes its rows again."""
-    paper.begin(write)
-    attempts = _reported(paper, write)
-    paper.intent(attempts, "asked", "decided")
-    paper.end(attempts[0], commit=True)
-    paper.verdict(write, "failed", STILL_OPEN)
+    job_torn_and_told(paper, write)
     paper.begin(write)
     again = paper.task(write, 1)
     paper.report(again)

@@ -32,9 +32,11 @@ _INSTEAD: Final[Mapping[str, str]] = MappingProxyType({
 })  # fmt: skip
 
 
-def other_clients_name(name: str, prefix: str) -> str | None:
-    """The fault of a name that another client has for an option; None for any other name."""
+def other_clients_name(name: str, written: str, prefix: str) -> str | None:
+    """The fault of a name that another client has for an option; None for any other name. ``written``: the name as it
+    was given, with its prefix if it had one. ``prefix``: that of the names to write instead.
+    """
     instead = _INSTEAD.get(name.replace("_", "."))
     if instead is None:
         return None
-    return f"{prefix}{name} is not an option of Kafka's Java producer: {instead.format(prefix=prefix)}."
+    return f"{written} is not an option of Kafka's Java producer: {instead.format(prefix=prefix)}."

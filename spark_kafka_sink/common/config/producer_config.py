@@ -288,7 +288,7 @@ def _unknown(name: str, prefix: str) -> str:
     if name.startswith("listener.name."):
         plain = next((f"write {prefix}{known}" for known in OPTIONS_BY_NAME if name.endswith(f".{known}")), "")
         return f"{prefix}{name} is an option of brokers; {plain or 'leave it out'}."
-    if (fault := other_clients_name(name, prefix)) is not None:
+    if (fault := other_clients_name(name, f"{prefix}{name}", prefix)) is not None:
         return fault
     if name in CONSUMER_OPTIONS:
         return f"{prefix}{name} is an option of Kafka's consumer, not of its producer; leave it out here."

@@ -115,6 +115,18 @@ def test_a_line_is_cut_before_the_answer_to_the_request_asked_for(proxy, ends):
     assert [proxy.versions(api_key) for api_key in (METADATA, END_TXN, 0)] == [{5}, {5}, set()]
 
 
+def expect_delivery(listening, proxy):
+    """The request that is held back arrives on a line of its own, and its response comes back."""
+    with ThreadPoolExecutor(1) as pool:
+        delivered = pool.submit(proxy.deliver)
+        late, _ = listening.accept()
+        with late:
+            late.settimeout(DEADLINE_S)
+            assert late.recv(100) == request(END_TXN, 2)
+            late.sendall(answer(2))
+            assert delivered.result(DEADLINE_S) == answer(2)[4:]
+
+
 def test_a_request_that_is_held_back_is_delivered_late_on_a_line_of_its_own(listening, proxy, ends):
     client, broker = ends
     proxy.hold_request(END_TXN)
@@ -124,14 +136,7 @@ def test_a_request_that_is_held_back_is_delivered_late_on_a_line_of_its_own(list
     broker.settimeout(0.1)
     with pytest.raises(TimeoutError):
         broker.recv(100)
-    with ThreadPoolExecutor(1) as pool:
-        delivered = pool.submit(proxy.deliver)
-        late, _ = listening.accept()
-        with late:
-            late.settimeout(DEADLINE_S)
-            assert late.recv(100) == request(END_TXN, 2)
-            late.sendall(answer(2))
-            assert delivered.result(DEADLINE_S) == answer(2)[4:]
+    expect_delivery(listening, proxy)
     assert not proxy.holds
     with pytest.raises(ValueError, match="no request is held back"):
         proxy.deliver()
@@ -143,14 +148,7 @@ def test_a_request_that_is_held_back_may_come_in_pieces(listening, proxy, ends):
     for byte in request(METADATA, 1) + request(END_TXN, 2):
         client.sendall(bytes([byte]))
     eventually(lambda: proxy.holds)
-    with ThreadPoolExecutor(1) as pool:
-        delivered = pool.submit(proxy.deliver)
-        late, _ = listening.accept()
-        with late:
-            late.settimeout(DEADLINE_S)
-            assert late.recv(100) == request(END_TXN, 2)
-            late.sendall(answer(2))
-            assert delivered.result(DEADLINE_S) == answer(2)[4:]
+    expect_delivery(listening, proxy)
 
 
 def test_a_repetition_has_the_bytes_of_the_request_that_is_held_back(listening, proxy, ends):
