@@ -12,7 +12,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from tests.faults.chaos import query_job
-from tests.faults.chaos.processes import MARK, SIDE, START, Kind, SparkProcess, end_all, send, spark_processes
+from tests.faults.chaos.guard import Guard
+from tests.faults.chaos.processes import MARK, SIDE, START, Kind, SparkProcess, send, spark_processes
 from tests.faults.support.kill_points import PYTHON_PATH, VARIABLE
 
 _OF_TESTS = MappingProxyType({"PYTHONPATH": PYTHON_PATH})
@@ -43,6 +44,7 @@ class Drivers(threading.Thread):
         self._current: subprocess.Popen[bytes] | None = None
         self._all: list[subprocess.Popen[bytes]] = []
         self._done = threading.Event()
+        self._guard = Guard(self.mark)
 
     @property
     def mark(self) -> str:
@@ -97,7 +99,7 @@ class Drivers(threading.Thread):
     def close(self) -> None:
         self._done.set()
         self.join(30)
-        end_all(self.mark)
+        self._guard.close()
         for job in self._all:
             job.wait(20)
 
