@@ -71,8 +71,7 @@ def topics_grown(victim: Victim, step: Step) -> None:
 def topic_recreated(victim: Victim, step: Step) -> None:
     """A topic is deleted and created again with as many partitions as at first: at any time, or while a process is
     stopped at a step of the protocol, which then goes on or dies with its driver."""
-    receipts = [write.name for write in victim.workload.writes]  # dead letters have none
-    topic = pick(receipts, another_draw(another_draw(step.draw)))
+    topic = pick(victim.workload.topics, another_draw(another_draw(step.draw)))
     point = pick((*TASK, *COMMIT, _ANY_TIME), step.draw)
     if point:
         victim.fault.arm(point, "stop")
