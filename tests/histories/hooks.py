@@ -12,6 +12,7 @@ import select
 import time
 from pathlib import Path
 
+from tests.addresses import address_of
 from tests.faults.chaos.processes import START
 from tests.faults.support import kill_points
 from tests.histories.events import write_of
@@ -234,12 +235,7 @@ def _change_selector(module):
     from spark_kafka_sink.testing.proxy import redirected
 
     proxies = json.loads(os.environ[PROXIES])
-    module.Selector = redirected({_address(broker): _address(proxy) for broker, proxy in proxies.items()})
-
-
-def _address(text):
-    host, port = text.split(":")
-    return host, int(port)
+    module.Selector = redirected({address_of(broker): address_of(proxy) for broker, proxy in proxies.items()})
 
 
 CHANGES = {

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION
 from spark_kafka_sink.testing.proxy import Proxy
+from tests.addresses import addresses_of, text_of
 from tests.faults.chaos.drivers import Drivers
 from tests.faults.chaos.gate import Gate
 from tests.faults.chaos.kafka import ChaosKafka
@@ -191,15 +192,14 @@ class Soak:
             promised = {"exactly_once": write.exactly_once, "repeats": write.repeats}
             self._record("workload", name=write.name, **promised, rows=ROWS)
         gates, proxies = {}, {}
-        for node, server in zip(self.kafka.local.node_ids, self.kafka.servers.split(","), strict=True):
-            host, port = server.split(":")
-            proxies[node] = stack.enter_context(Proxy((host, int(port))))
+        for node, broker in zip(self.kafka.local.node_ids, addresses_of(self.kafka.servers), strict=True):
+            proxies[node] = stack.enter_context(Proxy(broker))
             gates[node] = stack.enter_context(Gate(proxies[node].address))
         environment = {
             "PYTHONPATH": hooks.PYTHON_PATH,
             FOLDER: str(self._history),
             ACTOR: workload.name,
-            hooks.PROXIES: json.dumps({_text(proxies[node].broker): _text(gates[node].address) for node in gates}),
+            hooks.PROXIES: json.dumps({text_of(proxies[node].broker): text_of(gates[node].address) for node in gates}),
         }
         variables: dict[str, str] = {}
         network = DriverNetwork(stack)
@@ -298,7 +298,3 @@ class SparkVerdicts(threading.Thread):
                 verdict = {"by": "spark", "outcome": "committed", "error": ""}
                 self._record("verdict", write=f"{name}/{number}", **verdict)
             self._noted[name] = max(self._noted[name], last)
-
-
-def _text(address: tuple[str, int]) -> str:
-    return f"{address[0]}:{address[1]}"

@@ -22,6 +22,7 @@ from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.writers import KafkaBatchWriter
 from spark_kafka_sink.testing import TestBroker
+from tests.addresses import address_of
 from tests.faults.chaos.processes import START
 from tests.faults.chaos.requests import topic_id
 from tests.faults.chaos.troubles import COMMIT, TASK
@@ -48,8 +49,7 @@ def broker(request):
 
 
 def incarnation_of(broker):
-    host, port = broker.bootstrap_servers.split(":")
-    return topic_id((host, int(port)), TOPIC)
+    return topic_id(address_of(broker.bootstrap_servers), TOPIC)
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ from confluent_kafka.admin import (
 )
 
 from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION, LocalKafkaError
+from tests.addresses import Address, addresses_of
 from tests.faults.chaos import requests
 from tests.faults.chaos.network import BROKERS, PartableKafka
 from tests.waiting import until
@@ -205,8 +206,8 @@ class ChaosKafka:
 
         return _until(ask, bool)
 
-    def _addresses(self) -> list[tuple[str, int]]:
-        return [(host, int(port)) for host, port in (server.split(":") for server in self.servers.split(","))]
+    def _addresses(self) -> list[Address]:
+        return addresses_of(self.servers)
 
     def heal(self) -> None:
         """Every node runs again and reaches the others."""
@@ -332,8 +333,8 @@ class ChaosKafka:
 
     def set_min_in_sync(self, topic: str, replicas: int) -> None:
         entry = ConfigEntry("min.insync.replicas", str(replicas), incremental_operation=AlterConfigOpType.SET)
-        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-        self._ask(lambda admin: admin.incremental_alter_configs([resource], request_timeout=REQUEST_S))
+        of_topic = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+        self._ask(lambda admin: admin.incremental_alter_configs([of_topic], request_timeout=REQUEST_S))
 
     def revoke(self, right: Right) -> None:
         denial = right.denial(AclBinding)

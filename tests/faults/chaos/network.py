@@ -12,7 +12,8 @@ from pathlib import Path
 
 from spark_kafka_sink.testing import LocalKafka
 from spark_kafka_sink.testing.kafka_node import CONTROLLER, KafkaNode
-from spark_kafka_sink.testing.proxy import Address, Direction
+from spark_kafka_sink.testing.proxy import Direction
+from tests.addresses import Address, text_of
 from tests.faults.chaos.gate import Gate
 
 BROKERS = "BROKERS"
@@ -75,11 +76,11 @@ class PartableKafka(LocalKafka):
         name, _, value = line.partition("=")
         if name == "advertised.listeners":
             of_node = next(node for node in self._nodes.values() if f":{node.ports[BROKERS]}" in value)
-            value = f"{value},{CONTROLLER}://{_text(of_node.address(CONTROLLER))}"
+            value = f"{value},{CONTROLLER}://{text_of(of_node.address(CONTROLLER))}"
         elif name != "controller.quorum.voters":
             return line
         for (id_, listener), gate in self._gates.items():
-            value = value.replace(_text(self._nodes[id_].address(listener)), _text(gate.address))
+            value = value.replace(text_of(self._nodes[id_].address(listener)), text_of(gate.address))
         return f"{name}={value}"
 
 
@@ -124,7 +125,3 @@ def _inodes(pid: int) -> set[str]:
                 if match:
                     found.add(match[1])
     return found
-
-
-def _text(address: Address) -> str:
-    return f"{address[0]}:{address[1]}"

@@ -12,6 +12,7 @@ import pytest
 
 from spark_kafka_sink.testing.kafka_node import CLIENTS, CONTROLLER, KafkaNode
 from spark_kafka_sink.testing.proxy import LOOPBACK
+from tests.addresses import addresses_of, text_of
 from tests.faults.chaos.kafka import ChaosKafka
 from tests.faults.chaos.network import BROKERS, PartableKafka, PeerGate
 from tests.waiting import until
@@ -22,6 +23,11 @@ with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as line:
     print(line.getsockname()[1], flush=True)
     sys.stdin.read()
 """
+
+
+def test_an_address_is_read_as_it_is_written():
+    addresses = [(LOOPBACK, 9092), ("broker", 1)]
+    assert addresses_of(",".join(map(text_of, addresses))) == addresses
 
 
 def node(id_, pid):
