@@ -26,7 +26,7 @@ from tests.histories.evidence import lacking
 from tests.histories.figures import figures_of
 from tests.histories.index import History
 from tests.histories.soak import Settings, Soak
-from tests.histories.troubles import TROUBLES, troubles_for
+from tests.histories.troubles import TROUBLES, Victim, troubles_for
 from tests.histories.workloads import WORKLOADS, python_of
 
 _SHOWN = 50
@@ -86,7 +86,7 @@ def main() -> None:
 
 def _settings(
     arguments: argparse.Namespace, folder: Path, say: Callable[[str], None]
-) -> tuple[Settings, dict[str, Trouble]]:
+) -> tuple[Settings, dict[str, Trouble[Victim]]]:
     """What runs, and what may go wrong. Raises ``ChangeError`` for something that is not to be had."""
     named = arguments.workloads or list(WORKLOADS)
     lacking = [name for name in named if python_of(WORKLOADS[name]) is None]

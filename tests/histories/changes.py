@@ -13,16 +13,25 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from random import Random
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.testing.maven import cache_folder, filling
 from tests.faults.chaos.drivers import await_that
 from tests.faults.chaos.processes import Kind, send
-from tests.faults.chaos.troubles import COMMIT, PLANNING, REACHED_S, TASK, NotReachedError, another_draw, pick
+from tests.faults.chaos.troubles import (
+    ABORT,
+    COMMIT,
+    PLANNING,
+    REACHED_S,
+    TASK,
+    NotReachedError,
+    arm,
+    await_point,
+    pick,
+)
 from tests.histories import hooks
-from tests.histories.workloads import HALT_FILE, OPTIONS_FILE, PARTITIONS, ROWS, python_of
+from tests.histories.workloads import HALT_FILE, OPTIONS_FILE, PARTITIONS, ROWS, python_of, replace_file
 
 if TYPE_CHECKING:
     from tests.faults.chaos.plan import Step
@@ -62,7 +71,7 @@ def topics_grown(victim: Victim, step: Step) -> None:
     """A partition more while queries write to the topic."""
     topics = victim.source.topics
     small = [topic for topic in victim.workload.topics if topics[topic] < _MOST_PARTITIONS]
-    topic = pick(small, step.draw)
+    topic = pick(small, step.random())
     victim.kafka.grow(topic, topics[topic] + 1)
     topics[topic] += 1
     time.sleep(step.seconds)
@@ -71,15 +80,14 @@ def topics_grown(victim: Victim, step: Step) -> None:
 def topic_recreated(victim: Victim, step: Step) -> None:
     """A topic is deleted and created again with as many partitions as at first: at any time, or while a process is
     stopped at a step of the protocol, which then goes on or dies with its driver."""
-    topic = pick(victim.workload.topics, another_draw(another_draw(step.draw)))
-    point = pick((*TASK, *COMMIT, _ANY_TIME), step.draw)
+    random = step.random()
+    topic, point = pick(victim.workload.topics, random), pick((*TASK, *COMMIT, _ANY_TIME), random)
     if point:
-        victim.fault.arm(point, "stop")
-        if not await_that(lambda: victim.fault.happened, REACHED_S):
-            raise NotReachedError
+        arm(victim, point, "stop")
+        await_point(victim)
     _recreate(victim, topic)
     if point:
-        if another_draw(step.draw) < _DIES:
+        if random.random() < _DIES:
             victim.drivers.kill()
         with suppress(ProcessLookupError):  # it died with its driver
             victim.fault.wake()
@@ -89,17 +97,17 @@ def topic_recreated(victim: Victim, step: Step) -> None:
 def query_stopped(victim: Victim, step: Step) -> None:
     """``query.stop()`` at any time, or while a task or its driver waits at a step of the protocol and goes on as the
     query stops. The driver goes on with a new query."""
-    point = pick((*PLANNING, *TASK, *COMMIT, _ANY_TIME), step.draw)
+    random = step.random()
+    point = pick((*PLANNING, *TASK, *COMMIT, *ABORT, _ANY_TIME), random)
     if point:
-        victim.fault.arm(point, "hold")  # a driver that is stopped could not stop its query
-        if not await_that(lambda: victim.fault.happened, REACHED_S):
-            raise NotReachedError
+        arm(victim, point, "hold")  # a driver that is stopped could not stop its query
+        await_point(victim)
     halt = victim.drivers.folder / HALT_FILE
     halt.touch()
     stops = await_that(lambda: not halt.exists(), _STOPS_S)
     halt.unlink(missing_ok=True)
     if point:
-        time.sleep(another_draw(step.draw) * step.seconds)
+        time.sleep(random.random() * step.seconds)
         victim.fault.release()  # unless Spark has ended it
     if not stops:
         raise NotReachedError
@@ -120,20 +128,18 @@ def _recreate(victim: Victim, topic: str) -> None:
 
 def options_switched(victim: Victim, step: Step) -> None:
     """The next driver, and those after it, write with other options."""
-    random = Random(step.draw)
+    random = step.random()
     chosen = {name: random.choice(values) for name, values in SWITCHED.items()}
-    file = victim.drivers.folder / OPTIONS_FILE
-    scratch = file.with_suffix(".new")
-    scratch.write_text(json.dumps(chosen))
-    scratch.rename(file)
+    replace_file(victim.drivers.folder / OPTIONS_FILE, json.dumps(chosen))
     terminated(victim)
     time.sleep(step.seconds)
 
 
 def clocks_are_off(victim: Victim, step: Step) -> None:
     """Those of the next driver's Python and of its workers, by up to a quarter of an hour, back or ahead."""
-    seconds = int(_SHORTEST_OFF_S + another_draw(step.draw) * (_LONGEST_OFF_S - _SHORTEST_OFF_S))
-    variables = clock_variables(seconds if step.draw < 0.5 else -seconds)
+    random = step.random()
+    seconds = random.randint(_SHORTEST_OFF_S, _LONGEST_OFF_S)
+    variables = clock_variables(random.choice((seconds, -seconds)))
     _run_with(victim, step, {**variables, "PYSPARK_PYTHON": str(_python_with(variables, victim))})
 
 

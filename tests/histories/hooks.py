@@ -1,7 +1,8 @@
 """Records what the sink does in a process of Spark, from outside: its methods are wrapped when they are imported.
 
 ``sitecustomize.py`` in ``support`` calls ``install`` in every process. The steps of ``kill_points`` act there, too.
-``PROXIES`` holds JSON: the address of each broker and that of the proxy before it, through which the sink connects.
+``PROXIES`` holds JSON: the address of each broker and that of the proxy before it, through which the sink connects. A
+driver gives its executors those of ``PROXIES_OF_EXECUTORS``.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tests.faults.support import kill_points
 from tests.histories.events import write_of
 from tests.histories.recorder import FOLDER, recorder_of_environment, short
 
-PROXIES = "HISTORY_PROXIES"
+PROXIES, PROXIES_OF_EXECUTORS = "HISTORY_PROXIES", "HISTORY_PROXIES_OF_EXECUTORS"
 PYTHON_PATH = os.pathsep.join((str(Path(__file__).parents[2]), str(Path(__file__).parent / "support")))
 """PYTHONPATH of a process that is recorded with its children."""
 

@@ -23,9 +23,18 @@ from spark_kafka_sink.spark import write_kafka
 from tests.faults.chaos.processes import MARK, SIDE, START
 from tests.faults.chaos.query_job import run_until_done
 from tests.faults.support.kill_points import VARIABLE
-from tests.histories.hooks import PROXIES
+from tests.histories.hooks import PROXIES, PROXIES_OF_EXECUTORS
 from tests.histories.recorder import ACTOR, FOLDER, Recorder, recorder_of_environment, short
-from tests.histories.workloads import DRIVER_HOST, DRIVER_PORTS, HALT_FILE, OPTIONS_FILE, ROWS, TASKS
+from tests.histories.workloads import (
+    DRIVER_HOST,
+    DRIVER_PORTS,
+    HALT_FILE,
+    OPTIONS_FILE,
+    ROWS,
+    RUNNING_FILE,
+    TASKS,
+    replace_file,
+)
 
 _REFUSED = re.compile(r"deleted and created again since.*?ledgerStart=(trust-ledger:\d+)")
 _APART_S = 1.0
@@ -61,7 +70,7 @@ _ON_EXECUTORS = {
     "spark.network.timeoutInterval": "10s",
     "spark.executor.heartbeatInterval": "3s",
 }
-_OF_EXECUTORS = (MARK, START, FOLDER, ACTOR, PROXIES, VARIABLE, "PYTHONPATH")
+_OF_EXECUTORS = (MARK, START, FOLDER, ACTOR, VARIABLE, "PYTHONPATH")
 
 
 @dataclass(frozen=True)
@@ -94,6 +103,7 @@ class Job:
     def told(self, write: str, run: Callable[[], object]) -> None:
         """A run of a batch write, with Spark's verdict on it."""
         start = os.environ[START]
+        replace_file(self.folder / RUNNING_FILE, write)
         self.record("began", write=write, start=start)
         try:
             run()
@@ -236,7 +246,7 @@ def once(job: Job) -> None:
         number = 1 + max((int(file.name) for file in claimed.iterdir()), default=0)
         (claimed / str(number)).touch(exist_ok=False)  # another driver of this workload may be alive
         write = f"once/{number}"
-        options = job.exactly_once("once", transactionalIdPrefix="once", neverRepeated=True)
+        options = job.exactly_once("once", transactionalIdPrefix=f"once-{number}", neverRepeated=True)
         by = by_format if number % 2 else by_call
         job.told(write, by(rows_of_job(job, write), options))
         if last:
@@ -251,7 +261,8 @@ def settings_of_spark(master: str) -> dict[str, str]:
     """Without ``master``, everything runs in the driver's process and its Python workers."""
     if not master:
         return {**_SETTINGS, "spark.master": _LOCAL}
-    variables = {name: os.environ[name] for name in _OF_EXECUTORS} | {SIDE: "executor"}
+    own = {PROXIES: os.environ[PROXIES_OF_EXECUTORS], SIDE: "executor"}
+    variables = {name: os.environ[name] for name in _OF_EXECUTORS} | own
     of_executors = {f"spark.executorEnv.{name}": value for name, value in variables.items()}
     return {**_SETTINGS, **_ON_EXECUTORS, **of_executors, **_network_of_driver(), "spark.master": master}
 

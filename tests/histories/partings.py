@@ -6,12 +6,13 @@ from __future__ import annotations
 import time
 from contextlib import ExitStack
 from itertools import permutations
+from random import Random
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.testing.kafka_node import CONTROLLER, free_ports
 from spark_kafka_sink.testing.proxy import LOOPBACK, Direction
 from tests.faults.chaos.gate import Gate
-from tests.faults.chaos.troubles import NotReachedError, another_draw, pick
+from tests.faults.chaos.troubles import NotReachedError, pick
 from tests.histories.workloads import DRIVER_HOST, DRIVER_PORTS
 
 if TYPE_CHECKING:
@@ -59,8 +60,9 @@ def brokers_parted(victim: Victim, step: Step) -> None:
     """A broker cannot reach the others, or one of them, nor they it; clients reach all. Connections break, or nothing
     comes through."""
     kafka = victim.kafka.local
-    node, others = _parties(victim, step)
-    breaks = another_draw(another_draw(step.draw)) < _BREAKS
+    random = step.random()
+    node, others = _parties(victim, random)
+    breaks = random.random() < _BREAKS
     found = (
         kafka.part(node, others) if breaks else sum(kafka.hold(node, each) + kafka.hold(each, node) for each in others)
     )
@@ -70,8 +72,9 @@ def brokers_parted(victim: Victim, step: Step) -> None:
 def brokers_parted_on_one_side(victim: Victim, step: Step) -> None:
     """What a broker sends to the others, or to one of them, waits and arrives late, or what they send to it does."""
     kafka = victim.kafka.local
-    node, others = _parties(victim, step)
-    sends = another_draw(another_draw(step.draw)) < 0.5
+    random = step.random()
+    node, others = _parties(victim, random)
+    sends = random.random() < 0.5
     ways = [(node, each) if sends else (each, node) for each in others]
     _let_pass(victim, sum(kafka.hold(*way) for way in ways), step.seconds + _NOTICED_S)
 
@@ -81,9 +84,10 @@ def controller_parted(victim: Victim, step: Step) -> None:
     directions, or in one of them."""
     kafka, active = victim.kafka.local, victim.kafka.controller()
     others = [node for node in kafka.node_ids if node != active]
-    if step.draw < _BREAKS:
+    way = step.random().random()
+    if way < _BREAKS:
         found = kafka.part(active, others, (CONTROLLER,))
-    elif step.draw < _WAITS:
+    elif way < _WAITS:
         found = sum(kafka.hold(active, node, (CONTROLLER,)) for node in others)
     else:
         found = sum(kafka.hold(node, active, (CONTROLLER,)) for node in others)
@@ -93,12 +97,12 @@ def controller_parted(victim: Victim, step: Step) -> None:
 def driver_parted_from_executors(victim: Victim, step: Step) -> None:
     """For longer than Spark waits for an executor, or shorter. Connections break, or what one side sends waits, or what
     both send."""
-    network = victim.driver_network
-    way = another_draw(step.draw)
+    network, random = victim.driver_network, step.random()
+    way = random.random()
     if way < _BREAKS:
         found = network.part()
     else:
-        closed = list(Direction) if way < _WAITS else [pick(list(Direction), step.draw)]
+        closed = list(Direction) if way < _WAITS else [pick(list(Direction), random)]
         found = max(network.close(direction) for direction in closed)
     if not found:
         raise NotReachedError
@@ -106,13 +110,13 @@ def driver_parted_from_executors(victim: Victim, step: Step) -> None:
     network.heal()
 
 
-def _parties(victim: Victim, step: Step) -> tuple[int, list[int]]:
+def _parties(victim: Victim, random: Random) -> tuple[int, list[int]]:
     """A node, and those from which it is parted: one other or all."""
     nodes = victim.kafka.local.node_ids
-    if another_draw(step.draw) < _ONE_OTHER:
-        node, other = pick(list(permutations(nodes, 2)), step.draw)
+    if random.random() < _ONE_OTHER:
+        node, other = pick(list(permutations(nodes, 2)), random)
         return node, [other]
-    node = pick(nodes, step.draw)
+    node = pick(nodes, random)
     return node, [each for each in nodes if each != node]
 
 

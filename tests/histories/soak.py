@@ -12,10 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION
-from spark_kafka_sink.testing.proxy import Proxy
-from tests.addresses import addresses_of, text_of
+from tests.addresses import addresses_of
 from tests.faults.chaos.drivers import Drivers
-from tests.faults.chaos.gate import Gate
 from tests.faults.chaos.kafka import ChaosKafka
 from tests.faults.chaos.plan import Round, Step
 from tests.faults.chaos.run import cause_of, is_ours
@@ -29,6 +27,7 @@ from tests.histories.figures import Figures, figures_of
 from tests.histories.partings import DriverNetwork
 from tests.histories.readers import ReaderError, Source, fresh_reader, live_readers
 from tests.histories.recorder import ACTOR, FOLDER, Recorder
+from tests.histories.sink_network import SinkNetwork
 from tests.histories.troubles import TROUBLES, Victim, victim_of
 from tests.histories.workloads import PARTITIONS, ROWS, WORKLOADS, Workload, python_of
 from tests.schema_registry_server import SchemaRegistryServer
@@ -191,15 +190,14 @@ class Soak:
         for write in workload.writes:
             promised = {"exactly_once": write.exactly_once, "repeats": write.repeats}
             self._record("workload", name=write.name, **promised, rows=ROWS)
-        gates, proxies = {}, {}
-        for node, broker in zip(self.kafka.local.node_ids, addresses_of(self.kafka.servers), strict=True):
-            proxies[node] = stack.enter_context(Proxy(broker))
-            gates[node] = stack.enter_context(Gate(proxies[node].address))
+        brokers = dict(zip(self.kafka.local.node_ids, addresses_of(self.kafka.servers), strict=True))
+        networks = [SinkNetwork.of(brokers, stack) for _ in range(2 if workload.has_executors else 1)]
         environment = {
             "PYTHONPATH": hooks.PYTHON_PATH,
             FOLDER: str(self._history),
             ACTOR: workload.name,
-            hooks.PROXIES: json.dumps({text_of(proxies[node].broker): text_of(gates[node].address) for node in gates}),
+            hooks.PROXIES: networks[0].variable,
+            hooks.PROXIES_OF_EXECUTORS: networks[-1].variable,
         }
         variables: dict[str, str] = {}
         network = DriverNetwork(stack)
@@ -214,8 +212,8 @@ class Soak:
         command = [python, job.__file__, workload.name, json.dumps(given)]
         drivers = Drivers(folder, command, environment, prepare)
         return Victim(
-            workload, self.kafka, drivers, Fault(drivers.fault_file), (self.live, self.raw), self.source, gates,
-            proxies, network, self._record, self._settings.older_sink, variables,
+            workload, self.kafka, drivers, Fault(drivers.fault_file), (self.live, self.raw), self.source, networks,
+            network, self._record, self._settings.older_sink, variables,
         )  # fmt: skip
 
     def _round(self, number: int, steps: Round) -> None:

@@ -15,6 +15,7 @@ from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.spark.options import SinkOptions
 from tests.faults.chaos.kafka import ChaosKafka
 from tests.faults.chaos.plan import Step
+from tests.faults.chaos.troubles import ABORT, COMMIT, PLANNING, TASK
 from tests.histories import changes, hooks, job
 from tests.histories.changes import (
     SWITCHED,
@@ -97,7 +98,7 @@ class Recreation:
         self.kafka = self.drivers = self.fault = self
         self.happened = True
 
-    def arm(self, point, action):
+    def arm(self, point, action, after=None):
         self.done.append(f"{action} {point}")
 
     def await_let_go(self, topic, _):
@@ -141,26 +142,21 @@ class Halting:
     def unlink(self, missing_ok):
         assert missing_ok
 
-    def arm(self, point, action):
+    def arm(self, point, action, after=None):
         self.done.append(f"{action} {point}")
 
     def release(self):
         self.done.append("goes on")
 
 
-@pytest.mark.parametrize(
-    ("draw", "done"),
-    [
-        (0.0, ["hold driver initialised", "told to stop", "goes on"]),
-        (0.3, ["hold task in mid-write", "told to stop", "goes on"]),
-        (0.5, ["hold intent in the log", "told to stop", "goes on"]),
-        (0.99, ["told to stop"]),
-    ],
-)
-def test_a_query_is_stopped_at_a_step_of_the_protocol(draw, done):
-    victim = Halting()
-    query_stopped(victim, Step("query stopped", 0.0, 0.0, draw))
-    assert victim.done == done
+def test_a_query_is_stopped_at_each_step_of_the_protocol():
+    done = set()
+    for draw in range(300):
+        victim = Halting()
+        query_stopped(victim, Step("query stopped", 0.0, 0.0, draw / 300))
+        done.add(tuple(victim.done))
+    held = {(f"hold {point}", "told to stop", "goes on") for point in (*PLANNING, *TASK, *COMMIT, *ABORT)}
+    assert done == {("told to stop",), *held}
 
 
 class Query:
@@ -237,21 +233,19 @@ class Frames:
 _RECREATED = ["readers let go", "deleted old", "recreate", "created new"]
 
 
-@pytest.mark.parametrize(
-    ("draw", "before", "after"),
-    [
-        (0.0, ["stop task initialised"], ["driver dies", "wakes"]),
-        (0.75, ["stop before done"], ["driver dies", "wakes"]),
-        (0.87, ["stop committed"], ["wakes"]),
-        (0.99, [], []),
-    ],
-)
-def test_a_topic_is_created_again_at_a_step_of_the_protocol(draw, before, after):
-    victim = Recreation()
-    topic_recreated(victim, Step("topic recreated", 0.0, 0.0, draw))
-    assert victim.done == [*before, *_RECREATED, *after]
-    (topic,) = [topic for topic, count in victim.source.topics.items() if count == PARTITIONS]
-    assert victim.source.incarnations[topic] == f"new {topic}"
+def test_a_topic_is_created_again_at_each_step_of_the_protocol():
+    done, again = set(), set()
+    for draw in range(500):
+        victim = Recreation()
+        topic_recreated(victim, Step("topic recreated", 0.0, 0.0, draw / 500))
+        (topic,) = [topic for topic, count in victim.source.topics.items() if count == PARTITIONS]
+        assert victim.source.incarnations[topic] == f"new {topic}"
+        again.add(topic)
+        done.add(tuple(victim.done))
+    ends = (["wakes"], ["driver dies", "wakes"])
+    stopped = {(f"stop {point}", *_RECREATED, *end) for point in (*TASK, *COMMIT) for end in ends}
+    assert done == {tuple(_RECREATED), *stopped}
+    assert again == set(PAIRS.topics)
 
 
 @pytest.mark.jvm

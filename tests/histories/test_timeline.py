@@ -8,14 +8,13 @@ from tests.histories.events import Event
 from tests.histories.timeline import (
     GROUPS,
     Part,
+    Span,
     arrivals_of,
     faults_of,
-    group_of,
     longest_gaps,
     seconds_without_a_row,
     thinned,
 )
-from tests.histories.troubles import TROUBLES
 
 
 def event(at, actor, kind, **fields):
@@ -100,6 +99,24 @@ def test_the_line_of_a_plot_grows_until_a_row_comes():
     assert seconds_without_a_row([0.0, 10.0, 10.0625], 15.0) == line
 
 
-@pytest.mark.parametrize("group", GROUPS)
-def test_each_group_of_faults_has_one(group):
-    assert group in {group_of(name) for name in TROUBLES}
+@pytest.mark.parametrize(
+    ("name", "group"),
+    [
+        ("broker killed", "brokers"),
+        ("controller parted", "brokers"),
+        ("cut off from a broker", "network"),
+        ("driver parted from executors", "network"),
+        ("query stopped", "processes"),
+        ("topics grown", "topics, rights and settings"),
+    ],
+)
+def test_a_fault_belongs_to_what_it_strikes(name, group):
+    assert Span(name, "a", 0, 1).group == group
+    assert group in GROUPS
+
+
+def test_a_fault_of_the_brokers_is_in_the_gap_of_each_workload():
+    events = [*HISTORY[:-1], fault(57, "cut off from a broker", "begins", "b"), *HISTORY[-1:]]
+    assert longest_gaps(events) == longest_gaps(HISTORY)
+    events = [*HISTORY[:-1], fault(57, "controller parted", "begins", "b"), *HISTORY[-1:]]
+    assert "controller parted (47 s after the last row)" in longest_gaps(events)[0].faults

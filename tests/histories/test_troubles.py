@@ -1,4 +1,4 @@
-"""A request that is held back alone, and a response that is lost alone, without a sink."""
+"""Which requests and responses are held back or lost, on whose network, and what is known of a write's name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,17 @@ import pytest
 from tests.faults.chaos.plan import Step
 from tests.faults.chaos.troubles import NotReachedError
 from tests.histories import troubles
-from tests.histories.troubles import produce_delivered_late, response_lost
+from tests.histories.troubles import (
+    TROUBLES,
+    Victim,
+    connections_fall_silent,
+    cut_off_from_a_broker,
+    produce_delivered_late,
+    requests_arrive_late,
+    response_lost,
+)
+from tests.histories.troubles import victim_of as drawn
+from tests.histories.workloads import CONTROL, LETTERS, NIGHTLY, ONCE, PAIRS, RUNNING_FILE, WORKLOADS
 
 
 class Holding:
@@ -50,13 +60,20 @@ class Cutting:
         self.armed = False
 
 
-def strike(proxies):
+def victim_of(*networks, record=None):
+    """``networks``: the proxies, or the gates, of its driver, and those of its executors."""
+    ways = [dict(enumerate(each, 1)) for each in networks]
+    brokers = SimpleNamespace(local=SimpleNamespace(node_ids=(*ways[0],)))
+    return SimpleNamespace(
+        networks=[SimpleNamespace(proxies=each, gates=each) for each in ways], kafka=brokers, record=record
+    )
+
+
+def strike(proxies, draw=0.5):
     """Returns what the history says of requests that were held back."""
     late = []
-    victim = SimpleNamespace(
-        proxies=dict(enumerate(proxies, 1)), record=lambda kind, **fields: late.append((kind, *fields.values()))
-    )
-    produce_delivered_late(victim, Step("", 0.0, 0.0, 0.5))
+    victim = victim_of(proxies, record=lambda kind, **fields: late.append((kind, *fields.values())))
+    produce_delivered_late(victim, Step("", 0.0, 0.0, draw))
     return late
 
 
@@ -83,12 +100,90 @@ def test_no_proxy_holds_a_request_back_that_did_not_come_in_time():
 
 def test_one_response_is_lost_and_no_other_one_later():
     proxies = [Cutting(asked=node == 2) for node in (1, 2, 3)]
-    response_lost(SimpleNamespace(proxies=dict(enumerate(proxies, 1))), Step("", 0.0, 0.0, 0.5))
+    response_lost(victim_of(proxies), Step("", 0.0, 0.0, 0.5))
     assert not any(proxy.armed for proxy in proxies)
 
 
 def test_no_response_is_lost_that_did_not_come_in_time():
     proxy = Cutting(asked=False)
     with pytest.raises(NotReachedError):
-        response_lost(SimpleNamespace(proxies={1: proxy}), Step("", 0.0, 0.0, 0.5))
+        response_lost(victim_of([proxy]), Step("", 0.0, 0.0, 0.5))
     assert not proxy.armed
+
+
+class Way:
+    """The proxy or the gate before a broker."""
+
+    def __init__(self):
+        self.struck = False
+
+    def part(self):
+        self.struck = True
+
+    def silence(self):
+        self.struck = True
+        return 1
+
+    def close(self, direction):
+        self.struck = True
+
+    def heal(self):
+        pass
+
+
+DRAWS = [number / 300 for number in range(300)]
+
+
+@pytest.mark.parametrize("trouble", [cut_off_from_a_broker, connections_fall_silent, requests_arrive_late])
+@pytest.mark.parametrize(
+    ("count", "sides"),
+    [(1, {(True,)}), (2, {(True, False), (False, True), (True, True)})],
+    ids=["local", "cluster"],
+)
+def test_a_driver_and_its_executors_are_struck_alone_or_together(trouble, count, sides):
+    struck = set()
+    for draw in DRAWS:
+        networks = [[Way() for _ in range(3)] for _ in range(count)]
+        trouble(victim_of(*networks), Step("", 0.0, 0.0, draw))
+        struck.add(tuple(any(way.struck for way in each) for each in networks))
+    assert struck == sides
+
+
+def victim(workload, folder, ids=()):
+    brokers = SimpleNamespace(transactional_ids=lambda prefix: [name for name in ids if name.startswith(prefix)])
+    drivers = SimpleNamespace(folder=folder)
+    return Victim(workload, brokers, drivers, None, (None, None), None, [], None, None)
+
+
+@pytest.mark.parametrize(
+    ("workload", "running", "name", "prefix"),
+    [
+        (LETTERS, None, "letters", "letters-"),
+        (NIGHTLY, "nightly/3", "txn-nightly", "txn-nightly-"),
+        (PAIRS, "pairs-one/3", "txn-pairs-one", "txn-pairs-one-"),
+        (PAIRS, "pairs-two/3", "txn-pairs-two", "txn-pairs-one-"),
+        (ONCE, "once/12", "once-12-cd", "once-"),
+        (CONTROL, None, "", ""),
+    ],
+)
+def test_the_name_of_the_running_write_is_known(workload, running, name, prefix, tmp_path):
+    if running is not None:
+        (tmp_path / RUNNING_FILE).write_text(running)
+    ids = ["once-1-ab-driver", "once-12-cd-0.7", "once-12-cd-driver"]
+    assert (victim(workload, tmp_path, ids).write_name, victim(workload, tmp_path).id_prefix) == (name, prefix)
+
+
+def test_a_write_whose_name_no_broker_knows_cannot_be_struck(tmp_path):
+    (tmp_path / RUNNING_FILE).write_text("once/12")
+    with pytest.raises(NotReachedError):
+        assert victim(ONCE, tmp_path, ["once-1-ab-driver"]).write_name
+
+
+def test_every_workload_that_has_what_a_trouble_needs_is_drawn(tmp_path):
+    victims = {name: victim(workload, tmp_path) for name, workload in WORKLOADS.items()}
+    found = {
+        trouble: {drawn(Step(trouble, 0.0, 0.0, draw), victims).workload.name for draw in DRAWS}
+        for trouble in ("driver killed", "query stopped", "executor killed")
+    }
+    assert found == {"driver killed": {*WORKLOADS}, "query stopped": {"letters", "pairs"}, "executor killed": {"pairs"}}
+    assert found.keys() <= TROUBLES.keys()

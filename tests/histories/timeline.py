@@ -7,20 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from tests.faults.chaos.troubles import Group
 from tests.histories.events import Event, workload_of, write_of
+from tests.histories.troubles import TROUBLES
 
 LIVE = "live"
 """The read_committed reader that reads all the time."""
 
-_GROUPS = MappingProxyType(
-    {
-        "brokers": ("broker", "majority", "in sync", "election", "disk", "leaders", "topic"),
-        "network": ("cut off", "connections", "late", "network", "response"),
-        "processes": ("driver", "worker", "executor", "killed", "clock"),
-    }
-)
-_OTHERS = "rights and settings"
-GROUPS = (*_GROUPS, _OTHERS)
+GROUPS = tuple(group.value for group in Group)
 """What a fault strikes."""
 
 # What the time until an event was spent on. The key is its kind, with its outcome or phase if it has one.
@@ -62,7 +56,8 @@ class Span:
 
     @property
     def group(self) -> str:
-        return group_of(self.name)
+        """The one of ``GROUPS`` that the trouble of this name belongs to."""
+        return TROUBLES[self.name].group.value
 
 
 @dataclass(frozen=True)
@@ -99,11 +94,6 @@ class Gap:
             f"  faults: {', '.join(self.faults) or 'none'}",
         ]
         return "\n".join(lines)
-
-
-def group_of(fault: str) -> str:
-    """The one of ``GROUPS`` that the fault belongs to."""
-    return next((name for name, words in _GROUPS.items() if any(word in fault for word in words)), _OTHERS)
 
 
 def faults_of(events: Sequence[Event]) -> list[Span]:
@@ -158,7 +148,7 @@ def longest_gaps(events: Sequence[Event]) -> list[Gap]:
 
 def _that_hit(spans: Iterable[Span], actor: str | None) -> list[Span]:
     """Faults of the workload, and those of brokers, which hit all."""
-    return [span for span in spans if span.workload == actor or span.group == "brokers"]
+    return [span for span in spans if span.workload == actor or span.group == Group.BROKERS.value]
 
 
 def _gap(name: str, between: tuple[float, float], own: Iterable[Event], spans: list[Span]) -> Gap:

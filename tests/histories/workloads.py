@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +17,9 @@ PARTITIONS = 4
 OPTIONS_FILE = "options.json"
 """In a workload's folder: options that its drivers write with instead of their own."""
 
+RUNNING_FILE = "running"
+"""In the folder of a workload whose writes are batches: the write that runs now or was the last one."""
+
 HALT_FILE = "halt"
 """In a workload's folder: its driver stops the query, removes the file, and goes on with a new one."""
 
@@ -27,16 +31,24 @@ DRIVER_PORTS = "HISTORY_DRIVER_PORTS"
 
 @dataclass(frozen=True)
 class Write:
-    """A kind of write and what it promises. ``repeats``: a run that failed is repeated under the same number."""
+    """A kind of write and what it promises. ``repeats``: a run that failed is repeated under the same number.
+
+    ``write_name``: the name that its transactional ids and its entries in the ledger have; "" at-least-once. A write
+    that is not repeated has another name each time, which begins with this one, its number and a fresh id.
+    """
 
     name: str
-    exactly_once: bool = True
+    write_name: str = ""
     repeats: bool = True
+
+    @property
+    def exactly_once(self) -> bool:
+        return bool(self.write_name)
 
 
 @dataclass(frozen=True)
 class Workload:
-    """Something with a driver of its own. ``topics`` have its rows; the first one is named like its transactions.
+    """Something with a driver of its own. ``topics`` have its rows.
 
     ``is_query``: a stream with a checkpoint of its own, whose commits are Spark's verdicts. ``in_batches``: a query
     whose ``foreachBatch`` writes. ``has_executors``: it runs on a standalone cluster. ``spark``: a version of Spark
@@ -53,13 +65,17 @@ class Workload:
 
 
 PAIRS = Workload(
-    "pairs", (Write("pairs-one"), Write("pairs-two")), ("pairs-one", "pairs-two"), in_batches=True, has_executors=True
+    "pairs",
+    (Write("pairs-one", "txn-pairs-one"), Write("pairs-two", "txn-pairs-two")),
+    ("pairs-one", "pairs-two"),
+    in_batches=True,
+    has_executors=True,
 )
-LETTERS = Workload("letters", (Write("letters"),), ("letters", "letters-dead"), is_query=True)
-NIGHTLY = Workload("nightly", (Write("nightly"),), ("nightly",))
-ONCE = Workload("once", (Write("once", repeats=False),), ("once",))
-OLDEST = Workload("oldest", (Write("oldest"),), ("oldest",), spark="3.5")
-CONTROL = Workload("control", (Write("control", exactly_once=False),), ("control",), is_query=True)
+LETTERS = Workload("letters", (Write("letters", "letters"),), ("letters", "letters-dead"), is_query=True)
+NIGHTLY = Workload("nightly", (Write("nightly", "txn-nightly"),), ("nightly",))
+ONCE = Workload("once", (Write("once", "once", repeats=False),), ("once",))
+OLDEST = Workload("oldest", (Write("oldest", "txn-oldest"),), ("oldest",), spark="3.5")
+CONTROL = Workload("control", (Write("control"),), ("control",), is_query=True)
 
 WORKLOADS: Mapping[str, Workload] = MappingProxyType(
     {workload.name: workload for workload in (PAIRS, LETTERS, NIGHTLY, ONCE, OLDEST, CONTROL)}
@@ -67,6 +83,13 @@ WORKLOADS: Mapping[str, Workload] = MappingProxyType(
 """``foreachBatch`` into two topics, on executors; a query with dead letters and Avro; jobs with ``txnAppId`` and
 ``txnVersion``; jobs that are never repeated; ``write_kafka`` on the oldest Spark; an at-least-once query, which may
 double rows."""
+
+
+def replace_file(file: Path, text: str) -> None:
+    """Readers find the old text or the new one."""
+    scratch = file.with_suffix(f".{os.getpid()}")  # two drivers of a workload may be alive
+    scratch.write_text(text)
+    scratch.rename(file)
 
 
 def python_of(workload: Workload) -> Path | None:

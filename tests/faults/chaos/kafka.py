@@ -79,6 +79,9 @@ class Right:
     def __str__(self) -> str:
         return f"{self.operation.name} on {self.resource.name} {self.name}"
 
+    def covers(self, name: str) -> bool:
+        return name.startswith(self.name[:-1]) if self.name.endswith("*") else name == self.name
+
     def denial(self, of: Callable[..., Any]) -> Any:
         pattern = ResourcePatternType.PREFIXED if self.name.endswith("*") else ResourcePatternType.LITERAL
         who = ("User:ANONYMOUS", "*", self.operation, AclPermissionType.DENY)
@@ -309,19 +312,15 @@ class ChaosKafka:
         """Those under which the brokers know it, with "" if one of them does not."""
         return {requests.topic_id(address, topic) for address in self._addresses()}
 
-    def ledger_partition(self, ledger: str) -> int:
-        """The partition with the most records: this cluster has one query."""
+    def transactional_ids(self, prefix: str) -> list[str]:
+        """Those with this prefix that have been used, in the last week."""
 
-        def ends(admin: AdminClient) -> dict[Any, Any]:
-            from confluent_kafka import TopicPartition
-            from confluent_kafka.admin import OffsetSpec
+        def ask() -> list[str]:
+            found = {name for address in self._addresses() for name in requests.transactional_ids(address)}
+            return sorted(name for name in found if name.startswith(prefix))
 
-            count = len(admin.list_topics(ledger, timeout=REQUEST_S).topics[ledger].partitions)
-            asked = {TopicPartition(ledger, index): OffsetSpec.latest() for index in range(count)}
-            return admin.list_offsets(asked, request_timeout=REQUEST_S)
-
-        found = self._ask(ends)
-        return max(found, key=lambda place: found[place].offset).partition
+        ids: list[str] = _until(ask, lambda _: True)
+        return ids
 
     def set_transaction_version(self, level: int) -> None:
         def set_feature() -> None:

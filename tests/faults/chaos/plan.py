@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 from tests.faults.chaos.troubles import TROUBLES, Trouble
 
@@ -15,12 +16,16 @@ _APART_S = 4.0
 
 @dataclass(frozen=True)
 class Step:
-    """``at``: seconds after the round began. ``draw``: from 0 to 1, chooses what is hit."""
+    """``at``: seconds after the round began. ``draw``: from 0 to 1, seeds what the trouble itself leaves to chance."""
 
     trouble: str
     at: float
     seconds: float
     draw: float
+
+    def random(self, what: str = "") -> Random:
+        """A new sequence of decisions, the same one at each call. ``what``: each has a sequence of its own."""
+        return Random(f"{self.draw}/{what}")
 
     def __str__(self) -> str:
         return f"{self.trouble} (after {self.at:.1f} s, for {self.seconds:.1f} s, {self.draw:.3f})"
@@ -29,7 +34,7 @@ class Step:
 Round = Sequence[Step]
 
 
-def random_round(seed: int, number: int, troubles: Mapping[str, Trouble] = TROUBLES) -> Round:
+def random_round(seed: int, number: int, troubles: Mapping[str, Trouble[Any]] = TROUBLES) -> Round:
     """Up to three troubles that go together.
 
     The first one is taken from all of them in turn, so that none is missing in as many rounds as there are troubles;

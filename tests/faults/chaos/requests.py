@@ -17,6 +17,8 @@ from kio.schema.describe_quorum.v1.request import DescribeQuorumRequest, Partiti
 from kio.schema.describe_quorum.v1.response import DescribeQuorumResponse
 from kio.schema.elect_leaders.v2.request import ElectLeadersRequest, TopicPartitions
 from kio.schema.elect_leaders.v2.response import ElectLeadersResponse
+from kio.schema.list_transactions.v0.request import ListTransactionsRequest
+from kio.schema.list_transactions.v0.response import ListTransactionsResponse
 from kio.schema.metadata.v10.request import MetadataRequest, MetadataRequestTopic
 from kio.schema.metadata.v10.response import MetadataResponse
 from kio.schema.types import BrokerId, TopicName
@@ -76,6 +78,13 @@ def quorum_leader(address: Address) -> int:
     (found,) = (each for topic in response.topics for each in topic.partitions)
     _check("the quorum is unknown", response, found)
     return int(found.leader_id)
+
+
+def transactional_ids(address: Address) -> list[str]:
+    """Those whose coordinator this broker is."""
+    response = exchange(address, ListTransactionsRequest(), ListTransactionsResponse)
+    _check("the transactions are unknown", response)
+    return [each.transactional_id for each in response.transaction_states]
 
 
 def features(address: Address) -> dict[str, int]:

@@ -87,6 +87,15 @@ class Chaos:
         """How many a reader has got so far."""
         return self.reader.expected.total
 
+    @property
+    def id_prefix(self) -> str:
+        return f"{self.write_name}-"
+
+    @property
+    def write_name(self) -> str:
+        """The query's ``transactionalIdPrefix``."""
+        return self.topic
+
     def status(self) -> str:
         """One line."""
         doing = ", ".join(step.trouble for step in self.now) or "calm"

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 from rich.console import Console
 from rich.live import Live
@@ -32,7 +32,9 @@ class Running(Protocol):
         """One line."""
 
 
-def rounds(seed: int, minutes: float, first: int = 1, troubles: Mapping[str, Trouble] = TROUBLES) -> Iterator[Round]:
+def rounds(
+    seed: int, minutes: float, first: int = 1, troubles: Mapping[str, Trouble[Any]] = TROUBLES
+) -> Iterator[Round]:
     """Those of the seed, from the number ``first`` on; none begins after so many minutes."""
     until = time.monotonic() + 60 * minutes
     number = first

@@ -1,6 +1,6 @@
 """What can be done to a query, its executors and its brokers: one function each, and the table of them.
 
-Each does it, lets ``step.seconds`` pass, and mends it. What is hit is drawn from what is there, by ``step.draw``.
+Each does it, lets ``step.seconds`` pass, and mends it. What is hit is drawn from what is there, by ``step.random()``.
 """
 
 from __future__ import annotations
@@ -10,17 +10,21 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from enum import Enum
+from random import Random
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from tests.faults.chaos.drivers import await_that
-from tests.faults.chaos.kafka import Right
+from spark_kafka_sink.exactly_once.ledger_topic import ledger_partitions
+from spark_kafka_sink.exactly_once.values import driver_id, task_id
+from tests.faults.chaos.drivers import Drivers, await_that
+from tests.faults.chaos.kafka import ChaosKafka, Right
 from tests.faults.chaos.processes import Kind, send
+from tests.faults.support.fault import Fault
 
 if TYPE_CHECKING:
     from tests.faults.chaos.plan import Step
-    from tests.faults.chaos.run import Chaos
 
 LEDGER = "__pykafka_commits"
 _TRANSACTIONS = "__transaction_state"
@@ -32,183 +36,238 @@ _T = TypeVar("_T")
 PLANNING = ("driver initialised", "planned")
 COMMIT = ("before the intent", "intent in the log", "intent committed", "between EndTxns", "before done", "committed")
 TASK = ("task initialised", "task in mid-write", "task prepared")
+ABORT = ("abort fenced",)
+
+
+class Troubled(Protocol):
+    """What a trouble is done to: a write, or several under one driver."""
+
+    @property
+    def kafka(self) -> ChaosKafka: ...
+
+    @property
+    def drivers(self) -> Drivers: ...
+
+    @property
+    def fault(self) -> Fault: ...
+
+    @property
+    def topic(self) -> str:
+        """One that its rows are written to."""
+
+    @property
+    def rows(self) -> int:
+        """How many a reader has got so far."""
+
+    @property
+    def id_prefix(self) -> str:
+        """What the transactional ids of one of its writes begin with, in each of its runs; "" at-least-once."""
+
+    @property
+    def write_name(self) -> str:
+        """The name of the write that runs now: of its entry in the ledger, and of its driver's transactional id. Raises
+        ``NotReachedError`` if none runs."""
+
+
+_Hit_contra = TypeVar("_Hit_contra", bound=Troubled, contravariant=True)
+
+
+class Group(Enum):
+    """What a trouble strikes, as plots show it."""
+
+    BROKERS = "brokers"
+    NETWORK = "network"
+    PROCESSES = "processes"
+    SETTINGS = "topics, rights and settings"
 
 
 class NotReachedError(Exception):
     """There was nothing to do it to: no process came to the point, or none was there."""
 
 
-def pick(choices: Sequence[_T], draw: float) -> _T:
+def pick(choices: Sequence[_T], random: Random) -> _T:
     if not choices:
         raise NotReachedError
-    return choices[int(draw * len(choices))]
+    return random.choice(choices)
 
 
-def another_draw(draw: float) -> float:
-    return (draw * 7919) % 1
+def arm(hit: Troubled, point: str, action: str = "kill") -> None:
+    """Only a write that fails comes to the points of ``ABORT``: then the next commit is made to fail before that."""
+    hit.fault.arm(point, action, after="before the intent" if point in ABORT else None)
+
+
+def await_point(hit: Troubled) -> None:
+    """Until a process has come to the point that was armed."""
+    if not await_that(lambda: hit.fault.happened, REACHED_S):
+        raise NotReachedError
 
 
 # -- brokers ------------------------------------------------------------------------------------------------------
 
 
-def broker_killed(chaos: Chaos, step: Step) -> None:
-    node = pick(chaos.kafka.local.node_ids, step.draw)
-    chaos.kafka.kill(node)
+def broker_killed(hit: Troubled, step: Step) -> None:
+    node = pick(hit.kafka.local.node_ids, step.random())
+    hit.kafka.kill(node)
     time.sleep(step.seconds)
-    chaos.kafka.start(node)
+    hit.kafka.start(node)
 
 
-def broker_stopped(chaos: Chaos, step: Step) -> None:
-    node = pick(chaos.kafka.local.node_ids, step.draw)
-    chaos.kafka.pause(node)
+def broker_stopped(hit: Troubled, step: Step) -> None:
+    node = pick(hit.kafka.local.node_ids, step.random())
+    hit.kafka.pause(node)
     time.sleep(step.seconds)
-    chaos.kafka.resume(node)
+    hit.kafka.resume(node)
 
 
-def majority_stopped(chaos: Chaos, step: Step) -> None:
-    spared = pick(chaos.kafka.local.node_ids, step.draw)
-    stopped = [node for node in chaos.kafka.local.node_ids if node != spared]
+def majority_stopped(hit: Troubled, step: Step) -> None:
+    spared = pick(hit.kafka.local.node_ids, step.random())
+    stopped = [node for node in hit.kafka.local.node_ids if node != spared]
     for node in stopped:
-        chaos.kafka.pause(node)
+        hit.kafka.pause(node)
     time.sleep(step.seconds)
     for node in stopped:
-        chaos.kafka.resume(node)
+        hit.kafka.resume(node)
 
 
-def too_few_in_sync(chaos: Chaos, step: Step) -> None:
+def too_few_in_sync(hit: Troubled, step: Step) -> None:
     """Leaders are there and take nothing: one replica of three is missing, and three are asked for."""
-    topics = (chaos.topic, LEDGER)
+    topics = _topics(hit)
     for topic in topics:
-        chaos.kafka.set_min_in_sync(topic, 3)
-    node = pick(chaos.kafka.local.node_ids, step.draw)
-    chaos.kafka.pause(node)
+        hit.kafka.set_min_in_sync(topic, 3)
+    node = pick(hit.kafka.local.node_ids, step.random())
+    hit.kafka.pause(node)
     time.sleep(step.seconds + 4)  # replica.lag.time.max.ms
-    chaos.kafka.resume(node)
+    hit.kafka.resume(node)
     for topic in topics:
-        chaos.kafka.set_min_in_sync(topic, 2)
+        hit.kafka.set_min_in_sync(topic, 2)
 
 
-def _leader_that_matters(chaos: Chaos, draw: float) -> tuple[int, Callable[[], int]]:
-    """Of the ledger's partition or the driver's id, and how to ask again."""
-    if draw < 0.5:
-        partition = chaos.kafka.ledger_partition(LEDGER)
-        return chaos.kafka.leader(LEDGER, partition), lambda: chaos.kafka.leader(LEDGER, partition)
-    name = f"{chaos.topic}-driver"
-    return chaos.kafka.coordinator(name), lambda: chaos.kafka.coordinator(name)
+def _topics(hit: Troubled) -> tuple[str, ...]:
+    """Those that its writes need."""
+    return (hit.topic, LEDGER) if hit.id_prefix else (hit.topic,)
 
 
-def _election_at(chaos: Chaos, step: Step, point: str) -> None:
-    """A process stops at ``point``; another broker is elected meanwhile, and the deposed one comes back later."""
-    chaos.fault.arm(point, "stop")
-    if not await_that(lambda: chaos.fault.happened, REACHED_S):
-        raise NotReachedError
-    deposed, leader = _leader_that_matters(chaos, another_draw(step.draw))
-    chaos.kafka.pause(deposed)
+def _leader_that_matters(hit: Troubled, random: Random) -> Callable[[], int]:
+    """Asks who leads the ledger's partition that has the entries of the running write, or who coordinates the
+    transactional id of its driver."""
+    name = hit.write_name
+    if random.random() < 0.5:
+        place = ledger_partitions(name, LEDGER)
+        return lambda: hit.kafka.leader(place.topic, place.partition)
+    return lambda: hit.kafka.coordinator(driver_id(name))
+
+
+def _election_at(hit: Troubled, step: Step, points: Sequence[str]) -> None:
+    """A process stops at one of the points; another broker is elected meanwhile, and the deposed one comes back
+    later."""
+    random = step.random()
+    arm(hit, pick(points, random), "stop")
+    await_point(hit)
+    leader = _leader_that_matters(hit, random)
+    deposed = leader()
+    hit.kafka.pause(deposed)
     elected = await_that(lambda: leader() != deposed, _ELECTED_S)
     with suppress(ProcessLookupError):  # it was killed meanwhile
-        chaos.fault.wake()
+        hit.fault.wake()
     time.sleep(step.seconds)
-    chaos.kafka.resume(deposed)
+    hit.kafka.resume(deposed)
     assert elected, f"no broker was elected in place of {deposed}"
 
 
-def election_inside_planning(chaos: Chaos, step: Step) -> None:
-    _election_at(chaos, step, pick(PLANNING, step.draw))
+def election_inside_planning(hit: Troubled, step: Step) -> None:
+    _election_at(hit, step, PLANNING)
 
 
-def election_inside_commit(chaos: Chaos, step: Step) -> None:
-    _election_at(chaos, step, pick(COMMIT, step.draw))
+def election_inside_commit(hit: Troubled, step: Step) -> None:
+    _election_at(hit, step, COMMIT)
 
 
-def broker_restarted(chaos: Chaos, step: Step) -> None:
+def broker_restarted(hit: Troubled, step: Step) -> None:
     """A controlled shutdown: its leaders and coordinators move away before it ends, and it starts at once."""
-    chaos.kafka.restart(pick(chaos.kafka.local.node_ids, step.draw))
+    hit.kafka.restart(pick(hit.kafka.local.node_ids, step.random()))
 
 
-def leaders_moved(chaos: Chaos, step: Step) -> None:
+def leaders_moved(hit: Troubled, step: Step) -> None:
     """By elections while all brokers run: those of the ledger, of the transactions of all ids, or of the topic."""
-    topic = pick((LEDGER, _TRANSACTIONS, chaos.topic), step.draw)
-    for partition in range(chaos.kafka.partitions(topic)):
-        chaos.kafka.move_leader(topic, partition)
+    topic = pick((*_topics(hit), *([_TRANSACTIONS] if hit.id_prefix else [])), step.random())
+    for partition in range(hit.kafka.partitions(topic)):
+        hit.kafka.move_leader(topic, partition)
     time.sleep(step.seconds)
 
 
-def disk_full(chaos: Chaos, step: Step) -> None:
+def disk_full(hit: Troubled, step: Step) -> None:
     """A broker cannot write any more. It ends, as its only log directory has failed, and has space when it starts."""
-    node = pick(chaos.kafka.local.node_ids, step.draw)
-    if not chaos.kafka.fill_disk(node, _FULL_S):
+    node = pick(hit.kafka.local.node_ids, step.random())
+    if not hit.kafka.fill_disk(node, _FULL_S):
         raise NotReachedError
     time.sleep(step.seconds)
-    chaos.kafka.start(node)
+    hit.kafka.start(node)
 
 
 # -- drivers and executors ----------------------------------------------------------------------------------------
 
 
-def driver_killed(chaos: Chaos, step: Step) -> None:
-    chaos.drivers.kill()
+def driver_killed(hit: Troubled, step: Step) -> None:
+    hit.drivers.kill()
     time.sleep(step.seconds)
 
 
-def driver_stopped(chaos: Chaos, step: Step) -> None:
-    stopped = chaos.drivers.own_processes()
+def driver_stopped(hit: Troubled, step: Step) -> None:
+    stopped = hit.drivers.own_processes()
     send(stopped, signal.SIGSTOP)
     time.sleep(step.seconds)
     send(stopped, signal.SIGCONT)
 
 
-def driver_replaced(chaos: Chaos, step: Step) -> None:
-    """It stops in mid-commit, its successor goes on, and then it wakes up and goes on too."""
-    point = pick((*PLANNING, *COMMIT), step.draw)
-    chaos.fault.arm(point, "stop")
-    if not await_that(lambda: chaos.fault.happened, REACHED_S):
-        raise NotReachedError
-    old, before = chaos.drivers.own_processes(), chaos.rows
+def driver_replaced(hit: Troubled, step: Step) -> None:
+    """It stops while it plans, commits or aborts, its successor goes on, and then it wakes up and goes on too."""
+    arm(hit, pick((*PLANNING, *COMMIT, *ABORT), step.random()), "stop")
+    await_point(hit)
+    old, before = hit.drivers.own_processes(), hit.rows
     send(old, signal.SIGSTOP)
-    chaos.drivers.abandon()
-    await_that(lambda: chaos.rows > before, REACHED_S)
+    hit.drivers.abandon()
+    await_that(lambda: hit.rows > before, REACHED_S)
     send(old, signal.SIGCONT)
     time.sleep(step.seconds)
     send(old, signal.SIGKILL)
 
 
-def killed_at_a_point(chaos: Chaos, step: Step) -> None:
-    chaos.fault.arm(pick((*PLANNING, *TASK, *COMMIT), step.draw))
-    if not await_that(lambda: chaos.fault.happened, REACHED_S):
-        raise NotReachedError
+def killed_at_a_point(hit: Troubled, step: Step) -> None:
+    arm(hit, pick((*PLANNING, *TASK, *COMMIT, *ABORT), step.random()))
+    await_point(hit)
 
 
-def executor_killed(chaos: Chaos, step: Step) -> None:
-    send([pick(chaos.drivers.processes(Kind.EXECUTOR), step.draw)], signal.SIGKILL)
+def executor_killed(hit: Troubled, step: Step) -> None:
+    send([pick(hit.drivers.processes(Kind.EXECUTOR), step.random())], signal.SIGKILL)
     time.sleep(step.seconds)
 
 
-def executor_stopped(chaos: Chaos, step: Step) -> None:
+def executor_stopped(hit: Troubled, step: Step) -> None:
     """Longer than Spark waits for its heartbeats, or shorter; its workers with it."""
-    stopped = chaos.drivers.processes(Kind.EXECUTOR, Kind.DAEMON, Kind.WORKER, of_executor=True)
+    stopped = hit.drivers.processes(Kind.EXECUTOR, Kind.DAEMON, Kind.WORKER, of_executor=True)
     send(stopped, signal.SIGSTOP)
     time.sleep(step.seconds)
     send(stopped, signal.SIGCONT)
 
 
-def worker_killed(chaos: Chaos, step: Step) -> None:
-    send([pick(chaos.drivers.processes(Kind.WORKER), step.draw)], signal.SIGKILL)
+def worker_killed(hit: Troubled, step: Step) -> None:
+    send([pick(hit.drivers.processes(Kind.WORKER), step.random())], signal.SIGKILL)
     time.sleep(step.seconds)
 
 
-def workers_outlive_the_driver(chaos: Chaos, step: Step) -> None:
+def workers_outlive_the_driver(hit: Troubled, step: Step) -> None:
     """A task waits in mid-work; driver and executors die, a successor goes on, and then the task does too."""
-    chaos.fault.arm(pick(TASK, step.draw), "hold")
-    if not await_that(lambda: chaos.fault.happened, REACHED_S):
-        raise NotReachedError
-    tasks = chaos.drivers.processes(Kind.WORKER, of_executor=True)
+    random = step.random()
+    arm(hit, pick(TASK, random), "hold")
+    await_point(hit)
+    tasks = hit.drivers.processes(Kind.WORKER, of_executor=True)
     # A daemon that is dead tells its workers nothing when its executor ends.
-    send(chaos.drivers.processes(Kind.DAEMON, of_executor=True), signal.SIGKILL)
-    chaos.drivers.kill()
-    before = chaos.rows
-    if another_draw(step.draw) < 0.5:  # else they write while the successor starts
-        await_that(lambda: chaos.rows > before, REACHED_S)
-    if not chaos.fault.release():
+    send(hit.drivers.processes(Kind.DAEMON, of_executor=True), signal.SIGKILL)
+    hit.drivers.kill()
+    before = hit.rows
+    if random.random() < 0.5:  # else they write while the successor starts
+        await_that(lambda: hit.rows > before, REACHED_S)
+    if not hit.fault.release():
         raise NotReachedError
     time.sleep(step.seconds)
     send(tasks, signal.SIGKILL)
@@ -217,68 +276,83 @@ def workers_outlive_the_driver(chaos: Chaos, step: Step) -> None:
 # -- rights and features ------------------------------------------------------------------------------------------
 
 
-def rights_revoked(chaos: Chaos, step: Step) -> None:
-    right = pick(
-        (
-            Right(ResourceType.TOPIC, chaos.topic, AclOperation.WRITE),
-            Right(ResourceType.TOPIC, LEDGER, AclOperation.WRITE),
-            Right(ResourceType.TOPIC, LEDGER, AclOperation.READ),
-            Right(ResourceType.TOPIC, LEDGER, AclOperation.DESCRIBE),
-            Right(ResourceType.TRANSACTIONAL_ID, f"{chaos.topic}*", AclOperation.WRITE),
-            Right(ResourceType.TRANSACTIONAL_ID, f"{chaos.topic}-driver", AclOperation.WRITE),
-            Right(ResourceType.TRANSACTIONAL_ID, f"{chaos.topic}-1", AclOperation.DESCRIBE),
-        ),
-        step.draw,
-    )
-    chaos.kafka.revoke(right)
+def rights_revoked(hit: Troubled, step: Step) -> None:
+    right = pick(_rights(hit), step.random())
+    hit.kafka.revoke(right)
     time.sleep(step.seconds)
-    chaos.kafka.give_back(right)
+    hit.kafka.give_back(right)
 
 
-def transaction_protocol_changed(chaos: Chaos, step: Step) -> None:
+def _rights(hit: Troubled) -> list[Right]:
+    """Those that its writes need. Rights on transactional ids are left out if no broker knows such an id."""
+    of_topic = Right(ResourceType.TOPIC, hit.topic, AclOperation.WRITE)
+    if not hit.id_prefix:
+        return [of_topic]
+    name = hit.id_prefix.removesuffix("-")
+    of_ids = (
+        Right(ResourceType.TRANSACTIONAL_ID, f"{hit.id_prefix}*", AclOperation.WRITE),
+        Right(ResourceType.TRANSACTIONAL_ID, f"{hit.id_prefix}*", AclOperation.DESCRIBE),
+        Right(ResourceType.TRANSACTIONAL_ID, driver_id(name), AclOperation.WRITE),
+        Right(ResourceType.TRANSACTIONAL_ID, task_id(name, 1), AclOperation.DESCRIBE),
+    )
+    known = hit.kafka.transactional_ids(hit.id_prefix)
+    return [
+        of_topic,
+        *(
+            Right(ResourceType.TOPIC, LEDGER, operation)
+            for operation in (AclOperation.WRITE, AclOperation.READ, AclOperation.DESCRIBE)
+        ),
+        *(right for right in of_ids if any(map(right.covers, known))),
+    ]
+
+
+def transaction_protocol_changed(hit: Troubled, step: Step) -> None:
     """From 1 to 2, or back, for the rounds to come too; brokers that were just upgraded have 0."""
-    if not chaos.kafka.knows_transaction_versions:
+    if not hit.kafka.knows_transaction_versions:
         raise NotReachedError
-    chaos.kafka.set_transaction_version(2 if chaos.kafka.transaction_version == 1 else 1)
+    hit.kafka.set_transaction_version(2 if hit.kafka.transaction_version == 1 else 1)
     time.sleep(step.seconds)
 
 
 @dataclass(frozen=True)
-class Trouble:
+class Trouble(Generic[_Hit_contra]):
     """``needs``: what it has to itself; two that need the same do not happen together. ``weight``: how often."""
 
-    act: Callable[[Chaos, Step], None]
+    act: Callable[[_Hit_contra, Step], None]
+    group: Group
     needs: frozenset[str]
     weight: int = 1
 
 
-def trouble(act: Callable[[Chaos, Step], None], *needs: str, weight: int = 1) -> Trouble:
-    return Trouble(act, frozenset(needs), weight)
+def trouble(
+    act: Callable[[_Hit_contra, Step], None], group: Group, *needs: str, weight: int = 1
+) -> Trouble[_Hit_contra]:
+    return Trouble(act, group, frozenset(needs), weight)
 
 
-def table_of(*troubles: Trouble) -> dict[str, Trouble]:
+def table_of(*troubles: Trouble[_Hit_contra]) -> dict[str, Trouble[_Hit_contra]]:
     """By their names."""
     return {each.act.__name__.replace("_", " "): each for each in troubles}
 
 
 TROUBLES = table_of(
-    trouble(broker_killed, "brokers", weight=2),
-    trouble(broker_stopped, "brokers", weight=2),
-    trouble(majority_stopped, "brokers"),
-    trouble(too_few_in_sync, "brokers"),
-    trouble(broker_restarted, "brokers"),
-    trouble(leaders_moved, "brokers", weight=2),
-    trouble(disk_full, "brokers"),
-    trouble(election_inside_planning, "brokers", "point", weight=2),
-    trouble(election_inside_commit, "brokers", "point", weight=3),
-    trouble(driver_killed, "driver", weight=2),
-    trouble(driver_stopped, "driver"),
-    trouble(driver_replaced, "driver", "point", weight=2),
-    trouble(killed_at_a_point, "point", weight=2),
-    trouble(executor_killed, "executors"),
-    trouble(executor_stopped, "executors"),
-    trouble(worker_killed, "workers"),
-    trouble(workers_outlive_the_driver, "driver", "executors", "workers", "point", weight=2),
-    trouble(rights_revoked, "rights", weight=2),
-    trouble(transaction_protocol_changed, "protocol", weight=2),
+    trouble(broker_killed, Group.BROKERS, "brokers", weight=2),
+    trouble(broker_stopped, Group.BROKERS, "brokers", weight=2),
+    trouble(majority_stopped, Group.BROKERS, "brokers"),
+    trouble(too_few_in_sync, Group.BROKERS, "brokers"),
+    trouble(broker_restarted, Group.BROKERS, "brokers"),
+    trouble(leaders_moved, Group.BROKERS, "brokers", weight=2),
+    trouble(disk_full, Group.BROKERS, "brokers"),
+    trouble(election_inside_planning, Group.BROKERS, "brokers", "point", weight=2),
+    trouble(election_inside_commit, Group.BROKERS, "brokers", "point", weight=3),
+    trouble(driver_killed, Group.PROCESSES, "driver", weight=2),
+    trouble(driver_stopped, Group.PROCESSES, "driver"),
+    trouble(driver_replaced, Group.PROCESSES, "driver", "point", weight=2),
+    trouble(killed_at_a_point, Group.PROCESSES, "point", weight=2),
+    trouble(executor_killed, Group.PROCESSES, "executors"),
+    trouble(executor_stopped, Group.PROCESSES, "executors"),
+    trouble(worker_killed, Group.PROCESSES, "workers"),
+    trouble(workers_outlive_the_driver, Group.PROCESSES, "driver", "executors", "workers", "point", weight=2),
+    trouble(rights_revoked, Group.SETTINGS, "rights", weight=2),
+    trouble(transaction_protocol_changed, Group.SETTINGS, "protocol", weight=2),
 )

@@ -21,14 +21,16 @@ class Fault:
         self._tripped = file.with_suffix(".tripped")
         self._hold = file.with_suffix(".hold")
 
-    def arm(self, point: str, action: str = "kill", task: int | None = None) -> None:
+    def arm(self, point: str, action: str = "kill", task: int | None = None, after: str | None = None) -> None:
+        """``after``: the step at which a process is made to fail first; ``point`` is armed from then on."""
         self._tripped.unlink(missing_ok=True)
         if action == "hold":
             self._hold.unlink(missing_ok=True)
             os.mkfifo(self._hold)
         where = point if task is None else f"{point}@{task}"
         draft = self.file.with_suffix(".draft")
-        draft.write_text(f"{where}={action}")
+        first = "" if after is None else f"{after}=fail\n"
+        draft.write_text(f"{first}{where}={action}")
         draft.rename(self.file)
 
     def disarm(self) -> None:

@@ -1,10 +1,10 @@
 """Ends, stops or fails the process that reaches a named step of the exactly-once protocol.
 
-``SPARK_KAFKA_SINK_FAULT`` names a file. While it holds ``<step>=<action>`` or ``<step>@<task>=<action>``, the first
-process that reaches the step removes the file, writes its process id to the same path with the suffix ``.tripped``, and
-does it: ``kill`` (SIGKILL), ``stop`` (SIGSTOP, until SIGCONT), ``hold`` (it waits until the FIFO with the suffix
-``.hold`` is opened for writing; unlike stopped processes, held ones may become orphans without a SIGHUP) or ``fail``
-(an exception).
+``SPARK_KAFKA_SINK_FAULT`` names a file. While its first line is ``<step>=<action>`` or ``<step>@<task>=<action>``, the
+first process that reaches the step removes the line, and does it: ``kill`` (SIGKILL), ``stop`` (SIGSTOP, until
+SIGCONT), ``hold`` (it waits until the FIFO with the suffix ``.hold`` is opened for writing; unlike stopped processes,
+held ones may become orphans without a SIGHUP) or ``fail`` (an exception). The process that removes the last line
+removes the file, too, and first writes its process id to the same path with the suffix ``.tripped``.
 
 The package itself only names its steps (``exactly_once.steps``). Processes that Spark starts run ``sitecustomize.py``
 of this folder, which calls ``install``.
@@ -73,9 +73,10 @@ def armed(step, task=None) -> bool:
     if VARIABLE not in os.environ:
         return False
     try:
-        where = Path(os.environ[VARIABLE]).read_text(encoding="ascii").rsplit("=", 1)[0]
+        first = Path(os.environ[VARIABLE]).read_text(encoding="ascii").partition("\n")[0]
     except FileNotFoundError:
         return False
+    where = first.rpartition("=")[0]
     name, _, only = where.partition("@")
     assert name in STEPS, f"{name!r} is no step; they are {', '.join(sorted(STEPS))}"
     return name == step and (not only or task == int(only))
@@ -99,14 +100,18 @@ def parted(end, is_armed, reach):
 
 def _trip(step):
     file = Path(os.environ[VARIABLE])
-    action = file.read_text(encoding="ascii").rsplit("=", 1)[1]
     mine = file.with_suffix(f".{os.getpid()}")
     try:
         file.rename(mine)
     except FileNotFoundError:  # another process was faster
         return
-    mine.write_text(str(os.getpid()), encoding="ascii")
-    mine.rename(file.with_suffix(".tripped"))
+    first, _, rest = mine.read_text(encoding="ascii").partition("\n")
+    where, _, action = first.rpartition("=")
+    if where.partition("@")[0] != step:  # another process was faster, and has left the next line
+        mine.rename(file)
+        return
+    mine.write_text(rest or str(os.getpid()), encoding="ascii")
+    mine.rename(file if rest else file.with_suffix(".tripped"))
     if action == "fail":
         raise FaultInjectedError(step)
     if action == "hold":
