@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
@@ -17,8 +16,7 @@ from tests.faults.chaos.drivers import Drivers
 from tests.faults.chaos.kafka import ChaosKafka
 from tests.faults.chaos.plan import Round, Step
 from tests.faults.chaos.run import cause_of, is_ours
-from tests.faults.chaos.running import act_together
-from tests.faults.chaos.troubles import NotReachedError
+from tests.faults.chaos.running import TroubledRun
 from tests.faults.support.fault import Fault
 from tests.histories import hooks, job
 from tests.histories.checker import Finding, check
@@ -37,10 +35,6 @@ PROGRESS_S = 420.0
 END_S = 420.0
 _BEGIN_S = 600.0
 _CATCH_UP_S = 300.0
-
-
-class SoakError(AssertionError):
-    """An end that does not come, or a reader that could not go on."""
 
 
 @dataclass(frozen=True)
@@ -69,26 +63,21 @@ class Settings:
     older_sink: Path | None = None
 
 
-class Soak:
+class Soak(TroubledRun):
     """Brokers, workloads and readers, from ``__enter__`` to ``__exit__``. ``tell`` gets a line for whatever happens.
 
     The history's parts are written into ``folder``/history, by one file for each process.
     """
 
     def __init__(self, folder: Path, tell: Callable[[str], None], settings: Settings = Settings()) -> None:
+        super().__init__(ChaosKafka(settings.versions), TROUBLES, tell)
         self.folder = folder
-        self.rounds = 0
-        self.now: dict[Step, str] = {}
-        self.kafka = ChaosKafka(settings.versions)
         self._settings = settings
         self.victims: dict[str, Victim] = {}
         self._history = folder / "history"
         self._history.mkdir()
         self._record = Recorder(self._history, "soak")
-        self._tell = tell
         self._stack = ExitStack()
-        self._errors: list[str] = []
-        self._began = time.monotonic()
 
     def __enter__(self) -> Soak:
         with ExitStack() as stack:
@@ -124,16 +113,12 @@ class Soak:
             for victim in self.victims.values():
                 victim.drivers.start()
                 stack.callback(victim.drivers.close)
-            self._await_rows(dict.fromkeys(self.victims, ROWS), "every workload begins", _BEGIN_S)
+            self.await_rows(dict.fromkeys(self.victims, ROWS), "every workload begins", _BEGIN_S)
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
-
-    @property
-    def elapsed_s(self) -> float:
-        return time.monotonic() - self._began
 
     def status(self) -> str:
         """One line."""
@@ -145,8 +130,9 @@ class Soak:
         """Rounds of trouble, and a regular end. Returns why it ended before its time, or ""."""
         try:
             for number, steps in enumerate(rounds, 1):
-                self.rounds = number
-                self._round(number, steps)
+                self.act(number, steps)
+                goal = {name: victim.rows + ROWS for name, victim in self.victims.items()}
+                self.await_rows(goal, f"every workload goes on after round {number}", PROGRESS_S)
             self._end()
         except AssertionError as error:
             return str(error)
@@ -181,9 +167,6 @@ class Soak:
         failures = Counter(f"{name}: {cause_of(text)}" for name, text in failed)
         return Judgement(check(events), figures_of(events), failures, trouble, file)
 
-    def say(self, line: str) -> None:
-        self._tell(f"{self.elapsed_s:7.1f} s  {line}")
-
     def _victim(self, workload: Workload, given: dict[str, str], stack: ExitStack) -> Victim:
         folder = self.folder / workload.name
         folder.mkdir()
@@ -216,48 +199,19 @@ class Soak:
             network, self._record, self._settings.older_sink, variables,
         )  # fmt: skip
 
-    def _round(self, number: int, steps: Round) -> None:
-        self.say(f"round {number}: {'; '.join(map(str, steps))}")
-        act_together(number, steps, self._act, self._check)
-        for victim in self.victims.values():
-            victim.heal()
-        self.kafka.heal()
-        goal = {name: victim.rows + ROWS for name, victim in self.victims.items()}
-        self._await_rows(goal, f"every workload goes on after round {number}", PROGRESS_S)
+    def _hits(self) -> dict[str, Victim]:
+        return self.victims
 
-    def _act(self, step: Step) -> None:
-        time.sleep(step.at)
-        victim = victim_of(step, self.victims)
-        self.now[step] = victim.workload.name
-        fault = {"name": step.trouble, "workload": victim.workload.name}
-        self._record("fault", **fault, phase="begins")
-        try:
-            TROUBLES[step.trouble].act(victim, step)
-            self._record("fault", **fault, phase="ends")
-        except NotReachedError:
-            victim.fault.disarm()
-            self._record("fault", **fault, phase="missed")
-            self.say(f"nothing there for {step.trouble} of {victim.workload.name}")
-        except BaseException as error:
-            self._errors.append(f"{step}: {error!r}")
-        finally:
-            self.now.pop(step)
+    def _drawn(self, step: Step) -> str:
+        return victim_of(step, self.victims).workload.name
 
-    def _await_rows(self, goal: dict[str, int], what: str, timeout_s: float) -> None:
-        deadline = time.monotonic() + timeout_s
-        while late := [name for name, rows in goal.items() if self.victims[name].rows < rows]:
-            self._check()
-            if time.monotonic() > deadline:
-                tails = "\n".join(f"{name}:\n{self.victims[name].drivers.log_tail()}" for name in late)
-                raise SoakError(f"waited {timeout_s:.0f} s in vain until {what}\n{tails}")
-            time.sleep(0.2)
+    def _note(self, step: Step, name: str, phase: str) -> None:
+        self._record("fault", name=step.trouble, workload=name, phase=phase)
 
-    def _check(self) -> None:
+    def _check_readers(self) -> None:
         for reader in (self.live, self.raw):
             if reader.error is not None:
                 raise ReaderError(f"{reader.name}: {reader.error}") from reader.error
-        if self._errors:
-            raise SoakError("; ".join(self._errors))
 
     def _end(self) -> None:
         """Every workload ends with a write that leaves nothing open."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -17,7 +16,6 @@ from spark_kafka_sink.testing.proxy import Direction, Proxy
 from tests.faults.chaos import troubles as of_chaos
 from tests.faults.chaos.drivers import Drivers, await_that
 from tests.faults.chaos.kafka import ChaosKafka
-from tests.faults.chaos.processes import Kind, send
 from tests.faults.chaos.troubles import Group, NotReachedError, Trouble, pick, table_of, trouble
 from tests.faults.support.fault import Fault
 from tests.histories.changes import (
@@ -114,14 +112,12 @@ class Victim:
         return time.monotonic() - max(grew, default=time.monotonic())
 
     def heal(self) -> None:
-        """Everything that is stopped goes on, its network is whole, and of several drivers the last one stays."""
+        """Its network is whole, too."""
         self.fault.disarm()
         for network in self.networks:
             network.heal()
         self.driver_network.heal()
-        drivers = self.drivers
-        send([each for each in drivers.processes(Kind.DRIVER) if each.start != drivers.starts], signal.SIGKILL)
-        send(drivers.processes(*Kind), signal.SIGCONT)
+        self.drivers.go_on()
 
 
 def driver_terminated(victim: Victim, step: Step) -> None:

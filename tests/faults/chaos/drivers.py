@@ -85,6 +85,11 @@ class Drivers(threading.Thread):
         with self._lock:
             self._current = None
 
+    def go_on(self) -> None:
+        """Everything that is stopped goes on, and of several drivers the last one stays."""
+        send([each for each in self.processes(Kind.DRIVER) if each.start != self.starts], signal.SIGKILL)
+        send(self.processes(*Kind), signal.SIGCONT)
+
     @property
     def commits(self) -> int:
         """The last micro-batch that Spark has committed, -1 before the first."""

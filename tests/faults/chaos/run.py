@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import re
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
-from signal import SIGCONT, SIGKILL
 
 from tests.faults.chaos import query_job
 from tests.faults.chaos.drivers import Drivers
 from tests.faults.chaos.kafka import ChaosKafka
 from tests.faults.chaos.plan import Round, Step
-from tests.faults.chaos.processes import Kind, send
 from tests.faults.chaos.query_job import ROWS, TASKS
 from tests.faults.chaos.reader import Reader
-from tests.faults.chaos.running import act_together
-from tests.faults.chaos.troubles import LEDGER, TROUBLES, NotReachedError
+from tests.faults.chaos.running import RunError, TroubledRun
+from tests.faults.chaos.troubles import LEDGER, TROUBLES
 from tests.faults.exactly_once.reader import read_committed, read_uncommitted
 from tests.faults.support.fault import Fault
 from tests.spark.cluster import StandaloneCluster
@@ -27,6 +24,7 @@ from tests.spark.cluster import StandaloneCluster
 PROGRESS_S = 240.0
 END_S = 300.0
 _BATCHES = 2
+_QUERY = "the query"
 _ABORTS_WITHIN_S = 300.0
 
 # What no broker and no dead process can give a query to fail with: a fault of ours. The JVM's have a package in front.
@@ -38,29 +36,21 @@ _CAUSE = re.compile(r"\w+(Error|Exception): ")
 _DIGITS = re.compile(r"\b[0-9a-f]{8,}\b|[0-9]+")
 
 
-class ChaosError(AssertionError):
-    """A promise that does not hold, or an end that does not come."""
-
-
-class Chaos:
+class Chaos(TroubledRun):
     """Cluster, query and reader, from ``__enter__`` to ``__exit__``. ``tell`` gets a line for whatever happens."""
 
     def __init__(self, folder: Path, tell: Callable[[str], None]) -> None:
+        super().__init__(ChaosKafka(), TROUBLES, tell)
         self.folder = folder
         self.topic = "chaos"
         self.counts: Counter[str] = Counter()
         self.missed: Counter[str] = Counter()
-        self.now: dict[Step, None] = {}
-        self.rounds = 0
         self.aborted = 0
-        self._tell = tell
         self._stack = ExitStack()
-        self._errors: list[str] = []
-        self.began = time.monotonic()
 
     def __enter__(self) -> Chaos:
         with ExitStack() as stack:
-            self.kafka = stack.enter_context(ChaosKafka())
+            stack.enter_context(self.kafka)
             self.kafka.local.create_topic(self.topic, TASKS)
             cluster = stack.enter_context(StandaloneCluster(self.folder, workers=2, cores=4))
             self.reader = Reader(self.kafka.servers, self.topic)
@@ -77,10 +67,6 @@ class Chaos:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
-
-    @property
-    def elapsed_s(self) -> float:
-        return time.monotonic() - self.began
 
     @property
     def rows(self) -> int:
@@ -108,52 +94,32 @@ class Chaos:
 
     def run(self, rounds: Iterable[Round]) -> None:
         for number, steps in enumerate(rounds, 1):
-            self.rounds = number
-            self._round(number, steps)
+            self.act(number, steps)
+            self._await_rows(self.rows + _BATCHES * ROWS, f"the query goes on after round {number}")
         self._end()
 
-    def _round(self, number: int, steps: Round) -> None:
-        self.say(f"round {number}: {'; '.join(map(str, steps))}")
-        act_together(number, steps, self._act, self.check)
-        self._heal()
-        self._await_rows(self.reader.expected.total + _BATCHES * ROWS, f"the query goes on after round {number}")
-
-    def _act(self, step: Step) -> None:
-        time.sleep(step.at)
-        self.now[step] = None
-        try:
-            TROUBLES[step.trouble].act(self, step)
-            self.counts[step.trouble] += 1
-        except NotReachedError:
-            self.fault.disarm()
-            self.missed[step.trouble] += 1
-            self.say(f"nothing there for {step.trouble}")
-        except BaseException as error:
-            self._errors.append(f"{step}: {error!r}")
-        finally:
-            self.now.pop(step)
-
-    def _heal(self) -> None:
-        """Everything that is stopped goes on, and of several drivers the last one stays."""
+    def heal(self) -> None:
         self.fault.disarm()
-        abandoned = [each for each in self.drivers.processes(Kind.DRIVER) if each.start != self.drivers.starts]
-        send(abandoned, SIGKILL)
-        send(self.drivers.processes(*Kind), SIGCONT)
-        self.kafka.heal()
+        self.drivers.go_on()
+
+    def _hits(self) -> dict[str, Chaos]:
+        return {_QUERY: self}
+
+    def _drawn(self, step: Step) -> str:
+        return _QUERY
+
+    def _note(self, step: Step, name: str, phase: str) -> None:
+        if phase == "ends":
+            self.counts[step.trouble] += 1
+        elif phase == "missed":
+            self.missed[step.trouble] += 1
+
+    def _check_readers(self) -> None:
+        if self.reader.error is not None:
+            raise RunError(f"the reader: {self.reader.error}") from self.reader.error
 
     def _await_rows(self, total: int, what: str) -> None:
-        deadline = time.monotonic() + PROGRESS_S
-        while self.reader.expected.total < total:
-            self.check()
-            if time.monotonic() > deadline:
-                raise ChaosError(f"waited {PROGRESS_S:.0f} s in vain until {what}:\n{self.drivers.log_tail()}")
-            time.sleep(0.2)
-
-    def check(self) -> None:
-        if self.reader.error is not None:
-            raise ChaosError(f"the reader: {self.reader.error}") from self.reader.error
-        if self._errors:
-            raise ChaosError("; ".join(self._errors))
+        self.await_rows({_QUERY: total}, what, PROGRESS_S)
 
     def _end(self) -> None:
         """Every row of every micro-batch that Spark has committed is there, no other, and nothing is open."""
@@ -164,19 +130,16 @@ class Chaos:
         values = read_committed(self.kafka.servers, self.topic)
         there = sum(map(len, values.values()))
         if there != batches * ROWS or self.reader.expected.total != there:
-            raise ChaosError(f"Spark has committed {batches * ROWS} rows, {there} are there")
+            raise RunError(f"Spark has committed {batches * ROWS} rows, {there} are there")
         self.aborted = sum(map(len, read_uncommitted(self.kafka.servers, self.topic).values())) - there
         read_committed(self.kafka.servers, LEDGER)
         self.check()
         ours = [text for text in self.drivers.failures() if is_ours(text)]
         if ours:
-            raise ChaosError("the query failed by a fault of ours:\n" + "\n".join(ours))
+            raise RunError("the query failed by a fault of ours:\n" + "\n".join(ours))
         idle = _untroubled(self.counts, self.missed, self.aborted, self.elapsed_s)
         if idle:
-            raise ChaosError(f"nothing is shown: {idle}")
-
-    def say(self, line: str) -> None:
-        self._tell(f"{self.elapsed_s:7.1f} s  {line}")
+            raise RunError(f"nothing is shown: {idle}")
 
     def report(self) -> str:
         if not hasattr(self, "drivers") or not self.drivers.starts:

@@ -68,6 +68,9 @@ class Troubled(Protocol):
         """The name of the write that runs now: of its entry in the ledger, and of its driver's transactional id. Raises
         ``NotReachedError`` if none runs."""
 
+    def heal(self) -> None:
+        """No fault is armed, everything that is stopped goes on, and of several drivers the last one stays."""
+
 
 _Hit_contra = TypeVar("_Hit_contra", bound=Troubled, contravariant=True)
 
