@@ -272,7 +272,7 @@ def test_readers_go_on_with_a_topic_that_is_created_again(tmp_path):
             for round_ in range(3):
                 writer = Producer({"bootstrap.servers": kafka.servers})
                 for topic in ids:
-                    writer.produce(topic, key=f"{topic}/{round_}/0", partition=1)
+                    writer.produce(topic, "0", f"{topic}/{round_}/0", partition=1)
                 assert writer.flush(60) == 0
                 for reader in readers:
                     reader.await_passed(source.ends(IsolationLevel.READ_UNCOMMITTED), 60)
