@@ -9,9 +9,9 @@ import pytest
 
 from tests.faults.chaos.plan import random_round
 from tests.faults.chaos.running import rounds
-from tests.histories.events import Event
+from tests.histories.events import Event, read_history
 from tests.histories.figures import Stall, figures_of
-from tests.histories.soak import Soak
+from tests.histories.soak import Soak, promised
 from tests.histories.troubles import TROUBLES, troubles_for
 from tests.histories.workloads import LETTERS, PAIRS, WORKLOADS
 
@@ -31,7 +31,7 @@ def test_the_history_of_two_minutes_keeps_every_promise(tmp_path, monkeypatch):
     with Soak(tmp_path, _log.info) as soak:
         judgement = soak.judge(soak.run(rounds(SEED, MINUTES, troubles=troubles)))
     _log.info("%s", judgement.figures)
-    assert judgement.holds, "\n".join([judgement.trouble, *map(str, judgement.findings)])
+    assert judgement.holds, "\n".join([judgement.trouble, judgement.lacks, *map(str, judgement.said.findings)])
     assert judgement.figures.visible > 0
     assert judgement.figures.intents > 0, "the hooks have recorded nothing"
     assert judgement.figures.faults, "no fault has hit"
@@ -56,6 +56,48 @@ def test_a_run_draws_only_what_it_can_do():
         "driver parted from executors",
         "workers outlive the driver",
     }
+
+
+@pytest.mark.parametrize("workload", WORKLOADS.values(), ids=WORKLOADS)
+def test_a_history_says_where_the_rows_of_each_write_belong(workload):
+    said = [promised(write) for write in workload.writes]
+    topics = [topic for each in said for topic in (each["topic"], each["dead_letter_topic"]) if topic]
+    assert sorted(topics) == sorted(workload.topics)
+    assert all(bool(each["dead_letters"]) == bool(each["dead_letter_topic"]) for each in said)
+    if workload is LETTERS:
+        assert said[0]["dead_letters"] == (7, 17, 27, 37)
+
+
+class Stalled:
+    """A workload in whose last driver the sink has met with an error of its own, and a topic with an open
+    transaction."""
+
+    drivers = property(lambda self: self)
+
+    def heal(self):
+        pass
+
+    close = heal
+
+    def failures(self):
+        return ["KeyError: 7"]
+
+    def await_nothing_open(self, timeout_s):
+        raise AssertionError("transactions stay open")
+
+
+def test_a_history_ends_with_what_the_run_failed_with(tmp_path):
+    soak = Soak(tmp_path, _log.info)
+    soak.victims = {"letters": Stalled()}
+    soak.source = soak.kafka = soak._verdicts = Stalled()
+    judgement = soak.judge("a workload stalls")
+    (event,) = read_history([judgement.file])
+    assert (event.actor, event.kind) == ("soak", "ended")
+    assert event["trouble"] == judgement.trouble
+    for told in ("a workload stalls", "transactions stay open", "letters: KeyError: 7"):
+        assert told in judgement.trouble
+    assert judgement.lacks
+    assert not judgement.holds
 
 
 def event(at, kind, **fields):
