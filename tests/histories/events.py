@@ -50,6 +50,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+LIVE, RAW = "live", "raw"
+"""The readers that read all the time; the first one reads what is committed."""
+
 KINDS = frozenset(
     {
         "workload",

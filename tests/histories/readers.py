@@ -12,7 +12,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 
 from tests.faults.exactly_once.reader import offsets_at_end
-from tests.histories.events import workload_of, write_of
+from tests.histories.events import LIVE, RAW, workload_of, write_of
 from tests.histories.index import COMMITTED, UNCOMMITTED
 from tests.histories.recorder import Recorder
 from tests.histories.workloads import has_its_value
@@ -207,8 +207,8 @@ def _name(row: str, value: bytes | None) -> str:
 
 
 def live_readers(source: Source, folder: Path) -> tuple[Reader, Reader]:
-    """Those that run all the time; the first one reads what is committed."""
-    return Reader(source, "live", COMMITTED, folder), Reader(source, "raw", UNCOMMITTED, folder)
+    """Those that run all the time."""
+    return Reader(source, LIVE, COMMITTED, folder), Reader(source, RAW, UNCOMMITTED, folder)
 
 
 def fresh_reader(source: Source, folder: Path) -> Reader:

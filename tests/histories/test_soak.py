@@ -10,8 +10,9 @@ import pytest
 from tests.faults.chaos.plan import random_round
 from tests.faults.chaos.running import rounds
 from tests.histories.events import Event, read_history
-from tests.histories.figures import Stall, figures_of
+from tests.histories.figures import figures_of
 from tests.histories.soak import Soak, promised
+from tests.histories.timeline import Stall, longest_gaps
 from tests.histories.troubles import TROUBLES, troubles_for
 from tests.histories.workloads import LETTERS, PAIRS, WORKLOADS
 
@@ -110,21 +111,24 @@ def seen(at, *rows, reader="live", isolation="read_committed"):
 
 
 def test_the_figures_of_a_history():
-    figures = figures_of(
-        [
-            event(0.0, "handed", write="a/1", task=0, attempt="1", rows=["a/1/0", "a/1/1"]),
-            seen(1.0, "a/1/0"),
-            seen(2.0, "a/1/0", "a/1/1", "a/1/0", reader="raw", isolation="read_uncommitted"),
-            event(2.5, "fault", name="broker killed", workload="a", phase="begins"),
-            event(4.0, "fault", name="broker killed", workload="a", phase="ends"),
-            seen(6.0, "b/1/0"),
-            seen(7.0, "a/1/1"),
-            event(8.0, "verdict", write="a/1", by="spark", outcome="committed", error=""),
-            event(8.0, "verdict", write="a/1", by="sink", outcome="committed", error=""),
-        ]
-    )
+    history = [
+        event(10.0, "handed", write="a/1", task=0, attempt="1", rows=["a/1/0", "a/1/1"]),
+        seen(11.0, "a/1/0"),
+        seen(12.0, "a/1/0", "a/1/1", "a/1/0", reader="raw", isolation="read_uncommitted"),
+        event(12.5, "fault", name="broker killed", workload="a", phase="begins"),
+        event(14.0, "fault", name="broker killed", workload="a", phase="ends"),
+        seen(16.0, "b/1/0"),
+        seen(17.0, "a/1/1"),
+        event(18.0, "verdict", write="a/1", by="spark", outcome="committed", error=""),
+        event(18.0, "verdict", write="a/1", by="sink", outcome="committed", error=""),
+    ]
+    figures = figures_of(history)
     assert (figures.handed, figures.visible, figures.written) == (2, 3, 3)
     assert figures.verdicts == {"committed": 1}
     assert (figures.faults, figures.missed) == ({"broker killed": 1}, {})
-    assert figures.stalls == {"": Stall(5.0, 6.0), "a": Stall(6.0, 7.0)}
-    assert "longest time without a row: 5 s, until second 6" in str(figures)
+    assert figures.stalls == {"": Stall(1.0, 6.0), "a": Stall(1.0, 7.0)}
+    assert [(gap.name, gap.stall) for gap in longest_gaps(history)] == [("a", Stall(11.0, 17.0))]
+    assert "longest time without a row:\n  of all workloads: 5 s, until second 6\n  a: 6 s, until second 7" in str(
+        figures
+    )
+    assert figures_of([]).stalls == {}

@@ -7,10 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from tests.histories.events import Event, workload_of, write_of
-
-LIVE = "live"
-"""The read_committed reader that reads all the time."""
+from tests.histories.events import LIVE, Event, workload_of, write_of
 
 _GROUPS = MappingProxyType(
     {
@@ -79,18 +76,29 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Gap:
-    """The longest time without a row of ``name``, in the seconds of the history's clock. ``parts``: longest first."""
+class Stall:
+    """Time between two rows that the read_committed reader got, in the seconds of the history's clock."""
 
-    name: str
     began: float
     ended: float
+
+    @property
+    def seconds(self) -> float:
+        return self.ended - self.began
+
+
+@dataclass(frozen=True)
+class Gap:
+    """The longest time without a row of ``name``. ``parts``: longest first."""
+
+    name: str
+    stall: Stall
     parts: tuple[Part, ...]
     faults: tuple[str, ...]
 
     @property
     def seconds(self) -> float:
-        return self.ended - self.began
+        return self.stall.seconds
 
     def __str__(self) -> str:
         lines = [
@@ -140,6 +148,12 @@ def arrivals_of(events: Iterable[Event]) -> dict[str, list[tuple[float, int]]]:
     return dict(found)
 
 
+def longest_stall(times: Sequence[float]) -> Stall | None:
+    """The first one of the longest between these times, None if there are less than two."""
+    stalls = map(Stall, times, times[1:])
+    return max(stalls, key=lambda stall: stall.seconds, default=None)
+
+
 def longest_gaps(events: Sequence[Event]) -> list[Gap]:
     """One for each name of writes, the longest first."""
     spans = faults_of(events)
@@ -149,10 +163,9 @@ def longest_gaps(events: Sequence[Event]) -> list[Gap]:
         own[event.get("workload") if event.kind == "driver" else event.actor].append(event)
     gaps = []
     for name, arrivals in arrivals_of(events).items():
-        times = [at for at, _ in arrivals]
-        if len(times) > 1:
-            ended, began = max(zip(times[1:], times, strict=False), key=lambda pair: pair[0] - pair[1])
-            gaps.append(_gap(name, (began, ended), own[actors.get(name, name)], _that_hit(spans, actors.get(name))))
+        stall = longest_stall([at for at, _ in arrivals])
+        if stall is not None:
+            gaps.append(_gap(name, stall, own[actors.get(name, name)], _that_hit(spans, actors.get(name))))
     return sorted(gaps, key=lambda gap: -gap.seconds)
 
 
@@ -161,8 +174,8 @@ def _that_hit(spans: Iterable[Span], actor: str | None) -> list[Span]:
     return [span for span in spans if span.workload == actor or span.group == "brokers"]
 
 
-def _gap(name: str, between: tuple[float, float], own: Iterable[Event], spans: list[Span]) -> Gap:
-    began, ended = between
+def _gap(name: str, stall: Stall, own: Iterable[Event], spans: list[Span]) -> Gap:
+    began, ended = stall.began, stall.ended
     known = _starts_before(own, began)
     inside = [event for event in own if began < event.at < ended]
     parts: dict[str, list[float]] = {}
@@ -175,7 +188,7 @@ def _gap(name: str, between: tuple[float, float], own: Iterable[Event], spans: l
     longest = sorted(parts.items(), key=lambda item: -item[1][0])
     hit = [span for span in spans if span.began < ended and span.ended > began]
     faults = tuple(f"{span.name} ({max(span.began, began) - began:.0f} s after the last row)" for span in hit)
-    return Gap(name, began, ended, tuple(Part(what, *seconds) for what, seconds in longest), faults)
+    return Gap(name, stall, tuple(Part(what, *seconds) for what, seconds in longest), faults)
 
 
 def _reasons(inside: Iterable[Event], known: set[str]) -> Iterator[tuple[float, str]]:
