@@ -19,7 +19,7 @@ from spark_kafka_sink.testing.java import java_environment
 from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION
 from tests.faults.chaos.running import progress, rounds
 from tests.faults.chaos.troubles import Trouble
-from tests.histories.changes import ChangeError, copy_of_sink, last_release, libfaketime
+from tests.histories.changes import PINNED, ChangeError, copy_of_sink, libfaketime, older_revision
 from tests.histories.checker import checked
 from tests.histories.events import read_history
 from tests.histories.evidence import lacking
@@ -41,9 +41,10 @@ def main() -> None:
     parser.add_argument("--upgrade", action="store_true", help=f"brokers go from Kafka {' to '.join(_VERSIONS)}")
     parser.add_argument(
         "--older",
-        default=last_release(),
+        default=older_revision(),
         metavar="REVISION",
-        help="of git, with the sink that drivers run now and then (default: the last tag)",
+        help="commit or tag with the sink that drivers run now and then (default: the last tag, else commit "
+        f"{PINNED[:8]})",
     )
     parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, help="only these")
     parser.add_argument("--troubles", nargs="+", choices=TROUBLES, metavar="NAME", help="only these")
@@ -96,7 +97,10 @@ def _settings(
     workloads = tuple(WORKLOADS[name] for name in named if name not in lacking)
     older = None if arguments.older is None else copy_of_sink(arguments.older, folder / "older-sink")
     if older is None and "older sink" in (arguments.troubles or TROUBLES):
-        say("without the fault older sink: git has no tag before this commit; --older COMMIT names a sink to run")
+        say(
+            f"without the fault older sink: this clone has neither a tag before this commit nor commit {PINNED[:8]}; "
+            "--older REVISION names a sink to run"
+        )
     troubles = troubles_for(workloads, upgrades=arguments.upgrade, older_sink=older is not None)
     if arguments.troubles:
         if impossible := [name for name in arguments.troubles if name not in troubles]:

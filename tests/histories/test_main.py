@@ -28,7 +28,7 @@ def settings(tmp_path, monkeypatch):
 def test_a_run_without_an_older_sink_says_how_to_give_one(settings):
     _, troubles, (line,) = settings()
     assert "older sink" not in troubles
-    assert "--older COMMIT" in line
+    assert "neither a tag before this commit nor commit 83230854; --older REVISION" in line
 
 
 def test_a_run_with_an_older_sink_and_one_that_needs_none_say_nothing_of_it(settings):
