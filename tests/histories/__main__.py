@@ -27,6 +27,7 @@ from tests.histories.figures import figures_of
 from tests.histories.findings import Checked
 from tests.histories.index import History
 from tests.histories.soak import Settings, Soak
+from tests.histories.tables import column_of, tables
 from tests.histories.troubles import TROUBLES, troubles_for
 from tests.histories.workloads import WORKLOADS, python_of
 
@@ -49,6 +50,9 @@ def main() -> None:
     parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, help="only these")
     parser.add_argument("--troubles", nargs="+", choices=TROUBLES, metavar="NAME", help="only these")
     parser.add_argument("--check", type=Path, metavar="FILE", help="only check the history of an earlier run")
+    parser.add_argument(
+        "--tables", nargs="+", type=Path, metavar="FILE", help="only print tables of the histories of earlier runs"
+    )
     arguments = parser.parse_args()
     console = Console()
 
@@ -59,6 +63,9 @@ def main() -> None:
         events = read_history([arguments.check])
         say(str(figures_of(events)))
         raise SystemExit(_tell(say, checked(History(events)), lacking(events)))
+    if arguments.tables is not None:
+        say(tables([column_of(str(file), read_history([file])) for file in arguments.tables]))
+        return
     logging.getLogger("werkzeug").setLevel(logging.ERROR)  # the schema registry's requests
     os.environ.update({**java_environment(), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"})
     folder = Path(tempfile.mkdtemp(prefix="histories-"))

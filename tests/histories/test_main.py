@@ -1,13 +1,19 @@
-"""What a run leaves out, and that it says so."""
+"""What a run leaves out, and that it says so; the tables of histories."""
 
 from __future__ import annotations
 
+import sys
 from argparse import Namespace
 
 import pytest
 
-from tests.histories.__main__ import _settings
+from tests.histories.__main__ import _settings, main
 from tests.histories.changes import ChangeError
+from tests.histories.checker import checked
+from tests.histories.events import write_history
+from tests.histories.index import History
+from tests.histories.planted import STREAM, correct_history
+from tests.histories.timeline import group_of
 from tests.histories.workloads import NIGHTLY
 
 
@@ -41,3 +47,29 @@ def test_a_run_with_an_older_sink_and_one_that_needs_none_say_nothing_of_it(sett
 def test_a_trouble_that_is_named_and_cannot_be_done_is_told(settings):
     with pytest.raises(ChangeError, match=r"This run cannot do what --troubles names: older sink\."):
         settings(troubles=["older sink"])
+
+
+def test_tables_have_a_column_for_each_history(tmp_path, monkeypatch, capsys):
+    drawn = {"first": ["topics grown"], "second": ["driver killed", "broker killed", "driver killed"]}
+    for name, faults in drawn.items():
+        paper = correct_history(1)
+        for fault in faults:
+            paper.tell("fault", name=fault, workload=STREAM, phase="begins")
+            paper.tell("fault", name=fault, workload=STREAM, phase="ends")
+        paper.tell("fault", name="disk full", workload=STREAM, phase="missed")
+        write_history(paper.events(), tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["histories", "--tables", *drawn])
+    main()
+    faults, exceptions, *gaps = [part.splitlines() for part in capsys.readouterr().out.strip().split("\n\n")]
+    assert faults[:2] == ["| fault | first | second |", "|---|---:|---:|"]
+    in_order = sorted(("broker killed", "driver killed", "topics grown"), key=lambda name: (group_of(name), name))
+    counts = {"topics grown": "1 | 0", "broker killed": "0 | 1", "driver killed": "0 | 2"}
+    assert faults[2:] == [f"| {name} | {counts[name]} |" for name in in_order]
+    made = checked(History(paper.events())).counts
+    assert exceptions[0] == "| exception | first | second |"
+    assert exceptions[2:] == [f"| {reason.value} | {count} | {count} |" for reason, count in made.items()]
+    for name, (head, _, *rows) in zip(drawn, gaps, strict=True):
+        assert head == f"| writes of {name} | longest, s | made of |"
+        assert len(rows) == 3
+        assert "s until readers see the rows" in rows[0]

@@ -71,7 +71,7 @@ class Part:
     under_fault: float
 
     def __str__(self) -> str:
-        share = f", {self.under_fault:.0f} s of it during a fault" if self.under_fault >= 1 else ""
+        share = f" ({self.under_fault:.0f} s of it during a fault)" if self.under_fault >= 1 else ""
         return f"{self.seconds:.0f} s {self.what}{share}"
 
 
