@@ -2,52 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.histories.checker import checked
 from tests.histories.events import Event
-from tests.histories.figures import figures_of
 from tests.histories.findings import Reason
 from tests.histories.index import History
-from tests.histories.timeline import Gap, group_of, longest_gaps
+from tests.histories.timeline import Gap, faults_of, longest_gaps
 
 
 @dataclass(frozen=True)
 class Column:
-    """What a history has for the tables. ``faults``: by their names. ``exceptions``: those that the checker made."""
+    """What a history has for the tables. ``faults``: how many struck, by group and name. ``exceptions``: those that the
+    checker made."""
 
     title: str
-    faults: Mapping[str, int]
-    exceptions: Mapping[str, int]
+    faults: Mapping[tuple[str, str], int]
+    exceptions: Mapping[Reason, int]
     gaps: Sequence[Gap]
 
 
 def column_of(title: str, events: Sequence[Event]) -> Column:
-    exceptions = {reason.value: count for reason, count in checked(History(events)).counts.items()}
-    return Column(title, figures_of(events).faults, exceptions, longest_gaps(events))
+    faults = Counter((span.group, span.name) for span in faults_of(events))
+    return Column(title, faults, checked(History(events)).counts, longest_gaps(events))
 
 
 def tables(columns: Sequence[Column]) -> str:
     """Faults by group and name, exceptions in the order of ``Reason``, and a table of gaps for each history."""
-    faults = sorted({name for column in columns for name in column.faults}, key=lambda name: (group_of(name), name))
-    made = {reason for column in columns for reason in column.exceptions}
-    exceptions = [reason.value for reason in Reason if reason.value in made]
+    faults = sorted({fault for column in columns for fault in column.faults})
+    exceptions = [reason for reason in Reason if any(reason in column.exceptions for column in columns)]
+    titles = [column.title for column in columns]
+    of_faults = [(name, [column.faults.get((group, name), 0) for column in columns]) for group, name in faults]
+    of_exceptions = [(each.value, [column.exceptions.get(each, 0) for column in columns]) for each in exceptions]
     parts = [
-        _counts("fault", faults, columns, lambda column: column.faults),
-        _counts("exception", exceptions, columns, lambda column: column.exceptions),
+        _counts("fault", titles, of_faults),
+        _counts("exception", titles, of_exceptions),
         *(_gaps(column) for column in columns),
     ]
     return "\n".join("\n".join(part) + "\n" for part in parts)
 
 
-def _counts(
-    what: str, names: Iterable[str], columns: Sequence[Column], counts: Callable[[Column], Mapping[str, int]]
-) -> Iterator[str]:
-    yield _row(what, *(column.title for column in columns))
-    yield "|---|" + "---:|" * len(columns)
-    for name in names:
-        yield _row(name, *(str(counts(column).get(name, 0)) for column in columns))
+def _counts(what: str, titles: Sequence[str], rows: Iterable[tuple[str, list[int]]]) -> Iterator[str]:
+    yield _row(what, *titles)
+    yield "|---|" + "---:|" * len(titles)
+    for name, counts in rows:
+        yield _row(name, *map(str, counts))
 
 
 def _gaps(column: Column) -> Iterator[str]:
