@@ -5,9 +5,8 @@ seconds), ``actor`` and ``kind``. The other fields depend on the kind:
 
 =========== ============================================================================================================
 workload    ``name``; ``exactly_once``; ``repeats``: a write that failed is run again under its number; ``rows`` of each
-            write; ``topic``: where its rows belong; ``dead_letter_topic``: "" if there is none; ``dead_letters``: the
-            numbers of the rows that belong there instead. In a query, where numbers grow, the remainder of the division
-            by ``rows`` counts
+            write; ``topic`` where they belong; ``dead_letter_topic``, "" for none; ``dead_letters``: the numbers,
+            modulo ``rows``, of the rows that belong there (older histories do not have the last three)
 began       ``write``, ``start``: a driver starts a run of it
 handed      ``write``, ``task``, ``attempt``, ``rows``: Spark has handed rows to the sink in a task
 failed      ``write``, ``task``, ``attempt``, ``error``: the task raised
@@ -29,7 +28,7 @@ fault       ``name``, ``workload``, ``phase``: begins, ends or missed
 late        ``api``, ``repeated``: a request arrives that a proxy has held back; whether its repetition came before it
 driver      ``workload``, ``start``, ``phase``: started, or session when it has a session of Spark
 step        ``start``, ``step``: the driver has come to this step of planning
-ended       ``trouble``: why the run has failed, or ended before its time, "" if it has not
+ended       ``trouble``: why the run ended before its time, "" if it did not (older histories do not say so)
 =========== ============================================================================================================
 
 A row is named ``workload/number/row``, which is the key of its record; ``workload/number`` is its write, and ``row`` is
