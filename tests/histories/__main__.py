@@ -19,13 +19,15 @@ from spark_kafka_sink.testing.java import java_environment
 from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION
 from tests.faults.chaos.running import progress, rounds
 from tests.faults.chaos.troubles import Trouble
-from tests.histories.changes import ChangeError, copy_of_sink, last_release, libfaketime
+from tests.histories.changes import PINNED, ChangeError, copy_of_sink, libfaketime, older_revision
 from tests.histories.checker import checked
-from tests.histories.events import Event, read_history
+from tests.histories.events import read_history
 from tests.histories.evidence import lacking
 from tests.histories.figures import figures_of
+from tests.histories.findings import Checked
 from tests.histories.index import History
 from tests.histories.soak import Settings, Soak
+from tests.histories.tables import column_of, tables
 from tests.histories.troubles import TROUBLES, Victim, troubles_for
 from tests.histories.workloads import WORKLOADS, python_of
 
@@ -40,13 +42,17 @@ def main() -> None:
     parser.add_argument("--upgrade", action="store_true", help=f"brokers go from Kafka {' to '.join(_VERSIONS)}")
     parser.add_argument(
         "--older",
-        default=last_release(),
+        default=older_revision(),
         metavar="REVISION",
-        help="of git, with the sink that drivers run now and then (default: the last tag)",
+        help="commit or tag with the sink that drivers run now and then (default: the last tag, else commit "
+        f"{PINNED[:8]})",
     )
     parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, help="only these")
     parser.add_argument("--troubles", nargs="+", choices=TROUBLES, metavar="NAME", help="only these")
     parser.add_argument("--check", type=Path, metavar="FILE", help="only check the history of an earlier run")
+    parser.add_argument(
+        "--tables", nargs="+", type=Path, metavar="FILE", help="only print tables of the histories of earlier runs"
+    )
     arguments = parser.parse_args()
     console = Console()
 
@@ -56,7 +62,10 @@ def main() -> None:
     if arguments.check is not None:
         events = read_history([arguments.check])
         say(str(figures_of(events)))
-        raise SystemExit(_tell(say, events))
+        raise SystemExit(_tell(say, checked(History(events)), lacking(events)))
+    if arguments.tables is not None:
+        say(tables([column_of(str(file), read_history([file])) for file in arguments.tables]))
+        return
     logging.getLogger("werkzeug").setLevel(logging.ERROR)  # the schema registry's requests
     os.environ.update({**java_environment(), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"})
     folder = Path(tempfile.mkdtemp(prefix="histories-"))
@@ -79,9 +88,9 @@ def main() -> None:
         say(f"{count:5} {text}")
     if judgement.trouble:
         say(f"the run ended before its time: {judgement.trouble}")
-    failed = _tell(say, read_history([judgement.file]))
+    _tell(say, judgement.said, judgement.lacks)
     say(f"history: {judgement.file}")
-    raise SystemExit(failed or bool(judgement.trouble))
+    raise SystemExit(not judgement.holds)
 
 
 def _settings(
@@ -95,7 +104,10 @@ def _settings(
     workloads = tuple(WORKLOADS[name] for name in named if name not in lacking)
     older = None if arguments.older is None else copy_of_sink(arguments.older, folder / "older-sink")
     if older is None and "older sink" in (arguments.troubles or TROUBLES):
-        say("without the fault older sink: git has no tag before this commit; --older COMMIT names a sink to run")
+        say(
+            f"without the fault older sink: this clone has neither a tag before this commit nor commit {PINNED[:8]}; "
+            "--older REVISION names a sink to run"
+        )
     troubles = troubles_for(workloads, upgrades=arguments.upgrade, older_sink=older is not None)
     if arguments.troubles:
         if impossible := [name for name in arguments.troubles if name not in troubles]:
@@ -107,10 +119,9 @@ def _settings(
     return Settings(workloads, versions, older), troubles
 
 
-def _tell(say: Callable[[str], None], events: list[Event]) -> bool:
+def _tell(say: Callable[[str], None], said: Checked, lack: str) -> bool:
     """The verdict, and how often the checker has looked away; whether the history breaks a promise, or proves
     nothing."""
-    said, lack = checked(History(events)), lacking(events)
     for finding in said.findings[:_SHOWN]:
         say(f"FOUND {finding}")
     say("exceptions that the documentation makes, and for which the checker kept silent:")

@@ -46,6 +46,9 @@ _DIES = 0.5
 _SHORTEST_OFF_S, _LONGEST_OFF_S = 60, 900
 _REPOSITORY = Path(__file__).parents[2]
 
+PINNED = "832308547c79b49027a4d5a8a123e1330a6021b5"
+"""The older sink of a repository without a tag: the one of the first two runs in docs/proof.md."""
+
 # What docs/exactly-once.md leaves to each run.
 SWITCHED: Mapping[str, tuple[object, ...]] = MappingProxyType(
     {
@@ -233,8 +236,12 @@ def copy_of_sink(revision: str, folder: Path) -> Path:
     return folder
 
 
-def last_release() -> str | None:
-    """The last tag before this commit, None if there is none."""
-    command = ["git", "describe", "--tags", "--abbrev=0", "HEAD^"]
-    done = subprocess.run(command, cwd=_REPOSITORY, capture_output=True, text=True, check=False)
+def older_revision() -> str | None:
+    """The last tag before this commit, else the pinned commit; None if the clone has neither."""
+    return _git("describe", "--tags", "--abbrev=0", "HEAD^") or _git("rev-parse", "--verify", f"{PINNED}^{{commit}}")
+
+
+def _git(*arguments: str) -> str | None:
+    """What git prints, None if it fails."""
+    done = subprocess.run(["git", *arguments], cwd=_REPOSITORY, capture_output=True, text=True, check=False)
     return done.stdout.strip() or None

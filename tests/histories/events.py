@@ -5,6 +5,8 @@ seconds), ``actor`` and ``kind``. The other fields depend on the kind:
 
 =========== ============================================================================================================
 workload    ``name``; ``exactly_once``; ``repeats``: a write that failed is run again under its number; ``rows`` of each
+            write; ``topic`` where they belong; ``dead_letter_topic``, "" for none; ``dead_letters``: the numbers,
+            modulo ``rows``, of the rows that belong there (older histories do not have the last three)
 began       ``write``, ``start``: a driver starts a run of it
 handed      ``write``, ``task``, ``attempt``, ``rows``: Spark has handed rows to the sink in a task
 failed      ``write``, ``task``, ``attempt``, ``error``: the task raised
@@ -26,14 +28,17 @@ fault       ``name``, ``workload``, ``phase``: begins, ends or missed
 late        ``api``, ``repeated``: a request arrives that a proxy has held back; whether its repetition came before it
 driver      ``workload``, ``start``, ``phase``: started, or session when it has a session of Spark
 step        ``start``, ``step``: the driver has come to this step of planning
+ended       ``trouble``: why the run ended before its time, "" if it did not (older histories do not say so)
 =========== ============================================================================================================
 
-A row is named ``workload/number/row``, which is the key of its record; ``workload/number`` is its write. An ``attempt``
-is unique among all attempts of the workload, and begins with the ``start`` of its driver and a hyphen. A ``start``
-tells the drivers of a workload apart, of which two may be alive. A transaction is its id, producer id and epoch. What
-an error says about the decision, the checker takes from its text (``claims.py``); recorders add a ``claim`` for people
-who read the history. An ``incarnation`` is the id of a topic, which has another one when it is created again. Histories
-of runs in which no topic could be created again have none.
+A row is named ``workload/number/row``, which is the key of its record; ``workload/number`` is its write, and ``row`` is
+its own number. If a record does not have the value that the driver gave to Spark for its row, readers add the value to
+the name, which then is that of no row. An ``attempt`` is unique among all attempts of the workload, and begins with the
+``start`` of its driver and a hyphen. A ``start`` tells the drivers of a workload apart, of which two may be alive. A
+transaction is its id, producer id and epoch. What an error says about the decision, the checker takes from its text
+(``claims.py``). An ``incarnation`` is the id of a topic, which has another one when it is created again. Histories of
+runs in which no topic could be created again have none. ``ended`` is the last event that the soak itself records; a run
+that was interrupted has none.
 """
 
 from __future__ import annotations
@@ -43,6 +48,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+LIVE, RAW = "live", "raw"
+"""The readers that read all the time; the first one reads what is committed."""
 
 KINDS = frozenset(
     {
@@ -63,6 +71,7 @@ KINDS = frozenset(
         "late",
         "driver",
         "step",
+        "ended",
     }
 )
 

@@ -6,24 +6,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tests.histories.events import Event, workload_of, write_of
-from tests.histories.index import COMMITTED
-
-
-@dataclass(frozen=True)
-class Stall:
-    """The longest time between two rows that a read_committed reader got. ``until``: seconds after the first event."""
-
-    seconds: float = 0.0
-    until: float = 0.0
-
-    def __str__(self) -> str:
-        return f"{self.seconds:.0f} s, until second {self.until:.0f}"
+from tests.histories.events import LIVE, RAW, Event
+from tests.histories.timeline import Stall, arrivals_of, longest_stall
 
 
 @dataclass(frozen=True)
 class Figures:
-    """``stalls``: by workload; "" is that of all workloads together. ``verdicts``: Spark's, by their outcome."""
+    """``stalls``: the longest by the name of writes, in seconds after the first event; "" is that of all together.
+    ``verdicts``: Spark's, by their outcome."""
 
     events: int
     seconds: float
@@ -43,8 +33,11 @@ class Figures:
             f"{self.handed} rows were handed to tasks, {self.visible} are visible to read_committed, and "
             f"{self.written - self.visible} more records were written and aborted",
             f"Spark's verdicts: {verdicts}; {self.intents} intents",
-            f"longest time without a row: {self.stalls.get('', Stall())}",
-            *(f"  {name}: {stall}" for name, stall in sorted(self.stalls.items()) if name),
+            "longest time without a row:",
+            *(
+                f"  {name or 'of all workloads'}: {stall.seconds:.0f} s, until second {stall.ended:.0f}"
+                for name, stall in sorted(self.stalls.items())
+            ),
             "faults:",
             *(f"{count:5} {name}" for name, count in sorted(self.faults.items())),
             *(f"{count:5} {name} (nothing there)" for name, count in sorted(self.missed.items())),
@@ -71,8 +64,8 @@ def figures_of(events: Iterable[Event]) -> Figures:
         events=len(told),
         seconds=told[-1].at - told[0].at if told else 0.0,
         handed=len(handed),
-        visible=seen["live"],
-        written=seen["raw"],
+        visible=seen[LIVE],
+        written=seen[RAW],
         verdicts=dict(verdicts),
         intents=sum(event.kind == "intent" and event["outcome"] == "asked" for event in told),
         faults=dict(faults["ends"]),
@@ -82,14 +75,11 @@ def figures_of(events: Iterable[Event]) -> Figures:
 
 
 def _stalls(told: list[Event]) -> dict[str, Stall]:
-    last: dict[str, float] = {}
-    longest: dict[str, Stall] = {}
-    for event in told:
-        if event.kind != "seen" or event["isolation"] != COMMITTED or event["reader"] != "live":
-            continue
-        for name in {"", *(workload_of(write_of(row)) for _, row in event["rows"])}:
-            seconds = event.at - last.get(name, event.at)
-            if seconds > longest.get(name, Stall()).seconds:
-                longest[name] = Stall(seconds, event.at - told[0].at)
-            last[name] = event.at
-    return longest
+    times = {name: [at for at, _ in arrivals] for name, arrivals in arrivals_of(told).items()}
+    times[""] = sorted(at for each in times.values() for at in each)
+    longest = {name: longest_stall(each) for name, each in times.items()}
+    return {
+        name: Stall(stall.began - told[0].at, stall.ended - told[0].at)
+        for name, stall in longest.items()
+        if stall is not None
+    }

@@ -29,6 +29,7 @@ from tests.histories.workloads import (
     DRIVER_HOST,
     DRIVER_PORTS,
     HALT_FILE,
+    LETTERS,
     OPTIONS_FILE,
     ROWS,
     RUNNING_FILE,
@@ -158,12 +159,14 @@ def run_query(job: Job, into: DataStreamWriter) -> None:
 
 def letters(job: Job) -> None:
     """One row of ten names a partition that does not exist, and becomes a dead letter."""
-    partition = f"if(value % 10 = 7, 99, cast(value % {TASKS} as int)) partition"
+    (write,) = LETTERS.writes
+    dead = ", ".join(map(str, write.dead_letters))
+    partition = f"if(value % {ROWS} in ({dead}), 99, cast(value % {TASKS} as int)) partition"
     rows = source(job).selectExpr(key("letters"), "named_struct('number', value) value", partition)
     options = job.exactly_once(
         "letters",
         transactionalIdPrefix="letters",
-        deadLetterTopic="letters-dead",
+        deadLetterTopic=write.dead_letter_topic,
         valueFormat="avro",
         **{"schema.registry.url": job.registry},
         **job.accepted("letters"),

@@ -12,9 +12,10 @@ from pathlib import Path
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 
 from tests.faults.exactly_once.reader import offsets_at_end
-from tests.histories.events import workload_of, write_of
+from tests.histories.events import LIVE, RAW, workload_of, write_of
 from tests.histories.index import COMMITTED, UNCOMMITTED
 from tests.histories.recorder import Recorder
+from tests.histories.workloads import has_its_value
 from tests.waiting import eventually, until
 
 _CHUNK = 500
@@ -170,8 +171,8 @@ class Reader(threading.Thread):
         for message in consumer.consume(_CHUNK, timeout=_POLL_S):
             error, place = message.error(), (message.topic(), message.partition())
             if error is None:
-                row = message.key().decode()
-                seen.setdefault(place, []).append([message.offset(), row])
+                row = (message.key() or b"").decode(errors="backslashreplace")
+                seen.setdefault(place, []).append([message.offset(), _name(row, message.value())])
                 self._read[place].next = message.offset() + 1
                 self._count(workload_of(write_of(row)))
             elif error.code() == KafkaError._PARTITION_EOF:
@@ -199,9 +200,15 @@ class Reader(threading.Thread):
         return {"reader": self.name, "isolation": self._isolation, **where}
 
 
+def _name(row: str, value: bytes | None) -> str:
+    """The row as the history has it. One that has the value of another row, or a damaged one, gets a name that no row
+    has, by which the checker finds it."""
+    return row if has_its_value(row, value) else f"{row} with value {value!r}"
+
+
 def live_readers(source: Source, folder: Path) -> tuple[Reader, Reader]:
-    """Those that run all the time; the first one reads what is committed."""
-    return Reader(source, "live", COMMITTED, folder), Reader(source, "raw", UNCOMMITTED, folder)
+    """Those that run all the time."""
+    return Reader(source, LIVE, COMMITTED, folder), Reader(source, RAW, UNCOMMITTED, folder)
 
 
 def fresh_reader(source: Source, folder: Path) -> Reader:

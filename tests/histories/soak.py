@@ -19,15 +19,18 @@ from tests.faults.chaos.run import cause_of, is_ours
 from tests.faults.chaos.running import TroubledRun
 from tests.faults.support.fault import Fault
 from tests.histories import hooks, job
-from tests.histories.checker import Finding, check
+from tests.histories.checker import checked
 from tests.histories.events import read_history, write_history
+from tests.histories.evidence import lacking
 from tests.histories.figures import Figures, figures_of
+from tests.histories.findings import Checked
+from tests.histories.index import History
 from tests.histories.partings import DriverNetwork
 from tests.histories.readers import ReaderError, Source, fresh_reader, live_readers
 from tests.histories.recorder import ACTOR, FOLDER, Recorder
 from tests.histories.sink_network import SinkNetwork
 from tests.histories.troubles import TROUBLES, Victim, victim_of
-from tests.histories.workloads import PARTITIONS, ROWS, WORKLOADS, Workload, python_of
+from tests.histories.workloads import PARTITIONS, ROWS, WORKLOADS, Workload, Write, python_of
 from tests.schema_registry_server import SchemaRegistryServer
 from tests.spark.cluster import StandaloneCluster
 
@@ -39,10 +42,11 @@ _CATCH_UP_S = 300.0
 
 @dataclass(frozen=True)
 class Judgement:
-    """What is left of a soak. ``trouble``: why it ended before its time, or "". ``failures``: what workloads failed
-    with and were started again."""
+    """What is left of a soak. ``lacks``: what its history needs before it can prove anything, or "". ``trouble``: why
+    it ended before its time, or "". ``failures``: what workloads failed with and were started again."""
 
-    findings: list[Finding]
+    said: Checked
+    lacks: str
     figures: Figures
     failures: Counter[str]
     trouble: str
@@ -50,7 +54,7 @@ class Judgement:
 
     @property
     def holds(self) -> bool:
-        return not self.findings and not self.trouble
+        return not (self.said.findings or self.lacks or self.trouble)
 
 
 @dataclass(frozen=True)
@@ -157,22 +161,22 @@ class Soak(TroubledRun):
         except AssertionError as error:
             trouble = "; ".join(filter(None, (trouble, str(error))))
         self._verdicts.close()
-        events = read_history(self._history.glob("*.jsonl"))
-        file = self.folder / "history.jsonl"
-        write_history(events, file)
         failed = [(name, text) for name, each in self.victims.items() for text in each.drivers.failures()]
         ours = [f"{name}: {text}" for name, text in failed if is_ours(text)]
         if ours:
             trouble = "\n".join(filter(None, (trouble, "a workload failed by a fault of ours:", *ours)))
+        self._record("ended", trouble=trouble)
+        events = read_history(self._history.glob("*.jsonl"))
+        file = self.folder / "history.jsonl"
+        write_history(events, file)
         failures = Counter(f"{name}: {cause_of(text)}" for name, text in failed)
-        return Judgement(check(events), figures_of(events), failures, trouble, file)
+        return Judgement(checked(History(events)), lacking(events), figures_of(events), failures, trouble, file)
 
     def _victim(self, workload: Workload, given: dict[str, str], stack: ExitStack) -> Victim:
         folder = self.folder / workload.name
         folder.mkdir()
         for write in workload.writes:
-            promised = {"exactly_once": write.exactly_once, "repeats": write.repeats}
-            self._record("workload", name=write.name, **promised, rows=ROWS)
+            self._record("workload", **promised(write))
         brokers = dict(zip(self.kafka.local.node_ids, addresses_of(self.kafka.servers), strict=True))
         networks = [SinkNetwork.of(brokers, stack) for _ in range(2 if workload.has_executors else 1)]
         environment = {
@@ -220,6 +224,19 @@ class Soak(TroubledRun):
             (victim.drivers.folder / "stop").touch()
         for victim in self.victims.values():
             victim.drivers.finish(END_S)
+
+
+def promised(write: Write) -> dict[str, object]:
+    """What the history says of a kind of write before anything happens."""
+    return {
+        "name": write.name,
+        "exactly_once": write.exactly_once,
+        "repeats": write.repeats,
+        "rows": ROWS,
+        "topic": write.name,
+        "dead_letter_topic": write.dead_letter_topic,
+        "dead_letters": write.dead_letters,
+    }
 
 
 class SparkVerdicts(threading.Thread):

@@ -51,6 +51,30 @@ def test_a_revision_that_is_not_there_is_told(tmp_path):
         copy_of_sink("v0", tmp_path / "older")
 
 
+def git(folder, *arguments):
+    command = ["git", "-c", "user.name=test", "-c", "user.email=test@localhost", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.fixture
+def clone(tmp_path, monkeypatch):
+    """A repository with two commits, instead of this one."""
+    monkeypatch.setattr(changes, "_REPOSITORY", tmp_path)
+    git(tmp_path, "init")
+    for text in ("first", "second"):
+        git(tmp_path, "commit", "--allow-empty", "-m", text)
+    return tmp_path
+
+
+def test_the_older_sink_is_that_of_the_last_tag_or_of_the_pinned_commit(clone, monkeypatch):
+    assert changes.older_revision() is None
+    first = git(clone, "rev-parse", "HEAD^")
+    monkeypatch.setattr(changes, "PINNED", first)
+    assert changes.older_revision() == first
+    git(clone, "tag", "v1", first)
+    assert changes.older_revision() == "v1"
+
+
 # How many times its clocks are off by that much: the wall clock next to that of a process without the library, and the
 # monotonic clock next to that of the system.
 _TELLS = f"""
@@ -266,7 +290,7 @@ def test_readers_go_on_with_a_topic_that_is_created_again(tmp_path):
             for round_ in range(3):
                 writer = Producer({"bootstrap.servers": kafka.servers})
                 for topic in ids:
-                    writer.produce(topic, key=f"{topic}/{round_}/0", partition=1)
+                    writer.produce(topic, "0", f"{topic}/{round_}/0", partition=1)
                 assert writer.flush(60) == 0
                 for reader in readers:
                     reader.await_passed(source.ends(IsolationLevel.READ_UNCOMMITTED), 60)

@@ -69,7 +69,7 @@ def test_the_longest_gap_is_the_sum_of_its_parts():
         Part("until readers see the rows", 1, 0),
     )
     assert gap.faults == ("driver killed (1 s after the last row)", "broker stopped (20 s after the last row)")
-    assert "30 s Python and Spark start, 5 s of it during a fault" in str(gap)
+    assert "30 s Python and Spark start (5 s of it during a fault)" in str(gap)
 
 
 def test_a_history_that_does_not_note_drivers_tells_a_new_one_by_its_first_task():

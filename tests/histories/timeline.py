@@ -8,11 +8,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from tests.faults.chaos.troubles import Group
-from tests.histories.events import Event, workload_of, write_of
+from tests.histories.events import LIVE, Event, workload_of, write_of
 from tests.histories.troubles import TROUBLES
-
-LIVE = "live"
-"""The read_committed reader that reads all the time."""
 
 GROUPS = tuple(group.value for group in Group)
 """What a fault strikes."""
@@ -69,23 +66,34 @@ class Part:
     under_fault: float
 
     def __str__(self) -> str:
-        share = f", {self.under_fault:.0f} s of it during a fault" if self.under_fault >= 1 else ""
+        share = f" ({self.under_fault:.0f} s of it during a fault)" if self.under_fault >= 1 else ""
         return f"{self.seconds:.0f} s {self.what}{share}"
 
 
 @dataclass(frozen=True)
-class Gap:
-    """The longest time without a row of ``name``, in the seconds of the history's clock. ``parts``: longest first."""
+class Stall:
+    """Time between two rows that the read_committed reader got, in the seconds of the history's clock."""
 
-    name: str
     began: float
     ended: float
+
+    @property
+    def seconds(self) -> float:
+        return self.ended - self.began
+
+
+@dataclass(frozen=True)
+class Gap:
+    """The longest time without a row of ``name``. ``parts``: longest first."""
+
+    name: str
+    stall: Stall
     parts: tuple[Part, ...]
     faults: tuple[str, ...]
 
     @property
     def seconds(self) -> float:
-        return self.ended - self.began
+        return self.stall.seconds
 
     def __str__(self) -> str:
         lines = [
@@ -130,6 +138,12 @@ def arrivals_of(events: Iterable[Event]) -> dict[str, list[tuple[float, int]]]:
     return dict(found)
 
 
+def longest_stall(times: Sequence[float]) -> Stall | None:
+    """The first one of the longest between these times, None if there are less than two."""
+    stalls = map(Stall, times, times[1:])
+    return max(stalls, key=lambda stall: stall.seconds, default=None)
+
+
 def longest_gaps(events: Sequence[Event]) -> list[Gap]:
     """One for each name of writes, the longest first."""
     spans = faults_of(events)
@@ -139,10 +153,9 @@ def longest_gaps(events: Sequence[Event]) -> list[Gap]:
         own[event.get("workload") if event.kind == "driver" else event.actor].append(event)
     gaps = []
     for name, arrivals in arrivals_of(events).items():
-        times = [at for at, _ in arrivals]
-        if len(times) > 1:
-            ended, began = max(zip(times[1:], times, strict=False), key=lambda pair: pair[0] - pair[1])
-            gaps.append(_gap(name, (began, ended), own[actors.get(name, name)], _that_hit(spans, actors.get(name))))
+        stall = longest_stall([at for at, _ in arrivals])
+        if stall is not None:
+            gaps.append(_gap(name, stall, own[actors.get(name, name)], _that_hit(spans, actors.get(name))))
     return sorted(gaps, key=lambda gap: -gap.seconds)
 
 
@@ -151,8 +164,8 @@ def _that_hit(spans: Iterable[Span], actor: str | None) -> list[Span]:
     return [span for span in spans if span.workload == actor or span.group == Group.BROKERS.value]
 
 
-def _gap(name: str, between: tuple[float, float], own: Iterable[Event], spans: list[Span]) -> Gap:
-    began, ended = between
+def _gap(name: str, stall: Stall, own: Iterable[Event], spans: list[Span]) -> Gap:
+    began, ended = stall.began, stall.ended
     known = _starts_before(own, began)
     inside = [event for event in own if began < event.at < ended]
     parts: dict[str, list[float]] = {}
@@ -165,7 +178,7 @@ def _gap(name: str, between: tuple[float, float], own: Iterable[Event], spans: l
     longest = sorted(parts.items(), key=lambda item: -item[1][0])
     hit = [span for span in spans if span.began < ended and span.ended > began]
     faults = tuple(f"{span.name} ({max(span.began, began) - began:.0f} s after the last row)" for span in hit)
-    return Gap(name, began, ended, tuple(Part(what, *seconds) for what, seconds in longest), faults)
+    return Gap(name, stall, tuple(Part(what, *seconds) for what, seconds in longest), faults)
 
 
 def _reasons(inside: Iterable[Event], known: set[str]) -> Iterator[tuple[float, str]]:

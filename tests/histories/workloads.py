@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+from tests.histories.events import workload_of, write_of
+
 TASKS = 4
 ROWS = 40
 """In a micro-batch, and in a batch job."""
@@ -28,18 +30,25 @@ DRIVER_HOST = "127.0.0.5"
 
 DRIVER_PORTS = "HISTORY_DRIVER_PORTS"
 
+# Confluent's wire format: a magic byte, four bytes with the id that the registry gave to the schema, and Avro.
+_MAGIC, _AVRO = b"\0", 5
+
 
 @dataclass(frozen=True)
 class Write:
-    """A kind of write and what it promises. ``repeats``: a run that failed is repeated under the same number.
+    """A kind of write and what it promises. Its topic has the same name.
 
     ``write_name``: the name that its transactional ids and its entries in the ledger have; "" at-least-once. A write
-    that is not repeated has another name each time, which begins with this one, its number and a fresh id.
+    that is not repeated has another name each time, which begins with this one, its number and a fresh id. ``repeats``:
+    a run that failed is repeated under the same number. ``dead_letters``: the rows that cannot be written and go to
+    ``dead_letter_topic``, by their numbers modulo ``ROWS``.
     """
 
     name: str
     write_name: str = ""
     repeats: bool = True
+    dead_letter_topic: str = ""
+    dead_letters: tuple[int, ...] = ()
 
     @property
     def exactly_once(self) -> bool:
@@ -71,7 +80,8 @@ PAIRS = Workload(
     in_batches=True,
     has_executors=True,
 )
-LETTERS = Workload("letters", (Write("letters", "letters"),), ("letters", "letters-dead"), is_query=True)
+_LETTERS = Write("letters", "letters", dead_letter_topic="letters-dead", dead_letters=tuple(range(7, ROWS, 10)))
+LETTERS = Workload("letters", (_LETTERS,), ("letters", "letters-dead"), is_query=True)
 NIGHTLY = Workload("nightly", (Write("nightly", "txn-nightly"),), ("nightly",))
 ONCE = Workload("once", (Write("once", "once", repeats=False),), ("once",))
 OLDEST = Workload("oldest", (Write("oldest", "txn-oldest"),), ("oldest",), spark="3.5")
@@ -90,6 +100,24 @@ def replace_file(file: Path, text: str) -> None:
     scratch = file.with_suffix(f".{os.getpid()}")  # two drivers of a workload may be alive
     scratch.write_text(text)
     scratch.rename(file)
+
+
+def has_its_value(row: str, value: bytes | None) -> bool:
+    """Whether a record of this row has the value that its driver has written: the row's number, as text, or as Avro in
+    the rows of ``letters``. A dead letter has the value that its row would have had."""
+    number = row.rsplit("/", 1)[-1]
+    if workload_of(write_of(row)) != _LETTERS.name:
+        return value == number.encode()
+    return value is not None and number.isdecimal() and value[:1] == _MAGIC and value[_AVRO:] == _avro(int(number))
+
+
+def _avro(number: int) -> bytes:
+    """A record with one field, a union of long and null: the index of the long, and its zigzag varint."""
+    left, parts = number << 1, []
+    while left > 0x7F:
+        parts.append(left & 0x7F | 0x80)
+        left >>= 7
+    return bytes((0, *parts, left))
 
 
 def python_of(workload: Workload) -> Path | None:
