@@ -10,7 +10,8 @@ import pytest
 from tests.histories.__main__ import main
 from tests.histories.events import write_history
 from tests.histories.evidence import lacking
-from tests.histories.planted import ONCE, STREAM, correct_history, lose_a_row
+from tests.histories.paper import ONCE, STREAM, correct_history
+from tests.histories.planted import lose_a_row
 
 
 @pytest.fixture

@@ -1,0 +1,289 @@
+"""Small histories with a fault each."""
+
+from __future__ import annotations
+
+from tests.histories.findings import Kind
+from tests.histories.paper import FINISHED, STILL_OPEN, UNCONFIRMED, WORKER_DIED
+from tests.histories.small import (
+    AGAIN,
+    DECIDED,
+    ENDED,
+    ENDED_AND_DELETED,
+    HALF,
+    NEW,
+    OLD,
+    OLD_READ,
+    OTHERS_FINISHED,
+    PLANNER_DIED,
+    REPLAYED,
+    ROWS,
+    T0,
+    T1,
+    T2,
+    T3,
+    TASKS,
+    TO_TWO,
+    WITH_A_DEAD_LETTER,
+    WRITTEN,
+    began,
+    by,
+    end,
+    gave_up,
+    handed,
+    history,
+    intent,
+    raw,
+    read,
+    reported,
+    started,
+    verdict,
+    workload,
+)
+
+FAULTY = {
+    "a row of a topic that was created again is missing": (
+        Kind.LOST,
+        history(*OLD, *AGAIN, *NEW, verdict("committed"), raw(ROWS, incarnation="new"),
+                read({0: 0, 1: 1, 2: 2}, incarnation="new")),
+    ),
+    "a row is lost that was seen in a topic which was not deleted": (
+        Kind.COMMITTED_BUT_INVISIBLE,
+        history(*OLD[:3], TO_TWO, raw({0: 0}, incarnation="old"),
+                read({0: 1}, "raw", "read_uncommitted", topic="u", incarnation="its id"), *ENDED_AND_DELETED),
+    ),
+    "more rows are missing than the deleted topic had": (
+        Kind.COMMITTED_BUT_INVISIBLE, history(*OLD[:3], TO_TWO, *ENDED_AND_DELETED),
+    ),
+    "a dead letter is lost, and its topic was not deleted": (
+        Kind.COMMITTED_BUT_INVISIBLE, history(*OLD[:3], WITH_A_DEAD_LETTER, *ENDED_AND_DELETED),
+    ),
+    "one of several rows is lost in a topic which was not deleted": (
+        Kind.LOST,
+        history(*OLD[:2], handed(0, 0, 1, 2), {**TO_TWO, "places": [["t", 0, 0, 0, 1], ["u", 0, 0, 1, 2]]},
+                *ENDED_AND_DELETED, read({0: 1}, topic="u", incarnation="its id")),
+    ),
+    "a task wrote to the new topic only, and another one's rows went with the old one": (
+        Kind.COMMITTED_BUT_INVISIBLE,
+        history(*OLD[:-1], *AGAIN, reported(1, T1, (0, 2, 3, 2), incarnation="new"), *DECIDED, verdict("committed"),
+                read({}, incarnation="new")),
+    ),
+    "a job that is not decided goes with its topic": (
+        Kind.COMMITTED_BUT_INVISIBLE,
+        history(*OLD, *AGAIN, intent("not decided", T0, T1), verdict("committed"), read({}, incarnation="new")),
+    ),
+    "rows that were decided in the new topic, and before in the deleted one": (
+        Kind.COMMITTED_BUT_INVISIBLE,
+        history(*OLD, *DECIDED, *AGAIN, *NEW[:-2], verdict("committed"), read({}, incarnation="new")),
+    ),
+    "a row is visible in both topics": (
+        Kind.DOUBLED,
+        history(*OLD, *DECIDED, *ENDED, OLD_READ, *AGAIN, *NEW, verdict("committed"),
+                read(ROWS, "live", incarnation="new"), read(ROWS, incarnation="new")),
+    ),
+    "a failed job was visible until its topic was deleted": (
+        Kind.FAILED_BUT_VISIBLE,
+        history(*OLD, *DECIDED, *ENDED, verdict("failed"), OLD_READ, *AGAIN, read({}, incarnation="new")),
+    ),
+    "a batch was visible in part until its topic was deleted": (
+        Kind.PARTLY_VISIBLE,
+        history(*OLD, *DECIDED, end(T0), read(HALF, "live", incarnation="old"), *AGAIN, verdict("committed"),
+                read({}, incarnation="new")),
+    ),
+    "a receipt was wrong in a topic that was deleted": (
+        Kind.RECEIPT_CONTRADICTED,
+        history(*OLD, raw({**HALF, 4: 2, 5: 3}, incarnation="old"), *AGAIN, read({}, incarnation="new")),
+    ),
+    "a row of a committed job is missing": (
+        Kind.LOST, history(*WRITTEN, verdict("committed"), raw(ROWS), read({0: 0, 1: 1, 2: 2})),
+    ),
+    "the sink took fewer rows than Spark had": (
+        Kind.LOST, history(workload(rows=5), *WRITTEN[1:], verdict("committed"), raw(ROWS), read(ROWS)),
+    ),
+    "the sink took no row of a batch before the last committed one": (
+        Kind.LOST,
+        history(workload(repeats=True, rows=1), handed(0, 0), handed(0, 0, write="job/3"),
+                verdict("committed", write="job/3"), read({0: 0, 1: "job/3/0"})),
+    ),
+    "the sink took no row of a job that it calls committed": (
+        Kind.LOST,
+        history(workload(rows=4), *WRITTEN[1:], verdict("committed"), verdict("committed", write="job/2"), raw(ROWS),
+                read(ROWS)),
+    ),
+    "the sink took no row of the last committed write": (
+        Kind.LOST,
+        history(workload(repeats=True, rows=4), *WRITTEN[1:], verdict("committed"), verdict("committed", write="job/2"),
+                raw(ROWS), read(ROWS)),
+    ),
+    "the sink took no row of the first write that has begun": (
+        Kind.LOST,
+        history(workload(repeats=True, rows=4), {**began(), "write": "job/0"}, *WRITTEN[1:], verdict("committed"),
+                raw(ROWS), read(ROWS)),
+    ),
+    "a decided transaction is aborted by the sink": (
+        Kind.DECIDED_BUT_ABORTED, history(workload(), *TASKS, *DECIDED, end(T0), end(T1, "aborted"), read(HALF)),
+    ),
+    "a row of a committed transaction is missing, and the driver has died": (
+        Kind.COMMITTED_BUT_INVISIBLE, history(*WRITTEN, raw(ROWS), read({0: 0, 1: 1, 2: 2})),
+    ),
+    "a receipt lacks a partition whose rows are visible": (
+        Kind.RECEIPT_CONTRADICTED,
+        history(workload(), *TASKS[:3], reported(1, T1), *DECIDED, *ENDED, verdict("committed"), read(ROWS)),
+    ),
+    "a row of the control is missing": (
+        Kind.LOST, history(workload(exactly_once=False), handed(0, 0, 1), verdict("committed"), read({0: 0})),
+    ),
+    "a batch before the last committed one is missing": (
+        Kind.LOST,
+        history(workload(repeats=True), handed(0, 0), handed(0, 0, write="job/2"), verdict("committed", write="job/2"),
+                read({0: "job/2/0"})),
+    ),
+    "a row is there twice": (
+        Kind.DOUBLED, history(*WRITTEN, verdict("committed"), raw({**ROWS, 5: 3}), read({**ROWS, 5: 3})),
+    ),
+    "a row is in two partitions": (
+        Kind.DOUBLED, history(*WRITTEN, verdict("committed"), read(ROWS), read({0: 3}, partition=1)),
+    ),
+    "an aborted row is read": (
+        Kind.ABORTED_READ, history(workload(), *TASKS, *DECIDED, end(T0, "aborted"), end(T1), read(ROWS)),
+    ),
+    "rows of a job that was not decided are read": (
+        Kind.ABORTED_READ, history(workload(), *TASKS, intent("not decided", T0, T1), read(ROWS)),
+    ),
+    "a batch stays in part": (
+        Kind.PARTLY_VISIBLE,
+        history(workload(), *TASKS, *DECIDED, end(T0), verdict("committed"), raw(ROWS), read(HALF)),
+    ),
+    "a batch of a stream stays in part for a reader": (
+        Kind.PARTLY_VISIBLE, history(workload(repeats=True), *TASKS, *DECIDED, end(T0), read(HALF)),
+    ),
+    "rows are out of order": (
+        Kind.OUT_OF_ORDER, history(*WRITTEN, verdict("committed"), read({0: 1, 1: 0, 2: 2, 3: 3})),
+    ),
+    "a failed job is visible": (
+        Kind.FAILED_BUT_VISIBLE, history(*WRITTEN, verdict("failed"), raw(ROWS), read(ROWS)),
+    ),
+    "a run fails, and a later one decides the job, but the rows of the first are visible": (
+        Kind.FAILED_BUT_VISIBLE,
+        history(workload(repeats=True), began(), *by("1-", T0, T1), verdict("failed"), began(),
+                *by("1-b", T2, T3, first=4), intent("decided", T2, T3), verdict("committed"), read(ROWS)),
+    ),
+    "a run fails, and one row of it is visible beside those of the next": (
+        Kind.FAILED_BUT_VISIBLE,
+        history(workload(repeats=True), began(), *by("1-", T0, T1), verdict("failed"), began(),
+                *by("1-b", T2, T3, first=4), intent("decided", T2, T3), verdict("committed"),
+                read({0: 0, 5: 1, 6: 2, 7: 3})),
+    ),
+    "a run fails, and what an attempt of it wrote that has not reported is visible": (
+        Kind.FAILED_BUT_VISIBLE,
+        history(workload(repeats=True), began(), handed(0, 0, 1, attempt="1-"), verdict("failed"), began(),
+                *by("1-b", T2, T3, first=4), intent("decided", T2, T3), verdict("committed"), read(ROWS)),
+    ),
+    "a run fails in one driver, and the abort of another one says that the job is decided": (
+        Kind.FAILED_BUT_VISIBLE,
+        history(workload(repeats=True), began("1"), *by("1-", T0, T1), intent("asked", T0, T1), verdict("failed"),
+                began("2"), gave_up(FINISHED, start="2"), read(ROWS)),
+    ),
+    "a run fails, and a later abort says that the job is decided": (
+        Kind.FAILED_BUT_VISIBLE,
+        history(workload(repeats=True), began(), *by("1-", T0, T1), intent("asked", T0, T1), verdict("failed"),
+                began(), gave_up(FINISHED), read(ROWS)),
+    ),
+    "an error says that another batch is decided": (
+        Kind.FAILED_BUT_VISIBLE, history(*WRITTEN, verdict("failed", OTHERS_FINISHED), raw(ROWS), read(ROWS)),
+    ),
+    "an abort says that another batch is decided": (
+        Kind.FAILED_BUT_VISIBLE,
+        history(*WRITTEN, verdict("failed", by="sink"), gave_up(OTHERS_FINISHED), verdict("failed"), raw(ROWS),
+                read(ROWS)),
+    ),
+    "a worker of a task dies, and the job is visible": (
+        Kind.FAILED_BUT_VISIBLE, history(*WRITTEN, verdict("failed", WORKER_DIED), raw(ROWS), read(ROWS)),
+    ),
+    "the process that plans dies, and the job is visible": (
+        Kind.FAILED_BUT_VISIBLE, history(*WRITTEN, verdict("failed", PLANNER_DIED), raw(ROWS), read(ROWS)),
+    ),
+    "a batch is torn, and a later intent repairs another task": (
+        Kind.PARTLY_VISIBLE,
+        history(workload(repeats=True), *TASKS, *DECIDED, handed(0, 0, 1, attempt="b"),
+                reported(0, T2, (0, 4, 5, 2), attempt="b"), intent("decided", T2), read({4: 0, 0: 0, 1: 1, 5: 1})),
+    ),
+    "a batch is torn, and its replay repairs one of two rows": (
+        Kind.PARTLY_VISIBLE,
+        history(workload(repeats=True), *TASKS, *DECIDED, *REPLAYED, raw({**ROWS, 4: 2, 5: 3}), read({**HALF, 4: 2})),
+    ),
+    "a batch is torn, an error says that it is decided, and the next run does nothing": (
+        Kind.PARTLY_VISIBLE,
+        history(workload(repeats=True), began(), *TASKS, *DECIDED, end(T0), verdict("failed", STILL_OPEN), began(),
+                read(HALF)),
+    ),
+    "a job is torn, and its driver lives": (
+        Kind.PARTLY_VISIBLE,
+        history(workload(), started("1"), *TASKS, *DECIDED, end(T0), started("2", "another"), raw(ROWS), read(HALF)),
+    ),
+    "a row is visible that an attempt wrote which the intent does not name": (
+        Kind.ABORTED_READ,
+        history(workload(), *by("a", T0, T1), *by("b", T2, T3, first=4), intent("decided", T2, T3), read(ROWS)),
+    ),
+    "a transaction is committed and aborted, and nobody knows whether it was decided": (
+        Kind.DECIDED_BUT_ABORTED,
+        history(workload(), *TASKS, intent("asked", T0, T1), end(T0), end(T0, "aborted"), end(T1), read(ROWS)),
+    ),
+    "an attempt's rows are in the order in which another one got them": (
+        Kind.OUT_OF_ORDER,
+        history(workload(), handed(0, 0, 1), handed(0, 1, 0, attempt="b"), reported(0, T0, (0, 2, 3, 2), attempt="b"),
+                intent("decided", T0), read({2: 0, 3: 1})),
+    ),
+    "a receipt has too few rows, though another attempt had some of them": (
+        Kind.RECEIPT_CONTRADICTED,
+        history(workload(), handed(0, 0), handed(0, 0, 1, 2, attempt="b"), reported(0, T0, (0, 0, 2, 1), attempt="b"),
+                raw({0: 0, 1: 1, 2: 2})),
+    ),
+    "a transaction is committed before the intent that names it": (
+        Kind.COMMITTED_TOO_EARLY,
+        history(workload(), *TASKS, *ENDED, *DECIDED, verdict("committed"), raw(ROWS), read(ROWS)),
+    ),
+    "a transaction is to be committed, and the only intent that names it is refused": (
+        Kind.COMMITTED_TOO_EARLY,
+        history(workload(), *TASKS, intent("not decided", T0, T1), end(T0), verdict("failed"), raw(ROWS), read({})),
+    ),
+    "rows are seen before the intent that names their transaction": (
+        Kind.COMMITTED_TOO_EARLY,
+        history(workload(), *TASKS, raw(ROWS), read(ROWS, "live"), *DECIDED, *ENDED, verdict("committed"), read(ROWS)),
+    ),
+    "a decided intent names a transaction that no task has reported, and its rows are gone": (
+        Kind.NOT_REPORTED, history(workload(), *TASKS[:3], *DECIDED, end(T0), raw(ROWS), read(HALF)),
+    ),
+    "an intent that may be decided names a transaction that no task has reported": (
+        Kind.NOT_REPORTED,
+        history(workload(), *TASKS[:3], intent("asked", T0, T1), verdict("failed", UNCONFIRMED), raw(ROWS), read(HALF)),
+    ),
+    "a failed job is visible, and was not decided": (
+        Kind.FAILED_BUT_VISIBLE, history(workload(), *TASKS, verdict("failed"), read(ROWS)),
+    ),
+    "a committed job is invisible": (
+        Kind.COMMITTED_BUT_INVISIBLE, history(*WRITTEN, verdict("committed"), raw(ROWS), read({})),
+    ),
+    "a decided job is invisible, and its driver lives": (
+        Kind.COMMITTED_BUT_INVISIBLE, history(workload(), *TASKS, *DECIDED, verdict("failed"), raw(ROWS), read({})),
+    ),
+    "a committed transaction is invisible": (
+        Kind.COMMITTED_BUT_INVISIBLE, history(*WRITTEN, verdict("failed", STILL_OPEN), raw(ROWS), read(HALF)),
+    ),
+    "a receipt has another count": (
+        Kind.RECEIPT_CONTRADICTED,
+        history(workload(), handed(0, 0, 1), reported(0, T0, (0, 0, 1, 2)), raw({0: 0})),
+    ),
+    "a receipt has the offsets of another task": (
+        Kind.RECEIPT_CONTRADICTED,
+        history(workload(), handed(0, 0, 1), handed(1, 2, 3), reported(0, T0, (0, 2, 3, 2)), raw(ROWS)),
+    ),
+    "a row comes from nowhere": (
+        Kind.FOREIGN_ROW, history(*WRITTEN, verdict("committed"), read({**ROWS, 4: 9})),
+    ),
+    "two readers see different rows": (
+        Kind.READERS_DISAGREE, history(*WRITTEN, verdict("committed"), read({**ROWS, 3: 2}, "live"), read(ROWS)),
+    ),
+    "a reader passes a row that another one sees": (
+        Kind.READERS_DISAGREE, history(*WRITTEN, verdict("committed"), read(ROWS, "live"), read(HALF)),
+    ),
+}  # fmt: skip
