@@ -7,7 +7,7 @@ transactions; ``places.py`` has those about what lies where. Each exception that
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from math import inf
 
@@ -23,7 +23,6 @@ from tests.histories.index import (
     Report,
     Run,
     Spot,
-    Task,
     Transaction,
     Verdict,
     View,
@@ -49,7 +48,7 @@ def lost_rows(history: History) -> Iterator[Finding | Excuse]:
 
     A repeated write counts as committed as well if a later number of its workload is.
     """
-    visible, gone = _visible(history), _gone(history)
+    visible, gone = history.visible_at_last, history.gone
     last = _last_committed(history)
     for write, rows in history.rows.items():
         repeated = history.workload(write).repeats and number_of(write) < last.get(workload_of(write), -1)
@@ -276,7 +275,7 @@ def _why_visible(history: History, write: str, run: Run) -> Reason | None:
 def committed_but_invisible(history: History) -> Iterator[Finding]:
     """Writes that were told committed and of which no row is visible, and transactions that EndTxn has committed and
     some of whose rows a reader has passed without seeing them."""
-    visible, gone = _visible(history), _gone(history)
+    visible, gone = history.visible_at_last, history.gone
     for write, rows in history.rows.items():
         left = [row for row in rows if row not in gone]
         if left and history.committed_verdict(write) and not any(row in visible for row in left):
@@ -363,61 +362,6 @@ RULES: tuple[Callable[[History], Iterator[Finding | Excuse]], ...] = (
     nameless_events,
     *RULES_ABOUT_PLACES,
 )
-
-
-def _visible(history: History) -> set[str]:
-    """The rows of the reader that began last, which has read from the start; with one reader, of that one."""
-    views = history.of_kind(COMMITTED)
-    return {row for rows in views[-1].rows.values() for row in rows.values()} if views else set()
-
-
-def _gone(history: History) -> set[str]:
-    """The rows that went with a deleted topic.
-
-    A row went with it if its task's decided transaction wrote it to the topic: the one that the last decided intent
-    names, or one that a later intent names whose outcome is not known.
-    """
-    decided: dict[Task, list[Report]] = {}
-    for intents in history.intents.values():
-        for intent in intents:
-            named = [history.by_transaction[each] for each in intent.transactions if each in history.by_transaction]
-            for report in named if intent.may_be_decided else ():
-                before = [] if intent.outcome == "decided" else decided.get(report.task, [])
-                decided[report.task] = [*before, report]
-    reports = [report for of_task in decided.values() for report in of_task]
-    room = {report: count for report in reports if (count := _count_deleted(history, report))}
-    kept, deleted = _seen_of(history, room)
-    gone = set()
-    for report, count in room.items():
-        there = deleted[report]
-        unseen = [row for row in report.rows if row not in there and row not in kept[report]]
-        gone |= {*there, *unseen[: max(0, count - len(there))]}
-    return gone
-
-
-def _count_deleted(history: History, report: Report) -> int:
-    """How many rows the report's task wrote to topics that were deleted. What no receipt counts are dead letters."""
-    places = {place: history.is_deleted(place.partition.topic, place.partition.incarnation) for place in report.places}
-    count = sum(place.count for place, is_deleted in places.items() if is_deleted)
-    with_places = {place.partition.topic for place in places}
-    if any(history.is_deleted(*topic) for topic in report.topics if topic[0] not in with_places):
-        count += len(report.rows) - sum(place.count for place in places)
-    return count
-
-
-def _seen_of(history: History, reports: Collection[Report]) -> tuple[dict[Report, set[str]], dict[Report, set[str]]]:
-    """The rows of the reports that any reader saw where they were written: in topics that are still there, and in
-    deleted ones."""
-    kept: dict[Report, set[str]] = defaultdict(set)
-    deleted: dict[Report, set[str]] = defaultdict(set)
-    rows = {row for report in reports for row in report.rows}
-    for view in history.views.values():
-        for spot in view.spots():
-            if spot.row in rows:
-                is_deleted = history.is_deleted(spot.partition.topic, spot.partition.incarnation)
-                for report in history.authors(spot):
-                    (deleted if is_deleted else kept)[report].add(spot.row)
-    return kept, deleted
 
 
 def _last_committed(history: History) -> dict[str, int]:

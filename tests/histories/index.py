@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import inf
 from typing import NamedTuple
 
@@ -290,6 +291,60 @@ class History:
 
     def committed_verdict(self, write: str) -> bool:
         return any(verdict.outcome == "committed" for verdict in self.verdicts[write])
+
+    @cached_property
+    def visible_at_last(self) -> set[str]:
+        """The rows of the read_committed reader that began last, which has read from the start; with one reader, of
+        that one."""
+        views = self.of_kind(COMMITTED)
+        return {row for rows in views[-1].rows.values() for row in rows.values()} if views else set()
+
+    @cached_property
+    def gone(self) -> set[str]:
+        """The rows that went with a deleted topic.
+
+        A row went with it if its task's decided transaction wrote it to the topic: the one that the last decided intent
+        names, or one that a later intent names whose outcome is not known.
+        """
+        decided: dict[Task, list[Report]] = {}
+        for intents in self.intents.values():
+            for intent in intents:
+                named = [self.by_transaction[each] for each in intent.transactions if each in self.by_transaction]
+                for report in named if intent.may_be_decided else ():
+                    before = [] if intent.outcome == "decided" else decided.get(report.task, [])
+                    decided[report.task] = [*before, report]
+        reports = [report for of_task in decided.values() for report in of_task]
+        room = {report: count for report in reports if (count := self._count_deleted(report))}
+        kept, deleted = self._seen_of(room)
+        gone = set()
+        for report, count in room.items():
+            there = deleted[report]
+            unseen = [row for row in report.rows if row not in there and row not in kept[report]]
+            gone |= {*there, *unseen[: max(0, count - len(there))]}
+        return gone
+
+    def _count_deleted(self, report: Report) -> int:
+        """How many rows the report's task wrote to topics that were deleted. What no receipt counts are dead letters."""
+        places = {place: self.is_deleted(place.partition.topic, place.partition.incarnation) for place in report.places}
+        count = sum(place.count for place, is_deleted in places.items() if is_deleted)
+        with_places = {place.partition.topic for place in places}
+        if any(self.is_deleted(*topic) for topic in report.topics if topic[0] not in with_places):
+            count += len(report.rows) - sum(place.count for place in places)
+        return count
+
+    def _seen_of(self, reports: Collection[Report]) -> tuple[dict[Report, set[str]], dict[Report, set[str]]]:
+        """The rows of the reports that any reader saw where they were written: in topics that are still there, and in
+        deleted ones."""
+        kept: dict[Report, set[str]] = defaultdict(set)
+        deleted: dict[Report, set[str]] = defaultdict(set)
+        rows = {row for report in reports for row in report.rows}
+        for view in self.views.values():
+            for spot in view.spots():
+                if spot.row in rows:
+                    is_deleted = self.is_deleted(spot.partition.topic, spot.partition.incarnation)
+                    for report in self.authors(spot):
+                        (deleted if is_deleted else kept)[report].add(spot.row)
+        return kept, deleted
 
     def is_deleted(self, topic: str, incarnation: str) -> bool:
         return (topic, incarnation) in self._deleted
