@@ -1,0 +1,69 @@
+"""The rules of the checker about decisions: what an intent names, and how its transactions end."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from math import inf
+
+from tests.histories.findings import Excuse, Finding, Kind, listed
+from tests.histories.index import COMMITTED, History, Report, Spot, Transaction
+
+
+def decided_but_aborted(history: History) -> Iterator[Finding]:
+    """Transactions that the sink has aborted, though a decided intent names them, or EndTxn has committed them."""
+    for write, intents in history.intents.items():
+        for transaction in dict.fromkeys(each for intent in intents for each in intent.transactions):
+            ends = history.ends.get(transaction, set())
+            if (False, "aborted") not in ends:
+                continue
+            named = [intent for intent in intents if transaction in intent.transactions]
+            if any(intent.outcome == "decided" for intent in named):
+                yield Finding(Kind.DECIDED_BUT_ABORTED, write, f"{transaction} was aborted after the decision")
+            elif (True, "committed") in ends:
+                yield Finding(Kind.DECIDED_BUT_ABORTED, write, f"EndTxn has committed {transaction}, and aborted it")
+
+
+def committed_too_early(history: History) -> Iterator[Finding]:
+    """Transactions that the sink asked to commit, or of which a read_committed reader saw rows, before it asked for an
+    intent that names them. The intent is the decision: a driver that dies in between leaves rows that are visible, and
+    that its successor writes again.
+
+    Reads are recorded after they happened, and requests before they are sent, so the order of the record is enough.
+    """
+    for transaction, at in history.commits.items():
+        if history.first_named.get(transaction, inf) > at:
+            report = history.by_transaction.get(transaction)
+            text = f"EndTxn was to commit {transaction} before an intent that names it was asked for"
+            yield Finding(Kind.COMMITTED_TOO_EARLY, str(report.task) if report else transaction.id, text)
+    early: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
+    for view in history.of_kind(COMMITTED):
+        for at, partition, rows in view.told:
+            for offset, row in rows:
+                authors = history.authors(Spot(row, partition, offset))
+                named = [history.first_named[each] for each in _transactions(authors) if each in history.first_named]
+                if named and min(named) > at:
+                    early[str(authors[0].task), view.reader][f"{row} in {partition} at {offset}"] = None
+    for (about, reader), spots in early.items():
+        text = f"{reader} saw rows of it before an intent that names their transaction was asked for"
+        yield Finding(Kind.COMMITTED_TOO_EARLY, about, f"{text}: {listed(list(spots))}")
+
+
+def _transactions(reports: Iterable[Report]) -> list[Transaction]:
+    return [report.transaction for report in reports if report.transaction is not None]
+
+
+def unreported_transactions(history: History) -> Iterator[Finding]:
+    """Transactions that an intent names which is decided, or may be, and that no task has reported. Nobody knows which
+    rows they have, so no other rule can judge these."""
+    for write, intents in history.intents.items():
+        named = {each for intent in intents if intent.may_be_decided for each in intent.transactions}
+        for transaction in sorted(named - history.reported):
+            yield Finding(Kind.NOT_REPORTED, write, f"an intent names {transaction}, which no task has reported")
+
+
+RULES: tuple[Callable[[History], Iterator[Finding | Excuse]], ...] = (
+    decided_but_aborted,
+    committed_too_early,
+    unreported_transactions,
+)
