@@ -1,7 +1,7 @@
 """Judges a history: a pure function from events to findings. It imports nothing of the package that it judges.
 
 ``check`` knows of the sink only what docs/exactly-once.md promises. What this file has are the rules about writes and
-what was said of them; ``decisions.py`` has those about intents and transactions, and ``places.py`` those about what lies
+what was said of them; ``decisions.py`` has those about intents and transactions, ``places.py`` those about what lies
 where. Each exception that a rule makes is counted as an excuse.
 """
 

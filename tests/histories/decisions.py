@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from math import inf
 
 from tests.histories.findings import Excuse, Finding, Kind, listed
-from tests.histories.index import COMMITTED, History, Report, Spot, Transaction
+from tests.histories.index import COMMITTED, History, Report, Spot, Task, Transaction
 
 
 def decided_but_aborted(history: History) -> Iterator[Finding]:
@@ -53,6 +53,21 @@ def _transactions(reports: Iterable[Report]) -> list[Transaction]:
     return [report.transaction for report in reports if report.transaction is not None]
 
 
+def tasks_left_out(history: History) -> Iterator[Finding]:
+    """Tasks that have reported rows in the run of an intent which may be decided, and of which it names nothing: their
+    rows are lost. Of several attempts of a task, it names the one that Spark has accepted."""
+    for write, intents in history.intents.items():
+        for intent in (each for each in intents if each.may_be_decided):
+            tasks: dict[Task, set[Transaction]] = defaultdict(set)
+            for attempt in history.attempts_in(write, history.run(write, intent.at, intent.start)):
+                for report in attempt.reports:
+                    if report.transaction is not None and report.places and report.at < intent.at:
+                        tasks[report.task].add(report.transaction)
+            for task in sorted(task for task, own in tasks.items() if own.isdisjoint(intent.transactions)):
+                text = f"an intent with {len(intent.transactions)} transactions names none of {listed(sorted(map(str, tasks[task])))}"
+                yield Finding(Kind.LEFT_OUT, str(task), text)
+
+
 def unreported_transactions(history: History) -> Iterator[Finding]:
     """Transactions that an intent names which is decided, or may be, and that no task has reported. Nobody knows which
     rows they have, so no other rule can judge these."""
@@ -65,5 +80,6 @@ def unreported_transactions(history: History) -> Iterator[Finding]:
 RULES: tuple[Callable[[History], Iterator[Finding | Excuse]], ...] = (
     decided_but_aborted,
     committed_too_early,
+    tasks_left_out,
     unreported_transactions,
 )

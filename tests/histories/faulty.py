@@ -286,4 +286,14 @@ FAULTY = {
     "a reader passes a row that another one sees": (
         Kind.READERS_DISAGREE, history(*WRITTEN, verdict("committed"), read(ROWS, "live"), read(HALF)),
     ),
+    "an intent leaves out a task, and its driver dies": (
+        Kind.LEFT_OUT,
+        history(workload(), *TASKS, intent("asked", T0), intent("decided", T0), end(T0), end(T1, "aborted"),
+                started("2"), raw(ROWS), read(HALF)),
+    ),
+    "an intent leaves out a task, and nobody knows whether it is decided": (
+        Kind.LEFT_OUT,
+        history(workload(), *TASKS, intent("asked", T0), intent("unknown", T0), end(T0), end(T1, "aborted"),
+                verdict("failed", UNCONFIRMED), raw(ROWS), read(HALF)),
+    ),
 }  # fmt: skip

@@ -21,6 +21,7 @@ class Kind(Enum):
     COMMITTED_BUT_INVISIBLE = "told committed, but not visible"
     DECIDED_BUT_ABORTED = "decided, but aborted"
     COMMITTED_TOO_EARLY = "committed before the intent"
+    LEFT_OUT = "decided without a task"
     NOT_REPORTED = "decided, but not reported"
     RECEIPT_CONTRADICTED = "receipt contradicted"
     FOREIGN_ROW = "row that no task was handed"

@@ -72,6 +72,7 @@ class Report:
     """``topics``: all that the task wrote to, with their incarnations, as far as the sink knows them. Those that no
     place is in have dead letters."""
 
+    at: float
     attempt: Attempt
     transaction: Transaction | None
     places: tuple[Place, ...]
@@ -324,7 +325,7 @@ class History:
         return gone
 
     def _count_deleted(self, report: Report) -> int:
-        """How many rows the report's task wrote to topics that were deleted. What no receipt counts are dead letters."""
+        """How many rows the report's task wrote to deleted topics. What no receipt counts are dead letters."""
         places = {place: self.is_deleted(place.partition.topic, place.partition.incarnation) for place in report.places}
         count = sum(place.count for place, is_deleted in places.items() if is_deleted)
         with_places = {place.partition.topic for place in places}
@@ -389,7 +390,7 @@ class History:
             Place(self._partition(topic, partition, topics.get(topic)), first, last, count)
             for topic, partition, first, last, count in event["places"]
         )
-        report = Report(self._attempt(event), transaction, places, frozenset(topics.items()))
+        report = Report(event.at, self._attempt(event), transaction, places, frozenset(topics.items()))
         report.attempt.reports.append(report)
         self.reports.append(report)
 

@@ -272,6 +272,18 @@ def show_a_row_to_one_reader_only(paper: Paper) -> list[Event]:
     return told
 
 
+def leave_a_task_out_of_an_intent(paper: Paper) -> list[Event]:
+    """The other tasks of the batch are committed."""
+    write = paper.random.choice(paper.clean)
+    left_out = paper.random.choice(_written(paper, write)).transaction
+    return [
+        replace(event, fields={**event.fields, "transactions": [each for each in named if each != left_out]})
+        if event.kind == "intent" and left_out in (named := event["transactions"])
+        else event
+        for event in paper.events()
+    ]
+
+
 FAULTS: dict[Callable[[Paper], list[Event]], Kind] = {
     lose_a_row: Kind.LOST,
     lose_a_row_of_the_control: Kind.LOST,
@@ -299,5 +311,6 @@ FAULTS: dict[Callable[[Paper], list[Event]], Kind] = {
     miscount_a_receipt: Kind.RECEIPT_CONTRADICTED,
     write_a_row_that_was_not_handed_over: Kind.FOREIGN_ROW,
     show_a_row_to_one_reader_only: Kind.READERS_DISAGREE,
+    leave_a_task_out_of_an_intent: Kind.LEFT_OUT,
 }
 """What each fault must be found as; it may be found as something else as well."""

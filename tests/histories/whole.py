@@ -21,6 +21,7 @@ from tests.histories.small import (
     ROWS,
     T0,
     T1,
+    T2,
     T3,
     TASKS,
     TO_TWO,
@@ -146,6 +147,11 @@ WHOLE = {
     "an intent of a task that has not reported": history(workload(), handed(0, 0, 1), intent("asked", T0), read({})),
     "an open transaction that hides a task": history(
         workload(), *TASKS, *DECIDED, verdict("failed", STILL_OPEN), raw(ROWS), read(HALF, passed=2)
+    ),
+    "an intent that names one of two attempts of a task, which have both reported": history(
+        workload(), *TASKS, handed(0, 0, 1, attempt="b"), reported(0, T2, (0, 4, 5, 2), attempt="b"),
+        intent("decided", T2, T1), end(T2), end(T1), end(T0, "aborted"), verdict("committed"),
+        raw({**ROWS, 4: 0, 5: 1}), read({2: 2, 3: 3, 4: 0, 5: 1}),
     ),
 }  # fmt: skip
 
