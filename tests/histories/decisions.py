@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Iterator
 from math import inf
 
 from tests.histories.findings import Excuse, Finding, Kind, listed
-from tests.histories.index import COMMITTED, History, Report, Spot, Task, Transaction
+from tests.histories.index import COMMITTED, History, Intent, Report, Spot, Task, Transaction
 
 
 def decided_but_aborted(history: History) -> Iterator[Finding]:
-    """Transactions that the sink has aborted, though a decided intent names them, or EndTxn has committed them."""
+    """Transactions that the sink has aborted, though a decided intent names them, or EndTxn has committed them, or
+    another one of the same intent."""
     for write, intents in history.intents.items():
         for transaction in dict.fromkeys(each for intent in intents for each in intent.transactions):
             ends = history.ends.get(transaction, set())
@@ -22,6 +23,15 @@ def decided_but_aborted(history: History) -> Iterator[Finding]:
                 yield Finding(Kind.DECIDED_BUT_ABORTED, write, f"{transaction} was aborted after the decision")
             elif (True, "committed") in ends:
                 yield Finding(Kind.DECIDED_BUT_ABORTED, write, f"EndTxn has committed {transaction}, and aborted it")
+            elif committed := _committed_beside(history, named):
+                text = f"{transaction} was aborted, and EndTxn has committed {committed} of the same intent"
+                yield Finding(Kind.DECIDED_BUT_ABORTED, write, text)
+
+
+def _committed_beside(history: History, intents: Iterable[Intent]) -> Transaction | None:
+    """A transaction of the intents that EndTxn has committed, if they may be decided."""
+    named = sorted({each for intent in intents if intent.may_be_decided for each in intent.transactions})
+    return next((each for each in named if (True, "committed") in history.ends.get(each, set())), None)
 
 
 def committed_too_early(history: History) -> Iterator[Finding]:
@@ -53,6 +63,22 @@ def _transactions(reports: Iterable[Report]) -> list[Transaction]:
     return [report.transaction for report in reports if report.transaction is not None]
 
 
+def shared_transactions(history: History) -> Iterator[Finding]:
+    """Transactions that an intent names though a task of another write has reported them, and those that two attempts
+    have reported: each attempt has a transaction of its own."""
+    for write, intents in history.intents.items():
+        for transaction in sorted({each for intent in intents for each in intent.transactions}):
+            foreign = [str(each.task) for each in history.reports_of.get(transaction, ()) if each.task.write != write]
+            if foreign:
+                text = f"an intent names {transaction}, which {listed(foreign)} has reported"
+                yield Finding(Kind.SHARED_TRANSACTION, write, text)
+    for transaction, reports in history.reports_of.items():
+        attempts = [f"{each.name} of {each.task}" for each in dict.fromkeys(report.attempt for report in reports)]
+        if len(attempts) > 1:
+            text = f"{transaction} was reported by the attempts {listed(attempts)}"
+            yield Finding(Kind.SHARED_TRANSACTION, str(reports[0].task), text)
+
+
 def tasks_left_out(history: History) -> Iterator[Finding]:
     """Tasks that have reported rows in the run of an intent which may be decided, and of which it names nothing: their
     rows are lost. Of several attempts of a task, it names the one that Spark has accepted."""
@@ -64,7 +90,8 @@ def tasks_left_out(history: History) -> Iterator[Finding]:
                     if report.transaction is not None and report.places and report.at < intent.at:
                         tasks[report.task].add(report.transaction)
             for task in sorted(task for task, own in tasks.items() if own.isdisjoint(intent.transactions)):
-                text = f"an intent with {len(intent.transactions)} transactions names none of {listed(sorted(map(str, tasks[task])))}"
+                own = listed(sorted(map(str, tasks[task])))
+                text = f"an intent names {len(intent.transactions)} transactions, and none of its own: {own}"
                 yield Finding(Kind.LEFT_OUT, str(task), text)
 
 
@@ -81,5 +108,6 @@ RULES: tuple[Callable[[History], Iterator[Finding | Excuse]], ...] = (
     decided_but_aborted,
     committed_too_early,
     tasks_left_out,
+    shared_transactions,
     unreported_transactions,
 )

@@ -22,6 +22,7 @@ class Kind(Enum):
     DECIDED_BUT_ABORTED = "decided, but aborted"
     COMMITTED_TOO_EARLY = "committed before the intent"
     LEFT_OUT = "decided without a task"
+    SHARED_TRANSACTION = "transaction shared"
     NOT_REPORTED = "decided, but not reported"
     RECEIPT_CONTRADICTED = "receipt contradicted"
     FOREIGN_ROW = "row that no task was handed"

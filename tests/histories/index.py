@@ -230,6 +230,10 @@ class History:
         """Transaction → when the first such intent was asked for, also one whose write is not known."""
         self.topics = {place.partition.topic for report in self.reports for place in report.places}
         """Those that receipts name. Others hold dead letters."""
+        self.reports_of: dict[Transaction, list[Report]] = defaultdict(list)
+        for report in self.reports:
+            if report.transaction is not None:
+                self.reports_of[report.transaction].append(report)
         self.by_transaction = {each.transaction: each for each in self.reports if each.transaction is not None}
 
     def of_kind(self, isolation: str) -> list[View]:

@@ -13,6 +13,7 @@ from tests.histories.paper import (
     NOT_DECIDED,
     ONCE,
     STREAM,
+    UNCONFIRMED,
     WORKER_DIED,
     Attempt,
     Paper,
@@ -284,6 +285,28 @@ def leave_a_task_out_of_an_intent(paper: Paper) -> list[Event]:
     ]
 
 
+def name_a_transaction_of_another_write(paper: Paper) -> list[Event]:
+    """Of a job that nobody decides."""
+    write, foreign = paper.random.choice(paper.clean), paper.random.choice(reported(paper, f"{ONCE}/100")).transaction
+    return [
+        replace(event, fields={**event.fields, "transactions": [*event["transactions"], foreign]})
+        if event.kind == "intent" and event["entry"] == f"entry-{write}"
+        else event
+        for event in paper.events()
+    ]
+
+
+def abort_a_part_of_an_intent_with_an_unknown_outcome(paper: Paper) -> list[Event]:
+    write = f"{ONCE}/100"
+    attempts = reported(paper, write)
+    paper.intent(attempts, "asked", "unknown")
+    aborted = paper.random.choice(attempts)
+    for attempt in attempts:
+        paper.end(attempt, commit=attempt is not aborted)
+    paper.verdict(write, "failed", UNCONFIRMED)
+    return paper.events()
+
+
 FAULTS: dict[Callable[[Paper], list[Event]], Kind] = {
     lose_a_row: Kind.LOST,
     lose_a_row_of_the_control: Kind.LOST,
@@ -312,5 +335,7 @@ FAULTS: dict[Callable[[Paper], list[Event]], Kind] = {
     write_a_row_that_was_not_handed_over: Kind.FOREIGN_ROW,
     show_a_row_to_one_reader_only: Kind.READERS_DISAGREE,
     leave_a_task_out_of_an_intent: Kind.LEFT_OUT,
+    name_a_transaction_of_another_write: Kind.SHARED_TRANSACTION,
+    abort_a_part_of_an_intent_with_an_unknown_outcome: Kind.DECIDED_BUT_ABORTED,
 }
 """What each fault must be found as; it may be found as something else as well."""

@@ -126,6 +126,15 @@ def by(attempt, *transactions, first=0):
     ]  # fmt: skip
 
 
+# Another job, whose rows lie behind those of the first.
+T9, T8 = ["job-0", 9, 0], ["job-1", 9, 0]
+SECOND = [
+    handed(0, 0, 1, write="job/2", attempt="b"), handed(1, 2, 3, write="job/2", attempt="b"),
+    reported(0, T9, (0, 4, 5, 2), write="job/2", attempt="b"),
+    reported(1, T8, (0, 6, 7, 2), write="job/2", attempt="b"),
+]  # fmt: skip
+SECOND_ROWS = {offset: f"job/2/{offset - 4}" for offset in range(4, 8)}
+
 # The same job in a topic with an id, and its rows written by other transactions after the topic was created again.
 OLD = [
     topic("old", "created"), workload(repeats=True), handed(0, 0, 1), handed(1, 2, 3),

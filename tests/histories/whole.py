@@ -19,10 +19,14 @@ from tests.histories.small import (
     OVERTAKEN,
     REPLAYED,
     ROWS,
+    SECOND,
+    SECOND_ROWS,
     T0,
     T1,
     T2,
     T3,
+    T8,
+    T9,
     TASKS,
     TO_TWO,
     WITH_A_DEAD_LETTER,
@@ -152,6 +156,14 @@ WHOLE = {
         workload(), *TASKS, handed(0, 0, 1, attempt="b"), reported(0, T2, (0, 4, 5, 2), attempt="b"),
         intent("decided", T2, T1), end(T2), end(T1), end(T0, "aborted"), verdict("committed"),
         raw({**ROWS, 4: 0, 5: 1}), read({2: 2, 3: 3, 4: 0, 5: 1}),
+    ),
+    "two writes with transactions of their own": history(
+        *WRITTEN, verdict("committed"), *SECOND, intent("decided", T8, T9, write="job/2"), end(T8), end(T9),
+        verdict("committed", write="job/2"), raw({**ROWS, **SECOND_ROWS}), read({**ROWS, **SECOND_ROWS}),
+    ),
+    "an intent with an unknown outcome, all of whose transactions are aborted": history(
+        workload(), *TASKS, intent("asked", T0, T1), intent("unknown", T0, T1), end(T0, "aborted"), end(T1, "aborted"),
+        verdict("failed", UNCONFIRMED), raw(ROWS), read({}),
     ),
 }  # fmt: skip
 
