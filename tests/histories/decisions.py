@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from math import inf
 
-from tests.histories.findings import Excuse, Finding, Kind, listed
+from tests.histories.findings import Excuse, Finding, Kind, Reason, listed
 from tests.histories.index import COMMITTED, History, Intent, Report, Spot, Task, Transaction
 
 
@@ -32,6 +32,28 @@ def _committed_beside(history: History, intents: Iterable[Intent]) -> Transactio
     """A transaction of the intents that EndTxn has committed, if they may be decided."""
     named = sorted({each for intent in intents if intent.may_be_decided for each in intent.transactions})
     return next((each for each in named if (True, "committed") in history.ends.get(each, set())), None)
+
+
+def decided_without_their_topic(history: History) -> Iterator[Finding | Excuse]:
+    """Intents that were asked for after a topic of theirs had been deleted and created again, and are decided. The sink
+    looks for its topics after the last task has reported, and just before it asks for the intent.
+
+    If all tasks had reported before, and a fault struck the workload since the topic was deleted, the process may have
+    been stopped between the look and the intent. The topic is created again only when no broker knows the old one.
+    """
+    for write, intents in history.intents.items():
+        for intent in (each for each in intents if each.outcome == "decided"):
+            reports = [history.by_transaction[each] for each in intent.transactions if each in history.by_transaction]
+            for topic, incarnation in sorted({topic for report in reports for topic in report.all_topics}):
+                replaced = history.replaced(topic, incarnation)
+                if replaced is None or intent.at < replaced[1]:
+                    continue
+                last_report = max(report.at for report in reports)
+                if last_report < replaced[1] and history.meets_a_fault(write, replaced[0], intent.at):
+                    yield Excuse(Reason.STOPPED_BEFORE_THE_INTENT, write)
+                    continue
+                text = f"its intent was asked for when topic {topic} had been created again, and is decided"
+                yield Finding(Kind.WITHOUT_ITS_TOPIC, write, text)
 
 
 def committed_too_early(history: History) -> Iterator[Finding]:
@@ -106,6 +128,7 @@ def unreported_transactions(history: History) -> Iterator[Finding]:
 
 RULES: tuple[Callable[[History], Iterator[Finding | Excuse]], ...] = (
     decided_but_aborted,
+    decided_without_their_topic,
     committed_too_early,
     tasks_left_out,
     shared_transactions,

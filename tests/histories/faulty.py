@@ -32,6 +32,7 @@ from tests.histories.small import (
     began,
     by,
     end,
+    fault,
     gave_up,
     handed,
     history,
@@ -40,6 +41,7 @@ from tests.histories.small import (
     read,
     reported,
     started,
+    topic,
     verdict,
     workload,
 )
@@ -326,5 +328,30 @@ FAULTY = {
         Kind.DECIDED_BUT_ABORTED,
         history(workload(), *TASKS, intent("asked", T0, T1), end(T0), started("2"), end(T1, "aborted"), raw(ROWS),
                 read(HALF)),
+    ),
+    "a topic is created again before the intent is asked for, which is decided": (
+        Kind.WITHOUT_ITS_TOPIC,
+        history(*OLD, *AGAIN, *DECIDED, *ENDED, verdict("committed"), read({}, incarnation="new")),
+    ),
+    "a topic is created again while another workload meets with a fault, and the job is decided": (
+        Kind.WITHOUT_ITS_TOPIC,
+        history(*OLD, fault("begins", "another"), *AGAIN, *DECIDED, *ENDED, verdict("committed"),
+                read({}, incarnation="new")),
+    ),
+    "a fault ends before the topic is deleted, and the job is decided": (
+        Kind.WITHOUT_ITS_TOPIC,
+        history(*OLD, fault("begins"), fault("ends"), *AGAIN, *DECIDED, *ENDED, verdict("committed"),
+                read({}, incarnation="new")),
+    ),
+    "a task reports rows in the topic that was there before, while a process is stopped": (
+        Kind.WITHOUT_ITS_TOPIC,
+        history(*OLD[:-1], fault("begins"), *AGAIN, OLD[-1], fault("ends"), *DECIDED, *ENDED, verdict("committed"),
+                read({}, incarnation="new")),
+    ),
+    "the topic of dead letters is created again before the intent is asked for": (
+        Kind.WITHOUT_ITS_TOPIC,
+        history(*OLD[:3], WITH_A_DEAD_LETTER, topic("its id", "deleted", "dead"), topic("another", "created", "dead"),
+                intent("asked", T0), intent("decided", T0), end(T0), verdict("committed"),
+                read({0: 0}, incarnation="old")),
     ),
 }  # fmt: skip

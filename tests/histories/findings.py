@@ -20,6 +20,7 @@ class Kind(Enum):
     FAILED_BUT_VISIBLE = "told failed, but visible"
     COMMITTED_BUT_INVISIBLE = "told committed, but not visible"
     DECIDED_BUT_ABORTED = "decided, but aborted"
+    WITHOUT_ITS_TOPIC = "decided after its topic was deleted"
     COMMITTED_TOO_EARLY = "committed before the intent"
     LEFT_OUT = "decided without a task"
     SHARED_TRANSACTION = "transaction shared"
@@ -53,6 +54,9 @@ class Reason(Enum):
     TORN_AND_DIED = "batches visible in part: the job is never repeated, and its driver died"
     DECIDED_AND_LOST = "decided jobs of which no row is visible: an error says so, or the driver died"
     TOPIC_DELETED = "rows of committed writes that are gone with a deleted topic"
+    STOPPED_BEFORE_THE_INTENT = (
+        "intents of a topic that was created again before them: a fault may have stopped the process that asks for them"
+    )
     AT_LEAST_ONCE = "rows that are visible twice, of at-least-once writes"
     NO_RECEIPTS = "rows whose place was not compared with a receipt: dead letters have none"
     SEVERAL_ATTEMPTS = "receipts whose count was not compared: rows of another attempt lie in between"

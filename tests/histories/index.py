@@ -86,6 +86,11 @@ class Report:
     def rows(self) -> dict[str, int]:
         return self.attempt.rows
 
+    @property
+    def all_topics(self) -> set[tuple[str, str]]:
+        """Those of its places as well: each with its incarnation."""
+        return {*self.topics, *((place.partition.topic, place.partition.incarnation) for place in self.places)}
+
 
 @dataclass(frozen=True)
 class Intent:
@@ -196,7 +201,9 @@ class History:
         self._began: dict[str, list[tuple[float, str | None]]] = defaultdict(list)
         self._starts: dict[str, list[tuple[float, str]]] = defaultdict(list)
         self._actors: dict[str, str] = {}
-        self._deleted: set[tuple[str, str]] = set()
+        self._faults: dict[str, list[tuple[float, float, str]]] = defaultdict(list)
+        self._deleted: dict[tuple[str, str], float] = {}
+        self._recreated: dict[tuple[str, str], float] = {}
         self._created: dict[str, str] = {}
         ordered = sorted(events, key=lambda event: event.at)
         self._tells_runs = {workload_of(event["write"]) for event in ordered if event.kind == "began"}
@@ -217,6 +224,7 @@ class History:
             "verdict": self._verdict,
             "gave up": self._gave_up,
             "topic": self._topic,
+            "fault": self._fault,
             "seen": self._seen,
             "passed": self._passed,
         }
@@ -354,6 +362,16 @@ class History:
     def is_deleted(self, topic: str, incarnation: str) -> bool:
         return (topic, incarnation) in self._deleted
 
+    def replaced(self, topic: str, incarnation: str) -> tuple[float, float] | None:
+        """When the topic was deleted, and created again; None if it was not."""
+        place = topic, incarnation
+        return (self._deleted[place], self._recreated[place]) if place in self._recreated else None
+
+    def meets_a_fault(self, write: str, since: float, until: float) -> bool:
+        """Whether a fault struck the workload of the write at any time in between."""
+        faults = self._faults[self._actors.get(workload_of(write), "")]
+        return any(began <= until and ended >= since for began, ended, _ in faults)
+
     def _workload(self, event: Event) -> None:
         self.workloads[event["name"]] = Workload(event["exactly_once"], event["repeats"], event.get("rows"))
 
@@ -437,10 +455,23 @@ class History:
         return self._writes.get(entry or "")
 
     def _topic(self, event: Event) -> None:
+        topic = event["topic"]
         if event["phase"] == "deleted":
-            self._deleted.add((event["topic"], event["incarnation"]))
-        else:
-            self._created[event["topic"]] = event["incarnation"]
+            self._deleted[topic, event["incarnation"]] = event.at
+            return
+        self._created[topic] = event["incarnation"]
+        for each in self._deleted:
+            if each[0] == topic:
+                self._recreated.setdefault(each, event.at)
+
+    def _fault(self, event: Event) -> None:
+        faults = self._faults[event["workload"]]
+        if event["phase"] == "begins":
+            faults.append((event.at, inf, event["name"]))
+            return
+        for number, (began, ended, name) in enumerate(faults):
+            if (ended, name) == (inf, event["name"]):
+                faults[number] = (began, event.at, name)
 
     def _partition(self, topic: str, number: int, incarnation: str | None) -> Partition:
         """Without an incarnation, the one of that time: at-least-once tasks report none."""

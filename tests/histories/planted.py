@@ -25,6 +25,7 @@ from tests.histories.paper import (
     job_not_confirmed,
     reported,
     task_retried_with_rows_in_another_order,
+    topic_of,
     topic_recreated_before_the_commit,
     torn_and_repaired,
 )
@@ -307,6 +308,15 @@ def abort_a_part_of_an_intent_with_an_unknown_outcome(paper: Paper) -> list[Even
     return paper.events()
 
 
+def decide_after_the_topic_was_created_again(paper: Paper) -> list[Event]:
+    write = f"{STREAM}/100"
+    attempts = reported(paper, write)
+    paper.recreate(topic_of(write))
+    commit(paper, attempts)
+    paper.verdict(write, "committed")
+    return paper.events()
+
+
 FAULTS: dict[Callable[[Paper], list[Event]], Kind] = {
     lose_a_row: Kind.LOST,
     lose_a_row_of_the_control: Kind.LOST,
@@ -337,5 +347,6 @@ FAULTS: dict[Callable[[Paper], list[Event]], Kind] = {
     leave_a_task_out_of_an_intent: Kind.LEFT_OUT,
     name_a_transaction_of_another_write: Kind.SHARED_TRANSACTION,
     abort_a_part_of_an_intent_with_an_unknown_outcome: Kind.DECIDED_BUT_ABORTED,
+    decide_after_the_topic_was_created_again: Kind.WITHOUT_ITS_TOPIC,
 }
 """What each fault must be found as; it may be found as something else as well."""

@@ -79,6 +79,10 @@ def topic(incarnation, phase, name="t"):
     return {"kind": "topic", "topic": name, "incarnation": incarnation, "phase": phase}
 
 
+def fault(phase, workload="test"):
+    return {"kind": "fault", "name": "topic recreated", "workload": workload, "phase": phase}
+
+
 def read(rows, reader="fresh", isolation="read_committed", partition=0, passed=10, incarnation="", topic="t"):
     """``rows``: offset → row of job/1. Without an incarnation, as readers told it before topics were created again."""
     where = {"reader": reader, "isolation": isolation, "topic": topic, "partition": partition}

@@ -34,6 +34,7 @@ from tests.histories.small import (
     began,
     by,
     end,
+    fault,
     gave_up,
     handed,
     history,
@@ -165,6 +166,17 @@ WHOLE = {
         workload(), *TASKS, intent("asked", T0, T1), intent("unknown", T0, T1), end(T0, "aborted"), end(T1, "aborted"),
         verdict("failed", UNCONFIRMED), raw(ROWS), read({}),
     ),
+    "a topic is created again while a process is stopped, and the job is decided then": history(
+        *OLD, fault("begins"), *AGAIN, fault("ends"), *DECIDED, *ENDED, verdict("committed"),
+        read({}, incarnation="new"),
+    ),
+    "a topic is deleted before the intent is asked for, and created again after it": history(
+        *OLD, *AGAIN[:1], *DECIDED, AGAIN[1], *ENDED, verdict("committed"), read({}, incarnation="new")
+    ),
+    "a topic is created again before the intent is asked for, which is refused": history(
+        *OLD, *AGAIN, intent("asked", T0, T1), intent("not decided", T0, T1), end(T0, "aborted"), end(T1, "aborted"),
+        verdict("failed"), read({}, incarnation="new"),
+    ),
 }  # fmt: skip
 
 
@@ -221,4 +233,16 @@ EXCUSED = {
     "rows twice at least once": {Reason.AT_LEAST_ONCE: 2},
     "an open transaction that hides a task": {Reason.TOLD_DECIDED: 1, Reason.NOT_READ: 1},
     "an intent of a task that has not reported": {Reason.NAMELESS: 1},
+    "a topic is created again while a process is stopped, and the job is decided then": {
+        Reason.STOPPED_BEFORE_THE_INTENT: 1,
+        Reason.TOPIC_DELETED: 4,
+        Reason.NOT_READ: 3,
+    },
+    "a topic is deleted before the intent is asked for, and created again after it": {
+        Reason.TOPIC_DELETED: 4,
+        Reason.NOT_READ: 3,
+    },
+    "a topic is created again before the intent is asked for, which is refused": {
+        Reason.NOT_READ: 2,
+    },
 }
