@@ -28,7 +28,7 @@ from tests.histories.index import (
     View,
 )
 from tests.histories.places import RULES as RULES_ABOUT_PLACES
-from tests.histories.places import rows_between
+from tests.histories.places import from_to, offsets_at_ends, rows_between
 
 
 def check(events: Iterable[Event]) -> list[Finding]:
@@ -274,7 +274,8 @@ def _why_visible(history: History, write: str, run: Run) -> Reason | None:
 
 def committed_but_invisible(history: History) -> Iterator[Finding]:
     """Writes that were told committed and of which no row is visible, and transactions that EndTxn has committed and
-    some of whose rows a reader has passed without seeing them."""
+    some of whose rows a reader has passed without seeing them. Rows of an aborted attempt may lie in between, so the
+    first and the last offset count, too."""
     visible, gone = history.visible_at_last, history.gone
     for write, rows in history.rows.items():
         left = [row for row in rows if row not in gone]
@@ -284,9 +285,9 @@ def committed_but_invisible(history: History) -> Iterator[Finding]:
         ended = report.transaction is not None and (True, "committed") in history.ends.get(report.transaction, set())
         for view in history.of_kind(COMMITTED) if ended else ():
             for place in filter(view.has_passed, report.places):
-                seen = len(rows_between(view, report, place))
-                if seen < place.count:
-                    where = f"{seen} of {place.count} rows in {place.partition}"
+                seen = rows_between(view, report, place)
+                if place.count and (len(seen) < place.count or offsets_at_ends(seen) != (place.first, place.last)):
+                    where = f"{len(seen)} of {place.count} rows in {place.partition}{from_to(seen)}"
                     text = f"EndTxn committed {report.transaction}, and {view.reader} saw {where}"
                     yield Finding(Kind.COMMITTED_BUT_INVISIBLE, str(report.task), text)
 

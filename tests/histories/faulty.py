@@ -10,6 +10,7 @@ from tests.histories.small import (
     ENDED,
     ENDED_AND_DELETED,
     HALF,
+    INTERLEAVED,
     NEW,
     OLD,
     OLD_READ,
@@ -353,5 +354,9 @@ FAULTY = {
         history(*OLD[:3], WITH_A_DEAD_LETTER, topic("its id", "deleted", "dead"), topic("another", "created", "dead"),
                 intent("asked", T0), intent("decided", T0), end(T0), verdict("committed"),
                 read({0: 0}, incarnation="old")),
+    ),
+    "a row of an aborted attempt is visible instead of one that EndTxn committed": (
+        Kind.COMMITTED_BUT_INVISIBLE,
+        history(workload(), *INTERLEAVED, raw({0: 0, 1: 0, 2: 1, 3: 1}), read({1: 0, 2: 1})),
     ),
 }  # fmt: skip

@@ -15,6 +15,16 @@ def rows_between(view: View, report: Report, place: Place) -> list[tuple[int, st
     return [(offset, row) for offset, row in view.between(place) if row in report.rows]
 
 
+def offsets_at_ends(rows: list[tuple[int, str]]) -> tuple[int, int] | None:
+    """The first and the last offset of the rows, None if there are none."""
+    return (rows[0][0], rows[-1][0]) if rows else None
+
+
+def from_to(rows: list[tuple[int, str]]) -> str:
+    """These offsets as a part of a sentence."""
+    return f" from {rows[0][0]} to {rows[-1][0]}" if rows else ""
+
+
 def rows_out_of_order(history: History) -> Iterator[Finding]:
     """Rows of a task that are in a partition in another order than that in which Spark handed them to the attempt that
     wrote them. If it can be one of several attempts, one of them must have been handed them in that order."""
@@ -68,10 +78,10 @@ def contradicted_receipts(history: History) -> Iterator[Finding | Excuse]:
             for view in views if place.count else ():
                 seen = rows_between(view, report, place)
                 own = [row for _, row in seen if len(history.attempts_of[row]) == 1]
-                ends = (seen[0][0], seen[-1][0]) if seen else None
-                if not len(own) <= place.count <= len(seen) or ends != (place.first, place.last):
-                    found = f"{len(seen)} rows" + (f" from {ends[0]} to {ends[1]}" if ends else "")
+                counts = len(own) <= place.count <= len(seen)
+                if not counts or offsets_at_ends(seen) != (place.first, place.last):
                     said = f"{place.count} rows from {place.first} to {place.last}"
+                    found = f"{len(seen)} rows{from_to(seen)}"
                     text = f"its receipt for {place.partition} says {said}, {view.reader} saw {found}"
                     yield Finding(Kind.RECEIPT_CONTRADICTED, str(report.task), text)
                 elif len(seen) > place.count:

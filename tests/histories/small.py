@@ -130,6 +130,13 @@ def by(attempt, *transactions, first=0):
     ]  # fmt: skip
 
 
+# Two attempts of a task, of which the second one is committed. Each has a row between the other one's.
+INTERLEAVED = [
+    handed(0, 0, 1, attempt="a"), handed(0, 0, 1, attempt="b"), reported(0, T0, (0, 0, 2, 2), attempt="a"),
+    reported(0, T2, (0, 1, 3, 2), attempt="b"), intent("asked", T2), intent("decided", T2), end(T2), end(T0, "aborted"),
+    verdict("committed"),
+]  # fmt: skip
+
 # Another job, whose rows lie behind those of the first.
 T9, T8 = ["job-0", 9, 0], ["job-1", 9, 0]
 SECOND = [

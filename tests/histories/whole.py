@@ -11,6 +11,7 @@ from tests.histories.small import (
     ENDED,
     ENDED_AND_DELETED,
     HALF,
+    INTERLEAVED,
     LEDGER_GONE,
     LEDGER_RECREATED,
     NEW,
@@ -177,6 +178,9 @@ WHOLE = {
         *OLD, *AGAIN, intent("asked", T0, T1), intent("not decided", T0, T1), end(T0, "aborted"), end(T1, "aborted"),
         verdict("failed"), read({}, incarnation="new"),
     ),
+    "two attempts whose rows lie between each other, and the committed one is visible": history(
+        workload(), *INTERLEAVED, raw({0: 0, 1: 0, 2: 1, 3: 1}), read({1: 0, 3: 1})
+    ),
 }  # fmt: skip
 
 
@@ -245,4 +249,5 @@ EXCUSED = {
     "a topic is created again before the intent is asked for, which is refused": {
         Reason.NOT_READ: 2,
     },
+    "two attempts whose rows lie between each other, and the committed one is visible": {Reason.SEVERAL_ATTEMPTS: 2},
 }
