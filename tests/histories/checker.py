@@ -188,7 +188,11 @@ def _has_passed(view: View, reports: list[Report]) -> bool:
 
 def _count_hidden(view: View, report: Report) -> int:
     """How many rows the reader did not see where the report's receipts have rows."""
-    return sum(max(0, place.count - len(rows_between(view, report, place))) for place in report.places)
+    hidden = 0
+    for place in report.places:
+        seen = {offset for offset, _ in rows_between(view, report, place)}
+        hidden += max(0, place.count - len(seen), len({place.first, place.last} - seen))
+    return hidden
 
 
 def _why_torn(history: History, torn: _Torn, visible: set[Spot]) -> Reason | None:

@@ -359,4 +359,14 @@ FAULTY = {
         Kind.COMMITTED_BUT_INVISIBLE,
         history(workload(), *INTERLEAVED, raw({0: 0, 1: 0, 2: 1, 3: 1}), read({1: 0, 2: 1})),
     ),
+    "rows of an at-least-once write are out of order": (
+        Kind.OUT_OF_ORDER,
+        history(workload(exactly_once=False, repeats=True), handed(0, 0, 1, 2), reported(0, None, (0, 0, 2, 3)),
+                verdict("committed"), raw({0: 2, 1: 1, 2: 0}), read({0: 2, 1: 1, 2: 0})),
+    ),
+    "an aborted attempt's row is visible instead of the committed one, and no EndTxn is in the history": (
+        Kind.PARTLY_VISIBLE,
+        history(workload(), *(each for each in INTERLEAVED if each["kind"] != "end"), raw({0: 0, 1: 0, 2: 1, 3: 1}),
+                read({1: 0, 2: 1})),
+    ),
 }  # fmt: skip

@@ -59,6 +59,7 @@ class Reason(Enum):
     )
     AT_LEAST_ONCE = "rows that are visible twice, of at-least-once writes"
     NO_RECEIPTS = "rows whose place was not compared with a receipt: dead letters have none"
+    NO_AUTHOR = "at-least-once rows whose order was not compared: nobody knows which attempt wrote them"
     SEVERAL_ATTEMPTS = "receipts whose count was not compared: rows of another attempt lie in between"
     NOT_READ = "receipts and batches that no reader has read to their ends"
     NOT_COMPARED = "rows that two readers were not compared by: one of them has not come so far"

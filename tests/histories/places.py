@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
-from tests.histories.events import write_of
+from tests.histories.events import workload_of, write_of
 from tests.histories.findings import Excuse, Finding, Kind, Reason
 from tests.histories.index import COMMITTED, UNCOMMITTED, Attempt, History, Partition, Place, Report, Spot, View
 
@@ -25,16 +25,22 @@ def from_to(rows: list[tuple[int, str]]) -> str:
     return f" from {rows[0][0]} to {rows[-1][0]}" if rows else ""
 
 
-def rows_out_of_order(history: History) -> Iterator[Finding]:
+def rows_out_of_order(history: History) -> Iterator[Finding | Excuse]:
     """Rows of a task that are in a partition in another order than that in which Spark handed them to the attempt that
-    wrote them. If it can be one of several attempts, one of them must have been handed them in that order."""
+    wrote them. If it can be one of several attempts, one of them must have been handed them in that order.
+
+    Without transactions, what an attempt wrote that has died is visible, and nobody knows whose it is.
+    """
+    unknown: dict[str, set[Spot]] = defaultdict(set)
     for view in history.of_kind(COMMITTED):
+        mixed = _mixed_places(history, view)
         for partition, rows in view.rows.items():
             last: dict[Attempt, tuple[int, str]] = {}
             for offset, row in sorted(rows.items()):
-                if not history.workload(write_of(row)).exactly_once:
-                    continue
-                by = {report.attempt for report in history.authors(Spot(row, partition, offset))}
+                spot = Spot(row, partition, offset)
+                by = {report.attempt for report in history.authors(spot) if (report, partition) not in mixed}
+                if not by and not history.workload(write_of(row)).exactly_once:
+                    unknown[workload_of(write_of(row))].add(spot)
                 before = [
                     last[attempt][1] for attempt in by if attempt in last and attempt.rows[row] < last[attempt][0]
                 ]
@@ -42,6 +48,19 @@ def rows_out_of_order(history: History) -> Iterator[Finding]:
                     text = f"{view.reader} saw {row} after {before[0]} in {partition}"
                     yield Finding(Kind.OUT_OF_ORDER, str(history.rows[write_of(row)][row]), text)
                 last.update((each, (each.rows[row], row)) for each in by)
+    for name, spots in unknown.items():
+        yield Excuse(Reason.NO_AUTHOR, name, len(spots))
+
+
+def _mixed_places(history: History, view: View) -> set[tuple[Report, Partition]]:
+    """Where the reader saw more rows of an at-least-once attempt than its receipt counts: some are another one's."""
+    return {
+        (report, place.partition)
+        for report in history.reports
+        if not history.workload(report.task.write).exactly_once
+        for place in report.places
+        if len(rows_between(view, report, place)) > place.count
+    }
 
 
 def rows_without_a_receipt(history: History) -> Iterator[Finding | Excuse]:

@@ -117,11 +117,14 @@ def _written(paper: Paper, write: str) -> list[Attempt]:
 
 def swap_two_rows(paper: Paper) -> list[Event]:
     """Of one task in one partition."""
-    attempt = paper.random.choice(_written(paper, paper.random.choice(paper.whole)))
+    _swap(paper, paper.random.choice(_written(paper, paper.random.choice(paper.whole))))
+    return paper.events()
+
+
+def _swap(paper: Paper, attempt: Attempt) -> None:
     first, *_, last = attempt.offsets[0]
     log = paper.log_of(attempt, 0)
     log[first].row, log[last].row = log[last].row, log[first].row
-    return paper.events()
 
 
 def keep_the_order_of_an_earlier_attempt(paper: Paper) -> list[Event]:
@@ -317,6 +320,12 @@ def decide_after_the_topic_was_created_again(paper: Paper) -> list[Event]:
     return paper.events()
 
 
+def swap_two_rows_of_the_control(paper: Paper) -> list[Event]:
+    """Of the attempt that has reported."""
+    _swap(paper, paper.random.choice([each for each in paper.attempts if each.write.startswith(CONTROL)][1::2]))
+    return paper.events()
+
+
 FAULTS: dict[Callable[[Paper], list[Event]], Kind] = {
     lose_a_row: Kind.LOST,
     lose_a_row_of_the_control: Kind.LOST,
@@ -348,5 +357,6 @@ FAULTS: dict[Callable[[Paper], list[Event]], Kind] = {
     name_a_transaction_of_another_write: Kind.SHARED_TRANSACTION,
     abort_a_part_of_an_intent_with_an_unknown_outcome: Kind.DECIDED_BUT_ABORTED,
     decide_after_the_topic_was_created_again: Kind.WITHOUT_ITS_TOPIC,
+    swap_two_rows_of_the_control: Kind.OUT_OF_ORDER,
 }
 """What each fault must be found as; it may be found as something else as well."""

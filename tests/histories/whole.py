@@ -181,6 +181,16 @@ WHOLE = {
     "two attempts whose rows lie between each other, and the committed one is visible": history(
         workload(), *INTERLEAVED, raw({0: 0, 1: 0, 2: 1, 3: 1}), read({1: 0, 3: 1})
     ),
+    "an at-least-once attempt whose rows are in order, beside one that has not reported": history(
+        workload(exactly_once=False, repeats=True), handed(0, 0, 1), handed(0, 0, 1, attempt="b"),
+        reported(0, None, (0, 2, 3, 2), attempt="b"), verdict("committed"), raw({0: 1, 1: 0, 2: 0, 3: 1}),
+        read({0: 1, 1: 0, 2: 0, 3: 1}),
+    ),
+    "an at-least-once attempt whose rows are in order, with those of another one in between": history(
+        workload(exactly_once=False, repeats=True), handed(0, 0, 1), handed(0, 0, 1, attempt="b"),
+        reported(0, None, (0, 1, 3, 2), attempt="b"), verdict("committed"), raw({0: 0, 1: 0, 2: 0, 3: 1}),
+        read({0: 0, 1: 0, 2: 0, 3: 1}),
+    ),
 }  # fmt: skip
 
 
@@ -234,7 +244,7 @@ EXCUSED = {
     },
     "an attempt whose receipt has rows of an earlier one in between": {Reason.SEVERAL_ATTEMPTS: 1},
     "dead letters, which have no receipts": {Reason.NO_RECEIPTS: 1},
-    "rows twice at least once": {Reason.AT_LEAST_ONCE: 2},
+    "rows twice at least once": {Reason.AT_LEAST_ONCE: 2, Reason.NO_AUTHOR: 2},
     "an open transaction that hides a task": {Reason.TOLD_DECIDED: 1, Reason.NOT_READ: 1},
     "an intent of a task that has not reported": {Reason.NAMELESS: 1},
     "a topic is created again while a process is stopped, and the job is decided then": {
@@ -250,4 +260,13 @@ EXCUSED = {
         Reason.NOT_READ: 2,
     },
     "two attempts whose rows lie between each other, and the committed one is visible": {Reason.SEVERAL_ATTEMPTS: 2},
+    "an at-least-once attempt whose rows are in order, beside one that has not reported": {
+        Reason.AT_LEAST_ONCE: 2,
+        Reason.NO_AUTHOR: 2,
+    },
+    "an at-least-once attempt whose rows are in order, with those of another one in between": {
+        Reason.AT_LEAST_ONCE: 1,
+        Reason.NO_AUTHOR: 4,
+        Reason.SEVERAL_ATTEMPTS: 1,
+    },
 }
