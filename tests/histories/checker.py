@@ -49,10 +49,8 @@ def lost_rows(history: History) -> Iterator[Finding | Excuse]:
     A repeated write counts as committed as well if a later number of its workload is.
     """
     visible, gone = history.visible_at_last, history.gone
-    last = _last_committed(history)
     for write, rows in history.rows.items():
-        repeated = history.workload(write).repeats and number_of(write) < last.get(workload_of(write), -1)
-        if not repeated and not history.committed_verdict(write):
+        if not history.is_due(write):
             continue
         unseen = [row for row in rows if row not in visible]
         missing = [row for row in unseen if row not in gone]
@@ -68,7 +66,7 @@ def rows_never_handed(history: History) -> Iterator[Finding]:
     without a trace in what tasks were handed. Of a repeated workload, every number from the first that has begun to the
     last committed one is due.
     """
-    last = _last_committed(history)
+    last = history.last_committed
     due = {write for write in history.verdicts if history.committed_verdict(write)}
     for write in history.begun():
         name = workload_of(write)
@@ -313,14 +311,6 @@ RULES: tuple[Callable[[History], Iterator[Finding | Excuse]], ...] = (
     *RULES_ABOUT_DECISIONS,
     *RULES_ABOUT_PLACES,
 )
-
-
-def _last_committed(history: History) -> dict[str, int]:
-    last: dict[str, int] = {}
-    for write in history.verdicts:
-        if history.committed_verdict(write):
-            last[workload_of(write)] = max(number_of(write), last.get(workload_of(write), -1))
-    return last
 
 
 def _places_of_rows(view: View) -> dict[str, list[tuple[Partition, int]]]:

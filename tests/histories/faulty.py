@@ -369,4 +369,43 @@ FAULTY = {
         history(workload(), *(each for each in INTERLEAVED if each["kind"] != "end"), raw({0: 0, 1: 0, 2: 1, 3: 1}),
                 read({1: 0, 2: 1})),
     ),
+    "a task drops a row, and its driver dies": (
+        Kind.LOST,
+        history(workload(), handed(0, 0, 1), reported(0, T0, (0, 0, 0, 1)), intent("asked", T0), intent("decided", T0),
+                end(T0), started("2"), raw({0: 0}), read({0: 0})),
+    ),
+    "a task drops a row, and the job is told that it is decided": (
+        Kind.LOST,
+        history(workload(), handed(0, 0, 1), reported(0, T0, (0, 0, 0, 1)), intent("asked", T0), intent("decided", T0),
+                end(T0), verdict("failed", STILL_OPEN), raw({0: 0}), read({0: 0})),
+    ),
+    "a task drops a row that an attempt before it wrote, which was aborted": (
+        Kind.LOST,
+        history(workload(), handed(0, 0, 1), handed(0, 0, 1, attempt="b"), reported(0, T2, (0, 2, 2, 1), attempt="b"),
+                intent("asked", T2), intent("decided", T2), end(T2), started("2"), raw({0: 0, 1: 1, 2: 0}),
+                read({2: 0})),
+    ),
+    "a task drops a row that an aborted attempt wrote between its own": (
+        Kind.LOST,
+        history(workload(), handed(0, 0, 1, 2), handed(0, 0, 1, 2, attempt="b"),
+                reported(0, T2, (0, 0, 2, 2), attempt="b"), intent("asked", T2), intent("decided", T2), end(T2),
+                started("2"), raw({0: 0, 1: 1, 2: 2}), read({0: 0, 2: 2})),
+    ),
+    "a task drops a row that should have been a dead letter": (
+        Kind.LOST,
+        history(*OLD[:3], WITH_A_DEAD_LETTER, intent("asked", T0), intent("decided", T0), end(T0), started("2"),
+                raw({0: 0}, incarnation="old"), read({0: 0}, incarnation="old")),
+    ),
+    "a task drops a row, and the topic of its other rows is deleted": (
+        Kind.LOST,
+        history(*OLD[:2], handed(0, 0, 1, 2), TO_TWO, intent("asked", T0), intent("decided", T0), end(T0),
+                raw({0: 0}, incarnation="old"),
+                read({0: 1}, "raw", "read_uncommitted", topic="u", incarnation="its id"), *AGAIN,
+                started("2"), read({0: 1}, topic="u", incarnation="its id")),
+    ),
+    "a task writes nothing at all": (
+        Kind.LOST,
+        history(workload(), handed(0, 0, 1), reported(0, T0), intent("asked", T0), intent("decided", T0), end(T0),
+                started("2"), raw({}), read({})),
+    ),
 }  # fmt: skip

@@ -359,6 +359,21 @@ class History:
                         (deleted if is_deleted else kept)[report].add(spot.row)
         return kept, deleted
 
+    @cached_property
+    def last_committed(self) -> dict[str, int]:
+        """The highest number of each workload that was told committed."""
+        last: dict[str, int] = {}
+        for write in list(self.verdicts):
+            if self.committed_verdict(write):
+                last[workload_of(write)] = max(number_of(write), last.get(workload_of(write), -1))
+        return last
+
+    def is_due(self, write: str) -> bool:
+        """Whether all of its rows must be visible: it was told committed, or is repeated and a later number of its
+        workload was."""
+        before = number_of(write) < self.last_committed.get(workload_of(write), -1)
+        return self.committed_verdict(write) or (before and self.workload(write).repeats)
+
     def is_deleted(self, topic: str, incarnation: str) -> bool:
         return (topic, incarnation) in self._deleted
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 
 from tests.histories.events import workload_of, write_of
-from tests.histories.findings import Excuse, Finding, Kind, Reason
+from tests.histories.findings import Excuse, Finding, Kind, Reason, listed
 from tests.histories.index import COMMITTED, UNCOMMITTED, Attempt, History, Partition, Place, Report, Spot, View
 
 
@@ -107,6 +107,46 @@ def contradicted_receipts(history: History) -> Iterator[Finding | Excuse]:
                     yield Excuse(Reason.SEVERAL_ATTEMPTS, str(report.task))
 
 
+def dropped_rows(history: History) -> Iterator[Finding | Excuse]:
+    """Rows that a task was handed and that are nowhere, though its report is decided: no read_uncommitted reader saw
+    them where its receipts have rows, or among dead letters, or there are more of them than its receipts count."""
+    views = history.of_kind(UNCOMMITTED)
+    letters = {spot.row for view in views for spot in view.spots() if spot.partition.topic not in history.topics}
+    for report in (each for each in history.reports if each.transaction in history.decided):
+        if not all(any(view.has_passed(place) for view in views) for place in report.places):
+            continue  # counted by ``contradicted_receipts``
+        seen = {row for place in report.places for view in views for _, row in rows_between(view, report, place)}
+        own = report.rows.keys() & letters
+        missing = report.rows.keys() - seen - own
+        count = max(len(missing), len(report.rows) - sum(place.count for place in report.places) - len(own))
+        gone = missing & history.gone
+        if count and not _has_read_letters(history, views, report):
+            yield Excuse(Reason.NOT_READ, str(report.task))
+            continue
+        if gone and not history.is_due(report.task.write):  # of the others, ``lost_rows`` counts them
+            yield Excuse(Reason.TOPIC_DELETED, report.task.write, len(gone))
+        if count > len(gone):
+            which = f": {listed(sorted(missing - gone))}" if missing - gone else ""
+            text = (
+                f"its transaction is decided, and {count - len(gone)} of its {len(report.rows)} rows are nowhere{which}"
+            )
+            yield Finding(Kind.LOST, str(report.task), text)
+
+
+def _has_read_letters(history: History, views: list[View], report: Report) -> bool:
+    """Whether a read_uncommitted reader has read as much as anybody of the topics in which dead letters of the report
+    can be."""
+    topics = {topic for topic, _ in report.topics} - history.topics
+    ends: dict[Partition, int] = defaultdict(int)
+    for view in history.views.values():
+        for partition, passed in view.passed.items():
+            if partition.topic in topics or (not report.topics and partition.topic not in history.topics):
+                ends[partition] = max(passed, ends[partition])
+    return bool(views) and all(
+        any(view.passed.get(partition, 0) >= end for view in views) for partition, end in ends.items()
+    )
+
+
 def foreign_rows(history: History) -> Iterator[Finding]:
     for view in history.views.values():
         for partition, rows in view.rows.items():
@@ -148,6 +188,7 @@ def _disagreement(one: View, other: View, partition: Partition) -> Iterator[Find
 RULES: tuple[Callable[[History], Iterator[Finding | Excuse]], ...] = (
     rows_out_of_order,
     contradicted_receipts,
+    dropped_rows,
     rows_without_a_receipt,
     foreign_rows,
     disagreeing_readers,

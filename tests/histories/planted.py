@@ -326,6 +326,19 @@ def swap_two_rows_of_the_control(paper: Paper) -> list[Event]:
     return paper.events()
 
 
+def drop_a_row(paper: Paper) -> list[Event]:
+    """Of a job whose driver dies after the decision, so that nobody was told that it is committed."""
+    write = f"{ONCE}/100"
+    attempts = [paper.task(write, number) for number in range(2)]
+    offsets = attempts[0].offsets[0]
+    del paper.log_of(attempts[0], 0)[offsets.pop()]
+    for attempt in attempts:
+        paper.report(attempt)
+    commit(paper, attempts)
+    paper.die()
+    return paper.events()
+
+
 FAULTS: dict[Callable[[Paper], list[Event]], Kind] = {
     lose_a_row: Kind.LOST,
     lose_a_row_of_the_control: Kind.LOST,
@@ -358,5 +371,6 @@ FAULTS: dict[Callable[[Paper], list[Event]], Kind] = {
     abort_a_part_of_an_intent_with_an_unknown_outcome: Kind.DECIDED_BUT_ABORTED,
     decide_after_the_topic_was_created_again: Kind.WITHOUT_ITS_TOPIC,
     swap_two_rows_of_the_control: Kind.OUT_OF_ORDER,
+    drop_a_row: Kind.LOST,
 }
 """What each fault must be found as; it may be found as something else as well."""

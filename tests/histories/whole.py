@@ -191,6 +191,25 @@ WHOLE = {
         reported(0, None, (0, 1, 3, 2), attempt="b"), verdict("committed"), raw({0: 0, 1: 0, 2: 0, 3: 1}),
         read({0: 0, 1: 0, 2: 0, 3: 1}),
     ),
+    "a decided task, whose driver dies, and whose dead letter is seen": history(
+        *OLD[:3], WITH_A_DEAD_LETTER, intent("asked", T0), intent("decided", T0), end(T0), started("2"),
+        raw({0: 0}, incarnation="old"), read({0: 0}, incarnation="old"),
+        read({0: 1}, "raw", "read_uncommitted", topic="dead", incarnation="its id"),
+        read({0: 1}, topic="dead", incarnation="its id"),
+    ),
+    "a decided task, whose driver dies, and whose topic a read_uncommitted reader has not read": history(
+        workload(), handed(0, 0, 1), reported(0, T0, (0, 0, 1, 2)), intent("asked", T0), intent("decided", T0), end(T0),
+        started("2"), read(HALF, "raw", "read_uncommitted", passed=1), read(HALF),
+    ),
+    "a decided task, whose driver dies, and whose dead letters a read_uncommitted reader has not read": history(
+        *OLD[:3], WITH_A_DEAD_LETTER, intent("asked", T0), intent("decided", T0), end(T0), started("2"),
+        raw({0: 0}, incarnation="old"), read({0: 0}, incarnation="old"),
+        read({0: 1}, topic="dead", incarnation="its id"),
+    ),
+    "a decided task, whose driver dies, and the topic of its dead letter is deleted": history(
+        *OLD[:3], WITH_A_DEAD_LETTER, intent("asked", T0), intent("decided", T0), end(T0), started("2"),
+        raw({0: 0}, incarnation="old"), read({0: 0}, incarnation="old"), topic("its id", "deleted", "dead"),
+    ),
 }  # fmt: skip
 
 
@@ -269,4 +288,12 @@ EXCUSED = {
         Reason.NO_AUTHOR: 4,
         Reason.SEVERAL_ATTEMPTS: 1,
     },
+    "a decided task, whose driver dies, and whose dead letter is seen": {Reason.NO_RECEIPTS: 1},
+    "a decided task, whose driver dies, and whose topic a read_uncommitted reader has not read": {Reason.NOT_READ: 1},
+    "a decided task, whose driver dies, and whose dead letters a read_uncommitted reader has not read": {
+        Reason.NO_RECEIPTS: 1,
+        Reason.NOT_READ: 1,
+        Reason.NOT_COMPARED: 1,
+    },
+    "a decided task, whose driver dies, and the topic of its dead letter is deleted": {Reason.TOPIC_DELETED: 1},
 }
