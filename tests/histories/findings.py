@@ -26,6 +26,7 @@ class Kind(Enum):
     SHARED_TRANSACTION = "transaction shared"
     NOT_REPORTED = "decided, but not reported"
     RECEIPT_CONTRADICTED = "receipt contradicted"
+    MISPLACED = "row in another topic"
     FOREIGN_ROW = "row that no task was handed"
     READERS_DISAGREE = "readers disagree"
 

@@ -145,11 +145,21 @@ class Spot(NamedTuple):
 
 
 class Workload(NamedTuple):
-    """``rows``: how many Spark has for each of its writes, None if the history does not say so."""
+    """``rows``: how many Spark has for each of its writes, None if the history does not say so. ``topic``: where its
+    rows belong, None likewise. ``dead_letters``: those that belong to ``dead_letter_topic``, by number."""
 
     exactly_once: bool
     repeats: bool
     rows: int | None = None
+    topic: str | None = None
+    dead_letter_topic: str = ""
+    dead_letters: frozenset[int] = frozenset()
+
+    def topic_of(self, row: str) -> str | None:
+        """Where the row belongs."""
+        number = number_of(row)
+        is_letter = (number % self.rows if self.rows else number) in self.dead_letters
+        return self.dead_letter_topic if is_letter else self.topic
 
 
 @dataclass
@@ -388,7 +398,14 @@ class History:
         return any(began <= until and ended >= since for began, ended, _ in faults)
 
     def _workload(self, event: Event) -> None:
-        self.workloads[event["name"]] = Workload(event["exactly_once"], event["repeats"], event.get("rows"))
+        self.workloads[event["name"]] = Workload(
+            event["exactly_once"],
+            event["repeats"],
+            event.get("rows"),
+            event.get("topic"),
+            event.get("dead_letter_topic") or "",
+            frozenset(event.get("dead_letters") or ()),
+        )
 
     def _driver(self, event: Event) -> None:
         if event["phase"] == "started":

@@ -88,7 +88,8 @@ class Paper:
 
     def __post_init__(self) -> None:
         for name, exactly_once, repeats in ((STREAM, True, True), (ONCE, True, False), (CONTROL, False, True)):
-            self.tell("workload", name=name, exactly_once=exactly_once, repeats=repeats)
+            where = {"topic": name, "dead_letter_topic": "", "dead_letters": []}
+            self.tell("workload", name=name, exactly_once=exactly_once, repeats=repeats, **where)
             self._create(name)
 
     def recreate(self, topic: str) -> None:

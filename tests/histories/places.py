@@ -147,6 +147,22 @@ def _has_read_letters(history: History, views: list[View], report: Report) -> bo
     )
 
 
+def misplaced_rows(history: History) -> Iterator[Finding]:
+    """Rows in a topic in which they do not belong, also aborted ones. Older histories do not say where rows belong."""
+    found: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for view in history.views.values():
+        for spot in view.spots():
+            write = write_of(spot.row)
+            workload = history.workload(write)
+            if workload.topic is None or spot.row not in history.rows.get(write, ()):
+                continue
+            if spot.partition.topic != (due := workload.topic_of(spot.row)):
+                text = f"{view.reader} saw rows in {spot.partition.topic} that belong to {due or 'no topic'}"
+                found[write, text].append(f"{spot.row} in {spot.partition} at {spot.offset}")
+    for (write, text), spots in found.items():
+        yield Finding(Kind.MISPLACED, write, f"{text}: {listed(spots)}")
+
+
 def foreign_rows(history: History) -> Iterator[Finding]:
     for view in history.views.values():
         for partition, rows in view.rows.items():
@@ -190,6 +206,7 @@ RULES: tuple[Callable[[History], Iterator[Finding | Excuse]], ...] = (
     contradicted_receipts,
     dropped_rows,
     rows_without_a_receipt,
+    misplaced_rows,
     foreign_rows,
     disagreeing_readers,
 )

@@ -339,6 +339,14 @@ def drop_a_row(paper: Paper) -> list[Event]:
     return paper.events()
 
 
+def write_a_row_to_another_topic(paper: Paper) -> list[Event]:
+    """Instead of its own."""
+    place, offset = _one_of_a_whole_write(paper)
+    topic = paper.random.choice([each for each in (STREAM, ONCE, CONTROL) if each != place[0]])
+    paper.append(topic, place[1], paper.logs[place].pop(offset).row, visible=True)
+    return paper.events()
+
+
 FAULTS: dict[Callable[[Paper], list[Event]], Kind] = {
     lose_a_row: Kind.LOST,
     lose_a_row_of_the_control: Kind.LOST,
@@ -372,5 +380,6 @@ FAULTS: dict[Callable[[Paper], list[Event]], Kind] = {
     decide_after_the_topic_was_created_again: Kind.WITHOUT_ITS_TOPIC,
     swap_two_rows_of_the_control: Kind.OUT_OF_ORDER,
     drop_a_row: Kind.LOST,
+    write_a_row_to_another_topic: Kind.MISPLACED,
 }
 """What each fault must be found as; it may be found as something else as well."""

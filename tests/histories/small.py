@@ -24,6 +24,17 @@ def workload(name="job", exactly_once=True, repeats=False, rows=None):
     return {"kind": "workload", "name": name, "exactly_once": exactly_once, "repeats": repeats, "rows": rows}
 
 
+def placed(topic, dead_letter_topic="", *dead_letters, **more):
+    """A workload that says where its rows belong."""
+    where = {"topic": topic, "dead_letter_topic": dead_letter_topic, "dead_letters": [*dead_letters]}
+    return {**workload(**more), **where}
+
+
+def to_topic(event, topic):
+    """The event, with its receipts in this topic."""
+    return {**event, "places": [[topic, *place[1:]] for place in event["places"]]} if "places" in event else event
+
+
 def handed(task, *rows, write="job/1", attempt="a"):
     return {
         "kind": "handed",

@@ -40,6 +40,7 @@ from tests.histories.small import (
     handed,
     history,
     intent,
+    placed,
     raw,
     read,
     reported,
@@ -210,6 +211,12 @@ WHOLE = {
         *OLD[:3], WITH_A_DEAD_LETTER, intent("asked", T0), intent("decided", T0), end(T0), started("2"),
         raw({0: 0}, incarnation="old"), read({0: 0}, incarnation="old"), topic("its id", "deleted", "dead"),
     ),
+    "rows that are where they belong": history(placed("t"), *WRITTEN[1:], verdict("committed"), raw(ROWS), read(ROWS)),
+    "rows and dead letters that are where they belong, in the second batch of a query": history(
+        placed("t", "dead", 1, repeats=True, rows=4), handed(0, 4, 5), reported(0, T0, (0, 0, 0, 1)),
+        intent("decided", T0), end(T0), raw({0: 4}), read({0: 4}),
+        read({0: 5}, "raw", "read_uncommitted", topic="dead"), read({0: 5}, topic="dead"),
+    ),
 }  # fmt: skip
 
 
@@ -296,4 +303,5 @@ EXCUSED = {
         Reason.NOT_COMPARED: 1,
     },
     "a decided task, whose driver dies, and the topic of its dead letter is deleted": {Reason.TOPIC_DELETED: 1},
+    "rows and dead letters that are where they belong, in the second batch of a query": {Reason.NO_RECEIPTS: 1},
 }
