@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from tests.histories.claims import DECIDED, NONE
+from tests.histories.claims import CUT, DECIDED, DENIED, NONE, UNKNOWN
 from tests.histories.decisions import RULES as RULES_ABOUT_DECISIONS
 from tests.histories.events import Event, number_of, workload_of, write_of
 from tests.histories.findings import Checked, Excuse, Finding, Kind, Reason, listed
@@ -120,6 +120,11 @@ def _why_aborted(history: History, spot: Spot, write: str) -> str:
     return f"{named[0]} was aborted" if aborted else ""
 
 
+_SAYS_SO = (DECIDED, UNKNOWN, CUT)
+_SAYS_NONE_IS = (*_SAYS_SO, DENIED)
+"""What an error may say of a decided write that is visible in part, and of one of which no row is visible."""
+
+
 @dataclass(frozen=True)
 class _Torn:
     """A decided batch of which a reader saw only some rows, or none, though it has passed all of them. ``hidden``: how
@@ -198,12 +203,12 @@ def _why_torn(history: History, torn: _Torn, visible: set[Spot]) -> Reason | Non
     if all(_is_repaired(history, torn, report, count, visible) for report, count in torn.hidden.items()):
         return Reason.TORN_AND_REPAIRED
     write, intent = torn.write, torn.intent
-    verdicts, repeats = history.verdicts[write], history.workload(write).repeats
-    told = [each for each in verdicts if each.outcome == "failed" and each.claim != NONE]
+    repeats = history.workload(write).repeats
+    told = [each for each in history.told_failed(write) if each.claim in (_SAYS_SO if torn.shown else _SAYS_NONE_IS)]
     again = repeats and any(history.began_after(write, each.at) for each in told)
     if told and not again and not history.committed_verdict(write):
-        return Reason.TORN_AND_TOLD
-    died = not verdicts and not repeats and history.died(write, intent.at, intent.start)
+        return Reason.TEXT_CUT if all(each.claim == CUT for each in told) else Reason.TORN_AND_TOLD
+    died = not history.verdicts[write] and not repeats and history.died(write, intent.at, intent.start)
     return Reason.TORN_AND_DIED if died else None
 
 
@@ -223,31 +228,35 @@ def _is_repaired(history: History, torn: _Torn, report: Report, count: int, visi
 
 def failed_but_visible(history: History) -> Iterator[Finding | Excuse]:
     """Runs that were told to have failed, without a word that they may be decided, and whose rows are visible, or were
-    before their topic was deleted.
+    before their topic was deleted. So are runs of which abort has said that none of their rows is visible.
 
     A row is one of the run if receipts say that an attempt of the run wrote it at its place, or if it was handed to
     such an attempt and no receipt has that place.
     """
-    failed = {
-        write: [verdict for verdict in verdicts if verdict.outcome == "failed"]
-        for write, verdicts in history.verdicts.items()
-        if history.workload(write).exactly_once
-    }
-    visible = history.visible({write for write, verdicts in failed.items() if verdicts})
-    for write, spots in visible.items():
-        judged: set[Run] = set()
-        for verdict in failed[write]:
-            run = history.run(write, verdict.at, verdict.start)
-            if run in judged:
-                continue
-            judged.add(run)
+    failed = _failed_runs(history)
+    for write, spots in history.visible(failed).items():
+        for run, by in failed[write].items():
             own = _rows_of(history, write, run, spots)
             reason = _why_visible(history, write, run) if own else Reason.OTHER_RUN
             if reason is not None:
                 yield Excuse(reason, write)
                 continue
-            text = f"a run was told by {verdict.by} that it failed, and rows that it wrote are visible: {listed(own)}"
+            text = f"a run was told by {by} that it failed, and rows that it wrote are visible: {listed(own)}"
             yield Finding(Kind.FAILED_BUT_VISIBLE, write, text)
+
+
+def _failed_runs(history: History) -> dict[str, dict[Run, str]]:
+    """Exactly-once write → its runs that failed, and who has said so first."""
+    failed: dict[str, dict[Run, str]] = {}
+    for write in history.rows:
+        told = [(each.at, each.start, each.by) for each in history.told_failed(write)]
+        denied = [each for each in history.gave_up.get(write, ()) if each.claim == DENIED]
+        told += [(each.at, each.start, "the sink's abort") for each in denied]
+        if told and history.workload(write).exactly_once:
+            runs = failed.setdefault(write, {})
+            for at, start, by in told:
+                runs.setdefault(history.run(write, at, start), by)
+    return failed
 
 
 def _rows_of(history: History, write: str, run: Run, spots: Iterable[Spot]) -> list[str]:
@@ -262,15 +271,19 @@ def _rows_of(history: History, write: str, run: Run, spots: Iterable[Spot]) -> l
 
 
 def _why_visible(history: History, write: str, run: Run) -> Reason | None:
-    """What one of the run's errors, or the sink's abort, has said about the decision."""
+    """What one of the run's errors, or the sink's abort, has said about the decision. Nothing excuses a promise that no
+    row becomes visible."""
 
     def of_run(each: Verdict | GivenUp) -> bool:
         return run.has(each.at, each.start)
 
-    told = {each.claim for each in history.verdicts[write] if each.outcome == "failed" and of_run(each)} - {NONE}
-    if told:
-        return Reason.TOLD_DECIDED if told == {DECIDED} else Reason.TOLD_UNKNOWN
-    logged = any(each.claim != NONE for each in history.gave_up[write] if of_run(each))
+    told = {each.claim for each in history.told_failed(write) if of_run(each)} - {NONE}
+    logged = {each.claim for each in history.gave_up[write] if of_run(each)} - {NONE}
+    if DENIED in told | logged:
+        return None
+    for claim, reason in ((UNKNOWN, Reason.TOLD_UNKNOWN), (DECIDED, Reason.TOLD_DECIDED), (CUT, Reason.TEXT_CUT)):
+        if claim in told:
+            return reason
     return Reason.LOGGED_DECIDED if logged else None
 
 

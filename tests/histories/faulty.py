@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.histories.findings import Kind
-from tests.histories.paper import FINISHED, STILL_OPEN, UNCONFIRMED, WORKER_DIED
+from tests.histories.paper import ALL_LOST, FINISHED, NONE_VISIBLE, NOT_DECIDED, STILL_OPEN, UNCONFIRMED, WORKER_DIED
 from tests.histories.small import (
     AGAIN,
     DECIDED,
@@ -435,5 +435,37 @@ FAULTY = {
         Kind.MISPLACED,
         history(placed("t"), *(to_topic(each, "u") for each in TASKS), end(T0, "aborted"), end(T1, "aborted"),
                 verdict("failed"), read(ROWS, "raw", "read_uncommitted", topic="u"), read({}, topic="u")),
+    ),
+    "an error says that no row becomes visible, and the abort that was added to it says that the job is decided": (
+        Kind.FAILED_BUT_VISIBLE,
+        history(*WRITTEN, verdict("failed", f"{NOT_DECIDED} {FINISHED}"), raw(ROWS), read(ROWS)),
+    ),
+    "an error says that no row becomes visible, and a line of abort in the log says that the job is decided": (
+        Kind.FAILED_BUT_VISIBLE,
+        history(*WRITTEN, verdict("failed", NOT_DECIDED), gave_up(FINISHED), raw(ROWS), read(ROWS)),
+    ),
+    "an error says that no row is visible, and a connection of Python was lost": (
+        Kind.FAILED_BUT_VISIBLE,
+        history(*WRITTEN, verdict("failed", f"{NOT_DECIDED} Answer from Java side is empty"), raw(ROWS), read(ROWS)),
+    ),
+    "an error says that all rows are lost, and they are visible": (
+        Kind.FAILED_BUT_VISIBLE, history(*WRITTEN, verdict("failed", ALL_LOST), raw(ROWS), read(ROWS)),
+    ),
+    "an error says that all rows are lost, and a part of them is visible": (
+        Kind.PARTLY_VISIBLE, history(workload(), *TASKS, *DECIDED, end(T0), verdict("failed", ALL_LOST), raw(ROWS),
+                                     read(HALF)),
+    ),
+    "the sink knew that the job is decided, and the error that the job got does not say so": (
+        Kind.FAILED_BUT_VISIBLE,
+        history(*WRITTEN, verdict("failed", STILL_OPEN, by="sink"), verdict("failed", "Job aborted."), raw(ROWS),
+                read(ROWS)),
+    ),
+    "abort says that no row is visible, and nobody was told anything else": (
+        Kind.FAILED_BUT_VISIBLE,
+        history(workload(repeats=True), *TASKS, *DECIDED, *ENDED, gave_up(NONE_VISIBLE), raw(ROWS), read(ROWS)),
+    ),
+    "abort says that no row is visible, after an error that does not know it": (
+        Kind.FAILED_BUT_VISIBLE,
+        history(*WRITTEN, verdict("failed", UNCONFIRMED), gave_up(NONE_VISIBLE), raw(ROWS), read(ROWS)),
     ),
 }  # fmt: skip

@@ -48,6 +48,7 @@ class Reason(Enum):
 
     TOLD_DECIDED = "failed runs whose rows are visible: their error says that the write is decided"
     TOLD_UNKNOWN = "failed runs whose rows are visible: their error says that the decision is unknown"
+    TEXT_CUT = "failed runs whose rows are visible: their error was cut when it was recorded, so it may have said why"
     LOGGED_DECIDED = "failed runs whose rows are visible: the abort has logged that the write is decided"
     OTHER_RUN = "failed runs of a write that is visible: all of its visible rows were written by other runs"
     TORN_AND_REPAIRED = "batches visible in part: a later run has written the missing rows again"

@@ -369,6 +369,13 @@ class History:
                         (deleted if is_deleted else kept)[report].add(spot.row)
         return kept, deleted
 
+    def told_failed(self, write: str) -> list[Verdict]:
+        """The errors of failed runs that the job has got. What Spark says is what counts: if it has told the job about
+        a run, what the sink has told Spark is left out."""
+        failed = [each for each in self.verdicts.get(write, ()) if each.outcome == "failed"]
+        runs = [self.run(write, each.at, each.start) for each in failed if each.by == "spark"]
+        return [each for each in failed if each.by == "spark" or not any(run.has(each.at, each.start) for run in runs)]
+
     @cached_property
     def last_committed(self) -> dict[str, int]:
         """The highest number of each workload that was told committed."""

@@ -24,6 +24,12 @@ UNCONFIRMED = (
     "txnVersion {number} of txnAppId {query} (name job) may or may not be decided, because no broker confirms it: no "
     "broker responds"
 )
+ALL_LOST = (
+    "Batch {number} of {query} (name job) is decided, but the transactions of task 0-1 are gone: they timed out. None "
+    "of its rows is visible, and none becomes visible: run the job again."
+)
+SAYS_NOTHING = "An error occurred while calling o1.save. : java.lang.InterruptedException"
+NONE_VISIBLE = "write aborted; none of its rows is visible: 2 prepared transactions aborted"
 RECREATED = (
     "micro-batch {number} of query {query} (name job) was committed into topic t (topic id x), which was deleted and "
     "created again since: what was written to it is gone"
@@ -359,13 +365,13 @@ def job_died_torn(paper: Paper, write: str) -> None:
 
 
 def job_decided_by_abort(paper: Paper, write: str) -> None:
-    """The process that commits is killed after the decision; Spark's abort finishes the job and logs that."""
+    """Spark's driver is interrupted after the decision; its abort finishes the job and logs that."""
     paper.begin(write)
     attempts = reported(paper, write)
     commit(paper, attempts)
     entry = f"entry-{write}"
     paper.tell("gave up", entry=entry, start=str(paper.start), text=spoken_of(entry, FINISHED))
-    paper.verdict(write, "failed", NOT_DECIDED)
+    paper.verdict(write, "failed", SAYS_NOTHING)
 
 
 def written_twice_at_least_once(paper: Paper, write: str) -> None:

@@ -10,6 +10,8 @@ from tests.histories.events import Event
 from tests.histories.findings import Kind
 from tests.histories.paper import (
     CONTROL,
+    FINISHED,
+    NONE_VISIBLE,
     NOT_DECIDED,
     ONCE,
     STREAM,
@@ -347,6 +349,21 @@ def write_a_row_to_another_topic(paper: Paper) -> list[Event]:
     return paper.events()
 
 
+def tell_a_decided_job_that_nothing_becomes_visible(paper: Paper) -> list[Event]:
+    """The abort that is added to the error says that the job is decided."""
+    write = f"{ONCE}/100"
+    commit(paper, reported(paper, write))
+    paper.verdict(write, "failed", f"{NOT_DECIDED} {FINISHED}")
+    return paper.events()
+
+
+def log_that_a_visible_batch_was_aborted(paper: Paper) -> list[Event]:
+    write = f"{STREAM}/100"
+    commit(paper, reported(paper, write))
+    paper.tell("gave up", entry=f"entry-{write}", start=str(paper.start), text=NONE_VISIBLE)
+    return paper.events()
+
+
 FAULTS: dict[Callable[[Paper], list[Event]], Kind] = {
     lose_a_row: Kind.LOST,
     lose_a_row_of_the_control: Kind.LOST,
@@ -381,5 +398,7 @@ FAULTS: dict[Callable[[Paper], list[Event]], Kind] = {
     swap_two_rows_of_the_control: Kind.OUT_OF_ORDER,
     drop_a_row: Kind.LOST,
     write_a_row_to_another_topic: Kind.MISPLACED,
+    tell_a_decided_job_that_nothing_becomes_visible: Kind.FAILED_BUT_VISIBLE,
+    log_that_a_visible_batch_was_aborted: Kind.FAILED_BUT_VISIBLE,
 }
 """What each fault must be found as; it may be found as something else as well."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.histories.findings import Reason
-from tests.histories.paper import COMMITTER_DIED, FINISHED, STILL_OPEN, UNCONFIRMED
+from tests.histories.paper import ALL_LOST, COMMITTER_DIED, FINISHED, NONE_VISIBLE, NOT_DECIDED, STILL_OPEN, UNCONFIRMED
 from tests.histories.recorder import short
 from tests.histories.small import (
     AGAIN,
@@ -217,6 +217,26 @@ WHOLE = {
         intent("decided", T0), end(T0), raw({0: 4}), read({0: 4}),
         read({0: 5}, "raw", "read_uncommitted", topic="dead"), read({0: 5}, topic="dead"),
     ),
+    "an error and an abort that say that no row becomes visible, and none is": history(
+        workload(), *TASKS, intent("not decided", T0, T1), end(T0, "aborted"), end(T1, "aborted"),
+        verdict("failed", f"{NOT_DECIDED} {NONE_VISIBLE}"), gave_up(NONE_VISIBLE), raw(ROWS), read({}),
+    ),
+    "an error that says that all rows are lost, and none is visible": history(
+        workload(), *TASKS, *DECIDED, verdict("failed", ALL_LOST), raw(ROWS), read({})
+    ),
+    "an abort that says that no row is visible, before the run that commits": history(
+        workload(repeats=True), began(), *by("1-", T0, T1), gave_up(NONE_VISIBLE), end(T0, "aborted"),
+        end(T1, "aborted"), began(), *by("1-b", T2, T3, first=4), intent("decided", T2, T3), end(T2), end(T3),
+        verdict("committed"), raw({**ROWS, **{offset: offset - 4 for offset in range(4, 8)}}),
+        read({offset: offset - 4 for offset in range(4, 8)}),
+    ),
+    "an abort that says that no more rows become visible": history(
+        *WRITTEN, verdict("failed", STILL_OPEN), gave_up("write aborted; no more of its rows become visible: 1"),
+        raw(ROWS), read(ROWS),
+    ),
+    "an error that was cut, so that nobody knows what it said": history(
+        *WRITTEN, verdict("failed", short(f"{40_000 * 'at x '}{STILL_OPEN}{40_000 * ' at x'}")), raw(ROWS), read(ROWS)
+    ),
 }  # fmt: skip
 
 
@@ -304,4 +324,8 @@ EXCUSED = {
     },
     "a decided task, whose driver dies, and the topic of its dead letter is deleted": {Reason.TOPIC_DELETED: 1},
     "rows and dead letters that are where they belong, in the second batch of a query": {Reason.NO_RECEIPTS: 1},
+    "an error that says that all rows are lost, and none is visible": {Reason.DECIDED_AND_LOST: 1},
+    "an abort that says that no row is visible, before the run that commits": {Reason.OTHER_RUN: 1},
+    "an abort that says that no more rows become visible": {Reason.TOLD_DECIDED: 1},
+    "an error that was cut, so that nobody knows what it said": {Reason.TEXT_CUT: 1},
 }
