@@ -61,10 +61,10 @@ def lost_rows(history: History) -> Iterator[Finding | Excuse]:
             yield Finding(Kind.LOST, write, f"{len(missing)} of {left} rows: {listed(missing)}")
 
 
-def rows_never_handed(history: History) -> Iterator[Finding]:
-    """Committed writes for which the sink took fewer rows than Spark had, or none: a sink that skips rows loses them
-    without a trace in what tasks were handed. Of a repeated workload, every number from the first that has begun to the
-    last committed one is due.
+def rows_handed(history: History) -> Iterator[Finding]:
+    """Committed writes for which the sink took fewer rows than Spark had, or none, or more: a sink that skips rows
+    loses them without a trace in what tasks were handed. Of a repeated workload, every number from the first that has
+    begun to the last committed one is due.
     """
     last = history.last_committed
     due = {write for write in history.verdicts if history.committed_verdict(write)}
@@ -76,6 +76,8 @@ def rows_never_handed(history: History) -> Iterator[Finding]:
         rows, taken = history.workload(write).rows, len(history.rows.get(write, ()))
         if rows is not None and taken < rows:
             yield Finding(Kind.LOST, write, f"tasks were handed {taken or 'none'} of {rows} rows")
+        elif rows is not None and taken > rows:
+            yield Finding(Kind.FOREIGN_ROW, write, f"tasks were handed {taken} rows, and Spark had {rows}")
 
 
 def doubled_rows(history: History) -> Iterator[Finding | Excuse]:
@@ -314,7 +316,7 @@ def nameless_events(history: History) -> Iterator[Excuse]:
 
 RULES: tuple[Callable[[History], Iterator[Finding | Excuse]], ...] = (
     lost_rows,
-    rows_never_handed,
+    rows_handed,
     doubled_rows,
     aborted_rows_read,
     partly_visible_batches,

@@ -468,4 +468,7 @@ FAULTY = {
         Kind.FAILED_BUT_VISIBLE,
         history(*WRITTEN, verdict("failed", UNCONFIRMED), gave_up(NONE_VISIBLE), raw(ROWS), read(ROWS)),
     ),
+    "the sink took more rows than Spark had": (
+        Kind.FOREIGN_ROW, history(workload(rows=3), *WRITTEN[1:], verdict("committed"), raw(ROWS), read(ROWS)),
+    ),
 }  # fmt: skip

@@ -27,7 +27,7 @@ class Kind(Enum):
     NOT_REPORTED = "decided, but not reported"
     RECEIPT_CONTRADICTED = "receipt contradicted"
     MISPLACED = "row in another topic"
-    FOREIGN_ROW = "row that no task was handed"
+    FOREIGN_ROW = "row from nowhere"
     READERS_DISAGREE = "readers disagree"
 
 

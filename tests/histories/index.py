@@ -206,7 +206,9 @@ class History:
         self.gave_up: dict[str, list[GivenUp]] = defaultdict(list)
         self.views: dict[str, View] = {}
         self.nameless: list[str] = []
-        """Intents, verdicts and lines of abort whose entry no report names, so that nobody knows their write."""
+        """Intents, verdicts and lines of abort whose entry no report names, so that nobody knows their write, and
+        verdicts of failed exactly-once writes without an entry."""
+        self._without_entry: list[str] = []
         self._of_unknown_writes: list[Intent] = []
         self._began: dict[str, list[tuple[float, str | None]]] = defaultdict(list)
         self._starts: dict[str, list[tuple[float, str]]] = defaultdict(list)
@@ -241,6 +243,7 @@ class History:
         for event in ordered:
             if event.kind in take:
                 take[event.kind](event)
+        self.nameless += [f"verdict of {actor}" for actor in self._without_entry if self._is_exactly_once(actor)]
         known = [each for intents in self.intents.values() for each in intents]
         self.decided = set(_first_named(known))
         """The transactions that an intent names which is decided, or may be."""
@@ -479,6 +482,13 @@ class History:
         if write is not None:
             claim = claim_of(event["error"], self._entries[write])
             self.verdicts[write].append(Verdict(event.at, event.get("start"), event["by"], event["outcome"], claim))
+        elif not event.get("entry") and event["outcome"] == "failed":
+            self._without_entry.append(event.actor)
+
+    def _is_exactly_once(self, actor: str) -> bool:
+        """Whether any write of the actor is, or may be."""
+        names = [name for name, by in self._actors.items() if by == actor]
+        return not names or any(self.workload(f"{name}/0").exactly_once for name in names)
 
     def _gave_up(self, event: Event) -> None:
         write = self._write(event)

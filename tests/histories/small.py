@@ -73,6 +73,11 @@ def verdict(outcome, error="", write="job/1", start="1", by="spark"):
     return {"kind": "verdict", "start": start, "write": write, "by": by, "outcome": outcome, "error": told}
 
 
+def without_entry(outcome):
+    """What the sink has told Spark about a write that it could not name."""
+    return {"kind": "verdict", "entry": None, "start": "1", "by": "sink", "outcome": outcome, "error": "x"}
+
+
 def gave_up(text, start="1"):
     entry = "ledger:job/1"
     return {"kind": "gave up", "entry": entry, "start": start, "text": spoken_of(entry, text)}

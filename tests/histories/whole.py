@@ -47,6 +47,7 @@ from tests.histories.small import (
     started,
     topic,
     verdict,
+    without_entry,
     workload,
 )
 
@@ -237,6 +238,15 @@ WHOLE = {
     "an error that was cut, so that nobody knows what it said": history(
         *WRITTEN, verdict("failed", short(f"{40_000 * 'at x '}{STILL_OPEN}{40_000 * ' at x'}")), raw(ROWS), read(ROWS)
     ),
+    "the sink took as many rows as Spark had, some of them twice": history(
+        workload(rows=4), handed(0, 0, 1, attempt="b"), *WRITTEN[1:], verdict("committed"), raw(ROWS), read(ROWS)
+    ),
+    "a failed verdict of an at-least-once write": history(
+        workload(exactly_once=False), handed(0, 0, 1), without_entry("failed"), raw(HALF), read(HALF)
+    ),
+    "a failed verdict of a stream of which no task has reported": history(
+        workload(repeats=True), *TASKS, *DECIDED, *ENDED, without_entry("failed"), raw(ROWS), read(ROWS)
+    ),
 }  # fmt: skip
 
 
@@ -328,4 +338,6 @@ EXCUSED = {
     "an abort that says that no row is visible, before the run that commits": {Reason.OTHER_RUN: 1},
     "an abort that says that no more rows become visible": {Reason.TOLD_DECIDED: 1},
     "an error that was cut, so that nobody knows what it said": {Reason.TEXT_CUT: 1},
+    "a failed verdict of an at-least-once write": {Reason.NO_AUTHOR: 2},
+    "a failed verdict of a stream of which no task has reported": {Reason.NAMELESS: 1},
 }
