@@ -113,7 +113,7 @@ def tasks_left_out(history: History) -> Iterator[Finding]:
                         tasks[report.task].add(report.transaction)
             for task in sorted(task for task, own in tasks.items() if own.isdisjoint(intent.transactions)):
                 own = listed(sorted(map(str, tasks[task])))
-                text = f"an intent names {len(intent.transactions)} transactions, and none of its own: {own}"
+                text = f"an intent leaves it out, though it has reported {own}"
                 yield Finding(Kind.LEFT_OUT, str(task), text)
 
 

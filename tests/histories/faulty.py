@@ -471,4 +471,14 @@ FAULTY = {
     "the sink took more rows than Spark had": (
         Kind.FOREIGN_ROW, history(workload(rows=3), *WRITTEN[1:], verdict("committed"), raw(ROWS), read(ROWS)),
     ),
+    "a reader sees two rows at one offset": (
+        Kind.READERS_DISAGREE,
+        history(*WRITTEN, verdict("committed"), raw(ROWS), read({0: 3}, "live", passed=0), read(ROWS, "live"),
+                read(ROWS)),
+    ),
+    "a reader sees a row where it had passed none": (
+        Kind.READERS_DISAGREE,
+        history(*WRITTEN, verdict("committed"), raw(ROWS), read(HALF, "live", passed=4), read({2: 2, 3: 3}, "live"),
+                read(ROWS)),
+    ),
 }  # fmt: skip

@@ -165,13 +165,23 @@ class Workload(NamedTuple):
 @dataclass
 class View:
     """What a reader saw: offset → row in each partition, and below which offset it has seen everything. ``told``: what
-    each of its events said and when, as ``[offset, row]``."""
+    each of its events said and when, as ``[offset, row]``. ``contradictions``: where it saw another row than before, or
+    one where it had passed none, each with a clause that says so."""
 
     reader: str
     isolation: str
     rows: dict[Partition, dict[int, str]] = field(default_factory=lambda: defaultdict(dict))
     passed: dict[Partition, int] = field(default_factory=dict)
     told: list[tuple[float, Partition, list[tuple[int, str]]]] = field(default_factory=list)
+    contradictions: list[tuple[Partition, str]] = field(default_factory=list)
+
+    def see(self, partition: Partition, offset: int, row: str) -> None:
+        known = self.rows[partition].get(offset)
+        if known is None and offset < self.passed.get(partition, 0):
+            self.contradictions.append((partition, f"saw {row} at {offset}, after it had passed it"))
+        if known not in (None, row):
+            self.contradictions.append((partition, f"saw {known} and later {row} at {offset}"))
+        self.rows[partition][offset] = row
 
     def has_passed(self, place: Place) -> bool:
         return self.passed.get(place.partition, 0) > place.last
@@ -529,7 +539,8 @@ class History:
     def _seen(self, event: Event) -> None:
         view = self._view(event)
         partition = self._partition(event["topic"], event["partition"], event.get("incarnation"))
-        view.rows[partition].update((offset, row) for offset, row in event["rows"])
+        for offset, row in event["rows"]:
+            view.see(partition, offset, row)
         view.told.append((event.at, partition, event["rows"]))
 
     def _passed(self, event: Event) -> None:

@@ -173,8 +173,11 @@ def foreign_rows(history: History) -> Iterator[Finding]:
 
 def disagreeing_readers(history: History) -> Iterator[Finding | Excuse]:
     """Readers that saw different rows at an offset, and read_committed readers of which only one saw a row that both
-    have passed. What is committed, a read_uncommitted reader sees, too."""
+    have passed. What is committed, a read_uncommitted reader sees, too. A reader may not contradict itself, either."""
     views = list(history.views.values())
+    for view in views:
+        for partition, text in view.contradictions:
+            yield Finding(Kind.READERS_DISAGREE, str(partition), f"{view.reader} {text}")
     for number, one in enumerate(views):
         for other in views[number + 1 :]:
             for partition in one.rows.keys() | other.rows.keys():

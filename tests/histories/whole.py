@@ -247,6 +247,9 @@ WHOLE = {
     "a failed verdict of a stream of which no task has reported": history(
         workload(repeats=True), *TASKS, *DECIDED, *ENDED, without_entry("failed"), raw(ROWS), read(ROWS)
     ),
+    "a reader that reads some rows again": history(
+        *WRITTEN, verdict("committed"), raw(ROWS), read(HALF, "live", passed=2), read(ROWS, "live"), read(ROWS)
+    ),
 }  # fmt: skip
 
 
