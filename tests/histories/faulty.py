@@ -481,4 +481,10 @@ FAULTY = {
         history(*WRITTEN, verdict("committed"), raw(ROWS), read(HALF, "live", passed=4), read({2: 2, 3: 3}, "live"),
                 read(ROWS)),
     ),
+    "a task drops a dead letter, and a reader had not read the topic of dead letters before it was deleted": (
+        Kind.LOST,
+        history(*OLD[:3], WITH_A_DEAD_LETTER, read({}, topic="dead", incarnation="before it"), intent("asked", T0),
+                intent("decided", T0), end(T0), started("2"), raw({0: 0}, incarnation="old"),
+                read({0: 0}, incarnation="old")),
+    ),
 }  # fmt: skip

@@ -136,11 +136,12 @@ def dropped_rows(history: History) -> Iterator[Finding | Excuse]:
 def _has_read_letters(history: History, views: list[View], report: Report) -> bool:
     """Whether a read_uncommitted reader has read as much as anybody of the topics in which dead letters of the report
     can be."""
-    topics = {topic for topic, _ in report.topics} - history.topics
+    topics = {each for each in report.topics if each[0] not in history.topics}
     ends: dict[Partition, int] = defaultdict(int)
     for view in history.views.values():
         for partition, passed in view.passed.items():
-            if partition.topic in topics or (not report.topics and partition.topic not in history.topics):
+            may_be_one = not report.topics and partition.topic not in history.topics
+            if may_be_one or (partition.topic, partition.incarnation) in topics:
                 ends[partition] = max(passed, ends[partition])
     return bool(views) and all(
         any(view.passed.get(partition, 0) >= end for view in views) for partition, end in ends.items()
