@@ -86,8 +86,6 @@ def main() -> None:
     say("what workloads failed with, and were started again:")
     for text, count in judgement.failures.most_common():
         say(f"{count:5} {text}")
-    if judgement.trouble:
-        say(f"the run ended before its time: {judgement.trouble}")
     _tell(say, judgement.said, judgement.lacks)
     say(f"history: {judgement.file}")
     raise SystemExit(not judgement.holds)

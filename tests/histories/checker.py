@@ -1,17 +1,18 @@
 """Judges a history: a pure function from events to findings. It imports nothing of the package that it judges.
 
 ``check`` knows of the sink only what docs/exactly-once.md promises. What this file has are the rules about writes and
-transactions; ``places.py`` has those about what lies where. Each exception that a rule makes is counted as an excuse.
+what was said of them; ``decisions.py`` has those about intents and transactions, ``places.py`` those about what lies
+where. Each exception that a rule makes is counted as an excuse.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from math import inf
 
-from tests.histories.claims import DECIDED, NONE
+from tests.histories.claims import CUT, DECIDED, DENIED, NONE, UNKNOWN
+from tests.histories.decisions import RULES as RULES_ABOUT_DECISIONS
 from tests.histories.events import Event, number_of, workload_of, write_of
 from tests.histories.findings import Checked, Excuse, Finding, Kind, Reason, listed
 from tests.histories.index import (
@@ -23,13 +24,11 @@ from tests.histories.index import (
     Report,
     Run,
     Spot,
-    Task,
-    Transaction,
     Verdict,
     View,
 )
 from tests.histories.places import RULES as RULES_ABOUT_PLACES
-from tests.histories.places import rows_between
+from tests.histories.places import from_to, offsets_at_ends, rows_between
 
 
 def check(events: Iterable[Event]) -> list[Finding]:
@@ -49,11 +48,9 @@ def lost_rows(history: History) -> Iterator[Finding | Excuse]:
 
     A repeated write counts as committed as well if a later number of its workload is.
     """
-    visible, gone = _visible(history), _gone(history)
-    last = _last_committed(history)
+    visible, gone = history.visible_at_last, history.gone
     for write, rows in history.rows.items():
-        repeated = history.workload(write).repeats and number_of(write) < last.get(workload_of(write), -1)
-        if not repeated and not history.committed_verdict(write):
+        if not history.is_due(write):
             continue
         unseen = [row for row in rows if row not in visible]
         missing = [row for row in unseen if row not in gone]
@@ -64,12 +61,12 @@ def lost_rows(history: History) -> Iterator[Finding | Excuse]:
             yield Finding(Kind.LOST, write, f"{len(missing)} of {left} rows: {listed(missing)}")
 
 
-def rows_never_handed(history: History) -> Iterator[Finding]:
-    """Committed writes for which the sink took fewer rows than Spark had, or none: a sink that skips rows loses them
-    without a trace in what tasks were handed. Of a repeated workload, every number from the first that has begun to the
-    last committed one is due.
+def rows_handed(history: History) -> Iterator[Finding]:
+    """Committed writes for which the sink took fewer rows than Spark had, or none, or more: a sink that skips rows
+    loses them without a trace in what tasks were handed. Of a repeated workload, every number from the first that has
+    begun to the last committed one is due.
     """
-    last = _last_committed(history)
+    last = history.last_committed
     due = {write for write in history.verdicts if history.committed_verdict(write)}
     for write in history.begun():
         name = workload_of(write)
@@ -79,6 +76,8 @@ def rows_never_handed(history: History) -> Iterator[Finding]:
         rows, taken = history.workload(write).rows, len(history.rows.get(write, ()))
         if rows is not None and taken < rows:
             yield Finding(Kind.LOST, write, f"tasks were handed {taken or 'none'} of {rows} rows")
+        elif rows is not None and taken > rows:
+            yield Finding(Kind.FOREIGN_ROW, write, f"tasks were handed {taken} rows, and Spark had {rows}")
 
 
 def doubled_rows(history: History) -> Iterator[Finding | Excuse]:
@@ -121,6 +120,11 @@ def _why_aborted(history: History, spot: Spot, write: str) -> str:
     ends = [history.ends.get(each, set()) for each in named if each is not None]
     aborted = all((False, "aborted") in each and (True, "committed") not in each for each in ends)
     return f"{named[0]} was aborted" if aborted else ""
+
+
+_SAYS_SO = (DECIDED, UNKNOWN, CUT)
+_SAYS_NONE_IS = (*_SAYS_SO, DENIED)
+"""What an error may say of a decided write that is visible in part, and of one of which no row is visible."""
 
 
 @dataclass(frozen=True)
@@ -189,7 +193,11 @@ def _has_passed(view: View, reports: list[Report]) -> bool:
 
 def _count_hidden(view: View, report: Report) -> int:
     """How many rows the reader did not see where the report's receipts have rows."""
-    return sum(max(0, place.count - len(rows_between(view, report, place))) for place in report.places)
+    hidden = 0
+    for place in report.places:
+        seen = {offset for offset, _ in rows_between(view, report, place)}
+        hidden += max(0, place.count - len(seen), len({place.first, place.last} - seen))
+    return hidden
 
 
 def _why_torn(history: History, torn: _Torn, visible: set[Spot]) -> Reason | None:
@@ -197,12 +205,12 @@ def _why_torn(history: History, torn: _Torn, visible: set[Spot]) -> Reason | Non
     if all(_is_repaired(history, torn, report, count, visible) for report, count in torn.hidden.items()):
         return Reason.TORN_AND_REPAIRED
     write, intent = torn.write, torn.intent
-    verdicts, repeats = history.verdicts[write], history.workload(write).repeats
-    told = [each for each in verdicts if each.outcome == "failed" and each.claim != NONE]
+    repeats = history.workload(write).repeats
+    told = [each for each in history.told_failed(write) if each.claim in (_SAYS_SO if torn.shown else _SAYS_NONE_IS)]
     again = repeats and any(history.began_after(write, each.at) for each in told)
     if told and not again and not history.committed_verdict(write):
-        return Reason.TORN_AND_TOLD
-    died = not verdicts and not repeats and history.died(write, intent.at, intent.start)
+        return Reason.TEXT_CUT if all(each.claim == CUT for each in told) else Reason.TORN_AND_TOLD
+    died = not history.verdicts[write] and not repeats and history.died(write, intent.at, intent.start)
     return Reason.TORN_AND_DIED if died else None
 
 
@@ -222,31 +230,35 @@ def _is_repaired(history: History, torn: _Torn, report: Report, count: int, visi
 
 def failed_but_visible(history: History) -> Iterator[Finding | Excuse]:
     """Runs that were told to have failed, without a word that they may be decided, and whose rows are visible, or were
-    before their topic was deleted.
+    before their topic was deleted. So are runs of which abort has said that none of their rows is visible.
 
     A row is one of the run if receipts say that an attempt of the run wrote it at its place, or if it was handed to
     such an attempt and no receipt has that place.
     """
-    failed = {
-        write: [verdict for verdict in verdicts if verdict.outcome == "failed"]
-        for write, verdicts in history.verdicts.items()
-        if history.workload(write).exactly_once
-    }
-    visible = history.visible({write for write, verdicts in failed.items() if verdicts})
-    for write, spots in visible.items():
-        judged: set[Run] = set()
-        for verdict in failed[write]:
-            run = history.run(write, verdict.at, verdict.start)
-            if run in judged:
-                continue
-            judged.add(run)
+    failed = _failed_runs(history)
+    for write, spots in history.visible(failed).items():
+        for run, by in failed[write].items():
             own = _rows_of(history, write, run, spots)
             reason = _why_visible(history, write, run) if own else Reason.OTHER_RUN
             if reason is not None:
                 yield Excuse(reason, write)
                 continue
-            text = f"a run was told by {verdict.by} that it failed, and rows that it wrote are visible: {listed(own)}"
+            text = f"a run was told by {by} that it failed, and rows that it wrote are visible: {listed(own)}"
             yield Finding(Kind.FAILED_BUT_VISIBLE, write, text)
+
+
+def _failed_runs(history: History) -> dict[str, dict[Run, str]]:
+    """Exactly-once write → its runs that failed, and who has said so first."""
+    failed: dict[str, dict[Run, str]] = {}
+    for write in history.rows:
+        told = [(each.at, each.start, each.by) for each in history.told_failed(write)]
+        denied = [each for each in history.gave_up.get(write, ()) if each.claim == DENIED]
+        told += [(each.at, each.start, "the sink's abort") for each in denied]
+        if told and history.workload(write).exactly_once:
+            runs = failed.setdefault(write, {})
+            for at, start, by in told:
+                runs.setdefault(history.run(write, at, start), by)
+    return failed
 
 
 def _rows_of(history: History, write: str, run: Run, spots: Iterable[Spot]) -> list[str]:
@@ -261,22 +273,27 @@ def _rows_of(history: History, write: str, run: Run, spots: Iterable[Spot]) -> l
 
 
 def _why_visible(history: History, write: str, run: Run) -> Reason | None:
-    """What one of the run's errors, or the sink's abort, has said about the decision."""
+    """What one of the run's errors, or the sink's abort, has said about the decision. Nothing excuses a promise that no
+    row becomes visible."""
 
     def of_run(each: Verdict | GivenUp) -> bool:
         return run.has(each.at, each.start)
 
-    told = {each.claim for each in history.verdicts[write] if each.outcome == "failed" and of_run(each)} - {NONE}
-    if told:
-        return Reason.TOLD_DECIDED if told == {DECIDED} else Reason.TOLD_UNKNOWN
-    logged = any(each.claim != NONE for each in history.gave_up[write] if of_run(each))
+    told = {each.claim for each in history.told_failed(write) if of_run(each)} - {NONE}
+    logged = {each.claim for each in history.gave_up[write] if of_run(each)} - {NONE}
+    if DENIED in told | logged:
+        return None
+    for claim, reason in ((UNKNOWN, Reason.TOLD_UNKNOWN), (DECIDED, Reason.TOLD_DECIDED), (CUT, Reason.TEXT_CUT)):
+        if claim in told:
+            return reason
     return Reason.LOGGED_DECIDED if logged else None
 
 
 def committed_but_invisible(history: History) -> Iterator[Finding]:
     """Writes that were told committed and of which no row is visible, and transactions that EndTxn has committed and
-    some of whose rows a reader has passed without seeing them."""
-    visible, gone = _visible(history), _gone(history)
+    some of whose rows a reader has passed without seeing them. Rows of an aborted attempt may lie in between, so the
+    first and the last offset count, too."""
+    visible, gone = history.visible_at_last, history.gone
     for write, rows in history.rows.items():
         left = [row for row in rows if row not in gone]
         if left and history.committed_verdict(write) and not any(row in visible for row in left):
@@ -285,63 +302,11 @@ def committed_but_invisible(history: History) -> Iterator[Finding]:
         ended = report.transaction is not None and (True, "committed") in history.ends.get(report.transaction, set())
         for view in history.of_kind(COMMITTED) if ended else ():
             for place in filter(view.has_passed, report.places):
-                seen = len(rows_between(view, report, place))
-                if seen < place.count:
-                    where = f"{seen} of {place.count} rows in {place.partition}"
+                seen = rows_between(view, report, place)
+                if place.count and (len(seen) < place.count or offsets_at_ends(seen) != (place.first, place.last)):
+                    where = f"{len(seen)} of {place.count} rows in {place.partition}{from_to(seen)}"
                     text = f"EndTxn committed {report.transaction}, and {view.reader} saw {where}"
                     yield Finding(Kind.COMMITTED_BUT_INVISIBLE, str(report.task), text)
-
-
-def decided_but_aborted(history: History) -> Iterator[Finding]:
-    """Transactions that the sink has aborted, though a decided intent names them, or EndTxn has committed them."""
-    for write, intents in history.intents.items():
-        for transaction in dict.fromkeys(each for intent in intents for each in intent.transactions):
-            ends = history.ends.get(transaction, set())
-            if (False, "aborted") not in ends:
-                continue
-            named = [intent for intent in intents if transaction in intent.transactions]
-            if any(intent.outcome == "decided" for intent in named):
-                yield Finding(Kind.DECIDED_BUT_ABORTED, write, f"{transaction} was aborted after the decision")
-            elif (True, "committed") in ends:
-                yield Finding(Kind.DECIDED_BUT_ABORTED, write, f"EndTxn has committed {transaction}, and aborted it")
-
-
-def committed_too_early(history: History) -> Iterator[Finding]:
-    """Transactions that the sink asked to commit, or of which a read_committed reader saw rows, before it asked for an
-    intent that names them. The intent is the decision: a driver that dies in between leaves rows that are visible, and
-    that its successor writes again.
-
-    Reads are recorded after they happened, and requests before they are sent, so the order of the record is enough.
-    """
-    for transaction, at in history.commits.items():
-        if history.first_named.get(transaction, inf) > at:
-            report = history.by_transaction.get(transaction)
-            text = f"EndTxn was to commit {transaction} before an intent that names it was asked for"
-            yield Finding(Kind.COMMITTED_TOO_EARLY, str(report.task) if report else transaction.id, text)
-    early: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
-    for view in history.of_kind(COMMITTED):
-        for at, partition, rows in view.told:
-            for offset, row in rows:
-                authors = history.authors(Spot(row, partition, offset))
-                named = [history.first_named[each] for each in _transactions(authors) if each in history.first_named]
-                if named and min(named) > at:
-                    early[str(authors[0].task), view.reader][f"{row} in {partition} at {offset}"] = None
-    for (about, reader), spots in early.items():
-        text = f"{reader} saw rows of it before an intent that names their transaction was asked for"
-        yield Finding(Kind.COMMITTED_TOO_EARLY, about, f"{text}: {listed(list(spots))}")
-
-
-def _transactions(reports: Iterable[Report]) -> list[Transaction]:
-    return [report.transaction for report in reports if report.transaction is not None]
-
-
-def unreported_transactions(history: History) -> Iterator[Finding]:
-    """Transactions that an intent names which is decided, or may be, and that no task has reported. Nobody knows which
-    rows they have, so no other rule can judge these."""
-    for write, intents in history.intents.items():
-        named = {each for intent in intents if intent.may_be_decided for each in intent.transactions}
-        for transaction in sorted(named - history.reported):
-            yield Finding(Kind.NOT_REPORTED, write, f"an intent names {transaction}, which no task has reported")
 
 
 def nameless_events(history: History) -> Iterator[Excuse]:
@@ -351,81 +316,16 @@ def nameless_events(history: History) -> Iterator[Excuse]:
 
 RULES: tuple[Callable[[History], Iterator[Finding | Excuse]], ...] = (
     lost_rows,
-    rows_never_handed,
+    rows_handed,
     doubled_rows,
     aborted_rows_read,
     partly_visible_batches,
     failed_but_visible,
     committed_but_invisible,
-    decided_but_aborted,
-    committed_too_early,
-    unreported_transactions,
     nameless_events,
+    *RULES_ABOUT_DECISIONS,
     *RULES_ABOUT_PLACES,
 )
-
-
-def _visible(history: History) -> set[str]:
-    """The rows of the reader that began last, which has read from the start; with one reader, of that one."""
-    views = history.of_kind(COMMITTED)
-    return {row for rows in views[-1].rows.values() for row in rows.values()} if views else set()
-
-
-def _gone(history: History) -> set[str]:
-    """The rows that went with a deleted topic.
-
-    A row went with it if its task's decided transaction wrote it to the topic: the one that the last decided intent
-    names, or one that a later intent names whose outcome is not known.
-    """
-    decided: dict[Task, list[Report]] = {}
-    for intents in history.intents.values():
-        for intent in intents:
-            named = [history.by_transaction[each] for each in intent.transactions if each in history.by_transaction]
-            for report in named if intent.may_be_decided else ():
-                before = [] if intent.outcome == "decided" else decided.get(report.task, [])
-                decided[report.task] = [*before, report]
-    reports = [report for of_task in decided.values() for report in of_task]
-    room = {report: count for report in reports if (count := _count_deleted(history, report))}
-    kept, deleted = _seen_of(history, room)
-    gone = set()
-    for report, count in room.items():
-        there = deleted[report]
-        unseen = [row for row in report.rows if row not in there and row not in kept[report]]
-        gone |= {*there, *unseen[: max(0, count - len(there))]}
-    return gone
-
-
-def _count_deleted(history: History, report: Report) -> int:
-    """How many rows the report's task wrote to topics that were deleted. What no receipt counts are dead letters."""
-    places = {place: history.is_deleted(place.partition.topic, place.partition.incarnation) for place in report.places}
-    count = sum(place.count for place, is_deleted in places.items() if is_deleted)
-    with_places = {place.partition.topic for place in places}
-    if any(history.is_deleted(*topic) for topic in report.topics if topic[0] not in with_places):
-        count += len(report.rows) - sum(place.count for place in places)
-    return count
-
-
-def _seen_of(history: History, reports: Collection[Report]) -> tuple[dict[Report, set[str]], dict[Report, set[str]]]:
-    """The rows of the reports that any reader saw where they were written: in topics that are still there, and in
-    deleted ones."""
-    kept: dict[Report, set[str]] = defaultdict(set)
-    deleted: dict[Report, set[str]] = defaultdict(set)
-    rows = {row for report in reports for row in report.rows}
-    for view in history.views.values():
-        for spot in view.spots():
-            if spot.row in rows:
-                is_deleted = history.is_deleted(spot.partition.topic, spot.partition.incarnation)
-                for report in history.authors(spot):
-                    (deleted if is_deleted else kept)[report].add(spot.row)
-    return kept, deleted
-
-
-def _last_committed(history: History) -> dict[str, int]:
-    last: dict[str, int] = {}
-    for write in history.verdicts:
-        if history.committed_verdict(write):
-            last[workload_of(write)] = max(number_of(write), last.get(workload_of(write), -1))
-    return last
 
 
 def _places_of_rows(view: View) -> dict[str, list[tuple[Partition, int]]]:

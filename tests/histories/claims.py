@@ -2,7 +2,7 @@
 
 A text that the table does not have says that nothing is decided. So an error must say in the sink's documented words
 that this write, and not another one, is decided, or that this is unknown. An error of Spark must come from a process
-that knew.
+that knew. If a text says that no row is visible or becomes visible, nothing else in it counts.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
-NONE, DECIDED, UNKNOWN = "none", "decided", "unknown"
+from tests.histories.events import is_cut
+
+NONE, DECIDED, UNKNOWN, DENIED, CUT = "none", "decided", "unknown", "denied", "cut"
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,19 @@ OF_SINK = (
 )
 """The sink's own words, each after the name of the write. A test looks for them in its source."""
 
+_NOT_DECIDED = "the advice after a write that is not decided and will not be"
+_ALL_LOST = "the advice after a decided write of which all rows are lost"
+DENIALS = (
+    Saying(DENIED, ("None of its rows becomes visible: run the job again",), _NOT_DECIDED),
+    Saying(DENIED, ("None of its rows is visible, and none becomes visible: run the job again",), _ALL_LOST),
+    Saying(DENIED, (": it writes the batch again.",), "both, of a query"),
+    Saying(DENIED, ("): it writes the rows again.",), "both, of a write with a version"),
+    Saying(DENIED, ("foreachBatch gets the batch again, and writes it.",), _NOT_DECIDED),
+    Saying(DENIED, ("with the same txnVersion the write writes its rows again.",), _ALL_LOST),
+    Saying(DENIED, ("write aborted; none of its rows is visible: ",), "abort has found nothing decided"),
+)
+"""The sink's own words for a promise that nothing of this run becomes visible."""
+
 OF_LEDGER = (
     Saying(
         UNKNOWN,
@@ -103,11 +118,16 @@ OF_SPARK = (
 
 
 def claim_of(text: str, entries: Collection[str] | None = None) -> str:
-    """``NONE``, ``DECIDED`` or ``UNKNOWN``: what it says about the write that has one of these entries in the ledger,
-    and without them about any write. An error that does not know it counts as unknown even if a line of abort that was
-    added to it does, because it is the error that the job got."""
+    """What it says about the write that has one of these entries in the ledger, and without them about any write.
+
+    ``DENIED`` if it says that none of the run's rows becomes visible, ``UNKNOWN``, ``DECIDED``, ``NONE``, or ``CUT`` if
+    it says nothing of that, but was cut when it was recorded. An error that does not know the decision counts as
+    unknown even if a line of abort that was added to it does, because it is the error that the job got.
+    """
+    if any(each.is_in(text) for each in DENIALS):
+        return DENIED
     said = [each for each in (*OF_SINK, *OF_LEDGER, *OF_SPARK) if each.is_in(text)]
     if entries is not None:
         said = [each for each in said if each not in OF_SINK or any(each.is_of(entry, text) for entry in entries)]
     found = {each.claim for each in said}
-    return next((claim for claim in (UNKNOWN, DECIDED) if claim in found), NONE)
+    return next((claim for claim in (UNKNOWN, DECIDED) if claim in found), CUT if is_cut(text) else NONE)

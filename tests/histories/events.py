@@ -16,7 +16,7 @@ reported    ``write``, ``entry`` (its name in the ledger), ``task``, ``attempt``
 intent      ``entry``, ``start``, ``state``, ``transactions``, ``outcome``: asked, decided, not decided or unknown
 end         ``transaction``, ``commit``, ``outcome``: asked, committed, aborted, gone or undecided
 verdict     ``write`` or ``entry``, ``start``, ``by`` (sink or spark), ``outcome``: committed or failed; ``error``
-            (of a text that is longer than 4,000 characters, the first and the last 2,000)
+            (of a text that is longer than 64 KiB, the first and the last half of that; ``is_cut``)
 gave up     ``entry``, ``start``, ``text``: the sink's abort has said what became of the write
 trusted     ``write`` or the name of a query, ``ledger_start``: given to its next run, because the sink has refused to
             skip a committed write whose topic was created again
@@ -76,6 +76,12 @@ KINDS = frozenset(
 )
 
 
+CUT_OUT = "…"
+LONGEST = 65_536
+_LONGEST_ONCE = 4_000
+"""What stands in the middle of a text that was cut, and how long it is then; in older histories it is shorter."""
+
+
 @dataclass(frozen=True)
 class Event:
     """One line of a history. ``fields``: those of its kind."""
@@ -110,6 +116,11 @@ class Event:
         return cls(*common, fields)
 
 
+def is_cut(text: str) -> bool:
+    """Whether a recorder has cut something out of the text."""
+    return len(text) in (LONGEST, _LONGEST_ONCE) and text[len(text) // 2 - 1] == CUT_OUT
+
+
 def write_of(row: str) -> str:
     return row.rsplit("/", 1)[0]
 
@@ -124,8 +135,9 @@ def workload_of(write: str) -> str:
     return write.rsplit("/", 1)[0]
 
 
-def number_of(write: str) -> int:
-    return int(write.rsplit("/", 1)[1])
+def number_of(name: str) -> int:
+    """The last part of the name of a write or a row."""
+    return int(name.rsplit("/", 1)[1])
 
 
 def read_history(files: Iterable[Path]) -> list[Event]:

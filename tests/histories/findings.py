@@ -20,10 +20,14 @@ class Kind(Enum):
     FAILED_BUT_VISIBLE = "told failed, but visible"
     COMMITTED_BUT_INVISIBLE = "told committed, but not visible"
     DECIDED_BUT_ABORTED = "decided, but aborted"
+    WITHOUT_ITS_TOPIC = "decided after its topic was deleted"
     COMMITTED_TOO_EARLY = "committed before the intent"
+    LEFT_OUT = "decided without a task"
+    SHARED_TRANSACTION = "transaction shared"
     NOT_REPORTED = "decided, but not reported"
     RECEIPT_CONTRADICTED = "receipt contradicted"
-    FOREIGN_ROW = "row that no task was handed"
+    MISPLACED = "row in another topic"
+    FOREIGN_ROW = "row from nowhere"
     READERS_DISAGREE = "readers disagree"
 
 
@@ -44,6 +48,7 @@ class Reason(Enum):
 
     TOLD_DECIDED = "failed runs whose rows are visible: their error says that the write is decided"
     TOLD_UNKNOWN = "failed runs whose rows are visible: their error says that the decision is unknown"
+    TEXT_CUT = "failed runs whose rows are visible: their error was cut when it was recorded, so it may have said why"
     LOGGED_DECIDED = "failed runs whose rows are visible: the abort has logged that the write is decided"
     OTHER_RUN = "failed runs of a write that is visible: all of its visible rows were written by other runs"
     TORN_AND_REPAIRED = "batches visible in part: a later run has written the missing rows again"
@@ -51,8 +56,12 @@ class Reason(Enum):
     TORN_AND_DIED = "batches visible in part: the job is never repeated, and its driver died"
     DECIDED_AND_LOST = "decided jobs of which no row is visible: an error says so, or the driver died"
     TOPIC_DELETED = "rows of committed writes that are gone with a deleted topic"
+    STOPPED_BEFORE_THE_INTENT = (
+        "intents of a topic that was created again before them: a fault may have stopped the process that asks for them"
+    )
     AT_LEAST_ONCE = "rows that are visible twice, of at-least-once writes"
     NO_RECEIPTS = "rows whose place was not compared with a receipt: dead letters have none"
+    NO_AUTHOR = "at-least-once rows whose order was not compared: nobody knows which attempt wrote them"
     SEVERAL_ATTEMPTS = "receipts whose count was not compared: rows of another attempt lie in between"
     NOT_READ = "receipts and batches that no reader has read to their ends"
     NOT_COMPARED = "rows that two readers were not compared by: one of them has not come so far"

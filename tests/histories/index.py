@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import inf
 from typing import NamedTuple
 
@@ -71,6 +72,7 @@ class Report:
     """``topics``: all that the task wrote to, with their incarnations, as far as the sink knows them. Those that no
     place is in have dead letters."""
 
+    at: float
     attempt: Attempt
     transaction: Transaction | None
     places: tuple[Place, ...]
@@ -83,6 +85,11 @@ class Report:
     @property
     def rows(self) -> dict[str, int]:
         return self.attempt.rows
+
+    @property
+    def all_topics(self) -> set[tuple[str, str]]:
+        """Those of its places as well: each with its incarnation."""
+        return {*self.topics, *((place.partition.topic, place.partition.incarnation) for place in self.places)}
 
 
 @dataclass(frozen=True)
@@ -138,23 +145,43 @@ class Spot(NamedTuple):
 
 
 class Workload(NamedTuple):
-    """``rows``: how many Spark has for each of its writes, None if the history does not say so."""
+    """``rows``: how many Spark has for each of its writes, None if the history does not say so. ``topic``: where its
+    rows belong, None likewise. ``dead_letters``: those that belong to ``dead_letter_topic``, by number."""
 
     exactly_once: bool
     repeats: bool
     rows: int | None = None
+    topic: str | None = None
+    dead_letter_topic: str = ""
+    dead_letters: frozenset[int] = frozenset()
+
+    def topic_of(self, row: str) -> str | None:
+        """Where the row belongs."""
+        number = number_of(row)
+        is_letter = (number % self.rows if self.rows else number) in self.dead_letters
+        return self.dead_letter_topic if is_letter else self.topic
 
 
 @dataclass
 class View:
     """What a reader saw: offset → row in each partition, and below which offset it has seen everything. ``told``: what
-    each of its events said and when, as ``[offset, row]``."""
+    each of its events said and when, as ``[offset, row]``. ``contradictions``: where it saw another row than before, or
+    one where it had passed none, each with a clause that says so."""
 
     reader: str
     isolation: str
     rows: dict[Partition, dict[int, str]] = field(default_factory=lambda: defaultdict(dict))
     passed: dict[Partition, int] = field(default_factory=dict)
     told: list[tuple[float, Partition, list[tuple[int, str]]]] = field(default_factory=list)
+    contradictions: list[tuple[Partition, str]] = field(default_factory=list)
+
+    def see(self, partition: Partition, offset: int, row: str) -> None:
+        known = self.rows[partition].get(offset)
+        if known is None and offset < self.passed.get(partition, 0):
+            self.contradictions.append((partition, f"saw {row} at {offset}, after it had passed it"))
+        if known not in (None, row):
+            self.contradictions.append((partition, f"saw {known} and later {row} at {offset}"))
+        self.rows[partition][offset] = row
 
     def has_passed(self, place: Place) -> bool:
         return self.passed.get(place.partition, 0) > place.last
@@ -189,12 +216,16 @@ class History:
         self.gave_up: dict[str, list[GivenUp]] = defaultdict(list)
         self.views: dict[str, View] = {}
         self.nameless: list[str] = []
-        """Intents, verdicts and lines of abort whose entry no report names, so that nobody knows their write."""
+        """Intents, verdicts and lines of abort whose entry no report names, so that nobody knows their write, and
+        verdicts of failed exactly-once writes without an entry."""
+        self._without_entry: list[str] = []
         self._of_unknown_writes: list[Intent] = []
         self._began: dict[str, list[tuple[float, str | None]]] = defaultdict(list)
         self._starts: dict[str, list[tuple[float, str]]] = defaultdict(list)
         self._actors: dict[str, str] = {}
-        self._deleted: set[tuple[str, str]] = set()
+        self._faults: dict[str, list[tuple[float, float, str]]] = defaultdict(list)
+        self._deleted: dict[tuple[str, str], float] = {}
+        self._recreated: dict[tuple[str, str], float] = {}
         self._created: dict[str, str] = {}
         ordered = sorted(events, key=lambda event: event.at)
         self._tells_runs = {workload_of(event["write"]) for event in ordered if event.kind == "began"}
@@ -215,12 +246,14 @@ class History:
             "verdict": self._verdict,
             "gave up": self._gave_up,
             "topic": self._topic,
+            "fault": self._fault,
             "seen": self._seen,
             "passed": self._passed,
         }
         for event in ordered:
             if event.kind in take:
                 take[event.kind](event)
+        self.nameless += [f"verdict of {actor}" for actor in self._without_entry if self._is_exactly_once(actor)]
         known = [each for intents in self.intents.values() for each in intents]
         self.decided = set(_first_named(known))
         """The transactions that an intent names which is decided, or may be."""
@@ -228,6 +261,10 @@ class History:
         """Transaction → when the first such intent was asked for, also one whose write is not known."""
         self.topics = {place.partition.topic for report in self.reports for place in report.places}
         """Those that receipts name. Others hold dead letters."""
+        self.reports_of: dict[Transaction, list[Report]] = defaultdict(list)
+        for report in self.reports:
+            if report.transaction is not None:
+                self.reports_of[report.transaction].append(report)
         self.by_transaction = {each.transaction: each for each in self.reports if each.transaction is not None}
 
     def of_kind(self, isolation: str) -> list[View]:
@@ -291,11 +328,104 @@ class History:
     def committed_verdict(self, write: str) -> bool:
         return any(verdict.outcome == "committed" for verdict in self.verdicts[write])
 
+    @cached_property
+    def visible_at_last(self) -> set[str]:
+        """The rows of the read_committed reader that began last, which has read from the start; with one reader, of
+        that one."""
+        views = self.of_kind(COMMITTED)
+        return {row for rows in views[-1].rows.values() for row in rows.values()} if views else set()
+
+    @cached_property
+    def gone(self) -> set[str]:
+        """The rows that went with a deleted topic.
+
+        A row went with it if its task's decided transaction wrote it to the topic: the one that the last decided intent
+        names, or one that a later intent names whose outcome is not known.
+        """
+        decided: dict[Task, list[Report]] = {}
+        for intents in self.intents.values():
+            for intent in intents:
+                named = [self.by_transaction[each] for each in intent.transactions if each in self.by_transaction]
+                for report in named if intent.may_be_decided else ():
+                    before = [] if intent.outcome == "decided" else decided.get(report.task, [])
+                    decided[report.task] = [*before, report]
+        reports = [report for of_task in decided.values() for report in of_task]
+        room = {report: count for report in reports if (count := self._count_deleted(report))}
+        kept, deleted = self._seen_of(room)
+        gone = set()
+        for report, count in room.items():
+            there = deleted[report]
+            unseen = [row for row in report.rows if row not in there and row not in kept[report]]
+            gone |= {*there, *unseen[: max(0, count - len(there))]}
+        return gone
+
+    def _count_deleted(self, report: Report) -> int:
+        """How many rows the report's task wrote to deleted topics. What no receipt counts are dead letters."""
+        places = {place: self.is_deleted(place.partition.topic, place.partition.incarnation) for place in report.places}
+        count = sum(place.count for place, is_deleted in places.items() if is_deleted)
+        with_places = {place.partition.topic for place in places}
+        if any(self.is_deleted(*topic) for topic in report.topics if topic[0] not in with_places):
+            count += len(report.rows) - sum(place.count for place in places)
+        return count
+
+    def _seen_of(self, reports: Collection[Report]) -> tuple[dict[Report, set[str]], dict[Report, set[str]]]:
+        """The rows of the reports that any reader saw where they were written: in topics that are still there, and in
+        deleted ones."""
+        kept: dict[Report, set[str]] = defaultdict(set)
+        deleted: dict[Report, set[str]] = defaultdict(set)
+        rows = {row for report in reports for row in report.rows}
+        for view in self.views.values():
+            for spot in view.spots():
+                if spot.row in rows:
+                    is_deleted = self.is_deleted(spot.partition.topic, spot.partition.incarnation)
+                    for report in self.authors(spot):
+                        (deleted if is_deleted else kept)[report].add(spot.row)
+        return kept, deleted
+
+    def told_failed(self, write: str) -> list[Verdict]:
+        """The errors of failed runs that the job has got. What Spark says is what counts: if it has told the job about
+        a run, what the sink has told Spark is left out."""
+        failed = [each for each in self.verdicts.get(write, ()) if each.outcome == "failed"]
+        runs = [self.run(write, each.at, each.start) for each in failed if each.by == "spark"]
+        return [each for each in failed if each.by == "spark" or not any(run.has(each.at, each.start) for run in runs)]
+
+    @cached_property
+    def last_committed(self) -> dict[str, int]:
+        """The highest number of each workload that was told committed."""
+        last: dict[str, int] = {}
+        for write in list(self.verdicts):
+            if self.committed_verdict(write):
+                last[workload_of(write)] = max(number_of(write), last.get(workload_of(write), -1))
+        return last
+
+    def is_due(self, write: str) -> bool:
+        """Whether all of its rows must be visible: it was told committed, or is repeated and a later number of its
+        workload was."""
+        before = number_of(write) < self.last_committed.get(workload_of(write), -1)
+        return self.committed_verdict(write) or (before and self.workload(write).repeats)
+
     def is_deleted(self, topic: str, incarnation: str) -> bool:
         return (topic, incarnation) in self._deleted
 
+    def replaced(self, topic: str, incarnation: str) -> tuple[float, float] | None:
+        """When the topic was deleted, and created again; None if it was not."""
+        place = topic, incarnation
+        return (self._deleted[place], self._recreated[place]) if place in self._recreated else None
+
+    def meets_a_fault(self, write: str, since: float, until: float) -> bool:
+        """Whether a fault struck the workload of the write at any time in between."""
+        faults = self._faults[self._actors.get(workload_of(write), "")]
+        return any(began <= until and ended >= since for began, ended, _ in faults)
+
     def _workload(self, event: Event) -> None:
-        self.workloads[event["name"]] = Workload(event["exactly_once"], event["repeats"], event.get("rows"))
+        self.workloads[event["name"]] = Workload(
+            event["exactly_once"],
+            event["repeats"],
+            event.get("rows"),
+            event.get("topic"),
+            event.get("dead_letter_topic") or "",
+            frozenset(event.get("dead_letters") or ()),
+        )
 
     def _driver(self, event: Event) -> None:
         if event["phase"] == "started":
@@ -334,7 +464,7 @@ class History:
             Place(self._partition(topic, partition, topics.get(topic)), first, last, count)
             for topic, partition, first, last, count in event["places"]
         )
-        report = Report(self._attempt(event), transaction, places, frozenset(topics.items()))
+        report = Report(event.at, self._attempt(event), transaction, places, frozenset(topics.items()))
         report.attempt.reports.append(report)
         self.reports.append(report)
 
@@ -362,6 +492,13 @@ class History:
         if write is not None:
             claim = claim_of(event["error"], self._entries[write])
             self.verdicts[write].append(Verdict(event.at, event.get("start"), event["by"], event["outcome"], claim))
+        elif not event.get("entry") and event["outcome"] == "failed":
+            self._without_entry.append(event.actor)
+
+    def _is_exactly_once(self, actor: str) -> bool:
+        """Whether any write of the actor is, or may be."""
+        names = [name for name, by in self._actors.items() if by == actor]
+        return not names or any(self.workload(f"{name}/0").exactly_once for name in names)
 
     def _gave_up(self, event: Event) -> None:
         write = self._write(event)
@@ -377,10 +514,23 @@ class History:
         return self._writes.get(entry or "")
 
     def _topic(self, event: Event) -> None:
+        topic = event["topic"]
         if event["phase"] == "deleted":
-            self._deleted.add((event["topic"], event["incarnation"]))
-        else:
-            self._created[event["topic"]] = event["incarnation"]
+            self._deleted[topic, event["incarnation"]] = event.at
+            return
+        self._created[topic] = event["incarnation"]
+        for each in self._deleted:
+            if each[0] == topic:
+                self._recreated.setdefault(each, event.at)
+
+    def _fault(self, event: Event) -> None:
+        faults = self._faults[event["workload"]]
+        if event["phase"] == "begins":
+            faults.append((event.at, inf, event["name"]))
+            return
+        for number, (began, ended, name) in enumerate(faults):
+            if (ended, name) == (inf, event["name"]):
+                faults[number] = (began, event.at, name)
 
     def _partition(self, topic: str, number: int, incarnation: str | None) -> Partition:
         """Without an incarnation, the one of that time: at-least-once tasks report none."""
@@ -389,7 +539,8 @@ class History:
     def _seen(self, event: Event) -> None:
         view = self._view(event)
         partition = self._partition(event["topic"], event["partition"], event.get("incarnation"))
-        view.rows[partition].update((offset, row) for offset, row in event["rows"])
+        for offset, row in event["rows"]:
+            view.see(partition, offset, row)
         view.told.append((event.at, partition, event["rows"]))
 
     def _passed(self, event: Event) -> None:

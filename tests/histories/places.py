@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
-from tests.histories.events import write_of
-from tests.histories.findings import Excuse, Finding, Kind, Reason
+from tests.histories.events import workload_of, write_of
+from tests.histories.findings import Excuse, Finding, Kind, Reason, listed
 from tests.histories.index import COMMITTED, UNCOMMITTED, Attempt, History, Partition, Place, Report, Spot, View
 
 
@@ -15,16 +15,32 @@ def rows_between(view: View, report: Report, place: Place) -> list[tuple[int, st
     return [(offset, row) for offset, row in view.between(place) if row in report.rows]
 
 
-def rows_out_of_order(history: History) -> Iterator[Finding]:
+def offsets_at_ends(rows: list[tuple[int, str]]) -> tuple[int, int] | None:
+    """The first and the last offset of the rows, None if there are none."""
+    return (rows[0][0], rows[-1][0]) if rows else None
+
+
+def from_to(rows: list[tuple[int, str]]) -> str:
+    """These offsets as a part of a sentence."""
+    return f" from {rows[0][0]} to {rows[-1][0]}" if rows else ""
+
+
+def rows_out_of_order(history: History) -> Iterator[Finding | Excuse]:
     """Rows of a task that are in a partition in another order than that in which Spark handed them to the attempt that
-    wrote them. If it can be one of several attempts, one of them must have been handed them in that order."""
+    wrote them. If it can be one of several attempts, one of them must have been handed them in that order.
+
+    Without transactions, what an attempt wrote that has died is visible, and nobody knows whose it is.
+    """
+    unknown: dict[str, set[Spot]] = defaultdict(set)
     for view in history.of_kind(COMMITTED):
+        mixed = _mixed_places(history, view)
         for partition, rows in view.rows.items():
             last: dict[Attempt, tuple[int, str]] = {}
             for offset, row in sorted(rows.items()):
-                if not history.workload(write_of(row)).exactly_once:
-                    continue
-                by = {report.attempt for report in history.authors(Spot(row, partition, offset))}
+                spot = Spot(row, partition, offset)
+                by = {report.attempt for report in history.authors(spot) if (report, partition) not in mixed}
+                if not by and not history.workload(write_of(row)).exactly_once:
+                    unknown[workload_of(write_of(row))].add(spot)
                 before = [
                     last[attempt][1] for attempt in by if attempt in last and attempt.rows[row] < last[attempt][0]
                 ]
@@ -32,6 +48,19 @@ def rows_out_of_order(history: History) -> Iterator[Finding]:
                     text = f"{view.reader} saw {row} after {before[0]} in {partition}"
                     yield Finding(Kind.OUT_OF_ORDER, str(history.rows[write_of(row)][row]), text)
                 last.update((each, (each.rows[row], row)) for each in by)
+    for name, spots in unknown.items():
+        yield Excuse(Reason.NO_AUTHOR, name, len(spots))
+
+
+def _mixed_places(history: History, view: View) -> set[tuple[Report, Partition]]:
+    """Where the reader saw more rows of an at-least-once attempt than its receipt counts: some are another one's."""
+    return {
+        (report, place.partition)
+        for report in history.reports
+        if not history.workload(report.task.write).exactly_once
+        for place in report.places
+        if len(rows_between(view, report, place)) > place.count
+    }
 
 
 def rows_without_a_receipt(history: History) -> Iterator[Finding | Excuse]:
@@ -68,14 +97,71 @@ def contradicted_receipts(history: History) -> Iterator[Finding | Excuse]:
             for view in views if place.count else ():
                 seen = rows_between(view, report, place)
                 own = [row for _, row in seen if len(history.attempts_of[row]) == 1]
-                ends = (seen[0][0], seen[-1][0]) if seen else None
-                if not len(own) <= place.count <= len(seen) or ends != (place.first, place.last):
-                    found = f"{len(seen)} rows" + (f" from {ends[0]} to {ends[1]}" if ends else "")
+                counts = len(own) <= place.count <= len(seen)
+                if not counts or offsets_at_ends(seen) != (place.first, place.last):
                     said = f"{place.count} rows from {place.first} to {place.last}"
+                    found = f"{len(seen)} rows{from_to(seen)}"
                     text = f"its receipt for {place.partition} says {said}, {view.reader} saw {found}"
                     yield Finding(Kind.RECEIPT_CONTRADICTED, str(report.task), text)
                 elif len(seen) > place.count:
                     yield Excuse(Reason.SEVERAL_ATTEMPTS, str(report.task))
+
+
+def dropped_rows(history: History) -> Iterator[Finding | Excuse]:
+    """Rows that a task was handed and that are nowhere, though its report is decided: no read_uncommitted reader saw
+    them where its receipts have rows, or among dead letters, or there are more of them than its receipts count."""
+    views = history.of_kind(UNCOMMITTED)
+    letters = {spot.row for view in views for spot in view.spots() if spot.partition.topic not in history.topics}
+    for report in (each for each in history.reports if each.transaction in history.decided):
+        if not all(any(view.has_passed(place) for view in views) for place in report.places):
+            continue  # counted by ``contradicted_receipts``
+        seen = {row for place in report.places for view in views for _, row in rows_between(view, report, place)}
+        own = report.rows.keys() & letters
+        missing = report.rows.keys() - seen - own
+        count = max(len(missing), len(report.rows) - sum(place.count for place in report.places) - len(own))
+        gone = missing & history.gone
+        if count and not _has_read_letters(history, views, report):
+            yield Excuse(Reason.NOT_READ, str(report.task))
+            continue
+        if gone and not history.is_due(report.task.write):  # of the others, ``lost_rows`` counts them
+            yield Excuse(Reason.TOPIC_DELETED, report.task.write, len(gone))
+        if count > len(gone):
+            which = f": {listed(sorted(missing - gone))}" if missing - gone else ""
+            text = (
+                f"its transaction is decided, and {count - len(gone)} of its {len(report.rows)} rows are nowhere{which}"
+            )
+            yield Finding(Kind.LOST, str(report.task), text)
+
+
+def _has_read_letters(history: History, views: list[View], report: Report) -> bool:
+    """Whether a read_uncommitted reader has read as much as anybody of the topics in which dead letters of the report
+    can be."""
+    topics = {each for each in report.topics if each[0] not in history.topics}
+    ends: dict[Partition, int] = defaultdict(int)
+    for view in history.views.values():
+        for partition, passed in view.passed.items():
+            may_be_one = not report.topics and partition.topic not in history.topics
+            if may_be_one or (partition.topic, partition.incarnation) in topics:
+                ends[partition] = max(passed, ends[partition])
+    return bool(views) and all(
+        any(view.passed.get(partition, 0) >= end for view in views) for partition, end in ends.items()
+    )
+
+
+def misplaced_rows(history: History) -> Iterator[Finding]:
+    """Rows in a topic in which they do not belong, also aborted ones. Older histories do not say where rows belong."""
+    found: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for view in history.views.values():
+        for spot in view.spots():
+            write = write_of(spot.row)
+            workload = history.workload(write)
+            if workload.topic is None or spot.row not in history.rows.get(write, ()):
+                continue
+            if spot.partition.topic != (due := workload.topic_of(spot.row)):
+                text = f"{view.reader} saw rows in {spot.partition.topic} that belong to {due or 'no topic'}"
+                found[write, text].append(f"{spot.row} in {spot.partition} at {spot.offset}")
+    for (write, text), spots in found.items():
+        yield Finding(Kind.MISPLACED, write, f"{text}: {listed(spots)}")
 
 
 def foreign_rows(history: History) -> Iterator[Finding]:
@@ -88,8 +174,11 @@ def foreign_rows(history: History) -> Iterator[Finding]:
 
 def disagreeing_readers(history: History) -> Iterator[Finding | Excuse]:
     """Readers that saw different rows at an offset, and read_committed readers of which only one saw a row that both
-    have passed. What is committed, a read_uncommitted reader sees, too."""
+    have passed. What is committed, a read_uncommitted reader sees, too. A reader may not contradict itself, either."""
     views = list(history.views.values())
+    for view in views:
+        for partition, text in view.contradictions:
+            yield Finding(Kind.READERS_DISAGREE, str(partition), f"{view.reader} {text}")
     for number, one in enumerate(views):
         for other in views[number + 1 :]:
             for partition in one.rows.keys() | other.rows.keys():
@@ -119,7 +208,9 @@ def _disagreement(one: View, other: View, partition: Partition) -> Iterator[Find
 RULES: tuple[Callable[[History], Iterator[Finding | Excuse]], ...] = (
     rows_out_of_order,
     contradicted_receipts,
+    dropped_rows,
     rows_without_a_receipt,
+    misplaced_rows,
     foreign_rows,
     disagreeing_readers,
 )

@@ -7,12 +7,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.histories.events import Event
+from tests.histories.events import CUT_OUT, LONGEST, Event
 
 FOLDER, ACTOR = "HISTORY_FOLDER", "HISTORY_ACTOR"
 """Environment variables of the processes that record."""
-
-_HALF = 2_000
 
 
 class Recorder:
@@ -37,10 +35,11 @@ class Recorder:
 
 
 def short(text: str) -> str:
-    """A text of an error as histories have it: one line of at most 4,000 characters, which are the first and the last
-    of a longer text. Spark's traces end with the words of the sink, and begin with those of Py4J."""
+    """A text of an error as histories have it: one line of at most ``LONGEST`` characters, which are the first and the
+    last of a longer text. Spark's traces are shorter. A phrase that is cut out could change what the error says."""
     line = " ".join(text.split())
-    return line if len(line) <= 2 * _HALF else f"{line[: _HALF - 1]}…{line[-_HALF:]}"
+    half = LONGEST // 2
+    return line if len(line) <= LONGEST else f"{line[: half - 1]}{CUT_OUT}{line[-half:]}"
 
 
 def recorder_of_environment() -> Recorder:

@@ -8,8 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.exactly_once.errors import ADVICE
-from tests.histories.claims import DECIDED, NONE, OF_LEDGER, OF_SINK, OF_SPARK, UNKNOWN, claim_of
+from spark_kafka_sink.exactly_once.errors import ADVICE, Progress
+from tests.histories.claims import (
+    CUT,
+    DECIDED,
+    DENIALS,
+    DENIED,
+    NONE,
+    OF_LEDGER,
+    OF_SINK,
+    OF_SPARK,
+    UNKNOWN,
+    claim_of,
+)
+from tests.histories.recorder import short
 
 SOURCE = Path(__file__).parents[2] / "spark_kafka_sink"
 
@@ -60,13 +72,19 @@ _PROXY = (
         (_DIED + "commitWriteInPython(UserDefinedPythonDataSource.scala:134)", UNKNOWN),
         ("Answer from Java side is empty", UNKNOWN),
         ("[Errno 111] Connection refused", UNKNOWN),
-        (_FENCED, NONE),
-        (_REFUSED, NONE),
+        (_FENCED, DENIED),
+        (_REFUSED, DENIED),
+        (f"{_REFUSED} write aborted, but batch job once-1b3e had been decided and is committed", DENIED),
+        (f"{_REFUSED} Answer from Java side is empty", DENIED),
+        (f"{_STILL_OPEN} None of its rows becomes visible: run the job again.", DENIED),
+        ("[Errno 111] Connection refused. Start the query again: it writes the batch again.", DENIED),
+        ("write aborted, but batch 4 of one is decided and the rows of task 0 are lost. Do not run it again", DECIDED),
+        ("write aborted; no more of its rows become visible: 1 prepared transactions aborted", NONE),
         (_DIED + "createWriteInfoInPython(UserDefinedPythonDataSource.scala:123)", NONE),
         (_INTERRUPTED, NONE),
         (_PROXY, NONE),
         ("Commit under the name x has 3 reports of 4 tasks; nothing is committed.", NONE),
-        ("write aborted; none of its rows is visible: 4 prepared transactions aborted", NONE),
+        ("write aborted; none of its rows is visible: 4 prepared transactions aborted", DENIED),
         ("Batch 3 is older than the last batch in the ledger: batch 5 was committed. Restore the latest one.", NONE),
         # They end tasks, before anything is decided.
         ("Job aborted due to stage failure: Python worker exited unexpectedly (crashed): java.io.EOFException", NONE),
@@ -146,7 +164,7 @@ def sentences():
 def test_the_words_of_the_sink_are_in_its_source():
     """So that an error that is worded anew is found, and not taken for one that says nothing."""
     source = "\n".join(sentences())
-    phrases = [phrase for saying in (*OF_SINK, *OF_LEDGER) for phrase in saying.phrases]
+    phrases = [phrase for saying in (*OF_SINK, *OF_LEDGER, *DENIALS) for phrase in saying.phrases]
     assert [phrase for phrase in phrases if phrase not in source] == []
 
 
@@ -162,9 +180,30 @@ def test_each_sentence_of_the_sink_about_a_decision_is_in_the_table():
     assert [words for words in _NO_CLAIM if not any(words in text for text in speak)] == []
 
 
-def test_no_advice_of_an_undecided_write_makes_a_claim():
-    assert {claim_of(text) for text in ADVICE.values()} == {NONE}
+def test_the_advice_of_a_write_without_a_visible_row_denies_the_decision_and_no_other_does():
+    none_visible = (Progress.NOT_DECIDED, Progress.ALL_LOST)
+    claims = {(who, progress): claim_of(text) for (who, progress), text in ADVICE.items()}
+    assert claims == {key: DENIED if key[1] in none_visible else NONE for key in ADVICE}
+
+
+@pytest.mark.parametrize("longest", [4_000, 65_536])
+def test_a_text_that_was_cut_may_have_said_anything(longest):
+    """Histories had texts of 4,000 characters once."""
+    half = longest // 2
+    cut = f"{(half - 1) * 'x'}…{half * 'y'}"
+    assert claim_of(cut) == CUT
+    assert claim_of(f"{cut}y") == NONE
+    assert claim_of(cut.replace("…", "x")) == NONE
+    assert claim_of(f"{_STILL_OPEN}{cut[len(_STILL_OPEN) :]}") == DECIDED
+    assert claim_of(f"{_REFUSED}{cut[len(_REFUSED) :]}") == DENIED
+
+
+def test_a_recorder_cuts_only_what_no_trace_of_spark_is_as_long_as():
+    whole = f"{15_000 * 'at '}{_STILL_OPEN}{5_000 * ' at'}"
+    assert short(whole) == whole
+    assert claim_of(short(whole)) == DECIDED
+    assert claim_of(short(40_000 * "at ")) == CUT
 
 
 def test_each_saying_has_a_reason():
-    assert all(saying.reason and saying.claim != NONE for saying in (*OF_SINK, *OF_LEDGER, *OF_SPARK))
+    assert all(saying.reason and saying.claim != NONE for saying in (*OF_SINK, *OF_LEDGER, *OF_SPARK, *DENIALS))

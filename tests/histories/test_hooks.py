@@ -31,6 +31,7 @@ from tests.histories import hooks
 from tests.histories.checker import check
 from tests.histories.claims import claim_of
 from tests.histories.events import read_history
+from tests.histories.findings import Kind
 from tests.histories.index import COMMITTED, UNCOMMITTED
 from tests.histories.job import Job
 from tests.histories.recorder import ACTOR, FOLDER, Recorder
@@ -177,7 +178,9 @@ def test_a_job_that_is_aborted_and_run_again(job, history):
     writer = job.planned()
     writer.commit(job.tasks(writer))
     events = history()
-    assert [(event["start"], claim_of(event["text"])) for event in events if event.kind == "gave up"] == [("1", "none")]
+    assert [(event["start"], claim_of(event["text"])) for event in events if event.kind == "gave up"] == [
+        ("1", "denied")
+    ]
     assert sorted(outcomes(events, "end")) == ["aborted"] * 2 + ["asked"] * 4 + ["committed"] * 2
     assert check(events) == []
 
@@ -193,7 +196,7 @@ def test_a_run_that_was_replaced_is_told_that_it_failed(job, history, monkeypatc
         old.commit(late)
     events = history()
     assert outcomes(events, "intent") == ["asked", "decided", "asked", "not decided"]
-    assert [claim_of(event["error"]) for event in events if event.kind == "verdict"] == ["none", "none"]
+    assert [claim_of(event["error"]) for event in events if event.kind == "verdict"] == ["none", "denied"]
     assert check(events) == []
 
 
@@ -239,8 +242,9 @@ def test_a_job_whose_topic_was_created_again_is_accepted_as_its_error_says(job, 
 
 @pytest.mark.parametrize("fails", [False, True])
 @pytest.mark.parametrize("step", sorted({*TASK, *COMMIT} - {"between EndTxns"}))
-def test_a_topic_that_is_created_again_at_a_step(step, fails, history, read, run, recreate, monkeypatch):
-    """The process goes on, or it fails there; the job runs until it succeeds."""
+def test_a_topic_that_is_created_again_at_a_step(step, fails, history, read, run, recreate, record, monkeypatch):
+    """The process goes on, or it fails there; the job runs until it succeeds. A process that is not stopped looks for
+    its topics just before the intent."""
     reach, left = steps.reach, [step]
 
     def reached(now, task=None):
@@ -248,7 +252,9 @@ def test_a_topic_that_is_created_again_at_a_step(step, fails, history, read, run
         if now in left:
             left.remove(now)
             read(("raw", UNCOMMITTED), ("live", COMMITTED), passed=0)
+            record("fault", name="topic recreated", workload="job", phase="begins")
             recreate()
+            record("fault", name="topic recreated", workload="job", phase="ends")
             if fails:
                 raise FaultInjectedError(now)
 
@@ -260,7 +266,10 @@ def test_a_topic_that_is_created_again_at_a_step(step, fails, history, read, run
     else:
         pytest.fail("it does not succeed")
     assert left == []
-    assert check(history()) == []
+    events = history()
+    assert check(events) == []
+    unexplained = {finding.kind for finding in check(event for event in events if event.kind != "fault")}
+    assert unexplained == ({Kind.WITHOUT_ITS_TOPIC} if step == "before the intent" and not fails else set())
 
 
 def test_only_a_topic_that_was_created_again_makes_a_driver_accept(record, tmp_path):
