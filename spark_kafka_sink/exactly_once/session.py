@@ -15,7 +15,7 @@ from typing import Final
 
 from spark_kafka_sink.common.clock import NEVER, Clock, SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.model import NO_IDENTITY, ProducerIdentity
+from spark_kafka_sink.common.model import NO_IDENTITY
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, ProducerFencedError
 from spark_kafka_sink.exactly_once import steps
 from spark_kafka_sink.exactly_once.cluster import Cluster
@@ -25,8 +25,13 @@ from spark_kafka_sink.exactly_once.ledger_format import LedgerWrite, entry_write
 from spark_kafka_sink.exactly_once.ledger_topic import ensure_ledger, ledger_partitions
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView
 from spark_kafka_sink.exactly_once.values import DRIVER_TIMEOUT_MS, DriverIdentity, Entry, Repeat, driver_id
-from spark_kafka_sink.producer.transactions.committer import Committer, EndVerdict, InitProducerIdOutcome
-from spark_kafka_sink.producer.transactions.values import END_TXN_V2, PreparedTransaction, TransactionalIdentity
+from spark_kafka_sink.producer.transactions.committer import Committer, EndVerdict
+from spark_kafka_sink.producer.transactions.values import (
+    END_TXN_V1,
+    END_TXN_V2,
+    PreparedTransaction,
+    TransactionalIdentity,
+)
 
 _MAX_SESSIONS: Final = 8
 """Per process. One application has few streams, but each batch job has a name of its own."""
@@ -123,11 +128,8 @@ class Session:
         """InitProducerId of the driver id. It fences every earlier driver of this name, so that none can decide
         anything more.
         """
-        name = driver_id(self.settings.name)
-        outcome = self._init_producer_id(name, NO_IDENTITY, deadline)
-        if outcome.identity is None:
-            raise outcome.error or KafkaError(f"InitProducerId of {name} failed")
-        return DriverIdentity(outcome.identity)
+        unknown = TransactionalIdentity(driver_id(self.settings.name), *NO_IDENTITY, END_TXN_V1)
+        return DriverIdentity(self._init_producer_id(unknown, deadline))
 
     def bump_driver_epoch(self, driver: DriverIdentity, deadline: float) -> DriverIdentity | None:
         """Fences the run that has ``driver``, and only that (KIP-360); None if another driver has fenced it already.
@@ -141,13 +143,11 @@ class Session:
         if ended.verdict is EndVerdict.UNDECIDED:
             raise ended.error or KafkaError(f"{ended.verdict.value}: {open_one}")
         identity = ended.identity or identity
-        for _ in range(2):
-            outcome = self._init_producer_id(name, identity.identity, deadline)
-            if outcome.identity is None:
-                if isinstance(outcome.error, ProducerFencedError):
-                    return None
-                raise outcome.error or KafkaError(f"InitProducerId of {name} failed")
-            identity = outcome.identity
+        try:
+            for _ in range(2):
+                identity = self._init_producer_id(identity, deadline)
+        except ProducerFencedError:
+            return None
         return DriverIdentity(identity)
 
     def record(self, driver: DriverIdentity, entry: Entry, deadline: float, latest_ms: float = NEVER) -> DriverIdentity:
@@ -195,10 +195,7 @@ class Session:
         """The driver with an epoch in which no EndTxn of an earlier transaction can arrive."""
         if not driver.end_unanswered:
             return driver
-        outcome = self._init_producer_id(driver.identity.transactional_id, driver.identity.identity, deadline)
-        if outcome.identity is None:
-            raise outcome.error or KafkaError(f"InitProducerId of {outcome.transactional_id} failed")
-        return DriverIdentity(outcome.identity)
+        return DriverIdentity(self._init_producer_id(driver.identity, deadline))
 
     def _append(self, identity: TransactionalIdentity, parts: list[LedgerPart], deadline: float) -> list[LedgerPart]:
         """Appends the parts in a transaction, which stays open."""
@@ -211,9 +208,8 @@ class Session:
         steps.reach("intent in the log")
         return parts
 
-    def _init_producer_id(self, name: str, identity: ProducerIdentity, deadline: float) -> InitProducerIdOutcome:
-        (outcome,) = self.committer.init_producer_ids({name: identity}, deadline - self.clock.now())
-        return outcome
+    def _init_producer_id(self, identity: TransactionalIdentity, deadline: float) -> TransactionalIdentity:
+        return self.committer.init_producer_id(identity, deadline - self.clock.now())
 
 
 def _fenced(transactional_id: str, error: KafkaError | None) -> str:

@@ -19,7 +19,7 @@ from spark_kafka_sink.errors import BrokerError, IllegalStateError, ProducerFenc
 from spark_kafka_sink.exactly_once.values import TaskAction
 from spark_kafka_sink.producer.transactions.committer import EndVerdict, end_transactions, resume
 from spark_kafka_sink.producer.transactions.values import OffsetAndMetadata, PreparedTransaction
-from tests.contract.fencing import fence, fence_all
+from tests.contract.fencing import fence
 from tests.unit.exactly_once.runs import Query, new_process
 from tests.waiting import DEADLINE_S, eventually
 
@@ -203,13 +203,12 @@ def a_prepared_transaction_is_gone_once_its_id_is_initialised_again(cluster: Clu
 
 def many_are_ended_at_once_each_with_its_own_verdict(cluster: Cluster) -> None:
     topic = new_topic(cluster)
-    fences = fence_all(servers(cluster), [new_id() for _ in range(12)], DEADLINE_MS)
     transactions = []
-    for number, outcome in enumerate(fences):
-        assert outcome.identity is not None, outcome
-        config = {**servers(cluster), "transactional.id": outcome.transactional_id}
+    for number in range(12):
+        identity = fence(servers(cluster), new_id(), DEADLINE_MS)
+        config = {**servers(cluster), "transactional.id": identity.transactional_id}
         with KafkaProducer(config) as producer:
-            producer.resume_transactions(outcome.identity)
+            producer.resume_transactions(identity)
             producer.begin_transaction()
             send(producer, topic, b"%d" % number)
             transactions.append(producer.prepare_transaction())

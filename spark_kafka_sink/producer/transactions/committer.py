@@ -16,9 +16,9 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.clock import NEVER, SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.model import ProducerIdentity, TopicPartition
+from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.errors import BrokerError, KafkaError
-from spark_kafka_sink.network.calls import Call, CallEnd, timeout_error
+from spark_kafka_sink.network.calls import Call, timeout_error
 from spark_kafka_sink.network.error_table import NOT_OPEN
 from spark_kafka_sink.network.rpc import Rpc
 from spark_kafka_sink.producer.transactions import requests
@@ -64,15 +64,6 @@ class EndTxnOutcome:
     identity: TransactionalIdentity | None = None
     unanswered: bool = False
     repeated: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class InitProducerIdOutcome:
-    """The new identity of an id, or the error that prevented it."""
-
-    transactional_id: str
-    identity: TransactionalIdentity | None
-    error: KafkaError | None
 
 
 def end_transactions(
@@ -160,27 +151,21 @@ class Committer:
             for each, call in zip(asked, calls, strict=True)
         ]
 
-    def init_producer_ids(
-        self, latest: Mapping[str, ProducerIdentity], timeout_ms: float
-    ) -> list[InitProducerIdOutcome]:
-        """Aborts the open transaction of each id and fences its producer; one outcome for each, in their order.
+    def init_producer_id(self, identity: TransactionalIdentity, timeout_ms: float) -> TransactionalIdentity:
+        """Aborts the open transaction of the id and fences its producer. Returns the id's new identity.
 
-        ``latest``: transactional id → the identity that must still be the latest (KIP-360), else the error is
-        ``ProducerFencedError``; or ``NO_IDENTITY``. A broker takes a repeated identity for a retry and returns the same
-        epoch again.
+        ``identity`` must still be the latest one (KIP-360), otherwise this raises ``ProducerFencedError``; or it has
+        ``NO_IDENTITY``. A broker takes a repeated identity for a retry and returns the same epoch again.
         """
-        timeout = self._transaction_timeout_ms
-        calls = {
-            name: requests.init_producer_id(TransactionalIdentity(name, *identity, END_TXN_V1), timeout)
-            for name, identity in latest.items()
-        }
-        self._run(calls.values(), timeout_ms)
-        outcomes = []
-        for name, call in calls.items():
-            error = timeout_error(call, timeout_ms) if call.end is None else call.end.error
-            identity = self._identity(name, call.end) if call.end is not None and error is None else None
-            outcomes.append(InitProducerIdOutcome(name, identity, error))
-        return outcomes
+        call = requests.init_producer_id(identity, self._transaction_timeout_ms)
+        body = self._rpc.call(call, self._rpc.now() + timeout_ms)
+        assert call.end is not None
+        versions = self._rpc.api_versions(call.end.node_id)
+        v2 = versions is not None and versions.features.get(TRANSACTION_VERSION_FEATURE, 0) >= 2
+        version = END_TXN_V2 if v2 else END_TXN_V1
+        return TransactionalIdentity(
+            identity.transactional_id, int(body.producer_id), int(body.producer_epoch), version
+        )
 
     def add_partitions(
         self, identity: TransactionalIdentity, partitions: Sequence[TopicPartition], timeout_ms: float
@@ -198,12 +183,6 @@ class Committer:
 
     def _run(self, calls: Iterable[Call], timeout_ms: float, latest_ms: float = NEVER) -> None:
         self._rpc.run(calls, self._rpc.now() + timeout_ms, latest_ms)
-
-    def _identity(self, transactional_id: str, end: CallEnd) -> TransactionalIdentity:
-        versions = self._rpc.api_versions(end.node_id)
-        v2 = versions is not None and versions.features.get(TRANSACTION_VERSION_FEATURE, 0) >= 2
-        version = END_TXN_V2 if v2 else END_TXN_V1
-        return TransactionalIdentity(transactional_id, int(end.body.producer_id), int(end.body.producer_epoch), version)
 
 
 def _ended(prepared: PreparedTransaction, commit: bool, call: Call, timeout_ms: float) -> EndTxnOutcome:

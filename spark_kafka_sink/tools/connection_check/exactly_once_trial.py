@@ -34,7 +34,12 @@ from spark_kafka_sink.network.error_table import FORBIDDEN
 from spark_kafka_sink.network.messages import API_KEYS
 from spark_kafka_sink.network.topics import why_not_created
 from spark_kafka_sink.producer.transactions.committer import Committer, EndVerdict
-from spark_kafka_sink.producer.transactions.values import END_TXN_V2, PreparedTransaction, TransactionalIdentity
+from spark_kafka_sink.producer.transactions.values import (
+    END_TXN_V1,
+    END_TXN_V2,
+    PreparedTransaction,
+    TransactionalIdentity,
+)
 from spark_kafka_sink.records.batch import TRANSACTIONAL, BatchHeader
 from spark_kafka_sink.tools.connection_check.check import CheckRequest
 from spark_kafka_sink.tools.connection_check.findings import Finding, Outcome
@@ -176,12 +181,11 @@ class _Trial:
 
     def _initialise(self) -> Generator[Finding, None, TransactionalIdentity]:
         self._begin("initialise")
-        (outcome,) = self._committer.init_producer_ids({self._id: NO_IDENTITY}, self._timeout_ms)
-        if outcome.identity is None:
-            raise outcome.error or KafkaError(f"InitProducerId of {self._id} failed")
-        version = 2 if outcome.identity.end_txn_version >= END_TXN_V2 else 1
+        unknown = TransactionalIdentity(self._id, *NO_IDENTITY, END_TXN_V1)
+        identity = self._committer.init_producer_id(unknown, self._timeout_ms)
+        version = 2 if identity.end_txn_version >= END_TXN_V2 else 1
         yield self._finding(Outcome.OK, f"InitProducerId of {self._id} ({_ID_RIGHTS}), transactions version {version}")
-        return outcome.identity
+        return identity
 
     def _append(self, identity: TransactionalIdentity, sequence: int) -> Generator[Finding, None, int]:
         """A record in a transaction of the id. Returns the offset behind it."""

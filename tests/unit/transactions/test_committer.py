@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import NO_IDENTITY
-from spark_kafka_sink.errors import KafkaTimeoutError
+from spark_kafka_sink.errors import KafkaTimeoutError, ProducerFencedError
 from spark_kafka_sink.network.name_lookup import AddressList
 from spark_kafka_sink.network.rpc import Rpc
 from spark_kafka_sink.network.transport import Event
@@ -213,13 +213,13 @@ def test_nothing_to_end_asks_nobody(brokers: Brokers, clock: ManualClock) -> Non
     assert brokers.addresses == {}
 
 
-def test_fences_are_taken_each_for_itself(brokers: Brokers, clock: ManualClock) -> None:
+def test_an_id_is_initialised_or_the_error_is_raised(brokers: Brokers, clock: ManualClock) -> None:
     brokers.codes["b1"] = [ErrorCode.producer_fenced]
     with open_committer(brokers, clock) as committer:
-        taken, refused = committer.init_producer_ids({"b0": NO_IDENTITY, "b1": NO_IDENTITY}, 1_000)
-    assert (taken.identity, taken.error) == (TransactionalIdentity("b0", 7, 3, 3), None)
-    assert refused.identity is None
-    assert "PRODUCER_FENCED" in str(refused.error)
+        unknown = TransactionalIdentity("b0", *NO_IDENTITY, 3)
+        assert committer.init_producer_id(unknown, 1_000) == TransactionalIdentity("b0", 7, 3, 3)
+        with pytest.raises(ProducerFencedError, match="PRODUCER_FENCED"):
+            committer.init_producer_id(TransactionalIdentity("b1", 7, 4, 3), 1_000)
 
 
 def test_an_abort_of_transactions_version_1_fences_by_the_identity_and_sends_no_end(
