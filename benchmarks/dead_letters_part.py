@@ -141,8 +141,8 @@ class _End:
     def engine(self) -> Any:
         return self
 
-    def keep_refused(self) -> bool:
-        return False
+    def keep_refused(self) -> None:
+        """It refuses none."""
 
     def count(self, *_: object) -> None:
         """As at least once."""

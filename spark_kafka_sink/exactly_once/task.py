@@ -37,7 +37,7 @@ from spark_kafka_sink.exactly_once.values import (
     task_id,
 )
 from spark_kafka_sink.producer import SendReceipt
-from spark_kafka_sink.producer.append.receipt import RefusedRecord, is_refusal
+from spark_kafka_sink.producer.append.receipt import is_refusal
 from spark_kafka_sink.producer.engine import ProducerEngine
 from spark_kafka_sink.producer.task_meter import TaskMeter
 from spark_kafka_sink.producer.transactions.values import END_TXN_V2
@@ -139,14 +139,8 @@ class TaskTransaction:
         """0 if the batch is not written again."""
         return self.engine().topics.partition_count(topic) if self.writes else 0
 
-    def keep_refused(self) -> bool:
-        return False
-
-    def take_refused(self) -> RefusedRecord | None:
-        return None
-
-    def take_refused_own(self) -> RefusedRecord | None:
-        return None
+    def keep_refused(self) -> None:
+        """A refused record has failed the transaction."""
 
     def flush(self) -> None:
         if self._engine is not None:

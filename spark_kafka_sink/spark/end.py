@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.producer.append.receipt import RefusedRecord
+    from spark_kafka_sink.producer.append.receipt import RefusalReceipt
     from spark_kafka_sink.producer.engine import ProducerEngine
     from spark_kafka_sink.producer.task_meter import TaskMeter
     from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn
@@ -40,17 +40,11 @@ class End(Protocol):
     def partition_count(self, topic: str) -> int:
         """Number of partitions; 0 in a replay, which writes nothing."""
 
-    def keep_refused(self) -> bool:
+    def keep_refused(self) -> tuple[RefusalReceipt, RefusalReceipt] | None:
         """Call it before the first row. Records that only a broker finds too large do not fail the write from here on,
-        but come back from ``take_refused`` as soon as they are refused, up to ``flush``. False: they fail it
-        nevertheless, because they have failed its transaction.
+        but can be taken from the receipts of the rows and of ``append_own`` as soon as they are refused, up to
+        ``flush``. None: they fail it nevertheless, because they have failed its transaction.
         """
-
-    def take_refused(self) -> RefusedRecord | None:
-        """A row that a broker has refused, once; None: there is none."""
-
-    def take_refused_own(self) -> RefusedRecord | None:
-        """The same for records of ``append_own``."""
 
     def flush(self) -> None:
         """Waits until every record is acknowledged, or can be taken as refused."""

@@ -25,7 +25,7 @@ from spark_kafka_sink.spark.producer_cache import ProducerCache
 from spark_kafka_sink.spark.schema import RowLayout
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.producer.append.receipt import RefusalReceipt, RefusedRecord
+    from spark_kafka_sink.producer.append.receipt import RefusalReceipt
     from spark_kafka_sink.schemas.formats.plan import FormatPlan
     from spark_kafka_sink.spark.dead_letters.files import LetterRun
     from spark_kafka_sink.spark.dead_letters.writer import DeadLetterWriter
@@ -56,8 +56,6 @@ class LeasedProducer:
         self._began_at = 0
         self.receipt = SendReceipt()
         self._own = SendReceipt()
-        self._refused: RefusalReceipt | None = None
-        self._refused_own: RefusalReceipt | None = None
         self.meter = TaskMeter(clock)
 
     def engine(self) -> ProducerEngine:
@@ -76,18 +74,12 @@ class LeasedProducer:
     def append_own(self, topic: str, columns: RecordColumns) -> None:
         self.engine().append_columns(topic, columns, None, receipt=self._own)
 
-    def keep_refused(self) -> bool:
+    def keep_refused(self) -> tuple[RefusalReceipt, RefusalReceipt]:
         from spark_kafka_sink.producer.append.receipt import RefusalReceipt
 
-        self.receipt = self._refused = RefusalReceipt()
-        self._own = self._refused_own = RefusalReceipt()
-        return True
-
-    def take_refused(self) -> RefusedRecord | None:
-        return None if self._refused is None else self._refused.take_refused()
-
-    def take_refused_own(self) -> RefusedRecord | None:
-        return None if self._refused_own is None else self._refused_own.take_refused()
+        rows, own = RefusalReceipt(), RefusalReceipt()
+        self.receipt, self._own = rows, own
+        return rows, own
 
     def flush(self) -> None:
         if self._engine is not None:

@@ -54,7 +54,7 @@ class DeadLetterWriter:
         self._held: list[Letters] = []
         self._held_size = 0
         self._letters = 0
-        self._keeps_refused = Reason.RECORD_TOO_LARGE in dead.reasons and end.keep_refused()
+        self._refused = end.keep_refused() if Reason.RECORD_TOO_LARGE in dead.reasons else None
 
     def __call__(self, rows: Rows) -> Iterator[Rows]:
         """The rows that are kept, if there are any."""
@@ -82,7 +82,7 @@ class DeadLetterWriter:
 
     def flush(self) -> None:
         """After the last row: waits until all rows and dead letters are acknowledged, if brokers may refuse some."""
-        if not self._keeps_refused:
+        if self._refused is None:
             return
         self._end.flush()
         while self._write_refused():
@@ -121,14 +121,15 @@ class DeadLetterWriter:
         """The records that brokers have refused so far; returns whether there were any. They are taken one by one, and
         as often as rows are appended: ``RefusalReceipt`` says what they hold till then.
         """
-        if not self._keeps_refused:
+        if self._refused is None:
             return False
+        rows, own = self._refused
         end, any_refused = self._end, False
-        while (row := end.take_refused()) is not None:
+        while (row := rows.take_refused()) is not None:
             any_refused = True
             end.engine().topics.doubt_limit(row.partition.topic)
             self._hold(refused_letter(row))
-        while (letter := end.take_refused_own()) is not None:
+        while (letter := own.take_refused()) is not None:
             any_refused = True
             end.engine().topics.doubt_limit(letter.partition.topic)
             shorter = shorter_letter(letter)

@@ -5,6 +5,7 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.errors import IllegalStateError
+from spark_kafka_sink.producer.append.receipt import RefusalReceipt
 from spark_kafka_sink.producer.partitioning.partitioner import LEFT_OUT, NOT_GIVEN
 from spark_kafka_sink.producer.task_meter import TaskMeter
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
@@ -32,12 +33,7 @@ class End:
         self.appended.append((topics, columns, partitions))
 
     def keep_refused(self):
-        return True
-
-    def take_refused(self):
-        return None
-
-    take_refused_own = take_refused
+        return RefusalReceipt(), RefusalReceipt()
 
     def partition_count(self, topic):
         return 1
