@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-import threading
 import time
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, overload
+from typing import Final
 
+from spark_kafka_sink.testing.broker.log import Log
 from spark_kafka_sink.testing.broker.sasl import SaslRefusedError, SaslServer, sasl_server
 from spark_kafka_sink.testing.listener import Listener
 
 TLS: Final = "TLS"
 _BEFORE_LOGIN: Final = frozenset({"ApiVersions", "SaslHandshake", "SaslAuthenticate"})
-_POLL_S: Final = 0.005
 _MIN_REAUTHENTICATION_INTERVAL_S: Final = 1.0
 
 
@@ -34,50 +32,19 @@ class Authentication:
     error: str | None
 
 
-class AuthenticationLog(Sequence[Authentication]):
+class AuthenticationLog(Log[Authentication]):
     """Oldest first. Written by the broker's thread, read by any."""
 
-    def __init__(self) -> None:
-        self._attempts: list[Authentication] = []
-        self._lock = threading.Lock()
-
     def add(self, attempt: Authentication) -> None:
-        with self._lock:
-            self._attempts.append(attempt)
+        self._append(attempt)
 
     def failed(self, node: int | None = None) -> list[Authentication]:
         """Attempts that failed, at one node or all."""
         return [each for each in self if each.error is not None and node in (None, each.node)]
 
-    def clear(self) -> None:
-        with self._lock:
-            self._attempts.clear()
-
     def wait_for(self, count: int = 1, timeout_s: float = 60.0) -> list[Authentication]:
         """Until ``count`` attempts are in the log; ``TimeoutError`` when they do not come."""
-        deadline = time.monotonic() + timeout_s
-        while len(attempts := list(self)) < count:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"{len(attempts)} of {count} authentications came within {timeout_s} s")
-            time.sleep(_POLL_S)
-        return attempts
-
-    def __len__(self) -> int:
-        return len(self._attempts)
-
-    @overload
-    def __getitem__(self, index: int) -> Authentication: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Authentication]: ...
-    def __getitem__(self, index: int | slice) -> Authentication | list[Authentication]:
-        return self._snapshot()[index]
-
-    def __iter__(self) -> Iterator[Authentication]:
-        return iter(self._snapshot())
-
-    def _snapshot(self) -> list[Authentication]:
-        with self._lock:
-            return list(self._attempts)
+        return self._wait_for(lambda: list(self), count, timeout_s, "authentications")
 
 
 @dataclass(frozen=True, slots=True)
