@@ -1,6 +1,7 @@
 """Varints, and the sizes of records before they are encoded.
 
-Varints are zigzag-encoded (Protocol Buffers' ``sint``; Java: ``ByteUtils.writeVarint`` and ``writeVarlong``).
+Varints are zigzag-encoded (Protocol Buffers' ``sint``; Java: ``ByteUtils.writeVarint`` and ``writeVarlong``), unless
+their name says unsigned (``ByteUtils.writeUnsignedVarint``).
 """
 
 from __future__ import annotations
@@ -37,12 +38,16 @@ TABLE_SIZE = 1 << 16
 
 def encode_varint(value: int) -> bytes:
     """The varint of one int64: 1 to 10 bytes."""
-    rest = (value << 1) ^ (value >> 63)
+    return encode_unsigned_varint((value << 1) ^ (value >> 63))
+
+
+def encode_unsigned_varint(value: int) -> bytes:
+    """The varint of a number that is not negative, without zigzag."""
     encoded = bytearray()
-    while rest > 0x7F:
-        encoded.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    encoded.append(rest)
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
     return bytes(encoded)
 
 

@@ -63,7 +63,7 @@ FAULTS = (
     Fault("murmur2 has another seed", "producer/partitioning/key_hashes.py", "0x9747B28C", "0x9747B28D",
           "tests/unit/partitioning tests/properties/test_key_hash_properties.py"),
     Fault("varints lose the last bit of a byte", "records/sizes.py",
-          "encoded.append(rest & 0x7F | 0x80)", "encoded.append(rest & 0x3F | 0x80)",
+          "encoded.append(value & 0x7F | 0x80)", "encoded.append(value & 0x3F | 0x80)",
           "tests/unit/records"),
     Fault("a topic's largest record is that of the whole append", "producer/append/rows.py",
           "largest = int(sizes.max()) if len(known.names) == 1 else sizes", "largest = int(sizes.max())",

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from spark_kafka_sink.errors import InvalidRecordError
+from spark_kafka_sink.records.sizes import encode_unsigned_varint
 from spark_kafka_sink.schemas.encoding.columns import is_any_list, plain_type, type_name
 from spark_kafka_sink.schemas.encoding.descriptors import TYPE_NAMES, is_map_entry, is_repeated, message_descriptor
 from spark_kafka_sink.schemas.encoding.encoder import Fault, SchemaMismatchError
@@ -305,12 +306,7 @@ def _type(field: FieldDescriptor) -> str:
 
 
 def _tag(number: int, wire_type: int) -> bytes:
-    rest = number << 3 | wire_type
-    encoded = bytearray()
-    while rest > 0x7F:
-        encoded.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    return bytes([*encoded, rest])
+    return encode_unsigned_varint(number << 3 | wire_type)
 
 
 def _wire_type(proto_type: str) -> int:

@@ -13,6 +13,7 @@ from typing import Final
 
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.records.batch import BatchHeader, stamp_header
+from spark_kafka_sink.records.sizes import encode_unsigned_varint, encode_varint
 
 _KEY_VERSION: Final = struct.pack(">h", 1)
 _FLEXIBLE_SINCE: Final = 4
@@ -39,7 +40,7 @@ def offset_value(version: int, committed: CommittedOffset, now_ms: int) -> bytes
     if version < _FLEXIBLE_SINCE:
         return start + _string(committed.metadata) + committed_at
     metadata = committed.metadata.encode()
-    return start + _unsigned_varint(len(metadata) + 1) + metadata + committed_at + _NO_TAGS
+    return start + encode_unsigned_varint(len(metadata) + 1) + metadata + committed_at + _NO_TAGS
 
 
 def offset_batch(
@@ -52,24 +53,9 @@ def offset_batch(
 
 
 def _record(offset_delta: int, key: bytes, value: bytes) -> bytes:
-    sized = _varint(len(key)) + key + _varint(len(value)) + value
-    body = b"\0\0" + _varint(offset_delta) + sized + b"\0"
-    return _varint(len(body)) + body
-
-
-def _varint(number: int) -> bytes:
-    """Zigzag, of a number that is not negative."""
-    return _unsigned_varint(number << 1)
-
-
-def _unsigned_varint(number: int) -> bytes:
-    rest = number
-    encoded = bytearray()
-    while rest > 0x7F:
-        encoded.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    encoded.append(rest)
-    return bytes(encoded)
+    sized = encode_varint(len(key)) + key + encode_varint(len(value)) + value
+    body = b"\0\0" + encode_varint(offset_delta) + sized + b"\0"
+    return encode_varint(len(body)) + body
 
 
 def _string(text: str) -> bytes:
