@@ -20,10 +20,16 @@ import pyarrow.compute as pc
 
 from spark_kafka_sink.exactly_once.values import RowSum
 from spark_kafka_sink.producer.partitioning.partitioner import LEFT_OUT
-from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, bytes_column, int32_array, slot_lengths
+from spark_kafka_sink.records.columns import (
+    Int64Array,
+    RecordColumns,
+    TopicColumn,
+    bytes_column,
+    int32_array,
+    slot_lengths,
+)
 
 UInt64Array = npt.NDArray[np.uint64]
-Int64Array = npt.NDArray[np.int64]
 
 _MASK: Final = (1 << 64) - 1
 _LONGEST_IN_MATRIX: Final = 512

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from spark_kafka_sink.common.compression import CODEC_IDS, compress
+from spark_kafka_sink.common.protocol_values import LARGEST_INT16, LARGEST_INT32, LARGEST_INT64
 from spark_kafka_sink.errors import CorruptRecordError
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.values import Entry, EntryState, Marker, RowSum, SchemaId, Target, TaskShare, TopicId
@@ -28,10 +29,7 @@ VERSION: Final = 1
 """Readers ignore fields that they do not know, so a new number is only for what an earlier release must not ignore.
 Every later release reads this version: ``tests/unit/exactly_once/ledger-1.json`` is a ledger of it."""
 
-_INT64: Final = (1 << 63) - 1
 _MIN_INT64: Final = -(1 << 63)
-_INT32: Final = (1 << 31) - 1
-_INT16: Final = (1 << 15) - 1
 _YEAR_9999: Final = 253_402_300_799_999
 _CHECKSUM: Final = re.compile(r"[0-9a-f]{16}")
 _TOPIC_ID: Final = re.compile(r"[\w-]{22}", re.ASCII)
@@ -141,7 +139,7 @@ def read_key(key: bytes | None) -> RecordKey | None:
         for part in parsed[:2]:
             _string(part)
         for part in parsed[2:]:
-            _number(part, _INT32)
+            _number(part, LARGEST_INT32)
         return RecordKey(*parsed)
     except _UNREADABLE:
         return None
@@ -151,7 +149,7 @@ def read_entry(key: RecordKey, value: bytes) -> Entry:
     """The entry in a record. Raises ``ExactlyOnceError`` for a value that a later release wrote, or no release."""
     try:
         fields = json.loads(value)
-        version = _number(fields["version"], _INT64, 1)
+        version = _number(fields["version"], LARGEST_INT64, 1)
         if version <= VERSION:
             return _entry(key, fields)
     except _UNREADABLE as error:
@@ -230,10 +228,10 @@ def _entry(key: RecordKey, fields: dict[str, Any]) -> Entry:
     state, target = EntryState(fields["stage"]), fields.get("target")
     marker_partition, markers_before = None, 0
     if state is EntryState.INTENT:
-        marker_partition, markers_before = (_number(each, _INT32) for each in fields["markers"])
+        marker_partition, markers_before = (_number(each, LARGEST_INT32) for each in fields["markers"])
     return Entry(
         query=key.query,
-        number=_number(fields["batch"], _INT64, _MIN_INT64),
+        number=_number(fields["batch"], LARGEST_INT64, _MIN_INT64),
         state=state,
         tasks=tuple(_share(*share) for share in fields["tasks"]),
         decided_at=_number(fields["time"], _YEAR_9999),
@@ -249,7 +247,7 @@ def _entry(key: RecordKey, fields: dict[str, Any]) -> Entry:
 
 
 def _schema(side: object, subject: object, schema_id: object) -> SchemaId:
-    return SchemaId(_string(side), _string(subject), _number(schema_id, _INT32))
+    return SchemaId(_string(side), _string(subject), _number(schema_id, LARGEST_INT32))
 
 
 def shown_id(topic_id: UUID) -> str:
@@ -273,15 +271,18 @@ def _share(count: object, checksum: object, *prepared: Any) -> TaskShare:
         return TaskShare(rows)
     name, producer_id, epoch, version, marker = prepared
     transaction = PreparedTransaction(
-        _string(name), _number(producer_id, _INT64), _number(epoch, _INT16), _number(version, _INT16)
+        _string(name),
+        _number(producer_id, LARGEST_INT64),
+        _number(epoch, LARGEST_INT16),
+        _number(version, LARGEST_INT16),
     )
-    return TaskShare(rows, transaction, _number(marker, _INT64))
+    return TaskShare(rows, transaction, _number(marker, LARGEST_INT64))
 
 
 def _row_sum(count: object, checksum: object) -> RowSum:
     if not _CHECKSUM.fullmatch(_string(checksum)):
         raise ValueError("a checksum has 16 hexadecimal digits")
-    return RowSum(_number(count, _INT64), int(_string(checksum), 16))
+    return RowSum(_number(count, LARGEST_INT64), int(_string(checksum), 16))
 
 
 def _number(value: Any, most: int, least: int = 0) -> int:

@@ -13,7 +13,6 @@ from kio.static.constants import EntityType
 from kio.static.primitive import i16, i32
 
 VERSION: Final = 5
-LARGEST_NODE_ID: Final = 2**31 - 1
 
 
 class BrokerIdentity(NamedTuple):

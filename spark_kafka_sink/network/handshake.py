@@ -18,6 +18,7 @@ from spark_kafka_sink import __version__
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.common.model import Node
+from spark_kafka_sink.common.protocol_values import LARGEST_INT32
 from spark_kafka_sink.errors import (
     IllegalSaslStateError,
     KafkaError,
@@ -100,7 +101,7 @@ class ChannelBuilder:
         peer = f"{node.host}:{node.port} (id: {node.id})"
         identity = None
         # Bootstrap servers have negative ids, further connections to one broker ids above those of brokers.
-        if self._checks and self._brokers_check and cluster_id and 0 <= node.id <= broker_identity.LARGEST_NODE_ID:
+        if self._checks and self._brokers_check and cluster_id and 0 <= node.id <= LARGEST_INT32:
             identity = BrokerIdentity(cluster_id, node.id)
         if self._mechanism is None:
             versions = yield from negotiate_api_versions(peer, identity)

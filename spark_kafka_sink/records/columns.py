@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from spark_kafka_sink.common.protocol_values import LARGEST_INT64
 from spark_kafka_sink.errors import InvalidRecordError
 
 Int32Array = npt.NDArray[np.int32]
@@ -23,7 +24,6 @@ Integers: TypeAlias = Int32Array | Int64Array
 Order = npt.NDArray[np.integer]
 """Row numbers: row ``i`` of the result is row ``order[i]`` of the input."""
 
-_LARGEST_INT64 = 2**63 - 1
 _MILLIS_PER_UNIT = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
 
 
@@ -166,10 +166,10 @@ def timestamp_column(array: pa.Array | pa.ChunkedArray, default_ms: int) -> Int6
         row = int(np.argmax(numbers < 0))
         millis = int(numbers[row]) * factor // divisor
         raise InvalidRecordError(f"Invalid timestamp: {millis}. Timestamp should always be non-negative or null.", row)
-    if numbers.max(initial=0) > _LARGEST_INT64 // factor:
+    if numbers.max(initial=0) > LARGEST_INT64 // factor:
         row = int(np.argmax(numbers))
         millis = int(numbers[row]) * factor
-        raise InvalidRecordError(f"Invalid timestamp: {millis}. Timestamp should be at most {_LARGEST_INT64}.", row)
+        raise InvalidRecordError(f"Invalid timestamp: {millis}. Timestamp should be at most {LARGEST_INT64}.", row)
     numbers = numbers * factor // divisor
     if missing is not None:
         numbers[missing] = default_ms
@@ -186,7 +186,7 @@ def int64_numbers(array: pa.Array, name: str) -> Int64Array:
     if ((numbers < 0) & ~null_mask(array)).any():
         row = int(np.argmax((numbers < 0) & ~null_mask(array)))
         value = int(numbers[row]) + (1 << 64)
-        raise InvalidRecordError(f"Invalid {name}: {value}. It should be at most {_LARGEST_INT64}.", row)
+        raise InvalidRecordError(f"Invalid {name}: {value}. It should be at most {LARGEST_INT64}.", row)
     return numbers
 
 

@@ -15,13 +15,13 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
 from spark_kafka_sink.common.config.draft import Draft
+from spark_kafka_sink.common.config.jaas import SHADED
 from spark_kafka_sink.common.config.operator_limits import file_fault, provider_fault
 from spark_kafka_sink.common.config.properties import parse_properties
 from spark_kafka_sink.errors import ConfigError
 
 OPTION: Final = "config.providers"
 
-_SHADED: Final = "kafkashaded."
 _PACKAGE: Final = "org.apache.kafka.common.config.provider."
 _PLACEHOLDER: Final = re.compile(r"\$\{(?P<alias>[^}:]*):(?:(?P<path>[^}:]*):)?(?P<key>[^}]*)\}")
 _ALLOWED_PATHS: Final = "allowed.paths"
@@ -232,7 +232,7 @@ def _provider(draft: Draft, prefix: str, own: dict[str, str]) -> ConfigProvider 
     java_class = own.pop(f"{prefix}.class", "")
     names = [name for name in own if name.startswith(f"{prefix}.param.")]
     settings = {name.removeprefix(f"{prefix}.param."): own.pop(name) for name in names}
-    simple = java_class.removeprefix(_SHADED).removeprefix(_PACKAGE)
+    simple = java_class.removeprefix(SHADED).removeprefix(_PACKAGE)
     parameter = _PARAMETERS.get(simple)
     if parameter is None:
         state = f"is {java_class!r}, which cannot be loaded without a JVM" if java_class else "is required"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from spark_kafka_sink.common.config.draft import Draft
+from spark_kafka_sink.common.protocol_values import LARGEST_INT64
 
 OLD_NAMES: Mapping[str, str] = MappingProxyType({
     "metadata.broker.list": "bootstrap.servers",
@@ -19,10 +20,9 @@ OLD_NAMES: Mapping[str, str] = MappingProxyType({
 
 PRODUCER_TYPE = "producer.type"
 
-_NEVER = 2**63 - 1
 _OLD_VALUES: Mapping[str, Mapping[str, object]] = MappingProxyType({
     "compression.codec": {"0": "none", "1": "gzip", "2": "snappy", "3": "lz4"},
-    "topic.metadata.refresh.interval.ms": {"-1": _NEVER},
+    "topic.metadata.refresh.interval.ms": {"-1": LARGEST_INT64},
 })  # fmt: skip
 """Values that the current options don't have: numbers of codecs, and metadata updates only after errors."""
 

@@ -28,14 +28,13 @@ from spark_kafka_sink.common.config.tls_rules import (
     tls_versions,
     tls_without_effect,
 )
-from spark_kafka_sink.common.protocol_values import text_fault
+from spark_kafka_sink.common.protocol_values import LARGEST_INT32, text_fault
 
 _MAX_IN_FLIGHT_WITH_IDEMPOTENCE: Final = 5
 _BATCHES_IN_MEMORY: Final = 16
 """The default of batch.size leaves room for this many batches in buffer.memory."""
 _UNACKNOWLEDGED_BATCH: Final = 16384
 """The default of batch.size for acks=0, Kafka's own. Without responses, a topic with a lower limit drops all."""
-_LARGEST_INT = 2**31 - 1
 _LARGEST_PORT = 65535
 # As Java's pattern, this takes a protocol in front and an IPv6 address without brackets.
 _ADDRESS = re.compile(r"(?:(?P<protocol>[0-9A-Za-z\-%._]*)://)?\[?(?P<host>[0-9A-Za-z\-%._:]+?)\]?:(?P<port>[0-9]+)")
@@ -203,7 +202,7 @@ def delivery_timeout(draft: Draft) -> None:
     ``configureDeliveryTimeout``).
     """
     values, name = draft.values, "delivery.timeout.ms"
-    least = min(values["linger.ms"] + values["request.timeout.ms"], _LARGEST_INT)
+    least = min(values["linger.ms"] + values["request.timeout.ms"], LARGEST_INT32)
     if values[name] >= least:
         return
     if name in draft.given:

@@ -36,6 +36,8 @@ AWS_MECHANISM: Final = "AWS_MSK_IAM"
 AWS_MODULE: Final = "software.amazon.msk.auth.iam.IAMLoginModule"
 PROVIDER: Final = "sasl.token.provider"
 JAAS: Final = "sasl.jaas.config"
+HANDLER: Final = "sasl.login.callback.handler.class"
+TOKEN_URL: Final = "sasl.oauthbearer.token.endpoint.url"
 
 *_OTHERS, _LAST = BUILT_IN
 _BUILT: Final = f"{', '.join(_OTHERS)} or {_LAST}"

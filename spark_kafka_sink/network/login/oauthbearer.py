@@ -12,7 +12,7 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.draft import Draft
 from spark_kafka_sink.common.config.jaas import SHADED, LoginModule
 from spark_kafka_sink.common.config.operator_limits import file_fault, path_of_url, url_fault
-from spark_kafka_sink.common.config.sasl_rules import JAAS, check_login_module
+from spark_kafka_sink.common.config.sasl_rules import HANDLER, JAAS, TOKEN_URL, check_login_module
 from spark_kafka_sink.common.config.table import (
     ASSERTION_FILES,
     CLIENT_CREDENTIALS_RETRIEVER,
@@ -29,9 +29,7 @@ from spark_kafka_sink.network.login.sasl import Exchange
 from spark_kafka_sink.network.login.token_login import SHARED_LOGINS, RefreshWindow, Token, TokenLogin, TokenSource
 from spark_kafka_sink.network.login.token_providers import provided_tokens, token_provider
 
-_URL: Final = "sasl.oauthbearer.token.endpoint.url"
 _RETRIEVER: Final = "sasl.oauthbearer.jwt.retriever.class"
-_HANDLER: Final = "sasl.login.callback.handler.class"
 _ID: Final = "sasl.oauthbearer.client.credentials.client.id"
 _SECRET: Final = "sasl.oauthbearer.client.credentials.client.secret"
 _FILE: Final = "sasl.oauthbearer.assertion.file"
@@ -140,23 +138,23 @@ def _check_source(draft: Draft, module: LoginModule | None) -> None:
     _check_login_handler(draft)
     for fault in _extension_faults(options):
         draft.fault(JAAS, fault)
-    url = draft.values[_URL] = (draft.values[_URL] or "").strip() or None
+    url = draft.values[TOKEN_URL] = (draft.values[TOKEN_URL] or "").strip() or None
     if url is None:
-        draft.fault(_URL, "is required with OAUTHBEARER: the identity provider's URL for tokens, or file:/path.")
+        draft.fault(TOKEN_URL, "is required with OAUTHBEARER: the identity provider's URL for tokens, or file:/path.")
         return
     scheme = _scheme(url)
     if scheme not in ("http", "https", "file"):
-        draft.fault(_URL, "must begin with https://, http:// or file:/.")
+        draft.fault(TOKEN_URL, "must begin with https://, http:// or file:/.")
         return
     _check_limits(draft, url)
-    draft.caution_clear_text(_URL, url)
+    draft.caution_clear_text(TOKEN_URL, url)
     retriever = draft.values[_RETRIEVER]
     if retriever == DEFAULT_RETRIEVER:
         retriever = draft.values[_RETRIEVER] = FILE_RETRIEVER if scheme == "file" else CLIENT_CREDENTIALS_RETRIEVER
     if (retriever == FILE_RETRIEVER) != (scheme == "file"):
         name = retriever.rpartition(".")[2]
         needed = "a file: URL" if scheme != "file" else "an http or https URL"
-        draft.fault(_RETRIEVER, f"is {name}, which needs {needed} in {draft.prefix}{_URL}.")
+        draft.fault(_RETRIEVER, f"is {name}, which needs {needed} in {draft.prefix}{TOKEN_URL}.")
     elif retriever == CLIENT_CREDENTIALS_RETRIEVER and (module is not None or draft.values[JAAS] is None):
         _check_client_credentials(draft, options)
     elif retriever == JWT_BEARER_RETRIEVER and not (draft.values[_FILE] or draft.values[_KEY]):
@@ -166,21 +164,21 @@ def _check_source(draft: Draft, module: LoginModule | None) -> None:
 def _check_limits(draft: Draft, url: str) -> None:
     """Checks the operator's limits of the URL and of files."""
     limits = {name: file_fault(draft.values[name]) for name in ASSERTION_FILES if draft.values[name]}
-    limits[_URL] = file_fault(path_of_url(url)) if _scheme(url) == "file" else url_fault(url)
+    limits[TOKEN_URL] = file_fault(path_of_url(url)) if _scheme(url) == "file" else url_fault(url)
     for name, limit in limits.items():
         if limit is not None:
             draft.forbid(name, limit)
 
 
 def _check_login_handler(draft: Draft) -> None:
-    given = draft.values[_HANDLER]
+    given = draft.values[HANDLER]
     if given is None:
-        draft.fault(_HANDLER, f"is required with OAUTHBEARER: {LOGIN_HANDLERS[0]}.")
+        draft.fault(HANDLER, f"is required with OAUTHBEARER: {LOGIN_HANDLERS[0]}.")
     elif given.removeprefix(SHADED) not in LOGIN_HANDLERS:
         draft.fault(
-            _HANDLER,
+            HANDLER,
             f"is {given!r}, a class that only a JVM can run; write {LOGIN_HANDLERS[0]} and the identity provider's "
-            f"{draft.prefix}{_URL}.",
+            f"{draft.prefix}{TOKEN_URL}.",
         )
 
 

@@ -17,13 +17,20 @@ from spark_kafka_sink.common.config.draft import Draft
 from spark_kafka_sink.common.config.jaas import SHADED, LoginModule
 from spark_kafka_sink.common.config.operator_limits import class_fault
 from spark_kafka_sink.common.config.option import did_you_mean
-from spark_kafka_sink.common.config.sasl_rules import AWS_MECHANISM, AWS_MODULE, GROUP, JAAS, OAUTHBEARER, PROVIDER
+from spark_kafka_sink.common.config.sasl_rules import (
+    AWS_MECHANISM,
+    AWS_MODULE,
+    GROUP,
+    HANDLER,
+    JAAS,
+    OAUTHBEARER,
+    PROVIDER,
+)
 from spark_kafka_sink.common.config.table import LOGIN_OPTION_NAMES, OAUTH_MODULE
 from spark_kafka_sink.errors import ConfigError, LoginError
 from spark_kafka_sink.network.login.token_login import Token, TokenSource
 
 _SINK_OPTION: Final = "saslTokenProvider"
-_HANDLER: Final = "sasl.login.callback.handler.class"
 _SHADED_BY_DATABRICKS: Final = (SHADED, "shadedmskiam.")
 _LOGIN: Final = "spark_kafka_sink.network.login"
 _AWS: Final = "aws"
@@ -64,7 +71,7 @@ def token_provider(draft: Draft, module: LoginModule | None) -> bool:
     ``module`` is None also if placeholders hide it.
     """
     values, mechanism = draft.values, draft.values["sasl.mechanism"]
-    provider = values[PROVIDER] or _meant(values[_HANDLER], mechanism)
+    provider = values[PROVIDER] or _meant(values[HANDLER], mechanism)
     if provider is None:
         return False
     provider = provider.lower() if provider.lower() in _CLOUDS else provider
@@ -80,8 +87,8 @@ def token_provider(draft: Draft, module: LoginModule | None) -> bool:
             f"must be {', '.join(_CLOUDS)}, or the name of an entry point of the group {GROUP}, but is "
             f"{provider!r}{did_you_mean(provider, _CLOUDS) or '.'}",
         )
-    elif (other := _cloud_of(values[_HANDLER]) or provider) != provider:
-        draft.fault(_HANDLER, f"means tokens of {other}, but {draft.prefix}{PROVIDER} is {provider!r}; leave one out.")
+    elif (other := _cloud_of(values[HANDLER]) or provider) != provider:
+        draft.fault(HANDLER, f"means tokens of {other}, but {draft.prefix}{PROVIDER} is {provider!r}; leave one out.")
     elif module is not None:
         _check_module(draft, provider, module)
     if provider in _CLOUDS:

@@ -20,13 +20,13 @@ from cryptography.hazmat.primitives.serialization import load_der_private_key, l
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.operator_limits import file_fault, path_of_url
+from spark_kafka_sink.common.config.sasl_rules import TOKEN_URL
 from spark_kafka_sink.common.config.table import CLIENT_CREDENTIALS_RETRIEVER, FILE_RETRIEVER
 from spark_kafka_sink.errors import LoginError
 from spark_kafka_sink.network.login.credentials import jaas_options
 from spark_kafka_sink.network.login.token_endpoint import EndpointOptions, TimeoutOption, TokenEndpoint
 from spark_kafka_sink.network.login.token_login import Token, TokenSource
 
-_URL: Final = "sasl.oauthbearer.token.endpoint.url"
 _HEADERS: Final = {
     "Accept": "application/json",
     "Cache-Control": "no-cache",
@@ -55,10 +55,10 @@ class TokenFile:
     def __init__(self, config: ProducerConfig) -> None:
         assert config.sasl_oauthbearer_token_endpoint_url is not None
         self._path = path_of_url(config.sasl_oauthbearer_token_endpoint_url)
-        self.what = f"a token of {_URL} file:{self._path}"
+        self.what = f"a token of {TOKEN_URL} file:{self._path}"
 
     def fetch(self) -> Token:
-        name = f"{_URL} file:{self._path}"
+        name = f"{TOKEN_URL} file:{self._path}"
         return jwt(name, read_text(name, self._path))
 
 
@@ -136,7 +136,7 @@ def _is_number(claim: Any) -> bool:
 def _endpoint(config: ProducerConfig) -> TokenEndpoint:
     assert config.sasl_oauthbearer_token_endpoint_url is not None
     options = EndpointOptions(
-        url_name=_URL,
+        url_name=TOKEN_URL,
         url=config.sasl_oauthbearer_token_endpoint_url,
         connect=TimeoutOption("sasl.login.connect.timeout.ms", config.sasl_login_connect_timeout_ms),
         read=TimeoutOption("sasl.login.read.timeout.ms", config.sasl_login_read_timeout_ms),

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
+from spark_kafka_sink.common.protocol_values import LARGEST_INT32, LARGEST_INT64
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.records.encode import NULL
 from spark_kafka_sink.records.sizes import encode_varint
 
-_MOST_PARTITION: Final = 2**31 - 1
-_LATEST: Final = 2**63 - 1
 _SHORT: Final = [encode_varint(length) for length in range(1024)]
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -64,9 +63,9 @@ class ProducerRecord:
         if topic.__class__ is not str or not topic:
             raise InvalidRecordError(f"Topic must be a non-empty str, not {topic!r}.")
         if partition is not None:
-            _check_whole("partition", partition, "Partition number", _MOST_PARTITION)
+            _check_whole("partition", partition, "Partition number", LARGEST_INT32)
         if timestamp is not None:
-            _check_whole("timestamp", timestamp, "Timestamp", _LATEST)
+            _check_whole("timestamp", timestamp, "Timestamp", LARGEST_INT64)
         if headers is not None:
             headers = checked_headers(headers)
         elif partition_key is not None:
@@ -86,9 +85,9 @@ class ProducerRecord:
 def check_partition_and_timestamp(record: ProducerRecord) -> None:
     """Raises ``InvalidRecordError`` for what they were changed to since the record was made."""
     if record.partition is not None:
-        _check_whole("partition", record.partition, "Partition number", _MOST_PARTITION)
+        _check_whole("partition", record.partition, "Partition number", LARGEST_INT32)
     if record.timestamp is not None:
-        _check_whole("timestamp", record.timestamp, "Timestamp", _LATEST)
+        _check_whole("timestamp", record.timestamp, "Timestamp", LARGEST_INT64)
 
 
 def _check_whole(name: str, value: object, what: str, most: int) -> None:

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from spark_kafka_sink.common.model import ClusterSnapshot, TopicPartition
+from spark_kafka_sink.common.protocol_values import LARGEST_INT32
 from spark_kafka_sink.errors import InvalidRecordError, RecordTooLargeError
 from spark_kafka_sink.producer.accumulator.buffer_pool import PinnedBuffer
 from spark_kafka_sink.producer.accumulator.claim import ClaimedRange, RowSizes, Run
@@ -51,7 +52,6 @@ Order: TypeAlias = npt.NDArray[np.intp]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
 _WIDEST_TIMESTAMP_DELTA = 10
-_MOST_PARTITION = 2**31 - 1
 _FEW_ROWS_PER_RUN = 32
 
 
@@ -100,10 +100,10 @@ def _partitions(array: pa.Array) -> Int32Array:
     missing = null_mask(array)
     partitions[missing] = 0
     refuse_partitions(partitions, partitions < 0)
-    if partitions.max(initial=0) > _MOST_PARTITION:
+    if partitions.max(initial=0) > LARGEST_INT32:
         row = int(np.argmax(partitions))
         raise InvalidRecordError(
-            f"Invalid partition: {partitions[row]}. Partition number should be at most {_MOST_PARTITION}.", row
+            f"Invalid partition: {partitions[row]}. Partition number should be at most {LARGEST_INT32}.", row
         )
     partitions[missing] = NOT_GIVEN
     return partitions.astype(np.int32)

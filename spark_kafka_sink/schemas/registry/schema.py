@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple, TypeGuard
 from uuid import UUID
 
 from spark_kafka_sink.common.foreign_text import shown
+from spark_kafka_sink.common.protocol_values import LARGEST_INT32
 
-_LARGEST_ID: Final = 2**31 - 1
 _LONGEST_NAME: Final = 100
 _GATEWAY: Final = "GATEWAY"
 _WRITERS_RULES: Final = ("domainRules", "encodingRules")
@@ -144,7 +144,7 @@ def registered_schema(parsed: dict[str, Any], subject: str, asked: Schema | None
     Raises ``UnreadableResponseError``.
     """
     schema_id, version = parsed.get("id"), parsed.get("version")
-    if not _is_integer(schema_id) or not 0 <= schema_id <= _LARGEST_ID:
+    if not _is_integer(schema_id) or not 0 <= schema_id <= LARGEST_INT32:
         raise UnreadableResponseError(f"has no valid id, but {schema_id!a:.100}")
     if version is not None and not (_is_integer(version) and version >= 1):
         raise UnreadableResponseError(f"has no valid version, but {version!a:.100}")
