@@ -15,7 +15,6 @@ from spark_kafka_sink.exactly_once.values import (
     DRIVER_TIMEOUT_MS,
     Entry,
     EntryState,
-    LedgerStart,
     RecoveryMode,
     RowSum,
     SchemaId,
@@ -135,7 +134,7 @@ def task_action(plan: WritePlan, write_id: WriteId, task: int) -> TaskAction:
             raise LostRowsError(_error_text(plan, write_id, Verdict.LOST_BEFORE, query))
     lost = plan.lost.get(write_id.query, frozenset())
     verdict = VERDICTS[write_id.kind, compare(write_id, plan.entries.get(write_id.query), lost)]
-    if verdict in _OVERRIDABLE and plan.ledger_start == LedgerStart(RecoveryMode.CHECKPOINT, write_id.number):
+    if verdict in _OVERRIDABLE and plan.ledger_start.trusts(RecoveryMode.CHECKPOINT, write_id.number):
         verdict = Verdict.WRITE
     if verdict in _ERRORS:
         error = LostRowsError if verdict in _LOST else ExactlyOnceError
@@ -179,7 +178,7 @@ def check_target(write_id: WriteId, entry: Entry | None) -> None:
 def check_ledger_of_foreach_batch(plan: WritePlan, write_id: WriteId, batch: int) -> None:
     """Raises ``ExactlyOnceError`` if the ledger lacks the entry that the txnAppId's write in an earlier micro-batch of
     the same foreachBatch has left. ``batch``: the micro-batch's number."""
-    trusted = plan.ledger_start == LedgerStart(RecoveryMode.CHECKPOINT, write_id.number)
+    trusted = plan.ledger_start.trusts(RecoveryMode.CHECKPOINT, write_id.number)
     if write_id.kind is not WriteKind.VERSION or batch == 0 or write_id.query in plan.entries or trusted:
         return
     raise ExactlyOnceError(
@@ -201,7 +200,7 @@ def other_queries(plan: WritePlan, write_id: WriteId) -> tuple[str, ...]:
 def replayed_schemas(plan: WritePlan, write_id: WriteId) -> tuple[SchemaId, ...]:
     """The schemas that a replay of a decided batch is encoded with; none if its rows are not compared."""
     entry = plan.entries.get(write_id.query)
-    trusted = plan.ledger_start == LedgerStart(RecoveryMode.LEDGER, write_id.number)
+    trusted = plan.ledger_start.trusts(RecoveryMode.LEDGER, write_id.number)
     return () if entry is None or entry.number != write_id.number or trusted else entry.schemas
 
 

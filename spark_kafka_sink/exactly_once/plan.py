@@ -79,7 +79,7 @@ def _plan(
         raise ExactlyOnceError(shared)
     if write_id is not None:
         check_target(write_id, state.entries.get(write_id.query))
-        if ledger_start != LedgerStart(RecoveryMode.CHECKPOINT, write_id.number):
+        if not ledger_start.trusts(RecoveryMode.CHECKPOINT, write_id.number):
             _warn_of_unknown_version(session, write_id, state.entries, created)
     if listing is None and not _was_committed(session.planned, state.entries):
         listing = list_open(session, deadline)

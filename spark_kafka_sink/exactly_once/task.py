@@ -23,7 +23,6 @@ from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.ledger_format import marker_record
 from spark_kafka_sink.exactly_once.receipts import TaskName, WriteReceipt, receipts_of
 from spark_kafka_sink.exactly_once.values import (
-    LedgerStart,
     Marker,
     RecoveryMode,
     SchemaId,
@@ -189,7 +188,7 @@ class TaskTransaction:
         if self.figures is NO_FIGURES:
             self.figures = self.meter.figures(self.receipt)
         last = plan.entries.get(write_id.query)
-        trusted = plan.ledger_start == LedgerStart(RecoveryMode.LEDGER, write_id.number)
+        trusted = plan.ledger_start.trusts(RecoveryMode.LEDGER, write_id.number)
         compared = last is not None and self.action is TaskAction.SKIP and not trusted
         replayed = last is not None and self.action is not TaskAction.WRITE and not trusted
         return TaskReport(

@@ -63,6 +63,10 @@ class LedgerStart(NamedTuple):
         source, _, number = text.partition(":")
         return cls(RecoveryMode(source), int(number or -1))
 
+    def trusts(self, source: RecoveryMode, number: int) -> bool:
+        """Whether the option says that ``source`` is right about batch (or txnVersion) ``number``."""
+        return self == LedgerStart(source, number)
+
 
 STRICT: Final = LedgerStart()
 
