@@ -23,7 +23,7 @@ from spark_kafka_sink.exactly_once.ledger_view import LedgerView
 from spark_kafka_sink.exactly_once.session import CommitSettings, Session, session_for
 from spark_kafka_sink.exactly_once.sweep import abort_all, list_open, opened_since
 from spark_kafka_sink.exactly_once.values import Entry, EntryState, TaskReport, WriteId, WriteKind, WritePlan, listed
-from spark_kafka_sink.producer.transactions.values import END_TXN_V2, PreparedTransaction
+from spark_kafka_sink.producer.transactions.values import END_TXN_V2
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +65,14 @@ def abort_batch(
         view = session.read_ledger(driver, deadline)
         entries = dict(view.entries)
         state = complete_intents(session, driver, entries, deadline)
-        decided = {_identity(prepared) for entry in entries.values() for prepared in entry.prepared.values()}
+        decided = {prepared.key for entry in entries.values() for prepared in entry.prepared.values()}
         reported = {
             prepared
             for report in present
-            if (prepared := report.share.prepared) is not None and _identity(prepared) not in decided
+            if (prepared := report.share.prepared) is not None and prepared.key not in decided
         }
-        known = decided | {_identity(prepared) for prepared in reported}
-        own = {each for each in opened_since(run.open_before, listing, driver) if _identity(each) not in known}
+        known = decided | {prepared.key for prepared in reported}
+        own = {each for each in opened_since(run.open_before, listing, driver) if each.key not in known}
         aborted = abort_all(session, reported | own, deadline, exactly=listing.derived)
         committed = {query: entry for query, entry in entries.items() if query not in state.lost}
         gone = {query: _gone_topics(session, entry, deadline) for query, entry in committed.items()}
@@ -83,12 +83,6 @@ def abort_batch(
             committed=_is_committed(run.write_id, state.entries, view),
             all_lost=any(not entries[query].has_rows_besides(lost) for query, lost in state.lost.items()),
         )
-
-
-def _identity(prepared: PreparedTransaction) -> tuple[str, int, int]:
-    """Identifies a transaction regardless of ``end_txn_version``. A listed one has the driver's version and a reported
-    one its task's, and these differ if transaction.version has changed in between."""
-    return prepared.transactional_id, prepared.producer_id, prepared.epoch
 
 
 def _fenced(run: WritePlan | TaskReport, view: LedgerView) -> AbortOutcome:

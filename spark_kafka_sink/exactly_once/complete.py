@@ -67,17 +67,18 @@ def complete(session: Session, entry: Entry, deadline: float, repeat: Repeat | N
     batch = f"Batch {entry.number} of {entry.query} (name {session.settings.name})"
     advice = session.settings.advice(repeat or entry.repeat, Progress.DECIDED)
     outcomes: dict[int, EndTxnOutcome] = {}
-    asked, patience_ms = entry.prepared, _PATIENCE_MS
+    transactions = asked = entry.prepared
+    patience_ms = _PATIENCE_MS
     while True:
         ended = session.committer.end([(each, True) for each in asked.values()], deadline - session.clock.now())
         outcomes.update(zip(asked, ended, strict=True))
         undecided = [outcome for outcome in ended if outcome.verdict is EndVerdict.UNDECIDED]
         if undecided:
             raise ExactlyOnceError(
-                f"{batch} is decided, but {len(undecided)} of its {len(entry.prepared)} "
+                f"{batch} is decided, but {len(undecided)} of its {len(transactions)} "
                 f"transactions could not be committed yet: {undecided[0].error}. {_states(outcomes)}. {advice}"
             )
-        gone = {task: each.prepared for task, each in outcomes.items() if each.verdict is EndVerdict.GONE}
+        gone = {task: transactions[task] for task, each in outcomes.items() if each.verdict is EndVerdict.GONE}
         if not gone:
             return frozenset()
         try:

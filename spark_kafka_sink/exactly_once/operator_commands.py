@@ -73,9 +73,8 @@ class FoundWrite:
 
     def intent_of(self, transaction: OpenTransaction) -> Entry | None:
         """The intent that names the transaction."""
-        identity = transaction[:3]
         for entry in self.intents:
-            if any((p.transactional_id, p.producer_id, p.epoch) == identity for p in entry.prepared.values()):
+            if any(prepared.key == transaction.key for prepared in entry.prepared.values()):
                 return entry
         return None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from shlex import quote
 from typing import Final
 
@@ -26,12 +26,7 @@ from spark_kafka_sink.exactly_once.ledger_topic import ensure_ledger, ledger_par
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView
 from spark_kafka_sink.exactly_once.values import DRIVER_TIMEOUT_MS, DriverIdentity, Entry, Repeat, driver_id
 from spark_kafka_sink.producer.transactions.committer import Committer, EndVerdict
-from spark_kafka_sink.producer.transactions.values import (
-    END_TXN_V1,
-    END_TXN_V2,
-    PreparedTransaction,
-    TransactionalIdentity,
-)
+from spark_kafka_sink.producer.transactions.values import END_TXN_V1, END_TXN_V2, TransactionalIdentity
 
 _MAX_SESSIONS: Final = 8
 """Per process. One application has few streams, but each batch job has a name of its own."""
@@ -137,12 +132,10 @@ class Session:
         EndTxn first: while a transaction is open InitProducerId aborts it and is then refused. InitProducerId twice:
         after an EndTxn of transactions v2, which bumped the epoch, the first returns the run's own epoch once more.
         """
-        name, identity = driver.identity.transactional_id, driver.identity
-        open_one = PreparedTransaction(name, *identity.identity, identity.end_txn_version)
-        (ended,) = self.committer.end([(open_one, False)], deadline - self.clock.now())
+        (ended,) = self.committer.end([(driver.identity, False)], deadline - self.clock.now())
         if ended.verdict is EndVerdict.UNDECIDED:
-            raise ended.error or KafkaError(f"{ended.verdict.value}: {open_one}")
-        identity = ended.identity or identity
+            raise ended.error or KafkaError(f"{ended.verdict.value}: {driver.identity}")
+        identity = ended.identity or driver.identity
         try:
             for _ in range(2):
                 identity = self._init_producer_id(identity, deadline)
@@ -173,16 +166,14 @@ class Session:
         except KafkaError as error:
             raise NotDecidedError(str(error)) from error
         identity = driver.identity
-        prepared = PreparedTransaction(name, *identity.identity, identity.end_txn_version)
-        (outcome,) = self.committer.end([(prepared, True)], deadline - self.clock.now(), latest_ms)
+        (outcome,) = self.committer.end([(identity, True)], deadline - self.clock.now(), latest_ms)
         if outcome.verdict is EndVerdict.GONE:
             error_type = ExactlyOnceError if outcome.repeated else FencedRunError
             raise error_type(_fenced(name, outcome.error)) from outcome.error
         if outcome.identity is None:
-            raise outcome.error or KafkaError(f"{outcome.verdict.value}: {prepared}")
-        after = replace(identity, producer_id=outcome.identity.producer_id, epoch=outcome.identity.epoch)
-        if after != identity:
-            return DriverIdentity(after)
+            raise outcome.error or KafkaError(f"{outcome.verdict.value}: {identity}")
+        if outcome.identity != identity:
+            return DriverIdentity(outcome.identity)
         *markers, entries = parts  # transactions v1: the epoch stays, the sequences go on
         return DriverIdentity(
             identity,

@@ -179,14 +179,14 @@ def opened_since(
     """What was listed, without what was open ``before``; nothing if that is None, as it is not known."""
     if before is None:
         return []
-    spared = {each[:3] for each in before}
-    since = tuple(each for each in listing.transactions if each[:3] not in spared)
+    spared = {each.key for each in before}
+    since = tuple(each for each in listing.transactions if each.key not in spared)
     return left_open(listing._replace(transactions=since), driver)
 
 
 def left_open(listing: Listing, driver: DriverIdentity) -> list[PreparedTransaction]:
     version = driver.identity.end_txn_version
-    return [PreparedTransaction(*each[:3], version) for each in listing.transactions]
+    return [PreparedTransaction(*each.key, version) for each in listing.transactions]
 
 
 def abort_all(
@@ -208,7 +208,8 @@ def abort_all(
             f"{failed[0].error}. {settings.next_run}`{settings.command('abort')}` does it, or "
             "kafka.transaction.timeout.ms."
         )
-    return frozenset(outcome.prepared for outcome in outcomes if outcome.verdict is EndVerdict.ABORTED)
+    verdicts = zip(transactions, outcomes, strict=True)
+    return frozenset(each for each, outcome in verdicts if outcome.verdict is EndVerdict.ABORTED)
 
 
 def _listed_by(cluster: Cluster, node: int, states: tuple[str, ...], deadline: float) -> list[str]:

@@ -237,6 +237,11 @@ class OpenTransaction(NamedTuple):
     epoch: int
     started_at: int = -1
 
+    @property
+    def key(self) -> tuple[str, int, int]:
+        """As ``TransactionalIdentity.key``."""
+        return self.transactional_id, self.producer_id, self.epoch
+
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:

@@ -25,9 +25,9 @@ from spark_kafka_sink.producer.transactions import requests
 from spark_kafka_sink.producer.transactions.values import (
     END_TXN_V1,
     END_TXN_V2,
-    TRANSACTION_VERSION_FEATURE,
     PreparedTransaction,
     TransactionalIdentity,
+    end_txn_version,
 )
 
 Config = ProducerConfig | Mapping[str, object]
@@ -57,7 +57,7 @@ class EndTxnOutcome:
     ``repeated``: there were earlier attempts, which may have ended the transaction.
     """
 
-    prepared: PreparedTransaction
+    prepared: TransactionalIdentity
     verdict: EndVerdict
     error_code: int = 0
     error: KafkaError | None = None
@@ -117,7 +117,7 @@ class Committer:
         self._transaction_timeout_ms = transaction_timeout_ms
 
     def end(
-        self, endings: Sequence[tuple[PreparedTransaction, bool]], timeout_ms: float, latest_ms: float = NEVER
+        self, endings: Sequence[tuple[TransactionalIdentity, bool]], timeout_ms: float, latest_ms: float = NEVER
     ) -> list[EndTxnOutcome]:
         """Ends each transaction, True to commit. No EndTxn is sent from ``latest_ms`` (epoch ms) on."""
         calls = [requests.end_txn(each, commit) for each, commit in endings]
@@ -161,8 +161,7 @@ class Committer:
         body = self._rpc.call(call, self._rpc.now() + timeout_ms)
         assert call.end is not None
         versions = self._rpc.api_versions(call.end.node_id)
-        v2 = versions is not None and versions.features.get(TRANSACTION_VERSION_FEATURE, 0) >= 2
-        version = END_TXN_V2 if v2 else END_TXN_V1
+        version = END_TXN_V1 if versions is None else end_txn_version(versions.features)
         return TransactionalIdentity(
             identity.transactional_id, int(body.producer_id), int(body.producer_epoch), version
         )
@@ -185,7 +184,7 @@ class Committer:
         self._rpc.run(calls, self._rpc.now() + timeout_ms, latest_ms)
 
 
-def _ended(prepared: PreparedTransaction, commit: bool, call: Call, timeout_ms: float) -> EndTxnOutcome:
+def _ended(prepared: TransactionalIdentity, commit: bool, call: Call, timeout_ms: float) -> EndTxnOutcome:
     if call.end is None or call.end.error is not None:
         return _failed(prepared, call, timeout_ms)
     producer = requests.identity_after(call.end.body, prepared.identity)
@@ -209,7 +208,7 @@ def _fenced(prepared: PreparedTransaction, call: Call, timeout_ms: float) -> End
     return _failed(prepared, call, timeout_ms)
 
 
-def _failed(prepared: PreparedTransaction, call: Call, timeout_ms: float) -> EndTxnOutcome:
+def _failed(prepared: TransactionalIdentity, call: Call, timeout_ms: float) -> EndTxnOutcome:
     end = call.end
     if end is None:
         unanswered = call.unanswered or call.in_flight

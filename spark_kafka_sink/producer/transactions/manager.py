@@ -41,10 +41,10 @@ from spark_kafka_sink.producer.transactions.states import FLUSHING, SENDING, TRA
 from spark_kafka_sink.producer.transactions.values import (
     END_TXN_V1,
     END_TXN_V2,
-    TRANSACTION_VERSION_FEATURE,
     ConsumerGroupMetadata,
     PreparedTransaction,
     TransactionalIdentity,
+    end_txn_version,
 )
 
 _log = logging.getLogger("spark_kafka_sink.sender")
@@ -430,8 +430,7 @@ class TransactionManager:
         """
         versions = self._client.api_versions(node_id)
         if versions is not None:
-            v2 = versions.features.get(TRANSACTION_VERSION_FEATURE, 0) >= 2
-            self._identity = replace(self._identity, end_txn_version=END_TXN_V2 if v2 else END_TXN_V1)
+            self._identity = replace(self._identity, end_txn_version=end_txn_version(versions.features))
             self._can_bump = versions.speaks(API_KEYS["init_producer_id"], INIT_PRODUCER_ID_WITH_IDENTITY)
 
     def _restart(self, identity: ProducerIdentity) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,8 +23,13 @@ END_TXN_V2: Final = 5
 transaction.
 """
 
-TRANSACTION_VERSION_FEATURE: Final = "transaction.version"
+_TRANSACTION_VERSION: Final = "transaction.version"
 """The finalized feature of a cluster that chooses the protocol: the second one from level 2 on."""
+
+
+def end_txn_version(features: Mapping[str, int]) -> int:
+    """The protocol of a cluster with these finalized features."""
+    return END_TXN_V2 if features.get(_TRANSACTION_VERSION, 0) >= 2 else END_TXN_V1
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +57,12 @@ class TransactionalIdentity:
     @property
     def identity(self) -> ProducerIdentity:
         return ProducerIdentity(self.producer_id, self.epoch)
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        """Identifies a transaction regardless of ``end_txn_version``. A listed one has the driver's version and a
+        reported one its task's, and these differ if transaction.version has changed in between."""
+        return self.transactional_id, self.producer_id, self.epoch
 
 
 @dataclass(frozen=True, slots=True)

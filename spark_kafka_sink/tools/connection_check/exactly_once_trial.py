@@ -34,12 +34,7 @@ from spark_kafka_sink.network.error_table import FORBIDDEN
 from spark_kafka_sink.network.messages import API_KEYS
 from spark_kafka_sink.network.topics import why_not_created
 from spark_kafka_sink.producer.transactions.committer import Committer, EndVerdict
-from spark_kafka_sink.producer.transactions.values import (
-    END_TXN_V1,
-    END_TXN_V2,
-    PreparedTransaction,
-    TransactionalIdentity,
-)
+from spark_kafka_sink.producer.transactions.values import END_TXN_V1, END_TXN_V2, TransactionalIdentity
 from spark_kafka_sink.records.batch import TRANSACTIONAL, BatchHeader
 from spark_kafka_sink.tools.connection_check.check import CheckRequest
 from spark_kafka_sink.tools.connection_check.findings import Finding, Outcome
@@ -81,7 +76,7 @@ class _Trial:
         self._step = ""
         self._began = clock.now()
         self._may_exist = False
-        self._open: PreparedTransaction | None = None
+        self._open: TransactionalIdentity | None = None
 
     def findings(self) -> Iterator[Finding]:
         try:
@@ -190,7 +185,7 @@ class _Trial:
     def _append(self, identity: TransactionalIdentity, sequence: int) -> Generator[Finding, None, int]:
         """A record in a transaction of the id. Returns the offset behind it."""
         self._begin("add")
-        self._open = PreparedTransaction(self._id, *identity.identity, identity.end_txn_version)
+        self._open = identity
         if identity.end_txn_version < END_TXN_V2:
             self._committer.add_partitions(identity, [self._log.partition], self._timeout_ms)
             yield self._finding(Outcome.OK, f"AddPartitionsToTxn ({_ID_RIGHTS}, {_TOPIC_RIGHTS})")
@@ -254,7 +249,7 @@ class _Trial:
         )
 
     def _shows(self, found: list[OpenTransaction]) -> bool:
-        return self._open is not None and any(each[:3] == (self._id, *self._open.identity) for each in found)
+        return self._open is not None and any(each.key == self._open.key for each in found)
 
     # Removal
 
