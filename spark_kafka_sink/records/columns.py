@@ -24,7 +24,8 @@ Integers: TypeAlias = Int32Array | Int64Array
 Order = npt.NDArray[np.integer]
 """Row numbers: row ``i`` of the result is row ``order[i]`` of the input."""
 
-_MILLIS_PER_UNIT = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
+MILLIS_PER_UNIT = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
+"""The factor and the divisor that turn a unit of Arrow into milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +158,7 @@ def timestamp_column(array: pa.Array | pa.ChunkedArray, default_ms: int) -> Int6
         return np.full(len(array), default_ms, np.int64)
     if not (pt.is_timestamp(kind) or pt.is_integer(kind)):
         raise InvalidRecordError(f"cannot read record timestamps from type {kind}: it must be timestamp or bigint (ms)")
-    factor, divisor = _MILLIS_PER_UNIT[kind.unit] if pt.is_timestamp(kind) else (1, 1)
+    factor, divisor = MILLIS_PER_UNIT[kind.unit] if pt.is_timestamp(kind) else (1, 1)
     numbers = int64_numbers(array, "timestamp")
     missing = null_mask(array) if array.null_count else None
     if missing is not None:

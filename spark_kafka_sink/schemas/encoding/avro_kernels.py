@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from spark_kafka_sink.records.columns import (
+    MILLIS_PER_UNIT,
     Int64Array,
     binary_array,
     binary_column,
@@ -30,7 +31,7 @@ from spark_kafka_sink.schemas.encoding.columns import (
     list_elements,
     only,
     plain,
-    repeated_keys,
+    refuse_repeated_keys,
     spans,
 )
 from spark_kafka_sink.schemas.encoding.row_writer import (
@@ -39,6 +40,7 @@ from spark_kafka_sink.schemas.encoding.row_writer import (
     RowWriter,
     bits_of,
     both,
+    lists_of,
     mask_of,
     write_words,
     write_zigzag,
@@ -151,8 +153,7 @@ class Entries:
         keys, values = entries.flatten()
         keys = plain(keys)
         inner = RowWriter(len(entries), writer, counts)
-        again = repeated_keys(counts, keys)
-        inner.refuse(again, self.path, keys, "is twice in the map: a reader would keep one of them")
+        refuse_repeated_keys(inner, self.path, counts, keys)
         if len(entries):
             self.key.write(inner, keys, None)
             self.value.write(inner, values, None)
@@ -161,18 +162,13 @@ class Entries:
 
 def _write_blocks(writer: RowWriter, inner: RowWriter, counts: Int64Array, keep: Mask | None) -> None:
     """Writes ``counts[i]`` rows of ``inner`` as the items of row ``i``."""
-    starts, data = inner.finish()
-    ends = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=ends[1:])
     write_zigzag(writer, counts, np.negative((counts > 0).astype(np.uint64)))
-    writer.column(binary_array(starts[ends], data))
+    writer.column(lists_of(inner, counts))
     writer.fixed(b"\0", keep)
 
 
 NOT_UTF8 = "is not UTF-8"
 LONGS = (-1 << 63, (1 << 63) - 1)
-PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
-"""Parts of a second, by Arrow's name of the unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,8 +260,6 @@ class Text:
 
 
 _INTERVAL = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanos", "<i8")])
-_MILLIS = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
-"""The factor and the divisor that turn a unit into milliseconds."""
 _UINT32_MAX = (1 << 32) - 1
 
 
@@ -332,7 +326,7 @@ class Duration:
         if pt.is_duration(array.type):
             parts = integers(array)
             bad = parts < 0
-            factor, divisor = _MILLIS[array.type.unit]
+            factor, divisor = MILLIS_PER_UNIT[array.type.unit]
         else:
             data = np.frombuffer(array.buffers()[1], _INTERVAL, len(array), array.offset * _INTERVAL.itemsize)
             parts = data["nanos"]

@@ -15,7 +15,6 @@ import pyarrow.types as pt
 from spark_kafka_sink.records.sizes import encode_varint
 from spark_kafka_sink.schemas.encoding.avro_kernels import (
     LONGS,
-    PER_SECOND,
     UUID_BYTES,
     Boolean,
     Branch,
@@ -39,7 +38,7 @@ from spark_kafka_sink.schemas.encoding.avro_kernels import (
     planned_field,
 )
 from spark_kafka_sink.schemas.encoding.avro_schema import NO_DEFAULT, AvroField, AvroSchema, Json
-from spark_kafka_sink.schemas.encoding.columns import is_any_list, type_name
+from spark_kafka_sink.schemas.encoding.columns import PER_SECOND, is_any_list, type_name
 from spark_kafka_sink.schemas.encoding.row_writer import Kernel
 from spark_kafka_sink.schemas.encoding.runs import with_runs
 

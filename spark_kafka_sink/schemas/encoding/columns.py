@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +14,12 @@ import pyarrow.types as pt
 
 from spark_kafka_sink.records.columns import Int64Array, binary_array, binary_column
 from spark_kafka_sink.schemas.encoding.encoder import SchemaMismatchError
-from spark_kafka_sink.schemas.encoding.row_writer import Mask, mask_of
+from spark_kafka_sink.schemas.encoding.row_writer import Mask, RowWriter, mask_of
 
 Missing: TypeAlias = npt.NDArray[np.bool_] | None
+
+PER_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+"""Parts of a second, by Arrow's name of the unit."""
 
 
 def plain(array: pa.Array) -> pa.Array:
@@ -125,7 +128,13 @@ def list_elements(array: pa.Array) -> tuple[Int64Array, pa.Array]:
     return counts, array.flatten()
 
 
-def repeated_keys(counts: Int64Array, keys: pa.Array) -> npt.NDArray[np.bool_]:
+def refuse_repeated_keys(entries: RowWriter, path: str, counts: Int64Array, keys: pa.Array) -> None:
+    """Refuses the maps, ``counts[i]`` of the ``entries`` each, that have a key twice."""
+    again = _repeated_keys(counts, keys)
+    entries.refuse(again, path, keys, "is twice in the map: a reader would keep one of them")
+
+
+def _repeated_keys(counts: Int64Array, keys: pa.Array) -> npt.NDArray[np.bool_]:
     """True for each key that occurs earlier in the same map."""
     again = np.zeros(len(keys), np.bool_)
     if int(counts.max(initial=0)) < 2:

@@ -6,23 +6,24 @@ The format is described at https://protobuf.dev/programming-guides/encoding.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from spark_kafka_sink.records.columns import Int64Array, binary_array, binary_column, bytes_column
+from spark_kafka_sink.records.columns import Int64Array, binary_column, bytes_column, slot_lengths
 from spark_kafka_sink.records.sizes import zigzag
 from spark_kafka_sink.schemas.encoding.columns import (
+    PER_SECOND,
     floats,
     integers,
     invalid_utf8,
     list_elements,
     only,
     plain,
-    repeated_keys,
+    refuse_repeated_keys,
     spans,
 )
 from spark_kafka_sink.schemas.encoding.row_writer import (
@@ -30,6 +31,7 @@ from spark_kafka_sink.schemas.encoding.row_writer import (
     RowWriter,
     bits_of,
     both,
+    lists_of,
     mask_of,
     write_varints,
     write_words,
@@ -39,7 +41,6 @@ from spark_kafka_sink.schemas.encoding.varints import WORD_BITS, Words
 
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799  # 0001-01-01 to 9999-12-31
 _LONGEST_DURATION = 315_576_000_000
-_PER_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 NOT_UTF8 = "is not UTF-8, and a Protobuf string is"
 REQUIRED = "is not allowed: the field is required"
 _NANOS = 1_000_000_000
@@ -157,7 +158,7 @@ class Timestamp:
     path: str
 
     def write_value(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
-        per_second = _PER_SECOND[array.type.unit]
+        per_second = PER_SECOND[array.type.unit]
         numbers = integers(array)
         seconds = numbers // per_second
         bad = (seconds < _FIRST_SECOND) | (seconds > _LAST_SECOND)
@@ -172,7 +173,7 @@ class Duration:
     path: str
 
     def write_value(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
-        per_second = _PER_SECOND[array.type.unit]
+        per_second = PER_SECOND[array.type.unit]
         numbers = integers(array)
         rest = np.fmod(numbers, per_second)
         seconds = (numbers - rest) // per_second
@@ -271,9 +272,9 @@ class Repeated:
         if not pt.is_null(elements.type):
             tag = b"" if self.packed else self.tag
             self.element.write_value(inner, tag, elements, mask_of(elements), presence=True)
-        lists, lengths = _lists_of(inner, counts)
+        lists = lists_of(inner, counts)
         if self.packed:
-            _write_varints(writer, self.tag, lengths.view(np.uint64), None, presence=False)
+            _write_varints(writer, self.tag, slot_lengths(lists).astype(np.uint64), None, presence=False)
         writer.column(lists)
 
 
@@ -292,10 +293,9 @@ class Map:
         counts, entries = list_elements(only(array, keep))
         keys, values = (plain(each) for each in entries.flatten())
         inner = RowWriter(len(entries), writer, counts)
-        again = repeated_keys(counts, keys)
-        inner.refuse(again, self.path, keys, "is twice in the map: a reader would keep one of them")
+        refuse_repeated_keys(inner, self.path, counts, keys)
         self.entry.write_value(inner, self.tag, entries, mask_of(values), presence=True)
-        writer.column(_lists_of(inner, counts)[0])
+        writer.column(lists_of(inner, counts))
 
 
 def _write_varints(writer: RowWriter, tag: bytes, numbers: Words, keep: Mask | None, presence: bool) -> None:
@@ -321,15 +321,6 @@ def _write_time(writer: RowWriter, tag: bytes, seconds: Int64Array, nanos: Int64
     _write_varints(inner, b"\x08", seconds.view(np.uint64), keep, presence=False)
     _write_varints(inner, b"\x10", nanos.view(np.uint64), keep, presence=False)
     _write_message(writer, tag, inner, keep)
-
-
-def _lists_of(elements: RowWriter, counts: Int64Array) -> tuple[pa.BinaryArray, Int64Array]:
-    """Slots of ``counts[i]`` rows of ``elements`` each, and their lengths."""
-    starts, data = elements.finish()
-    ends = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=ends[1:])
-    bounds = starts[ends]
-    return binary_array(bounds, data), np.diff(bounds).astype(np.int64)
 
 
 def _not_zero(numbers: Words, keep: Mask | None) -> Mask | None:

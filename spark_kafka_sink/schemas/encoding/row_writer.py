@@ -210,6 +210,14 @@ class RowWriter:
         return data * self.rows if isinstance(piece.slots, int) else data
 
 
+def lists_of(items: RowWriter, counts: Int64Array) -> pa.BinaryArray:
+    """Slots of ``counts[i]`` rows of ``items`` each."""
+    starts, data = items.finish()
+    ends = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=ends[1:])
+    return binary_array(starts[ends], data)
+
+
 def _slots(step: int, count: int) -> npt.NDArray[np.int32]:
     """The multiples of ``step``, from 0 on."""
     return _kept_slots(step)[:count] if count <= _KEPT else np.arange(0, step * count, step, dtype=np.int32)
