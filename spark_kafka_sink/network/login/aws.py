@@ -6,7 +6,6 @@ of the AWS CLI, container, machine.
 
 from __future__ import annotations
 
-import base64
 import os
 import re
 from datetime import UTC, datetime
@@ -24,7 +23,7 @@ from spark_kafka_sink import __version__
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import LoginError
 from spark_kafka_sink.network.login.credentials import jaas_options
-from spark_kafka_sink.network.login.token_login import Token
+from spark_kafka_sink.network.login.token_login import Token, base64url
 
 _SERVICE: Final = "kafka-cluster"
 _VALID_FOR_S: Final = 900
@@ -94,7 +93,7 @@ def _presigned(region: str, credentials: ReadOnlyCredentials, expires_at: float)
     # The signature does not cover this, as in AWS's own signers.
     url = f"{request.url}&User-Agent={quote(f'spark-kafka-sink/{__version__}', safe='')}"
     signed_at = datetime.strptime(request.context["timestamp"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp() * 1000
-    value = base64.urlsafe_b64encode(url.encode()).rstrip(b"=").decode()
+    value = base64url(url.encode())
     return Token(value, min(signed_at + _VALID_FOR_S * 1000.0, expires_at), signed_at)
 
 

@@ -5,7 +5,6 @@ Google's counterpart is ``GcpLoginCallbackHandler``. It uses Google's applicatio
 
 from __future__ import annotations
 
-import base64
 import json
 from datetime import UTC
 from typing import Any, Final
@@ -18,7 +17,7 @@ from google.auth.transport.urllib3 import Request
 from spark_kafka_sink.common.clock import Clock, SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import LoginError
-from spark_kafka_sink.network.login.token_login import Token
+from spark_kafka_sink.network.login.token_login import Token, base64url
 
 _SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 _HEADER: Final = {"typ": "JWT", "alg": "GOOG_OAUTH2_TOKEN"}
@@ -51,7 +50,7 @@ def wrapped(credentials: Any, now: float) -> Token:
     expires = int(credentials.expiry.replace(tzinfo=UTC).timestamp())
     claims = {"exp": expires, "iat": int(now // 1000), "scope": "kafka", "sub": _subject(credentials)}
     parts = (json.dumps(_HEADER, separators=(",", ":")), json.dumps(claims, separators=(",", ":")), credentials.token)
-    value = ".".join(base64.urlsafe_b64encode(part.encode()).rstrip(b"=").decode() for part in parts)
+    value = ".".join(base64url(part.encode()) for part in parts)
     return Token(value, expires * 1000.0, now)
 
 

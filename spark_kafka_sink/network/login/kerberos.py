@@ -18,13 +18,7 @@ from spark_kafka_sink.common.config.sasl_rules import GSSAPI, check_login_module
 from spark_kafka_sink.errors import ConfigError, LoginError, SaslAuthenticationError
 from spark_kafka_sink.network.login.credentials import jaas_options, login_module
 from spark_kafka_sink.network.login.sasl import Exchange, LoginStep
-from spark_kafka_sink.network.login.token_login import (
-    SHARED_LOGINS,
-    ExpiringSource,
-    LoginThread,
-    RefreshWindow,
-    TokenLogin,
-)
+from spark_kafka_sink.network.login.token_login import ExpiringSource, LazyLogin, LoginThread, RefreshWindow
 
 if TYPE_CHECKING:
     from spark_kafka_sink.network.login.gss import GssContext, GssTicket
@@ -48,8 +42,7 @@ class Kerberos:
 
     def __init__(self, config: ProducerConfig, source: ExpiringSource[GssTicket] | None = None) -> None:
         self._config = config
-        self._source = Krb5Tickets(config) if source is None else source
-        self._login: TokenLogin[GssTicket] | None = None
+        self._login = LazyLogin(config, Krb5Tickets(config) if source is None else source, renewal(config))
         self._steps = ContextSteps(SystemClock())
 
     @staticmethod
@@ -81,8 +74,6 @@ class Kerberos:
 
     def exchange(self, host: str) -> Exchange:
         service = _service_name(self._config)
-        if self._login is None:
-            self._login = SHARED_LOGINS.acquire(self._config, self._source, renewal(self._config))
         ticket_step = self._login.token()
         yield ticket_step
         ticket = ticket_step.result()
@@ -96,9 +87,7 @@ class Kerberos:
 
     def close(self) -> None:
         self._steps.close()
-        if self._login is not None:
-            self._login = None
-            SHARED_LOGINS.release(self._config)
+        self._login.close()
 
 
 class Krb5Tickets:

@@ -26,7 +26,7 @@ from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.errors import SaslAuthenticationError
 from spark_kafka_sink.network.login.credentials import jaas_options
 from spark_kafka_sink.network.login.sasl import Exchange
-from spark_kafka_sink.network.login.token_login import SHARED_LOGINS, RefreshWindow, Token, TokenLogin, TokenSource
+from spark_kafka_sink.network.login.token_login import LazyLogin, RefreshWindow, TokenSource
 from spark_kafka_sink.network.login.token_providers import provided_tokens, token_provider
 
 _RETRIEVER: Final = "sasl.oauthbearer.jwt.retriever.class"
@@ -54,8 +54,7 @@ class OAuthBearer:
 
     def __init__(self, config: ProducerConfig, source: TokenSource | None = None) -> None:
         self._config = config
-        self._source = _source(config) if source is None else source
-        self._login: TokenLogin[Token] | None = None
+        self._login = LazyLogin(config, _source(config) if source is None else source, RefreshWindow.of_tokens(config))
 
     @staticmethod
     def check(draft: Draft, module: LoginModule | None) -> None:
@@ -71,8 +70,6 @@ class OAuthBearer:
         return None
 
     def exchange(self, host: str) -> Exchange:
-        if self._login is None:
-            self._login = SHARED_LOGINS.acquire(self._config, self._source, RefreshWindow.of_tokens(self._config))
         step = self._login.token()
         yield step
         challenge = yield initial_response(step.result().value, extensions(self._config))
@@ -83,9 +80,7 @@ class OAuthBearer:
             raise SaslAuthenticationError(f"it was given a token that the broker refused: {reason}")
 
     def close(self) -> None:
-        if self._login is not None:
-            self._login = None
-            SHARED_LOGINS.release(self._config)
+        self._login.close()
 
 
 def initial_response(token: str, extensions: Mapping[str, str]) -> bytes:

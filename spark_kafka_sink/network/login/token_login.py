@@ -6,6 +6,7 @@ identity provider or a KDC.
 
 from __future__ import annotations
 
+import base64
 import logging
 import os
 import threading
@@ -95,6 +96,11 @@ class Token:
     value: str = field(repr=False)
     expires_at: float
     issued_at: float | None = None
+
+
+def base64url(data: bytes) -> str:
+    """Base64 for URLs without padding, as in a JWT (RFC 7515)."""
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 class RetriableLoginError(LoginError):
@@ -289,6 +295,26 @@ class SharedLogins:
 
 
 SHARED_LOGINS = SharedLogins()
+
+
+class LazyLogin(Generic[T]):
+    """The shared login of a client, which uses it from its first ``token`` until ``close``. One thread."""
+
+    def __init__(self, config: ProducerConfig, source: ExpiringSource[T], window: RefreshWindow) -> None:
+        self._config = config
+        self._source = source
+        self._window = window
+        self._login: TokenLogin[T] | None = None
+
+    def token(self) -> LoginStep[T]:
+        if self._login is None:
+            self._login = SHARED_LOGINS.acquire(self._config, self._source, self._window)
+        return self._login.token()
+
+    def close(self) -> None:
+        if self._login is not None:
+            self._login = None
+            SHARED_LOGINS.release(self._config)
 
 
 def _credentials(config: ProducerConfig) -> Hashable:

@@ -25,7 +25,7 @@ from spark_kafka_sink.common.config.table import CLIENT_CREDENTIALS_RETRIEVER, F
 from spark_kafka_sink.errors import LoginError
 from spark_kafka_sink.network.login.credentials import jaas_options
 from spark_kafka_sink.network.login.token_endpoint import EndpointOptions, TimeoutOption, TokenEndpoint
-from spark_kafka_sink.network.login.token_login import Token, TokenSource
+from spark_kafka_sink.network.login.token_login import Token, TokenSource, base64url
 
 _HEADERS: Final = {
     "Accept": "application/json",
@@ -184,8 +184,8 @@ def assertion(config: ProducerConfig, now: int) -> str:
     }
     if config.sasl_oauthbearer_assertion_claim_jti_include:
         payload["jti"] = str(uuid.uuid4())
-    content = ".".join(_encoded(json.dumps(part, separators=(",", ":")).encode()) for part in (header, payload))
-    return f"{content}.{_encoded(_signature(config, content.encode()))}"
+    content = ".".join(base64url(json.dumps(part, separators=(",", ":")).encode()) for part in (header, payload))
+    return f"{content}.{base64url(_signature(config, content.encode()))}"
 
 
 def _template(config: ProducerConfig) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -237,10 +237,6 @@ def _private_key(name: str, config: ProducerConfig) -> PrivateKeyTypes:
         about = f"{_ASSERTION}private.key.passphrase"
         fault = f"{about} is wrong, or the key is damaged" if password else f"it is damaged, or needs {about}"
         raise LoginError(f"{name} cannot be read as a private key: {fault}") from None
-
-
-def _encoded(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 def read_text(name: str, path: str) -> str:
