@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from spark_kafka_sink.testing import LocalKafka
-from spark_kafka_sink.testing.proxy import Address, Direction, Proxy
 from tests.faults.promises import AGAIN, AGAIN_ANY_ORDER, ONCE, SOME, Lost, Promise
 from tests.faults.settings import Guarantee, Setting
+from tests.faults.support.proxy import Address, Direction, Proxy
 from tests.waiting import DEADLINE_S, eventually
 
 PARTITIONS = 3

@@ -10,11 +10,11 @@ import pytest
 
 from spark_kafka_sink.producer import KafkaProducer, engine
 from spark_kafka_sink.testing import LocalKafka
-from spark_kafka_sink.testing.proxy import Address, Proxy, redirected
 from tests.faults.kafka_faults import KAFKA_FAULTS, PARTITIONS, KafkaFault, Site, await_that
 from tests.faults.leaks import nothing_leaks
 from tests.faults.promises import Log, Lost, Promise, check
 from tests.faults.settings import SETTINGS, Setting
+from tests.faults.support.proxy import Address, Proxy, redirected
 from tests.faults.workload import Workload
 from tests.spark.topics import Topic
 

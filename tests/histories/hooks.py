@@ -233,7 +233,7 @@ def _change_committer(module):
 
 
 def _change_selector(module):
-    from spark_kafka_sink.testing.proxy import redirected
+    from tests.faults.support.proxy import redirected
 
     proxies = json.loads(os.environ[PROXIES])
     module.Selector = redirected({address_of(broker): address_of(proxy) for broker, proxy in proxies.items()})

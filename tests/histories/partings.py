@@ -10,9 +10,9 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.testing.kafka_node import CONTROLLER, free_ports
-from spark_kafka_sink.testing.proxy import LOOPBACK, Direction
 from tests.faults.chaos.gate import Gate
 from tests.faults.chaos.troubles import NotReachedError, pick
+from tests.faults.support.proxy import LOOPBACK, Direction
 from tests.histories.workloads import DRIVER_HOST, DRIVER_PORTS
 
 if TYPE_CHECKING:

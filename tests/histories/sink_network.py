@@ -8,9 +8,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Self
 
-from spark_kafka_sink.testing.proxy import Proxy
 from tests.addresses import Address, text_of
 from tests.faults.chaos.gate import Gate
+from tests.faults.support.proxy import Proxy
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from itertools import permutations
 import pytest
 
 from spark_kafka_sink.testing.kafka_node import CONTROLLER
-from spark_kafka_sink.testing.proxy import LOOPBACK, Direction
 from tests.faults.chaos.plan import Step
 from tests.faults.chaos.troubles import NotReachedError
+from tests.faults.support.proxy import LOOPBACK, Direction
 from tests.histories import job, partings
 from tests.histories.hooks import PROXIES, PROXIES_OF_EXECUTORS
 from tests.histories.partings import (

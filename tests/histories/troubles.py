@@ -12,12 +12,12 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.exactly_once.values import driver_id
-from spark_kafka_sink.testing.proxy import Direction, Proxy
 from tests.faults.chaos import troubles as of_chaos
 from tests.faults.chaos.drivers import Drivers, await_that
 from tests.faults.chaos.kafka import ChaosKafka
 from tests.faults.chaos.troubles import Group, NotReachedError, Trouble, pick, table_of, trouble
 from tests.faults.support.fault import Fault
+from tests.faults.support.proxy import Direction, Proxy
 from tests.histories.changes import (
     broker_upgraded,
     clocks_are_off,

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from spark_kafka_sink.testing.broker.loop_thread import LoopThread
-from spark_kafka_sink.testing.proxy import LOOPBACK, Address, Direction
+from tests.faults.support.proxy import LOOPBACK, Address, Direction
 
 ANYBODY = 0
 _READ_BYTES = 64 * 1024

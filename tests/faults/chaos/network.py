@@ -12,9 +12,9 @@ from pathlib import Path
 
 from spark_kafka_sink.testing import LocalKafka
 from spark_kafka_sink.testing.kafka_node import CONTROLLER, KafkaNode
-from spark_kafka_sink.testing.proxy import Direction
 from tests.addresses import Address, text_of
 from tests.faults.chaos.gate import Gate
+from tests.faults.support.proxy import Direction
 
 BROKERS = "BROKERS"
 BETWEEN = (BROKERS, CONTROLLER)

@@ -6,8 +6,8 @@ from contextlib import suppress
 
 import pytest
 
-from spark_kafka_sink.testing.proxy import LOOPBACK, Direction
 from tests.faults.chaos.gate import Gate
+from tests.faults.support.proxy import LOOPBACK, Direction
 from tests.waiting import DEADLINE_S, eventually, lasts
 
 

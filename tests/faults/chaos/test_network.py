@@ -11,10 +11,10 @@ from types import SimpleNamespace
 import pytest
 
 from spark_kafka_sink.testing.kafka_node import CLIENTS, CONTROLLER, KafkaNode
-from spark_kafka_sink.testing.proxy import LOOPBACK
 from tests.addresses import addresses_of, text_of
 from tests.faults.chaos.kafka import ChaosKafka
 from tests.faults.chaos.network import BROKERS, PartableKafka, PeerGate
+from tests.faults.support.proxy import LOOPBACK
 from tests.waiting import until
 
 _CONNECTS = """

@@ -7,10 +7,10 @@ import pytest
 
 from spark_kafka_sink.testing import LocalKafka
 from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION
-from spark_kafka_sink.testing.proxy import Proxy
 from tests.faults.exactly_once.processes import Query
 from tests.faults.support.fault import Fault
 from tests.faults.support.kill_points import VARIABLE
+from tests.faults.support.proxy import Proxy
 
 _numbers = itertools.count(1)
 

@@ -14,8 +14,8 @@ from spark_kafka_sink.exactly_once.task import TaskTransaction
 from spark_kafka_sink.exactly_once.values import TaskAttempt
 from spark_kafka_sink.network import rpc
 from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.testing.proxy import redirected
 from tests.faults.support import kill_points
+from tests.faults.support.proxy import redirected
 
 
 def task(config, plan, write_id, number, topic, values):

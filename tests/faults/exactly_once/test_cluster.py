@@ -9,7 +9,6 @@ import pytest
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, PlanningError
 from spark_kafka_sink.exactly_once.values import TaskAction
 from spark_kafka_sink.testing import LocalKafka
-from spark_kafka_sink.testing.proxy import Direction
 from tests.faults.exactly_once.processes import LEDGER
 from tests.faults.exactly_once.test_crashes import EACH_ONCE, MORE, ROWS
 from tests.faults.exactly_once.three_nodes import (
@@ -24,6 +23,7 @@ from tests.faults.exactly_once.three_nodes import (
     cut_at_the_decision,
     cut_at_the_end,
 )
+from tests.faults.support.proxy import Direction
 
 pytestmark = pytest.mark.jvm
 slow = pytest.mark.slow

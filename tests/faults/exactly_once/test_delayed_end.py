@@ -20,8 +20,8 @@ from spark_kafka_sink.producer.transactions.committer import EndVerdict
 from spark_kafka_sink.producer.transactions.values import PreparedTransaction
 from spark_kafka_sink.testing import LocalKafka
 from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION
-from spark_kafka_sink.testing.proxy import Proxy, redirected
 from tests.faults.exactly_once.reader import is_open, read_committed
+from tests.faults.support.proxy import Proxy, redirected
 from tests.unit.exactly_once.runs import Query, new_process
 
 pytestmark = pytest.mark.jvm

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.testing import LocalKafka
-from spark_kafka_sink.testing.proxy import Direction
 from tests.faults.exactly_once.test_crashes import EACH_ONCE, MORE, ROWS
 from tests.faults.exactly_once.three_nodes import (
     END_TXN,
@@ -14,6 +13,7 @@ from tests.faults.exactly_once.three_nodes import (
     all_in_sync,
     cut_at_the_end,
 )
+from tests.faults.support.proxy import Direction
 
 pytestmark = pytest.mark.jvm
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from spark_kafka_sink.testing.proxy import Direction
 from tests.faults.exactly_once.processes import LEDGER
+from tests.faults.support.proxy import Direction
 from tests.waiting import eventually
 
 # What is acknowledged outlives any one node, and a dead one is missed after three seconds.

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from spark_kafka_sink.testing.proxy import Direction, Proxy
+from tests.faults.support.proxy import Direction, Proxy
 from tests.waiting import DEADLINE_S, eventually
 
 
