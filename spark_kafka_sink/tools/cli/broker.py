@@ -7,14 +7,10 @@ import signal
 import sys
 import time
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION, LocalKafka, LocalKafkaError
-from spark_kafka_sink.tools.cli.command_line import add_command, add_pairs, at_least_one
-
-if TYPE_CHECKING:
-    from spark_kafka_sink.tools.cli.command_line import Subparsers
+from spark_kafka_sink.tools.cli.command_line import Subparsers, add_command, add_pairs, at_least_one
 
 _LAST_PORT = 65535
 

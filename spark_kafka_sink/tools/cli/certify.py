@@ -17,6 +17,7 @@ from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.spark.options import KAFKA_PREFIX, LEDGER_TOPIC
 from spark_kafka_sink.tools.certification import ROWS, TIMEOUT_S
 from spark_kafka_sink.tools.cli.command_line import (
+    Subparsers,
     above_zero,
     add_client_options,
     add_command,
@@ -31,8 +32,6 @@ from spark_kafka_sink.tools.connection_check.exactly_once_trial import DEFAULT_P
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from spark_kafka_sink.tools.cli.command_line import Subparsers
 
 DESCRIPTION = """\
 Tries the sink on your own Spark and brokers. It starts Spark and writes a batch job and a streaming query,

@@ -11,6 +11,7 @@ from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.spark.options import LEDGER_TOPIC
 from spark_kafka_sink.tools.cli.command_line import (
+    Subparsers,
     above_zero,
     add_client_options,
     add_command,
@@ -34,7 +35,6 @@ from spark_kafka_sink.tools.connection_check.lines import Printer, conclusion, l
 
 if TYPE_CHECKING:
     from spark_kafka_sink.tools.cli.check_workers import WorkerFindings
-    from spark_kafka_sink.tools.cli.command_line import Subparsers
 
 DESCRIPTION = """\
 Tries each step of a connection from this machine to the brokers: DNS, TCP, TLS, ApiVersions, SASL. Shows

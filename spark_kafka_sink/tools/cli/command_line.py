@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import Any, Final, TextIO, TypeAlias
 
 from spark_kafka_sink.common.compression import CODECS
 from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig
@@ -95,8 +95,7 @@ def _describe(parser: argparse.ArgumentParser, files: object) -> None:
             action.complete = files  # type: ignore[attr-defined]
 
 
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def add_command(

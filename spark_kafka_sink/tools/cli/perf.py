@@ -11,22 +11,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import cycle, islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.producer.append.future_record_metadata import FutureRecordMetadata
 from spark_kafka_sink.producer.append.record import ProducerRecord
 from spark_kafka_sink.producer.producer import KafkaProducer
 from spark_kafka_sink.tools.cli.command_line import (
+    Subparsers,
     add_command,
     add_producer_options,
     at_least_one,
     number_or_nan,
     producer_options,
 )
-
-if TYPE_CHECKING:
-    from spark_kafka_sink.tools.cli.command_line import Subparsers
 
 DESCRIPTION = """\
 Sends records of one size, or the lines of a file, at full speed or at a given rate. At the end, prints

@@ -12,12 +12,16 @@ from spark_kafka_sink.common.clock import Clock, SystemClock
 from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.exactly_once.receipts import WriteReceipt
 from spark_kafka_sink.spark.receipts.receipt_reader import FolderReceipts, TopicReceipts
-from spark_kafka_sink.tools.cli.command_line import above_zero, add_client_options, add_command, client_config
+from spark_kafka_sink.tools.cli.command_line import (
+    Subparsers,
+    above_zero,
+    add_client_options,
+    add_command,
+    client_config,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from spark_kafka_sink.tools.cli.command_line import Subparsers
 
 _COLUMNS: Final = (
     "query", "query_name", "batch", "task", "topic", "partition", "first_offset", "last_offset", "count", "bytes",

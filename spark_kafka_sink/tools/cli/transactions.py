@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
@@ -26,10 +26,13 @@ from spark_kafka_sink.exactly_once.operator_commands import (
 from spark_kafka_sink.exactly_once.session import CommitSettings, Session
 from spark_kafka_sink.exactly_once.values import Entry, driver_id
 from spark_kafka_sink.spark.options import LEDGER_TOPIC
-from spark_kafka_sink.tools.cli.command_line import above_zero, add_client_options, add_command, client_config
-
-if TYPE_CHECKING:
-    from spark_kafka_sink.tools.cli.command_line import Subparsers
+from spark_kafka_sink.tools.cli.command_line import (
+    Subparsers,
+    above_zero,
+    add_client_options,
+    add_command,
+    client_config,
+)
 
 DECLINED: Final = 1
 
