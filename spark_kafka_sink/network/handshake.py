@@ -33,13 +33,12 @@ from spark_kafka_sink.network import broker_identity
 from spark_kafka_sink.network.api_versions import every
 from spark_kafka_sink.network.broker_identity import BrokerIdentity
 from spark_kafka_sink.network.connection import ApiVersions, Handshake
-from spark_kafka_sink.network.login.sasl import LoginStep
+from spark_kafka_sink.network.login.sasl import Exchange, LoginStep, SaslMechanism, sasl_mechanism
 from spark_kafka_sink.network.messages import API_KEYS, decode_response, response_type, schema, throttle_time_ms
 
 if TYPE_CHECKING:
     from kio.static.protocol import RequestPayload
 
-    from spark_kafka_sink.network.login.sasl import Exchange, SaslMechanism
     from spark_kafka_sink.network.security.tls import TlsLayer
     from spark_kafka_sink.network.security.tls_context import TlsContexts
 
@@ -80,8 +79,6 @@ class ChannelBuilder:
 
             self._contexts = TlsContexts(config)
         if config.security_protocol.startswith("SASL_"):
-            from spark_kafka_sink.network.login.sasl import sasl_mechanism
-
             self._mechanism = sasl_mechanism(config)
 
     def tls_layer(self, node: Node) -> TlsLayer | None:

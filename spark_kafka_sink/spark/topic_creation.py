@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.errors import KafkaError, TopicCreationError
-from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.errors import BrokerError, KafkaError, TopicCreationError
+from spark_kafka_sink.spark.options import SinkOptions, TopicCreation
 from spark_kafka_sink.spark.python_process import announce
 
 if TYPE_CHECKING:
     from spark_kafka_sink.network.calls import BlockingCalls
     from spark_kafka_sink.network.rpc import Rpc
     from spark_kafka_sink.spark.end import End
-    from spark_kafka_sink.spark.options import TopicCreation
     from spark_kafka_sink.spark.rows import Rows
 
 _SECOND_LOOK_MS: Final = 500.0
@@ -160,7 +159,6 @@ def _missing(calls: BlockingCalls, names: Sequence[str], deadline: float) -> lis
 
 
 def _create(calls: BlockingCalls, creation: TopicCreation, name: str, deadline: float) -> None:
-    from spark_kafka_sink.errors import BrokerError
     from spark_kafka_sink.network.topics import NewTopic, create_topic, why_not_created
 
     new = NewTopic(name, creation.partitions, creation.replication_factor, dict(creation.settings))

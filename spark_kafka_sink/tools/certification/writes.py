@@ -7,7 +7,7 @@ import platform
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import udf
 
 import spark_kafka_sink
@@ -19,7 +19,6 @@ from spark_kafka_sink.tools.certification.plan import RUNS, STREAM, Kind, Plan
 from spark_kafka_sink.tools.certification.rows import columns
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
 _POLL_S: Final = 0.5

@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from itertools import combinations
 from types import FrameType
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from spark_kafka_sink.common.config.option import did_you_mean
 from spark_kafka_sink.errors import ConfigError, FailedToSendError, KafkaError
 from spark_kafka_sink.producer.append.record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.producer.producer import KafkaProducer
-from spark_kafka_sink.producer.sync_producer import open_producer
+from spark_kafka_sink.producer.sync_producer import SyncProducer, open_producer
 from spark_kafka_sink.tools.cli.command_line import (
     Subparsers,
     add_command,
@@ -24,9 +24,6 @@ from spark_kafka_sink.tools.cli.command_line import (
     add_producer_options,
     producer_options,
 )
-
-if TYPE_CHECKING:
-    from spark_kafka_sink.producer.sync_producer import SyncProducer
 
 DESCRIPTION = """\
 Sends each line of standard input as a record, like Kafka's kafka-console-producer. The command reads to

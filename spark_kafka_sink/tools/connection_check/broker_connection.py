@@ -242,8 +242,6 @@ class BrokerConnection:
         return f"{version}, {cipher}\n{self._peer_text(tls)}"
 
     def _peer_text(self, tls: TlsLayer) -> str:
-        from spark_kafka_sink.tools.connection_check.broker_connection import certificate_text
-
         certificate = tls.peer_certificate()
         now = datetime.fromtimestamp(self._clock.epoch_ms() / 1000, UTC)
         return "" if certificate is None else certificate_text(certificate, now)

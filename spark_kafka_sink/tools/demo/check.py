@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
@@ -21,8 +21,6 @@ from spark_kafka_sink.network.login.credentials import user_credentials
 from spark_kafka_sink.network.security.stores import key_pair, read_files, trusted_certificates
 
 if TYPE_CHECKING:
-    from confluent_kafka import Message
-
     from spark_kafka_sink.tools.demo.flights import KeyAndValue
 
 DEADLINE_S = 30.0
