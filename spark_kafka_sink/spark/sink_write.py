@@ -90,9 +90,7 @@ class SinkWrite:
             self._fields = None
         with explained(self.options):
             check_brokers(self.options)
-        if self.options.topic_creation is not None:
-            with explained(self.options):
-                ensure_planned_topics(self.options)
+            ensure_planned_topics(self.options)
         if self.options.exactly_once is not None and self.plan is None:
             from spark_kafka_sink.spark.exactly_once import plan_batch, plan_stream
 

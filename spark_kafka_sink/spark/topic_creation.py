@@ -7,7 +7,7 @@ metadata.max.age.ms, and after a task has failed: it may have been deleted.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.common.clock import SystemClock
@@ -94,13 +94,8 @@ def note_on_missing(topic: str, options: SinkOptions) -> str:
     from spark_kafka_sink.network.rpc import Rpc
 
     notes = []
-    with suppress(KafkaError):
-        rpc = Rpc(options.producer, SystemClock())
-        try:
-            similar = _similar(rpc, topic)
-        finally:
-            rpc.close()
-        if similar:
+    with suppress(KafkaError), closing(Rpc(options.producer, SystemClock())) as rpc:
+        if similar := _similar(rpc, topic):
             notes.append(f"Did you mean {similar}?")
     creation, letters = options.topic_creation, options.dead_letters
     own = (options.receipts_topic, None if letters is None else letters.topic)
@@ -196,12 +191,8 @@ def _connected(config: ProducerConfig, creation: TopicCreation, names: Sequence[
     """Connections for a look-up of ``names``."""
     from spark_kafka_sink.network.rpc import Rpc
 
-    rpc = Rpc(config, SystemClock())
-    try:
-        with _explained(creation, names):
-            yield rpc
-    finally:
-        rpc.close()
+    with closing(Rpc(config, SystemClock())) as rpc, _explained(creation, names):
+        yield rpc
 
 
 @contextmanager
