@@ -202,7 +202,7 @@ class WantedLedger:
 
     replication: int
     settings: Mapping[str, str]
-    default_told: bool = True
+    default_told: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,9 +212,9 @@ class MadeLedger:
     """
 
     replication_factor: int
-    left_out: tuple[str, ...] = ()
-    refusal: str = ""
-    existed: bool = False
+    left_out: tuple[str, ...]
+    refusal: str
+    existed: bool
 
     def told(self, wanted: WantedLedger, configs: Mapping[str, str | None], replicas: int) -> str:
         """What was left out and what that costs, with what is in effect instead. ``replicas``: of each partition, 0 if

@@ -301,9 +301,9 @@ class NetworkClient:
         state = self._states.get(node_id)
         return state.connection.api_versions if state is not None and state.connection is not None else None
 
-    def limit_in_flight(self, requests: int) -> None:
-        """Lowers ``max.in.flight.requests.per.connection`` for all later requests, to ``requests`` at most."""
-        self._max_in_flight = min(self._max_in_flight, requests)
+    def send_one_at_a_time(self) -> None:
+        """Lowers ``max.in.flight.requests.per.connection`` to 1 for all later requests."""
+        self._max_in_flight = 1
 
     def any_api_versions(self) -> ApiVersions | None:
         """The versions that some node with a ready connection speaks, a bootstrap server's also; None without one."""

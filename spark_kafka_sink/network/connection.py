@@ -111,7 +111,7 @@ class FrameBuffer:
 
     __slots__ = ("_buffer", "_peer", "limit")
 
-    def __init__(self, peer: str, limit: int = MAX_FRAME_BYTES) -> None:
+    def __init__(self, peer: str, limit: int) -> None:
         self._buffer = bytearray()
         self._peer = peer
         self.limit = limit

@@ -512,7 +512,7 @@ def _batch(partition: TopicPartition, group: _Group, kafka: ProducerConfig) -> P
         bytes_column([message.headers for message in group]),
     )
     codec, level = kafka.compression_type, kafka.compression_level
-    batch = ProducerBatch.of_columns(partition, 0.0, columns, timestamps, codec, level)
+    batch = ProducerBatch.of_columns(partition, columns, timestamps, codec, level)
     batch.stamp(NO_IDENTITY, NO_SEQUENCE)
     return batch
 

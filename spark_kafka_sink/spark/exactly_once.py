@@ -92,7 +92,7 @@ def write_exactly_once(
     layout: RowLayout,
     options: SinkOptions,
     plan: WritePlan,
-    format_plan: FormatPlan | None = None,
+    format_plan: FormatPlan | None,
 ) -> KafkaCommitMessage:
     """One task: its rows are in Kafka when this returns, not yet visible to read_committed readers."""
     context = TaskContext.get()
@@ -208,7 +208,7 @@ def commit_exactly_once(
 
 
 def abort_exactly_once(
-    messages: Sequence[WriterCommitMessage | None], options: SinkOptions, plan: WritePlan | None = None
+    messages: Sequence[WriterCommitMessage | None], options: SinkOptions, plan: WritePlan | None
 ) -> LogLine:
     """Aborts the batch, unless it was decided before. ``plan``: of a batch writer. Returns the line for the log."""
     reports = _reports(messages)

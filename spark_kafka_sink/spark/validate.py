@@ -212,5 +212,5 @@ def _exceeds(limit: int, engine: ProducerEngine, columns: RecordColumns, row: in
         return True
     one, time = columns.slice(row, 1), np.zeros(1, np.int64)
     of = TopicPartition("", 0)
-    batch = ProducerBatch.of_columns(of, 0.0, one, time, config.compression_type, config.compression_level)
+    batch = ProducerBatch.of_columns(of, one, time, config.compression_type, config.compression_level)
     return batch.size > limit

@@ -114,17 +114,16 @@ class ProducerBatch:
     def of_columns(
         cls,
         partition: TopicPartition,
-        created: float,
         columns: RecordColumns,
         timestamps: npt.NDArray[np.int64],
         codec: str,
         level: int | None,
     ) -> ProducerBatch:
-        """A sealed batch of all rows. ``created`` in monotonic ms, ``timestamps`` in epoch ms, one per row."""
+        """A sealed batch of all rows, without a time of creation. ``timestamps``: epoch ms, one per row."""
         base = int(timestamps[0])
         records = encode_records(columns, np.arange(len(columns)), timestamps - base).data
         payload: list[Buffer] = [compress(codec, level, [records]) if CODEC_IDS[codec] else records]
-        batch = cls(partition, created, HEADER_SIZE + len(records), base)
+        batch = cls(partition, 0.0, HEADER_SIZE + len(records), base)
         batch.count = len(columns)
         batch.max_timestamp = int(timestamps.max())
         batch.seal(CODEC_IDS[codec], payload, len(records))

@@ -194,7 +194,7 @@ class Sender:
         if self._one_in_flight:
             order = f"{_IN_FLIGHT}=1 keeps the order"
         elif _IN_FLIGHT not in self._config.asked:
-            self._parts.client.limit_in_flight(1)
+            self._parts.client.send_one_at_a_time()
             self.response_handler.keep_order()
             self._one_in_flight = True
             order = f"one request at a time to each broker keeps the order ({_IN_FLIGHT})"

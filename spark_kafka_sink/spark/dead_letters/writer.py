@@ -17,7 +17,7 @@ from spark_kafka_sink.errors import DeadLetterLimitError, KafkaError
 from spark_kafka_sink.exactly_once.receipts import TaskName
 from spark_kafka_sink.producer.engine import ProducerEngine
 from spark_kafka_sink.records.columns import TopicColumn
-from spark_kafka_sink.spark.dead_letters.files import DeadLetterFile, LetterFiles, write_name
+from spark_kafka_sink.spark.dead_letters.files import DeadLetterFile, LetterFiles
 from spark_kafka_sink.spark.dead_letters.options import DeadLetters, Reason
 from spark_kafka_sink.spark.dead_letters.record import LetterHeaders, Letters, refused_letter, shorter_letter
 from spark_kafka_sink.spark.end import End
@@ -40,17 +40,15 @@ class DeadLetterWriter:
     are held and written in pieces, the last by ``write_held``.
     """
 
-    def __init__(
-        self, end: End, dead: DeadLetters, clock: Clock, name: TaskName, files: LetterFiles | None = None
-    ) -> None:
+    def __init__(self, end: End, dead: DeadLetters, clock: Clock, name: TaskName, files: LetterFiles) -> None:
         self.reasons = dead.reasons
         self._end = end
         self._dead = dead
         self._clock = clock
         self._name = name
         self._headers = LetterHeaders(dead.connector or name.query, name.task, dead.connect_headers)
-        self._files = files or LetterFiles(write_name(name.query, name.batch))
-        self._file = None if dead.path is None else DeadLetterFile(dead.path, self._files, name)
+        self._files = files
+        self._file = None if dead.path is None else DeadLetterFile(dead.path, files, name)
         self._held: list[Letters] = []
         self._held_size = 0
         self._letters = 0

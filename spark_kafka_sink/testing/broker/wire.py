@@ -17,7 +17,7 @@ from functools import cache
 from types import MappingProxyType, NoneType
 from typing import Any, Final, TypeAlias, get_args
 
-from kio.index import UnknownEntity, load_request_schema, load_response_schema
+from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
@@ -81,15 +81,6 @@ def encode_response(head: RequestHead, response: Fields, *, version: int | None 
     entity_writer(schema)(body, build(schema, response))
     payload = body.getvalue()
     return struct.pack(">i", len(payload)) + payload
-
-
-def has_version(api_key: int, version: int) -> bool:
-    """Whether kio can read this version at all."""
-    try:
-        load_request_schema(api_key, version)
-    except UnknownEntity:
-        return False
-    return True
 
 
 def _milliseconds(value: int) -> timedelta:

@@ -20,7 +20,6 @@ import pytest
 
 from spark_kafka_sink.common.compression import CODEC_IDS
 from spark_kafka_sink.producer.serializers import Serializer
-from spark_kafka_sink.records.batch import CODEC_MASK
 from spark_kafka_sink.testing import KEPT, TestBroker
 from spark_kafka_sink.tools.cli.console_producer import Lines, _handled_by
 from spark_kafka_sink.tools.cli.main import main
@@ -112,7 +111,7 @@ def test_flags_win_over_properties_and_these_over_the_file(broker, console, tmp_
     flags = ("--producer.config", str(options), "--producer-property", "client.id=me", "--compression-codec", "zstd")
     assert console(b"x" * 1000, *flags, "--request-required-acks", "all") == 0
     (batch,) = broker.topic("t").batches(0)
-    assert batch.header.attributes & CODEC_MASK == CODEC_IDS["zstd"]
+    assert batch.header.codec_id == CODEC_IDS["zstd"]
     assert {seen.client_id for seen in broker.requests.of("Produce")} == {"me"}
 
 
@@ -141,7 +140,7 @@ def test_a_file_of_kafka_0_8_is_read_and_its_producer_type(broker, console, tmp_
     flags = ("--producer.config", str(options), "--producer-property", "compression.type=zstd")
     assert console(b"x" * 1000, *flags, "--request-required-acks", "all") == 0
     (batch,) = broker.topic("t").batches(0)
-    assert batch.header.attributes & CODEC_MASK == CODEC_IDS["zstd"]
+    assert batch.header.codec_id == CODEC_IDS["zstd"]
     assert (batch.header.producer_id == -1) == (kind == "sync")
 
 
@@ -173,7 +172,7 @@ class Upper(Serializer):
 def test_a_codec_without_a_name_is_gzip(broker, console):
     assert console(b"x" * 1000, "--compression-codec") == 0
     (batch,) = broker.topic("t").batches(0)
-    assert batch.header.attributes & CODEC_MASK == CODEC_IDS["gzip"]
+    assert batch.header.codec_id == CODEC_IDS["gzip"]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ def frame(body: bytes) -> bytes:
 @given(st.lists(st.binary(min_size=4, max_size=40), max_size=6), st.lists(st.integers(1, 30), min_size=1))
 def test_frames_come_out_whole_however_the_bytes_arrive(bodies, cuts):
     stream = b"".join(frame(body) for body in bodies)
-    frames = FrameBuffer("b:9092")
+    frames = FrameBuffer("b:9092", MAX_FRAME_BYTES)
     read = []
     position = 0
     while position < len(stream):
@@ -45,18 +45,18 @@ def test_frames_come_out_whole_however_the_bytes_arrive(bodies, cuts):
 )
 def test_bytes_of_other_protocols_are_named(bytes_read, words):
     with pytest.raises(WrongProtocolError, match=words.replace("(", r"\(")):
-        list(FrameBuffer("b:9092").feed(bytes_read))
+        list(FrameBuffer("b:9092", MAX_FRAME_BYTES).feed(bytes_read))
 
 
 def test_the_frames_before_a_broken_one_are_still_given_out():
-    frames = FrameBuffer("b:9092").feed(frame(b"good") + b"HTTP")
+    frames = FrameBuffer("b:9092", MAX_FRAME_BYTES).feed(frame(b"good") + b"HTTP")
     assert bytes(next(frames)) == b"good"
     with pytest.raises(WrongProtocolError):
         next(frames)
 
 
 def test_a_promised_size_reserves_no_memory_before_its_bytes_arrive():
-    frames = FrameBuffer("b:9092")
+    frames = FrameBuffer("b:9092", MAX_FRAME_BYTES)
     tracemalloc.start()
     list(frames.feed(MAX_FRAME_BYTES.to_bytes(4, "big") + b"x" * 1000))
     _current, peak = tracemalloc.get_traced_memory()

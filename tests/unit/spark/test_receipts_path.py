@@ -105,7 +105,7 @@ def decided(broker, monkeypatch):
 def test_an_abort_that_finishes_the_batch_writes_the_receipts_that_it_holds(broker, decided, asked):
     _, reports = decided
     new_process()
-    assert abort_exactly_once(messages(reports), asked).level == logging.WARNING
+    assert abort_exactly_once(messages(reports), asked, None).level == logging.WARNING
     assert committed(broker) == EACH_ONCE
     assert kept(asked) == [0, 1]
 

@@ -13,9 +13,8 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.state.log import PartitionLog
-from spark_kafka_sink.testing.broker.versions import API_KEYS, RELEASES
-from spark_kafka_sink.testing.broker.wire import has_version
 from tests.contract.plain_client import PlainClient, batch
+from tests.unit.test_broker.offered_versions import OFFERED
 
 RECORDS = batch([b"x"])
 TOPIC_ID = UUID(int=7)
@@ -75,13 +74,6 @@ ASKED: dict[str, Callable[[int], dict[str, object]]] = {
     "DescribeTransactions": lambda _: {"transactional_ids": ["tx"]},
 }
 
-FORMS = [
-    (api, version)
-    for api, offered in RELEASES["4.1"].versions.items()
-    for version in range(offered.lowest, offered.highest + 1)
-    if has_version(API_KEYS[api], version)
-]
-
 
 def fail() -> None:
     raise ArithmeticError("a handler that divides by zero")
@@ -97,7 +89,7 @@ def errors(message: Any) -> Iterator[ErrorCode]:
         yield from errors(getattr(message, field.name))
 
 
-@pytest.mark.parametrize(("api", "version"), FORMS)
+@pytest.mark.parametrize(("api", "version"), OFFERED)
 def test_a_handler_that_raises_is_answered_in_the_form_of_its_api(
     broker: TestBroker, client: PlainClient, api: str, version: int
 ) -> None:

@@ -15,8 +15,9 @@ from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker import handler_pool
 from spark_kafka_sink.testing.broker.apis.table import HANDLERS
 from spark_kafka_sink.testing.broker.versions import API_KEYS, API_OF_KEY, RELEASES
-from spark_kafka_sink.testing.broker.wire import Fields, RequestHead, encode_response, has_version
+from spark_kafka_sink.testing.broker.wire import Fields, RequestHead, encode_response
 from tests.contract.plain_client import PlainClient, batch
+from tests.unit.test_broker.offered_versions import OFFERED, has_version
 
 PARTITIONS = [0]
 IDENTITY = {"producer_id": 7, "producer_epoch": 0, "transactional_id": "tx"}
@@ -99,15 +100,6 @@ EXPECTED_ERRORS: dict[object, set[str]] = {
 }
 
 
-def offered() -> list[tuple[str, int]]:
-    return [
-        (api, version)
-        for api, versions in RELEASES["4.1"].versions.items()
-        for version in range(versions.lowest, versions.highest + 1)
-        if has_version(API_KEYS[api], version)
-    ]
-
-
 def errors(answer: object) -> Iterator[str]:
     """Every error code anywhere in an answer."""
     for name in getattr(answer, "__slots__", ()):
@@ -124,7 +116,7 @@ def shared() -> Iterator[TestBroker]:
         yield broker
 
 
-@pytest.mark.parametrize(("api", "version"), offered())
+@pytest.mark.parametrize(("api", "version"), OFFERED)
 def test_every_offered_version_is_answered(shared: TestBroker, api: str, version: int) -> None:
     shared.create_topic("t")
     with PlainClient(shared.bootstrap_servers) as client:
@@ -147,7 +139,7 @@ def test_handlers_name_only_fields_that_some_version_has(monkeypatch: pytest.Mon
     with TestBroker() as broker, PlainClient(broker.bootstrap_servers) as client:
         broker.create_topic("t")
         topic_id = client.ask("Metadata", 12, topics=[{"name": "t"}]).topics[0].topic_id
-        for api, version in offered():
+        for api, version in OFFERED:
             client.ask(api, version, **requests(topic_id)[api])
 
     assert set(answered) == set(API_KEYS.values())
