@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Final
 
 from spark_kafka_sink.testing.certificates import CertificateAuthority
-from spark_kafka_sink.testing.listener import Listener, quoted
+from spark_kafka_sink.testing.listener import LOGIN_MODULES, Listener, quoted
 
 _SCRAM_ITERATIONS: Final = 4096
 _STORES: Final = (("ssl.keystore.", "ssl.key."), ("ssl.truststore.",))
-_PLAIN_LOGIN: Final = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-_SCRAM_LOGIN: Final = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+_PLAIN_LOGIN: Final = f"{LOGIN_MODULES['PLAIN']} required"
+_SCRAM_LOGIN: Final = f"{LOGIN_MODULES['SCRAM-SHA-512']} required;"
 
 
 def write_stores(listeners: Mapping[str, Listener], authority: CertificateAuthority, folder: Path) -> None:

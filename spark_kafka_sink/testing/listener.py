@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
 from typing import Final
 
+from spark_kafka_sink.common.config.sasl_rules import PROTOCOLS
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.testing.certificates import HOST_NAMES, CertificateAuthority
 
-PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 CLIENT_AUTH: Final = ("none", "requested", "required")
-_LOGIN_MODULES: Final[Mapping[str, str]] = MappingProxyType(
+LOGIN_MODULES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
         "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
         "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
     }
 )
-MECHANISMS: Final = tuple(_LOGIN_MODULES)
+MECHANISMS: Final = tuple(LOGIN_MODULES)
 
 
 def _users() -> dict[str, str]:
@@ -72,24 +73,38 @@ class Listener:
         return authority.issue("broker", self.host_names, self.not_before, self.not_after).key_store
 
 
-def secure_listeners(listeners: Mapping[str, str | Listener]) -> dict[str, Listener]:
-    """A string is a protocol with the defaults of ``Listener``."""
-    return {name: Listener(each) if isinstance(each, str) else each for name, each in listeners.items()}
-
-
-def made_authority(listeners: Mapping[str, Listener]) -> CertificateAuthority | None:
-    """The CA of all certificates; None without TLS, which then needs no ``trustme``."""
-    return CertificateAuthority() if any(each.has_tls for each in listeners.values()) else None
-
-
-def client_options(
-    listener: Listener, authority: CertificateAuthority | None, user: str | None = None, mechanism: str | None = None
-) -> dict[str, str]:
-    """Kafka's client options for the listener, certificates and keys inline: no files.
-
-    ``user``: one of the listener's, by default the first; without SASL, the name in the client's certificate.
-    ``mechanism``: by default the listener's last.
+class ListenerOptions(ABC):
+    """A cluster with further listeners, and the options of their clients. A string is a protocol with the defaults of
+    ``Listener``.
     """
+
+    def __init__(self, listeners: Mapping[str, str | Listener]) -> None:
+        self._listeners = {name: Listener(each) if isinstance(each, str) else each for name, each in listeners.items()}
+        # The CA of all certificates; without TLS there is none, and no need for ``trustme``.
+        has_tls = any(each.has_tls for each in self._listeners.values())
+        self._authority = CertificateAuthority() if has_tls else None
+
+    @abstractmethod
+    def servers(self, listener: str) -> str:
+        """``bootstrap_servers`` of one listener."""
+
+    def client_options(self, listener: str, user: str | None = None, mechanism: str | None = None) -> dict[str, str]:
+        """Options of a client of one listener, by Kafka's names: of ``KafkaProducer``, of a ``--command-config`` file.
+
+        ``user``: one of the listener's, default the first; without SASL, the name in the client's certificate.
+        ``mechanism``: default the listener's last. Certificates are inline; no files.
+        """
+        options = _client_options(self._listeners[listener], self._authority, user, mechanism)
+        return {"bootstrap.servers": self.servers(listener), **options}
+
+    def spark_options(self, listener: str, user: str | None = None, mechanism: str | None = None) -> dict[str, str]:
+        """``client_options`` with ``kafka.`` before each name: ``.options(**kafka.spark_options("SECURE"))``."""
+        return with_prefix(self.client_options(listener, user, mechanism))
+
+
+def _client_options(
+    listener: Listener, authority: CertificateAuthority | None, user: str | None, mechanism: str | None
+) -> dict[str, str]:
     if user is None:
         user = next(iter(listener.users), "client")
     options = {"security.protocol": listener.protocol}
@@ -112,7 +127,7 @@ def client_options(
 
 def login(mechanism: str, user: str, password: str) -> str:
     """``sasl.jaas.config`` of a client."""
-    return f"{_LOGIN_MODULES[mechanism]} required username={quoted(user)} password={quoted(password)};"
+    return f"{LOGIN_MODULES[mechanism]} required username={quoted(user)} password={quoted(password)};"
 
 
 def with_prefix(options: Mapping[str, str]) -> dict[str, str]:

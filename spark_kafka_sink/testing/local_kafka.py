@@ -23,7 +23,7 @@ from spark_kafka_sink.testing.java import find_java
 from spark_kafka_sink.testing.kafka_jars import kafka_jars, needs_zookeeper, tools_jar, tools_version
 from spark_kafka_sink.testing.kafka_node import CLIENTS, CONTROLLER, KafkaNode, broker_properties, free_ports, is_free
 from spark_kafka_sink.testing.kafka_security import properties_text, scram_arguments, security_properties, write_stores
-from spark_kafka_sink.testing.listener import Listener, client_options, made_authority, secure_listeners, with_prefix
+from spark_kafka_sink.testing.listener import Listener, ListenerOptions
 from spark_kafka_sink.testing.racks import rack_of_each
 from spark_kafka_sink.testing.zookeeper import ZooKeeper
 
@@ -46,7 +46,7 @@ class LocalKafkaError(KafkaError):
     """The local Kafka failed; the message ends with its log."""
 
 
-class LocalKafka:
+class LocalKafka(ListenerOptions):
     """Starts on ``__enter__`` (about 3 s), and on ``__exit__`` ends every process and removes every file.
 
     Processes and files are removed even after kill -9 of this process. ``nodes`` brokers, each a controller too,
@@ -80,8 +80,7 @@ class LocalKafka:
         self.version = version
         self._node_count = count
         self._properties = dict(properties)
-        self._listeners = secure_listeners(listeners)
-        self._authority = made_authority(self._listeners)
+        super().__init__(listeners)
         self._jvm_flags = tuple(jvm_flags)
         self._first_port = port
         self._nodes: dict[int, KafkaNode] = {}
@@ -135,19 +134,6 @@ class LocalKafka:
     def servers(self, listener: str) -> str:
         """``bootstrap_servers`` of one listener."""
         return ",".join("{}:{}".format(*node.address(listener)) for node in self._nodes.values())
-
-    def client_options(self, listener: str, user: str | None = None, mechanism: str | None = None) -> dict[str, str]:
-        """Options of a client of one listener, by Kafka's names: of ``KafkaProducer``, of a ``--command-config`` file.
-
-        ``user``: one of the listener's, default the first; without SASL, the name in the client's certificate.
-        ``mechanism``: default the listener's last. Certificates are inline; no files.
-        """
-        options = client_options(self._listeners[listener], self._authority, user, mechanism)
-        return {"bootstrap.servers": self.servers(listener), **options}
-
-    def spark_options(self, listener: str, user: str | None = None, mechanism: str | None = None) -> dict[str, str]:
-        """``client_options`` with ``kafka.`` before each name: ``.options(**kafka.spark_options("SECURE"))``."""
-        return with_prefix(self.client_options(listener, user, mechanism))
 
     def alive(self, node: int) -> bool:
         """Whether the node's process exists; a paused one does."""

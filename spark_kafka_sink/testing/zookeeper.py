@@ -9,8 +9,8 @@ from pathlib import Path
 
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.testing.child_processes import GuardedProcess, tail
+from spark_kafka_sink.testing.kafka_node import HOST
 
-HOST = "127.0.0.1"
 DEADLINE_S = 60.0
 _POLL_S = 0.05
 _ANSWER_S = 10.0

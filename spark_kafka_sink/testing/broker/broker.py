@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType, TracebackType
 from typing import Final, Self, TypeVar
 
+from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.model import NO_LEADER
 from spark_kafka_sink.errors import IllegalStateError
 from spark_kafka_sink.testing.broker.authentication import AuthenticationLog
@@ -21,16 +21,17 @@ from spark_kafka_sink.testing.broker.state.partition import Partition
 from spark_kafka_sink.testing.broker.tls import server_contexts
 from spark_kafka_sink.testing.broker.topic_view import TopicView
 from spark_kafka_sink.testing.broker.versions import LATEST, Narrowed, release
-from spark_kafka_sink.testing.listener import Listener, client_options, made_authority, secure_listeners, with_prefix
+from spark_kafka_sink.testing.listener import Listener, ListenerOptions
 from spark_kafka_sink.testing.racks import rack_of_each
 
 _T = TypeVar("_T")
+_CLOCK: Final = SystemClock()
 _NOTHING: Final[Mapping[str, Setting]] = MappingProxyType({})
 _NO_LISTENERS: Final[Mapping[str, str | Listener]] = MappingProxyType({})
 _MAX_DEFAULT_REPLICATION: Final = 3
 
 
-class TestBroker:
+class TestBroker(ListenerOptions):
     """Runs from ``__enter__`` to ``__exit__`` on one background thread, which ends with it.
 
     Listens on 127.0.0.1 only, keeps everything in memory, and responds like the Kafka release ``like`` ("2.1", "2.4",
@@ -76,8 +77,7 @@ class TestBroker:
         self._config = broker_config(config)
         self._like = like
         self._release = release(like, api_versions)
-        self._listeners = secure_listeners(listeners)
-        self._authority = made_authority(self._listeners)
+        super().__init__(listeners)
         self._thread: LoopThread | None = None
         self._started: Server | None = None
         self._owner = os.getpid()
@@ -126,15 +126,6 @@ class TestBroker:
         """``bootstrap_servers`` of one listener."""
         nodes = self._server.state.cluster.nodes.values()
         return ",".join(f"{node.host}:{node.port_of(listener)}" for node in nodes)
-
-    def client_options(self, listener: str, user: str | None = None, mechanism: str | None = None) -> dict[str, str]:
-        """Options of a client of one listener, by Kafka's names; as ``LocalKafka.client_options``."""
-        options = client_options(self._listeners[listener], self._authority, user, mechanism)
-        return {"bootstrap.servers": self.servers(listener), **options}
-
-    def spark_options(self, listener: str, user: str | None = None, mechanism: str | None = None) -> dict[str, str]:
-        """``client_options`` with ``kafka.`` before each name."""
-        return with_prefix(self.client_options(listener, user, mechanism))
 
     @property
     def node_ids(self) -> tuple[int, ...]:
@@ -295,15 +286,15 @@ class TestBroker:
 
     def hold_markers(self) -> None:
         """Ended transactions stay in PrepareCommit or PrepareAbort: further requests get CONCURRENT_TRANSACTIONS."""
-        self._call(lambda server: server.state.transactions.hold_markers(True, _now_ms()))
+        self._call(lambda server: server.state.transactions.hold_markers(True, _CLOCK.epoch_ms()))
 
     def release_markers(self) -> None:
         """Write the markers that were held."""
-        self._call(lambda server: server.state.transactions.hold_markers(False, _now_ms()))
+        self._call(lambda server: server.state.transactions.hold_markers(False, _CLOCK.epoch_ms()))
 
     def expire_transaction(self, transactional_id: str) -> None:
         """Abort and fence it now, as its timeout would."""
-        self._call(lambda server: server.state.transactions.fence(transactional_id, _now_ms()))
+        self._call(lambda server: server.state.transactions.fence(transactional_id, _CLOCK.epoch_ms()))
 
     def transaction_state(self, transactional_id: str) -> str | None:
         """Kafka's name of its state (``Ongoing``, ``CompleteCommit``, …), None when the id is unknown."""
@@ -350,7 +341,3 @@ def _partition(server: Server, topic: str, index: int) -> Partition:
     if partition is None:
         raise ValueError(f"there is no partition {topic}-{index}")
     return partition
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

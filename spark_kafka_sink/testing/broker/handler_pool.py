@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -20,6 +19,7 @@ from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
+from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.testing.broker.apis.api_versions import versions_response
 from spark_kafka_sink.testing.broker.apis.error_response import error_response
 from spark_kafka_sink.testing.broker.apis.table import HANDLERS
@@ -49,6 +49,7 @@ from spark_kafka_sink.testing.broker.wire import (
 )
 
 _log = logging.getLogger(__name__)
+_CLOCK: Final = SystemClock()
 _PROBE_VERSION: Final = 0
 """Version of the ApiVersions response when the requested one is not offered (KIP-511)."""
 
@@ -176,7 +177,9 @@ class HandlerPool:
             await asyncio.sleep(delay.amount / 1000)
         if self._faults.take(Kind.DROP_BEFORE, request) is not None:
             raise HangupError("the script drops the request")
-        context = RequestContext(request, connection.session, self._state, _now_ms(), self._faults.answers(request))
+        context = RequestContext(
+            request, connection.session, self._state, _CLOCK.epoch_ms(), self._faults.answers(request)
+        )
         response = HANDLERS[request.api](context)
         self._purgatory.check()
         if isinstance(response, Delayed):
@@ -222,7 +225,7 @@ class HandlerPool:
         if request.api != "Produce":
             return scripted_ms
         node, size = request.node, len(exchange.frame)
-        return max(scripted_ms, self._state.quotas.produced(node, request.client_id, size, _now_ms()))
+        return max(scripted_ms, self._state.quotas.produced(node, request.client_id, size, _CLOCK.epoch_ms()))
 
     async def _write(self, connection: Connection, handled: _Handled, response: Fields, throttle_ms: int) -> None:
         request = handled.request
@@ -262,7 +265,3 @@ def _failed(head: RequestHead, request: Request | None) -> _Handled | None:
     _log.exception("unexpected error handling request %s", request)
     response = None if request is None else error_response(request, ErrorCode.unknown_server_error)
     return None if response is None else _Handled(head, request, response)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

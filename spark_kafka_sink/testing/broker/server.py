@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.errors import IllegalStateError
 from spark_kafka_sink.testing.broker.acceptor import LOOPBACK
 from spark_kafka_sink.testing.broker.faults import Faults
@@ -98,7 +98,7 @@ class Server:
     async def _expire(self) -> None:
         while True:
             await asyncio.sleep(EXPIRE_EVERY_S)
-            now_ms = time.time_ns() // 1_000_000
+            now_ms = SystemClock().epoch_ms()
             self.state.transactions.expire(now_ms)
             self.state.groups.advance(now_ms)
             self.purgatory.check()
