@@ -77,6 +77,11 @@ class ApiVersions:
     throttle_ms: float = 0.0
     session_lifetime_ms: float = 0.0
 
+    @property
+    def highest(self) -> dict[str, int]:
+        """kio's name of each API that the broker has → its highest version."""
+        return {api: self.ranges[key][1] for api, key in API_KEYS.items() if key in self.ranges}
+
     def pick(self, api_key: int, our_min: int, our_max: int, need: str = "") -> int:
         """The highest version that both sides speak. Raises ``UnsupportedVersionError`` if there is none.
 

@@ -15,7 +15,6 @@ from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError
 from spark_kafka_sink.exactly_once.cluster import Cluster
 from spark_kafka_sink.network.api_versions import camel_case
 from spark_kafka_sink.network.diagnosis import advice
-from spark_kafka_sink.network.messages import API_KEYS
 from spark_kafka_sink.spark.caller_job import is_connect, nothing, ran
 from spark_kafka_sink.spark.spark_error import reason
 from spark_kafka_sink.tools.certification import ROWS, TIMEOUT_S
@@ -181,8 +180,7 @@ class _Run:
     def _versions(self) -> str:
         self._cluster.refresh(self._clock.now() + self._plan.config.max_block_ms)
         versions, snapshot = self._cluster.any_api_versions(), self._cluster.snapshot
-        ranges = {} if versions is None else versions.ranges
-        highest = {api: ranges[key][1] for api, key in API_KEYS.items() if key in ranges}
+        highest = {} if versions is None else versions.highest
         vendor = guess([host for host, _ in self._plan.config.bootstrap_servers], snapshot.cluster_id, highest)
         features = {} if versions is None else versions.features
         found = f"{len(snapshot.nodes)}, cluster {snapshot.cluster_id or 'without an id'}"

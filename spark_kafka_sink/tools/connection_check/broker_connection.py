@@ -77,8 +77,7 @@ class BrokerConnection:
     def highest_versions(self) -> dict[str, int]:
         """kio's name of each API that the broker has, and its highest version; empty before ``is_ready``."""
         theirs = self._connection.api_versions
-        ranges = {} if theirs is None else theirs.ranges
-        return {api: ranges[key][1] for api, key in API_KEYS.items() if key in ranges}
+        return {} if theirs is None else theirs.highest
 
     def establish(self) -> Iterator[Finding]:
         """The findings of each step; the last one has failed unless the connection ``is_ready``."""
