@@ -24,7 +24,7 @@ Value = bool | int | float | str | Password | tuple[str, ...] | None
 
 _LARGEST = {"int": 2**31 - 1, "long": 2**63 - 1, "short": 2**15 - 1}
 _INTEGER = re.compile(r"[+-]?[0-9]+")
-_BOOLEANS = {"true": True, "false": False}
+BOOLEANS = {"true": True, "false": False}
 
 
 class OptionKind(Enum):
@@ -193,7 +193,7 @@ class Option:
 def _boolean(value: object) -> bool | None:
     if isinstance(value, bool):
         return value
-    return _BOOLEANS.get(value.lower()) if isinstance(value, str) else None
+    return BOOLEANS.get(value.lower()) if isinstance(value, str) else None
 
 
 def _list(value: object) -> tuple[str, ...] | None:

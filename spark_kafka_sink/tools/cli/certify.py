@@ -20,6 +20,7 @@ from spark_kafka_sink.tools.cli.command_line import (
     Subparsers,
     above_zero,
     add_client_options,
+    add_cluster,
     add_command,
     add_spark_options,
     at_least_one,
@@ -78,7 +79,7 @@ _PROGRESS_BAR = "spark.ui.showConsoleProgress"
 def add_to(commands: Subparsers) -> None:
     summary = "write and read back with your own Spark and brokers, and print a verdict"
     command = add_command(commands, run, "certify", summary, DESCRIPTION, EXAMPLES)
-    command.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT", help="brokers, separated by commas")
+    add_cluster(command)
     add_client_options(command)
     command.add_argument(
         "--topics", default=DEFAULT_PREFIX, metavar="PREFIX", help="prefix of the topics (default: %(default)s)"

@@ -14,6 +14,7 @@ from spark_kafka_sink.tools.cli.command_line import (
     Subparsers,
     above_zero,
     add_client_options,
+    add_cluster,
     add_command,
     add_spark_options,
     at_least_one,
@@ -87,7 +88,7 @@ _ID_SUFFIX: Final = "-check-00000000-driver"
 def add_to(commands: Subparsers) -> None:
     summary = "try each step of a connection to the brokers: DNS, TCP, TLS, SASL, versions, rights"
     command = add_command(commands, run, "check", summary, DESCRIPTION, EXAMPLES)
-    command.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT", help="brokers, separated by commas")
+    add_cluster(command)
     add_client_options(command)
     command.add_argument("--topic", help="check that this topic exists, and that the principal may write to it")
     command.add_argument(

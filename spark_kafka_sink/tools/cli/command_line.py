@@ -155,6 +155,11 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
+def add_cluster(command: argparse.ArgumentParser) -> None:
+    """The cluster, for ``client_config``."""
+    command.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT", help="brokers, separated by commas")
+
+
 def add_client_options(command: argparse.ArgumentParser, config: str = "", pairs: str = "") -> None:
     """The options of a Kafka client; the same for every command. ``config``, ``pairs``: earlier names of the flags."""
     overrides = "overrides --command-config"

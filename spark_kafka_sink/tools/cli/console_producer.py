@@ -12,7 +12,7 @@ from itertools import combinations
 from types import FrameType
 from typing import BinaryIO
 
-from spark_kafka_sink.common.config.option import did_you_mean
+from spark_kafka_sink.common.config.option import BOOLEANS, did_you_mean
 from spark_kafka_sink.errors import ConfigError, FailedToSendError, KafkaError
 from spark_kafka_sink.producer.append.record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.producer.producer import KafkaProducer
@@ -50,8 +50,6 @@ examples:
 
 _EXIT_CODES = {signal.SIGINT: 0, signal.SIGTERM: 128 + signal.SIGTERM, signal.SIGHUP: 128 + signal.SIGHUP}
 """The exit code after one of these signals, with everything delivered."""
-
-_BOOLEANS = {"true": True, "false": False}
 
 
 def add_to(commands: Subparsers) -> None:
@@ -219,9 +217,9 @@ class LineReader:
             if name not in names:
                 faults.append(f"--property {name} is unknown{did_you_mean(name, names) or '.'}")
             elif names[name].type == "bool":
-                if text.lower() not in _BOOLEANS:
+                if text.lower() not in BOOLEANS:
                     faults.append(f"--property {name} must be true or false, but is {text!r}.")
-                values[names[name].name] = _BOOLEANS.get(text.lower(), False)
+                values[names[name].name] = BOOLEANS.get(text.lower(), False)
             elif not text and name != "null.marker":
                 faults.append(f"--property {name} must not be empty.")
             else:

@@ -30,6 +30,7 @@ from spark_kafka_sink.tools.cli.command_line import (
     Subparsers,
     above_zero,
     add_client_options,
+    add_cluster,
     add_command,
     client_config,
 )
@@ -78,7 +79,7 @@ def add_to(commands: Subparsers) -> None:
     summary = "list, commit or abort transactions that exactly-once writes left open, and remove old ledger entries"
     command = add_command(commands, run, "transactions", summary, DESCRIPTION, EXAMPLES)
     command.add_argument("action", choices=("list", "commit", "abort", "forget"))
-    command.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT", help="brokers, separated by commas")
+    add_cluster(command)
     command.add_argument(
         "--prefix",
         help="transactionalIdPrefix of the write, or its name as list shows it; optional for list. forget takes only "
@@ -131,11 +132,8 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     would = "would " if arguments.dry_run else ""
     print("\n".join(f"{would}{line}" for each in todo for line in _steps(each, decided, arguments.commit_log_topic)))
-    if arguments.dry_run:
-        return 0
-    if not (arguments.yes or _agreed(todo)):
-        print("nothing done")
-        return DECLINED
+    if (code := _stopped(todo, arguments)) is not None:
+        return code
     if decided:
         _commit(todo, config, arguments)
     else:
@@ -185,6 +183,16 @@ def _steps(found: FoundWrite, decided: bool, ledger: str) -> list[str]:
     ]
     doubt = "" if found.entries else f" ({_no_entry(ledger)})"
     return batches if decided else batches + [f"abort {each.transactional_id}{doubt}" for each in found.undecided]
+
+
+def _stopped(todo: Sequence[FoundWrite], arguments: argparse.Namespace) -> int | None:
+    """The exit code of a dry run or of a user who declines; None to go on."""
+    if arguments.dry_run:
+        return 0
+    if arguments.yes or _agreed(todo):
+        return None
+    print("nothing done")
+    return DECLINED
 
 
 def _agreed(todo: Sequence[FoundWrite]) -> bool:
@@ -238,11 +246,8 @@ def _forget(found: Sequence[FoundWrite], config: ProducerConfig, arguments: argp
         print("nothing to forget")
         return 0
     print(_FORGOTTEN)
-    if arguments.dry_run:
-        return 0
-    if not (arguments.yes or _agreed(todo)):
-        print("nothing done")
-        return DECLINED
+    if (code := _stopped(todo, arguments)) is not None:
+        return code
     count = 0
     for each in todo:
         settings = CommitSettings(config, each.name, each.prefix, arguments.commit_log_topic)
