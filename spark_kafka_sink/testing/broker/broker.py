@@ -199,28 +199,23 @@ class TestBroker(ListenerOptions):
 
     def kill(self, node: int) -> None:
         """Cut its connections and stop listening. In the same moment others of the ISR become leaders."""
-        self._check_node(node)
-        self._call(lambda server: server.kill(node))
+        self._at(node, lambda server: server.kill(node))
 
     def start(self, node: int) -> None:
         """Start a killed node on its old port; it is in sync at once."""
-        self._check_node(node)
-        self._call(lambda server: server.start(node))
+        self._at(node, lambda server: server.start(node))
 
     def pause(self, node: int) -> None:
         """Connections stay open without responses, as under SIGSTOP."""
-        self._check_node(node)
-        self._call(lambda server: server.node(node).pause())
+        self._at(node, lambda server: server.node(node).pause())
 
     def resume(self, node: int) -> None:
         """After ``pause``: requests that came in meanwhile are handled now."""
-        self._check_node(node)
-        self._call(lambda server: server.node(node).resume())
+        self._at(node, lambda server: server.node(node).resume())
 
     def cut_connections(self, node: int) -> None:
         """Close the node's connections; it goes on listening."""
-        self._check_node(node)
-        self._call(lambda server: server.node(node).cut_connections())
+        self._at(node, lambda server: server.node(node).cut_connections())
 
     # -- faults: partitions -------------------------------------------------------------------------------------------
 
@@ -330,6 +325,10 @@ class TestBroker(ListenerOptions):
                 server.purgatory.check()
 
         return thread.call(change)
+
+    def _at(self, node: int, function: Callable[[Server], object]) -> None:
+        self._check_node(node)
+        self._call(function)
 
     def _check_node(self, node: int) -> None:
         if node not in self.node_ids:

@@ -80,6 +80,14 @@ class RequestContext:
         if error:
             raise ApiError(error)
 
+    def fenced(self, refused: ApiError, since: int) -> ErrorCode:
+        """The error code for this version. PRODUCER_FENCED came with KIP-588: versions before ``since`` have
+        INVALID_PRODUCER_EPOCH instead.
+        """
+        if refused.error is ErrorCode.producer_fenced and self.version < since:
+            return ErrorCode.invalid_producer_epoch
+        return refused.error
+
     def check_coordinator(self, transactional_id: str) -> None:
         """Raise NOT_COORDINATOR unless the asked node coordinates this transactional id."""
         if not self.coordinates(transactional_id):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from spark_kafka_sink.testing.broker.apis.fencing import fenced
 from spark_kafka_sink.testing.broker.request_context import RequestContext
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.transactions import ProducerIdentity
@@ -26,5 +25,5 @@ def handle(context: RequestContext) -> Fields:
         partition = context.state.offsets.partition(body.group_id).name
         context.state.transactions.add_partitions(body.transactional_id, identity, [partition], context.now_ms)
     except ApiError as refused:
-        return {"error_code": fenced(context, refused, _FENCED_SINCE)}
+        return {"error_code": context.fenced(refused, _FENCED_SINCE)}
     return {}

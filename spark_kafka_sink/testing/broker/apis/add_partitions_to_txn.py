@@ -13,7 +13,6 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.model import TopicPartition
-from spark_kafka_sink.testing.broker.apis.fencing import fenced
 from spark_kafka_sink.testing.broker.request_context import RequestContext, by_topic
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.internal_topics import INTERNAL_TOPICS
@@ -69,7 +68,7 @@ def _add(
             context.state.transactions.add_partitions(transactional_id, identity, partitions, context.now_ms)
         error = ErrorCode.none
     except ApiError as refused:
-        error = fenced(context, refused, _FENCED_SINCE)
+        error = context.fenced(refused, _FENCED_SINCE)
     return _results(partitions, lambda _: error)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from spark_kafka_sink.testing.broker.apis.fencing import fenced
 from spark_kafka_sink.testing.broker.request_context import RequestContext
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.transactions import ProducerIdentity
@@ -31,5 +30,5 @@ def handle(context: RequestContext) -> Fields:
             now_ms=context.now_ms,
         )
     except ApiError as refused:
-        return {"error_code": fenced(context, refused, _FENCED_SINCE), "producer_id": -1, "producer_epoch": -1}
+        return {"error_code": context.fenced(refused, _FENCED_SINCE), "producer_id": -1, "producer_epoch": -1}
     return {"producer_id": producer_id, "producer_epoch": epoch}

@@ -163,9 +163,7 @@ class TransactionCoordinator:
         self, transactional_id: str, identity: ProducerIdentity, partitions: Iterable[TopicPartition], now_ms: int
     ) -> None:
         """AddPartitionsToTxn, AddOffsetsToTxn, and what Produce v12 and TxnOffsetCommit v5 do by themselves."""
-        transaction = self._checked(transactional_id, identity)
-        if transaction.state in {State.PREPARE_COMMIT, State.PREPARE_ABORT}:
-            raise ApiError(ErrorCode.concurrent_transactions)
+        transaction = self._not_ending(transactional_id, identity)
         if transaction.state is not State.ONGOING:
             transaction.state = State.ONGOING
             transaction.partitions.clear()
@@ -174,9 +172,7 @@ class TransactionCoordinator:
 
     def verify_partition(self, transactional_id: str, identity: ProducerIdentity, partition: TopicPartition) -> None:
         """The check of transactions v1 before an append (KIP-890, first part)."""
-        transaction = self._checked(transactional_id, identity)
-        if transaction.state in {State.PREPARE_COMMIT, State.PREPARE_ABORT}:
-            raise ApiError(ErrorCode.concurrent_transactions)
+        transaction = self._not_ending(transactional_id, identity)
         if transaction.state is not State.ONGOING or partition not in transaction.partitions:
             raise ApiError(ErrorCode.transaction_abortable)
 
@@ -233,6 +229,13 @@ class TransactionCoordinator:
             raise ApiError(ErrorCode.invalid_producer_id_mapping)
         if transaction.epoch != identity.epoch:
             raise ApiError(ErrorCode.producer_fenced)
+        return transaction
+
+    def _not_ending(self, transactional_id: str, identity: ProducerIdentity) -> Transaction:
+        """A ``_checked`` one whose last EndTxn is complete."""
+        transaction = self._checked(transactional_id, identity)
+        if transaction.state in {State.PREPARE_COMMIT, State.PREPARE_ABORT}:
+            raise ApiError(ErrorCode.concurrent_transactions)
         return transaction
 
     def _renew(self, transaction: Transaction, expected: ProducerIdentity | None) -> ProducerIdentity:
