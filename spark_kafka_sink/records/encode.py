@@ -46,6 +46,8 @@ from spark_kafka_sink.records.views import CAN_JOIN, VIEW, Views, join, slot_vie
 NO_ATTRIBUTES = b"\0"
 NULL = encode_varint(-1)
 NO_HEADERS = encode_varint(0)
+NULL_HEADER = "Invalid null header key found in headers"
+"""Java's text (``DefaultRecord``) for a header without a key."""
 
 _EMPTY = bytes_column([b""])
 _LARGE_ROW = 256
@@ -117,13 +119,13 @@ def header_column(array: pa.Array | pa.ChunkedArray) -> pa.BinaryArray:
     """list<struct<key, value>> or map<string, …> → an encoded header section per row, never null.
 
     Keys and values are of any string or binary type. A null list means no headers; a header's value may be null.
-    Raises ``InvalidRecordError`` with the row of a null header key (text as in Java's ``DefaultRecord``).
+    Raises ``InvalidRecordError`` with the row of a null header key.
     """
     counts, keys, values = header_entries(one_array(array))
     if keys.null_count:
         header = int(np.argmax(null_mask(keys)))
         row = int(np.searchsorted(np.cumsum(counts), header, side="right"))
-        raise InvalidRecordError("Invalid null header key found in headers", row)
+        raise InvalidRecordError(NULL_HEADER, row)
     names = _shared_names(counts, keys)
     if names:
         data, starts = _sections(names, values)

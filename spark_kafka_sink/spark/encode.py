@@ -11,12 +11,11 @@ import pyarrow as pa
 
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.records.columns import binary_column, int32_array, null_mask
-from spark_kafka_sink.records.encode import header_column, header_entries
+from spark_kafka_sink.records.encode import NULL_HEADER, header_column, header_entries
 from spark_kafka_sink.spark.dead_letters.options import Reason
 from spark_kafka_sink.spark.rows import ILLEGAL_ARGUMENT, BoolArray, FaultKind, RejectedRows, Rows, rows_numbered
 
 _HEADER: Final = FaultKind(Reason.INVALID_HEADER, ILLEGAL_ARGUMENT, "HEADER_CONVERTER")
-_NULL_HEADER: Final = "Invalid null header key found in headers"
 
 
 class RawEncoder:
@@ -43,7 +42,7 @@ class RawEncoder:
                     raise
                 column, bad = headers_with_keys(column)
                 found = np.flatnonzero(bad)
-                rows = rows.rejecting(RejectedRows(_HEADER, found, [_NULL_HEADER] * len(found)))
+                rows = rows.rejecting(RejectedRows(_HEADER, found, [NULL_HEADER] * len(found)))
                 sections = header_column(column)
         return replace(rows, columns=replace(rows.columns, headers=sections))
 

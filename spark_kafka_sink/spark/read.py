@@ -13,6 +13,7 @@ import pyarrow.types as pt
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import InvalidRecordError
+from spark_kafka_sink.producer.append.rows import negative_partition
 from spark_kafka_sink.producer.partitioning.partitioner import NOT_GIVEN
 from spark_kafka_sink.records.columns import (
     Int32Array,
@@ -179,10 +180,7 @@ class ReadRows:
             numbers[nulls] = NOT_GIVEN
             return numbers, None
         rows = np.flatnonzero(numbers < 0)
-        messages = [
-            f"Invalid partition: {number}. Partition number should always be non-negative or null."
-            for number in numbers[rows].tolist()
-        ]
+        messages = [negative_partition(number) for number in numbers[rows].tolist()]
         if Reason.INVALID_PARTITION not in self.rejects:
             raise in_task(InvalidRecordError(messages[0]), first_row + int(rows[0]))
         numbers[nulls] = NOT_GIVEN

@@ -121,9 +121,12 @@ def refuse_partitions(partitions: Integers, negative: npt.NDArray[np.bool_]) -> 
     """Raises ``InvalidRecordError`` for the first row that is ``negative``."""
     if negative.any():
         row = int(np.argmax(negative))
-        raise InvalidRecordError(
-            f"Invalid partition: {partitions[row]}. Partition number should always be non-negative or null.", row
-        )
+        raise InvalidRecordError(negative_partition(partitions[row]), row)
+
+
+def negative_partition(number: int | np.integer[Any]) -> str:
+    """Java's text (``ProducerRecord``)."""
+    return f"Invalid partition: {number}. Partition number should always be non-negative or null."
 
 
 def check_sizes(estimates: Int64Array, limits: Mapping[str, int]) -> None:
