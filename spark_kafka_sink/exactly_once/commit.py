@@ -82,7 +82,7 @@ def commit_batch(settings: CommitSettings, reports: Sequence[TaskReport]) -> Com
     recreated: tuple[str, ...] = ()
     try:
         with session_for(settings) as session:
-            recreated = _recreated_topics(session, reports, deadline)
+            recreated = topic_changes(session, _topics(reports), deadline).gone
             _clean_up(session, driver, entry, deadline)
     except Exception as error:
         failure = (
@@ -102,11 +102,6 @@ def all_reports(settings: CommitSettings, reports: Sequence[TaskReport | None]) 
             "committed."
         )
     return present
-
-
-def _recreated_topics(session: Session, reports: Sequence[TaskReport], deadline: float) -> tuple[str, ...]:
-    """Topics whose id is not the one that the tasks wrote to."""
-    return topic_changes(session, _topics(reports), deadline).gone
 
 
 def _topics(reports: Sequence[TaskReport]) -> set[TopicId]:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from pyspark.sql.streaming.listener import (
-    QueryIdleEvent,
     QueryProgressEvent,
     QueryStartedEvent,
     QueryTerminatedEvent,
@@ -90,9 +89,6 @@ class ReceiptsListener(StreamingQueryListener):
         self._handler(WrittenBatch(progress, receipts))
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 (Spark's name)
-        """Nothing to do."""
-
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 (Spark's name)
         """Nothing to do."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 (Spark's name)
