@@ -82,11 +82,8 @@ class ProducerEngine(TransactionalCalls):
         In each partition they come behind what this thread has sent before, also by ``KafkaProducer.send``.
 
         ``topic``: of all rows, or one per row. ``partitions`` (int32): the partition of each row, -1 where the
-        partitioner chooses, ``LEFT_OUT`` for a row that is not appended; None: it chooses all. Waits for metadata and
-        memory, together up to max.block.ms, which begins anew after each wait for memory that was granted: one call may
-        hold many times buffer.memory. Raises ``InvalidRecordError`` or ``RecordTooLargeError`` for a row before any of
-        the rows is appended, ``KafkaTimeoutError`` when a wait is over, and the receipt's error once an earlier batch
-        of it has failed.
+        partitioner chooses, ``LEFT_OUT`` for a row that is not appended; None: it chooses all. Waits and raises as
+        ``KafkaProducer.send_columns``, and raises the receipt's error once an earlier batch of it has failed.
         """
         self.check_may_append()
         topics = TopicColumn.of(topic)
@@ -98,10 +95,7 @@ class ProducerEngine(TransactionalCalls):
             raise
 
     def flush(self, timeout_ms: float = NO_DEADLINE) -> None:
-        """Send everything appended so far without lingering and wait until it is complete, delivered or failed.
-
-        Its callbacks have run by then. Raises ``IllegalStateError`` in a callback.
-        """
+        """Send what was appended without lingering, and wait until it is complete (see ``KafkaProducer.flush``)."""
         self.check_open()
         parts = self.parts
         if parts.sender_thread.is_current:
@@ -143,8 +137,7 @@ class ProducerEngine(TransactionalCalls):
     def close(self, timeout_ms: float = NO_DEADLINE) -> None:
         """Deliver what is left for up to ``timeout_ms``, fail the rest, end the thread and the connections.
 
-        ``close(0)`` fails what is incomplete at once. Closing twice has no effect, nor has closing in a process that
-        was forked from the one that made the engine.
+        ``KafkaProducer.close`` says what ``close(0)``, closing twice and closing in a fork do.
         """
         if self.is_inherited:
             return

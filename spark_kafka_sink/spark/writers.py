@@ -1,7 +1,4 @@
-"""The writers that Spark pickles: of a batch job, and of a micro-batch.
-
-Imports stay light: the driver's processes need no engine, so the first task that writes imports it.
-"""
+"""The writers that Spark pickles: of a batch job, and of a micro-batch. Imports stay light, as in ``sink_write.py``."""
 
 from __future__ import annotations
 

@@ -39,10 +39,9 @@ _TOO_LARGE: Final = "more than 2 GiB of encoded rows: encode fewer rows at once"
 def encode_rows(
     kernel: Kernel, array: pa.Array | pa.ChunkedArray, prefix: bytes, faults: list[Fault] | None = None
 ) -> pa.BinaryArray:
-    """``prefix`` and what the kernel writes for each row, null where the row is null. At most 2 GiB.
+    """``prefix`` and what the kernel writes for each row, by the rules of ``Encoder.encode``.
 
-    Raises ``UnencodableRowsError`` with all faulty rows. If ``faults`` is given, they are added to it instead, and
-    their values are null. Raises ``SchemaMismatchError`` for layouts that Arrow cannot decode.
+    Raises ``SchemaMismatchError`` for layouts that Arrow cannot decode.
     """
     refuse_layouts(array.type)
     refused: list[Fault] = []
