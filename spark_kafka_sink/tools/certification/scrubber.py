@@ -20,8 +20,9 @@ _SHORTEST_SECRET: Final = 3
 _NOT_SECRET: Final = ("username", "principal")
 _SECRET: Final = re.compile(
     r"-----BEGIN [^-]+-----.*?-----END [^-]+-----|\beyJ[\w-]+\.[\w-]+(?:\.[\w-]*)?"  # PEM, a JWT
-    r"|(?P<label>\b(?:Bearer|Basic) |(?:password|passphrase|secret|token)[\"']? ?[=:] ?"
-    r"|(?:key|assertion|jaas\.config)=)"
+    r"|\b(?:AKIA|ASIA)[A-Z0-9]{12,}"  # an access key of AWS
+    r"|(?P<label>\b(?:Bearer|Basic) |(?:password|passphrase|secret|token|signature|credential)[\"']? ?[=:] ?"
+    r"|(?:key|assertion|jaas\.config|\bsig)=)"
     r"(?:\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s,;&]+)",
     re.IGNORECASE,
 )
@@ -33,6 +34,7 @@ _URL: Final = re.compile(
 )
 _USER: Final = re.compile(
     r"(?<=\bUser:)[^\s;)'\"]+"  # a principal, which is a whole distinguished name with mutual TLS
+    r"|\barn:aws[\w-]*:[^\s,;)'\"]+"  # has the account, and the user or role
     r"|(?P<label>\b(?:username|user|principal)=)(?:\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s,;&]+)"
     r"|(?<=/home/)[^\s/'\"]+|(?<=/user/)[^\s/'\"]+|(?<=/Users/)[^\s/'\"]+|(?<![\w.+-])[\w.+-]+@[\w.-]*\w"
 )

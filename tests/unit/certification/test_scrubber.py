@@ -40,6 +40,17 @@ SECRETS = {
     "header": ("Authorization: Bearer abc.def-g", "Authorization: Bearer <secret>"),
     "basic": ("Authorization: Basic dXNlcjpwdw==", "Authorization: Basic <secret>"),
     "jwt": (f"the server refuses {TOKEN} now", "the server refuses <secret> now"),
+    "access key": ("the key AKIAIOSFODNN7EXAMPLE is invalid", "the key <secret> is invalid"),
+    "temporary access key": ("(ASIAIOSFODNN7EXAMPLE)", "(<secret>)"),
+    "signed URL": (
+        "X-Amz-Credential=AKIAIOSFODNN7EXAMPLE/20260101/us-east-1&X-Amz-Signature=abcdef01&X-Amz-Expires=900",
+        "X-Amz-Credential=<secret>&X-Amz-Signature=<secret>&X-Amz-Expires=900",
+    ),
+    "header of AWS": (
+        "Credential=abc/20260101/us-east-1, SignedHeaders=host, Signature=abc",
+        "Credential=<secret>, SignedHeaders=host, Signature=<secret>",
+    ),
+    "shared access signature": ("sr=x&sig=abc%3d&se=1", "sr=x&sig=<secret>&se=1"),
     "pem": ("x -----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY----- y", "x <secret> y"),
 }
 
@@ -98,6 +109,10 @@ USERS = {
     f"of {USER}'s": "of <user>'s",
     "principal User:carol may not": "principal User:<user> may not",
     "User:CN=carol,OU=x": "User:<user>",
+    # Incident: AWS tells who may not assume a role, and only "User:" without a blank was taken for a user.
+    "User: arn:aws:iam::123456789012:user/carol is not authorized": "User: <user> is not authorized",
+    "arn:aws:sts::123456789012:assumed-role/etl/carol@corp.example, or": "<user>, or",
+    "on (arn:aws-us-gov:iam::123456789012:role/carol)": "on (<user>)",
     "carol@CORP.EXAMPLE has no ticket": "<user> has no ticket",
     f'File "{HOME}/carol/lib/a.py"': f'File "{HOME}/<user>/lib/a.py"',
     f"in '{HOME}/carol'": f"in '{HOME}/<user>'",
@@ -158,6 +173,7 @@ def test_a_host_has_the_same_number_in_every_text():
         "num.partitions, transaction.state.log.min.isr, log.dirs, metadata.version 33",
         "org.apache.kafka.common.errors.TimeoutException at Socket.java:633 and writes.py:12",
         "CreateTopics of ledger-certify-01234567-check (CREATE on the topic or the cluster)",
+        "credentials: neither the environment nor a profile has any; signatures: the design=x",
         "deleted by: kafka-topics.sh --delete --topic '.*certify-01234567.*' (with --command-config)",
     ],
 )
