@@ -18,10 +18,14 @@ from spark_kafka_sink.spark.options import KAFKA_PREFIX
 
 _SHORTEST_SECRET: Final = 3
 _NOT_SECRET: Final = ("username", "principal")
+_BOOLEANS: Final = ("true", "false")
 _SECRET: Final = re.compile(
-    r"-----BEGIN [^-]+-----.*?-----END [^-]+-----|\beyJ[\w-]+\.[\w-]+(?:\.[\w-]*)?"  # PEM, a JWT
+    r"-----BEGIN [^-]+-----(?:.*?-----END [^-]+-----|(?: |\\[nr])*[\w+/=].*)"  # PEM, which may be cut
+    r"|\beyJ[\w-]+\.[\w-]+(?:\.[\w-]*)?"  # a JWT
     r"|\b(?:AKIA|ASIA)[A-Z0-9]{12,}"  # an access key of AWS
-    r"|(?P<label>\b(?:Bearer|Basic) |(?:password|passphrase|secret|token|signature|credential)[\"']? ?[=:] ?"
+    r"|(?P<label>authorization[\"']? ?[=:] ?(?:(?:Bearer|Basic|Digest|Negotiate|ApiKey|AWS4-HMAC-SHA256) )?"
+    r"|\b(?:Bearer|Basic) "
+    r"|(?:password|passwd|pwd|passphrase|secret|token|signature|credential|api[._-]?key|user\.info)[\"']? ?[=:] ?"
     r"|(?:key|assertion|jaas\.config|\bsig)=)"
     r"(?:\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s,;&]+)",
     re.IGNORECASE,
@@ -122,7 +126,9 @@ def _secrets(config: ProducerConfig) -> Iterator[str]:
         config = config.with_credentials("")
     yield from (value.value for each in fields(config) if isinstance(value := getattr(config, each.name), Password))
     with suppress(KafkaError):
-        yield from (value for name, value in jaas_options(config).items() if name.lower() not in _NOT_SECRET)
+        for name, value in jaas_options(config).items():
+            if name.lower() not in _NOT_SECRET and value.lower() not in _BOOLEANS:
+                yield value
 
 
 def _without_path(found: re.Match[str]) -> str:

@@ -39,6 +39,11 @@ SECRETS = {
     "json": ('{"client_secret": "hunter22", "a": 1}', '{"client_secret": <secret>, "a": 1}'),
     "header": ("Authorization: Bearer abc.def-g", "Authorization: Bearer <secret>"),
     "basic": ("Authorization: Basic dXNlcjpwdw==", "Authorization: Basic <secret>"),
+    "another scheme": ("Authorization: ApiKey hunter22, x", "Authorization: ApiKey <secret>, x"),
+    "without a scheme": ("Authorization: hunter22 x", "Authorization: <secret> x"),
+    "short": ("passwd=hunter22 or pwd=hunter22", "passwd=<secret> or pwd=<secret>"),
+    "api key": ("x-api-key: hunter22, apikey:hunter22", "x-api-key: <secret>, apikey:<secret>"),
+    "registry": ("schema.registry.basic.auth.user.info=bob:hunter22", "<host 1>=<secret>"),
     "jwt": (f"the server refuses {TOKEN} now", "the server refuses <secret> now"),
     "access key": ("the key AKIAIOSFODNN7EXAMPLE is invalid", "the key <secret> is invalid"),
     "temporary access key": ("(ASIAIOSFODNN7EXAMPLE)", "(<secret>)"),
@@ -52,6 +57,8 @@ SECRETS = {
     ),
     "shared access signature": ("sr=x&sig=abc%3d&se=1", "sr=x&sig=<secret>&se=1"),
     "pem": ("x -----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY----- y", "x <secret> y"),
+    "cut pem": ("x -----BEGIN PRIVATE KEY-----\nMIIE\nAbCd…", "x <secret>"),
+    "escaped cut pem": ("x -----BEGIN PRIVATE KEY-----\\nMIIE\\nAbCd", "x <secret>"),
 }
 
 
@@ -79,6 +86,15 @@ def test_a_password_from_a_placeholder_is_a_secret(monkeypatch):
     assert scrubbed("refused from-the-environment") == "refused <secret>"
     monkeypatch.delenv("CERTIFY_PASSWORD")
     assert scrubber(login("SCRAM-SHA-512", USER, "${env:CERTIFY_PASSWORD}"))("told alice") == "told <user>"
+
+
+def test_an_option_of_a_login_that_is_true_leaves_every_true_alone():
+    """Incident: with a delegation token, each "true" of a verdict was a secret."""
+    token = login("SCRAM-SHA-512", "id", "hmac-of-the-token").replace(";", ' tokenauth="true" other="false";')
+    scrubbed = scrubber(token)
+    assert scrubbed("driverCheck=true, enable.idempotence=false, hmac-of-the-token") == (
+        "driverCheck=true, enable.idempotence=false, <secret>"
+    )
 
 
 @pytest.mark.parametrize("said", ["spark-kafka-sink 0.2", "kafka.acks, kafka.linger.ms", "kafka-topics.sh", "pykafka"])
@@ -173,6 +189,8 @@ def test_a_host_has_the_same_number_in_every_text():
         "num.partitions, transaction.state.log.min.isr, log.dirs, metadata.version 33",
         "org.apache.kafka.common.errors.TimeoutException at Socket.java:633 and writes.py:12",
         "CreateTopics of ledger-certify-01234567-check (CREATE on the topic or the cluster)",
+        "no private key (a block -----BEGIN PRIVATE KEY-----) in ssl.keystore.key",
+        "TOPIC_AUTHORIZATION_FAILED: authorization of the principal, with api keys",
         "credentials: neither the environment nor a profile has any; signatures: the design=x",
         "deleted by: kafka-topics.sh --delete --topic '.*certify-01234567.*' (with --command-config)",
     ],
