@@ -22,7 +22,7 @@ from spark_kafka_sink.tools.certification.certificate import Certificate
 from spark_kafka_sink.tools.certification.plan import BATCH, EXACTLY_ONCE, KINDS, RUNS, STREAM, Kind, Plan
 from spark_kafka_sink.tools.certification.rows import RowCheck
 from spark_kafka_sink.tools.certification.screen import Screen
-from spark_kafka_sink.tools.certification.scrubber import Scrubber
+from spark_kafka_sink.tools.certification.scrubber import Scrubber, process_user
 from spark_kafka_sink.tools.certification.topics import ThrowAwayTopics
 from spark_kafka_sink.tools.certification.writes import (
     Write,
@@ -160,7 +160,7 @@ class _Run:
         nodes = self._cluster.snapshot.nodes.values()
         hosts = [host for host, _ in self._plan.config.bootstrap_servers] + [node.host for node in nodes]
         known = [*hosts, platform.node(), *sorted(self._spark_hosts)]
-        scrubbed = Scrubber(self._plan.config, known, self._plan.mark, self._plan.prefixes)
+        scrubbed = Scrubber(self._plan.config, known, [process_user()], self._plan.mark, self._plan.prefixes)
         findings = [Finding(each.subject, each.step, each.outcome, scrubbed(each.text)) for each in self._findings]
         config = self._plan.config
         login = f", {config.sasl_mechanism}" if config.security_protocol.startswith("SASL_") else ""

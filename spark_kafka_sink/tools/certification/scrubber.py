@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -36,11 +37,26 @@ _URL: Final = re.compile(
     r"\b(?P<scheme>[a-z][a-z0-9+.-]*://)(?:[^\s\"<>]*@)?(?P<host>[^\s/?#@'\"<>]+)(?P<rest>[/?#][^\s'\"<>]*)?",
     re.IGNORECASE,
 )
+_USERS_OF_SERVICES: Final = (
+    "admin", "airflow", "app", "data", "databricks", "hadoop", "hdfs", "hive", "java", "jovyan", "kafka", "python",
+    "root", "runner", "spark", "test", "ubuntu", "user", "yarn", "zeppelin",
+)  # fmt: skip
+"""Users of images and services. They name nobody, and texts contain them as words."""
+
+_AFTER_USER: Final = (
+    "agent|and|application|as|at|by|can|cannot|class|code|could|defined|did|do|does|for|from|has|id|in|info|is|may|must"
+    "|name|names|not|of|on|or|principal|quota|that|the|to|was|who|will|with"
+)
+"""Words behind "user" that are no name. A missing one costs a word of the text, not a name."""
+
 _USER: Final = re.compile(
-    r"(?<=\bUser:)[^\s;)'\"]+"  # a principal, which is a whole distinguished name with mutual TLS
+    r"(?P<principal>\bUser: ?)[^\s;)'\"]+"  # a whole distinguished name with mutual TLS
     r"|\barn:aws[\w-]*:[^\s,;)'\"]+"  # has the account, and the user or role
-    r"|(?P<label>\b(?:username|user|principal)=)(?:\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s,;&]+)"
-    r"|(?<=/home/)[^\s/'\"]+|(?<=/user/)[^\s/'\"]+|(?<=/Users/)[^\s/'\"]+|(?<![\w.+-])[\w.+-]+@[\w.-]*\w"
+    r"|(?P<label>\b(?:[Uu]ser(?:[_ -]?[Nn]ame)?|[Pp]rincipal)(?:[\"']? ?[=:] ?| (?=[\"'])))"
+    r"(?:\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s,;&]+)"
+    rf"|(?<=\b[Uu]ser )(?!(?:{_AFTER_USER})\b)[\w.@-]*\w"
+    r"|(?<=/home/)[^\s/'\"]+|(?<=/user/)[^\s/'\"]+|(?<=/Users/)[^\s/'\"]+|(?<=\\Users\\)[^\s\\'\"]+"
+    r"|(?<![\w.+/-])[\w.+-]+/[\w.-]+@[\w.-]*\w|(?<![\w.+-])[\w.+-]+@[\w.-]*\w"  # a service of Kerberos, an address
 )
 _ADDRESS: Final = re.compile(
     r"(?<![\w.])(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7})(?![\w.]*\w)"
@@ -50,7 +66,7 @@ _NAME: Final = rf"{_LABEL}(?:\.{_LABEL})*"
 _EVIDENT_HOST: Final = re.compile(
     rf"(?:(?<![\w.-])(?:{_NAME}(?=:\d{{2,5}}\b)|(?<=://){_NAME}"  # a port, a URL
     rf"|{_NAME}(?=/<host \d+>)|(?<=\(){_NAME}(?= executor ))"  # Java, Spark
-    rf"|(?P<label>\b(?:UnknownHostException: |executor \S+ on (?:host )?|on host |resolve host:? |host=))"
+    rf"|(?P<label>\b(?:UnknownHostException: |executor \S+ on (?:host )?|on host:? |resolve host:? |host=))"
     rf"(?P<name>{_NAME}))(?![\w-])"
 )
 _PERHAPS_HOST: Final = re.compile(rf"(?<![\w.-])(?:{_LABEL}\.)+[A-Za-z][\w-]*\w(?![\w-])")
@@ -69,14 +85,22 @@ _NO_HOST_EITHER: Final = re.compile(
 class Scrubber:
     """Replaces secrets, users, host names and addresses in texts. A host gets the same number in all of them.
 
-    ``hosts``: the known host names. Unknown ones are found by what they look like, and in doubt a name is replaced.
-    ``mark`` and ``prefixes``: names that contain the mark, and the prefixes themselves, are not taken for host names.
+    ``hosts`` and ``users``: the known names, besides the user in ``config``. Unknown ones are found by what they look
+    like, and in doubt a name is replaced. ``mark`` and ``prefixes``: names that contain the mark, and the prefixes
+    themselves, are not taken for host names.
     """
 
-    def __init__(self, config: ProducerConfig, hosts: Iterable[str], mark: str, prefixes: Iterable[str]) -> None:
+    def __init__(
+        self,
+        config: ProducerConfig,
+        hosts: Iterable[str],
+        users: Iterable[str],
+        mark: str,
+        prefixes: Iterable[str],
+    ) -> None:
         secrets = {" ".join(each.split()) for each in _secrets(config)}
         self._secrets = _any_of(_as_secret(each) for each in secrets if len(each) >= _SHORTEST_SECRET)
-        self._users = _any_of(_as_word(each) for each in [username(config)] if each)
+        self._users = _any_of(_as_word(each) for each in [*users, *_users(config)] if each)
         self._hosts = _any_of(_as_word(each) for each in hosts if each)
         names = [rf"(?<![\w.-]){re.escape(each)}(?!\.?[\w-])" for each in prefixes]
         of_this_run = rf"[\w.-]*{re.escape(mark)}(?:[\w.-]*\w)?"
@@ -87,7 +111,7 @@ class Scrubber:
         """Returns the text without them, on one line."""
         text = self._secrets.sub("<secret>", " ".join(text.split()))
         text = _SECRET.sub(lambda found: f"{found['label'] or ''}<secret>", _URL.sub(_without_path, text))
-        text = _USER.sub(lambda found: f"{found['label'] or ''}<user>", self._users.sub("<user>", text))
+        text = _USER.sub(_without_user, self._users.sub("<user>", text))
         text = _ADDRESS.sub(self._address, self._hosts.sub(self._host, text))
         text = _EVIDENT_HOST.sub(self._evident_host, text)
         # The host of a server that was told with its port is told without it, too.
@@ -121,6 +145,22 @@ class Scrubber:
         )
 
 
+def process_user() -> str:
+    """The user that runs this process, or "" if it has no name, or one that names nobody."""
+    with suppress(OSError, KeyError, ImportError):  # a container may run as a user without a name
+        if (user := getpass.getuser()) not in _USERS_OF_SERVICES:
+            return user
+    return ""
+
+
+def _users(config: ProducerConfig) -> Iterator[str | None]:
+    yield config.sasl_oauthbearer_client_credentials_client_id
+    yield username(config)
+    with suppress(KafkaError):  # a placeholder without a value
+        options = jaas_options(config)
+        yield from (options.get(name) for name in _NOT_SECRET)
+
+
 def _secrets(config: ProducerConfig) -> Iterator[str]:
     with suppress(KafkaError):  # a placeholder without a value
         config = config.with_credentials("")
@@ -134,6 +174,10 @@ def _secrets(config: ProducerConfig) -> Iterator[str]:
 def _without_path(found: re.Match[str]) -> str:
     """The URL without user and path, because a path or query may contain a token."""
     return f"{found['scheme']}{found['host']}{'/…' if (found['rest'] or '/') != '/' else ''}"
+
+
+def _without_user(found: re.Match[str]) -> str:
+    return f"{found['label'] or found['principal'] or ''}<user>"
 
 
 def _as_word(text: str) -> str:

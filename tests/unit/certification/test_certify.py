@@ -212,6 +212,15 @@ def test_hosts_of_executors_are_not_in_the_verdict(broker, job, monkeypatch):
     assert "lost <host 1>, said <host 2>" in run(broker).text
 
 
+def test_the_account_of_the_process_is_not_in_the_verdict(broker, job, monkeypatch):
+    def fails(kind, plan):
+        raise RuntimeError("cannot write to /scratch/erin/x")
+
+    monkeypatch.setattr("getpass.getuser", lambda: "erin")
+    job.rows = fails
+    assert "cannot write to /scratch/<user>/x" in run(broker).text
+
+
 def test_topics_that_stay_are_told_with_the_command_and_do_not_spoil_the_verdict(broker, job, capsys):
     broker.faults.answer("DeleteTopics", "TOPIC_AUTHORIZATION_FAILED", times=KEPT)
     certificate = run(broker)

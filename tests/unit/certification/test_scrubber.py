@@ -5,11 +5,11 @@ import pytest
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.testing.listener import login
 from spark_kafka_sink.tools.certification.certificate import Certificate
-from spark_kafka_sink.tools.certification.scrubber import Scrubber
+from spark_kafka_sink.tools.certification.scrubber import Scrubber, process_user
 from spark_kafka_sink.tools.connection_check.findings import Finding, Outcome
 
 HOST, ADDRESS, CLIENT = "kafka1.corp.example", "10.1.2.3", "laptop"
-USER, PASSWORD = "alice", 'pä ss\\w"0rd'
+ACCOUNT, USER, PASSWORD = "dave", "alice", 'pä ss\\w"0rd'
 MARK, PREFIXES = "certify-01234567", ("shop.orders", "team/x.app", "spark-kafka-sink")
 TOKEN = "eyJhbGciOiJub25lIn0.eyJzdWIiOiJ4In0.c2ln"
 
@@ -22,7 +22,7 @@ def scrubber(jaas=None, **options):
         "sasl.jaas.config": jaas or login("SCRAM-SHA-512", USER, PASSWORD),
         **options,
     }
-    return Scrubber(ProducerConfig.parse(options), [HOST, ADDRESS, CLIENT], MARK, PREFIXES)
+    return Scrubber(ProducerConfig.parse(options), [HOST, ADDRESS, CLIENT], [ACCOUNT], MARK, PREFIXES)
 
 
 SECRETS = {
@@ -129,6 +129,16 @@ USERS = {
     "User: arn:aws:iam::123456789012:user/carol is not authorized": "User: <user> is not authorized",
     "arn:aws:sts::123456789012:assumed-role/etl/carol@corp.example, or": "<user>, or",
     "on (arn:aws-us-gov:iam::123456789012:role/carol)": "on (<user>)",
+    "user carol is not allowed": "user <user> is not allowed",
+    "refused for user 'carol'.": "refused for user <user>.",
+    'User "carol" is unknown': "User <user> is unknown",
+    "username: carol, no": "username: <user>, no",
+    'by {"userName": "carol"}': 'by {"userName": <user>}',
+    "Principal = carol, x": "Principal = <user>, x",
+    "HTTP/host1@CORP.EXAMPLE has no ticket": "<user> has no ticket",
+    f"Permission denied: /scratch/{ACCOUNT}/checkpoints": "Permission denied: /scratch/<user>/checkpoints",
+    f"of {ACCOUNT}, not of {ACCOUNT}son": f"of <user>, not of {ACCOUNT}son",
+    r"C:\Users\carol\x": r"C:\Users\<user>\x",
     "carol@CORP.EXAMPLE has no ticket": "<user> has no ticket",
     f'File "{HOME}/carol/lib/a.py"': f'File "{HOME}/<user>/lib/a.py"',
     f"in '{HOME}/carol'": f"in '{HOME}/<user>'",
@@ -142,6 +152,41 @@ def test_no_user_is_left(said):
     assert scrubber()(said) == USERS[said]
 
 
+def test_the_client_of_oauth_is_a_user():
+    """Incident: a token endpoint repeats the id that it does not know, and the scrubber knew only the secret."""
+    jaas = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;"
+    prefix = "sasl.oauthbearer."
+    scrubbed = scrubber(jaas, **{
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.login.callback.handler.class":
+            "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
+        f"{prefix}token.endpoint.url": "https://idp/token",
+        f"{prefix}client.credentials.client.id": "etl-carol",
+        f"{prefix}client.credentials.client.secret": "topsecret9",
+    })  # fmt: skip
+    assert scrubbed("unknown client etl-carol with topsecret9") == "unknown client <user> with <secret>"
+
+
+def test_a_user_from_a_placeholder_is_a_user(monkeypatch):
+    monkeypatch.setenv("CERTIFY_USER", "erin")
+    assert scrubber(login("SCRAM-SHA-512", "${env:CERTIFY_USER}", PASSWORD))("refused erin") == "refused <user>"
+
+
+@pytest.mark.parametrize(("account", "user"), [("erin", "erin"), ("root", ""), ("spark", "")])
+def test_the_account_of_the_process_is_a_user_unless_it_names_nobody(monkeypatch, account, user):
+    monkeypatch.setattr("getpass.getuser", lambda: account)
+    assert process_user() == user
+
+
+@pytest.mark.parametrize("error", [KeyError, OSError])
+def test_an_account_may_have_no_name(monkeypatch, error):
+    def unknown():
+        raise error
+
+    monkeypatch.setattr("getpass.getuser", unknown)
+    assert process_user() == ""
+
+
 HOSTS = {
     f"{HOST}:9093 is down": "<host 1>:9093 is down",
     f"{HOST.upper()} is down.": "<host 1> is down.",
@@ -152,6 +197,8 @@ HOSTS = {
     "java.net.UnknownHostException: kafka7": "java.net.UnknownHostException: <host 1>",
     "Lost task 0.0 (TID 0) (worker-3 executor 1): x": "Lost task 0.0 (TID 0) (<host 1> executor 1): x",
     "Lost executor 3 on worker-3: gone": "Lost executor 3 on <host 1>: gone",
+    # YARN's words
+    "from a bad node: container_1 on host: node12. Exit": "from a bad node: container_1 on host: <host 1>. Exit",
     "executor driver on host node7, and node7 died": "executor driver on host <host 1>, and <host 1> died",
     "Could not resolve host: registry": "Could not resolve host: <host 1>",
     "worker-3/10.9.8.7:40000": "<host 2>/<host 1>:40000",
@@ -191,6 +238,8 @@ def test_a_host_has_the_same_number_in_every_text():
         "CreateTopics of ledger-certify-01234567-check (CREATE on the topic or the cluster)",
         "no private key (a block -----BEGIN PRIVATE KEY-----) in ssl.keystore.key",
         "TOPIC_AUTHORIZATION_FAILED: authorization of the principal, with api keys",
+        "the user is not known, and a user may not. User class threw exception: x; check user and password",
+        "user {} is none of {}",
         "credentials: neither the environment nor a profile has any; signatures: the design=x",
         "deleted by: kafka-topics.sh --delete --topic '.*certify-01234567.*' (with --command-config)",
     ],
