@@ -70,11 +70,17 @@ _EVIDENT_HOST: Final = re.compile(
     rf"(?P<name>{_NAME}))(?![\w-])"
 )
 _PERHAPS_HOST: Final = re.compile(rf"(?<![\w.-])(?:{_LABEL}\.)+[A-Za-z][\w-]*\w(?![\w-])")
-_NO_HOST: Final = re.compile(r"\d+|.*\.(?:py|scala|java)")  # a time, a line of a file
+_SOURCE_FILE: Final = r"[\w-]+\.(?:py|scala|java)"  # a name with more dots is a host of Paraguay, .py
+_NO_HOST: Final = re.compile(rf"\d+|{_SOURCE_FILE}")  # a time, a line of a file
 _NO_HOST_EITHER: Final = re.compile(
-    r"(?:org|java|javax|scala|py4j|pyspark|spark_kafka_sink|sun|jdk)\..*"
+    r"org\.(?:apache|codehaus|eclipse|json4s|rocksdb|scalatest|slf4j|sparkproject|xerial)\..*"
+    r"|(?:java|javax|jdk|sun)\.(?:base|internal|io|lang|management|math|misc|net|nio|reflect|security|sql|text|time"
+    r"|util|xml)(?:\..*)?"
+    r"|scala\.(?:collection|concurrent|io|math|reflect|runtime|util)\..*"
+    r"|pyspark\.(?:cloudpickle|core|daemon|errors|java_gateway|pandas|serializers|sql|util|worker)(?:\..*)?"
+    r"|py4j\.(?:java_gateway|protocol)(?:\..*)?|spark_kafka_sink\..*"
     r"|spark\.(?:sql|driver|executor|python|pyspark|task|stage|scheduler|hadoop|streaming|connect|jars|submit)\..*"
-    r"|.*\.(?:py|scala|java|properties|pem|jks|p12|jar|json|txt|keytab|conf)|kafka-[\w-]+\.sh"
+    rf"|{_SOURCE_FILE}|.*\.(?:properties|pem|jks|p12|jar|json|txt|keytab|conf)|kafka-[\w-]+\.sh"
     # settings of topics and brokers
     r"|.*\.(?:ms|bytes|enable|replicas|ratio|listeners|factor|policy|type|version|partitions|dirs|isr)"
     r"|.*\.[A-Z]\w*[a-z]\w*"  # a class
@@ -114,7 +120,7 @@ class Scrubber:
         text = _USER.sub(_without_user, self._users.sub("<user>", text))
         text = _ADDRESS.sub(self._address, self._hosts.sub(self._host, text))
         text = _EVIDENT_HOST.sub(self._evident_host, text)
-        # The host of a server that was told with its port is told without it, too.
+        # A host that was recognised by its port is also replaced where it has none.
         text = _any_of(map(_as_word, self._numbers)).sub(self._host, text)
         return self._kept_or_host.sub(self._kept_or_perhaps_host, text)
 

@@ -210,6 +210,10 @@ HOSTS = {
     # They were taken for packages of Java, or for Spark's settings.
     "kafka.internal:9092, kafka.internal": "<host 1>:9092, <host 1>",
     "spark.corp.example is down": "<host 1> is down",
+    "org.acme.internal, jdk.lan and java.acme.example": "<host 1>, <host 2> and <host 3>",
+    "py4j.acme.example, pyspark.acme.example": "<host 1>, <host 2>",
+    # They were taken for Python files, because Paraguay's names end in .py.
+    "kafka1.banco.com.py:9092, kafka2.banco.com.py": "<host 1>:9092, <host 2>",
 }
 
 
@@ -235,6 +239,9 @@ def test_a_host_has_the_same_number_in_every_text():
         "cleanup.policy=compact, compression.type=zstd; the ledger cannot do without cleanup.policy.",
         "num.partitions, transaction.state.log.min.isr, log.dirs, metadata.version 33",
         "org.apache.kafka.common.errors.TimeoutException at Socket.java:633 and writes.py:12",
+        "java.net.SocketException, sun.nio.ch.NioSocketImpl, jdk.internal.misc and java.util.concurrent",
+        "scala.collection.immutable, pyspark.sql.utils, pyspark.errors.exceptions.base, py4j.protocol",
+        "org.apache.spark.sql.execution, spark_kafka_sink.errors, File /a/b-c/main.py:12, main.py",
         "CreateTopics of ledger-certify-01234567-check (CREATE on the topic or the cluster)",
         "no private key (a block -----BEGIN PRIVATE KEY-----) in ssl.keystore.key",
         "TOPIC_AUTHORIZATION_FAILED: authorization of the principal, with api keys",
