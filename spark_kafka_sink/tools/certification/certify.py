@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 from pyspark.sql import SparkSession
 
 from spark_kafka_sink.common.clock import Clock, SystemClock
+from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError
 from spark_kafka_sink.exactly_once.cluster import Cluster
 from spark_kafka_sink.network.api_versions import camel_case
@@ -169,6 +170,8 @@ class _Run:
             "platform": platform_text(),
             "libraries": ", ".join(f"{each.step} {each.text.removeprefix(f'{each.step} ')}" for each in libraries),
             "login": f"{config.security_protocol}{login}",
+            # The brokers' own words. Of the other facts, the scrubber would take a version such as 2.9.post0 for a host.
+            **{label: scrubbed(self._facts[label]) for label in ("brokers", "features")},
             "options": ", ".join(self._plan.given),
             "not tried": ", ".join(self._plan.untried),
             "read by": scrubbed(self._topics.reader),
@@ -187,7 +190,7 @@ class _Run:
         self._facts |= {
             "brokers": found + ("" if vendor is None else f", perhaps {vendor.vendor.name}"),
             "APIs": ", ".join(f"{camel_case(api)} {highest[api]}" for api in _SHOWN_APIS if api in highest),
-            "features": ", ".join(f"{name} {level}" for name, level in sorted(features.items())),
+            "features": ", ".join(f"{shown(name)} {level}" for name, level in sorted(features.items())),
         }
         return found
 

@@ -4,6 +4,7 @@ import errno
 import io
 import sys
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import ClassVar
 
 import pytest
@@ -16,7 +17,7 @@ from spark_kafka_sink.testing.listener import login
 from spark_kafka_sink.tools.certification import certify as module
 from spark_kafka_sink.tools.certification.certify import certified
 from spark_kafka_sink.tools.certification.plan import EXACTLY_ONCE, Plan
-from spark_kafka_sink.tools.connection_check.findings import Outcome
+from spark_kafka_sink.tools.connection_check.findings import Finding, Outcome
 from tests.unit.certification.test_rows import record
 
 ROWS = 20
@@ -219,6 +220,30 @@ def test_the_account_of_the_process_is_not_in_the_verdict(broker, job, monkeypat
     monkeypatch.setattr("getpass.getuser", lambda: "erin")
     job.rows = fails
     assert "cannot write to /scratch/<user>/x" in run(broker).text
+
+
+def test_the_words_of_brokers_have_no_host_and_no_line_end(broker, job, monkeypatch):
+    """Incident: the id of a cluster was its host name, and stood in the verdict."""
+    monkeypatch.setattr("spark_kafka_sink.testing.broker.apis.metadata.CLUSTER_ID", "corp.servicebus.example\n```\nx")
+    asked = module.Cluster.any_api_versions
+
+    def any_api_versions(cluster):
+        return replace(asked(cluster), features={"kafka.corp.example\n```\ny": 1, "metadata.version": 33})
+
+    monkeypatch.setattr(module.Cluster, "any_api_versions", any_api_versions)
+    certificate = run(broker)
+    assert certificate.facts["brokers"] == r"1, cluster <host 1>\n```\nx"
+    assert certificate.facts["features"] == r"<host 2>\n```\ny 1, metadata.version 33"
+    assert ".example" not in certificate.text
+    assert certificate.text.splitlines()[1:].index("```") == len(certificate.text.splitlines()) - 2, "one end"
+
+
+def test_versions_of_libraries_are_not_taken_for_hosts(broker, job, monkeypatch):
+    def findings(names):
+        yield Finding("libraries", "crc32c", Outcome.OK, "2.9.post0")
+
+    monkeypatch.setattr(module, "library_findings", findings)
+    assert "\nlibraries  crc32c 2.9.post0\n" in run(broker).text
 
 
 def test_topics_that_stay_are_told_with_the_command_and_do_not_spoil_the_verdict(broker, job, capsys):
