@@ -12,6 +12,7 @@ from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.errors import BrokerError, KafkaError, UnsupportedVersionError
 from spark_kafka_sink.exactly_once.cluster import Cluster
 from spark_kafka_sink.exactly_once.partition_log import PartitionLog
+from spark_kafka_sink.network.error_table import FORBIDDEN
 from spark_kafka_sink.network.topics import NewTopic, create_topic, why_not_created
 from spark_kafka_sink.tools.certification.rows import KeyAndValue
 from spark_kafka_sink.tools.connection_check.findings import Outcome
@@ -61,7 +62,8 @@ class ThrowAwayTopics:
                 replicas = min(_MOST_REPLICAS, len(self._cluster.node_ids(self._deadline())))
                 create_topic(self._cluster, NewTopic(name, _PARTITIONS, replicas), self._deadline())
         except BrokerError as error:
-            self._names.remove(name)
+            if error.code in FORBIDDEN:  # with another error, the topic may have been created
+                self._names.remove(name)
             raise KafkaError(f"topic {name} could not be created: {why_not_created(error)}") from error
         deadline = self._deadline()
         while (info := self._cluster.topic(name, deadline)) is None or info.partition_count < _PARTITIONS:

@@ -1,14 +1,18 @@
 """The topics that are thrown away, against TestBroker."""
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError
 from spark_kafka_sink.exactly_once.cluster import Cluster
+from spark_kafka_sink.network.error_table import broker_error
+from spark_kafka_sink.network.topics import create_topic
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
+from spark_kafka_sink.tools.certification import topics as module
 from spark_kafka_sink.tools.certification.topics import ThrowAwayTopics
 
 
@@ -69,6 +73,21 @@ def test_a_refused_topic_is_not_one_that_may_exist(broker, topics):
     with pytest.raises(KafkaError, match="topic a could not be created: .*CREATE on the topic or the cluster"):
         topics.create("a")
     assert topics.names == ()
+
+
+def test_incident_a_topic_that_was_created_in_spite_of_an_error_stayed(broker, topics, monkeypatch):
+    """A controller that is deposed while it creates a topic says that it is none."""
+
+    def deposed(cluster, topic, deadline):
+        create_topic(cluster, topic, deadline)
+        raise broker_error(ErrorCode.not_controller, f"CreateTopics of {topic.name}")
+
+    monkeypatch.setattr(module, "create_topic", deposed)
+    with pytest.raises(KafkaError, match="topic a could not be created: .*NOT_CONTROLLER"):
+        topics.create("a")
+    assert broker.topics == ("a",)
+    assert topics.delete() == ""
+    assert broker.topics == ()
 
 
 def test_a_topic_whose_creation_was_not_answered_is_deleted():
