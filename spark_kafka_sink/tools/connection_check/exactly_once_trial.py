@@ -135,7 +135,7 @@ class _Trial:
             raise ExactlyOnceError(
                 f"{self._topic}, which this check would throw away, cannot be created: {why_not_created(refusal)}. "
                 f"Without that right, create {self._ledger} by hand ({by_hand(wanted)}), and check it with "
-                "--transactional-id-prefix instead of --exactly-once."
+                "`spark-kafka-sink check --transactional-id-prefix`, without --exactly-once."
             ) from refusal
         text = f"CreateTopics of {self._topic} (CREATE on the topic or the cluster), {2 * PARTITIONS} partitions, "
         if made.refusal:

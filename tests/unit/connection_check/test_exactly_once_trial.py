@@ -131,7 +131,7 @@ def test_without_the_right_to_create_it_names_the_ledger_that_somebody_else_must
         broker.faults.answer("CreateTopics", "TOPIC_AUTHORIZATION_FAILED")
         text = tried(broker)[-1].text
     assert "Without that right, create ledger by hand (20 partitions, cleanup.policy=compact, " in text
-    assert text.endswith("check it with --transactional-id-prefix instead of --exactly-once.")
+    assert text.endswith("check it with `spark-kafka-sink check --transactional-id-prefix`, without --exactly-once.")
 
 
 def test_without_transactions_nothing_is_created():
