@@ -129,9 +129,9 @@ class _Trial:
         try:
             made = create_ledger(self._cluster, self._topic, wanted, self._deadline())
         except ExactlyOnceError as error:
-            self._may_exist = False
             if not isinstance(refusal := error.__cause__, BrokerError) or refusal.code not in FORBIDDEN:
-                raise
+                raise  # the topic may have been created in spite of the error
+            self._may_exist = False
             raise ExactlyOnceError(
                 f"{self._topic}, which this check would throw away, cannot be created: {why_not_created(refusal)}. "
                 f"Without that right, create {self._ledger} by hand ({by_hand(wanted)}), and check it with "

@@ -1,11 +1,14 @@
 """The check of what exactly-once needs against TestBroker: what it finds, and that it leaves nothing behind."""
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.exactly_once import sweep
+from spark_kafka_sink.exactly_once import ledger_topic, sweep
 from spark_kafka_sink.network import rpc
+from spark_kafka_sink.network.error_table import broker_error
+from spark_kafka_sink.network.topics import create_topic
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
 from spark_kafka_sink.tools.cli.main import main
@@ -123,6 +126,22 @@ def test_a_failure_ends_it_and_nothing_is_left(step):
         ]  # fmt: skip
         assert left(broker) == []
         assert open_ids(broker) == []
+
+
+def test_incident_a_topic_that_was_created_in_spite_of_an_error_stayed(monkeypatch):
+    """A controller that is deposed while it creates a topic says that it is none."""
+
+    def deposed(cluster, topic, deadline):
+        create_topic(cluster, topic, deadline)
+        raise broker_error(ErrorCode.not_controller, f"CreateTopics of {topic.name}")
+
+    monkeypatch.setattr(ledger_topic, "create_topic", deposed)
+    with TestBroker() as broker:
+        findings = tried(broker)
+        assert [(each.step, each.outcome) for each in findings[-2:]] == [
+            ("create", Outcome.FAILED), ("delete", Outcome.OK),
+        ]  # fmt: skip
+        assert left(broker) == []
 
 
 def test_without_the_right_to_create_it_names_the_ledger_that_somebody_else_must_create():
