@@ -170,7 +170,7 @@ class _Run:
             "platform": platform_text(),
             "libraries": ", ".join(f"{each.step} {each.text.removeprefix(f'{each.step} ')}" for each in libraries),
             "login": f"{config.security_protocol}{login}",
-            # The brokers' own words. Of the other facts, the scrubber would take a version such as 2.9.post0 for a host.
+            # The brokers' own words. In the other facts, a version such as 2.9.post0 would become a host.
             **{label: scrubbed(self._facts[label]) for label in ("brokers", "features")},
             "options": ", ".join(self._plan.given),
             "not tried": ", ".join(self._plan.untried),

@@ -167,15 +167,16 @@ def read_topic(client: Mapping[str, str], topic: str, partitions: int) -> Iterat
     })  # fmt: skip
     try:
         consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
-        unread = partitions
+        unread = set(range(partitions))
         deadline = time.monotonic() + DEADLINE_S
         while unread:
             messages = consumer.consume(_AT_ONCE, timeout=_POLL_S)
-            ended = [error for message in messages if (error := message.error())]
-            for error in ended:
+            for message in messages:
+                if (error := message.error()) is None:
+                    continue
                 if error.code() != KafkaError._PARTITION_EOF:
                     raise CheckError(f"{topic} could not be read: {error.str()}")
-            unread -= len(ended)
+                unread.discard(message.partition())  # a partition that grows meanwhile ends more than once
             if messages:
                 deadline = time.monotonic() + DEADLINE_S
             elif time.monotonic() > deadline:
