@@ -77,6 +77,8 @@ class ThrowAwayTopics:
 
     def read(self, name: str) -> Iterator[list[KeyAndValue]]:
         """Yields all committed records, in lists as they are fetched. Raises ``KafkaError``."""
+        for log in self._logs(name):
+            self._await_committed_end(log)
         if self._has_librdkafka:
             self.reader = f"{_LIBRARY} {metadata.version(_LIBRARY)}"
             return self._read_by_librdkafka(name)
@@ -106,6 +108,14 @@ class ThrowAwayTopics:
 
         for messages in read_topic(librdkafka_options(self._config), name, _PARTITIONS):
             yield [(each.key(), each.value()) for each in messages]
+
+    def _await_committed_end(self, log: PartitionLog) -> None:
+        """Returns when a read_committed reader can read up to the end of the log. The coordinator answers EndTxn before
+        it has written the transaction's markers, so Spark's job may have ended before its last rows can be read.
+        """
+        end, patience = log.latest(self._deadline()), log.progress_deadline(self._deadline())
+        while (fetched := log.fetch(end, patience.deadline, read_committed=True)) is None or fetched.end < end:
+            patience.wait(f"cannot be read up to offset {end}")
 
     def _read(self, name: str) -> Iterator[list[KeyAndValue]]:
         for log in self._logs(name):

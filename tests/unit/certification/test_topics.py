@@ -1,5 +1,7 @@
 """The topics that are thrown away, against TestBroker."""
 
+from threading import Event, Thread
+
 import pytest
 from kio.schema.errors import ErrorCode
 
@@ -14,6 +16,7 @@ from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
 from spark_kafka_sink.tools.certification import topics as module
 from spark_kafka_sink.tools.certification.topics import ThrowAwayTopics
+from tests.waiting import eventually
 
 
 @pytest.fixture(params=["4.1", "2.1"])
@@ -58,6 +61,55 @@ def test_without_confluent_kafka_the_package_reads_itself(broker, topics):
     assert topics.reader == "the package's own reader (librdkafka could not read: it cannot log in)"
     assert sorted(record for records in topics.read("a") for record in records) == by_librdkafka
     assert not topics.read_without_librdkafka(KafkaError("again")), "there is no third reader"
+
+
+@pytest.mark.parametrize("by_librdkafka", [True, False])
+def test_incident_rows_were_read_before_the_markers_of_their_transaction(broker, topics, monkeypatch, by_librdkafka):
+    """EndTxn is answered before they are written, and librdkafka ends at the last stable offset: rows were missing."""
+    if not by_librdkafka:
+        monkeypatch.setattr(module, "_LIBRARY", "not-installed")
+        topics = ThrowAwayTopics(topics._cluster, topics._config)
+    topics.create("a")
+    options = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "x"}
+    with KafkaProducer(options) as producer:
+        producer.init_transactions()
+        broker.hold_markers()
+        producer.begin_transaction()
+        for number in range(100):
+            producer.send(ProducerRecord("a", value=b"%d" % number, key=b"k%d" % number))
+        producer.commit_transaction()
+    has_read = Event()
+
+    def release():
+        eventually(lambda: len(broker.requests.of("Fetch")) >= 6 or has_read.is_set(), "it tries to read")
+        broker.release_markers()
+
+    releasing = Thread(target=release)
+    releasing.start()
+    count = sum(len(records) for records in topics.read("a"))
+    has_read.set()
+    releasing.join()
+    assert count == 100
+
+
+def test_a_transaction_that_stays_open_ends_the_wait(monkeypatch):
+    with TestBroker() as broker:
+        options = {"bootstrap.servers": broker.bootstrap_servers}
+        config = ProducerConfig.parse(options | {"max.block.ms": 500})
+        cluster = Cluster(config, SystemClock())
+        topics = ThrowAwayTopics(cluster, config)
+        topics.create("a")
+        with KafkaProducer(options | {"transactional.id": "x"}) as producer:
+            producer.init_transactions()
+            producer.begin_transaction()
+            producer.send(ProducerRecord("a", value=b"x", partition=2)).result()
+            with pytest.raises(KafkaTimeoutError, match="a-2 cannot be read up to offset 1 in time"):
+                list(topics.read("a"))
+            assert topics.reader == "", "nothing was read"
+            producer.abort_transaction()
+        assert list(filter(None, topics.read("a"))) == []
+        assert topics.reader.startswith("confluent-kafka "), "the wait was no fault of librdkafka"
+        cluster.close()
 
 
 def test_a_topic_that_never_was_is_deleted(topics):
