@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator
-from importlib import metadata
 from typing import Final
 
 from spark_kafka_sink.common.config import ProducerConfig
@@ -30,14 +29,14 @@ class ThrowAwayTopics:
     """The topics that a run creates and then deletes. Each method takes at most ``max.block.ms``; ``read`` may take
     that long between two lists of records.
 
-    ``reader`` names what has read the topics, or is "" if nothing was read. It is librdkafka if that is installed and
-    can log in, otherwise the package's own reader, which is slow but shares no code with what has encoded the records
-    (``records/decode.py``).
+    It reads with librdkafka if that is installed and can log in, otherwise with the package's own reader, which is slow
+    but shares no code with what has encoded the records (``records/decode.py``).
     """
 
     def __init__(self, cluster: Cluster, config: ProducerConfig) -> None:
         self._names: list[str] = []
-        self.reader = ""
+        self._own = _OWN
+        self._readers: dict[str, None] = {}
         self._cluster = cluster
         self._config = config
         self._has_librdkafka = importlib.util.find_spec(_LIBRARY.replace("-", "_")) is not None
@@ -75,22 +74,28 @@ class ThrowAwayTopics:
         deadline = self._cluster.now() + _GLANCE_MS
         return sum(log.latest(deadline) for log in self._logs(name))
 
+    @property
+    def reader(self) -> str:
+        """What has read the topics so far, or "" if nothing was read."""
+        return ", then ".join(self._readers)
+
     def read(self, name: str) -> Iterator[list[KeyAndValue]]:
         """Yields all committed records, in lists as they are fetched. Raises ``KafkaError``."""
         for log in self._logs(name):
             self._await_committed_end(log)
         if self._has_librdkafka:
-            self.reader = f"{_LIBRARY} {metadata.version(_LIBRARY)}"
-            return self._read_by_librdkafka(name)
-        self.reader = self.reader or _OWN
-        return self._read(name)
-
-    def read_without_librdkafka(self, error: KafkaError) -> bool:
-        """Changes to the package's own reader, after ``error``. Returns False if it was in use already."""
-        was_librdkafka, self._has_librdkafka = self._has_librdkafka, False
-        if was_librdkafka:
-            self.reader = f"{_OWN} (librdkafka could not read: {error})"
-        return was_librdkafka
+            count = 0
+            try:
+                for records in self._read_by_librdkafka(name):
+                    count += len(records)
+                    yield records
+                return
+            except KafkaError as error:
+                # What librdkafka has begun to read and cannot go on with is a finding, not a login that it lacks.
+                if count:
+                    raise
+                self._has_librdkafka, self._own = False, f"{_OWN} (librdkafka could not read: {error})"
+        yield from self._read(name)
 
     def delete(self) -> str:
         """Deletes the topics in ``names``, which then has those that could not be deleted. Returns why, or ""."""
@@ -104,9 +109,14 @@ class ThrowAwayTopics:
         return why
 
     def _read_by_librdkafka(self, name: str) -> Iterator[list[KeyAndValue]]:
-        from spark_kafka_sink.tools.demo.check import librdkafka_options, read_topic
+        try:
+            import confluent_kafka
 
+            from spark_kafka_sink.tools.demo.check import librdkafka_options, read_topic
+        except ImportError as error:  # such as an old version, or a library of the system that it lacks
+            raise KafkaError(f"{_LIBRARY} cannot be imported: {error}") from error
         for messages in read_topic(librdkafka_options(self._config), name, _PARTITIONS):
+            self._readers[f"{_LIBRARY} {confluent_kafka.__version__}"] = None
             yield [(each.key(), each.value()) for each in messages]
 
     def _await_committed_end(self, log: PartitionLog) -> None:
@@ -120,6 +130,7 @@ class ThrowAwayTopics:
     def _read(self, name: str) -> Iterator[list[KeyAndValue]]:
         for log in self._logs(name):
             end = log.latest(self._deadline())
+            self._readers[self._own] = None
             for batch in log.batches_before(end, self._deadline(), read_committed=True):
                 yield [(record.key, record.value) for record in batch.records()]
 

@@ -161,10 +161,13 @@ def read_topic(client: Mapping[str, str], topic: str, partitions: int) -> Iterat
 
     Raises ``CheckError`` if the topic cannot be read, or no record arrives for 30 s.
     """
-    consumer = Consumer({
-        **client, "group.id": topic, "enable.auto.commit": False,
-        "enable.partition.eof": True, "check.crcs": True, **_QUIET,
-    })  # fmt: skip
+    try:
+        consumer = Consumer({
+            **client, "group.id": topic, "enable.auto.commit": False,
+            "enable.partition.eof": True, "check.crcs": True, **_QUIET,
+        })  # fmt: skip
+    except KafkaException as error:  # such as certificates that its OpenSSL refuses
+        raise CheckError(f"{topic} could not be read: {error.args[0].str()}") from None
     try:
         consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
         unread = set(range(partitions))
@@ -172,10 +175,10 @@ def read_topic(client: Mapping[str, str], topic: str, partitions: int) -> Iterat
         while unread:
             messages = consumer.consume(_AT_ONCE, timeout=_POLL_S)
             for message in messages:
-                if (error := message.error()) is None:
+                if (end := message.error()) is None:
                     continue
-                if error.code() != KafkaError._PARTITION_EOF:
-                    raise CheckError(f"{topic} could not be read: {error.str()}")
+                if end.code() != KafkaError._PARTITION_EOF:
+                    raise CheckError(f"{topic} could not be read: {end.str()}")
                 unread.discard(message.partition())  # a partition that grows meanwhile ends more than once
             if messages:
                 deadline = time.monotonic() + DEADLINE_S

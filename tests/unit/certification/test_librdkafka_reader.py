@@ -60,3 +60,9 @@ def test_incident_a_partition_that_ended_twice_counted_for_two(monkeypatch):
 def test_another_error_of_a_partition_is_told(monkeypatch):
     with pytest.raises(check.CheckError, match="t could not be read: said"):
         read(monkeypatch, [Message(0), Message(1, KafkaError._BAD_MSG)])
+
+
+def test_incident_options_that_librdkafka_refuses_were_an_error_of_its_own(monkeypatch):
+    """So certify did not fall back to the package's own reader, and the sink was "NOT certified"."""
+    with pytest.raises(check.CheckError, match="t could not be read: .*security.protocol"):
+        next(check.read_topic({"security.protocol": "WRONG"}, "t", 1))

@@ -1,5 +1,7 @@
 """The topics that are thrown away, against TestBroker."""
 
+import sys
+from importlib import metadata
 from threading import Event, Thread
 
 import pytest
@@ -53,14 +55,39 @@ def test_topics_are_created_measured_read_and_deleted(broker, topics):
     assert {*broker.topics} <= {"__consumer_offsets"}, "librdkafka asks for its group's coordinator"
 
 
-def test_without_confluent_kafka_the_package_reads_itself(broker, topics):
+def refused(*of):
+    raise KafkaError("it cannot log in")
+    yield
+
+
+def test_what_librdkafka_cannot_read_the_package_reads_itself(broker, topics, monkeypatch):
     topics.create("a")
     write(broker, "a", 100)
     by_librdkafka = sorted(record for records in topics.read("a") for record in records)
-    assert topics.read_without_librdkafka(KafkaError("it cannot log in"))
-    assert topics.reader == "the package's own reader (librdkafka could not read: it cannot log in)"
+    monkeypatch.setattr(ThrowAwayTopics, "_read_by_librdkafka", refused)
     assert sorted(record for records in topics.read("a") for record in records) == by_librdkafka
-    assert not topics.read_without_librdkafka(KafkaError("again")), "there is no third reader"
+    first, second = topics.reader.split(", then ")
+    assert first == f"confluent-kafka {metadata.version('confluent-kafka')}"
+    assert second == "the package's own reader (librdkafka could not read: it cannot log in)"
+
+
+def test_the_reader_that_read_nothing_is_not_named(broker, topics, monkeypatch):
+    topics.create("a")
+    monkeypatch.setattr(ThrowAwayTopics, "_read_by_librdkafka", refused)
+    broker.faults.answer("Fetch", "TOPIC_AUTHORIZATION_FAILED", times=KEPT)
+    with pytest.raises(KafkaError):
+        list(topics.read("a"))
+    assert topics.reader == ""
+
+
+@pytest.mark.parametrize("missing", ["confluent_kafka", "confluent_kafka.admin"])
+def test_incident_a_broken_librdkafka_was_a_fault_of_the_sink(topics, monkeypatch, missing):
+    """What cannot be imported, for example because the system lacks a library, must leave it to the other reader."""
+    topics.create("a")
+    monkeypatch.delitem(sys.modules, "spark_kafka_sink.tools.demo.check", raising=False)
+    monkeypatch.setitem(sys.modules, missing, None)
+    assert list(topics.read("a")) == []
+    assert topics.reader.startswith("the package's own reader (librdkafka could not read: confluent-kafka cannot be ")
 
 
 @pytest.mark.parametrize("by_librdkafka", [True, False])
