@@ -98,7 +98,10 @@ def spark_session(name: str, settings: Mapping[str, str]) -> Iterator[SparkSessi
     """A session with ``settings``, on top of those of ``spark-submit``; stopped at the end of the block."""
     # Spark starts its Python workers with PYSPARK_PYTHON.
     os.environ.setdefault("PYSPARK_PYTHON", settings.get("spark.pyspark.python", sys.executable))
-    spark = SparkSession.builder.config(map=dict(settings)).appName(name).getOrCreate()
+    try:
+        spark = SparkSession.builder.config(map=dict(settings)).appName(name).getOrCreate()
+    except (Py4JError, PySparkException) as error:  # such as a wrong master, or no Java
+        raise JobError(reason(error)) from None
     try:
         yield spark
     except (Py4JError, PySparkException) as error:  # its text comes from the JVM, which must still run
