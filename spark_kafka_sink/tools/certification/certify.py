@@ -78,13 +78,13 @@ def certify(
 
 def certified(session: AbstractContextManager[SparkSession], plan: Plan, timeout_s: float) -> Certificate:
     """Carries out a plan: the steps, the clean-up and the verdict. ``session`` is entered once the brokers respond,
-    because Spark takes long to start.
+    because Spark takes long to start. If it cannot be entered, that is a failed step.
     """
     run = _Run(plan, timeout_s, SystemClock())
     with ExitStack() as started:
         try:
             if run.brokers_respond():
-                run.steps(started.enter_context(session))
+                run.steps(partial(started.enter_context, session))
             run.tell_what_was_not_tried()
         finally:
             run.clean_up()
@@ -116,10 +116,9 @@ class _Run:
         connection = check(CheckRequest(self._plan.config), self._clock)
         return self._checked(_BROKERS, "connect", connection) and self._tried(_BROKERS, "versions", self._versions)
 
-    def steps(self, spark: SparkSession) -> None:
+    def steps(self, started: Callable[[], SparkSession]) -> None:
         """Goes through the steps with Spark. After a step that fails, those that depend on it are left out."""
-        self._spark = spark
-        if not self._tried("Spark", "start", self._start):
+        if not self._tried("Spark", "start", partial(self._start, started)):
             return
         for kind in KINDS:
             if kind == _REPEATED and not self._can_write_exactly_once():
@@ -194,8 +193,8 @@ class _Run:
         }
         return found
 
-    def _start(self) -> str:
-        assert self._spark is not None
+    def _start(self, started: Callable[[], SparkSession]) -> str:
+        self._spark = started()
         self._facts |= self._in_job("Spark: a first task", partial(spark_facts, self._spark))
         return f"Spark {self._facts['Spark']}"
 

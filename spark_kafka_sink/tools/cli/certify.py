@@ -8,7 +8,7 @@ import logging
 import signal
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -143,8 +143,11 @@ def _session(settings: Mapping[str, str]) -> Iterator[SparkSession]:
     # would stay, because they are removed through the JVM.
     handled_before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     start = _Start()
-    with spark_session("spark-kafka-sink certify", settings) as spark:
-        start.ended()
+    with ExitStack() as stack:
+        try:
+            spark = stack.enter_context(spark_session("spark-kafka-sink certify", settings))
+        finally:  # also if Spark does not start: the run goes on with its verdict
+            start.ended()
         if handled_before is not signal.SIG_IGN:  # as nohup does
             signal.signal(signal.SIGHUP, _hung_up)
         if has_format():

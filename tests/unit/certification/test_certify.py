@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 import pytest
+from pyspark.errors import PySparkRuntimeError
 
 from spark_kafka_sink import ConfigError, KafkaProducer, ProducerRecord, certify
 from spark_kafka_sink.errors import KafkaError
@@ -202,6 +203,19 @@ def test_spark_starts_only_once_the_brokers_respond(job):
     plan = Plan.of(options, ROWS, is_connect=False)
     assert not certified(session(), plan, 60.0).worked
     assert started == []
+
+
+def test_incident_a_spark_that_could_not_be_entered_was_a_traceback_without_a_verdict(broker, job):
+    @contextmanager
+    def session():
+        raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
+        yield
+
+    plan = Plan.of({"kafka.bootstrap.servers": broker.bootstrap_servers}, ROWS, is_connect=False)
+    certificate = certified(session(), plan, 60.0)
+    assert outcomes(certificate, "Spark start", *NOT_TRIED) == STEPS[:3] + NOT_TRIED
+    assert "Java gateway process exited before sending its port number" in text(certificate, "Spark start")
+    assert "not tried, because start of Spark failed" in certificate.text
 
 
 def test_hosts_of_executors_are_not_in_the_verdict(broker, job, monkeypatch):

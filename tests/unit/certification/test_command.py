@@ -5,6 +5,7 @@ import signal
 
 import pytest
 
+from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.tools.certification import certify as module
 from spark_kafka_sink.tools.certification.certificate import Certificate
@@ -175,6 +176,33 @@ def test_a_second_interrupt_while_spark_starts_ends_at_once(monkeypatch):
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
         raise AssertionError("not interrupted")
+
+    monkeypatch.setattr(job, "spark_session", session)
+    monkeypatch.setattr(module, "certified", in_session(lambda: certificate(Outcome.OK)))
+    assert main(["certify", *SERVERS]) == 130
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_interrupt_also_after_a_start_that_failed(number, monkeypatch):
+    """What delays them until Spark has started would delay them for good."""
+
+    def session(name, settings):
+        raise KafkaError("no Java")
+
+    def certified(session, plan, timeout_s):
+        with pytest.raises(KafkaError, match="no Java"):
+            session.__enter__()
+        signal.raise_signal(number)
+
+    monkeypatch.setattr(job, "spark_session", session)
+    monkeypatch.setattr(module, "certified", certified)
+    assert main(["certify", *SERVERS]) == 130
+
+
+def test_an_interrupt_while_spark_fails_to_start_ends_the_run(monkeypatch):
+    def session(name, settings):
+        signal.raise_signal(signal.SIGINT)
+        raise KafkaError("no Java")
 
     monkeypatch.setattr(job, "spark_session", session)
     monkeypatch.setattr(module, "certified", in_session(lambda: certificate(Outcome.OK)))
