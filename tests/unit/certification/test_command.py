@@ -9,6 +9,7 @@ from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.tools.certification import certify as module
 from spark_kafka_sink.tools.certification.certificate import Certificate
+from spark_kafka_sink.tools.certification.plan import KINDS
 from spark_kafka_sink.tools.cli import job
 from spark_kafka_sink.tools.cli.main import main
 from spark_kafka_sink.tools.connection_check.findings import Finding, Outcome
@@ -97,7 +98,8 @@ def test_wrong_options_are_told_before_spark_starts(line, says, capsys, sessions
 
 
 def certificate(outcome):
-    return Certificate([Finding("Spark", "start", outcome, "said")], {}, 0)
+    read = [Finding(kind.guarantee, f"read {kind.way}", Outcome.OK, "as written") for kind in KINDS]
+    return Certificate([Finding("Spark", "start", outcome, "said"), *read], {}, 0)
 
 
 @pytest.mark.parametrize(("outcome", "code"), [(Outcome.OK, 0), (Outcome.FAILED, 1)])
