@@ -70,8 +70,8 @@ def certify(
     ``rows`` is the number of rows of each write, and ``timeout_s`` the time that each Spark job may take. The process
     that calls this function must reach the brokers. On Spark Connect that is the client.
 
-    Raises ``ConfigError`` for wrong options, before anything is sent. A step that fails does not raise: the verdict
-    tells it.
+    Raises ``ConfigError`` for wrong options, before anything is sent. A failed step does not raise; the verdict reports
+    it.
     """
     return certified(nullcontext(spark), Plan.of(options, rows, is_connect=is_connect(spark)), timeout_s)
 

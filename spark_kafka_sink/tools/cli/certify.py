@@ -39,20 +39,22 @@ Tries the sink on your own Spark and brokers. It starts Spark and writes a batch
 at least once and exactly once. The query is stopped and continues from its checkpoint. Then it reads every
 row back and compares key and value: with librdkafka if confluent-kafka is installed and can log in, else
 with the package's own reader. The exactly-once batch job runs again with the same txnAppId and txnVersion,
-and no row may be there twice.
+which must not add a row.
 
 Before it starts Spark, it goes through the steps of `check`, and before the exactly-once writes through
-those of `check --exactly-once`, so a refused login or a missing right is told as it is there.
+those of `check --exactly-once`, so it reports a refused login or a missing right in the same words.
 
 It prints each step, and at the end a verdict to paste into an issue: versions of platform, Spark, Python and
-libraries, what the brokers tell of themselves, each step with rows and rows/s. The verdict has no password,
-no user and no host name.
+libraries, what the brokers report about themselves, each step with rows and rows/s. `certify` replaces
+passwords, users and host names in the verdict. It recognises those in your options, and others by what they
+look like. Names of topics and paths stay, so read the verdict before you post it.
 
-The writes go to topics of their own: four topics, a ledger, transactional ids and checkpoints, whose names
-begin with --topics, --commit-log-topic and --transactional-id-prefix, so that prefixed ACLs hold for them.
-All but the transactional ids, which the brokers forget by themselves, are deleted at the end, also if a step
-fails, after Ctrl-C or SIGTERM, and when the terminal is closed. It needs the rights to create, write, read,
-describe and delete these topics.
+The writes use four topics, a ledger and transactional ids of their own, whose names begin with --topics,
+--commit-log-topic and --transactional-id-prefix, so that prefixed ACLs apply to them, and checkpoints in
+--checkpoint-location. All but the transactional ids, which the brokers forget by themselves, are deleted at
+the end, also if a step fails, after Ctrl-C or SIGTERM, and when the terminal is closed. The principal needs
+CREATE, DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE and DELETE on topics whose names begin with --topics and
+--commit-log-topic, and WRITE on transactional ids that begin with --transactional-id-prefix.
 
 On Spark 3.5, which has no Python data sources, it writes with write_kafka and kafka_batches. With --remote,
 this machine must reach the brokers, too, and the checkpoints stay in --checkpoint-location: delete them
@@ -97,7 +99,7 @@ def add_to(commands: Subparsers) -> None:
     )
     command.add_argument(
         "--timeout", type=above_zero, default=TIMEOUT_S, metavar="SECONDS",
-        help="how long each Spark job may take (default: 300)",
+        help=f"how long each Spark job may take (default: {TIMEOUT_S:g})",
     )  # fmt: skip
     group = command.add_argument_group("Spark")
     add_spark_options(group)

@@ -278,13 +278,15 @@ def test_topics_that_stay_are_told_with_the_command_and_do_not_spoil_the_verdict
     )
 
 
-def test_checkpoints_that_stay_are_told(broker, job):
+def test_checkpoints_that_stay_are_told(broker, job, capsys):
     job.removed = "A client of Spark Connect cannot remove checkpoints"
     certificate = run(broker, checkpointLocation="s3a://bucket/x")
     assert certificate.worked
     assert text(certificate, "clean-up delete").startswith(f"{job.removed}. There may be left: s3a://")
     assert "kafka-topics" not in text(certificate, "clean-up delete")
     assert left(broker) == []
+    assert "s3a://bucket/x/spark-kafka-sink-certify-" in capsys.readouterr().out.partition("```text")[0]
+    assert "bucket" not in certificate.text, "as docs/operations.md says"
 
 
 @pytest.mark.parametrize("step", ["at-least-once batch", "exactly-once stream"])
