@@ -41,7 +41,7 @@ _USERS_OF_SERVICES: Final = (
     "admin", "airflow", "app", "data", "databricks", "hadoop", "hdfs", "hive", "java", "jovyan", "kafka", "python",
     "root", "runner", "spark", "test", "ubuntu", "user", "yarn", "zeppelin",
 )  # fmt: skip
-"""Users of images and services. They name nobody, and texts contain them as words."""
+"""Users of images and services. Such a name identifies no person, and is a word of many texts."""
 
 _AFTER_USER: Final = (
     "agent|and|application|as|at|by|can|cannot|class|code|could|defined|did|do|does|for|from|has|id|in|info|is|may|must"
@@ -152,7 +152,7 @@ class Scrubber:
 
 
 def process_user() -> str:
-    """The user that runs this process, or "" if it has no name, or one that names nobody."""
+    """The name of the user that runs this process, or "" if there is none, or the user is one of a service."""
     with suppress(OSError, KeyError, ImportError):  # a container may run as a user without a name
         if (user := getpass.getuser()) not in _USERS_OF_SERVICES:
             return user

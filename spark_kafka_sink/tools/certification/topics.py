@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator
+from importlib import metadata
 from typing import Final
 
 from spark_kafka_sink.common.config import ProducerConfig
@@ -110,13 +111,13 @@ class ThrowAwayTopics:
 
     def _read_by_librdkafka(self, name: str) -> Iterator[list[KeyAndValue]]:
         try:
-            import confluent_kafka
-
             from spark_kafka_sink.tools.demo.check import librdkafka_options, read_topic
+
+            reader = f"{_LIBRARY} {metadata.version(_LIBRARY)}"
         except ImportError as error:  # such as an old version, or a library of the system that it lacks
             raise KafkaError(f"{_LIBRARY} cannot be imported: {error}") from error
         for messages in read_topic(librdkafka_options(self._config), name, _PARTITIONS):
-            self._readers[f"{_LIBRARY} {confluent_kafka.__version__}"] = None
+            self._readers[reader] = None
             yield [(each.key(), each.value()) for each in messages]
 
     def _await_committed_end(self, log: PartitionLog) -> None:
