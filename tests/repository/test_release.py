@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 import tarfile
 import tomllib
 from pathlib import Path
@@ -14,33 +12,24 @@ import pytest
 import yaml
 
 from tests.repository.files import ROOT
+from tests.repository.test_pypi_page import PROJECT_URL
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 WORKFLOW = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())
 JOBS = WORKFLOW["jobs"]
-ADDRESS = "https://code.example/team/sink"
 LONG_AGO = 1_000_000_000
 
 
-def built(sources: Path, folder: Path) -> dict[str, bytes]:
-    """sdist and wheel of the sources, by their file names."""
-    environment = {**os.environ, "PROJECT_URL": ADDRESS}
-    environment.pop("SOURCE_DATE_EPOCH", None)
-    command = [sys.executable, "-m", "hatchling", "build", "-d", str(folder)]
-    subprocess.run(command, cwd=sources, check=True, env=environment, capture_output=True)
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-@pytest.fixture(scope="module")
-def here(tmp_path_factory) -> dict[str, bytes]:
-    return built(ROOT, tmp_path_factory.mktemp("here"))
+@pytest.fixture
+def here(built) -> dict[str, bytes]:
+    return built(PROJECT_URL)
 
 
 def test_a_build_makes_an_sdist_and_a_wheel(here):
     assert sorted(Path(name).suffix for name in here) == [".gz", ".whl"]
 
 
-def test_a_build_of_other_times_and_rights_in_another_folder_is_equal(here, tmp_path):
+def test_a_build_of_other_times_and_rights_in_another_folder_is_equal(built, here, tmp_path):
     sources = tmp_path / "sources"
     sources.mkdir()
     # hatchling adds .gitignore, which says what a build leaves out.
@@ -52,15 +41,15 @@ def test_a_build_of_other_times_and_rights_in_another_folder_is_equal(here, tmp_
     for path in sources.rglob("*"):
         os.utime(path, (LONG_AGO, LONG_AGO))
         path.chmod(path.stat().st_mode & 0o700)
-    assert built(sources, tmp_path / "there") == here
+    assert built(PROJECT_URL, sources) == here
 
 
-def test_a_build_from_the_sdist_is_equal(here, tmp_path):
+def test_a_build_from_the_sdist_is_equal(built, here, tmp_path):
     (name,) = (name for name in here if name.endswith(".tar.gz"))
     (tmp_path / name).write_bytes(here[name])
     with tarfile.open(tmp_path / name) as archive:
         archive.extractall(tmp_path, filter="data")
-    assert built(tmp_path / name.removesuffix(".tar.gz"), tmp_path / "there") == here
+    assert built(PROJECT_URL, tmp_path / name.removesuffix(".tar.gz")) == here
 
 
 def uses(job: str) -> list[str]:
