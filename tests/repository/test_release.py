@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import tarfile
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,23 @@ def here(built) -> dict[str, bytes]:
 
 def test_a_build_makes_an_sdist_and_a_wheel(here):
     assert sorted(Path(name).suffix for name in here) == [".gz", ".whl"]
+
+
+def metadata_in(name: str, content: bytes) -> bytes:
+    """METADATA of a wheel, or PKG-INFO of an sdist."""
+    if name.endswith(".whl"):
+        with zipfile.ZipFile(io.BytesIO(content)) as wheel:
+            return wheel.read(f"{name.removesuffix('-py3-none-any.whl')}.dist-info/METADATA")
+    with tarfile.open(fileobj=io.BytesIO(content)) as sdist:
+        member = sdist.extractfile(f"{name.removesuffix('.tar.gz')}/PKG-INFO")
+        assert member is not None
+        return member.read()
+
+
+def test_incident_the_publishing_action_did_not_know_the_version_of_the_metadata(here):
+    """The action's twine knows versions up to 2.4; hatchling writes the newest one unless it is told another."""
+    versions = {metadata_in(name, content).splitlines()[0] for name, content in here.items()}
+    assert versions == {b"Metadata-Version: 2.4"}
 
 
 def test_a_build_of_other_times_and_rights_in_another_folder_is_equal(built, here, tmp_path):
