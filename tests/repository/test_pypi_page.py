@@ -7,8 +7,11 @@ import zipfile
 
 import pytest
 
+from spark_kafka_sink import __version__
+
 ADDRESS = "https://code.example/team/sink"
 PROJECT_URL = f"{ADDRESS}/"
+TAG = f"v{__version__}"
 RELATIVE = re.compile(r"\]\((?!https?:|#)")
 
 
@@ -35,10 +38,12 @@ def test_no_link_or_image_is_relative(address, metadata_of):
     assert ("docs/img" in page) == bool(address)
 
 
-def test_the_projects_address_makes_its_links(metadata_of):
+def test_the_projects_address_makes_links_to_the_files_of_this_version(metadata_of):
     metadata = metadata_of(PROJECT_URL)
     assert f"Source, {ADDRESS}" in metadata.get_all("Project-URL")
-    assert f"({ADDRESS}/blob/main/docs/migrate.md)" in metadata.get_payload()
+    assert f"Changelog, {ADDRESS}/blob/{TAG}/CHANGELOG.md" in metadata.get_all("Project-URL")
+    assert f"({ADDRESS}/blob/{TAG}/docs/migrate.md)" in metadata.get_payload()
+    assert f"({ADDRESS}/raw/{TAG}/docs/img/" in metadata.get_payload()
     assert f'pip install "git+{ADDRESS}"' in metadata.get_payload()
 
 
