@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import io
+import json
 import os
+import re
 import shutil
+import subprocess
+import sys
 import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -71,6 +76,10 @@ def test_a_build_from_the_sdist_is_equal(built, here, tmp_path):
     assert built(PROJECT_URL, tmp_path / name.removesuffix(".tar.gz")) == here
 
 
+def test_a_build_does_not_take_the_date_of_its_environment():
+    assert "\nunset SOURCE_DATE_EPOCH " in (ROOT / ".ci/build").read_text()
+
+
 def uses(job: str) -> list[str]:
     return [step["uses"].partition("@")[0] for step in JOBS[job]["steps"] if "uses" in step]
 
@@ -96,3 +105,59 @@ def test_the_sbom_is_of_the_packages_that_every_installation_has():
     assert "cyclonedx-py" in script
     assert "requirements/base.txt" in script
     assert "--output-format JSON" in script
+
+
+LOCK = r"""# of a tool
+a==1 ; python_full_version < '3.12' \
+    --hash=sha256:00
+    # via spark-kafka-sink (pyproject.toml)
+a==2 ; python_full_version >= '3.12' \
+    --hash=sha256:01
+    # via
+    #   spark-kafka-sink (pyproject.toml)
+    #   b
+b==3.post0 \
+    --hash=sha256:02
+    # via spark-kafka-sink (pyproject.toml)
+"""
+
+
+def component(name: str, version: str, **more: str) -> dict[str, str]:
+    """As cyclonedx-py writes it."""
+    return {"name": name, "version": version, "description": "requirements line 3: ... --hash=sha256:00", **more}
+
+
+def completed(lock: str, versions: list[tuple[str, str]], path: Path) -> dict[str, Any]:
+    packages = [component(*each, purl=f"pkg:pypi/{each[0]}@{each[1]}", **{"bom-ref": "L"}) for each in versions]
+    root = component("spark-kafka-sink", "0.2.0") | {"bom-ref": "root-component"}
+    path.write_text(json.dumps({"metadata": {"component": root}, "components": packages, "dependencies": []}))
+    path.with_suffix(".txt").write_text(lock)
+    subprocess.run([sys.executable, ROOT / ".ci/sbom.py", path, path.with_suffix(".txt")], check=True)
+    return json.loads(path.read_text())
+
+
+def test_the_sbom_says_which_package_needs_which(tmp_path):
+    sbom = completed(LOCK, [("a", "1"), ("a", "2"), ("b", "3.post0")], tmp_path / "sbom")
+    root = "pkg:pypi/spark-kafka-sink@0.2.0"
+    assert sbom["metadata"]["component"]["purl"] == sbom["metadata"]["component"]["bom-ref"] == root
+    assert sbom["dependencies"] == [
+        {"ref": root, "dependsOn": ["pkg:pypi/a@1", "pkg:pypi/a@2", "pkg:pypi/b@3.post0"]},
+        {"ref": "pkg:pypi/a@1", "dependsOn": []},
+        {"ref": "pkg:pypi/a@2", "dependsOn": []},
+        {"ref": "pkg:pypi/b@3.post0", "dependsOn": ["pkg:pypi/a@2"]},
+    ]
+
+
+def test_the_sbom_describes_a_package_by_where_it_is_installed(tmp_path):
+    sbom = completed(LOCK, [("a", "1"), ("b", "3.post0")], tmp_path / "sbom")
+    assert sbom["components"][0]["description"] == "Installed where python_full_version < '3.12'"
+    assert "description" not in sbom["components"][1]
+
+
+def test_every_package_of_the_sbom_is_needed(tmp_path):
+    lock = (ROOT / "requirements/base.txt").read_text()
+    versions = re.findall(r"^([^#\s]\S*)==([^\s;]+)", lock, re.MULTILINE)
+    sbom = completed(lock, versions, tmp_path / "sbom")
+    needed = {each for dependency in sbom["dependencies"] for each in dependency["dependsOn"]}
+    assert needed == {each["bom-ref"] for each in sbom["components"]}
+    assert "pkg:pypi/cffi@" in "".join(needed)
