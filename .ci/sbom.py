@@ -1,4 +1,4 @@
-"""Completes cyclonedx-py's SBOM with what a lock file says in comments and markers: which package needs which, and where.
+"""Completes cyclonedx-py's SBOM with what a lock file says in comments and markers: who needs a package, and where.
 
 ``python sbom.py SBOM LOCK`` changes the file SBOM.
 """
