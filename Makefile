@@ -11,12 +11,15 @@ KAFKA := 2.1.1 2.8.2 3.3.2 3.9.2 4.0.2 4.1.2 4.2.1 4.3.1 4.4.0
 COMPILED := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/.cache/bytecode
 # The Pythons of `make test-pythons`, next to the 3.11 of the locked environment.
 PYTHONS := 3.12 3.13 3.14
-# What there is of the folders that hold Python next to the package.
+# Python folders besides the package; the sdist lacks some.
 SOURCES := spark_kafka_sink $(wildcard pyspark_pykafka jobs examples benchmarks tests)
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--custom-compile-command "make lock" pyproject.toml
 # The lowest versions that pyproject.toml allows of what every installation has.
 LOWEST := .cache/lowest-direct.txt
+# The environments of lowest and of other Sparks have old versions on purpose.
+AUDITED := $(filter-out requirements/lowest.txt requirements/spark-%,$(wildcard requirements/*.txt))
+PIP_AUDIT := .cache/release/bin/pip-audit
 # gssapi is compiled against the system's Kerberos: only requirements/gssapi.txt has it.
 EXTRAS_BUT := python3 -c 'import sys, tomllib; extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; print(*(f"--extra {extra}" for extra in extras if extra not in sys.argv))'
 
@@ -139,7 +142,9 @@ draw: .cache/bench/.ready ## the plots of docs/proof.md from a history, and what
 	@.cache/bench/bin/python -m tests.histories.plots $(HISTORY) docs/img
 
 audit: .cache/release/.ready ## known vulnerabilities of the locked packages, by PyPI's advisories
-	@.cache/release/bin/pip-audit --strict --disable-pip --require-hashes -r requirements/dev.txt $(ARGS)
+	@failed=0; for locked in $(AUDITED); do \
+		echo $$locked; $(PIP_AUDIT) --strict --disable-pip --require-hashes $(ARGS) -r $$locked || failed=1; \
+	done; exit $$failed
 
 .cache/release/.ready: requirements/release.txt
 	@python3 -m venv --clear $(@D)
