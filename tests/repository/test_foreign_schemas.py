@@ -14,6 +14,7 @@ FILES = {
     "github-workflows": [".github/workflows/ci.yml", ".github/workflows/release.yml"],
     "github-issue-forms": [".github/ISSUE_TEMPLATE/bug.yml", ".github/ISSUE_TEMPLATE/feature.yml"],
     "github-issue-config": [".github/ISSUE_TEMPLATE/config.yml"],
+    "dependabot": [".github/dependabot.yml"],
     "compose-spec": ["docker-compose.yml"],
 }
 

@@ -4,6 +4,7 @@ import re
 import tomllib
 
 import pytest
+import yaml
 
 from tests.repository.files import ROOT
 
@@ -67,6 +68,18 @@ def test_actions_of_workflows_are_pinned_by_their_commit():
     used = [line for line in workflow_lines("uses: ") if "uses: ./" not in line]
     assert used
     assert [line for line in used if not re.search(r"@[0-9a-f]{40} # v\d+\.\d+\.\d+", line)] == []
+
+
+def test_no_checkout_leaves_the_token_of_its_job_to_later_steps():
+    steps = [
+        step
+        for path in sorted((ROOT / ".github/workflows").glob("*.yml"))
+        for job in yaml.safe_load(path.read_text())["jobs"].values()
+        for step in job.get("steps", [])
+        if step.get("uses", "").startswith("actions/checkout@")
+    ]
+    assert steps
+    assert [step for step in steps if step.get("with", {}).get("persist-credentials") is not False] == []
 
 
 def test_what_workflows_and_make_install_beside_the_wheel_has_hashes():
