@@ -98,6 +98,7 @@ def test_the_job_that_runs_other_peoples_code_may_neither_write_nor_sign():
     assert WORKFLOW["permissions"] == {"contents": "read"}
     assert writing == {"attest", "publish", "release"}
     assert building == {"build"}
+    assert {name for name in JOBS if "steps" in JOBS[name] and "actions/checkout" in uses(name)} == {"build"}
 
 
 def test_the_sbom_is_of_the_packages_that_every_installation_has():
