@@ -171,7 +171,7 @@ lock: ## compile requirements/*.txt anew
 	@$(LOCK) --group dev $$($(EXTRAS_BUT)) requirements/gssapi.in --output-file requirements/gssapi.txt
 	@$(LOCK) --group dev $$($(EXTRAS_BUT) gssapi) requirements/examples.in --output-file requirements/examples.txt
 	@$(LOCK) requirements/bench.in --output-file requirements/bench.txt
-	@for tools in docs release; do \
+	@for tools in docs release uv; do \
 		$(filter-out pyproject.toml,$(LOCK)) requirements/$$tools.in --output-file requirements/$$tools.txt || exit 1; \
 	done
 	@mkdir -p .cache

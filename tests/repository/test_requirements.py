@@ -82,8 +82,14 @@ def test_no_checkout_leaves_the_token_of_its_job_to_later_steps():
     assert [step for step in steps if step.get("with", {}).get("persist-credentials") is not False] == []
 
 
-def test_what_workflows_and_make_install_beside_the_wheel_has_hashes():
-    make = [line.strip() for line in (ROOT / "Makefile").read_text().splitlines() if "pip install" in line]
-    installed = [line for line in workflow_lines("pip install") + make if not line.endswith("pip install dist/*.whl")]
-    assert installed
-    assert [line for line in installed if not re.search(r"--require-hashes -r (requirements/|\$<$)", line)] == []
+def test_what_workflows_make_and_scripts_install_beside_the_project_has_hashes():
+    files = [ROOT / "Makefile", *(path for path in (ROOT / ".ci").iterdir() if path.is_file())]
+    ours = [line.strip() for path in files for line in path.read_text().splitlines()]
+    installs = [line for line in workflow_lines("pip install") + ours if re.search(r"\bpip (install|sync)\b", line)]
+    of_the_project = r"pip install dist/\*\.whl$|--no-deps .*(--editable \.|\*\.whl)$"
+    beside = [line for line in installs if not re.search(of_the_project, line)]
+    assert beside
+    hashed = (
+        r'--require-hashes -r (requirements/|\$<$)|pip sync --quiet --require-hashes (requirements/|"\$requirements"$)'
+    )
+    assert [line for line in beside if not re.search(hashed, line)] == []

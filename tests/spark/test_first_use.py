@@ -37,7 +37,7 @@ def activated(tmp_path_factory) -> dict[str, str]:
     subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, venv], env=environment, check=True)
     environment |= {"VIRTUAL_ENV": str(venv), "PATH": os.pathsep.join([str(venv / "bin"), environment["PATH"]])}
     # The locked versions: those of the index would make a test of other projects' releases of it.
-    install = f"source .ci/index; exec {uv} pip install --quiet --constraint requirements/dev.txt pyspark {wheel}"
+    install = f"source .ci/uv; exec {uv} pip install --quiet --constraint requirements/dev.txt pyspark {wheel}"
     subprocess.run(["bash", "-c", install], cwd=ROOT, env=environment, check=True, timeout=INSTALL_S)
     return environment
 
