@@ -33,7 +33,9 @@ from tests.unit.encoding.protos import compiled
 _COLUMN: Final = pa.struct({
     "id": pa.int64(), "name": pa.string(), "amount": pa.decimal128(10, 2), "tags": pa.list_(pa.string()),
     "counts": pa.map_(pa.string(), pa.int32()), "at": pa.timestamp("us", "UTC"), "line": pa.struct({"x": pa.float64()}),
+    "kind": pa.string(), "hash": pa.binary(16),
 })  # fmt: skip
+_MESSAGE: Final = pa.struct([field for field in _COLUMN if field.name != "amount"])  # Protobuf has no decimals
 
 
 # -- a registry's responses --
@@ -147,7 +149,7 @@ def _printed(data: bytes) -> None:
 
 
 def _protobuf_plan(data: bytes) -> None:
-    ProtobufEncoder.plan(data, "M", _COLUMN)
+    ProtobufEncoder.plan(data, "M", _MESSAGE)
 
 
 def _of_registry(data: bytes) -> None:
@@ -165,6 +167,7 @@ extend google.protobuf.FieldOptions { string label = 50001; }
 message M {
   int64 id = 1; string name = 2 [(label) = "a \\"b\\""]; repeated string tags = 4; map<string, int32> counts = 5;
   google.protobuf.Timestamp at = 6; Line line = 7; oneof choice { int32 a = 8; bytes b = 9; } optional bool c = 10;
+  Line.Kind kind = 11; bytes hash = 12;
   message Line { double x = 1; enum Kind { A = 0; B = 1; reserved 5 to max; } Kind kind = 2; }
   reserved 100 to 110; reserved "old";
 }
