@@ -22,6 +22,7 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.config_providers import ConfigProviders, has_placeholder
 from spark_kafka_sink.common.config.jaas import parse_jaas
 from spark_kafka_sink.common.config.properties import parse_properties
+from spark_kafka_sink.errors import LoginError
 from spark_kafka_sink.network.login.http import HttpLimits, HttpRequest, exchange, without_secrets
 from spark_kafka_sink.network.login.token_endpoint import EndpointOptions, TimeoutOption, TokenEndpoint, _error_of
 from spark_kafka_sink.network.login.token_sources import jwt
@@ -33,6 +34,8 @@ from tests.unit.security.tls_peers import config
 
 _JKS_OF_JAVA: Final = "1.3.6.1.4.1.42.2.17.1.1"
 _HTTP: Final = HttpLimits(60_000, 60_000, 60_000, 1_000)
+PASSWORD: Final = "pa55"
+"""Of ASCII, as in headers of HTTP."""
 _DIGEST: Final = hashlib.sha1().digest_size
 _NAMED: Final = config(ssl_truststore_location="store", ssl_keystore_location="store")
 _WITH_PASSWORD: Final = config(
@@ -185,13 +188,25 @@ def _endpoint() -> TokenEndpoint:
 
 
 def _token_of(data: bytes) -> None:
-    _endpoint()._token_of(data)
+    try:
+        _endpoint()._token_of(data)
+    except LoginError as error:
+        _assert_no_secret(str(error), data)
+        raise
 
 
 def _shown_error(data: bytes) -> None:
     shown = _error_of(data)
     assert shown.isprintable()
     assert len(shown) < 1000
+    _assert_no_secret(shown, data)
+
+
+def _assert_no_secret(text: str, data: bytes) -> None:
+    """The fields of errors, which are shown, may have come to hold the secret of another one."""
+    if SECRET in text:
+        response = json.loads(data)
+        assert any(SECRET in str(response.get(name)) for name in ("error", "error_description"))
 
 
 TOKEN_RESPONSES: Final = (_token_of, _shown_error)
@@ -199,7 +214,7 @@ TOKEN_RESPONSES: Final = (_token_of, _shown_error)
 
 def token_response_seeds() -> Sequence[bytes]:
     return [
-        b'{"access_token":"a.b.c","token_type":"Bearer","expires_in":300}',
+        f'{{"access_token":"{SECRET}","refresh_token":"{SECRET}","expires_in":300}}'.encode(),
         b'{"id_token":" a.b.c "}',
         b'{"error":"invalid_client","error_description":"no such client"}',
     ]
@@ -211,7 +226,8 @@ def http(data: bytes) -> None:
     with ours, theirs, patch.object(HTTPConnection, "_new_conn", lambda _: ours):
         theirs.sendall(data)
         theirs.shutdown(socket.SHUT_WR)
-        response = exchange(HttpRequest("GET", "http://idp:1/token", {}), None, _HTTP, SystemClock())
+        request = HttpRequest("GET", f"http://idp:1/token?password={PASSWORD}", {"Authorization": PASSWORD})
+        response = exchange(request, None, _HTTP, SystemClock())
     assert len(response.content) <= _HTTP.content_bytes
 
 
@@ -223,13 +239,17 @@ def http_seeds() -> Sequence[bytes]:
         head + b"Transfer-Encoding: chunked\r\n\r\n" + chunks,
         head + b'\r\n{"a": 1}',
         b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.0 302 Found\r\nLocation: http://other\r\n\r\n",
+        head + f"Set-Cookie: {PASSWORD}\r\nContent-Length: 4\r\n\r\n{PASSWORD}".encode(),
     ]
 
 
 def location(data: bytes) -> None:
     """A header ``Location``, which http.client reads as latin-1."""
-    without_secrets(data.decode("latin-1"))
+    shown = without_secrets(data.decode("latin-1"))
+    assert not {"?", "#"}.intersection(shown)
+    assert data not in location_seeds() or PASSWORD not in shown
 
 
 def location_seeds() -> Sequence[bytes]:
-    return [b"https://user:pa55@host:8081/path?token=pa55#pa55", b"/relative", b"http://[::1]:8081/"]
+    full = f"https://user:{PASSWORD}@host:8081/path?token={PASSWORD}#{PASSWORD}"
+    return [full.encode(), b"/relative", b"http://[::1]:8081/"]

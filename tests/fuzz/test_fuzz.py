@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -59,6 +60,17 @@ def test_a_round_finds_an_error_that_is_not_allowed_and_makes_its_input_small() 
     assert len(crash.data) < 100
     assert one_round(planted(fails, (KeyError,)), 0, 300).crash is None
     assert one_round(planted(fails), 0, 300, {crash.place}).crash is None
+
+
+def test_a_secret_in_the_cause_of_an_allowed_error_is_a_crash() -> None:
+    def read(data: bytes) -> None:
+        try:
+            raise ValueError("pa" + "55")
+        except ValueError as error:
+            raise KeyError("hidden") from error
+
+    assert attempt(planted(read, (KeyError,)), b"") is None
+    assert attempt(replace(planted(read, (KeyError,)), secret="pa55"), b"") is not None
 
 
 def test_a_round_is_the_same_each_time() -> None:
