@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.common.foreign_text import clause
+from spark_kafka_sink.common.foreign_text import clause, shown
 from spark_kafka_sink.errors import BrokerError, NetworkError, UnsupportedVersionError
 from spark_kafka_sink.exactly_once.cluster import Cluster
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
@@ -31,13 +31,14 @@ this many further on.
 """
 
 _HOUR_MS: Final = 3_600_000
+_DIRTY_RATIO: Final = "min.cleanable.dirty.ratio"
 SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "cleanup.policy": "compact",
         "unclean.leader.election.enable": "false",
         "segment.ms": str(_HOUR_MS // 12),
         "delete.retention.ms": str(_HOUR_MS // 2),
-        "min.cleanable.dirty.ratio": "0.1",
+        _DIRTY_RATIO: "0.1",
     }
 )
 """Retention of a new ledger topic. A starting driver reads the last segment, and the control records of half an hour.
@@ -45,7 +46,7 @@ They must not be removed while it reads; a kept view is read anew after half of 
 
 _POLICY: Final = "cleanup.policy"
 _UNCLEAN: Final = "unclean.leader.election.enable"
-_NO_MORE_THAN: Final = ("segment.ms", "delete.retention.ms", "min.cleanable.dirty.ratio")
+_NO_MORE_THAN: Final = ("segment.ms", "delete.retention.ms", _DIRTY_RATIO)
 _IN_SYNC: Final = "min.insync.replicas"
 LEDGER_SETTINGS: Final = (*SETTINGS, _IN_SYNC)
 """The settings that a new ledger has if the brokers take them."""
@@ -60,7 +61,7 @@ _SOON_MS: Final = 50.0
 _TRIED_AGAIN: Final = frozenset({ErrorCode.invalid_config, ErrorCode.policy_violation})
 """Refusals of CreateTopics that may be about one of the settings."""
 
-_OPTIONAL: Final = (_UNCLEAN, _IN_SYNC, "delete.retention.ms", "segment.ms", "min.cleanable.dirty.ratio")
+_OPTIONAL: Final = (_UNCLEAN, _IN_SYNC, "delete.retention.ms", "segment.ms", _DIRTY_RATIO)
 """The settings that a ledger can do without, the most important one first."""
 
 _COSTS: Final[Mapping[str, str]] = MappingProxyType(
@@ -413,4 +414,18 @@ def _describe(
     described = next((each for each in body.results if each.error_code is ErrorCode.none), None)
     if described is None:
         raise NetworkError(f"The DescribeConfigs response lacks {', '.join(names)}")
-    return {config.name: config.value for config in described.configs}
+    configs = {config.name: config.value or None for config in described.configs}
+    for name in keys:
+        if (value := configs.get(name)) is not None and not _is_readable(name, value):
+            raise NetworkError(f"The DescribeConfigs response has {name}={shown(value)}, which is not a number")
+    return configs
+
+
+def _is_readable(name: str, value: str) -> bool:
+    """Whether the value is a number, unless the setting is one of those that are not."""
+    if name in (_POLICY, _UNCLEAN):
+        return True
+    try:
+        return abs((float if name == _DIRTY_RATIO else int)(value)) < 1 << 63
+    except ValueError:
+        return False

@@ -102,6 +102,8 @@ class Engine:
         self.max_message_bytes = 1 << 20
         self.describe_configs: ErrorCode | None = ErrorCode.none
         """The error of DescribeConfigs; None: it has no response."""
+        self.described_limit = ""
+        """The text that DescribeConfigs has; by default that of ``max_message_bytes``."""
         self.hold_describe_configs = False
         self.described = self.refused = 0
         self.receipt = SendReceipt()
@@ -215,7 +217,7 @@ class Engine:
         (asked,) = request.entity().resources
         config = response.DescribeConfigsResourceResult(
             name="max.message.bytes",
-            value=str(self.max_message_bytes),
+            value=self.described_limit or str(self.max_message_bytes),
             read_only=False,
             is_sensitive=False,
             synonyms=(),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any, Final
 
 from spark_kafka_sink.common.clock import NEVER
 from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.network.api_versions import every
 from spark_kafka_sink.network.calls import Call, CallEnd, CallHandler, Calls, CodeAt, timeout_error
@@ -21,6 +23,7 @@ _log = logging.getLogger("spark_kafka_sink.sender")
 MAX_MESSAGE_BYTES: Final = "max.message.bytes"
 
 _TOPIC: Final = 2
+_POSITIVE: Final = re.compile(r"[1-9][0-9]{0,9}")  # Kafka: an int of Java
 
 
 class TopicLimitLookup:
@@ -126,4 +129,8 @@ def described_limit(end: CallEnd) -> int | KafkaError:
     if end.error is not None:
         return end.error
     values = [config.value for each in end.body.results for config in each.configs if config.name == MAX_MESSAGE_BYTES]
-    return int(values[0]) if values and values[0] else KafkaError("the response does not have it")
+    if not values or not values[0]:
+        return KafkaError("the response does not have it")
+    if not _POSITIVE.fullmatch(values[0]):
+        return KafkaError(f"the response has {shown(values[0])}, which is not a positive number")
+    return int(values[0])

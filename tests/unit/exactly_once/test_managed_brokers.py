@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once import ledger_topic, plan, sweep
 from spark_kafka_sink.exactly_once.errors import PlanningError
 from spark_kafka_sink.exactly_once.ledger_topic import SETTINGS
@@ -139,6 +140,16 @@ def test_a_cleanup_policy_that_is_not_told_is_refused(managed, hidden):
     said = r"DescribeConfigs does not tell its cleanup\.policy" if hidden else r"cleanup\.policy is 'delete'"
     with pytest.raises(PlanningError, match=said):
         query(managed).plan()
+
+
+@pytest.mark.parametrize("name", ["min.insync.replicas", "min.cleanable.dirty.ratio", "max.message.bytes"])
+def test_incident_a_setting_that_is_not_a_number_was_a_value_error(managed, name):
+    query(managed).run(0, ROWS)
+    new_process()
+    ledger_topic._warned.clear()
+    managed._call(lambda server: server.state.cluster.topics[LEDGER].settings.own.update({name: "many\n"}))
+    with pytest.raises(KafkaError, match=rf"The DescribeConfigs response has {name}=many\\n, which is not a number"):
+        query(managed).run(1, ROWS)
 
 
 def test_brokers_without_describe_configs_were_told_to_change_the_settings_of_the_ledger():

@@ -83,6 +83,17 @@ def test_without_the_right_to_describe_halving_teaches_the_limit(code):
     assert made.values() == rows(0, 9_000)
 
 
+@pytest.mark.parametrize("limit", ["a lot", "-1", "0", "9" * 5_000])
+def test_incident_a_limit_that_is_not_a_positive_number_was_an_error_of_the_sender(limit, caplog):
+    made = engine()
+    made.described_limit = limit
+    made.append(rows(0, 6_000))
+    made.settle()
+    made.receipt.wait(0)
+    assert made.values() == rows(0, 6_000)
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
 def test_a_silent_broker_is_not_waited_for_longer_than_request_timeout_ms():
     made = engine(request_timeout_ms=2_000)
     made.describe_configs = None
