@@ -29,12 +29,12 @@ from tests.repository.files import ROOT
 
 _FOLDER = ROOT / ".cache/fuzz"
 _SILENT_S = 300.0
-"""A worker that ends no round for so long hangs."""
+"""A worker that finishes no round in this time is killed as hung."""
 
 
 @dataclass
 class Findings:
-    """What became of a target. ``places``: of its crashes, each with the file that is kept."""
+    """What was found for one target. ``places`` maps where each crash happened to the file that reproduces it."""
 
     runs: int = 0
     rounds: int = 0
@@ -51,7 +51,7 @@ class Fuzzing:
         self.found: dict[str, Findings] = {}
 
     def run(self, name: str, seconds: float) -> None:
-        """Fuzzes a target for so long; a worker that dies is followed by another."""
+        """Fuzzes a target for this many seconds. Starts another worker when one dies."""
         self._folder.mkdir(parents=True, exist_ok=True)
         found = self.found[name] = Findings()
         until = time.monotonic() + seconds
@@ -64,7 +64,8 @@ class Fuzzing:
                 if status:
                     found.rounds += 1  # the next worker begins behind the round that ended this one
                     data = Path(current.name).read_bytes()
-                    self._keep(found, name, data, f"the process was ended by signal {-status}", "")
+                    place = f"signal {-status} ended the process that read {_name_of(data)}"
+                    self._keep(found, name, data, place, "")
 
     def _follow(self, found: Findings, name: str, arguments: list[str]) -> int:
         """Takes the lines of one worker. Returns its exit code."""
@@ -87,10 +88,14 @@ class Fuzzing:
     def _keep(self, found: Findings, name: str, data: bytes, place: str, text: str) -> None:
         if place in found.places:
             return
-        path = self._folder / f"{name}-{hashlib.sha256(data).hexdigest()[:12]}"
+        path = self._folder / f"{name}-{_name_of(data)}"
         path.write_bytes(data)
         path.with_suffix(".txt").write_text(f"{place}\n{text}")
         found.places[place] = path
+
+
+def _name_of(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:12]
 
 
 def _lines_of(worker: subprocess.Popen[str]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.properties.bends import Bend, bent
 
 KINDS: Final = ("cut", "overwrite", "insert", "remove", "flip", "repeat", "replace")
-"""Of ``bent``."""
+"""The kinds of change that ``bent`` makes."""
 
 PIECES: Final = (
     b"\0", b"\xff", b"\x7f", b"\x80", b"\0\0", b"\xff\xff", b"\x7f\xff", b"\x80\0",

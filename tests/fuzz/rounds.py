@@ -24,7 +24,7 @@ class Crash:
 
 @dataclass(frozen=True)
 class Round:
-    """``runs``: also those that made the input of the crash smaller."""
+    """The end of a round. ``runs`` includes the runs that shrank the crash's input."""
 
     runs: int
     crash: Crash | None

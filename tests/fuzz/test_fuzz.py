@@ -6,9 +6,11 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from tests.fuzz.__main__ import Findings, Fuzzing
 from tests.fuzz.bounds import ExcessError, bounded
 from tests.fuzz.mutations import with_other_values
 from tests.fuzz.rounds import attempt, one_round
@@ -121,6 +123,24 @@ def test_an_expression_that_backtracks_is_stopped_by_its_cpu(monkeypatch) -> Non
 )
 def test_values_of_json_are_changed_by_their_number(changes, text) -> None:
     assert with_other_values(b'{"a": [1, 2]}', changes) == text.encode()
+
+
+def test_each_input_that_ends_the_process_is_a_crash_of_its_own(tmp_path) -> None:
+    inputs = iter([b"a", b"b", b"a"])
+
+    class Dying(Fuzzing):
+        def _follow(self, found: Findings, name: str, arguments: list[str]) -> int:
+            data = next(inputs, None)
+            if data is None:
+                raise KeyboardInterrupt
+            Path(arguments[-1]).write_bytes(data)
+            return -11
+
+    fuzzing = Dying(tmp_path, 0, lambda: None)
+    with pytest.raises(KeyboardInterrupt):
+        fuzzing.run("jwt", DEADLINE_S)
+    kept = fuzzing.found["jwt"].places.values()
+    assert [path.read_bytes() for path in kept] == [b"a", b"b"]
 
 
 def test_a_kept_input_is_read_once_more(tmp_path) -> None:
