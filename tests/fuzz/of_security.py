@@ -6,12 +6,13 @@ import hashlib
 import json
 import socket
 from base64 import urlsafe_b64encode
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 from unittest.mock import patch
+from uuid import UUID
 
 from asn1crypto.keys import EncryptedPrivateKeyInfo
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
@@ -27,6 +28,8 @@ from spark_kafka_sink.network.login.http import HttpLimits, HttpRequest, exchang
 from spark_kafka_sink.network.login.token_endpoint import EndpointOptions, TimeoutOption, TokenEndpoint, _error_of
 from spark_kafka_sink.network.login.token_sources import jwt
 from spark_kafka_sink.network.security.stores import key_pair, trusted_certificates
+from spark_kafka_sink.spark.checkpoint import query_id
+from spark_kafka_sink.tools.cli.console_producer import LineReader
 from tests.properties.test_hostile_security import LOGIN, contexts
 from tests.unit.security.certificates import key_pem, pem
 from tests.unit.security.test_stores import CA_CERTIFICATE, CERTIFICATE, CHAIN, CLIENT, PEM, SECRET, jks
@@ -253,3 +256,35 @@ def location(data: bytes) -> None:
 def location_seeds() -> Sequence[bytes]:
     full = f"https://user:{PASSWORD}@host:8081/path?token={PASSWORD}#{PASSWORD}"
     return [full.encode(), b"/relative", b"http://[::1]:8081/"]
+
+
+def checkpoint(data: bytes) -> None:
+    """The file in which Spark keeps the id of a query."""
+    with TemporaryDirectory() as folder:
+        Path(folder, "metadata").write_bytes(data)
+        found = query_id(folder)
+    assert found is None or str(UUID(found)) == found
+
+
+def checkpoint_seeds() -> Sequence[bytes]:
+    return [b'{"id":"6b1f3d5c-2d4e-4f7a-9a51-0a6f6d5c4b3a"}']
+
+
+def _line_of(*properties: tuple[str, str]) -> Callable[[bytes], None]:
+    reader = LineReader.parse("t", properties)
+
+    def read(data: bytes) -> None:
+        record = reader.record(data, 1)
+        assert len(record.key or b"") + len(record.value or b"") <= len(data)
+
+    return read
+
+
+LINES: Final = (
+    _line_of(), _line_of(("parse.key", "true"), ("parse.headers", "true"), ("null.marker", "NULL")),
+)  # fmt: skip
+
+
+def line_seeds() -> Sequence[bytes]:
+    """Lines of ``spark-kafka-sink console-producer``."""
+    return ["name:value,trace:é\tkey\tvalue\r\n".encode(), b"NULL\tNULL\tNULL\n"]

@@ -25,7 +25,8 @@ from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.network.login.http import HttpExchangeError
 from spark_kafka_sink.schemas.encoding.encoder import InvalidSchemaError, SchemaMismatchError
 from spark_kafka_sink.schemas.registry.schema import UnreadableResponseError
-from tests.fuzz import of_records, of_schemas, of_security, of_wire
+from spark_kafka_sink.tools.cli.console_producer import LineError
+from tests.fuzz import of_logins, of_records, of_schemas, of_security, of_wire
 from tests.fuzz.mutations import inputs
 from tests.unit.security.test_stores import SECRET
 
@@ -74,13 +75,18 @@ _STORES: Final = (of_security.trust, of_security.trust_with_password, of_securit
 _ALL: Final = (
     # What brokers send.
     Target("frames", (of_wire.frames,), of_wire.frame_seeds, (WrongProtocolError,), (b"HTTP", b"\x15\x03")),
-    Target("responses", (of_wire.response,), of_wire.response_seeds, (NetworkError,)),
+    Target("responses", (of_wire.response,), of_wire.response_seeds, (KafkaError,), (b"name0", *of_wire.CONFIGS)),
     Target("produce-responses", (of_wire.produce_response,), of_wire.produce_seeds, (NetworkError,)),
     Target("handshakes", (of_wire.handshake,), of_wire.handshake_seeds, (KafkaError,)),
     Target(
         "scram", (of_wire.scram,), of_wire.scram_seeds, (SaslAuthenticationError,),
         (b"r=nonce", b"s=", b"i=4096", b"v=", b"e=", b"m=", b",", b"\n"), secret=SECRET,
     ),
+    Target(
+        "oauth-challenges", (of_logins.challenge,), of_logins.challenge_seeds, (SaslAuthenticationError,),
+        secret=SECRET,
+    ),
+    Target("kerberos-offers", (of_logins.offer,), of_logins.offer_seeds, (SaslAuthenticationError,)),
     Target("batches", of_records.BATCHES, of_records.batch_seeds, (CorruptRecordError,)),
     Target("codecs", (of_records.decompressed,), of_records.codec_seeds, (CorruptRecordError,)),
     # What is in Kafka.
@@ -107,6 +113,16 @@ _ALL: Final = (
         "properties", (of_security.properties, of_security.placeholders), of_security.properties_seeds,
         tokens=(b"\\u00e9", b"\\uD83D", b"\\\n", b"\\\r\n", b"${file:", b"${env:", b"}"),
     ),
+    Target(
+        "assertion-templates", (of_logins.template, of_logins.finished), of_logins.template_seeds, (LoginError,),
+        is_json=True,
+    ),
+    Target(
+        "private-keys", of_logins.PRIVATE_KEYS, of_logins.private_key_seeds, (LoginError,),
+        (b"-----BEGIN ", b"-----END ", b"PRIVATE KEY-----", b"ENCRYPTED "), secret=SECRET,
+    ),
+    Target("checkpoint-metadata", (of_security.checkpoint,), of_security.checkpoint_seeds, is_json=True),
+    Target("console-lines", of_security.LINES, of_security.line_seeds, (LineError,), (b"\t", b",", b":", b"NULL")),
     # What identity providers and registries send.
     Target("jwt", (of_security.token,), of_security.token_seeds, (LoginError,)),
     Target("jwt-claims", (of_security.claims,), of_security.claims_seeds, (LoginError,), is_json=True),
