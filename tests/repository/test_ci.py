@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -29,6 +30,17 @@ def test_incident_the_failures_of_an_earlier_run_made_a_crashed_one_green(tmp_pa
     environment = {**os.environ, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
     done = subprocess.run([tmp_path / ".ci/run"], env=environment, check=False, capture_output=True, text=True)
     assert done.returncode != 0, done.stdout
+
+
+def test_each_row_of_the_flaky_tests_names_one_that_exists():
+    table = (ROOT / "CONTRIBUTING.md").read_text().split("### Flaky tests", 1)[1].split("|---|---|---|---|\n", 1)[1]
+    named = [
+        re.findall(r"`(test_\w+)(?:\[.*?\])?`", row.split("|")[1]) for row in table.split("\n\n", 1)[0].splitlines()
+    ]
+    tests = {
+        name for path in (ROOT / "tests").rglob("*.py") for name in re.findall(r"def (test_\w+)", path.read_text())
+    }
+    assert [row for row in named if not row or not set(row) <= tests] == []
 
 
 def test_make_audit_reads_every_locked_environment_and_fails_if_one_does(tmp_path):
