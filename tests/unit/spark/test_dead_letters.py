@@ -65,7 +65,7 @@ class Write:
         self.number = 0
 
     def options(self, **given):
-        base = {"kafka.bootstrap.servers": self.broker.bootstrap_servers, "kafka.max.block.ms": "20000"}
+        base = {"kafka.bootstrap.servers": self.broker.bootstrap_servers, "kafka.max.block.ms": "120000"}
         return SinkOptions.parse({**base, "deadlettertopic": "dead", **given})
 
     def __call__(self, columns, formats=None, **given):
@@ -204,7 +204,7 @@ def test_a_row_with_several_faults_is_one_dead_letter(write, broker):
 def test_a_topic_of_dead_letters_only_is_not_looked_up(write, broker):
     formats = formats_of(write)
     rows = {"value": pa.array([{"a": None}, {"a": "y"}], STRUCT), "topic": pa.array(["nowhere", "out"])}
-    write(rows, formats, valueformat="avro", valueschema=SCHEMA, **{"kafka.max.block.ms": "20000"})
+    write(rows, formats, valueformat="avro", valueschema=SCHEMA, **{"kafka.max.block.ms": "120000"})
     (letter,) = letters(broker)
     assert headers(letter)["topic"] == "nowhere"
     assert [bytes(value) for value in broker.topic("out").values()] == [b"\2y"]
