@@ -253,7 +253,7 @@ TROUBLES: dict[str, Trouble[Victim]] = {
         trouble(options_switched, Group.SETTINGS, "driver"),
         trouble(clocks_are_off, Group.PROCESSES, "driver"),
         trouble(older_sink, Group.SETTINGS, "driver"),
-        trouble(broker_upgraded, Group.BROKERS, "brokers", weight=10),
+        trouble(broker_upgraded, Group.BROKERS, "brokers", every=3),  # or a run would end before all are upgraded
     ),
 }
 

@@ -37,12 +37,12 @@ Round = Sequence[Step]
 def random_round(seed: int, number: int, troubles: Mapping[str, Trouble[Any]] = TROUBLES) -> Round:
     """Up to three troubles that go together.
 
-    The first one is taken from all of them in turn, so that none is missing in as many rounds as there are troubles;
-    the others are drawn by their weights.
+    The first one is taken from all of them in turn, so that none is missing in as many rounds as there are troubles,
+    except for one that begins every so many rounds. The others are drawn by their weights.
     """
     random = Random(f"{seed}/{number}")
     count = random.choice(_TOGETHER)
-    first = _in_turn(seed, number, list(troubles))
+    first = _first(seed, number, troubles)
     chosen, taken = [first], set(troubles[first].needs)
     while len(chosen) < count:
         free = [name for name, trouble in troubles.items() if not trouble.needs & taken]
@@ -54,9 +54,16 @@ def random_round(seed: int, number: int, troubles: Mapping[str, Trouble[Any]] = 
     return [_step(name, random) for name in chosen]
 
 
-def _in_turn(seed: int, number: int, names: list[str]) -> str:
-    """The one of round ``number``: each turn of all names has an order of its own."""
-    turn, place = divmod(number - 1, len(names))
+def _first(seed: int, number: int, troubles: Mapping[str, Trouble[Any]]) -> str:
+    """Each turn of all names has an order of its own. What begins every so many rounds takes nobody's turn."""
+    before = number - 1
+    for name, trouble in troubles.items():
+        if trouble.every:
+            if number % trouble.every == 0:
+                return name
+            before -= number // trouble.every
+    names = [name for name, trouble in troubles.items() if not trouble.every] or list(troubles)
+    turn, place = divmod(before, len(names))
     Random(f"{seed}/turn {turn}").shuffle(names)
     return names[place]
 

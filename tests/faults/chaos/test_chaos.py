@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -49,6 +50,15 @@ def test_no_trouble_is_missing_in_as_many_rounds_as_there_are_troubles(seed, tur
     """Two runs of two hours had drawn too few replicas in sync not once."""
     rounds = range(turn * len(TROUBLES) + 1, (turn + 1) * len(TROUBLES) + 1)
     assert {random_round(seed, number)[0].trouble for number in rounds} == set(TROUBLES)
+
+
+def test_a_trouble_that_begins_every_third_round_takes_no_turn_of_another():
+    """A run of two hours had upgraded one of three brokers."""
+    troubles = {**TROUBLES, "upgrade": replace(TROUBLES["broker restarted"], every=3)}
+    first = [random_round(SEED, number, troubles)[0].trouble for number in range(1, 2 * len(TROUBLES))]
+    assert first[2::3] == ["upgrade"] * len(first[2::3])
+    others = [name for name in first if name != "upgrade"]
+    assert set(others[: len(TROUBLES)]) == set(TROUBLES)
 
 
 def test_troubles_that_need_the_same_thing_do_not_come_together():

@@ -319,18 +319,20 @@ def transaction_protocol_changed(hit: Troubled, step: Step) -> None:
 
 @dataclass(frozen=True)
 class Trouble(Generic[_Hit_contra]):
-    """``needs``: what it has to itself; two that need the same do not happen together. ``weight``: how often."""
+    """``needs``: what it has to itself; two that need the same do not happen together. ``weight``: how often it is
+    drawn. ``every``: it begins each round whose number is a multiple of that; 0: it takes its turn with the others."""
 
     act: Callable[[_Hit_contra, Step], None]
     group: Group
     needs: frozenset[str]
     weight: int = 1
+    every: int = 0
 
 
 def trouble(
-    act: Callable[[_Hit_contra, Step], None], group: Group, *needs: str, weight: int = 1
+    act: Callable[[_Hit_contra, Step], None], group: Group, *needs: str, weight: int = 1, every: int = 0
 ) -> Trouble[_Hit_contra]:
-    return Trouble(act, group, frozenset(needs), weight)
+    return Trouble(act, group, frozenset(needs), weight, every)
 
 
 def table_of(*troubles: Trouble[_Hit_contra]) -> dict[str, Trouble[_Hit_contra]]:
