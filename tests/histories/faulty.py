@@ -332,6 +332,12 @@ FAULTY = {
         history(workload(), *TASKS, intent("asked", T0, T1), end(T0), started("2"), end(T1, "aborted"), raw(ROWS),
                 read(HALF)),
     ),
+    "a task that is decided names the old topic, and its rows are in the new one": (
+        Kind.RECEIPT_CONTRADICTED,
+        history(*OLD[:5], *AGAIN, reported(1, T1, (0, 0, 1, 2), incarnation="old"), *DECIDED, *ENDED,
+                raw({0: 0, 1: 1}, incarnation="old"), raw({0: 2, 1: 3}, incarnation="new"),
+                read({0: 2, 1: 3}, incarnation="new")),
+    ),
     "a topic is created again before the intent is asked for, which is decided": (
         Kind.WITHOUT_ITS_TOPIC,
         history(*OLD, *AGAIN, *DECIDED, *ENDED, verdict("committed"), read({}, incarnation="new")),

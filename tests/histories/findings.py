@@ -63,6 +63,7 @@ class Reason(Enum):
     NO_RECEIPTS = "rows whose place was not compared with a receipt: dead letters have none"
     NO_AUTHOR = "at-least-once rows whose order was not compared: nobody knows which attempt wrote them"
     SEVERAL_ATTEMPTS = "receipts whose count was not compared: rows of another attempt lie in between"
+    TOPIC_REPLACED = "receipts of undecided tasks that were not compared: their topic was deleted before they reported"
     NOT_READ = "receipts and batches that no reader has read to their ends"
     NOT_COMPARED = "rows that two readers were not compared by: one of them has not come so far"
     NAMELESS = "intents, verdicts and lines of abort whose write is not known, because no task has reported"

@@ -404,8 +404,8 @@ class History:
         before = number_of(write) < self.last_committed.get(workload_of(write), -1)
         return self.committed_verdict(write) or (before and self.workload(write).repeats)
 
-    def is_deleted(self, topic: str, incarnation: str) -> bool:
-        return (topic, incarnation) in self._deleted
+    def is_deleted(self, topic: str, incarnation: str, before: float = inf) -> bool:
+        return self._deleted.get((topic, incarnation), inf) < before
 
     def replaced(self, topic: str, incarnation: str) -> tuple[float, float] | None:
         """When the topic was deleted, and created again; None if it was not."""

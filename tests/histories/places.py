@@ -87,10 +87,15 @@ def contradicted_receipts(history: History) -> Iterator[Finding | Excuse]:
     """Receipts whose count, first or last offset is not what a read_uncommitted reader saw there.
 
     Rows of another attempt may lie between the offsets, so that there may be more, if another one was handed them, too.
+    A task that is not decided may have written to the topic that replaced the one it names.
     """
     readers = history.of_kind(UNCOMMITTED)
     for report in history.reports:
         for place in report.places:
+            partition, is_decided = place.partition, report.transaction in history.decided
+            if history.is_deleted(partition.topic, partition.incarnation, before=report.at) and not is_decided:
+                yield Excuse(Reason.TOPIC_REPLACED, str(report.task))
+                continue
             views = [view for view in readers if view.has_passed(place)]
             if place.count and not views:
                 yield Excuse(Reason.NOT_READ, str(report.task))

@@ -63,6 +63,11 @@ WHOLE = {
         *OLD, raw(ROWS, incarnation="old"), *AGAIN, verdict("failed"), *NEW, verdict("committed"),
         raw(ROWS, incarnation="new"), read(ROWS, incarnation="new"),
     ),
+    "a task that reports after its topic was created again, whose rows are in the new one": history(
+        *OLD[:5], *AGAIN, reported(1, T1, (0, 0, 1, 2), incarnation="old"), verdict("failed"),
+        raw({0: 0, 1: 1}, incarnation="old"), raw({0: 2, 1: 3}, incarnation="new"),
+        read({}, incarnation="old"), read({}, incarnation="new"),
+    ),
     "a row that went with its topic, and one that is in another topic": history(
         *OLD[:3], TO_TWO, *ENDED_AND_DELETED, read({0: 1}, topic="u", incarnation="its id")
     ),
@@ -265,6 +270,7 @@ EXCUSED = {
         Reason.NOT_READ: 3,
     },
     "rows that are written again because their topic was deleted before the commit": {Reason.OTHER_RUN: 1},
+    "a task that reports after its topic was created again, whose rows are in the new one": {Reason.TOPIC_REPLACED: 1},
     "a row that went with its topic, and one that is in another topic": {
         Reason.TOPIC_DELETED: 1,
         Reason.NOT_READ: 3,
