@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -60,6 +61,15 @@ def java_home(request: pytest.FixtureRequest) -> None:
 def no_kept_producer_outlives_its_test() -> Iterator[None]:
     yield
     close_kept_producers()
+
+
+@pytest.fixture(autouse=True)
+def no_handler_of_a_spark_process_outlives_its_test() -> Iterator[None]:
+    """It names options as Spark's, with ``kafka.``, also in lines that a later test of this process expects."""
+    handlers = logging.getLogger("spark_kafka_sink").handlers
+    before = handlers[:]
+    yield
+    handlers[:] = before
 
 
 @pytest.fixture(scope="session", autouse=True)

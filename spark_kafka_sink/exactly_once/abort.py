@@ -44,7 +44,9 @@ class AbortOutcome:
     all_lost: bool = False
 
 
-def abort_batch(settings: CommitSettings, reports: Sequence[TaskReport | None], plan: WritePlan | None) -> AbortOutcome:
+def abort_batch(
+    settings: CommitSettings, reports: Sequence[TaskReport | None], plan: WritePlan | None = None
+) -> AbortOutcome:
     """Completes decided batches and aborts everything else that the run left open, within delivery.timeout.ms.
 
     ``reports``: one for each task, None for a failed one. ``plan``: of a batch job.

@@ -117,9 +117,7 @@ def _why_aborted(history: History, spot: Spot, write: str) -> str:
     named = [author.transaction for author in authors if author.transaction in history.decided]
     if not named:
         return f"no intent that may be decided names {authors[0].transaction}"
-    ends = [history.ends.get(each, set()) for each in named if each is not None]
-    aborted = all((False, "aborted") in each and (True, "committed") not in each for each in ends)
-    return f"{named[0]} was aborted" if aborted else ""
+    return f"{named[0]} was aborted" if all(map(history.is_aborted, named)) else ""
 
 
 _SAYS_SO = (DECIDED, UNKNOWN, CUT)

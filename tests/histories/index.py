@@ -277,7 +277,8 @@ class History:
         """The reports that the row there can be of: it was handed to their attempts, and their receipts have rows
         there. Of several, those whose transaction may be decided, because no other is visible.
 
-        Dead letters have no receipts: they can be of any attempt that has reported.
+        Dead letters have no receipts: they can be of any attempt that has reported. Of several, those whose transaction
+        was not aborted.
         """
         reports = [
             report
@@ -287,7 +288,15 @@ class History:
         ]
         if len(reports) < 2:
             return reports
-        return [report for report in reports if report.transaction in self.decided] or reports
+        reports = [report for report in reports if report.transaction in self.decided] or reports
+        if spot.partition.topic in self.topics:
+            return reports
+        return [report for report in reports if not self.is_aborted(report.transaction)] or reports
+
+    def is_aborted(self, transaction: Transaction | None) -> bool:
+        """Whether the sink has aborted it, and not committed it."""
+        ends = set() if transaction is None else self.ends.get(transaction, set())
+        return (False, "aborted") in ends and (True, "committed") not in ends
 
     def visible(self, writes: Collection[str]) -> dict[str, set[Spot]]:
         """Write → where any read_committed reader saw rows of it, also in topics that were deleted since."""

@@ -77,6 +77,14 @@ WHOLE = {
     "a row that went with its topic, and a dead letter with its own": history(
         *OLD[:3], WITH_A_DEAD_LETTER, *ENDED_AND_DELETED, topic("its id", "deleted", "dead"),
     ),
+    "dead letters of a run that does not know its decision and that abort has ended, written by the next one": history(
+        placed("t", "dead", 1, repeats=True, rows=2), handed(0, 0, 1, attempt="1-a"),
+        reported(0, T0, (0, 0, 0, 1), attempt="1-a"), intent("unknown", T0), verdict("failed", UNCONFIRMED, by="sink"),
+        gave_up(NONE_VISIBLE), end(T0, "aborted"), handed(0, 0, 1, attempt="1-b"),
+        reported(0, T2, (0, 1, 1, 1), attempt="1-b"), intent("asked", T2), intent("decided", T2), end(T2),
+        verdict("committed"), raw({0: 0, 1: 0}), read({1: 0}), read({0: 1}, "raw", "read_uncommitted", topic="dead"),
+        read({0: 1}, topic="dead"),
+    ),
     "a job that is committed": history(*WRITTEN, verdict("committed"), raw(ROWS), read(ROWS)),
     "a job that fails and leaves nothing": history(
         workload(), *TASKS, intent("not decided", T0, T1), end(T0, "aborted"), verdict("failed"), raw(ROWS), read({})
@@ -270,6 +278,10 @@ EXCUSED = {
         Reason.NOT_READ: 3,
     },
     "rows that are written again because their topic was deleted before the commit": {Reason.OTHER_RUN: 1},
+    "dead letters of a run that does not know its decision and that abort has ended, written by the next one": {
+        Reason.OTHER_RUN: 1,
+        Reason.NO_RECEIPTS: 1,
+    },
     "a task that reports after its topic was created again, whose rows are in the new one": {Reason.TOPIC_REPLACED: 1},
     "a row that went with its topic, and one that is in another topic": {
         Reason.TOPIC_DELETED: 1,

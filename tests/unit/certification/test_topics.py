@@ -122,7 +122,7 @@ def test_incident_rows_were_read_before_the_markers_of_their_transaction(broker,
 def test_a_transaction_that_stays_open_ends_the_wait(monkeypatch):
     with TestBroker() as broker:
         options = {"bootstrap.servers": broker.bootstrap_servers}
-        config = ProducerConfig.parse(options | {"max.block.ms": 500})
+        config = ProducerConfig.parse(options | {"max.block.ms": 5_000})
         cluster = Cluster(config, SystemClock())
         topics = ThrowAwayTopics(cluster, config)
         topics.create("a")

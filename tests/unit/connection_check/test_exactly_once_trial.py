@@ -165,8 +165,9 @@ def test_without_transactions_nothing_is_created():
 def test_without_compaction_it_says_so():
     with TestBroker() as broker:
         broker.refuse_topic_configs("cleanup.policy")
-        finding = tried(broker)[-1]
+        *_, finding, deleted = tried(broker)
         assert (finding.step, finding.outcome) == ("create", Outcome.FAILED)
+        assert (deleted.step, deleted.outcome) == ("delete", Outcome.OK)
         assert "with no setting but cleanup.policy=compact" in finding.text
 
 
