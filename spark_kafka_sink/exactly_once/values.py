@@ -239,7 +239,7 @@ class OpenTransaction(NamedTuple):
 
     @property
     def key(self) -> tuple[str, int, int]:
-        """As ``TransactionalIdentity.key``."""
+        """Identifies the transaction; equal to the ``key`` of a ``TransactionalIdentity`` of the same transaction."""
         return self.transactional_id, self.producer_id, self.epoch
 
 

@@ -47,7 +47,7 @@ _AFTER_USER: Final = (
     "agent|and|application|as|at|by|can|cannot|class|code|could|defined|did|do|does|for|from|has|id|in|info|is|may|must"
     "|name|names|not|of|on|or|principal|quota|that|the|to|was|who|will|with"
 )
-"""Words behind "user" that are no name. A missing one costs a word of the text, not a name."""
+"""Words that follow "user" in texts and are not its name. A word that is missing here is replaced in the verdict."""
 
 _USER: Final = re.compile(
     r"(?P<principal>\bUser: ?)[^\s;)'\"]+"  # a whole distinguished name with mutual TLS

@@ -17,7 +17,7 @@ _REPOSITORY = Path(__file__).parents[3]
 
 
 class Guard:
-    """From now until ``close``, which ends the processes with this mark as the death of this process would."""
+    """Ends the processes with this mark when it is closed, or when the process that has made it dies."""
 
     def __init__(self, mark: str) -> None:
         command = [sys.executable, "-m", __spec__.name, mark]
