@@ -146,11 +146,12 @@ def binary_column(array: pa.Array | pa.ChunkedArray) -> pa.BinaryArray:
     return array.cast(pa.binary())
 
 
-def timestamp_column(array: pa.Array | pa.ChunkedArray, default_ms: int) -> Int64Array:
+def timestamp_column(array: pa.Array | pa.ChunkedArray, default_ms: int, *, takes_negative: bool = False) -> Int64Array:
     """Timestamps of any unit, or integers in epoch ms, as epoch ms; null becomes ``default_ms``.
 
     Finer units are rounded down, as Spark does. Raises ``InvalidRecordError`` for a negative timestamp, as Java's
-    ``ProducerRecord``, for one beyond 2**63 - 1 ms, and for any other type.
+    ``ProducerRecord``, unless ``takes_negative`` (then no unit may be seconds); for one beyond 2**63 - 1 ms, and for
+    any other type.
     """
     array = one_array(array)
     kind = array.type
@@ -163,10 +164,9 @@ def timestamp_column(array: pa.Array | pa.ChunkedArray, default_ms: int) -> Int6
     missing = null_mask(array) if array.null_count else None
     if missing is not None:
         numbers[missing] = 0
-    if numbers.min(initial=0) < 0:
+    if not takes_negative and numbers.min(initial=0) < 0:
         row = int(np.argmax(numbers < 0))
-        millis = int(numbers[row]) * factor // divisor
-        raise InvalidRecordError(f"Invalid timestamp: {millis}. Timestamp should always be non-negative or null.", row)
+        raise InvalidRecordError(negative_timestamp(int(numbers[row]) * factor // divisor), row)
     if numbers.max(initial=0) > LARGEST_INT64 // factor:
         row = int(np.argmax(numbers))
         millis = int(numbers[row]) * factor
@@ -175,6 +175,11 @@ def timestamp_column(array: pa.Array | pa.ChunkedArray, default_ms: int) -> Int6
     if missing is not None:
         numbers[missing] = default_ms
     return numbers
+
+
+def negative_timestamp(millis: int) -> str:
+    """Java's text."""
+    return f"Invalid timestamp: {millis}. Timestamp should always be non-negative or null."
 
 
 def int64_numbers(array: pa.Array, name: str) -> Int64Array:

@@ -17,7 +17,7 @@ from spark_kafka_sink.schemas.encoding.encoder import Fault, UnencodableRowsErro
 from spark_kafka_sink.schemas.formats.task_formats import EncodedColumn, TaskFormats
 from spark_kafka_sink.schemas.formats.wire_format import KEY_HEADER, VALUE_HEADER, with_schema_headers
 from spark_kafka_sink.schemas.registry.schema import Side
-from spark_kafka_sink.spark.dead_letters.options import Reason
+from spark_kafka_sink.spark.dead_letters.options import NO_TOPIC, Reason
 from spark_kafka_sink.spark.dead_letters.record import json_column
 from spark_kafka_sink.spark.encode import RawEncoder, headers_with_keys
 from spark_kafka_sink.spark.rows import SERIALIZATION, FaultKind, RejectedRows, Rows, in_task
@@ -48,9 +48,7 @@ class FormatEncoder:
     def _encoded(self, rows: Rows) -> Rows:
         given = rows.columns
         fields = {Side.KEY: given.key, Side.VALUE: given.value}
-        not_encoded = {
-            place for each in rows.rejected if each.kind.reason is Reason.NULL_TOPIC for place in each.rows.tolist()
-        }
+        not_encoded = {place for each in rows.rejected if each.kind.reason in NO_TOPIC for place in each.rows.tolist()}
         rows = replace(rows, rejected=tuple(self._as_json(each, given) for each in rows.rejected))
         added: dict[str, pa.BinaryArray] = {}
         for side, column in fields.items():
@@ -87,7 +85,7 @@ class FormatEncoder:
 
     def _as_json(self, rejected: RejectedRows, given: RecordColumns) -> RejectedRows:
         """With columns of its own, if these rows are not encoded. Headers without a key are left out."""
-        if rejected.kind.reason not in (Reason.NULL_TOPIC, Reason.ENCODE):
+        if rejected.kind.reason not in NO_TOPIC | {Reason.ENCODE}:
             return rejected
         columns = given.take(rejected.rows)
         fields = {Side.KEY: columns.key, Side.VALUE: columns.value}

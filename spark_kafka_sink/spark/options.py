@@ -63,8 +63,8 @@ SINK_OPTIONS: tuple[Option, ...] = (
     Option("topic", OptionKind.STRING, None, "high",
            "Topic for all rows; a column topic is then ignored. Required if there is no such column."),
     Option("timestampColumn", OptionKind.STRING, None, "medium",
-           "Column with the timestamps of the records: type timestamp, or bigint in epoch milliseconds. null: the "
-           "current time."),
+           "Column with the timestamps of the records: type timestamp, or bigint in epoch milliseconds. null "
+           "and -1 ms, Kafka's \"no timestamp\": the current time."),
     Option("driverCheck", OptionKind.BOOLEAN, True, "medium",
            "true: before the tasks start, the driver connects to a broker, once per process and set of options. A "
            "refused login or certificate is then an error before any task. A broker that does not respond, or a file "

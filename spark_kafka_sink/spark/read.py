@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,13 +13,17 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.model import topic_name_fault
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.producer.append.rows import negative_partition
 from spark_kafka_sink.producer.partitioning.partitioner import NOT_GIVEN
 from spark_kafka_sink.records.columns import (
     Int32Array,
+    Int64Array,
     RecordColumns,
     TopicColumn,
+    binary_column,
+    negative_timestamp,
     null_mask,
     raw_numbers,
     slot_lengths,
@@ -27,7 +32,7 @@ from spark_kafka_sink.records.columns import (
 from spark_kafka_sink.records.large_values import LARGE_VALUE
 from spark_kafka_sink.spark.dead_letters.options import Reason
 from spark_kafka_sink.spark.end import End
-from spark_kafka_sink.spark.rows import ILLEGAL_ARGUMENT, FaultKind, RejectedRows, Rows, in_task, rows_numbered
+from spark_kafka_sink.spark.rows import ILLEGAL_ARGUMENT, BoolArray, FaultKind, RejectedRows, Rows, rows_numbered
 from spark_kafka_sink.spark.schema import RowLayout
 
 # Larger batches are split: from here on, columns of bytes have int32 offsets.
@@ -36,11 +41,14 @@ _MAX_SLICE_BYTES = 1 << 30
 _BYTES_PER_TOPIC = 256 << 10
 _LEAST_BYTES = 2 << 20
 
-_NULL_TOPIC = (
+_NULL_TOPIC_TEXT: Final = (
     "The Kafka message data sent to the producer contains a null topic. "
     "Use the `topic` option for setting a default topic."
 )
-_NULL_TOPIC_LETTER = "The topic of the row is null, and the option topic is not set."
+_NULL_TOPIC: Final = FaultKind(Reason.NULL_TOPIC, ILLEGAL_ARGUMENT)
+_INVALID_TOPIC: Final = FaultKind(Reason.INVALID_TOPIC, "org.apache.kafka.common.errors.InvalidTopicException")
+_INVALID_PARTITION: Final = FaultKind(Reason.INVALID_PARTITION, ILLEGAL_ARGUMENT)
+_INVALID_TIMESTAMP: Final = FaultKind(Reason.INVALID_TIMESTAMP, ILLEGAL_ARGUMENT)
 
 
 class AppendSize:
@@ -135,56 +143,70 @@ class ReadRows:
             yield from self(batch.slice(half), first_row + half, now_ms)
             return
         layout = self.layout
+        found: list[RejectedRows] = []
         with rows_numbered(first_row):
+            topics = self._topics(batch, found)
+            partitions = self._partitions(batch, found)
             columns = RecordColumns(
                 key=None if layout.key is None else batch.column(layout.key),
                 value=batch.column(layout.value),
                 headers=None if layout.headers is None else batch.column(layout.headers),
-                timestamps=None
-                if layout.timestamp is None
-                else timestamp_column(batch.column(layout.timestamp), now_ms),
+                timestamps=self._timestamps(batch, now_ms, found),
             )
-        topics, no_topic = self._topics(batch, first_row)
-        partitions, negative = self._partitions(batch, first_row)
         rows = Rows(first_row, topics, columns, partitions)
-        for found in (no_topic, negative):
-            if found is not None:
-                rows = rows.rejecting(found)
+        for rejected in found:
+            rows = rows.rejecting(rejected)
         yield rows
 
-    def _topics(self, batch: pa.RecordBatch, first_row: int) -> tuple[TopicColumn, RejectedRows | None]:
+    def _topics(self, batch: pa.RecordBatch, found: list[RejectedRows]) -> TopicColumn:
         if self.topic is not None:
-            return TopicColumn((self.topic,)), None
+            return TopicColumn((self.topic,))
         assert self.layout.topic is not None
         column = batch.column(self.layout.topic)
-        if not column.null_count:
-            return topic_column(column), None
         missing = null_mask(column)
-        rows = np.flatnonzero(missing)
-        if Reason.NULL_TOPIC not in self.rejects:
-            raise in_task(InvalidRecordError(_NULL_TOPIC), first_row + int(rows[0]))
-        kind = FaultKind(Reason.NULL_TOPIC, ILLEGAL_ARGUMENT)
-        found = RejectedRows(kind, rows, [_NULL_TOPIC_LETTER] * len(rows))
-        return topic_column(column, missing), found
+        topics = topic_column(column, missing if column.null_count else None)
+        found.append(self._rejected(_NULL_TOPIC, missing, [_NULL_TOPIC_TEXT] * column.null_count))
+        faults = [topic_name_fault(name) for name in topics.names]
+        if any(faults):
+            codes = np.zeros(len(column), np.int32) if topics.codes is None else topics.codes
+            bad = np.array([fault is not None for fault in faults])[codes] & ~missing
+            found.append(self._rejected(_INVALID_TOPIC, bad, [f"{faults[code]}" for code in codes[bad].tolist()]))
+            kept = ~(bad | missing)
+            topics = topics.naming(kept) if kept.any() else TopicColumn(("",))
+        return topics
 
-    def _partitions(self, batch: pa.RecordBatch, first_row: int) -> tuple[Int32Array | None, RejectedRows | None]:
+    def _partitions(self, batch: pa.RecordBatch, found: list[RejectedRows]) -> Int32Array | None:
         if self.layout.partition is None:
-            return None, None
+            return None
         column = batch.column(self.layout.partition)
         if column.null_count == len(column):
-            return None, None
+            return None
         numbers: Int32Array = raw_numbers(column, np.int32)
         nulls = null_mask(column)
         numbers[nulls] = 0
-        if numbers.min() >= 0:
-            numbers[nulls] = NOT_GIVEN
-            return numbers, None
-        rows = np.flatnonzero(numbers < 0)
-        messages = [negative_partition(number) for number in numbers[rows].tolist()]
-        if Reason.INVALID_PARTITION not in self.rejects:
-            raise in_task(InvalidRecordError(messages[0]), first_row + int(rows[0]))
+        if numbers.min() < 0:
+            bad = numbers < 0
+            found.append(self._rejected(_INVALID_PARTITION, bad, list(map(negative_partition, numbers[bad].tolist()))))
         numbers[nulls] = NOT_GIVEN
-        return numbers, RejectedRows(FaultKind(Reason.INVALID_PARTITION, ILLEGAL_ARGUMENT), rows, messages)
+        return numbers
+
+    def _timestamps(self, batch: pa.RecordBatch, now_ms: int, found: list[RejectedRows]) -> Int64Array | None:
+        if self.layout.timestamp is None:
+            return None
+        times = timestamp_column(batch.column(self.layout.timestamp), now_ms, takes_negative=True)
+        if times.min(initial=0) < 0:
+            times[times == -1] = now_ms  # RecordBatch.NO_TIMESTAMP: a record that was read may have none
+            bad = times < 0
+            found.append(self._rejected(_INVALID_TIMESTAMP, bad, list(map(negative_timestamp, times[bad].tolist()))))
+            times[bad] = now_ms  # of their dead letters
+        return times
+
+    def _rejected(self, kind: FaultKind, bad: BoolArray, messages: Sequence[str]) -> RejectedRows:
+        """The bad rows, with a message each. Raises ``InvalidRecordError`` if rows are not rejected for this reason."""
+        rows = np.flatnonzero(bad)
+        if len(rows) and kind.reason not in self.rejects:
+            raise InvalidRecordError(messages[0], int(rows[0]))
+        return RejectedRows(kind, rows, messages)
 
 
 def topic_column(column: pa.Array, missing: npt.NDArray[np.bool_] | None = None) -> TopicColumn:
@@ -193,7 +215,7 @@ def topic_column(column: pa.Array, missing: npt.NDArray[np.bool_] | None = None)
     if only is not None:
         return TopicColumn((only,))
     encoded = pc.dictionary_encode(column)
-    names = encoded.dictionary.to_pylist() or [""]
+    names = [_text(name) for name in binary_column(encoded.dictionary).to_pylist()] or [""]
     if len(names) == 1:
         return TopicColumn(names)
     codes = raw_numbers(encoded.indices, np.int32)
@@ -216,4 +238,9 @@ def _only_topic(column: pa.Array) -> str | None:
     # bytes under null would shift the names
     if len(names) != size * (len(column) - column.null_count) or (names[size:] != names[:-size]).any():
         return None
-    return names[:size].tobytes().decode()
+    return _text(names[:size].tobytes())
+
+
+def _text(name: bytes) -> str:
+    """A name that is not UTF-8 stays one that no broker takes."""
+    return name.decode(errors="replace")

@@ -58,10 +58,10 @@ class RejectedRows(NamedTuple):
 class Rows:
     """Rows of a task. ``first_row``: the first one's number in the task, from 0.
 
-    ``topics``: a rejected row whose topic is null carries another row's. ``columns``: key, value, headers are Spark's
-    columns until the stage ``encode`` has made bytes of them. ``partitions``: as the rows name them, -1 where the
-    producer chooses; None: it chooses all. ``rejected``: the rows that a stage found it cannot write, each once.
-    ``kept``: the other rows; None: all.
+    ``topics``: a rejected row whose topic is null or invalid carries another row's. ``columns``: key, value, headers
+    are Spark's columns until the stage ``encode`` has made bytes of them. ``partitions``: as the rows name them, -1
+    where the producer chooses; None: it chooses all. ``rejected``: the rows that a stage found it cannot write, each
+    once. ``kept``: the other rows; None: all.
     """
 
     first_row: int

@@ -15,11 +15,16 @@ class Reason(Enum):
 
     RECORD_TOO_LARGE = "record-too-large"
     NULL_TOPIC = "null-topic"
+    INVALID_TOPIC = "invalid-topic"
     INVALID_PARTITION = "invalid-partition"
+    INVALID_TIMESTAMP = "invalid-timestamp"
     INVALID_HEADER = "invalid-header"
     ENCODE = "encode"
     UNKNOWN_TOPIC = "unknown-topic"
 
+
+NO_TOPIC: Final = frozenset({Reason.NULL_TOPIC, Reason.INVALID_TOPIC})
+"""Reasons of rows that have no topic, and so no schema either."""
 
 _DEFAULT: Final = frozenset(Reason) - {Reason.UNKNOWN_TOPIC}
 _DEFAULT_LIMIT: Final = 1000
@@ -39,9 +44,9 @@ DEAD_LETTER_OPTIONS: Final = (
            "other threads, where the sink does not know the batch. Use a different name for each write and batch, such "
            "as orders-<batch id>."),
     Option("deadLetterOn", OptionKind.LIST, None, "low",
-           "Kinds of rows that become dead letters: record-too-large, null-topic, invalid-partition, "
-           "invalid-header, encode, unknown-topic. Default: all but unknown-topic, which cannot be set together "
-           "with the option topic or topicCreation=create."),
+           "Kinds of rows that become dead letters: record-too-large, null-topic, invalid-topic, "
+           "invalid-partition, invalid-timestamp, invalid-header, encode, unknown-topic. Default: all but "
+           "unknown-topic, which cannot be set together with the option topic or topicCreation=create."),
     Option("deadLetterLimit", OptionKind.STRING, str(_DEFAULT_LIMIT), "low",
            "Number of dead letters that a micro-batch or batch job may have; with more, it fails. none: no limit. "
            "With at-least-once, rows that were already sent stay in Kafka.",

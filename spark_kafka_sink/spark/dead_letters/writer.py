@@ -18,7 +18,7 @@ from spark_kafka_sink.exactly_once.receipts import TaskName
 from spark_kafka_sink.producer.engine import ProducerEngine
 from spark_kafka_sink.records.columns import TopicColumn
 from spark_kafka_sink.spark.dead_letters.files import DeadLetterFile, LetterFiles
-from spark_kafka_sink.spark.dead_letters.options import DeadLetters, Reason
+from spark_kafka_sink.spark.dead_letters.options import NO_TOPIC, DeadLetters, Reason
 from spark_kafka_sink.spark.dead_letters.record import LetterHeaders, Letters, refused_letter, shorter_letter
 from spark_kafka_sink.spark.end import End
 from spark_kafka_sink.spark.rows import RejectedRows, Rows
@@ -104,8 +104,7 @@ class DeadLetterWriter:
 
     def _take(self, rejected: RejectedRows, rows: Rows) -> None:
         places = rejected.rows
-        no_topic = rejected.kind.reason is Reason.NULL_TOPIC
-        topics = TopicColumn(("",)) if no_topic else rows.topics[places]
+        topics = TopicColumn(("",)) if rejected.kind.reason in NO_TOPIC else rows.topics[places]
         columns = rows.columns.take(places) if rejected.columns is None else rejected.columns
         partitions = None if rows.partitions is None else rows.partitions[places]
         self._end.count(topics, columns, partitions)

@@ -124,6 +124,44 @@ def test_a_null_topic(write, broker):
     assert figures.rows == 2
 
 
+def topics_of(*names):
+    """Spark's cast of binary to string checks nothing."""
+    return pa.array(names, pa.binary()).view(pa.string())
+
+
+def test_incident_a_topic_that_no_broker_takes_failed_the_rows_beside_it(write, broker):
+    bad = [b"", b" ", b"a b", b"a" * 250, b".", b"..", "žluť".encode(), b"\xff"]
+    values = pa.array([{"a": str(row)} for row in range(11)], STRUCT)
+    given = {"valueformat": "avro", "valueschema": SCHEMA}
+    figures = write({"value": values, "topic": topics_of(b"out", *bad, None, b"out")}, formats_of(write), **given)
+    assert broker.topic("out").values() == [b"\x020", b"\x0410"]
+    told = {json.loads(letter.value)["a"]: headers(letter) for letter in letters(broker)}
+    assert sorted(told) == [*"123456789"]
+    assert {told[row]["exception.class.name"].rpartition(".")[2] for row in "12345678"} == {"InvalidTopicException"}
+    assert "'žluť'. The name of a topic has" in told["7"]["exception.message"]
+    assert figures.dead_letters == (("invalid-topic", 8), ("null-topic", 1))
+    rows = {"value": ["a", "b"], "topic": topics_of(b"a b", b"a b")}
+    assert write(rows).dead_letters == (("invalid-topic", 2),)
+    with pytest.raises(InvalidRecordError, match=r"^Invalid topic: 'a b'\. .* \(row 0 of the task"):
+        write(rows, deadletteron="null-topic")
+
+
+def test_incident_a_record_without_a_timestamp_failed_the_write(write, broker):
+    """Kafka's -1 is no timestamp; one below is invalid."""
+    given = pa.array([-1_000, -2_000, None, 0], pa.timestamp("us"))
+    figures = write({"value": [*"abcd"], "timestamp": given}, topic="out", timestampcolumn="timestamp")
+    sent = {record.value: record.timestamp for record in broker.topic("out").records()}
+    assert sorted(sent) == [b"a", b"c", b"d"]
+    assert sent[b"d"] == 0
+    assert sent[b"a"] == sent[b"c"] > 1_700_000_000_000
+    (letter,) = letters(broker)
+    assert headers(letter)["exception.message"].startswith("Invalid timestamp: -2. ")
+    assert letter.timestamp == sent[b"a"]
+    assert figures.dead_letters == (("invalid-timestamp", 1),)
+    with pytest.raises(InvalidRecordError, match=r"Invalid timestamp: -2\. .*\(row 1 of the task"):
+        write({"value": [*"abcd"], "timestamp": given}, topic="out", deadletteron="encode")
+
+
 def test_a_negative_partition(write, broker):
     write({"value": ["a", "b"], "partition": pa.array([-5, 1], pa.int32())}, topic="out")
     (letter,) = letters(broker)
@@ -487,5 +525,6 @@ def test_the_defaults():
     parsed = SinkOptions.parse({**OPTIONS, "deadlettertopic": "d", "deadletterpath": "p"}).dead_letters
     assert (parsed.topic, parsed.path, parsed.limit, parsed.connect_headers) == ("d", "p", 1000, True)
     assert {reason.value for reason in parsed.reasons} == {
-        "record-too-large", "null-topic", "invalid-partition", "invalid-header", "encode",
+        "record-too-large", "null-topic", "invalid-topic", "invalid-partition", "invalid-timestamp", "invalid-header",
+        "encode",
     }  # fmt: skip

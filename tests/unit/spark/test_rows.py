@@ -186,9 +186,9 @@ def test_timestamps_are_milliseconds_and_null_is_now():
 
 def test_a_timestamp_before_1970_is_refused_with_its_row():
     with pytest.raises(InvalidRecordError) as raised:
-        read(batch(value=["a", "b"], at=[5, -1]), RowLayout(value=0, timestamp=1), "t", 3)
+        read(batch(value=["a", "b"], at=[5, -2]), RowLayout(value=0, timestamp=1), "t", 3)
     assert str(raised.value) == (
-        "Invalid timestamp: -1. Timestamp should always be non-negative or null. (row 4 of the task, counted from 0)"
+        "Invalid timestamp: -2. Timestamp should always be non-negative or null. (row 4 of the task, counted from 0)"
     )
 
 
