@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -16,7 +16,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.types as pt
 
 from spark_kafka_sink.producer.append.receipt import RefusedRecord
 from spark_kafka_sink.records.columns import (
@@ -25,7 +24,6 @@ from spark_kafka_sink.records.columns import (
     RecordColumns,
     TopicColumn,
     bytes_column,
-    null_mask,
 )
 from spark_kafka_sink.records.decode import DecodedRecord, decode_batches
 from spark_kafka_sink.records.encode import header_section
@@ -196,54 +194,8 @@ def json_lines(letters: Letters, **of_task: object) -> bytes:
             "value": _base64(value),
             "headers": _header_pairs(headers),
         }
-        lines.append(_JSON.encode(line) + "\n")
+        lines.append(json.dumps(line) + "\n")
     return "".join(lines).encode()
-
-
-def json_column(array: pa.Array) -> pa.BinaryArray:
-    """Each value as JSON, bytes in it as Base64; null where it is null. A value that Python cannot represent, such as a
-    date after the year 9999, is a row of Arrow's IPC format in Base64.
-    """
-    try:
-        texts = _json_texts(array)
-    except (OverflowError, ValueError):
-        texts = [_JSON.encode(_python_value(array.slice(row, 1))) for row in range(len(array))]
-    return bytes_column([None if text == _NULL else text.encode() for text in texts])
-
-
-def _json_texts(array: pa.Array) -> Sequence[str]:
-    """Column by column, because a call of the encoder takes longer than a small struct."""
-    kind = array.type
-    names = [field.name for field in kind] if pt.is_struct(kind) else []
-    if names and len(set(names)) == len(names):
-        template = ",".join(_JSON.encode(name).replace("%", "%%") + ":%s" for name in names)
-        texts = list(map(f"{{{template}}}".__mod__, zip(*map(_json_texts, array.flatten()), strict=True)))
-        for row in np.flatnonzero(null_mask(array)).tolist():
-            texts[row] = _NULL
-        return texts
-    values = array.to_pylist()
-    if pt.is_integer(kind) or pt.is_floating(kind) or pt.is_boolean(kind):
-        return _JSON.encode(values)[1:-1].split(",") if values else []
-    return [_NULL if value is None else _JSON.encode(value) for value in values]
-
-
-def _python_value(slot: pa.Array) -> object:
-    try:
-        return slot.to_pylist()[0]
-    except (OverflowError, ValueError):
-        row = pa.RecordBatch.from_arrays([slot], ["value"]).serialize()
-        return {"arrow": _base64(row.to_pybytes())}
-
-
-def _jsonable(value: object) -> str:
-    if isinstance(value, bytes):
-        return b64encode(value).decode()
-    isoformat: Callable[[], str] | None = getattr(value, "isoformat", None)
-    return str(value) if isoformat is None else isoformat()
-
-
-_JSON: Final = json.JSONEncoder(default=_jsonable, separators=(",", ":"))
-_NULL: Final = "null"
 
 
 @lru_cache(256)
