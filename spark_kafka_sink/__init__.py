@@ -96,6 +96,20 @@ def __getattr__(name: str) -> Any:
         raise ImportError(_NOT_HERE[name])  # an AttributeError loses its text in "from spark_kafka_sink import"
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return import_public(f"{__name__}.{_HOMES[name]}", name)
+
+
+def import_public(module: str, name: str) -> Any:
+    """``name`` of ``module``. If that needs pyspark, which is not installed: a class that says so when it is called."""
     from importlib import import_module
 
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    try:
+        return getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        if error.name != "pyspark":
+            raise
+
+    def refuse(*_arguments: object, **_named: object) -> None:
+        raise ImportError(f'{name} needs PySpark: pip install "pyspark>=3.5"')
+
+    return type(name, (), {"__new__": refuse})

@@ -262,7 +262,7 @@ class Metadata:
         the backoff grows to a second while responses change nothing."""
         with self._lock:
             self._full_requested = True
-            self._urgent = self._urgent or (at_once and self._failing_since is None)
+            self._urgent = self._urgent or at_once
 
     # The sender thread.
 

@@ -174,7 +174,7 @@ class Rpc:
         """
         self._needs_metadata = True
         generation, begun = self.snapshot.generation, self._metadata.round
-        self._metadata.request_update()
+        self._metadata.request_update(at_once=True)
         until = min(deadline, self._clock.now() + self._timeout_ms)
         while self.snapshot.generation == generation and (now := self._clock.now()) < until:
             self._poll(now, until)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from spark_kafka_sink import import_public
+
 if TYPE_CHECKING:
     from spark_kafka_sink.spark.kafka_write import kafka_batches, write_kafka
     from spark_kafka_sink.spark.sessions import activate_session, register_format
@@ -21,7 +23,4 @@ _HOMES = {"WriteResult": "write_result", "activate_session": "sessions", "regist
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    home = _HOMES.get(name, "kafka_write")
-    return getattr(import_module(f"{__name__}.{home}"), name)
+    return import_public(f"{__name__}.{_HOMES.get(name, 'kafka_write')}", name)

@@ -153,8 +153,12 @@ _REPEATABLE: Final = (
 _TRANSACTION_TIMEOUT_MS = 900_000
 
 _OWN = {option.name.lower(): option for option in SINK_OPTIONS}
-_OF_SPARK: Final = ("path", "checkpointLocation", "queryName")
-"""Options of any write, which Spark passes on to the sink."""
+_ASYNC_PROGRESS: Final = "asyncProgressTrackingEnabled"
+_OF_SPARK: Final = (
+    "path", "checkpointLocation", "queryName", _ASYNC_PROGRESS, "asyncProgressTrackingCheckpointIntervalMs",
+    "_asyncProgressTrackingOverrideSinkSupportCheck",
+)  # fmt: skip
+"""Options that Spark's own writers read, and pass on to the sink."""
 
 _BARE: Final = {name.lower(): name for name in (
     *(option.name for option in (*SINK_OPTIONS, *REGISTRY_OPTIONS)), *_OF_SPARK,
@@ -166,9 +170,10 @@ _READ_SIDE: Final = {name.lower(): name for name in (
     "startingOffsetsByTimestampStrategy", "startingTimestamp", "endingOffsets", "endingOffsetsByTimestamp",
     "endingTimestamp", "failOnDataLoss", "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions",
-    "maxRecordsPerPartition", "groupIdPrefix", *(KAFKA_PREFIX + name for name in CONSUMER_OPTIONS),
+    "maxRecordsPerPartition", "maxFilesPerTrigger", "maxBytesPerTrigger", "groupIdPrefix",
+    *(KAFKA_PREFIX + name for name in CONSUMER_OPTIONS),
 )}  # fmt: skip
-"""Options of Spark's Kafka source and Kafka's consumer: accepted, so one set of options serves reading and writing."""
+"""Options of Spark's sources and Kafka's consumer: accepted, so one set of options serves reading and writing."""
 
 # The texts of Spark's KafkaSourceProvider.
 _SERIALIZERS: Final = {
@@ -313,6 +318,7 @@ class SinkOptions:
         exactly_once = _exactly_once(own, options, faults)
         if of_batch and exactly_once is not None and not _is_repeatable(own):
             faults.append(_REPEATABLE)
+        faults += _async_progress_faults(options)
         topic_creation = TopicCreation.of(own, settings, faults)
         faults += filter(None, (_topic_name_fault(_OWN[name].name, own.get(name)) for name in _TOPIC_NAMES))
         kafka = _without_auto_creation(kafka, own.get("topiccreation"), faults)
@@ -366,7 +372,9 @@ def _taken(options: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     ignored = []
     if reading:
         shown = ", ".join(sorted(reading.values()))
-        ignored.append(f"{shown}: no effect on write; they belong to Spark's Kafka source.")
+        ignored.append(f"{shown}: no effect on write; they belong to Spark's sources.")
+    if "path" in names.values():
+        ignored.append("path (the argument of save or start) has no effect: rows go to topics.")
     if unknown:
         ignored.append(
             "\n".join(["Ignored, as unknownOptions is warn:", *(f"- {fault}" for fault in unknown.values())])
@@ -425,6 +433,15 @@ def _exactly_once(own: Mapping[str, Any], options: Mapping[str, str], faults: li
         never_replayed=never_replayed,
         query=query,
     )
+
+
+def _async_progress_faults(options: Mapping[str, str]) -> list[str]:
+    if _given(options).get(_ASYNC_PROGRESS.lower(), "false").strip().lower() == "false":
+        return []
+    return [
+        f"{_ASYNC_PROGRESS} is refused: Spark would note only some micro-batches in the checkpoint, so a restarted "
+        "query would write the rows of several again, and Spark allows that only for its own sinks. Leave it out."
+    ]
 
 
 def _is_repeatable(own: Mapping[str, Any]) -> bool:

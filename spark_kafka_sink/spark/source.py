@@ -5,12 +5,21 @@ The driver imports it to look up any Python data source, so it imports neither t
 
 from __future__ import annotations
 
+from typing import Final
+
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.spark.checkpoint import lacks_micro_batch
 from spark_kafka_sink.spark.writers import KafkaBatchWriter, KafkaStreamWriter
+
+_NO_OPTIONS: Final = (
+    "No option reached the sink. In SQL, Spark does not pass the OPTIONS of a table to INSERT INTO. Write INSERT INTO "
+    "name WITH ('kafka.bootstrap.servers' = '…', 'topic' = '…') SELECT …, or insert into a temporary view, whose "
+    "OPTIONS it passes: CREATE TEMPORARY VIEW name (value STRING) USING pykafka OPTIONS (…). In Python, use df.write "
+    "or df.writeTo with options, not insertInto."
+)
 
 
 class KafkaDataSource(DataSource):
@@ -30,7 +39,7 @@ class KafkaDataSource(DataSource):
                 "Save mode Overwrite not allowed for Kafka. "
                 'The allowed save mode is Append: .mode("append").'
             ])  # fmt: skip
-        return KafkaBatchWriter.of(schema, self.options)
+        return KafkaBatchWriter.of(schema, self.options, () if self.options else (_NO_OPTIONS,))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaStreamWriter:  # noqa: N802 (Spark's name)
         """Runs on the driver before every micro-batch, and before its commit or abort.

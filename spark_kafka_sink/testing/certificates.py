@@ -39,7 +39,7 @@ class CertificateAuthority:
             import trustme
         except ImportError:
             raise MissingTrustmeError(
-                "Listeners with TLS need trustme for their certificates: pip install 'spark-kafka-sink[testing]'"
+                "Listeners with TLS need trustme for their certificates: pip install trustme"
             ) from None
         self._ca = trustme.CA()
         self.certificate: str = self._ca.cert_pem.bytes().decode()

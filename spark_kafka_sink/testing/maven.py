@@ -154,7 +154,7 @@ def _ivy_jar() -> Path:
     # The folder of the package, without the second that importing it takes.
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise FetchError("The Ivy that fetches files is in PySpark: pip install 'spark-kafka-sink[spark]'")
+        raise FetchError("The Ivy that fetches files is in PySpark: pip install 'pyspark>=3.5'")
     found = sorted(Path(spec.origin).parent.glob("jars/ivy-*.jar"))
     if not found:
         raise FetchError(f"No Ivy in {Path(spec.origin).parent / 'jars'}: is this a pip-installed PySpark?")

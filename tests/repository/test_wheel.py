@@ -39,6 +39,21 @@ CODEC_LIBRARIES = {"cramjam", "lz4", "zstandard"}
 
 
 @pytest.mark.parametrize(
+    ("module", "used"), [("spark_kafka_sink", "ReceiptsListener"), ("spark_kafka_sink.spark", "write_kafka")]
+)
+def test_incident_without_pyspark_the_public_names_could_not_even_be_imported(module, used, tmp_path):
+    """Completion, pydoc and ``import *`` look up every name. Those that need pyspark say so when they are used."""
+    (tmp_path / "pyspark.py").write_text("raise ModuleNotFoundError('hidden', name='pyspark')")
+    program = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from {module} import *; import {module} as package\n"
+        "assert all(hasattr(package, name) for name in package.__all__)\n"
+        f"try: {used}('any argument')\nexcept ImportError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout == f'{used} needs PySpark: pip install "pyspark>=3.5"\n'
+
+
+@pytest.mark.parametrize(
     ("module", "unwanted"),
     [
         ("spark_kafka_sink", {"pyspark", "numpy", "pyarrow", "kio"}),

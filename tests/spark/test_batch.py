@@ -12,7 +12,7 @@ from pyspark.sql.functions import udf
 
 from spark_kafka_sink.spark import activate_session
 from tests.spark.worker_heap import LITTLE
-from tests.spark.writes import one_row, save
+from tests.spark.writes import fails, one_row, save
 
 pytestmark = pytest.mark.jvm
 
@@ -143,3 +143,21 @@ def test_two_tables_in_two_threads(spark, topic, second_topic, to_topic):
     with ThreadPoolExecutor(2, initializer=activate_session, initargs=(spark,)) as threads:
         list(threads.map(write, tables))
     assert (topic.values(), second_topic.values()) == ({b"a": 1}, {b"b": 1})
+
+
+def test_incident_an_insert_did_not_say_that_spark_drops_the_options_of_a_table(spark, topic):
+    """CREATE TABLE took them, and INSERT INTO said that they are required. What the error names works."""
+    options = f"('kafka.bootstrap.servers' = '{topic.servers}', 'topic' = '{topic.name}')"
+    spark.sql(f"CREATE TABLE to_kafka (value STRING) USING pykafka OPTIONS {options}")
+    try:
+        refused = fails(spark.sql, "INSERT INTO to_kafka SELECT 'a'")
+        assert "In SQL, Spark does not pass the OPTIONS of a table to INSERT INTO" in refused
+        spark.sql(f"INSERT INTO to_kafka WITH {options} SELECT 'with'")
+        spark.sql(f"CREATE TEMPORARY VIEW view_of_kafka (value STRING) USING pykafka OPTIONS {options}")
+        spark.sql("INSERT INTO view_of_kafka SELECT 'view'")
+        writer = one_row(spark, "'writeTo' value").writeTo("to_kafka")
+        writer.option("kafka.bootstrap.servers", topic.servers).option("topic", topic.name).append()
+    finally:
+        spark.sql("DROP VIEW IF EXISTS view_of_kafka")
+        spark.sql("DROP TABLE to_kafka")
+    assert sorted(record.value for record in topic.records()) == [b"view", b"with", b"writeTo"]

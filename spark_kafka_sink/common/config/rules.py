@@ -41,13 +41,16 @@ _ADDRESS = re.compile(r"(?:(?P<protocol>[0-9A-Za-z\-%._]*)://)?\[?(?P<host>[0-9A
 
 
 def servers(draft: Draft) -> None:
-    """Each server is host:port and counts once; one is required (Java: ``ClientUtils.parseAndValidateAddresses``)."""
+    """Each server is host:port and counts once; one is required. Empty entries, as after a comma at the end, are
+    skipped, as by Java before 4.1 (``ClientUtils.parseAndValidateAddresses``).
+    """
     name = "bootstrap.servers"
-    if not draft.values[name]:
+    entries = [*filter(None, draft.values[name] or ())]
+    if not entries:
         draft.fault(name, "is required: host:port of one or more brokers, separated by commas.")
         return
     addresses: dict[tuple[str, int], None] = {}
-    for entry in draft.values[name]:
+    for entry in entries:
         try:
             address = _parse_address(entry, draft.values["security.protocol"])
         except ValueError as error:
@@ -65,8 +68,6 @@ def _parse_address(text: str, security_protocol: str) -> tuple[str, int]:
     As in Java, the name of a listener may stand in front (``CLIENTS://``). If it is a protocol, it must be the one in
     use.
     """
-    if not text:
-        raise ValueError("has an empty entry")
     match = _ADDRESS.fullmatch(text)
     if match is None:
         user, at, address = text.rpartition("@")  # a password may stand before it

@@ -101,7 +101,7 @@ class Krb5Tickets:
         except ImportError as error:
             raise ConfigError([
                 "sasl.mechanism=GSSAPI needs the package gssapi and MIT Kerberos, which cannot be loaded here "
-                f"({error}): pip install 'spark-kafka-sink[gssapi]', which needs a C compiler and libkrb5-dev (Debian, "
+                f"({error}): pip install gssapi, which needs a C compiler and libkrb5-dev (Debian, "
                 "Ubuntu) or krb5-devel (Red Hat)."
             ]) from error  # fmt: skip
         self._config = config

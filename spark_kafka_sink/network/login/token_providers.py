@@ -114,7 +114,7 @@ def provided_tokens(config: ProducerConfig) -> TokenSource:
     except ImportError as error:
         raise ConfigError([
             f"{_SINK_OPTION}={provider} needs a package that is missing here ({error.name}): "
-            f"pip install 'spark-kafka-sink[{provider}]'."
+            f"pip install 'spark-kafka-sink[{provider}]', from where you installed it."
         ]) from error  # fmt: skip
 
 

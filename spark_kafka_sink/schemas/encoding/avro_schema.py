@@ -92,7 +92,7 @@ class AvroSchema:
             from fastavro import parse_schema
             from fastavro.schema import SchemaParseException, UnknownType
         except ImportError as error:
-            raise ImportError("Avro needs fastavro: pip install spark-kafka-sink[avro]") from error
+            raise ImportError("Avro needs fastavro: pip install fastavro") from error
         try:
             node = json.loads(text)
         except (ValueError, RecursionError) as error:

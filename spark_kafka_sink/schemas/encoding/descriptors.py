@@ -134,9 +134,7 @@ def library() -> ModuleType:
     try:
         return import_module("google.protobuf.descriptor_pb2")
     except ImportError:
-        raise ConfigError(
-            ["Protobuf needs the package protobuf on the driver: pip install 'spark-kafka-sink[protobuf]'"]
-        ) from None
+        raise ConfigError(["Protobuf needs the package protobuf on the driver: pip install protobuf"]) from None
 
 
 def _visit(

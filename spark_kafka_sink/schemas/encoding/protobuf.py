@@ -77,7 +77,7 @@ def encode_protobuf(array: pa.Array | pa.ChunkedArray, descriptor_set: bytes, me
 
     ``descriptor_set``: a serialized FileDescriptorSet (``protoc --include_imports --descriptor_set_out``). ``message``:
     the full name. Raises ``SchemaMismatchError`` if the types don't fit, ``UnencodableRowsError`` with all rows that
-    cannot be encoded. Needs ``pip install spark-kafka-sink[protobuf]``.
+    cannot be encoded. Needs ``pip install protobuf``.
     """
     return _planned(descriptor_set, message, array.type).encode(array)
 

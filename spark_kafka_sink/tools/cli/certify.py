@@ -118,7 +118,7 @@ def run(arguments: argparse.Namespace) -> int:
         "--checkpoint-location": (arguments.checkpoint_location, ""),
     })  # fmt: skip
     if importlib.util.find_spec("pyspark") is None:
-        raise KafkaError("certify needs PySpark: pip install 'spark-kafka-sink[spark]'")
+        raise KafkaError("certify needs PySpark: pip install 'pyspark>=3.5'")
     from spark_kafka_sink.tools.certification.certify import certified
     from spark_kafka_sink.tools.certification.plan import Plan
 

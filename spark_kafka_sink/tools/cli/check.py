@@ -157,7 +157,7 @@ def _spark_settings(arguments: argparse.Namespace) -> Mapping[str, str]:
         if settings or arguments.tasks:
             raise ConfigError(["--master, --remote, --conf and --tasks belong to --from-workers: add it."])
     elif importlib.util.find_spec("pyspark") is None:
-        raise KafkaError("check --from-workers needs PySpark: pip install 'spark-kafka-sink[spark]'")
+        raise KafkaError("check --from-workers needs PySpark: pip install 'pyspark>=3.5'")
     return settings
 
 

@@ -77,7 +77,7 @@ class PrintCompletion(argparse.Action):
         try:
             import shtab
         except ImportError:
-            parser.exit(1, "error: --print-completion needs shtab: pip install 'spark-kafka-sink[completion]'\n")
+            parser.exit(1, "error: --print-completion needs shtab: pip install shtab\n")
         _describe(parser, shtab.FILE)
         print(shtab.complete(parser, shell))
         parser.exit(0)

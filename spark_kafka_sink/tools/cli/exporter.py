@@ -60,7 +60,9 @@ def add_to(commands: Subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     if missing := [name for name in NEEDS if importlib.util.find_spec(name) is None]:
-        raise KafkaError(f"{', '.join(missing)} not installed: pip install 'spark-kafka-sink[exporter]'")
+        raise KafkaError(
+            f"{', '.join(missing)} not installed: pip install 'spark-kafka-sink[exporter]', from where you installed it"
+        )
     from spark_kafka_sink.spark.receipts.otlp import OtlpSender
     from spark_kafka_sink.spark.receipts.prometheus import serve
 

@@ -108,7 +108,7 @@ def test_without_pyspark_it_says_what_to_install_before_anything_is_tried(broker
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == "pyspark" else found(name))
     code, out, err = run(capsys, broker.bootstrap_servers, FROM_WORKERS)
     assert (code, out) == (1, "")
-    assert err == "error: check --from-workers needs PySpark: pip install 'spark-kafka-sink[spark]'\n"
+    assert err == "error: check --from-workers needs PySpark: pip install 'pyspark>=3.5'\n"
 
 
 @pytest.mark.parametrize(

@@ -275,7 +275,7 @@ def test_without_fastavro():
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=DEADLINE_S, check=True
     )
 
-    assert result.stdout.strip() == "Avro needs fastavro: pip install spark-kafka-sink[avro]"
+    assert result.stdout.strip() == "Avro needs fastavro: pip install fastavro"
 
 
 def test_a_worker_unpickles_and_encodes_without_fastavro_and_pandas():

@@ -109,7 +109,8 @@ def test_without_the_clouds_package_the_error_says_what_to_install(monkeypatch):
     with pytest.raises(ConfigError) as raised:
         sasl_mechanism(parse({"saslTokenProvider": "aws"}))
     assert str(raised.value) == (
-        "saslTokenProvider=aws needs a package that is missing here (botocore): pip install 'spark-kafka-sink[aws]'."
+        "saslTokenProvider=aws needs a package that is missing here (botocore): pip install 'spark-kafka-sink[aws]', "
+        "from where you installed it."
     )
 
 

@@ -21,6 +21,7 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.producer import KafkaProducer
 from spark_kafka_sink.producer.append.record import ProducerRecord, RecordMetadata
+from spark_kafka_sink.producer.partitioning.custom import RecordPartitioner
 from spark_kafka_sink.producer.partitioning.kafka_partitioners import KEY_HASHES
 from spark_kafka_sink.producer.serializers import BytesSerializer, Serializer, StringSerializer
 from spark_kafka_sink.producer.sync_producer import SyncProducer
@@ -98,8 +99,17 @@ def test_an_unkeyed_topic_keeps_one_partition_between_refreshes(broker):
 
 
 def test_an_unkeyed_topic_chooses_again_with_each_refresh(broker):
-    with sync_producer(broker, topic_metadata_refresh_interval_ms=0, retry_backoff_max_ms=10) as producer:
+    with sync_producer(broker, topic_metadata_refresh_interval_ms=0) as producer:
         assert len({producer.send(record(b"v"))[0].partition for _ in range(25)}) > 1
+
+
+def test_incident_the_refresh_of_a_retry_waited_for_the_metadatas_own_backoff(broker):
+    """retry.backoff.ms rules, also if the connection to the leader is what fails."""
+    backoffs = {"retry_backoff_max_ms": 3_600_000, "reconnect_backoff_ms": 10, "reconnect_backoff_max_ms": 10}
+    with sync_producer(broker, **backoffs, message_send_max_retries=15) as producer:
+        broker.faults.drop_before("Produce", times=15)
+        producer.send(record(b"v", partition=0))
+    assert len(broker.requests.of("Metadata")) > 15
 
 
 def test_metadata_that_is_young_enough_is_not_fetched_before_a_send(broker):
@@ -153,6 +163,35 @@ def test_after_the_retries_the_call_fails_and_says_which_records_did(broker):
     assert {place: each.offset for place, each in caught.value.delivered.items()} == {0: 0, 1: 0, 3: 0}
     again = pickle.loads(pickle.dumps(caught.value))
     assert (str(again), again.delivered) == (str(caught.value), caught.value.delivered)
+
+
+class FailsAtCall(RecordPartitioner):
+    """Puts records into partition 3; fails at the call whose number is the key."""
+
+    def configure(self, config):
+        self.calls = 0
+
+    def partition(self, topic, key, key_bytes, value, value_bytes, cluster):
+        self.calls += 1
+        if self.calls == int(key_bytes):
+            raise ValueError("no partition")
+        return 3
+
+
+@pytest.mark.parametrize(("call", "failed"), [("1", [2, 3]), ("2", [3])], ids=["a later request", "a retry"])
+def test_incident_a_partitioner_that_failed_later_hid_what_was_delivered(broker, call, failed):
+    """A program that repeated the call wrote its first records twice."""
+    if call == "2":
+        broker.faults.answer("Produce", "NOT_LEADER_OR_FOLLOWER", topic="t", partition=3)
+    records = [*(record(b"x" * 1_000, partition=n) for n in range(3)), record(b"x" * 1_000, key=call.encode())]
+    own = f"{FailsAtCall.__module__}:FailsAtCall"
+    with (
+        sync_producer(broker, partitioner_class=own, max_request_size=2_500) as producer,
+        pytest.raises(FailedToSendError, match="the first because of: no partition") as caught,
+    ):
+        producer.send(*records)
+    assert list(caught.value.errors) == failed
+    assert sorted({0, 1, 2, 3} - caught.value.delivered.keys()) == failed
 
 
 def test_an_error_that_no_retry_can_mend_is_not_tried_again(broker):

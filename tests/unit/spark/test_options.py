@@ -193,16 +193,33 @@ def test_a_name_may_have_letters_of_any_script():
 
 
 def test_what_spark_adds_passes():
-    assert parse({"path": "/p", "checkpointlocation": "/c"}) == parse({})
+    assert parse({"checkpointlocation": "/c"}) == parse({})
     assert parse({"queryname": "q"}).query_name == "q"
 
 
-def test_options_of_sparks_kafka_source_pass_with_one_warning():
+def test_incident_options_of_sparks_query_were_refused():
+    """With advice to write them ``kafka.…``."""
+    assert parse({"asyncprogresstrackingenabled": "False", "asyncprogresstrackingcheckpointintervalms": "1"}) == parse(
+        {}
+    )
+    (fault,) = faults({"asyncprogresstrackingenabled": "true", "unknownoptions": "warn"})
+    assert "Spark would note only some micro-batches in the checkpoint" in fault
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (
+            {"startingoffsets": "earliest", "maxfilespertrigger": "1", "kafka.group.id": "g"},
+            "kafka.group.id, maxFilesPerTrigger, startingOffsets: no effect on write; they belong to Spark's sources.",
+        ),
+        ({"path": "some/path"}, "path (the argument of save or start) has no effect: rows go to topics."),
+    ],
+)
+def test_options_without_effect_pass_with_one_warning(options, text):
     with pytest.warns(ConfigWarning) as shown:
-        SinkOptions.parse({**SERVERS, "startingoffsets": "earliest", "subscribe": "t", "kafka.group.id": "g"})
-    assert [str(warning.message) for warning in shown] == [
-        "kafka.group.id, startingOffsets, subscribe: no effect on write; they belong to Spark's Kafka source."
-    ]
+        SinkOptions.parse({**SERVERS, **options})
+    assert [str(warning.message) for warning in shown] == [text]
 
 
 @pytest.mark.parametrize(
