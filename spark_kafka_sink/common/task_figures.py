@@ -57,7 +57,7 @@ class TaskFigures:
         ``OverflowError`` or ``AttributeError`` for other values.
         """
         numbers: dict[str, Any] = {
-            each.name: _finite(float(values[each.name])) if each.type == "float" else int64(int(values[each.name]))
+            each.name: finite(float(values[each.name])) if each.type == "float" else int64(int(values[each.name]))
             for each in fields(cls)
             if each.name in values and each.name != "dead_letters"
         }
@@ -96,9 +96,10 @@ def text(value: str) -> str:
     return value
 
 
-def _finite(value: float) -> float:
+def finite(value: float) -> float:
+    """Raises ``ValueError`` for a number that is infinite or none."""
     if not math.isfinite(value):
-        raise ValueError(f"{value} is not a time")
+        raise ValueError(f"{value} is not finite")
     return value
 
 

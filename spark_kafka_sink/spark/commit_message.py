@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, get_args, get_origin, get_type_hints
+from uuid import UUID
 
 from spark_kafka_sink.common.clock import Clock
-from spark_kafka_sink.common.task_figures import NO_FIGURES, TaskFigures, duration_text, time_spent
+from spark_kafka_sink.common.task_figures import NO_FIGURES, TaskFigures, duration_text, finite, time_spent
+from spark_kafka_sink.errors import KafkaError
 
 if TYPE_CHECKING:
     from spark_kafka_sink.exactly_once.receipts import WriteReceipt
@@ -54,6 +58,69 @@ class KafkaCommitMessage(WriterCommitMessage):
     figures: TaskFigures = NO_FIGURES
     asked_schemas: tuple[TaskLookup, ...] = ()
     letter_files: LetterFiles | None = None
+
+    def to_json(self) -> str:
+        """For ``write_kafka``, whose messages come through a Spark Connect server: none is unpickled."""
+        return json.dumps(_plain(self))
+
+    @classmethod
+    def from_json(cls, text: object) -> Self:
+        """The message of a task of the same release. Raises ``KafkaError`` for anything else."""
+        try:
+            message: Self = _parsed(cls, json.loads(text))  # type: ignore[arg-type]  # a TypeError is caught
+        except (TypeError, ValueError, KeyError, AttributeError, OverflowError, RecursionError) as error:
+            raise KafkaError(f"Spark returned something else than the message of a task: {error!a:.200}") from error
+        return message
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can have of a message and of each value in it."""
+    names = [each.name for each in fields(value)] if is_dataclass(value) else getattr(value, "_fields", None)
+    if names is not None:
+        return {name: _plain(getattr(value, name)) for name in names}
+    if isinstance(value, Mapping):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, UUID):
+        return value.hex
+    return value.hex() if isinstance(value, bytes) else value
+
+
+def _parsed(kind: Any, plain: Any) -> Any:
+    """The value of a type that ``_plain`` made ``plain`` of."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if type(None) in parts:
+        return None if plain is None else _parsed(parts[0], plain)
+    if origin is tuple:
+        kinds = parts[:1] * len(plain) if parts[-1] is ... else parts
+        return tuple(_parsed(each, value) for each, value in zip(kinds, plain, strict=True))
+    if origin is Mapping:
+        return {name: _parsed(parts[1], value) for name, value in plain.items()}
+    if is_dataclass(kind) or hasattr(kind, "_fields"):
+        hints = get_type_hints(kind, localns=_types())
+        return kind(**{name: _parsed(hints[name], value) for name, value in plain.items()})
+    if issubclass(kind, Enum):
+        return kind[plain]
+    if kind is bytes:
+        return bytes.fromhex(plain)
+    if kind in (UUID, float):
+        return UUID(plain) if kind is UUID else finite(float(plain))
+    if type(plain) is not kind or (kind is int and abs(plain) >> 64):
+        raise TypeError(f"{plain!a:.100} is no {kind.__name__}")
+    return plain
+
+
+def _types() -> dict[str, Any]:
+    """The types of fields that this module imports for the type checker only."""
+    from spark_kafka_sink.exactly_once.receipts import WriteReceipt
+    from spark_kafka_sink.exactly_once.values import TaskReport
+    from spark_kafka_sink.schemas.registry.cache import TaskLookup
+    from spark_kafka_sink.spark.dead_letters.files import LetterFiles
+
+    return {each.__name__: each for each in (WriteReceipt, TaskReport, TaskLookup, LetterFiles)}
 
 
 class LogLine(NamedTuple):

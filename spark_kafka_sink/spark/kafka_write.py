@@ -6,7 +6,6 @@ Spark takes the rows of one attempt of each task, so what other attempts wrote i
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-_SCHEMA: Final = "message binary"
+_SCHEMA: Final = "message string"
 
 
 def write_kafka(frame: DataFrame, options: Mapping[str, Any]) -> WriteResult:
@@ -166,8 +165,8 @@ class _Task:
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        message = pickle.dumps(self.write.write(batches))
-        yield pa.RecordBatch.from_arrays([pa.array([message], pa.binary())], names=["message"])
+        message = self.write.write(batches).to_json()
+        yield pa.RecordBatch.from_arrays([pa.array([message], pa.string())], names=["message"])
 
     def run_without_rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
@@ -180,7 +179,7 @@ def _run(frame: DataFrame, task: _Task, clock: Clock) -> list[KafkaCommitMessage
     rows = collected(frame.mapInArrow(task.run, _SCHEMA), clock)
     if not rows:
         rows = collected(frame.sparkSession.range(0, 1, 1, 1).mapInArrow(task.run_without_rows, _SCHEMA), clock)
-    return [pickle.loads(row.message) for row in rows]
+    return [KafkaCommitMessage.from_json(row[0]) for row in rows]
 
 
 def _give_up(write: BatchWrite, messages: list[KafkaCommitMessage], error: BaseException) -> None:

@@ -10,9 +10,6 @@ _RUNS = {"eval", "exec", "compile", "__import__"}
 _MODULES = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "yaml"}
 _LOADS = {"load", "loads", "Unpickler"}
 
-# The messages of the job's own tasks, which come by Spark, as Spark itself unpickles those of a data source.
-_OWN = {"kafka_write.py": ["pickle.loads"]}
-
 
 def calls(tree: ast.AST) -> list[str]:
     """The calls that run what they are given."""
@@ -36,7 +33,7 @@ def imported(tree: ast.AST) -> list[str]:
 
 def test_no_data_of_others_is_unpickled_or_evaluated() -> None:
     trees = {path: ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
-    assert {path.name: found for path, tree in trees.items() if (found := calls(tree) + imported(tree))} == _OWN
+    assert not {path.name: found for path, tree in trees.items() if (found := calls(tree) + imported(tree))}
 
 
 def test_the_search_finds_them() -> None:

@@ -23,7 +23,7 @@ from spark_kafka_sink.common.config.table import (
     OAUTH_MODULE,
 )
 from spark_kafka_sink.common.foreign_text import shown
-from spark_kafka_sink.errors import SaslAuthenticationError
+from spark_kafka_sink.errors import LoginError, SaslAuthenticationError
 from spark_kafka_sink.network.login.credentials import jaas_options
 from spark_kafka_sink.network.login.sasl import Exchange
 from spark_kafka_sink.network.login.token_login import LazyLogin, RefreshWindow, TokenSource
@@ -38,6 +38,7 @@ _EXTENSION: Final = "extension_"
 # Java: OAuthBearerClientInitialResponse.
 _EXTENSION_NAME: Final = re.compile(r"[A-Za-z]+")
 _EXTENSION_VALUE: Final = re.compile(r"[\x21-\x7E \t\r\n]+")
+_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750: b64token
 _SEPARATOR: Final = "\x01"
 _LONGEST_SHOWN: Final = 500
 
@@ -72,7 +73,10 @@ class OAuthBearer:
     def exchange(self, host: str) -> Exchange:
         step = self._login.token()
         yield step
-        challenge = yield initial_response(step.result().value, extensions(self._config))
+        token = step.result().value
+        if not _TOKEN.fullmatch(token):  # a separator would add fields to the message
+            raise LoginError(f"{step.what} has characters that no token may have (RFC 6750)")
+        challenge = yield initial_response(token, extensions(self._config))
         if challenge:
             # The broker names its reason, expects this byte and then refuses the login.
             yield _SEPARATOR.encode()

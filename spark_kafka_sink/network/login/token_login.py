@@ -25,6 +25,8 @@ _log = logging.getLogger("spark_kafka_sink.login")
 
 _AFTER_FAILURE_MS: Final = 10_000.0
 """After this time a failed refresh is repeated, as in Java. Until then all get the error of a failed first login."""
+_LEAST_PAUSE_MS: Final = 1_000.0
+"""Between two tokens. Those of a source may live for milliseconds, and each connection needs a valid one."""
 _LONGEST_MS: Final = 3_600_000.0
 """The longest wait, because the timeout of an event cannot be infinite."""
 
@@ -180,7 +182,7 @@ class TokenLogin(Generic[T]):
         # Only the thread uses these: when to fetch, and the attempts since the first of a series (monotonic ms).
         self._due_at = NEVER
         self._attempts = 0
-        self._began = 0.0
+        self._began = -NEVER
 
     def token(self) -> LoginStep[T]:
         """A step whose result is a token. It is done already while the last token is valid."""
@@ -204,7 +206,7 @@ class TokenLogin(Generic[T]):
     def run_once(self, now: float) -> float:
         with self._lock:
             if self._waiting is not None and self._attempts == 0:
-                self._due_at = now
+                self._due_at = max(now, self._began + _LEAST_PAUSE_MS)
         if now < self._due_at:
             return self._due_at
         if self._attempts == 0:
@@ -226,7 +228,8 @@ class TokenLogin(Generic[T]):
     def _succeeded(self, token: T, now: float) -> None:
         wall = self._clock.epoch_ms()
         self._attempts = 0
-        self._due_at = now + self._window.refresh_time(token, wall, self._random) - wall
+        refresh_at = now + self._window.refresh_time(token, wall, self._random) - wall
+        self._due_at = max(refresh_at, self._began + _LEAST_PAUSE_MS)
         _log.debug("Got %s, valid for %.0f s", self._source.what, (token.expires_at - wall) / 1000.0)
         with self._lock:
             self._token, self._failed_step = token, None

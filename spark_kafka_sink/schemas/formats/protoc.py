@@ -1,7 +1,7 @@
 """Compiles .proto text of a registry into a descriptor set, by the ``protoc`` of grpcio-tools in a child process.
 
-The text is foreign, so ``protoc`` runs without plugins, and reads only a private folder with the given files and its
-own ``google/protobuf``.
+The text is foreign, so ``protoc`` runs without plugins, reads only a private folder with the given files and its own
+``google/protobuf``, and has limits on its time, its memory and each file that it writes, its messages among them.
 """
 
 from __future__ import annotations
@@ -17,11 +17,25 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.schemas.encoding.descriptors import known_files, library
 from spark_kafka_sink.schemas.formats.format_options import FormatError
 
 _TIMEOUT_S: Final = 30
+_MAX_MEMORY: Final = 1 << 30
+"""A hundred times what ``protoc`` needs for a usual schema. Text of 1 MB needs an eighth of it."""
+_MAX_OUTPUT: Final = 16 << 20
 _LONGEST_SHOWN: Final = 2000
+_COMMAND: Final = f"""import resource, runpy
+limits = {{"RLIMIT_AS": {_MAX_MEMORY}, "RLIMIT_CPU": {_TIMEOUT_S}, "RLIMIT_FSIZE": {_MAX_OUTPUT}, "RLIMIT_CORE": 0}}
+for name, limit in limits.items():
+    try:
+        resource.setrlimit(getattr(resource, name), (limit, limit))
+    except (ValueError, OSError):
+        pass  # the limit is lower already, or the system has none
+runpy.run_module("grpc_tools.protoc", run_name="__main__", alter_sys=True)
+"""
+"""The child limits itself, because ``preexec_fn`` is not safe in a process with threads."""
 _MAP_ENTRY: Final = re.compile(
     r"""//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?|\b(option\s+map_entry\s*=\s*true\s*;)""",
     re.DOTALL,
@@ -65,7 +79,7 @@ def _compiled(text: str, imported: tuple[tuple[str, str], ...], what: str) -> by
             _write(folder, name, _marked(each), what)
         known.write_bytes(library)
         arguments = [*([f"--descriptor_set_in={known}"] if library else []), "--include_imports"]
-        _run(folder, [*arguments, f"--descriptor_set_out={output}", main], what)
+        _run(Path(private), [*arguments, f"--descriptor_set_out={output}", main], what)
         return _with_map_entries(output.read_bytes())
 
 
@@ -104,20 +118,33 @@ def _write(folder: Path, name: str, text: str, what: str) -> None:
         raise FormatError(f"{what} cannot be compiled: its file {name!a:.200} cannot be written: {reason}.") from error
 
 
-def _run(folder: Path, arguments: list[str], what: str) -> None:
+def _run(private: Path, arguments: list[str], what: str) -> None:
+    folder, messages = private / "files", private / "messages"
     # -P: a schema's file is never taken for a module. PYTHONPATH: Spark's files count as for this process.
-    command = [sys.executable, "-P", "-m", "grpc_tools.protoc", f"-I{folder}", *arguments]
+    command = [sys.executable, "-P", "-c", _COMMAND, f"-I{folder}", *arguments]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     try:
-        done = subprocess.run(
-            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TIMEOUT_S, check=False
-        )
+        with messages.open("wb") as file:
+            done = subprocess.run(
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=file,
+                timeout=_TIMEOUT_S,
+                check=False,
+            )
     except subprocess.TimeoutExpired as error:
         raise FormatError(f"{what} cannot be compiled: protoc did not end within {_TIMEOUT_S} s.") from error
     except OSError as error:
         raise FormatError(f"{what} cannot be compiled: {sys.executable} does not start: {error.strerror}.") from error
-    if done.returncode:
-        said = (
-            done.stderr.decode(errors="replace").replace(f"{folder}/", "").strip() or f"it ended with {done.returncode}"
+    if done.returncode < 0:
+        raise FormatError(
+            f"{what} cannot be compiled: protoc needs more than {_MAX_MEMORY >> 20} MiB or {_TIMEOUT_S} s, or crashed "
+            f"(signal {-done.returncode})."
         )
-        raise FormatError(f"{what} cannot be compiled; protoc says: {said[:_LONGEST_SHOWN]}")
+    if done.returncode:
+        with messages.open("rb") as file:
+            said = file.read(_LONGEST_SHOWN).decode(errors="replace").replace(f"{folder}/", "")
+        text = shown("; ".join(said.splitlines())) or f"it ended with {done.returncode}"
+        raise FormatError(f"{what} cannot be compiled; protoc says: {text}")

@@ -2,6 +2,7 @@
 
 import base64
 import subprocess
+import tracemalloc
 from pathlib import Path
 
 import pyarrow as pa
@@ -215,6 +216,29 @@ def test_a_protoc_that_hangs_is_ended(monkeypatch):
     monkeypatch.setattr(protoc, "_TIMEOUT_S", 0.001)
     with pytest.raises(FormatError, match=r"^Schema 8 of subject s cannot be compiled: protoc did not end within"):
         compile_proto(MONEY, {}, "Schema 8 of subject s")
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        (["X a = 1;"] * 500, r"protoc says: schema\.proto:1:\d+: .a. is already defined in"),
+        (["X a = 1;"] * 30_000, "protoc needs more than 1024 MiB"),
+        (["message N {}", *(f"N a{number} = {number};" for number in range(1, 500))], "protoc says: .*File too large"),
+    ],
+    ids=["messages", "memory", "descriptors"],
+)
+def test_incident_what_protoc_wrote_of_350_kb_of_text_took_gigabytes_of_the_driver(fields, said):
+    """It repeats the long name around the fields in each message, and in each field of the descriptors."""
+    text = f'syntax = "proto3"; message {"L" * 60_000} {{ {" ".join(fields)} }}'
+    tracemalloc.start()
+    try:
+        with pytest.raises(FormatError, match=said) as refused:
+            compile_proto(text, {}, WHAT)
+        assert tracemalloc.get_traced_memory()[1] < 100 * len(text)
+    finally:
+        tracemalloc.stop()
+    assert len(str(refused.value)) < 3_000
+    assert str(refused.value).isprintable()
 
 
 def test_a_schema_is_compiled_once_a_process(registry, monkeypatch):

@@ -26,15 +26,16 @@ def configured(secret, more=""):
 class Source:
     what = "a token of the test"
 
-    def __init__(self, error=None):
+    def __init__(self, error=None, token="token"):
         self.fetches = 0
         self.error = error
+        self.token = token
 
     def fetch(self):
         self.fetches += 1
         if self.error is not None:
             raise self.error
-        return Token(f"token{self.fetches}", 1e15)
+        return Token(f"{self.token}{self.fetches}", 1e15)
 
 
 class Woken:
@@ -80,6 +81,15 @@ def test_incident_an_extension_from_a_placeholder_could_add_fields_to_the_messag
     mechanism = OAuthBearer(configured("six", 'extension_cluster="${env:OAUTH_CLUSTER}"'), Source())
     monkeypatch.setenv("OAUTH_CLUSTER", "c 2")
     assert first_message(mechanism)[1] == b"n,,\x01auth=Bearer token1\x01cluster=c 2\x01\x01"
+    mechanism.close()
+
+
+@pytest.mark.parametrize("token", ["t\x01host=evil\x01", "two words", "t\n", "=t", "tök"])
+def test_incident_a_token_with_separators_added_fields_to_the_message(token):
+    mechanism = OAuthBearer(configured("seven"), Source(token=token))
+    with pytest.raises(LoginError, match=r"^a token of the test has characters that no token may have") as raised:
+        first_message(mechanism)
+    assert token not in str(raised.value)
     mechanism.close()
 
 

@@ -138,6 +138,17 @@ def test_an_unexpected_error_shows_no_text_of_its_own(turned):
     assert raised.value.__cause__.__cause__ is None
 
 
+@pytest.mark.parametrize("life", [0, 1, 800, 1_200])
+def test_incident_a_source_of_tokens_that_live_for_a_millisecond_was_asked_a_hundred_times_a_second(turned, life):
+    """Each connection that logs in meanwhile needs a token that is still valid."""
+    turned.source.outcomes = [life] * 100
+    for _ in range(10_000):
+        turned.login.token()
+        turned.run()
+        turned.clock.advance(1)
+    assert turned.source.fetches <= 11
+
+
 def test_a_token_that_has_ended_by_this_machines_clock_is_used_and_not_fetched_without_pause(turned):
     turned.source.outcomes = [-5_000]
     assert turned.token() == "t1"

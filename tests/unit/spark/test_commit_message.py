@@ -3,12 +3,37 @@
 import logging
 import pickle
 import re
+from uuid import UUID
 
 import pytest
 from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_kafka_sink.common.task_figures import TaskFigures
+from spark_kafka_sink.exactly_once.receipts import WriteReceipt
+from spark_kafka_sink.exactly_once.values import (
+    DriverIdentity,
+    LedgerPartitions,
+    OpenTransaction,
+    RowSum,
+    SchemaId,
+    Target,
+    TaskAction,
+    TaskReport,
+    TaskShare,
+    TopicId,
+    WriteId,
+    WriteKind,
+)
+from spark_kafka_sink.producer.transactions.values import (
+    END_TXN_V1,
+    END_TXN_V2,
+    PreparedTransaction,
+    TransactionalIdentity,
+)
+from spark_kafka_sink.schemas.registry.cache import TaskLookup
+from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, SchemaReference, SchemaType
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, PartitionWrite, aborted, committed
+from spark_kafka_sink.spark.dead_letters.files import LetterFiles, LetterRun
 from spark_kafka_sink.spark.python_process import announce
 from spark_kafka_sink.testing.manual_clock import ManualClock
 
@@ -24,6 +49,26 @@ def test_a_message_is_a_plain_value_that_spark_takes():
     assert copy == MESSAGES[0]
     assert isinstance(copy, WriterCommitMessage)
     assert hash(copy) == hash(MESSAGES[0])
+
+
+def test_a_message_with_everything_goes_through_json():
+    """As ``write_kafka`` gets it. A field of a type that JSON has no form for would fail here."""
+    identity = PreparedTransaction("p-0", 2**63 - 1, 3, END_TXN_V2)
+    topics = (TopicId("t", UUID(int=5)),)
+    report = TaskReport(
+        "n", "p", LedgerPartitions("l", 1, 2), DriverIdentity(TransactionalIdentity("n-driver", 7, 0, END_TXN_V1)),
+        WriteId("q", 3, WriteKind.VERSION, Target(None)), TaskAction.WRITE, TaskShare(RowSum(2, 2**64 - 1), identity),
+        decided=RowSum(), topics=topics, schemas=(SchemaId("key", "s", 1),), other_queries=("\ud800",),
+        open_before=(OpenTransaction("x", 1, 2),), ledger_id=UUID(int=6),
+    )  # fmt: skip
+    figures = TaskFigures(rows=2, throttle_ms=1, dead_letters=(("encode", 2),))
+    receipt = WriteReceipt("q", 3, 0, "t", 0, 0, 1, 2, 20, 5, 6, figures, "name")
+    schema = Schema(SchemaType.AVRO, '"int"', (SchemaReference("r", "s", 1),))
+    lookup = TaskLookup("i", RegisteredSchema("s", None, 1, schema, bytes(16), ("rule",)), {"r": schema})
+    message = KafkaCommitMessage(
+        MESSAGES[0].writes, report, (receipt,), figures, (lookup,), LetterFiles("f", LetterRun("a", "b", "c"), False)
+    )
+    assert KafkaCommitMessage.from_json(message.to_json()) == message
 
 
 def test_a_commit_is_summed_up_in_one_line():

@@ -10,7 +10,7 @@ from pyspark import TaskContext
 from pyspark.errors import AnalysisException
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.spark import kafka_batches, kafka_write, python_process, write_kafka
 from spark_kafka_sink.spark.commit_message import Committed, KafkaCommitMessage, PartitionWrite
 from spark_kafka_sink.spark.schema import SchemaError
@@ -168,6 +168,32 @@ def test_incident_a_query_that_cannot_be_analyzed_was_said_to_have_left_rows(mon
     with pytest.raises(AnalysisException) as raised:
         write_kafka(Wrong(isStreaming=False, schema=SCHEMA), {**AT_LEAST_ONCE, "driverCheck": False})
     assert raised.value.__notes__[-1] == "write aborted; no task was started"
+
+
+class Connect(SimpleNamespace):
+    """As much of a Spark Connect session, frame and query as a write uses."""
+
+    def getTags(self):  # noqa: N802 (Spark's name)
+        return set()
+
+    addTag = interruptTag = print  # noqa: N815 (Spark's names)
+
+
+Connect.__module__ = "pyspark.sql.connect.dataframe"
+
+
+class Payload:
+    def __reduce__(self):
+        return pytest.fail, ("unpickled",)
+
+
+@pytest.mark.parametrize("message", [pickle.dumps(Payload()), None, "[]", '{"writes": 1}', "1" * 9_999, "[" * 9_999])
+def test_incident_what_a_spark_connect_server_returned_was_unpickled(message):
+    session = Connect()
+    job = Connect(sparkSession=session, collect=lambda: [(message,)])
+    frame = Connect(sparkSession=session, isStreaming=False, schema=SCHEMA, mapInArrow=lambda *_: job)
+    with pytest.raises(KafkaError, match="^Spark returned something else than the message of a task"):
+        write_kafka(frame, {**AT_LEAST_ONCE, "driverCheck": False})
 
 
 def test_a_result_has_one_entry_for_each_partition_that_several_tasks_wrote():
