@@ -332,8 +332,8 @@ def test_json_only_gets_the_prefix(registry):
 
 def test_a_missing_library_is_named(registry, monkeypatch):
     def missing(*_, **__):
-        raise ImportError("Avro needs fastavro: pip install spark-kafka-sink[avro]")
+        raise ImportError("Protobuf needs protobuf: pip install spark-kafka-sink[protobuf]")
 
     monkeypatch.setattr(planning.AvroColumnSchema, "encoder", missing)
-    with pytest.raises(FormatError, match=r"pip install spark-kafka-sink\[avro\]"):
+    with pytest.raises(FormatError, match=r"pip install spark-kafka-sink\[protobuf\]"):
         plan(registry, valueSchema=record("a"))
