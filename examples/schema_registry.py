@@ -1,7 +1,7 @@
 """Writes a struct column as Avro with a schema registry, and reads it with Confluent's deserializer.
 
 Run it with ``python examples/schema_registry.py``; it starts a test broker and a real registry, Apicurio, which the
-first start downloads, and needs ``pip install "spark-kafka-sink[spark,avro]" "confluent-kafka[avro,schemaregistry]"``.
+first start downloads, and needs ``pip install "spark-kafka-sink[spark]" "confluent-kafka[avro,schemaregistry]"``.
 """
 
 from __future__ import annotations

@@ -33,6 +33,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from spark_kafka_sink.schemas.encoding.avro_schema import is_name
 from spark_kafka_sink.spark.schema import SchemaError
 
 _NAME: Final = "topLevelRecord"
@@ -119,7 +120,7 @@ class _Deriving:
         fields = []
         for index, field in enumerate(kind):
             inner = self._in(f".{field.name}")
-            if not _is_name(field.name):
+            if not is_name(field.name):
                 self._faults.append(f"{inner._path}: Avro names have letters, digits and _ only, and no digit first")
             elif field.name in kind.names[:index]:
                 self._faults.append(f"{inner._path}: there is more than one field of this name")
@@ -142,8 +143,3 @@ def _decimal_size(precision: int) -> int:
     """The fewest bytes that hold every number of ``precision`` digits."""
     largest: int = 10**precision - 1
     return (largest.bit_length() + 8) // 8
-
-
-def _is_name(name: str) -> bool:
-    """Whether Avro accepts the name. Its letters and digits are Unicode's, as in Java."""
-    return bool(name) and not name[0].isdecimal() and all(c == "_" or c.isalpha() or c.isdecimal() for c in name)

@@ -20,7 +20,7 @@ from spark_kafka_sink.schemas.encoding.slices import encode_rows
 
 @dataclass(frozen=True, slots=True)
 class AvroEncoder:
-    """An ``Encoder`` of columns of one Arrow type by one schema. Its pickle needs neither fastavro nor the schema."""
+    """An ``Encoder`` of columns of one Arrow type by one schema. Its pickle does not need the schema."""
 
     _kind: pa.DataType
     _root: Kernel
@@ -36,8 +36,7 @@ class AvroEncoder:
         a logical type, as Confluent's serializers do (Java: ``AbstractKafkaAvroSerializer``). ``checks_defaults`` is
         that of ``AvroSchema.parse``.
 
-        Raises ``SchemaMismatchError`` with everything that does not fit, ``InvalidSchemaError``, and ``ImportError``
-        without fastavro.
+        Raises ``SchemaMismatchError`` with everything that does not fit, and ``InvalidSchemaError``.
         """
         from spark_kafka_sink.schemas.encoding.avro_plan import Planner
         from spark_kafka_sink.schemas.encoding.avro_schema import AvroSchema

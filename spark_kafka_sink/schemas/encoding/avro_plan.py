@@ -330,7 +330,7 @@ def _number_default(schema: AvroSchema, default: Json) -> bytes | None:
         case (("int" | "long"), int()) if -(limit := 1 << _BITS[schema.type] - 1) <= default < limit:
             return encode_varint(default)
         case (("float" | "double"), int() | float()):
-            return struct.pack("<f" if schema.type == "float" else "<d", default)
+            return struct.pack("<f" if schema.type == "float" else "<d", float(default))
     return None
 
 

@@ -1,4 +1,4 @@
-"""Avro schemas: parsed by fastavro, then walked by the planner with names resolved.
+"""Avro schemas: read with the rules of Java's parser, then walked by the planner with names resolved.
 
 ``with_imports`` resolves references: it puts the named types of other subjects where a schema first names them.
 """
@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import math
-from abc import ABC, abstractmethod
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from spark_kafka_sink.schemas.encoding.encoder import InvalidSchemaError
 
@@ -18,9 +19,8 @@ Json: TypeAlias = Any
 NO_DEFAULT: Json = object()
 
 _PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
-_COMPLEX = frozenset({"record", "error", "enum", "array", "map", "fixed"})
-BUILT_IN = _PRIMITIVES | _COMPLEX
-NAMED = frozenset({"record", "error", "enum", "fixed"})
+_NAMED = frozenset({"record", "error", "enum", "fixed"})
+_PARTS = {"array": "items", "map": "values"}
 _LOGICAL_TYPES = {
     "date": ("int",),
     "decimal": ("bytes", "fixed"),
@@ -37,12 +37,9 @@ _LOGICAL_TYPES = {
 }
 """The types that each logical type may annotate."""
 _FIXED_SIZES = {"duration": 12, "uuid": 16}
-_ATTRIBUTES: Mapping[str, tuple[type, str]] = {
-    "name": (str, "a string"),
-    "fields": (list, "a list"),
-    "symbols": (list, "a list"),
-    "size": (int, "a whole number"),
-}
+_WORDS = {str: "a string", list: "a list", int: "a whole number", object: ""}
+_COMMENT: Final = re.compile(r'/\*.*?\*/|//[^\r\n]*|("(?:[^"\\]++|\\.)*+"?|/\*.*)', re.DOTALL)
+"""A comment, or in the group what is none: a string, and a comment without an end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,32 +82,10 @@ class AvroSchema:
 
         ``checks_defaults`` is false for a schema that a registry holds, whose defaults Java does not check either.
 
-        Raises ``InvalidSchemaError`` if ``text`` is not a valid Avro schema, and ``ImportError`` if fastavro is not
-        installed.
+        Raises ``InvalidSchemaError``.
         """
-        try:
-            from fastavro import parse_schema
-            from fastavro.schema import SchemaParseException, UnknownType
-        except ImportError as error:
-            raise ImportError("Avro needs fastavro: pip install fastavro") from error
-        try:
-            node = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise InvalidSchemaError([f"the Avro schema is not JSON ({error}): {_short(text)}"]) from error
-        names: dict[str, Json] = {}
-        prepared = _Preparation()
-        try:
-            plain = prepared.schema(node, "")
-            names.update(dict.fromkeys(prepared.fallbacks, "null"))
-            parsed = parse_schema(plain, names, _ignore_default_error=not checks_defaults)
-            names.update({name: names[of] for name, of in prepared.fallbacks.items()})
-            return cls(parsed, names)
-        except UnknownType as error:
-            raise InvalidSchemaError([f"not an Avro schema (unknown type {error.name}): {_short(text)}"]) from error
-        except KeyError as error:
-            raise InvalidSchemaError([f"the Avro schema lacks the attribute {error}: {_short(text)}"]) from error
-        except (SchemaParseException, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
-            raise InvalidSchemaError([f"not an Avro schema ({error}): {_short(text)}"]) from error
+        reader = _Reader()
+        return cls(reader.read(text, checks_defaults=checks_defaults), reader.types)
 
     @property
     def items(self) -> AvroSchema:
@@ -170,70 +145,7 @@ class AvroSchema:
             return ""
         if self.type == "fixed" and self.size != _FIXED_SIZES.get(logical, self.size):
             return ""
-        return "" if logical == "decimal" and not self.attributes.get("precision") else logical
-
-
-def full_name(name: str, namespace: str) -> str:
-    return name if "." in name or not namespace else f"{namespace}.{name}"
-
-
-def name_of(node: Mapping[str, Json], namespace: str) -> str:
-    """The full name of a named type. ``namespace``: the one around the type."""
-    given = node.get("namespace")
-    return full_name(node["name"], namespace if given is None else given)
-
-
-class _Preparation:
-    """Rewrites a schema that Java's parser accepts so that fastavro accepts it, too.
-
-    A name is looked up in its namespace, then in the null namespace. ``fallbacks``: full name that fastavro will look
-    up → the type of the null namespace that it stands for.
-    """
-
-    def __init__(self) -> None:
-        self.fallbacks: dict[str, str] = {}
-        self._defined: set[str] = set()
-
-    def schema(self, node: Json, namespace: str) -> Json:
-        """The schema for fastavro, which is stricter than Java.
-
-        Unwraps types such as ``{"type": {"type": "int"}}``, and drops decimal annotations that are invalid.
-
-        Raises ``ValueError`` for JSON that fastavro does not look at.
-        """
-        if isinstance(node, list):
-            return [self.schema(each, namespace) for each in node]
-        if isinstance(node, str):
-            full = full_name(node, namespace)
-            if full != node and full not in self._defined and node in self._defined:
-                self.fallbacks[full] = node
-            return node
-        if isinstance(node, dict) and "type" not in node:
-            return node
-        if not isinstance(node, dict):
-            raise ValueError(f"{_short(json.dumps(node))} is not a type")
-        kind = node["type"]
-        if not isinstance(kind, str) or kind not in BUILT_IN:
-            return self.schema(kind, namespace)
-        _check_attributes(node, kind)
-        if kind in NAMED and "name" in node:
-            name = name_of(node, namespace)
-            self._defined.add(name)
-            self.fallbacks.pop(name, None)
-            namespace = name.rpartition(".")[0]
-        plain = {
-            key: self.schema(value, namespace) if key in ("items", "values") else value for key, value in node.items()
-        }
-        if isinstance(node.get("fields"), list):
-            plain["fields"] = [
-                {**field, "type": self.schema(field["type"], namespace)}
-                if isinstance(field, dict) and "type" in field
-                else field
-                for field in node["fields"]
-            ]
-        if plain.get("logicalType") == "decimal" and not _is_decimal(plain):
-            del plain["logicalType"]
-        return plain
+        return "" if logical == "decimal" and not _is_decimal(self.attributes) else logical
 
 
 def _is_decimal(node: Mapping[str, Json]) -> bool:
@@ -241,27 +153,19 @@ def _is_decimal(node: Mapping[str, Json]) -> bool:
     precision, scale = node.get("precision"), node.get("scale", 0)
     if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision or precision == 0:
         return False
-    size = node.get("size")
-    return node["type"] != "fixed" or type(size) is not int or precision <= math.floor(math.log10(2) * (8 * size - 1))
+    return node["type"] != "fixed" or precision <= math.floor(math.log10(2) * (8 * int(node["size"]) - 1))
 
 
-def _check_attributes(node: Mapping[str, Json], kind: str) -> None:
-    """Raises ``ValueError`` for an attribute of the wrong type, and ``KeyError`` for a missing one."""
-    if kind in ("record", "error"):
-        node["fields"]
-    for name, (wanted, words) in _ATTRIBUTES.items():
-        if name in node and type(node[name]) is not wanted:
-            raise ValueError(f"{kind}: {name} must be {words}, but is {_short(json.dumps(node[name]))}")
-    for field in node.get("fields", ()):
-        if isinstance(field, dict) and not isinstance(name := field.get("name", ""), str):
-            raise ValueError(f"{kind}: the name of a field must be a string, but is {_short(json.dumps(name))}")
+def without_comments(text: str) -> str:
+    """The JSON without the comments that Java's parser takes."""
+    return _COMMENT.sub(lambda found: found[1] or " ", text)
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= 200 else f"{text[:200]}…"
-
-
-_MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+def is_name(name: object) -> bool:
+    """Whether Avro takes a name, which is without its namespace. Its letters and digits are Unicode's, as in Java."""
+    if not isinstance(name, str) or not name or name[0].isdecimal():
+        return False
+    return all(c == "_" or (c <= "\uffff" and (c.isalpha() or c.isdecimal())) for c in name)
 
 
 def with_imports(text: str, imports: Mapping[str, str]) -> str:
@@ -273,103 +177,192 @@ def with_imports(text: str, imports: Mapping[str, str]) -> str:
     """
     if not imports:
         return text
-    definitions = _Definitions()
+    reader = _Reader()
     for name, each in imports.items():
         try:
-            definitions.schema(json.loads(each), "")
-        except _MALFORMED as error:
-            raise _faulty(name, error) from error
-    try:
-        whole = json.dumps(_Inlining(definitions.types).schema(json.loads(text), ""))
-    except _MALFORMED as error:
-        raise InvalidSchemaError([f"not an Avro schema ({error})"]) from error
-    try:
-        AvroSchema.parse(whole, checks_defaults=False)
-    except InvalidSchemaError:
-        _find_faulty(imports)
-        raise
-    return whole
-
-
-def _find_faulty(imports: Mapping[str, str]) -> None:
-    """Raises ``InvalidSchemaError`` for the first import that is wrong by itself."""
-    earlier: dict[str, str] = {}
-    for name, each in imports.items():
-        try:
-            AvroSchema.parse(with_imports(each, earlier), checks_defaults=False)
+            reader.read(each)
         except InvalidSchemaError as error:
-            raise _faulty(name, error) from error
-        earlier[name] = each
+            raise InvalidSchemaError([f"its import {name!a:.200} is wrong: {error}"]) from error
+    return json.dumps(reader.written_out(reader.read(text)))
 
 
-def _faulty(name: str, error: Exception) -> InvalidSchemaError:
-    return InvalidSchemaError([f"its import {name!a:.200} is wrong: {error}"])
+class _Reader:
+    """Reads schemas that may name each other's types, by the rules of Java's ``Schema.Parser``.
 
-
-class _Walk(ABC):
-    """Rebuilds a schema. A subclass says what stands for the use and for the definition of a named type."""
-
-    def schema(self, node: Json, namespace: str) -> Json:
-        """The schema rebuilt. ``namespace``: the one of the names in ``node``."""
-        if isinstance(node, list):
-            return [self.schema(each, namespace) for each in node]
-        if isinstance(node, str):
-            return self._used(node, namespace)
-        kind = node["type"]
-        if isinstance(kind, str) and kind in NAMED:
-            return self._defined(name_of(node, namespace), node)
-        parts = [part for part in ("type", "items", "values") if part in node]
-        return {**node, **{part: self.schema(node[part], namespace) for part in parts}}
-
-    def _fields(self, name: str, node: Mapping[str, Json]) -> dict[str, Json]:
-        """The rebuilt fields in the definition of ``name``; empty if the type has no fields."""
-        if "fields" not in node:
-            return {}
-        inner = name.rpartition(".")[0]
-        return {"fields": [{**field, "type": self.schema(field["type"], inner)} for field in node["fields"]]}
-
-    @abstractmethod
-    def _used(self, name: str, namespace: str) -> Json: ...
-
-    @abstractmethod
-    def _defined(self, name: str, node: Mapping[str, Json]) -> Json: ...
-
-
-class _Definitions(_Walk):
-    """Replaces named types by their names. ``types``: full name → the definition, which only names other types."""
+    ``types``: full name → definition. In a definition, and in what ``read`` returns, a named type is its full name.
+    """
 
     def __init__(self) -> None:
         self.types: dict[str, Json] = {}
+        self._named: dict[str, None] = {}
+        self._defaults: list[Json] = []
 
-    def _used(self, name: str, namespace: str) -> str:
-        full = full_name(name, namespace)
-        return name if name in BUILT_IN or (full not in self.types and name in self.types) else full
+    def read(self, text: str, *, checks_defaults: bool = False) -> Json:
+        """Raises ``InvalidSchemaError``."""
+        try:
+            node = json.loads(without_comments(text))
+        except (ValueError, RecursionError) as error:
+            raise InvalidSchemaError([f"the Avro schema is not JSON ({error}): {_short(text)}"]) from error
+        try:
+            schema = self._schema(node, "")
+            if unknown := [name for name in self._named if name not in self.types]:
+                raise ValueError(f"unknown type {_short(unknown[0])}")
+            for field in self._defaults if checks_defaults else ():
+                if not self._takes(field["type"], field["default"]):
+                    raise ValueError(f"the default of field {field['name']} is not of its type")
+        except (ValueError, RecursionError) as error:
+            raise InvalidSchemaError([f"not an Avro schema ({error}): {_short(text)}"]) from error
+        return schema
 
-    def _defined(self, name: str, node: Mapping[str, Json]) -> str:
-        if name in self.types:
-            raise ValueError(f"it defines {name} again")
-        definition = {key: value for key, value in node.items() if key != "namespace"} | {"name": name}
-        if "." not in name:
-            definition["namespace"] = ""  # where it is put, it would get the one around it
-        self.types[name] = definition
-        definition.update(self._fields(name, node))
+    def written_out(self, schema: Json) -> Json:
+        """A schema that was read, with each type defined where it is first named. ``types`` loses those."""
+        if isinstance(schema, list):
+            return [self.written_out(each) for each in schema]
+        if isinstance(schema, str):
+            definition = self.types.pop(schema, None)
+            return _absolute(schema) if definition is None else self.written_out(definition)
+        kind = schema["type"]
+        if kind in _PARTS:
+            return {**schema, _PARTS[kind]: self.written_out(schema[_PARTS[kind]])}
+        if kind not in _NAMED:
+            return schema
+        fields = [{**each, "type": self.written_out(each["type"])} for each in schema.get("fields", ())]
+        return {**schema, "name": _absolute(schema["name"]), **({"fields": fields} if "fields" in schema else {})}
+
+    def _schema(self, node: Json, namespace: str) -> Json:
+        """``namespace``: the one of the names in ``node``. Raises ``ValueError``."""
+        if isinstance(node, list):
+            branches = [self._schema(each, namespace) for each in node]
+            kinds = ["union" if isinstance(each, list) else _kind(each) for each in branches]
+            if "union" in kinds or len(set(kinds)) < len(kinds):
+                raise ValueError("a union has a type twice, or another union")
+            return branches
+        if isinstance(node, str):
+            return node if node in _PRIMITIVES else self._name(node, namespace)
+        kind = _attribute(node, "type")
+        if not isinstance(kind, str):
+            return self._schema(kind, namespace)
+        if kind in _NAMED:
+            return self._definition(node, kind, namespace)
+        if kind in _PARTS:
+            return {**node, _PARTS[kind]: self._schema(_attribute(node, _PARTS[kind]), namespace)}
+        return node if kind in _PRIMITIVES else self._name(kind, namespace)
+
+    def _name(self, name: str, namespace: str) -> str:
+        """The full name of the type that a name means: in its namespace, or without one. It may be defined later."""
+        full = _full_name(name, namespace)
+        if full not in self.types and name in self.types:
+            return name
+        self._named[full] = None
+        return full
+
+    def _definition(self, node: Mapping[str, Json], kind: str, namespace: str) -> str:
+        given = node.get("namespace")
+        name = _full_name(_attribute(node, "name", str), given if isinstance(given, str) else namespace)
+        if name in _PRIMITIVES or not all(map(is_name, name.split("."))):
+            raise ValueError(f"{_short(json.dumps(name))} is not a name for a type")
+        if not all(isinstance(alias, str) for alias in _attribute({"aliases": [], **node}, "aliases", list)):
+            raise ValueError(f"{name}: aliases must be strings")
+        known = self.types.setdefault(name, node)
+        new = {key: value for key, value in node.items() if key != "namespace"} | {"name": name}
+        if kind == "fixed":
+            if not 0 <= _attribute(node, "size", int) < 1 << 31:
+                raise ValueError(f"{name}: its size is {node['size']}")
+        elif kind == "enum":
+            _check_names(name, symbols := _attribute(node, "symbols", list))
+            if isinstance(default := node.get("default"), str) and default not in symbols:
+                raise ValueError(f"{name}: its default is none of its symbols")
+        else:
+            namespace = name.rpartition(".")[0]
+            new["fields"] = [self._field(each, namespace) for each in _attribute(node, "fields", list)]
+            _check_names(name, [each["name"] for each in new["fields"]])
+        if known is not node and _without_notes(known) != _without_notes(new):
+            raise ValueError(f"{name} is defined again, as another type")
+        self.types[name] = new
         return name
 
+    def _field(self, node: Json, namespace: str) -> dict[str, Json]:
+        kind = self._schema(_attribute(node, "type"), namespace)
+        field = {**node, "name": _attribute(node, "name"), "type": kind}
+        if "default" in field:
+            self._defaults.append(field)
+            if isinstance(field["default"], str) and not isinstance(kind, list) and _kind(kind) in ("float", "double"):
+                field["default"] = float(field["default"])  # JSON has no NaN
+        return field
 
-class _Inlining(_Walk):
-    """Puts each definition where it is first used; later uses only name it."""
+    def _takes(self, schema: Json, value: Json) -> bool:
+        """Whether the value is a default of the schema (Java: ``Schema.isValidDefault``)."""
+        if isinstance(schema, list):
+            return any(self._takes(branch, value) for branch in schema)
+        schema = self.types.get(schema, schema) if isinstance(schema, str) else schema
+        match _kind(schema), value:
+            case ("null", None) | ("boolean", bool()) | ("string" | "bytes" | "enum" | "fixed", str()):
+                return True
+            case _, bool():
+                return False
+            case ("int", int()):
+                return -(1 << 31) <= value < 1 << 31
+            case ("long", int()):
+                return -(1 << 63) <= value < 1 << 63
+            case ("float" | "double", int() | float()):
+                return True
+            case ("array", list()):
+                return all(self._takes(schema["items"], each) for each in value)
+            case ("map", dict()):
+                return all(self._takes(schema["values"], each) for each in value.values())
+            case ("record" | "error", dict()):
+                return all(
+                    self._takes(each["type"], value[each["name"]]) if each["name"] in value else "default" in each
+                    for each in schema["fields"]
+                )
+        return False
 
-    def __init__(self, definitions: dict[str, Json]) -> None:
-        self._definitions = definitions
-        self._own: set[str] = set()
 
-    def _used(self, name: str, namespace: str) -> Json:
-        full = full_name(name, namespace)
-        if name in BUILT_IN or full in self._own:
-            return name
-        definition = self._definitions.pop(full, None) or self._definitions.pop(name, None)
-        return name if definition is None else self.schema(definition, "")
+def _kind(schema: Json) -> Json:
+    """The type of a schema that was read, or its name."""
+    return schema["type"] if isinstance(schema, dict) else schema
 
-    def _defined(self, name: str, node: Mapping[str, Json]) -> Json:
-        self._own.add(name)
-        return {**node, **self._fields(name, node)}
+
+def _full_name(name: str, namespace: str) -> str:
+    """A name with its namespace. A dot in front means that there is none."""
+    if "." in name:
+        return name.removeprefix(".")
+    return f"{namespace}.{name}" if namespace else name
+
+
+def _absolute(name: str) -> str:
+    """The name as it is the same in every namespace."""
+    return name if "." in name or name in _PRIMITIVES else f".{name}"
+
+
+def _without_notes(definition: Mapping[str, Json]) -> Json:
+    """What two definitions of a type must have in common."""
+    plain = {key: value for key, value in definition.items() if key not in ("doc", "aliases")}
+    if isinstance(fields := plain.get("fields"), list):
+        plain["fields"] = [_without_notes(each) for each in fields]
+    return plain
+
+
+def _attribute(node: Json, name: str, wanted: type = object) -> Json:
+    """Raises ``ValueError`` if the node lacks it, or if it is of another type."""
+    if not isinstance(node, dict):
+        raise ValueError(f"{_short(json.dumps(node))} is not a {'type' if name == 'type' else 'field'}")
+    if name not in node:
+        raise ValueError(f"{_short(json.dumps(node))} lacks the attribute {name!r}")
+    value = node[name]
+    if not isinstance(value, wanted) or isinstance(value, bool):
+        raise ValueError(f"{node['type']}: {name} must be {_WORDS[wanted]}, but is {_short(json.dumps(value))}")
+    return value
+
+
+def _check_names(of: str, names: Sequence[Json]) -> None:
+    """Raises ``ValueError`` for a field or symbol that is not a name, or is there twice."""
+    for name in names:
+        if not is_name(name):
+            raise ValueError(f"{of}: {_short(json.dumps(name))} is not a name")
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise ValueError(f"{of}: {_short(twice[0])} is there twice")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 200 else f"{text[:200]}…"

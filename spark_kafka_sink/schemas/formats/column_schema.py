@@ -61,12 +61,8 @@ class AvroColumnSchema:
 
     @property
     def record(self) -> str:
-        schema = json.loads(self.text)
-        if not isinstance(schema, dict) or schema.get("type") != "record":
-            return ""
-        name = str(schema.get("name", ""))
-        namespace = "" if "." in name else schema.get("namespace") or ""
-        return f"{namespace}.{name}".removeprefix(".")
+        schema = AvroSchema.parse(self.text, checks_defaults=False)
+        return str(schema.attributes["name"]) if schema.type == "record" else ""
 
     @property
     def message_indexes(self) -> tuple[int, ...]:

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from spark_kafka_sink.common.config.operator_limits import file_fault
 from spark_kafka_sink.errors import ConfigError, KafkaError
+from spark_kafka_sink.schemas.encoding.avro_schema import without_comments
 from spark_kafka_sink.schemas.formats.column_schema import (
     AvroColumnSchema,
     ColumnSchema,
@@ -116,8 +117,9 @@ def _column(
     registry: CachedRegistry | None,
 ) -> ColumnPlan:
     schema = _given(column, frame)
-    plan = ColumnPlan(column, frame.kind, _record(column, schema))
     origin = _origin(column)
+    with mismatch_explained(column, origin):
+        plan = ColumnPlan(column, frame.kind, _record(column, schema))
     if options is None or registry is None:
         assert schema is not None
         with mismatch_explained(column, origin):
@@ -161,6 +163,8 @@ def _given(column: ColumnFormat, frame: FrameColumn) -> ColumnSchema | None:
     try:
         if column.schema_file is not None:
             text = _read(column, "SchemaFile", column.schema_file).decode("utf-8-sig")
+        if text is not None and column.format is Format.AVRO:
+            text = without_comments(text)  # some registries take none
         parsed = None if text is None else json.loads(text)
     except UnicodeDecodeError as error:
         raise FormatError(f"{_origin(column)} is not UTF-8 at byte {error.start}.") from error

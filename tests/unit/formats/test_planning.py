@@ -332,8 +332,8 @@ def test_json_only_gets_the_prefix(registry):
 
 def test_a_missing_library_is_named(registry, monkeypatch):
     def missing(*_, **__):
-        raise ImportError("Avro needs fastavro: pip install fastavro")
+        raise ImportError("Protobuf needs protobuf: pip install protobuf")
 
     monkeypatch.setattr(planning.AvroColumnSchema, "encoder", missing)
-    with pytest.raises(FormatError, match="pip install fastavro"):
+    with pytest.raises(FormatError, match="pip install protobuf"):
         plan(registry, valueSchema=record("a"))
