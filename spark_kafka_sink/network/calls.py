@@ -39,7 +39,8 @@ from spark_kafka_sink.network.api_versions import (
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.error_table import NOT_RETRIED, Action, action, broker_error
 from spark_kafka_sink.network.messages import KioRequest, MakeEntity, Response
-from spark_kafka_sink.network.metadata import Metadata, metadata_request, parse_metadata
+from spark_kafka_sink.network.metadata import Metadata
+from spark_kafka_sink.network.metadata_api import metadata_request, parse_metadata
 
 _log = logging.getLogger("spark_kafka_sink.network")
 

@@ -23,7 +23,7 @@ from spark_kafka_sink.network.api_versions import (
 from spark_kafka_sink.network.calls import BlockingCalls, Call, CodeAt, ReadCodes
 from spark_kafka_sink.network.error_table import FORBIDDEN
 from spark_kafka_sink.network.messages import MakeEntity
-from spark_kafka_sink.network.metadata import MetadataEntity
+from spark_kafka_sink.network.metadata_api import MetadataEntity
 
 BROKER_DEFAULT: Final = -1
 """Leaves the number of partitions or the replication factor to the brokers (KIP-464)."""

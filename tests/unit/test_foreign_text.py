@@ -12,7 +12,7 @@ from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.network.error_table import broker_error
 from spark_kafka_sink.network.login.token_endpoint import _error_of
 from spark_kafka_sink.network.messages import schema
-from spark_kafka_sink.network.metadata import parse_metadata
+from spark_kafka_sink.network.metadata_api import parse_metadata
 from spark_kafka_sink.network.security.tls import handshake_error
 from spark_kafka_sink.schemas.registry.schema import problem
 from spark_kafka_sink.tools.connection_check.broker_connection import certificate_text

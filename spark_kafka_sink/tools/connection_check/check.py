@@ -23,7 +23,7 @@ from spark_kafka_sink.network.api_versions import (
 )
 from spark_kafka_sink.network.error_table import TOPIC_ERRORS
 from spark_kafka_sink.network.handshake import ChannelBuilder
-from spark_kafka_sink.network.metadata import MetadataEntity, parse_metadata
+from spark_kafka_sink.network.metadata_api import MetadataEntity, parse_metadata
 from spark_kafka_sink.network.name_lookup import Server, bootstrap_servers
 from spark_kafka_sink.network.rights import NOT_TOLD, Operation, names, operations
 from spark_kafka_sink.network.selector import Selector

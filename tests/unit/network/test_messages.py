@@ -10,7 +10,7 @@ from kio.static.constants import EntityType
 
 from spark_kafka_sink.errors import NetworkError
 from spark_kafka_sink.network.messages import camel_case, decode_response, request_header, schema
-from spark_kafka_sink.network.metadata import metadata_request
+from spark_kafka_sink.network.metadata_api import metadata_request
 from spark_kafka_sink.testing.scripted_network import response_frame
 
 

@@ -11,7 +11,8 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import Node, TopicPartition
 from spark_kafka_sink.errors import KafkaTimeoutError, NetworkError
 from spark_kafka_sink.network.messages import schema
-from spark_kafka_sink.network.metadata import Metadata, MetadataUpdater, parse_metadata
+from spark_kafka_sink.network.metadata import Metadata, MetadataUpdater
+from spark_kafka_sink.network.metadata_api import parse_metadata
 
 
 def no_time():

@@ -9,7 +9,7 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, ProducerClosedError
 from spark_kafka_sink.network.api_versions import METADATA
 from spark_kafka_sink.network.calls import Call
-from spark_kafka_sink.network.metadata import MetadataEntity
+from spark_kafka_sink.network.metadata_api import MetadataEntity
 from spark_kafka_sink.network.topics import NewTopic, create_topic, topic_metadata
 from spark_kafka_sink.producer.engine import ProducerEngine
 from spark_kafka_sink.testing import TestBroker

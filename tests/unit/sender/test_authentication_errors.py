@@ -14,7 +14,7 @@ from spark_kafka_sink.network.api_versions import METADATA
 from spark_kafka_sink.network.calls import Call, CodeAt
 from spark_kafka_sink.network.client import AFTER_AUTHENTICATION_ERROR_MS
 from spark_kafka_sink.network.messages import schema
-from spark_kafka_sink.network.metadata import MetadataEntity
+from spark_kafka_sink.network.metadata_api import MetadataEntity
 from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.testing.scripted_network import api_versions_response
 

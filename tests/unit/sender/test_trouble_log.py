@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.errors import ProducerClosedError
 from spark_kafka_sink.network.api_versions import every
 from spark_kafka_sink.network.calls import Call
-from spark_kafka_sink.network.metadata import MetadataEntity
+from spark_kafka_sink.network.metadata_api import MetadataEntity
 from spark_kafka_sink.producer.transactions.states import Step as Step_
 from tests.unit.scripted_engine import Engine, Step
 from tests.unit.transactions.transactional_engine import TransactionalEngine, Trouble

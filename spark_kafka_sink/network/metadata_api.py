@@ -1,0 +1,108 @@
+"""Metadata requests, and their responses as snapshots of the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import MappingProxyType, ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+from spark_kafka_sink.common.foreign_text import shown
+from spark_kafka_sink.common.model import ClusterSnapshot, Node, Replicas, TopicInfo
+from spark_kafka_sink.errors import NetworkError
+from spark_kafka_sink.network.api_versions import (
+    METADATA,
+    METADATA_FIRST_WITH_OPERATIONS,
+    METADATA_FIRST_WITH_RELIABLE_EPOCHS,
+    METADATA_FIRST_WITH_TOPIC_IDS,
+    METADATA_FIRST_WITHOUT_CREATION,
+    METADATA_LAST_WITH_CLUSTER_OPERATIONS,
+    METADATA_WITHOUT_CREATION,
+    VersionRange,
+)
+from spark_kafka_sink.network.messages import CompletionHandler, KioRequest, Request
+
+if TYPE_CHECKING:
+    from kio.static.protocol import RequestPayload
+
+_NO_EPOCH: Final = -1
+
+
+def metadata_request(topics: Sequence[str], allow_auto_topic_creation: bool, on_complete: CompletionHandler) -> Request:
+    """A request for the brokers and these topics; only for the brokers if ``topics`` is empty."""
+    make = MetadataEntity(topics, allow_auto_topic_creation)
+    return KioRequest("metadata", make.versions, make, on_complete)
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataEntity:
+    """Makes kio's MetadataRequest. ``topics`` None: all.
+
+    ``include_authorized_operations``: of the topics, ``include_cluster_operations``: of the cluster. Older versions do
+    not tell them, and the cluster's are told by DescribeCluster since.
+    """
+
+    topics: Sequence[str] | None
+    allow_auto_topic_creation: bool
+    include_authorized_operations: bool = False
+    include_cluster_operations: bool = False
+
+    @property
+    def versions(self) -> VersionRange:
+        """The versions that can express it: older ones create every topic that they name."""
+        return METADATA if self.allow_auto_topic_creation or not self.topics else METADATA_WITHOUT_CREATION
+
+    def __call__(self, module: ModuleType, version: int, /) -> RequestPayload:
+        fields: dict[str, Any] = {}
+        if version >= METADATA_FIRST_WITHOUT_CREATION:
+            fields["allow_auto_topic_creation"] = self.allow_auto_topic_creation
+        if version >= METADATA_FIRST_WITH_OPERATIONS:
+            fields["include_topic_authorized_operations"] = self.include_authorized_operations
+            if version <= METADATA_LAST_WITH_CLUSTER_OPERATIONS:
+                fields["include_cluster_authorized_operations"] = self.include_cluster_operations
+        topic_id = {"topic_id": None} if version >= METADATA_FIRST_WITH_TOPIC_IDS else {}
+        topic = module.request.MetadataRequestTopic
+        topics = None if self.topics is None else tuple(topic(name=name, **topic_id) for name in self.topics)
+        if version == 0:
+            topics = topics or ()  # all: version 0 has no request for the brokers only
+        entity: RequestPayload = module.MetadataRequest(topics=topics, **fields)
+        return entity
+
+
+def parse_metadata(response: Any) -> ClusterSnapshot:
+    """kio's Metadata response as a snapshot of generation 0. Raises ``NetworkError`` for missing partitions."""
+    nodes = {
+        int(broker.node_id): Node(int(broker.node_id), broker.host, int(broker.port), getattr(broker, "rack", None))
+        for broker in response.brokers
+    }
+    has_epochs = response.__version__ >= METADATA_FIRST_WITH_RELIABLE_EPOCHS
+    topics = {str(topic.name): _topic_info(topic, has_epochs) for topic in response.topics if topic.name is not None}
+    cluster_id = getattr(response, "cluster_id", None)
+    return ClusterSnapshot(
+        nodes=MappingProxyType(nodes),
+        topics=MappingProxyType(topics),
+        cluster_id=None if cluster_id is None else shown(cluster_id),
+        controller_id=int(getattr(response, "controller_id", -1)),
+    )
+
+
+def _topic_info(topic: Any, has_epochs: bool) -> TopicInfo:
+    partitions = sorted(topic.partitions, key=lambda partition: partition.partition_index)
+    if [partition.partition_index for partition in partitions] != list(range(len(partitions))):
+        raise NetworkError(f"the metadata of topic {topic.name} does not name each of its partitions once")
+    return TopicInfo(
+        name=str(topic.name),
+        leaders=tuple(int(partition.leader_id) for partition in partitions),
+        leader_epochs=tuple(int(partition.leader_epoch) if has_epochs else _NO_EPOCH for partition in partitions),
+        topic_id=getattr(topic, "topic_id", None),
+        error=int(topic.error_code),
+        replicas=tuple(
+            Replicas(
+                *(
+                    tuple(map(int, ids))
+                    for ids in (each.replica_nodes, each.isr_nodes, getattr(each, "offline_replicas", ()))
+                )
+            )
+            for each in partitions
+        ),
+    )
