@@ -12,6 +12,7 @@ from uuid import UUID
 
 from spark_kafka_sink.exactly_once.errors import ADVICE, ExactlyOnceError, LostRowsError, Progress, ReplayMismatchError
 from spark_kafka_sink.exactly_once.values import (
+    CHECKSUM,
     DRIVER_TIMEOUT_MS,
     Entry,
     EntryState,
@@ -78,13 +79,21 @@ class Verdict(Enum):
         "them back. Run it again with txnVersion {before}, then this one, or accept the loss with "
         "`spark-kafka-sink transactions abort --force`."
     )
+    OTHER_CHECKSUM = (
+        "is the last batch in the ledger ({entry}), but another release has summed up its rows in another way, so this "
+        "one cannot tell whether they are the same. Run it once more with that release, or set "
+        "ledgerStart=trust-ledger:{number}, which accepts it as committed."
+    )
 
 
 _OVERRIDABLE: Final = frozenset({Verdict.NO_LEDGER, Verdict.GAP})
 """Errors that ledgerStart=trust-checkpoint turns into WRITE."""
 
+_COMPARED: Final = frozenset({Verdict.SKIP, Verdict.REPAIR})
+"""What is done with a replay whose rows are compared with those of the ledger's entry."""
+
 _LOST: Final = frozenset({Verdict.LOST_BEFORE, Verdict.LOST_VERSION})
-_ERRORS: Final = _OVERRIDABLE | {Verdict.OLD_CHECKPOINT, Verdict.OLD_VERSION, *_LOST}
+_ERRORS: Final = _OVERRIDABLE | {Verdict.OLD_CHECKPOINT, Verdict.OLD_VERSION, Verdict.OTHER_CHECKSUM, *_LOST}
 
 VERDICTS: Final[Mapping[tuple[WriteKind, Comparison], Verdict]] = MappingProxyType(
     {
@@ -132,8 +141,11 @@ def task_action(plan: WritePlan, write_id: WriteId, task: int) -> TaskAction:
     for query, lost in plan.lost.items():
         if query != write_id.query and lost:
             raise LostRowsError(_error_text(plan, write_id, Verdict.LOST_BEFORE, query))
-    lost = plan.lost.get(write_id.query, frozenset())
-    verdict = VERDICTS[write_id.kind, compare(write_id, plan.entries.get(write_id.query), lost)]
+    lost, entry = plan.lost.get(write_id.query, frozenset()), plan.entries.get(write_id.query)
+    verdict = VERDICTS[write_id.kind, compare(write_id, entry, lost)]
+    trusts_ledger = plan.ledger_start.trusts(RecoveryMode.LEDGER, write_id.number)
+    if verdict in _COMPARED and entry is not None and entry.checksum != CHECKSUM and not trusts_ledger:
+        verdict = Verdict.OTHER_CHECKSUM
     if verdict in _OVERRIDABLE and plan.ledger_start.trusts(RecoveryMode.CHECKPOINT, write_id.number):
         verdict = Verdict.WRITE
     if verdict in _ERRORS:

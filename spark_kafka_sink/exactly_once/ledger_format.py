@@ -96,6 +96,7 @@ def entry_record(name: str, entry: Entry) -> LedgerRecord:
         "stage": entry.state.value,
         "batch": entry.number,
         "time": entry.decided_at,
+        "checksum": entry.checksum,
         "tasks": [[share.rows.count, f"{share.rows.checksum:016x}", *_prepared_fields(share)] for share in entry.tasks],
     }
     if entry.target is not None:
@@ -243,6 +244,7 @@ def _entry(key: RecordKey, fields: dict[str, Any]) -> Entry:
         topics=tuple(_topic(*each) for each in fields.get("topics", ())),
         query_name=_string(fields.get("query_name", "")),
         ledger_id=_topic_id(fields["ledger"]) if "ledger" in fields else None,
+        checksum=_number(fields.get("checksum", 1), LARGEST_INT32),
     )
 
 

@@ -13,6 +13,9 @@ from spark_kafka_sink.producer.transactions.values import PreparedTransaction, T
 DRIVER_TIMEOUT_MS: Final = 10_000
 """Transaction timeout of the driver's id, whose transactions hold a few records and are ended at once."""
 
+CHECKSUM: Final = 2
+"""The kind of checksum that this release computes (``checksum.py``). An entry without a kind has the first one."""
+
 APPLICATION: Final = "txn-"
 """Prefix of the name of a txnAppId (``SinkOptions.parse`` adds it)."""
 
@@ -155,6 +158,7 @@ class Entry:
     replay encodes its rows with them. ``topics``: those that the batch was written to, without the ledger's.
     ``query_name``: of a streaming query, printable; "" if it has none.
     ``ledger_id``: the topic id of the ledger that has the markers, of an intent; None from brokers without topic ids.
+    ``checksum``: the kind that its tasks' rows have.
     """
 
     query: str
@@ -170,6 +174,7 @@ class Entry:
     topics: tuple[TopicId, ...] = ()
     query_name: str = ""
     ledger_id: UUID | None = field(default=None, compare=False)
+    checksum: int = CHECKSUM
 
     def __str__(self) -> str:
         return f"batch {self.number} of {self.query}"

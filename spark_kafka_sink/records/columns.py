@@ -6,7 +6,7 @@ Arrays are made from buffers and read through buffers: ``pyarrow.array`` imports
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -26,6 +26,9 @@ Order = npt.NDArray[np.integer]
 
 MILLIS_PER_UNIT = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
 """The factor and the divisor that turn a unit of Arrow into milliseconds."""
+
+NOT_TIMED = -1
+"""In a column of timestamps, for a row that names none (Java: ``RecordBatch.NO_TIMESTAMP``): the time of writing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,12 @@ class RecordColumns:
             for column in (self.key, self.value, self.headers)
         )
         return RecordColumns(key, value, headers, None if self.timestamps is None else self.timestamps[order])
+
+    def timed(self, now_ms: int) -> RecordColumns:
+        """With ``now_ms`` for the rows that name no timestamp."""
+        if self.timestamps is None:
+            return self
+        return replace(self, timestamps=np.where(self.timestamps == NOT_TIMED, now_ms, self.timestamps))
 
     def slice(self, start: int, length: int) -> RecordColumns:
         """``length`` rows from row ``start`` (fewer at the end), without a copy."""

@@ -10,6 +10,7 @@ import pyarrow as pa
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.waiting import sleep
 from spark_kafka_sink.errors import IllegalStateError
+from spark_kafka_sink.records.columns import NOT_TIMED
 from spark_kafka_sink.spark.dead_letters.options import Reason
 from spark_kafka_sink.spark.encode import RawEncoder
 from spark_kafka_sink.spark.end import End
@@ -44,7 +45,6 @@ class Pipeline:
     ) -> None:
         self._options = options
         self._end = end
-        self._clock = clock
         self._letters = letters
         self._rejects = frozenset[Reason]() if letters is None else letters.reasons
         encode: Stage = RawEncoder(self._rejects)
@@ -75,7 +75,7 @@ class Pipeline:
         end, size, first_row = self._end, AppendSize(self._options.producer), 0
         for batch in gathered(batches, size):
             with end.meter.appending():
-                self._write_batch(read(batch, first_row, self._clock.epoch_ms()), size)
+                self._write_batch(read(batch, first_row, NOT_TIMED), size)
             if not self._is_raw:
                 size.end_batch(batch)
             first_row += batch.num_rows

@@ -110,8 +110,9 @@ class Appender:
         snapshot = self._await_topics(topics, explicit, left_out)
         remaining = max(0.0, self.config.max_block_ms - (self.clock.now() - began))
         limit = max(map(self.accumulator.batch_limit, topics.names))
-        timestamps = self.clock.epoch_ms() if columns.timestamps is None else columns.timestamps
-        times = RowTimes.of(timestamps, self.config.linger_ms)
+        now_ms = self.clock.epoch_ms()
+        columns = columns.timed(now_ms)
+        times = RowTimes.of(now_ms if columns.timestamps is None else columns.timestamps, self.config.linger_ms)
         rows = ColumnRows.of(topics, columns, explicit, lengths, times, limit).without(left_out).pinning()
         try:
             for slice_ in self._slices(snapshot, rows):

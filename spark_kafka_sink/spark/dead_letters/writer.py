@@ -109,9 +109,10 @@ class DeadLetterWriter:
         partitions = None if rows.partitions is None else rows.partitions[places]
         self._end.count(topics, columns, partitions)
         if self._end.writes:
-            times = columns.timestamps
+            now_ms = self._clock.epoch_ms()
+            times = columns.timed(now_ms).timestamps
             if times is None:
-                times = np.full(len(columns), self._clock.epoch_ms(), np.int64)
+                times = np.full(len(columns), now_ms, np.int64)
             self._hold(Letters(rejected.kind, rejected.messages, topics, columns, partitions, times))
 
     def _write_refused(self) -> bool:

@@ -199,6 +199,16 @@ def test_incident_a_job_with_lost_rows_was_told_to_restore_a_checkpoint():
         task_action(plan(entry(4), lost={1}), write_id(5), 0)
 
 
+@pytest.mark.parametrize("lost", [(), {1}])
+def test_rows_that_another_release_has_summed_up_are_not_compared(lost):
+    older = replace(entry(4), checksum=1)
+    with pytest.raises(ExactlyOnceError, match="another release has summed up its rows.*trust-ledger:4"):
+        task_action(plan(older, lost=lost), write_id(4), 0)
+    assert task_action(plan(older), write_id(5), 0) is TaskAction.WRITE
+    accepting = plan(older, ledger_start=LedgerStart(RecoveryMode.LEDGER, 4))
+    assert task_action(accepting, write_id(4), 0) is TaskAction.SKIP
+
+
 def test_a_repair_is_proved_task_by_task():
     torn = plan(entry(4), lost={1})
     prove(torn, write_id(4), 0, RowSum(2, 7))

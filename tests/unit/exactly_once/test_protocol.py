@@ -1,5 +1,6 @@
 """The whole protocol on a broker in this process: what each kind of crash, zombie and replay comes to."""
 
+import struct
 import time
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -841,6 +842,13 @@ def test_a_batch_that_only_has_the_number_of_a_committed_one_is_refused(broker, 
         query.run(0, [[b"a", b"b"], [b"X"]])
     Query(broker.bootstrap_servers, ledger_start=LedgerStart(RecoveryMode.LEDGER, 0)).run(0, [[b"X"]])
     assert committed(broker) == EACH_ONCE
+
+
+def test_incident_an_older_checkpoint_whose_rows_had_other_signs_lost_them(broker, query):
+    """Its batch counted as the replay of the committed one: nothing was written, and the query went on."""
+    query.run(0, [[struct.pack("<2d", 1.5, 2.5)]])
+    with pytest.raises(ReplayMismatchError, match="committed with 1 rows"):
+        query.run(0, [[struct.pack("<2d", -1.5, -2.5)]])
 
 
 def test_a_replay_may_cut_its_rows_otherwise(broker, query):
