@@ -6,13 +6,15 @@ a lock that another thread has acquired. Here a waiting thread holds only a lock
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
 from spark_kafka_sink.common import forks
-from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.common.clock import NEVER, SystemClock
+from spark_kafka_sink.errors import KafkaError
 
 _LONGEST_MS: Final = 1_000.0
 """An interrupt that comes just before a thread begins to wait is noticed only when the wait ends."""
@@ -25,6 +27,13 @@ class Wakeable(Protocol):
 
     def wakeup(self) -> None:
         """Wakes that thread. Any thread may call this."""
+
+
+class SendingThread(Wakeable, Protocol):
+    """The sender thread of a producer."""
+
+    def obstacle(self) -> KafkaError | None:
+        """Why a wait of the calling thread for this one would not end; None if it would."""
 
 
 class Sleeper:
@@ -52,18 +61,30 @@ def sleep(ms: float) -> None:
 
 
 class Waiters:
-    """The threads that wait for changes of the state that one lock guards."""
+    """The threads that wait for changes of the state that one lock guards; ``sender`` makes these, None: any thread."""
 
-    __slots__ = ("_generation", "_sleepers")
+    __slots__ = ("_generation", "_sleepers", "sender")
 
-    def __init__(self) -> None:
+    def __init__(self, sender: SendingThread | None = None) -> None:
+        self.sender = sender
         self._generation = forks.generation
         self._sleepers: set[Sleeper] = set()
 
     @property
-    def inherited(self) -> bool:
-        """Whether this process was forked since. Threads of the parent notify, and may have held the lock."""
-        return self._generation != forks.generation
+    def alone(self) -> bool:
+        """Whether the threads that notify are gone, and may have held the lock: after a fork, or as Python ends."""
+        return self._generation != forks.generation or sys.is_finalizing()
+
+    def obstacle(self) -> KafkaError | None:
+        """Why a wait of the calling thread would not end; None if it would. Asked before every wait."""
+        if self._generation != forks.generation:
+            return forks.inherited_error()
+        return None if self.sender is None else self.sender.obstacle()
+
+    def check(self) -> None:
+        """Raises the ``obstacle``, if there is one."""
+        if (obstacle := self.obstacle()) is not None:
+            raise obstacle
 
     def join(self) -> Sleeper:
         """A sleeper for the calling thread. Called with the lock; the caller releases it, then calls ``sleep``."""
@@ -78,23 +99,26 @@ class Waiters:
         finally:
             self._sleepers.discard(sleeper)
 
-    def wait_for(self, lock: AbstractContextManager[object], condition: Callable[[], bool], ms: float) -> bool:
-        """Wait without the lock until ``condition``, called with the lock, is true. False after ``ms``.
+    def wait_for(self, lock: AbstractContextManager[object], condition: Callable[[], bool], ms: float | None) -> bool:
+        """Wait without the lock until ``condition``, called with the lock, is true. False after ``ms``; None: never.
 
-        In the child of a fork it raises ``forks.inherited_error()`` unless the condition is true.
+        Raises the ``obstacle`` unless the condition is true.
         """
-        if self.inherited:
+        if self.alone:
             if condition():
                 return True
-            raise forks.inherited_error()
-        deadline = _clock.now() + ms
+            self.check()
+        deadline = NEVER if ms is None else _clock.now() + ms
         while True:
+            obstacle = self.obstacle()  # read first: the sender may make the condition true and end
             with lock:
                 if condition():
                     return True
                 remaining = deadline - _clock.now()
                 if remaining <= 0:
                     return False
+                if obstacle is not None:
+                    raise obstacle
                 sleeper = self.join()
             self.sleep(sleeper, remaining)
 

@@ -24,7 +24,7 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.common.model import NO_LEADER, ClusterSnapshot, Node, TopicInfo, TopicPartition
 from spark_kafka_sink.common.protocol_values import text_fault
-from spark_kafka_sink.common.waiting import Waiters
+from spark_kafka_sink.common.waiting import SendingThread, Waiters
 from spark_kafka_sink.errors import (
     AuthenticationError,
     BootstrapResolutionError,
@@ -63,7 +63,7 @@ class Metadata:
     ``bootstrap.servers`` as ``bootstrap_servers`` does, and raises its errors.
     """
 
-    def __init__(self, config: ProducerConfig, random: Random) -> None:
+    def __init__(self, config: ProducerConfig, random: Random, sender: SendingThread | None = None) -> None:
         self._config = config
         self.allow_auto_topic_creation = config.allow_auto_create_topics
         self._may_rebootstrap = config.metadata_recovery_strategy == "rebootstrap"
@@ -74,7 +74,7 @@ class Metadata:
         """Total time that callers of ``wait_for_topics`` have waited."""
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
         self._lock = threading.RLock()
-        self._changed = Waiters()
+        self._changed = Waiters(sender)
         self._waits: dict[int, float] = {}  # when the call of each waiting thread began
         self._round = 0
         self._closed: KafkaError | None = None

@@ -31,7 +31,7 @@ from spark_kafka_sink.producer.transactions.manager import TransactionManager
 from spark_kafka_sink.producer.transactions.sequences import Sequences
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class ProducerComponents:
     accumulator: RecordAccumulator
     appender: Appender
@@ -60,11 +60,12 @@ def assemble(
 
     ``config`` has a client.id. ``network``: what the transport counts, for the metrics.
     """
-    metadata = Metadata(config, random)
+    sender_thread = SenderThread(transport, clock, f"kafka-producer-network-thread | {config.client_id}")
+    metadata = Metadata(config, random, sender_thread)
     client = NetworkClient(config, transport, random)
-    pool = BufferPool(config.buffer_memory, clock)
+    pool = BufferPool(config.buffer_memory, clock, sender_thread)
     metrics = ProducerMetrics(pool, pool.counters, network or NetworkCounters(), client.counters, metadata)
-    accumulator = RecordAccumulator(config, pool, metrics)
+    accumulator = RecordAccumulator(config, pool, metrics, sender_thread)
     retry_backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
     soon = ExponentialBackoff(SOON_MS, config.retry_backoff_max_ms, random)
     sequences = Sequences(config.enable_idempotence, config.transactional_id is not None)
@@ -72,7 +73,6 @@ def assemble(
     manager = None
     if config.transactional_id is not None:
         manager = TransactionManager(config, accumulator, sequences, client, calls)
-    sender_thread = SenderThread(transport, clock, f"kafka-producer-network-thread | {config.client_id}")
     partitioner = load_partitioner(config, random)
     appender = Appender(config, accumulator, metadata, partitioner, sender_thread, manager, clock)
     pending = PendingTopics(appender)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import atexit
+import logging
 import threading
 from collections.abc import Collection, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from random import Random
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
+from weakref import WeakSet
 
-from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.common.clock import NEVER, SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.forks import on_fork
 from spark_kafka_sink.common.metrics import ProducerTotals
 from spark_kafka_sink.errors import (
-    IllegalStateError,
     InvalidRecordError,
+    KafkaError,
     KafkaTimeoutError,
     ProducerClosedError,
     RecordTooLargeError,
@@ -30,7 +33,11 @@ from spark_kafka_sink.producer.topics import Topics
 from spark_kafka_sink.producer.transactional_calls import TransactionalCalls
 from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn
 
-NO_DEADLINE = float("inf")
+_log = logging.getLogger("spark_kafka_sink.producer")
+
+_EXIT_MS: Final = 10_000.0
+
+_running: Final[WeakSet[ProducerComponents]] = WeakSet()  # their threads hold them
 
 
 class Plugin(Protocol):
@@ -60,7 +67,8 @@ class ProducerEngine(TransactionalCalls):
         self._closed = False
         self._plugins = plugins
         self._plugins_closed = threading.Lock()  # acquired once, by the close() that closes them
-        self.parts.sender_thread.start(self.parts.sender)
+        self.parts.sender_thread.start(self.parts.sender, self.parts)
+        _running.add(self.parts)
         on_fork(self)
 
     @property
@@ -87,6 +95,7 @@ class ProducerEngine(TransactionalCalls):
         """
         self.check_may_append()
         topics = TopicColumn.of(topic)
+        receipt.waiters.sender = self.parts.sender_thread
         try:
             self.parts.pending.go_before(topics.names)
             self.parts.appender.append(topics, columns, partitions, receipt)
@@ -94,24 +103,10 @@ class ProducerEngine(TransactionalCalls):
             self.records_lost(error)
             raise
 
-    def flush(self, timeout_ms: float = NO_DEADLINE) -> None:
+    def flush(self, timeout_ms: float | None = None) -> None:
         """Send what was appended without lingering, and wait until it is complete (see ``KafkaProducer.flush``)."""
         self.check_open()
-        parts = self.parts
-        if parts.sender_thread.is_current:
-            raise IllegalStateError("flush() in a callback would wait for itself")
-        clock, accumulator, flush = parts.clock, parts.accumulator, Flush()
-        deadline = clock.now() + timeout_ms
-        if not parts.pending.flush(timeout_ms):
-            raise KafkaTimeoutError(f"Failed to flush within {timeout_ms:.0f} ms")
-        try:
-            accumulator.begin_flush(flush)
-            parts.sender_thread.wakeup()
-            accumulator.await_flush(flush, max(0.0, deadline - clock.now()))
-        finally:
-            accumulator.end_flush(flush)
-        if not parts.sender_thread.callbacks.wait(max(0.0, deadline - clock.now())):
-            raise KafkaTimeoutError(f"The callbacks of the flushed records have not run within {timeout_ms:.0f} ms")
+        _flush(self.parts, NEVER if timeout_ms is None else timeout_ms)
 
     def begin_sticky_runs(self) -> None:
         """The next unkeyed rows of each topic go to a new sticky partition, where ``partitioner.class`` is sticky.
@@ -134,14 +129,14 @@ class ProducerEngine(TransactionalCalls):
         """Whether it still accepts rows: not closed, and its sender thread runs."""
         return not self._closed and not self.is_inherited and self.parts.sender_thread.is_alive()
 
-    def close(self, timeout_ms: float = NO_DEADLINE) -> None:
+    def close(self, timeout_ms: float | None = None) -> None:
         """Deliver what is left for up to ``timeout_ms``, fail the rest, end the thread and the connections.
 
         ``KafkaProducer.close`` says what ``close(0)``, closing twice and closing in a fork do.
         """
-        if self.is_inherited:
+        if self.is_inherited or self.parts.sender_thread.waiters.alone:
             return
-        parts = self.parts
+        parts, timeout_ms = self.parts, NEVER if timeout_ms is None else timeout_ms
         deadline = parts.clock.now() + timeout_ms
         if not self._closed and timeout_ms > 0 and parts.sender_thread.is_alive():
             parts.pending.flush(timeout_ms)
@@ -160,14 +155,15 @@ class ProducerEngine(TransactionalCalls):
             self.is_inherited = True
             self.parts.sender_thread.become_inherited()
             self._parents = self.parts  # finalisers would close the parent's sockets
+            self._parents.pending.topics.clear()  # KafkaProducer.send appends to these without another check
             self.parts = cast(ProducerComponents, InheritedParts())
 
     def check_open(self) -> None:
         """Raises ``ProducerClosedError`` if it accepts no rows."""
         if self._closed:
             raise ProducerClosedError("The producer is closed. Open a new one.")
-        if not self.parts.sender_thread.is_alive():
-            raise ProducerClosedError("The producer's sender thread has died; its log says why. Open a new producer.")
+        if isinstance(error := self.parts.sender_thread.obstacle(), ProducerClosedError):
+            raise error
 
     def check_may_append(self) -> None:
         """``check_open``; raises ``IllegalStateError`` outside a transaction, if the producer is transactional."""
@@ -184,3 +180,33 @@ class ProducerEngine(TransactionalCalls):
         refused = isinstance(error, InvalidRecordError) and not isinstance(error, RecordTooLargeError)
         if self.parts.transaction_manager is not None and not refused:
             self.parts.transaction_manager.records_lost(as_exception(error))
+
+
+def _flush(parts: ProducerComponents, timeout_ms: float) -> None:
+    parts.sender_thread.waiters.check()
+    clock, accumulator, flush = parts.clock, parts.accumulator, Flush()
+    deadline = clock.now() + timeout_ms
+    if not parts.pending.flush(timeout_ms):
+        raise KafkaTimeoutError(f"Failed to flush within {timeout_ms:.0f} ms")
+    try:
+        accumulator.begin_flush(flush)
+        parts.sender_thread.wakeup()
+        accumulator.await_flush(flush, max(0.0, deadline - clock.now()))
+    finally:
+        accumulator.end_flush(flush)
+    if not parts.sender_thread.callbacks.wait(max(0.0, deadline - clock.now())):
+        raise KafkaTimeoutError(f"The callbacks of the flushed records have not run within {timeout_ms:.0f} ms")
+
+
+@atexit.register
+def _flush_at_exit() -> None:
+    """Python stops the sender threads after this. The producers stay open for handlers that run later."""
+    clock = SystemClock()
+    deadline = clock.now() + _EXIT_MS
+    for parts in [each for each in _running if not each.sender_thread.waiters.alone]:
+        with suppress(KafkaError, KeyboardInterrupt):
+            _flush(parts, max(0.0, deadline - clock.now()))
+        if lost := parts.pending.undelivered + parts.accumulator.undelivered:
+            _log.error(
+                "%d records are lost, as the program ends before they are delivered. Flush or close earlier.", lost
+            )

@@ -10,7 +10,6 @@ from types import MappingProxyType, TracebackType
 from typing import Final, NamedTuple, Never
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.forks import on_fork
 from spark_kafka_sink.common.model import PartitionInfo
 from spark_kafka_sink.producer.append.append import as_exception
 from spark_kafka_sink.producer.append.future_record_metadata import Callback, FutureRecordMetadata
@@ -18,7 +17,7 @@ from spark_kafka_sink.producer.append.pending import TopicPendingRecords
 from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.producer.append.record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.producer.append.rows import Column, record_columns
-from spark_kafka_sink.producer.engine import NO_DEADLINE, ProducerEngine
+from spark_kafka_sink.producer.engine import ProducerEngine
 from spark_kafka_sink.producer.interceptors import InterceptorChain, ProducerInterceptor
 from spark_kafka_sink.producer.serializers import AnySerializer, RecordSerializers
 from spark_kafka_sink.producer.transactional_calls import Offsets
@@ -94,7 +93,6 @@ class KafkaProducer:
         special = parts.transaction_manager or self._interceptors or self._serializers or self._partitioning
         # Topics that `send` appends to at once; none with checks, serializers, interceptors, or once it is closed.
         self._fast: Mapping[str, TopicPendingRecords] = {} if special else parts.pending.topics
-        on_fork(self)
 
     def send(self, record: ProducerRecord, callback: Callback | None = None) -> FutureRecordMetadata:
         """Send one record asynchronously; the future gives its ``RecordMetadata``.
@@ -147,7 +145,7 @@ class KafkaProducer:
             self._engine.append_columns(topics, columns, partitions, receipt)
         return receipt
 
-    def flush(self, timeout_ms: float = NO_DEADLINE) -> None:
+    def flush(self, timeout_ms: float | None = None) -> None:
         """Send everything appended so far without lingering and wait until it is complete, delivered or failed.
 
         The callbacks of these records have run by then. Raises ``IllegalStateError`` in a callback. Without
@@ -229,24 +227,24 @@ class KafkaProducer:
         """The identity that the next transaction is written under: with protocol v2 each end bumps the epoch."""
         return self._engine.transactional_identity
 
-    def close(self, timeout_ms: float = NO_DEADLINE) -> None:
+    def close(self, timeout_ms: float | None = None) -> None:
         """Deliver what is left for up to ``timeout_ms``, fail the rest, end the thread and the connections.
 
         ``close(0)`` fails what is incomplete at once; so does ``close`` in a callback, which does not wait. Every
         callback has run when the thread has ended. Closing twice has no effect, nor has closing in a process that was
         forked from the one that opened the producer.
+
+        A program that ends with an open producer still delivers what is left for up to 10 s, and logs how many records
+        are lost. It does not if a signal or ``os._exit`` ends it, as with Spark's Python workers. In finalizers
+        (``__del__``) that run later, ``close`` has no effect; what would send or wait raises ``ProducerClosedError``.
         """
         if self._engine.is_inherited:
             return
-        if timeout_ms > 0 and self._engine.parts.sender_thread.is_current:
+        if timeout_ms != 0 and self._engine.parts.sender_thread.is_current:
             _log.warning("close() in a callback cannot wait: like close(0), it fails undelivered records")
             timeout_ms = 0
         self._fast = {}
         self._engine.close(timeout_ms)
-
-    def become_inherited(self) -> None:
-        """In the child of a fork: every use but ``close`` raises from now on."""
-        self._fast = {}
 
     def __enter__(self) -> KafkaProducer:
         """The block ends with ``close()``, also by an exception: what was sent before is delivered, and an open

@@ -15,7 +15,7 @@ from spark_kafka_sink.common.protocol_values import (
     check_number,
     check_text,
 )
-from spark_kafka_sink.common.waiting import Waiters
+from spark_kafka_sink.common.waiting import SendingThread, Waiters
 from spark_kafka_sink.errors import BrokerError, IllegalStateError, KafkaTimeoutError
 from spark_kafka_sink.producer.assembly import ProducerComponents
 from spark_kafka_sink.producer.transactions.manager import Command, TransactionManager
@@ -39,11 +39,11 @@ Offsets = Mapping[TopicPartition, int | OffsetAndMetadata] | Mapping[tuple[str, 
 class TransactionalRequestResult:
     """``CommandListener``: the sender thread sets the result, the caller waits (Java's class of this name)."""
 
-    def __init__(self, step: Step, transactional_id: str | None = None) -> None:
+    def __init__(self, step: Step, transactional_id: str | None = None, sender: SendingThread | None = None) -> None:
         self.step = step
         self.transactional_id = transactional_id
         self._lock = threading.Lock()
-        self._changed = Waiters()
+        self._changed = Waiters(sender)
         self._done = self._submitted = False
         self._result: object = None
         self._error: Exception | None = None
@@ -142,8 +142,7 @@ class TransactionalCalls:
 
     def _call(self, step: Step, timeout_ms: float | None, **details: Any) -> object:
         manager, thread, clock = self._manager(), self.parts.sender_thread, self.parts.clock
-        if thread.is_current:
-            raise IllegalStateError(f"{step.value} in a callback would wait for itself")
+        thread.waiters.check()
         granted = self.config.max_block_ms if timeout_ms is None else timeout_ms
         deadline = clock.now() + granted
         if step in _FLUSHING and not self.parts.pending.flush(granted):
@@ -175,7 +174,7 @@ class TransactionalCalls:
                 return before
             if before is not None and (before.step, step) != (Step.PREPARE, Step.ABORT):
                 raise IllegalStateError(f"{before.step.value} is not complete yet: call it again before {step.value}")
-            result = TransactionalRequestResult(step, transactional_id)
+            result = TransactionalRequestResult(step, transactional_id, self.parts.sender_thread)
             result.command = Command(step, result, **details)
             if step in _RESUMED:
                 self._incomplete = result

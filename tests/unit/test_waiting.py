@@ -58,7 +58,7 @@ def pending_flush() -> Any:
     appender: Any = SimpleNamespace(
         clock=SystemClock(),
         slice_limit=1000,
-        config=SimpleNamespace(max_request_size=1000),
+        config=SimpleNamespace(max_request_size=1000, buffer_memory=1000),
         sender_thread=SimpleNamespace(wakeup=bool),
     )
     made: Any = pending.TopicPendingRecords("t", appender)

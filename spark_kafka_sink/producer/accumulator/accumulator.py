@@ -19,7 +19,7 @@ from spark_kafka_sink.common.compression import CODEC_IDS, compress, load_codec
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.metrics import ProducerMetrics
 from spark_kafka_sink.common.model import NO_LEADER, ClusterSnapshot, TopicPartition
-from spark_kafka_sink.common.waiting import Waiters
+from spark_kafka_sink.common.waiting import SendingThread, Waiters
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.producer.accumulator.claim import Claim, CompressedBatch, RowSizes, Run
@@ -169,7 +169,9 @@ class CompressionRatioEstimator:
 
 
 class RecordAccumulator:
-    def __init__(self, config: ProducerConfig, pool: BufferPool, metrics: ProducerMetrics) -> None:
+    def __init__(
+        self, config: ProducerConfig, pool: BufferPool, metrics: ProducerMetrics, sender: SendingThread | None = None
+    ) -> None:
         self.pool = pool
         self.metrics = metrics
         self.topic_limits = TopicLimits()
@@ -179,7 +181,7 @@ class RecordAccumulator:
         self._codec = CODEC_IDS[config.compression_type]
         self.compresses = bool(self._codec)
         self._lock = threading.Lock()
-        self._changed = Waiters()
+        self._changed = Waiters(sender)
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._ready_by_node: dict[int, deque[PartitionQueue]] = {NO_LEADER: deque()}
         self._lingering: OrderedDict[ProducerBatch, PartitionQueue] = OrderedDict()

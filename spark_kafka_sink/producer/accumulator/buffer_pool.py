@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.metrics import BufferCounters
-from spark_kafka_sink.common.waiting import Sleeper
+from spark_kafka_sink.common.waiting import SendingThread, Sleeper, Waiters
 from spark_kafka_sink.errors import BufferExhaustedError, RecordTooLargeError
 
 
@@ -112,11 +112,12 @@ class _Waiter(Sleeper):
 class BufferPool:
     """Grants ``total`` bytes first come, first served (Java: ``BufferPool``)."""
 
-    def __init__(self, total: int, clock: Clock) -> None:
+    def __init__(self, total: int, clock: Clock, sender: SendingThread | None = None) -> None:
         self.total = total
         self.counters = BufferCounters()
         self._clock = clock
         self._lock = threading.Lock()
+        self._freed = Waiters(sender)  # _waiters are served in order
         self._available = total
         self._waiters: deque[_Waiter] = deque()
         self._held: dict[tuple[int, int], HeldBuffer] = {}  # by address and size
@@ -171,6 +172,7 @@ class BufferPool:
             remaining = deadline - self._clock.now()
             if remaining <= 0:
                 break
+            self._freed.check()
             waiter.wait(remaining)
         with self._lock:
             self.counters.memory_waited_ns += round((self._clock.now() - started) * 1e6)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from spark_kafka_sink.common.forks import inherited_error
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.common.waiting import Waiters
 from spark_kafka_sink.errors import KafkaTimeoutError
@@ -66,7 +66,7 @@ class ProduceRequestResult:
         self.value_sizes: Sizes | None = None
         self.callbacks = callbacks
         self._lock = threading.Lock()
-        self._changed = Waiters()
+        self._changed = Waiters(callbacks.sender)
         self._order: npt.NDArray[np.intp] | None = None
         self._ranks: npt.NDArray[np.intp] | None = None
         self._appended = False
@@ -112,12 +112,14 @@ class ProduceRequestResult:
         if watchers:
             self.callbacks.add(watchers, done.error or done)
 
-    def watch(self, index: int, call: Watcher) -> Outcome | None:
-        """Have the sender thread run ``call`` when record ``index`` completes; its outcome if it has already."""
-        if self._changed.inherited:
-            if (outcome := self._outcome(index)) is None:
-                raise inherited_error()
-            return outcome
+    def watch(self, index: int, call: Watcher, *, waits: bool = False) -> Outcome | None:
+        """Have the sender thread run ``call``, for which the caller may wait, when record ``index`` completes; its
+        outcome if it has already.
+        """
+        if waits or self._changed.alone:
+            if (outcome := self.outcome(index)) is not None:
+                return outcome
+            self._changed.check()
         with self._lock:
             outcome = self._outcome(index)
             if outcome is None:
@@ -126,14 +128,14 @@ class ProduceRequestResult:
 
     def outcome(self, index: int) -> Outcome | None:
         """The range that record ``index`` is in, or its error; None while it is incomplete."""
-        if self._changed.inherited:
+        if self._changed.alone:
             return self._outcome(index)
         with self._lock:
             return self._outcome(index)
 
     def partition(self, index: int) -> int | None:
         """The partition of the batch that completed record ``index``; None if no batch has."""
-        if self._changed.inherited:
+        if self._changed.alone:
             done = self._range(index) if self._appended else None
         else:
             with self._lock:
@@ -141,9 +143,11 @@ class ProduceRequestResult:
         return None if done is None else done.partition.partition
 
     def wait(self, index: int, timeout: float | None) -> Outcome:
-        ms = float("inf") if timeout is None else timeout * 1000.0
-        self._changed.wait_for(self._lock, lambda: self._outcome(index) is not None, ms)
         outcome = self.outcome(index)
+        if outcome is None:
+            ms = None if timeout is None else timeout * 1000.0
+            self._changed.wait_for(self._lock, lambda: self._outcome(index) is not None, ms)
+            outcome = self.outcome(index)
         if outcome is None:
             raise KafkaTimeoutError(f"The record is not complete after {timeout} s")
         return outcome
@@ -226,7 +230,8 @@ class FutureRecordMetadata:
     def result(self, timeout: float | None = None) -> RecordMetadata:
         """The metadata, waiting up to ``timeout`` seconds (None: delivery.timeout.ms is the deadline).
 
-        Raises the error that the record failed with, ``KafkaTimeoutError`` after ``timeout``.
+        Raises the error that the record failed with, ``KafkaTimeoutError`` after ``timeout``, and ``IllegalStateError``
+        in a callback, where it would wait for itself.
         """
         outcome = self._result.wait(self._index, timeout)
         if isinstance(outcome, Exception):
@@ -287,7 +292,11 @@ class FutureRecordMetadata:
             else:
                 awaited.set_result(self._result.metadata(self._index, outcome))
 
-        outcome = self._result.watch(self._index, lambda outcome: loop.call_soon_threadsafe(complete, outcome))
+        def tell(outcome: Outcome) -> None:
+            with suppress(RuntimeError):  # the loop has ended: nobody waits any more
+                loop.call_soon_threadsafe(complete, outcome)
+
+        outcome = self._result.watch(self._index, tell, waits=True)
         if outcome is not None:
             complete(outcome)
         return awaited.__await__()
@@ -311,7 +320,7 @@ class FutureRecordMetadata:
             return self._waited
         except AttributeError:
             self._waited: _Waited = _Waited()
-        if self._result.watch(self._index, self._finish) is not None:
+        if self._result.watch(self._index, self._finish, waits=True) is not None:
             self._waited.finished = True
         return self._waited
 

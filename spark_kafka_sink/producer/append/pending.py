@@ -19,7 +19,7 @@ from spark_kafka_sink.common.clock import NEVER
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import ClusterSnapshot
 from spark_kafka_sink.common.waiting import Waiters
-from spark_kafka_sink.errors import InvalidRecordError, KafkaError, KafkaTimeoutError
+from spark_kafka_sink.errors import InvalidRecordError, KafkaError, KafkaTimeoutError, ProducerClosedError
 from spark_kafka_sink.producer.accumulator.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.accumulator.buffer_pool import Reservation
 from spark_kafka_sink.producer.accumulator.claim import Claim
@@ -111,7 +111,7 @@ class TopicPendingRecords:
         self._clock = appender.clock
         self._epoch_s = appender.clock.epoch_s
         self._limit = min(_MOST_BYTES, appender.slice_limit)
-        self._comfortable_size = self._config.max_request_size - 2 * RECORD_OVERHEAD
+        self._comfortable_size = min(self._config.max_request_size, self._config.buffer_memory) - 2 * RECORD_OVERHEAD
         self._lock = threading.Lock()
         self._appended = Waiters()
         self._open = CLOSED
@@ -327,6 +327,8 @@ class TopicPendingRecords:
                 self._close(pending)
             self._append_closed()
             return remaining
+        if isinstance(error := appender.sender_thread.obstacle(), ProducerClosedError):
+            raise error
         clock, pool, wake = appender.clock, appender.accumulator.pool, appender.sender_thread.wakeup
         deadline = clock.now() + remaining
         snapshot = appender.metadata.wait_for_topic(self.name, partition, remaining, clock, wake)

@@ -54,7 +54,7 @@ class SendReceipt:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._changed = Waiters()
+        self.waiters = Waiters()
         # The lock guards _appended. Only the sender thread changes _completed, except for rows that fail on their
         # caller's thread: then the error ends every wait.
         self._appended = 0
@@ -72,7 +72,7 @@ class SendReceipt:
         """As in ``AppendCallbacks``."""
         with self._lock:
             self.error = self.error or error
-            self._changed.notify_all()
+            self.waiters.notify_all()
 
     def batch_completed(self, batch: ProducerBatch, rows: RecordRange) -> None:
         """As in ``BatchListener``."""
@@ -93,18 +93,19 @@ class SendReceipt:
         # Sender: count, then notify under the lock. Waiter: read the count and join under the lock.
         if self._is_complete():
             with self._lock:
-                self._changed.notify_all()
+                self.waiters.notify_all()
 
     def _batch_failed(self, batch: ProducerBatch, error: Exception) -> None:
         if self.error is None:
             self.error, self.failed = error, batch.partition
 
-    def wait(self, timeout_ms: float) -> None:
+    def wait(self, timeout_ms: float | None = None) -> None:
         """Return when every row is in the log; raise the first error as soon as there is one.
 
-        Raises ``KafkaTimeoutError`` after ``timeout_ms``; ``float("inf")`` leaves the deadline to delivery.timeout.ms.
+        Raises ``KafkaTimeoutError`` after ``timeout_ms``; None leaves the deadline to delivery.timeout.ms. Raises
+        ``IllegalStateError`` in a callback, where it would wait for itself.
         """
-        complete = self._changed.wait_for(self._lock, self._is_complete, timeout_ms)
+        complete = self.waiters.wait_for(self._lock, self._is_complete, timeout_ms)
         if self.error is not None:
             raise self.error
         if not complete:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from threading import get_ident
 from typing import Any, TypeAlias
 
-from spark_kafka_sink.common.waiting import Waiters
+from spark_kafka_sink.common.waiting import SendingThread, Waiters
 
 _log = logging.getLogger("spark_kafka_sink.producer")
 
@@ -24,7 +24,8 @@ class Callbacks:
     buffer.memory instead of this queue.
     """
 
-    def __init__(self, wakeup: Callable[[], None]) -> None:
+    def __init__(self, wakeup: Callable[[], None], sender: SendingThread | None = None) -> None:
+        self.sender = sender
         self._wakeup = wakeup
         self._queue: deque[tuple[Sequence[QueuedCallback], object]] = deque()
         self._lock = threading.Lock()

@@ -10,7 +10,7 @@ from typing import Any
 
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.model import ClusterSnapshot
-from spark_kafka_sink.common.waiting import Waiters, Wakeable, sleep
+from spark_kafka_sink.common.waiting import SendingThread, Waiters, sleep
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.network.calls import STALL_MS, Call, CallEnd, Calls, no_broker_error, timeout_error
 from spark_kafka_sink.network.metadata import Metadata
@@ -25,13 +25,13 @@ class CallerCalls:
     ``closed_by``: the error of ``close``.
     """
 
-    def __init__(self, calls: Calls, metadata: Metadata, clock: Clock, sender: Wakeable) -> None:
+    def __init__(self, calls: Calls, metadata: Metadata, clock: Clock, sender: SendingThread) -> None:
         self._calls = calls
         self._metadata = metadata
         self._clock = clock
         self._sender = sender
         self._lock = threading.Lock()
-        self._changed = Waiters()
+        self._changed = Waiters(sender)
         self._started: deque[Call] = deque()
         self._given_up: deque[Call] = deque()
         self.closed_by: KafkaError | None = None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 
 from spark_kafka_sink.common.clock import NEVER, Clock
 from spark_kafka_sink.common.waiting import Waiters, sleep
-from spark_kafka_sink.errors import KafkaError, ProducerClosedError
+from spark_kafka_sink.errors import IllegalStateError, ProducerClosedError
 from spark_kafka_sink.network.transport import Transport
 from spark_kafka_sink.producer.sender.callbacks import Callbacks
 from spark_kafka_sink.producer.sender.sender import Sender
@@ -39,13 +40,14 @@ class SenderThread:
         self._draining = False
         self._sender: Sender | None = None
         self._lock = threading.Lock()
-        self._end = Waiters()
+        self.waiters = Waiters(self)
         self._ended = self._inherited = False
-        self.callbacks = Callbacks(self._callback_added)
+        self._ended_by = ProducerClosedError("The producer was closed before these records were delivered")
+        self.callbacks = Callbacks(self._callback_added, self)
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
-    def start(self, sender: Sender) -> None:
-        self._sender = sender
+    def start(self, sender: Sender, parts: object = None) -> None:
+        self._sender, self._parts = sender, parts  # the parts of the producer exist until the thread ends
         self._thread.start()
 
     def is_alive(self) -> bool:
@@ -60,6 +62,17 @@ class SenderThread:
         """Whether the calling thread runs the loop or a callback: it must not wait for either."""
         return threading.get_ident() == self._thread.ident or self.callbacks.runs_here
 
+    def obstacle(self) -> ProducerClosedError | IllegalStateError | None:
+        """As in ``SendingThread``; ``ProducerClosedError`` if the thread runs no more."""
+        if sys.is_finalizing():
+            return ProducerClosedError("The program ends, and Python has stopped the sender thread. Flush it earlier.")
+        if self._ended or not self.is_current:
+            return self._ended_by.with_traceback(None) if self._ended else None
+        return IllegalStateError(
+            "This call in a callback would wait for itself, because the sender thread runs both. Make it on another "
+            "thread. send does not wait if the topic was used before and buffer.memory has room."
+        )
+
     def wakeup(self) -> None:
         """End the wait for network events: there is something to send, or a caller is about to wait for the sender."""
         self._transport.wakeup()
@@ -72,7 +85,7 @@ class SenderThread:
         if (
             not self.is_current
             and self.is_alive()
-            and self._end.wait_for(self._lock, lambda: self._ended, timeout_ms + _GRACE_MS)
+            and self.waiters.wait_for(self._lock, lambda: self._ended, timeout_ms + _GRACE_MS)
         ):
             self._thread.join(_GRACE_MS / 1000.0)
         return not self.is_alive()
@@ -103,32 +116,31 @@ class SenderThread:
         return self._sender
 
     def _run(self) -> None:
-        error: KafkaError = ProducerClosedError("The producer was closed before these records were delivered")
         _log.debug("Starting the sender thread of %s", self._thread.name)
         try:
             self._run_until_closed()
         except BaseException as cause:
             reason = f"gave up after {self._failures} failed iterations in a row" if self._failures else "died"
             _log.exception("The sender thread of %s %s", self._thread.name, reason)
-            error = ProducerClosedError(f"The sender thread {reason}: {cause!r}. Open a new producer.")
-            error.__cause__ = cause
+            self._ended_by = ProducerClosedError(f"The sender thread {reason}: {cause!r}. Open a new producer.")
+            self._ended_by.__cause__ = cause
         finally:
             if not self._inherited:
-                self._close_all(error)
+                self._close_all()
 
-    def _close_all(self, error: KafkaError) -> None:
-        try:
-            self._loop.abort(error)
-            self._loop.close()
-            self._transport.shutdown()
-        finally:
+    def _close_all(self) -> None:
+        for step in (self._abort, self._loop.close, self._transport.shutdown, self.callbacks.end):
             try:
-                self.callbacks.end()
-            finally:
-                _log.debug("The sender thread of %s has ended", self._thread.name)
-                with self._lock:
-                    self._ended = True
-                    self._end.notify_all()
+                step()
+            except BaseException:
+                _log.exception("Uncaught error while the sender thread of %s ends", self._thread.name)
+        _log.debug("The sender thread of %s has ended", self._thread.name)
+        with self._lock:
+            self._ended = True
+            self.waiters.notify_all()
+
+    def _abort(self) -> None:
+        self._loop.abort(self._ended_by)
 
     def _run_until_closed(self) -> None:
         ended = False

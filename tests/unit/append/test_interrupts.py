@@ -26,6 +26,7 @@ from spark_kafka_sink.producer.append.record import ProducerRecord
 from spark_kafka_sink.producer.engine import ProducerEngine
 from spark_kafka_sink.producer.interceptors import InterceptorChain
 from spark_kafka_sink.producer.producer import KafkaProducer
+from spark_kafka_sink.producer.sender import sender_thread
 from spark_kafka_sink.producer.serializers import RecordSerializers
 from spark_kafka_sink.producer.transactional_calls import TransactionalCalls
 from spark_kafka_sink.producer.transactions.states import Step
@@ -53,6 +54,7 @@ MODULES = [
     waiting,
     metadata,
     transactional_calls,
+    sender_thread,
 ]
 PARTITIONS = 2
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import os
 import threading
 
 import pytest
@@ -164,6 +165,23 @@ def test_one_record_may_be_as_large_as_max_request_size_allows():
     assert engine.memory_is_free()
 
 
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+def test_incident_a_record_larger_than_buffer_memory_overdrew_it(codec):
+    engine = Engine(max_request_size=1_000_000, buffer_memory=100_000, compression_type=codec)
+    engine.connect()
+    pool = engine.parts.accumulator.pool
+    for size in (99_910, 99_990, 100_001, 999_000):
+        if size > 99_918:
+            with pytest.raises(RecordTooLargeError, match=r"larger than 100000.* buffer\.memory"):
+                send(engine, os.urandom(size))
+        else:
+            send(engine, os.urandom(size))
+            engine.parts.pending.flush()
+            assert 0 <= pool.available < 100
+        engine.settle()
+        assert engine.memory_is_free()
+
+
 def test_callbacks_run_in_order_and_one_that_raises_harms_nothing(engine):
     told: list[int] = []
 
@@ -201,6 +219,16 @@ def test_futures_can_be_waited_for_and_awaited(engine):
         return await asyncio.gather(futures[0], futures[1])
 
     assert [type(metadata) for metadata in asyncio.run(both())] == [RecordMetadata] * 2
+
+
+def test_incident_an_await_that_was_cancelled_before_its_loop_ended_was_logged_as_a_failed_callback(engine, caplog):
+    async def give_up():
+        await asyncio.wait_for(send(engine), 0.001)
+
+    with pytest.raises(asyncio.TimeoutError):
+        asyncio.run(give_up())
+    engine.settle()
+    assert caplog.text == ""
 
 
 def test_an_abort_fails_pending_records(engine):

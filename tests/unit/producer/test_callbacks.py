@@ -200,6 +200,29 @@ def in_callback(producer, act):
     return outcome.result(DEADLINE_S)
 
 
+WAITS = {
+    "send": lambda producer: producer.send(ProducerRecord("new", b"v")),
+    "send_columns": lambda producer: producer.send_columns("new", value=[b"v"]),
+    "partitions_for": lambda producer: producer.partitions_for("new"),
+    "result": lambda producer: producer.send(ProducerRecord("t", b"v")).result(),
+    "concurrent.futures": lambda producer: concurrent.futures.wait([producer.send(ProducerRecord("t", b"v"))]),
+    "receipt": lambda producer: producer.send_columns("t", value=[b"v"]).wait(),
+    "memory": lambda producer: [producer.send_columns("t", value=[b"v" * 900_000]) for _ in range(100)],
+}
+
+
+@pytest.mark.parametrize("wait", WAITS)
+def test_incident_a_call_in_a_callback_waited_for_the_thread_that_ran_it(options, broker, wait):
+    """And so did every other record, for max.block.ms or for ever."""
+    broker.create_topic("new")
+    hour = {"max.block.ms": 3_600_000, "delivery.timeout.ms": 7_200_000, "linger.ms": 60_000}
+    with opened({**options, **hour}) as producer:
+        with pytest.raises(IllegalStateError, match="would wait for itself.* another thread"):
+            in_callback(producer, lambda: WAITS[wait](producer))
+        producer.send_columns("new", value=[b"v"])
+        producer.flush()
+
+
 @pytest.mark.parametrize("fails", [False, True], ids=["delivered", "failed"])
 def test_close_in_a_callback_does_not_wait(options, monkeypatch, fails, caplog):
     """A failed record's callback ran on the caller's thread, where close() waited for the sender for ever."""

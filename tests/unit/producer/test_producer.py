@@ -12,7 +12,6 @@ from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.errors import (
     ConfigError,
-    IllegalStateError,
     InvalidRecordError,
     KafkaTimeoutError,
     ProducerClosedError,
@@ -127,6 +126,14 @@ def test_close_delivers_what_was_sent(broker):
     assert all(future.done() for future in futures)
 
 
+def test_incident_a_timeout_of_none_was_a_type_error_except_for_a_future(broker):
+    producer = KafkaProducer({"bootstrap.servers": broker.bootstrap_servers})
+    future, receipt = producer.send(ProducerRecord("t", b"v")), producer.send_columns("t", value=[b"v"])
+    for wait in (producer.flush, future.result, receipt.wait, producer.close):
+        wait(None)
+    assert len(broker.topic("t").records()) == 2
+
+
 def test_close_0_fails_what_is_incomplete_at_once(broker):
     producer = KafkaProducer(
         {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 60_000, "delivery.timeout.ms": 120_000}
@@ -196,20 +203,6 @@ def test_serializers_and_interceptors_are_configured_with_the_generated_client_i
     interceptor = Configured()
     with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}, interceptors=[interceptor]) as producer:
         assert interceptor.client_id == producer.config.client_id
-
-
-def test_flush_from_a_callback_is_refused(producer):
-    raised = []
-
-    def callback(metadata, error):
-        try:
-            producer.flush()
-        except IllegalStateError as refusal:
-            raised.append(refusal)
-
-    producer.send(ProducerRecord("t", b"v"), callback)
-    producer.flush()
-    assert len(raised) == 1
 
 
 def test_metrics_of_the_network_and_of_waits_for_memory(broker):

@@ -76,6 +76,16 @@ def test_start_and_shutdown_of_the_thread_are_logged_at_debug(loop, caplog):
     assert {record.levelname for record in caplog.records} == {"DEBUG"}
 
 
+def test_incident_an_exception_while_the_client_closed_left_the_sockets_open_and_was_not_logged(
+    loop, monkeypatch, caplog
+):
+    monkeypatch.setattr(loop, "close", lambda: 1 / 0)
+    with started(loop) as thread:
+        pass
+    assert thread._transport._wakeup_reader.fileno() == -1
+    assert "ZeroDivisionError" in caplog.text
+
+
 def test_callbacks_added_outside_a_turn_wake_the_thread(thread, loop):
     told = []
     thread.callbacks.add([told.append], 1)

@@ -209,6 +209,20 @@ def test_turns_that_only_fail_end_the_producer_and_say_so(config, monkeypatch, c
     assert "gave up" in caplog.text
 
 
+@pytest.mark.parametrize("wait", ["future", "receipt", "flush"])
+def test_incident_a_call_waited_for_ever_for_a_thread_that_ended_without_failing_its_records(
+    config, monkeypatch, caplog, wait
+):
+    with KafkaProducer({**config, "linger.ms": 60_000}) as producer:
+        future, receipt = producer.send(ProducerRecord("t", b"v")), producer.send_columns("t", value=[b"v"])
+        monkeypatch.setattr(producer._engine.parts.accumulator, "abort", lambda _: 1 / 0)
+        monkeypatch.setattr(producer._engine.parts.sender, "run_once", lambda *_: 1 / 0)
+        waits = {"future": future.result, "receipt": receipt.wait, "flush": producer.flush}
+        with pytest.raises(ProducerClosedError, match="gave up after .* Open a new producer"):
+            waits[wait]()
+    assert "while the sender thread of" in caplog.text
+
+
 def test_turns_that_fail_but_get_records_delivered_do_not_end_the_producer(config, monkeypatch):
     monkeypatch.setattr("spark_kafka_sink.producer.sender.sender_thread._PAUSE_MS", 1.0)
     with KafkaProducer(config) as producer:

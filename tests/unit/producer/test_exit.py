@@ -1,0 +1,83 @@
+"""What the end of a program does with producers that are still open."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import weakref
+
+import pytest
+
+from spark_kafka_sink import KafkaProducer
+from spark_kafka_sink.producer import engine
+from spark_kafka_sink.testing import KEPT, TestBroker
+from tests.waiting import DEADLINE_S
+
+PROGRAM = """
+import os, sys
+from spark_kafka_sink import KafkaProducer, ProducerRecord
+from spark_kafka_sink.producer import engine
+
+def send(value):
+    producer = KafkaProducer({"bootstrap.servers": sys.argv[1], "linger.ms": 60_000})
+    for _ in range(5):
+        producer.send(ProducerRecord("t", value))
+    return producer
+"""
+STOPPED = "ProducerClosedError: The program ends, and Python has stopped the sender thread."
+
+
+@pytest.fixture
+def broker(kafka_test_broker: TestBroker) -> TestBroker:
+    kafka_test_broker.create_topic("t")
+    return kafka_test_broker
+
+
+def stderr_of(program: str, broker: TestBroker) -> str:
+    """The program must end."""
+    command = [sys.executable, "-c", PROGRAM + program, broker.bootstrap_servers]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    ("use", "said"),
+    [
+        ("close()", ""),
+        ("flush()", STOPPED),
+        ('send(ProducerRecord("t", b"late")).result()', STOPPED),
+        ("__exit__(GeneratorExit, GeneratorExit(), None)", ""),  # of a generator that was never finished
+    ],
+)
+def test_incident_a_finalizer_that_used_a_producer_kept_the_program_from_ending(broker, use, said):
+    program = f"""
+class Owner:
+    __del__ = lambda self: self.producer.{use}
+owner = Owner()
+owner.producer = send(b"v")
+"""
+    assert said in stderr_of(program, broker)
+    assert [record.value for record in broker.topic("t").records()] == [b"v"] * 5
+
+
+@pytest.mark.parametrize("ends", ["", "os.fork() or sys.exit()"])
+def test_incident_a_program_without_close_lost_its_records_in_silence(broker, ends):
+    """Nobody holds the producer at the end. A child of the program delivers nothing of its parent's."""
+    assert stderr_of(f'send(b"v")\n{ends}', broker) == ""
+    assert [record.value for record in broker.topic("t").records()] == [b"v"] * 5
+
+
+def test_a_program_says_how_many_records_its_end_loses(broker):
+    broker.faults.answer("Produce", "NOT_ENOUGH_REPLICAS", times=KEPT)
+    assert "5 records are lost" in stderr_of('engine._EXIT_MS = 1.0\nsend(b"v")', broker)
+
+
+def test_closed_producers_are_not_kept_for_the_end(broker):
+    with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+        kept = weakref.ref(producer._engine.parts)
+        assert kept() in engine._running
+    del producer
+    gc.collect()
+    assert kept() is None
