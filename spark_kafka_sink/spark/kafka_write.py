@@ -7,7 +7,7 @@ Spark takes the rows of one attempt of each task, so what other attempts wrote i
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +22,7 @@ from spark_kafka_sink.spark.caller_job import collected
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, WriterCommitMessage
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.python_process import leave_logging_to_caller
+from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.sink_write import BatchWrite
 from spark_kafka_sink.spark.spark_error import reason
 from spark_kafka_sink.spark.write_result import WriteResult
@@ -174,9 +175,17 @@ class _Task:
         yield from self.run(iter(()))
 
 
+def _written(frame: DataFrame, write: BatchWrite) -> DataFrame:
+    """The columns that are written, found by their places, because names of the others may be ambiguous."""
+    places = {name: place for name, place in asdict(write.layout).items() if place is not None}
+    write.layout = RowLayout(**{name: place for place, name in enumerate(places)})
+    frame = frame.toDF(*(f"c{place}" for place in range(len(frame.columns))))
+    return frame.select(*(frame[f"c{place}"].alias(name) for name, place in places.items()))
+
+
 def _run(frame: DataFrame, task: _Task, clock: Clock) -> list[KafkaCommitMessage]:
     """The tasks' messages. A frame without partitions gets a task, as in Spark's own writes: its batch is committed."""
-    rows = collected(frame.mapInArrow(task.run, _SCHEMA), clock)
+    rows = collected(_written(frame, task.write).mapInArrow(task.run, _SCHEMA), clock)
     if not rows:
         rows = collected(frame.sparkSession.range(0, 1, 1, 1).mapInArrow(task.run_without_rows, _SCHEMA), clock)
     return [KafkaCommitMessage.from_json(row[0]) for row in rows]

@@ -19,6 +19,7 @@ from pyspark.sql.types import (
     StructField,
     StructType,
     TimestampType,
+    YearMonthIntervalType,
 )
 
 from spark_kafka_sink.common.config.option import did_you_mean
@@ -84,6 +85,28 @@ class RowLayout:
             partition=_find(schema, "partition", (IntegerType,), "int"),
             timestamp=None if timestamp_column is None else _find_timestamp(schema, timestamp_column),
         )
+
+
+def check_shippable(schema: StructType) -> None:
+    """Raises ``SchemaError`` for a column that Spark cannot hand to Python. It hands over those that the sink ignores,
+    too.
+    """
+    for column in schema:
+        kind = column.dataType
+        if isinstance(kind, YearMonthIntervalType) or _has_names_twice(kind):
+            raise SchemaError(
+                f"Spark cannot hand the column {column.name} of type {kind.simpleString()} to Python, even if it is "
+                "not written. Drop it, or select only the columns that are written."
+            )
+
+
+def _has_names_twice(kind: DataType) -> bool:
+    """Whether fields of a struct in the type have the same name."""
+    if isinstance(kind, StructType):
+        return len({*kind.names}) < len(kind) or any(_has_names_twice(field.dataType) for field in kind)
+    if isinstance(kind, ArrayType):
+        return _has_names_twice(kind.elementType)
+    return isinstance(kind, MapType) and (_has_names_twice(kind.keyType) or _has_names_twice(kind.valueType))
 
 
 def encoded_fields(schema: StructType, layout: RowLayout, formats: FormatOptions) -> EncodedFields:

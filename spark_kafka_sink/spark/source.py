@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.spark.checkpoint import lacks_micro_batch
+from spark_kafka_sink.spark.schema import check_shippable
 from spark_kafka_sink.spark.writers import KafkaBatchWriter, KafkaStreamWriter
 
 _NO_OPTIONS: Final = (
@@ -34,6 +35,7 @@ class KafkaDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> KafkaBatchWriter:
         """Runs on the driver before any task. Raises ``ConfigError`` or ``SchemaError``."""
+        check_shippable(schema)
         if overwrite:
             raise ConfigError([
                 "Save mode Overwrite not allowed for Kafka. "
@@ -47,6 +49,7 @@ class KafkaDataSource(DataSource):
         ``overwrite`` is Spark's complete mode: as in Spark's Kafka sink, the whole result is appended each time.
         Raises ``ConfigError`` or ``SchemaError``.
         """
+        check_shippable(schema)
         location = {name.lower(): value for name, value in self.options.items()}.get("checkpointlocation")
         if location is not None and lacks_micro_batch(location):
             raise ConfigError([

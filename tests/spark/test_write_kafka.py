@@ -45,6 +45,15 @@ def test_large_arrow_types_are_written_as_the_others(spark, topic, at_least_once
     assert committed(topic) == expected(0, 300)
 
 
+def test_incident_ignored_columns_of_a_join_failed_the_write(spark, topic, at_least_once):
+    """Two of one name were ambiguous, and Python cannot read the interval."""
+    frame = numbers(spark, 0, 300).selectExpr("value", "1 AS id", "interval '3' month AS age", "upper(value) AS VALUE")
+    joined = frame.join(spark.sql("select 1 AS id, timestamp'2026-01-01' AS at"), frame.id == 1)
+    result = write_kafka(joined.selectExpr("*"), {**at_least_once, "timestampColumn": "at"})
+    assert (result.rows, committed(topic)) == (300, expected(0, 300))
+    assert {record.timestamp for record in topic.records()} == {1_767_225_600_000}
+
+
 def test_a_repeated_write_is_recognized(spark, topic, exactly_once):
     for replayed in (False, True):
         result = write_kafka(numbers(spark, 0, 300), {**exactly_once, "txnVersion": 1})

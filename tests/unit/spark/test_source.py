@@ -9,7 +9,16 @@ from uuid import uuid4
 import pytest
 from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter
-from pyspark.sql.types import IntegerType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    IntegerType,
+    MapType,
+    NullType,
+    StringType,
+    StructField,
+    StructType,
+    YearMonthIntervalType,
+)
 
 import pyspark_pykafka
 from spark_kafka_sink.errors import ConfigError
@@ -19,6 +28,7 @@ from tests.waiting import DEADLINE_S
 
 OPTIONS = {"kafka.bootstrap.servers": "a:1", "topic": "t"}
 VALUE = StructType([StructField("value", StringType())])
+TWICE = StructType([*VALUE, *VALUE])
 WRITERS = ["writer", "streamWriter"]
 # Spark 4.0 has one class for both.
 STREAM_PARENT = getattr(datasource, "DataSourceStreamArrowWriter", DataSourceArrowWriter)
@@ -45,6 +55,16 @@ def test_writers_take_arrow_and_reach_the_tasks_by_pickle(kind, parent):
     writer = pickle.loads(pickle.dumps(plan(kind)))
     assert isinstance(writer, parent)
     assert (writer.options.topic, writer.layout.value) == ("t", 0)
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.parametrize("other", [YearMonthIntervalType(), ArrayType(TWICE), MapType(StringType(), TWICE)], ids=str)
+def test_incident_an_ignored_column_ended_the_job_with_a_key_error(kind, other):
+    schema = StructType([*VALUE, StructField("other", other)])
+    with pytest.raises(SchemaError, match=r"cannot hand the column other of type .* Drop it, or select only"):
+        plan(kind, schema=schema)
+    schema = StructType([*VALUE, StructField("id", StringType()), StructField("id", NullType())])
+    assert plan(kind, schema=schema).layout.value == 0
 
 
 def test_spark_4_0_lacks_the_stream_arrow_writer_and_time_columns():
