@@ -87,11 +87,19 @@ class TroubleLog:
 
     def write(self, now: float) -> None:
         """Log what is due."""
-        self._sum_up(now)
-        due = min(now + STALL_MS, self._check_metadata(now), self._check_calls(now), self._check_rows(now))
+        waits = (
+            (self._metadata_stall, self._check_metadata(now)),
+            (self._calls_stall, self._check_calls(now)),
+            (self._rows_stall, self._check_rows(now)),
+        )
+        self._sum_up(now, min(since for _, since in waits))
+        due = min(now + STALL_MS, *(stall.next_at(since) for stall, since in waits))
         self.next_at = due if self._summing_since is None else min(due, self._summing_since + SUM_MS)
 
-    def _sum_up(self, now: float) -> None:
+    def _sum_up(self, now: float, waiting_since: float) -> None:
+        """``waiting_since``: the begin of the longest wait. A long one has a warning of its own, which has the reason,
+        so failed connections that delay it are not told once more.
+        """
         since = self._written_at if self._summing_since is None else self._summing_since
         if now < since + SUM_MS:
             return
@@ -103,39 +111,40 @@ class TroubleLog:
         if failures:
             lines.append(f"{sum(failures.values())} more connection failures ({_by_error(failures)})")
         if lines:
-            level = logging.WARNING if self._retries or self.is_waited_for() else logging.DEBUG
+            matters = self.is_waited_for() and now < waiting_since + STALL_MS / 2
+            level = logging.WARNING if self._retries or matters else logging.DEBUG
             _log.log(level, "In the last %.0f s: %s", (now - since) / 1000, "; ".join(lines))
             self._retries.clear()
             self.unwritten = False
             self._summing_since = now
 
     def _check_metadata(self, now: float) -> float:
-        """Rows that wait for their topics; returns when to check them again."""
+        """Rows that wait for their topics; returns since when they do."""
         since = self._metadata.waiting_since
         if since is None:
             return NEVER
         if self._metadata_stall.is_due(since, now):
             _log.warning("Rows wait for metadata for %.0f s: %s", (now - since) / 1000, self._metadata.missing())
-        return self._metadata_stall.next_at(since)
+        return since
 
     def _check_calls(self, now: float) -> float:
-        """API calls, such as those of a transaction; returns when to check them again."""
+        """API calls, such as those of a transaction; returns since when the oldest waits."""
         call = self._calls.oldest
         if call is None:
             return NEVER
         if self._calls_stall.is_due(call.began, now):
             _log.warning("%s", self._calls.stalled(call, now - call.began))
-        return self._calls_stall.next_at(call.began)
+        return call.began
 
     def _check_rows(self, now: float) -> float:
-        """Batches without an acknowledgement; returns when to check them again."""
+        """Batches without an acknowledgement; returns since when there was none."""
         backlog = self._accumulator.backlog()
         if backlog is None:
             return NEVER
         since = max(self.acknowledged_at, backlog.oldest.created + self._config.linger_ms)
         if self._rows_stall.is_due(since, now):
             _log.warning("%s", self._stall(backlog, now - since, now))
-        return self._rows_stall.next_at(since)
+        return since
 
     def _stall(self, backlog: Backlog, silent_ms: float, now: float) -> str:
         oldest = backlog.oldest
