@@ -23,9 +23,9 @@ from spark_kafka_sink.common.config.option import (
     Value,
     did_you_mean,
 )
-from spark_kafka_sink.common.config.other_clients import other_clients_name
 from spark_kafka_sink.common.config.producer_config import unknown_option
 from spark_kafka_sink.common.config.python_class import PYTHON_CLASS, imported
+from spark_kafka_sink.common.config.removed_names import removed_name
 from spark_kafka_sink.common.config.table import CONSUMER_OPTIONS, OPTIONS_BY_NAME, OWN_NAMES
 from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.errors import ConfigError
@@ -491,7 +491,7 @@ def _unknown_name(name: str) -> str:
         return f"{name} is an option of Kafka's producer; write it {KAFKA_PREFIX}{name}."
     if name in OLD_NAMES:
         return f"{name} is an old option of Kafka's producer; write it {KAFKA_PREFIX}{OLD_NAMES[name]}."
-    if (fault := other_clients_name(name, name, KAFKA_PREFIX)) is not None:
+    if (fault := removed_name(name, name, KAFKA_PREFIX)) is not None:
         return fault
     if name in CONSUMER_OPTIONS:
         return f"{name} is an option of Kafka's consumer, not of its producer; leave it out here."

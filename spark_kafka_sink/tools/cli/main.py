@@ -19,19 +19,16 @@ from spark_kafka_sink.tools.cli import (
     console_producer,
     demo,
     exporter,
-    perf,
     receipts,
     transactions,
 )
 from spark_kafka_sink.tools.cli.command_line import (
-    SHELLS,
     VERBOSE,
     CommandParser,
-    PrintCompletion,
     plain_config_warnings,
 )
 
-COMMANDS = (demo, broker, check, certify, console_producer, perf, transactions, receipts, exporter)
+COMMANDS = (demo, broker, check, certify, console_producer, transactions, receipts, exporter)
 
 DISTRIBUTION = "spark-kafka-sink"
 INTERRUPTED = 130
@@ -42,8 +39,7 @@ CHECK = "spark-kafka-sink check, with the same --bootstrap-server and --command-
 
 EXAMPLES = """\
 examples:
-  spark-kafka-sink broker --help                        what a command does, with examples
-  eval "$(spark-kafka-sink --print-completion bash)"    completes commands and options with the tab key"""
+  spark-kafka-sink broker --help    what a command does, with examples"""
 
 
 def parser() -> CommandParser:
@@ -55,7 +51,6 @@ def parser() -> CommandParser:
     )
     top.add_argument("--version", action="version", version=f"%(prog)s {spark_kafka_sink.__version__}")
     top.add_argument(*VERBOSE, action="store_true", help="log what the client does; also accepted after COMMAND")
-    top.add_argument("--print-completion", action=PrintCompletion, choices=SHELLS, help="print a completion script")
     commands = top.add_subparsers(metavar="COMMAND", required=True)
     for command in COMMANDS:
         command.add_to(commands)

@@ -13,7 +13,7 @@ from spark_kafka_sink.tools.cli.command_line import plain_config_warnings
 from spark_kafka_sink.tools.cli.main import COMMANDS, main, parser
 from tests.waiting import DEADLINE_S
 
-PERF = ["perf", "--bootstrap-server", "h:1", "--topic", "t"]
+CONSOLE = ["console-producer", "--bootstrap-server", "h:1", "--topic", "t"]
 
 
 def test_help_names_every_command(capsys):
@@ -39,7 +39,8 @@ def test_the_version_is_the_package_s(capsys):
         (["--verbos"], "the following arguments are required: COMMAND"),
         (["--garbage", "broker"], "spark-kafka-sink: error: unknown option --garbage"),
         (["broker", "--prot", "9092"], "spark-kafka-sink broker: error: unknown option --prot; did you mean --port?"),
-        (["perf", "--num-record=1", "--topci=t"], "unknown option --topci; did you mean --topic?"),
+        (["console-producer", "--topci=t"], "unknown option --topci; did you mean --topic?"),
+        (["perf", "--topic=t"], "perf was removed: run kafka-producer-perf-test"),
         (["check", "--botstrap-server", "h:1"], "unknown option --botstrap-server; did you mean --bootstrap-server?"),
         (["receipts", "-p", "folder"], "unknown option -p"),
         (
@@ -65,9 +66,8 @@ def test_the_version_is_the_package_s(capsys):
         (["exporter", "--path", "f", "--interval", "nan"], "argument --interval: 'nan' is not a number above 0"),
         (["exporter", "--path", "f", "--max-series", "0"], "argument --max-series: '0' is not a whole number"),
         (["exporter", "--path", "f", "--otlp", "collector:4318"], "'collector:4318' is not of the form http://HOST"),
-        ([*PERF, "--num-records", "²"], "argument --num-records: '²' is not a whole number of at least 1"),
-        ([*PERF, "--num-records", "1", "--record-size", "9" * 10], "is more than a Kafka record can have"),
-        ([*PERF, "--num-records", "1", "--compression-codec", "zsdt"], "invalid choice: 'zsdt'; did you mean zstd?"),
+        (["broker", "--nodes", "²"], "argument --nodes: '²' is not a whole number of at least 1"),
+        ([*CONSOLE, "--compression-codec", "zsdt"], "invalid choice: 'zsdt'; did you mean zstd?"),
         (["broker", "--set", "log.dirs"], "'log.dirs' is not of the form NAME=VALUE"),
         (["broker", "--set", "=1"], "'' is not of the form NAME=VALUE"),
         (["broker", "--set", "ssl.key.password:hunter2"], "'ssl.key.password' is not of the form NAME=VALUE"),
@@ -97,8 +97,8 @@ def test_an_error_is_one_line_and_exit_code_1(capsys, line, says):
 
 
 def test_abbreviated_and_short_flags_and_values_with_a_minus_are_no_slips():
-    parsed = parser().parse_args([*PERF, "--num-rec", "5", "--throughput", "-1", "-v", "--producer-property", "a=--b"])
-    assert (parsed.num_records, parsed.throughput, parsed.verbose) == (5, -1.0, True)
+    parsed = parser().parse_args([*CONSOLE, "--request-req", "-1", "-v", "--producer-property", "a=--b"])
+    assert (parsed.request_required_acks, parsed.verbose) == ("-1", True)
     assert parsed.client_properties == [("a", "--b")]
 
 
@@ -200,16 +200,14 @@ def test_verbose_logs_what_the_client_does(kafka_test_broker):
     kafka_test_broker.create_topic("t")
     line = [
         "-v",
-        "perf",
+        "console-producer",
         "--bootstrap-server",
         kafka_test_broker.bootstrap_servers,
         "--topic",
         "t",
-        "--num-records",
-        "1",
     ]
     command = [sys.executable, "-m", "spark_kafka_sink", *line]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=True)
+    done = subprocess.run(command, input="a\n", capture_output=True, text=True, timeout=DEADLINE_S, check=True)
     for said in (f"DEBUG spark_kafka_sink.network: Connected to {kafka_test_broker.bootstrap_servers}", "topics: t\n"):
         assert said in done.stderr
 

@@ -1,4 +1,7 @@
-"""Option names of other Kafka clients, librdkafka's and kafka-python's, that their users bring along."""
+"""Names that another Kafka client or an earlier release has, and the sentence that the refusal of each ends with.
+
+Those of earlier releases can be emptied at 1.0. Options are in lower case.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ _LOGIN: Final = "user and password are in {prefix}sasl.jaas.config, with the log
 _CA: Final = "write {prefix}ssl.truststore.location, which takes a PEM file as well"
 _KEY: Final = "write {prefix}ssl.keystore.location, which takes a PEM file with the key and its certificates"
 
-_INSTEAD: Final[Mapping[str, str]] = MappingProxyType({
+_OTHER_CLIENTS: Final[Mapping[str, str]] = MappingProxyType({
     "sasl.username": _LOGIN,
     "sasl.password": _LOGIN,
     "sasl.plain.username": _LOGIN,
@@ -30,13 +33,21 @@ _INSTEAD: Final[Mapping[str, str]] = MappingProxyType({
     "message.max.bytes": "write {prefix}max.request.size",
     "message.timeout.ms": "write {prefix}delivery.timeout.ms",
 })  # fmt: skip
+"""Options of librdkafka and kafka-python."""
+
+_EARLIER: Final[Mapping[str, str]] = MappingProxyType({
+    "perf": "run kafka-producer-perf-test, which Kafka brings",
+    "--print-completion": "type the command, or look it up with --help",
+})  # fmt: skip
+"""Options, their values, commands and public names of earlier releases."""
 
 
-def other_clients_name(name: str, written: str, prefix: str) -> str | None:
-    """The fault of a name that another client has for an option; None for any other name. ``written``: the name as it
-    was given, with its prefix if it had one. ``prefix``: that of the names to write instead.
+def removed_name(name: str, written: str, prefix: str = "") -> str | None:
+    """Why a name is refused and what to use instead; None for a name that is in neither table. ``written``: the name
+    as it was given, with its prefix if it had one. ``prefix``: that of the options to write instead.
     """
-    instead = _INSTEAD.get(name.replace("_", "."))
-    if instead is None:
-        return None
-    return f"{written} is not an option of Kafka's Java producer: {instead.format(prefix=prefix)}."
+    if (instead := _OTHER_CLIENTS.get(name.replace("_", "."))) is not None:
+        return f"{written} is not an option of Kafka's Java producer: {instead.format(prefix=prefix)}."
+    if (instead := _EARLIER.get(name)) is not None:
+        return f"{written} was removed: {instead.format(prefix=prefix)}."
+    return None
