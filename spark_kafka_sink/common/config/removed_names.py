@@ -35,7 +35,11 @@ _OTHER_CLIENTS: Final[Mapping[str, str]] = MappingProxyType({
 })  # fmt: skip
 """Options of librdkafka and kafka-python."""
 
+_PARTITIONER: Final = "the page Recipes has it as a partitioner of your own, in ten lines"
+
 _EARLIER: Final[Mapping[str, str]] = MappingProxyType({
+    "fnv1a": _PARTITIONER,
+    "murmur3": _PARTITIONER,
     "perf": "run kafka-producer-perf-test, which Kafka brings",
     "--print-completion": "type the command, or look it up with --help",
 })  # fmt: skip

@@ -14,6 +14,7 @@ from spark_kafka_sink.common.config.python_class import (
     of_java_name,
     serializes_for_a_registry,
 )
+from spark_kafka_sink.common.config.removed_names import removed_name
 from spark_kafka_sink.common.config.sasl_rules import PROTOCOLS, clear_text_login, sasl
 from spark_kafka_sink.common.config.table import (
     LOGIN_OPTION_NAMES,
@@ -85,7 +86,9 @@ def partitioner(draft: Draft) -> None:
     """A partitioner is one of ``PARTITIONERS``, Kafka's class for one of them, or a Python class."""
     name = of_java_name(draft.values["partitioner.class"] or PARTITIONERS[0], JAVA_PARTITIONERS)
     name = name.lower() if name.lower() in PARTITIONERS else name
-    if name not in PARTITIONERS and not PYTHON_CLASS.fullmatch(name):
+    if (removed := removed_name(name.lower(), name)) is not None:
+        draft.fault("partitioner.class", f"is {name!r}; {removed}")
+    elif name not in PARTITIONERS and not PYTHON_CLASS.fullmatch(name):
         draft.fault(
             "partitioner.class",
             f"is {name!r}; JVM classes cannot be loaded. Use {', '.join(PARTITIONERS)} (default is Kafka's own), a "
