@@ -36,7 +36,6 @@ from spark_kafka_sink.tools.connection_check.check import CheckRequest, check
 from spark_kafka_sink.tools.connection_check.exactly_once_trial import DELETE, try_exactly_once
 from spark_kafka_sink.tools.connection_check.findings import Finding, Outcome, library_findings, required_libraries
 from spark_kafka_sink.tools.connection_check.throw_away import throw_away_name
-from spark_kafka_sink.tools.connection_check.vendors import guess
 
 _BROKERS: Final = "brokers"
 _CLEAN_UP: Final = "clean-up"
@@ -183,11 +182,10 @@ class _Run:
         self._cluster.refresh(self._clock.now() + self._plan.config.max_block_ms)
         versions, snapshot = self._cluster.any_api_versions(), self._cluster.snapshot
         highest = {} if versions is None else versions.highest
-        vendor = guess([host for host, _ in self._plan.config.bootstrap_servers], snapshot.cluster_id, highest)
         features = {} if versions is None else versions.features
         found = f"{len(snapshot.nodes)}, cluster {snapshot.cluster_id or 'without an id'}"
         self._facts |= {
-            "brokers": found + ("" if vendor is None else f", perhaps {vendor.vendor.name}"),
+            "brokers": found,
             "APIs": ", ".join(f"{camel_case(api)} {highest[api]}" for api in _SHOWN_APIS if api in highest),
             "features": ", ".join(f"{shown(name)} {level}" for name, level in sorted(features.items())),
         }
