@@ -12,7 +12,7 @@ COMPILED := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/.cache/byteco
 # The Pythons of `make test-pythons`, next to the 3.11 of the locked environment.
 PYTHONS := 3.12 3.13 3.14
 # Python folders besides the package; the sdist lacks some.
-SOURCES := spark_kafka_sink $(wildcard pyspark_pykafka jobs examples benchmarks tests)
+SOURCES := spark_kafka_sink $(wildcard docs/generate.py pyspark_pykafka jobs examples benchmarks tests)
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--custom-compile-command "make lock" pyproject.toml
 # The lowest versions that pyproject.toml allows of what every installation has.
@@ -154,7 +154,8 @@ audit: .cache/release/.ready ## known vulnerabilities of the locked packages, by
 pictures: $(READY) ## what commands print, as images of the pages, from real runs (ARGS="check receipts")
 	@PYTHONPATH=. $(BIN)/python docs/pictures.py $(ARGS)
 
-docs: .cache/docs/.ready ## the site in .cache/site; fails on broken links (PROJECT_URL=https://…: the project's address)
+docs: $(READY) .cache/docs/.ready ## generated tables of the pages, then the site in .cache/site; fails on broken links (PROJECT_URL=https://…)
+	@PYTHONPATH=. $(BIN)/python docs/generate.py
 	@NO_MKDOCS_2_WARNING=1 .cache/docs/bin/mkdocs build --strict 2>&1 | { grep -vE "^INFO" || true; }; exit $${PIPESTATUS[0]}
 
 .cache/docs/.ready: requirements/docs.txt pyproject.toml
