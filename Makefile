@@ -55,7 +55,7 @@ test-spark-%: .cache/spark-%/.ready
 
 test-spark-3.5: .cache/spark-3.5/.ready ## write_kafka on Spark 3.5, which has no Python data sources
 	@.cache/spark-3.5/bin/python -m pytest -m jvm tests/spark/test_write_kafka.py tests/faults/exactly_once/test_write_kafka.py \
-		tests/spark/test_certify.py::test_both_guarantees_are_certified_and_nothing_is_left $(ARGS)
+		tests/spark/test_selftest.py::test_every_row_is_read_back_and_nothing_is_left $(ARGS)
 
 test-brokers: $(READY) ## batch and stream, both guarantees, on brokers from the oldest to the newest (KAFKA=3.9.2: on that one)
 	@$(BIN)/python -m pytest tests/spark/test_brokers.py $(KAFKA:%=--kafka-version %) $(ARGS)

@@ -84,10 +84,6 @@ def demo(_: LocalKafka, __: Path) -> None:
     draw("demo", "demo", "--broker", "localhost:9092")
 
 
-def certify(_: LocalKafka, __: Path) -> None:
-    draw("certify", "certify", "--bootstrap-server", "localhost:9092", "--rows", "10000")
-
-
 def receipts(kafka: LocalKafka, folder: Path) -> None:
     """A stream of some 40 seconds leaves receipts behind."""
     kafka.create_topic("events", 4)
@@ -118,7 +114,6 @@ PICTURES: dict[str, Callable[[LocalKafka, Path], None]] = {
     "check": check,
     "demo": demo,
     "receipts": receipts,
-    "certify": certify,
 }
 
 

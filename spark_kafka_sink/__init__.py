@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from spark_kafka_sink.schemas.encoding.avro import encode_avro
     from spark_kafka_sink.schemas.encoding.protobuf import encode_protobuf
     from spark_kafka_sink.spark.receipts.receipts_listener import ReceiptsListener, WrittenBatch
-    from spark_kafka_sink.tools.certification.certify import certify
+    from spark_kafka_sink.tools.selftest.selftest import selftest
 
 __version__ = "0.2.0"
 
@@ -51,11 +51,11 @@ __all__ = [
     "SendReceipt",
     "SyncProducer",
     "WrittenBatch",
-    "certify",
     "encode_avro",
     "encode_protobuf",
     "open_producer",
     "resume",
+    "selftest",
 ]
 
 _HOMES = {
@@ -76,11 +76,11 @@ _HOMES = {
     "SendReceipt": "producer.append.receipt",
     "SyncProducer": "producer.sync_producer",
     "WrittenBatch": "spark.receipts.receipts_listener",
-    "certify": "tools.certification.certify",
     "encode_avro": "schemas.encoding.avro",
     "encode_protobuf": "schemas.encoding.protobuf",
     "open_producer": "producer.sync_producer",
     "resume": "producer.transactions.committer",
+    "selftest": "tools.selftest.selftest",
 }
 
 
@@ -95,6 +95,10 @@ def __getattr__(name: str) -> Any:
     if name in _NOT_HERE:
         raise ImportError(_NOT_HERE[name])  # an AttributeError loses its text in "from spark_kafka_sink import"
     if name not in _HOMES:
+        from spark_kafka_sink.common.removed_names import removed_name
+
+        if (removed := removed_name(name, name)) is not None:
+            raise ImportError(removed)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 

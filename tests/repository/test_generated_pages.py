@@ -85,7 +85,7 @@ def test_the_page_has_every_command_and_flag():
 
 def test_a_flag_is_code_and_a_page_is_a_link():
     assert "With `--in-process`, it runs a test broker" in COMMAND_LINE
-    assert "those of `check --exactly-once`, so" in COMMAND_LINE
+    assert "With `--exactly-once`, it also tries" in COMMAND_LINE
     assert "page [Options](options.md)" in COMMAND_LINE
     assert "(default: 9092)" in COMMAND_LINE
 

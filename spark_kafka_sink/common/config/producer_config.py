@@ -26,10 +26,10 @@ from spark_kafka_sink.common.config.option import (
     Status,
     did_you_mean,
 )
-from spark_kafka_sink.common.config.removed_names import removed_name
 from spark_kafka_sink.common.config.rules import RULES
 from spark_kafka_sink.common.config.table import CONSUMER_OPTIONS, OPTIONS_BY_NAME, OWN_NAMES, PRODUCER_OPTIONS
 from spark_kafka_sink.common.protocol_values import text_fault
+from spark_kafka_sink.common.removed_names import removed_name
 from spark_kafka_sink.errors import ConfigError
 
 _client_numbers = {"producer": itertools.count(1), "adminclient": itertools.count(1)}

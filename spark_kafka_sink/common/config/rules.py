@@ -14,7 +14,6 @@ from spark_kafka_sink.common.config.python_class import (
     of_java_name,
     serializes_for_a_registry,
 )
-from spark_kafka_sink.common.config.removed_names import removed_name
 from spark_kafka_sink.common.config.sasl_rules import PROTOCOLS, clear_text_login, sasl
 from spark_kafka_sink.common.config.table import (
     LOGIN_OPTION_NAMES,
@@ -30,6 +29,7 @@ from spark_kafka_sink.common.config.tls_rules import (
     tls_without_effect,
 )
 from spark_kafka_sink.common.protocol_values import LARGEST_INT32, text_fault
+from spark_kafka_sink.common.removed_names import removed_name
 
 _MAX_IN_FLIGHT_WITH_IDEMPOTENCE: Final = 5
 _BATCHES_IN_MEMORY: Final = 16

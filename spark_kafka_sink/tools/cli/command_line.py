@@ -18,9 +18,9 @@ from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig
 from spark_kafka_sink.common.config.old_names import OLD_NAMES, overridden
 from spark_kafka_sink.common.config.option import did_you_mean
 from spark_kafka_sink.common.config.properties import parse_properties
-from spark_kafka_sink.common.config.removed_names import removed_name
 from spark_kafka_sink.common.config.rules import SERIALIZERS
 from spark_kafka_sink.common.protocol_values import text_fault
+from spark_kafka_sink.common.removed_names import removed_name
 from spark_kafka_sink.errors import ConfigError
 
 _NEGATIVE_NUMBER: Final = re.compile(r"-\.?[0-9]")

@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-import ssl
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from spark_kafka_sink import errors
-from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.network.login.credentials import user_credentials
-from spark_kafka_sink.network.security.stores import key_pair, read_files, trusted_certificates
+from spark_kafka_sink.tools.selftest.librdkafka import DEADLINE_S, QUIET, read_topic
 
 if TYPE_CHECKING:
     from spark_kafka_sink.tools.demo.flights import KeyAndValue
 
-DEADLINE_S = 30.0
-_POLL_S = 0.1
-_AT_ONCE = 10_000
-_QUIET = {"log_level": 0}
 _MISPLACED = "on another partition than librdkafka's murmur2 chooses"
-
-_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 class CheckError(errors.KafkaError):
@@ -87,7 +75,7 @@ class Topics:
     def __init__(self, client: Mapping[str, str], partitions: int) -> None:
         self._client = client
         self._partitions = partitions
-        self._admin = AdminClient({**client, **_QUIET})
+        self._admin = AdminClient({**client, **QUIET})
 
     @contextmanager
     def created(self, *names: str, keep: bool) -> Iterator[None]:
@@ -126,7 +114,7 @@ class Topics:
             if error is None and key is not None and partition is not None:
                 chosen[key] = partition
 
-        producer = Producer({**self._client, "partitioner": "murmur2_random", **_QUIET})
+        producer = Producer({**self._client, "partitioner": "murmur2_random", **QUIET})
         expected = set(keys)
         for key in expected:
             producer.produce(topic, key=key, on_delivery=delivered)
@@ -156,39 +144,6 @@ class Topics:
         _done(deleted[name].result, f"Topic {name} could not be removed")
 
 
-def read_topic(client: Mapping[str, str], topic: str, partitions: int) -> Iterator[list[Message]]:
-    """All committed records of the topic, as they come. ``client``: librdkafka's options of servers and security.
-
-    Raises ``CheckError`` if the topic cannot be read, or no record arrives for 30 s.
-    """
-    try:
-        consumer = Consumer({
-            **client, "group.id": topic, "enable.auto.commit": False,
-            "enable.partition.eof": True, "check.crcs": True, **_QUIET,
-        })  # fmt: skip
-    except KafkaException as error:  # such as certificates that its OpenSSL refuses
-        raise CheckError(f"{topic} could not be read: {error.args[0].str()}") from None
-    try:
-        consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
-        unread = set(range(partitions))
-        deadline = time.monotonic() + DEADLINE_S
-        while unread:
-            messages = consumer.consume(_AT_ONCE, timeout=_POLL_S)
-            for message in messages:
-                if (end := message.error()) is None:
-                    continue
-                if end.code() != KafkaError._PARTITION_EOF:
-                    raise CheckError(f"{topic} could not be read: {end.str()}")
-                unread.discard(message.partition())  # a partition that grows meanwhile ends more than once
-            if messages:
-                deadline = time.monotonic() + DEADLINE_S
-            elif time.monotonic() > deadline:
-                raise CheckError(f"{topic} could not be read: no record arrived for {DEADLINE_S:.0f} s.")
-            yield [message for message in messages if not message.error()]
-    finally:
-        consumer.close()
-
-
 def _count(message: Message, check: TopicCheck, awaited: Counter[KeyAndValue], places: dict[bytes, int]) -> None:
     number, offset, key, value = message.partition(), message.offset(), message.key(), message.value()
     assert number is not None  # only unsent messages have none
@@ -214,42 +169,3 @@ def _done(result: Callable[[], object], trouble: str) -> None:
         result()
     except KafkaException as error:
         raise CheckError(f"{trouble}: {error.args[0].str()}") from None
-
-
-def librdkafka_options(config: ProducerConfig) -> dict[str, str]:
-    """Servers, TLS and SASL. Stores are handed over in PEM, whatever they are. Holds secrets.
-
-    Raises ``ConfigError``. Versions and ciphers of TLS are librdkafka's own.
-    """
-    protocol = config.security_protocol
-    servers = ",".join(f"{host}:{port}" for host, port in config.bootstrap_servers)
-    options = {"bootstrap.servers": servers, "security.protocol": protocol}
-    if protocol.endswith("SSL"):
-        options |= _tls(config)
-    if protocol.startswith("SASL_"):
-        if config.sasl_mechanism not in _MECHANISMS:
-            raise ConfigError([
-                f"sasl.mechanism={config.sasl_mechanism}: this command reads with librdkafka, which logs in here with "
-                f"{', '.join(_MECHANISMS)}."
-            ])  # fmt: skip
-        username, password, _ = user_credentials(config)
-        options |= {"sasl.mechanism": config.sasl_mechanism, "sasl.username": username, "sasl.password": password}
-    return options
-
-
-def _tls(config: ProducerConfig) -> dict[str, str]:
-    config = config.with_credentials("ssl_")
-    truststore, keystore = read_files(config)
-    options = {"ssl.endpoint.identification.algorithm": config.ssl_endpoint_identification_algorithm or "none"}
-    trusted = trusted_certificates(config, truststore)
-    if trusted is not None:
-        options["ssl.ca.pem"] = _pem(trusted)
-    pair = key_pair(config, keystore)
-    if pair is not None:
-        key = pair.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        options |= {"ssl.certificate.pem": _pem(pair.chain), "ssl.key.pem": key.decode()}
-    return options
-
-
-def _pem(certificates: list[bytes]) -> str:
-    return "".join(map(ssl.DER_cert_to_PEM_cert, certificates))

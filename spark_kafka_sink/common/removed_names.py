@@ -38,6 +38,7 @@ _OTHER_CLIENTS: Final[Mapping[str, str]] = MappingProxyType({
 _PARTITIONER: Final = "the page Recipes has it as a partitioner of your own, in ten lines"
 
 _EARLIER: Final[Mapping[str, str]] = MappingProxyType({
+    "certify": "use selftest",
     "fnv1a": _PARTITIONER,
     "murmur3": _PARTITIONER,
     "perf": "run kafka-producer-perf-test, which Kafka brings",

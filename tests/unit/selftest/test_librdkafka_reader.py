@@ -1,9 +1,10 @@
-"""How certify and the demo read a topic with librdkafka, whose consumer is scripted here."""
+"""How selftest and the demo read a topic with librdkafka, whose consumer is scripted here."""
 
 import pytest
 from confluent_kafka import KafkaError
 
-from spark_kafka_sink.tools.demo import check
+from spark_kafka_sink.errors import KafkaError as OurKafkaError
+from spark_kafka_sink.tools.selftest import librdkafka
 
 
 class Message:
@@ -35,9 +36,9 @@ def read(monkeypatch, *script):
             closed.append(True)
 
     closed = []
-    monkeypatch.setattr(check, "Consumer", Consumer)
+    monkeypatch.setattr(librdkafka, "Consumer", Consumer)
     try:
-        return [each.partition() for messages in check.read_topic({}, "t", 2) for each in messages]
+        return [each.partition() for messages in librdkafka.read_topic({}, "t", 2) for each in messages]
     finally:
         assert closed == [True]
         assert next(steps, None) is None, "it ended before the script"
@@ -58,11 +59,11 @@ def test_incident_a_partition_that_ended_twice_counted_for_two(monkeypatch):
 
 
 def test_another_error_of_a_partition_is_told(monkeypatch):
-    with pytest.raises(check.CheckError, match="t could not be read: said"):
+    with pytest.raises(OurKafkaError, match="t could not be read: said"):
         read(monkeypatch, [Message(0), Message(1, KafkaError._BAD_MSG)])
 
 
 def test_incident_options_that_librdkafka_refuses_were_an_error_of_its_own(monkeypatch):
-    """So certify did not fall back to the package's own reader, and the sink was "NOT certified"."""
-    with pytest.raises(check.CheckError, match="t could not be read: .*security.protocol"):
-        next(check.read_topic({"security.protocol": "WRONG"}, "t", 1))
+    """So the self-test did not fall back to the package's own reader, and failed."""
+    with pytest.raises(OurKafkaError, match="t could not be read: .*security.protocol"):
+        next(librdkafka.read_topic({"security.protocol": "WRONG"}, "t", 1))

@@ -1,4 +1,4 @@
-"""Creates the topics of a run, reads them and deletes them. All of it runs on the caller's thread."""
+"""The topics of a self-test: created, read back and deleted on the caller's thread."""
 
 from __future__ import annotations
 
@@ -14,41 +14,34 @@ from spark_kafka_sink.exactly_once.cluster import Cluster
 from spark_kafka_sink.exactly_once.partition_log import PartitionLog
 from spark_kafka_sink.network.error_table import FORBIDDEN
 from spark_kafka_sink.network.topics import NewTopic, create_topic, why_not_created
-from spark_kafka_sink.tools.certification.rows import KeyAndValue
 from spark_kafka_sink.tools.connection_check.findings import Outcome
 from spark_kafka_sink.tools.connection_check.throw_away import thrown_away
 
 _PARTITIONS: Final = 4
 _MOST_REPLICAS: Final = 3
 _SOON_MS: Final = 20.0
-_GLANCE_MS: Final = 1_000.0
-_LIBRARY: Final = "confluent-kafka"
-_OWN: Final = "the package's own reader"
+
+KeyAndValue = tuple[bytes | None, bytes | None]
 
 
-class ThrowAwayTopics:
-    """The topics that a run creates and then deletes. Each method takes at most ``max.block.ms``; ``read`` may take
-    that long between two lists of records.
+class Topics:
+    """Topics that are created and deleted by this process. Each method takes at most ``max.block.ms``; ``read`` may
+    take that long between two lists of records.
 
-    It reads with librdkafka if that is installed and can log in, otherwise with the package's own reader, which is slow
-    but shares no code with what has encoded the records (``records/decode.py``).
+    It reads with librdkafka if confluent-kafka is installed and can log in. Otherwise it uses the package's own slow
+    reader, which shares no code with what has encoded the records (``records/decode.py``).
     """
 
     def __init__(self, cluster: Cluster, config: ProducerConfig) -> None:
-        self._names: list[str] = []
-        self._own = _OWN
-        self._readers: dict[str, None] = {}
         self._cluster = cluster
         self._config = config
-        self._has_librdkafka = importlib.util.find_spec(_LIBRARY.replace("-", "_")) is not None
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The topics that may exist."""
-        return tuple(self._names)
+        self._names: list[str] = []
+        self._has_librdkafka = importlib.util.find_spec("confluent_kafka") is not None
+        self.reader = ""
+        """What has read the topics so far."""
 
     def also_delete(self, name: str) -> None:
-        """Remembers a topic that something else may create: ``delete`` deletes it, too."""
+        """Remembers a topic that something else may create."""
         if name not in self._names:
             self._names.append(name)
 
@@ -70,19 +63,10 @@ class ThrowAwayTopics:
             self._cluster.check_time(deadline, f"topic {name} is not in the brokers' metadata")
             self._cluster.pause(_SOON_MS)
 
-    def end_offsets(self, name: str) -> int:
-        """The sum of the end offsets, about the number of records. Raises ``KafkaError`` if brokers are slow."""
-        deadline = self._cluster.now() + _GLANCE_MS
-        return sum(log.latest(deadline) for log in self._logs(name))
-
-    @property
-    def reader(self) -> str:
-        """What has read the topics so far, or "" if nothing was read."""
-        return ", then ".join(self._readers)
-
     def read(self, name: str) -> Iterator[list[KeyAndValue]]:
         """Yields all committed records, in lists as they are fetched. Raises ``KafkaError``."""
-        for log in self._logs(name):
+        logs = [PartitionLog(self._cluster, TopicPartition(name, number)) for number in range(_PARTITIONS)]
+        for log in logs:
             self._await_committed_end(log)
         if self._has_librdkafka:
             count = 0
@@ -91,33 +75,32 @@ class ThrowAwayTopics:
                     count += len(records)
                     yield records
                 return
-            except KafkaError as error:
-                # What librdkafka has begun to read and cannot go on with is a finding, not a login that it lacks.
+            except KafkaError:
+                # What librdkafka has begun to read and cannot go on with is a failure, not a login that it lacks.
                 if count:
                     raise
-                self._has_librdkafka, self._own = False, f"{_OWN} (librdkafka could not read: {error})"
-        yield from self._read(name)
+                self._has_librdkafka = False
+        self.reader = "the package's own reader"
+        for log in logs:
+            end = log.latest(self._deadline())
+            for batch in log.batches_before(end, self._deadline(), read_committed=True):
+                yield [(record.key, record.value) for record in batch.records()]
 
-    def delete(self) -> str:
-        """Deletes the topics in ``names``, which then has those that could not be deleted. Returns why, or ""."""
-        deadline, why = self._deadline(), ""
-        for name in self.names:
+    def delete(self) -> Iterator[str]:
+        """Deletes the topics, and yields why one of them stays."""
+        deadline = self._deadline()
+        for name in self._names:
             outcome, text = thrown_away(self._cluster, name, deadline)
-            if outcome is Outcome.OK:
-                self._names.remove(name)
-            else:
-                why = why or text
-        return why
+            if outcome is not Outcome.OK:
+                yield text
 
     def _read_by_librdkafka(self, name: str) -> Iterator[list[KeyAndValue]]:
         try:
-            from spark_kafka_sink.tools.demo.check import librdkafka_options, read_topic
-
-            reader = f"{_LIBRARY} {metadata.version(_LIBRARY)}"
+            from spark_kafka_sink.tools.selftest.librdkafka import librdkafka_options, read_topic
         except ImportError as error:  # such as an old version, or a library of the system that it lacks
-            raise KafkaError(f"{_LIBRARY} cannot be imported: {error}") from error
+            raise KafkaError(f"confluent-kafka cannot be imported: {error}") from error
         for messages in read_topic(librdkafka_options(self._config), name, _PARTITIONS):
-            self._readers[reader] = None
+            self.reader = f"confluent-kafka {metadata.version('confluent-kafka')}"
             yield [(each.key(), each.value()) for each in messages]
 
     def _await_committed_end(self, log: PartitionLog) -> None:
@@ -127,16 +110,6 @@ class ThrowAwayTopics:
         end, patience = log.latest(self._deadline()), log.progress_deadline(self._deadline())
         while (fetched := log.fetch(end, patience.deadline, read_committed=True)) is None or fetched.end < end:
             patience.wait(f"cannot be read up to offset {end}")
-
-    def _read(self, name: str) -> Iterator[list[KeyAndValue]]:
-        for log in self._logs(name):
-            end = log.latest(self._deadline())
-            self._readers[self._own] = None
-            for batch in log.batches_before(end, self._deadline(), read_committed=True):
-                yield [(record.key, record.value) for record in batch.records()]
-
-    def _logs(self, name: str) -> list[PartitionLog]:
-        return [PartitionLog(self._cluster, TopicPartition(name, number)) for number in range(_PARTITIONS)]
 
     def _deadline(self) -> float:
         return self._cluster.now() + self._config.max_block_ms
