@@ -35,7 +35,7 @@ $(READY): requirements/dev.txt pyproject.toml .ci/setup
 	@touch $@
 
 demo: $(READY) ## 336,776 real rows onto a real Kafka and back (BROKER=host:port for your own)
-	@$(BIN)/spark-kafka-sink demo $(if $(BROKER),--broker $(BROKER))
+	@$(BIN)/python -m examples.demo $(if $(BROKER),--broker $(BROKER))
 
 test: test-fast test-jvm ## all tests but the slow ones (half an hour on 2 cores)
 
@@ -168,7 +168,7 @@ lock: ## compile requirements/*.txt anew
 	@for spark in $(SPARK); do \
 		$(LOCK) --group dev $$($(EXTRAS_BUT) gssapi) requirements/spark-$$spark.in --output-file requirements/spark-$$spark.txt || exit 1; \
 	done
-	@$(LOCK) --group dev $$($(EXTRAS_BUT) gssapi spark connect demo) requirements/spark-3.5.in --output-file requirements/spark-3.5.txt
+	@$(LOCK) --group dev $$($(EXTRAS_BUT) gssapi spark connect) requirements/spark-3.5.in --output-file requirements/spark-3.5.txt
 	@$(LOCK) --group dev $$($(EXTRAS_BUT)) requirements/gssapi.in --output-file requirements/gssapi.txt
 	@$(LOCK) --group dev $$($(EXTRAS_BUT) gssapi) requirements/examples.in --output-file requirements/examples.txt
 	@$(LOCK) requirements/bench.in --output-file requirements/bench.txt

@@ -81,7 +81,7 @@ def check(kafka: LocalKafka, _: Path) -> None:
 
 
 def demo(_: LocalKafka, __: Path) -> None:
-    draw("demo", "demo", "--broker", "localhost:9092")
+    draw("demo", "--broker", "localhost:9092", module="examples.demo")
 
 
 def receipts(kafka: LocalKafka, folder: Path) -> None:
@@ -117,10 +117,12 @@ PICTURES: dict[str, Callable[[LocalKafka, Path], None]] = {
 }
 
 
-def draw(name: str, *arguments: str, cwd: Path | None = None) -> None:
-    """What `spark-kafka-sink` prints with these arguments, on a terminal that shows the end of each progress bar."""
+def draw(
+    name: str, *arguments: str, cwd: Path | None = None, module: str = "spark_kafka_sink.tools.cli.main"
+) -> None:
+    """What the module prints with these arguments, on a terminal that shows the end of each progress bar."""
     environment = {**os.environ, "COLUMNS": str(_COLUMNS), "FORCE_COLOR": "1", "TTY_INTERACTIVE": "0"}
-    command = [sys.executable, "-m", "spark_kafka_sink.tools.cli.main", *arguments]
+    command = [sys.executable, "-m", module, *arguments]
     done = subprocess.run(command, check=False, capture_output=True, env=environment, cwd=cwd, timeout=_DEADLINE_S)
     printed = done.stdout.decode()
     if done.returncode:

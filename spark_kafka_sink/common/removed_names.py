@@ -39,6 +39,7 @@ _PARTITIONER: Final = "the page Recipes has it as a partitioner of your own, in 
 
 _EARLIER: Final[Mapping[str, str]] = MappingProxyType({
     "certify": "use selftest",
+    "demo": "run make demo in a clone of the repository, or selftest",
     "fnv1a": _PARTITIONER,
     "murmur3": _PARTITIONER,
     "perf": "run kafka-producer-perf-test, which Kafka brings",

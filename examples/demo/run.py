@@ -15,14 +15,14 @@ from typing import Final
 import pyspark
 from confluent_kafka import KafkaException
 
+from examples.demo import flights as demo_flights
+from examples.demo import spark as demo_spark
+from examples.demo.check import TopicCheck, Topics
+from examples.demo.flights import KEY, ROWS, WITHOUT_TAIL_NUMBER, Flights
+from examples.demo.report import Report, repeated
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION, LocalKafka
 from spark_kafka_sink.testing.maven import cache_folder
-from spark_kafka_sink.tools.demo import flights as demo_flights
-from spark_kafka_sink.tools.demo import spark as demo_spark
-from spark_kafka_sink.tools.demo.check import TopicCheck, Topics
-from spark_kafka_sink.tools.demo.flights import KEY, ROWS, WITHOUT_TAIL_NUMBER, Flights
-from spark_kafka_sink.tools.demo.report import Report, repeated
 from spark_kafka_sink.tools.selftest.librdkafka import librdkafka_options
 
 PARTITIONS = 4

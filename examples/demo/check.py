@@ -15,7 +15,7 @@ from spark_kafka_sink import errors
 from spark_kafka_sink.tools.selftest.librdkafka import DEADLINE_S, QUIET, read_topic
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.tools.demo.flights import KeyAndValue
+    from examples.demo.flights import KeyAndValue
 
 _MISPLACED = "on another partition than librdkafka's murmur2 chooses"
 

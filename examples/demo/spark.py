@@ -16,11 +16,11 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import DataFrame, SparkSession
 
+from examples.demo import flights as demo_flights
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.spark.spark_error import reason
 from spark_kafka_sink.testing.child_processes import tail
 from spark_kafka_sink.testing.java import java_environment
-from spark_kafka_sink.tools.demo import flights as demo_flights
 
 STREAM_DEADLINE_S = 120
 MONTHS_PER_MICRO_BATCH = 2
