@@ -96,4 +96,6 @@ def test_the_exactly_once_stream_of_the_quickstart_goes_on_where_it_was_stopped(
 def test_the_examples_of_tests_need_only_the_plugin_s_fixtures(pytester):
     assert sum(block.count("def test_") for block in EXAMPLES) == 3
     pytester.makepyfile("\n".join([dedent(A_JOB), *EXAMPLES]))
-    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=3)
+    pytester.runpytest_subprocess(
+        "-p", "no:cacheprovider", "-p", "spark_kafka_sink.testing.pytest_plugin"
+    ).assert_outcomes(passed=3)

@@ -8,7 +8,7 @@ import pytest
 import spark_kafka_sink
 from spark_kafka_sink.common.config import ConfigWarning
 from spark_kafka_sink.errors import ConfigError, KafkaError
-from spark_kafka_sink.tools.cli import broker
+from spark_kafka_sink.testing import local_kafka
 from spark_kafka_sink.tools.cli.command_line import plain_config_warnings
 from spark_kafka_sink.tools.cli.main import COMMANDS, main, parser
 from tests.waiting import DEADLINE_S
@@ -106,7 +106,7 @@ def test_an_error_of_the_system_is_one_line(monkeypatch, capsys):
     def no_space(*_):
         raise OSError(28, "No space left on device", "/data/kafka")
 
-    monkeypatch.setattr(broker, "LocalKafka", no_space)
+    monkeypatch.setattr(local_kafka, "LocalKafka", no_space)
     assert main(["broker"]) == 1
     assert capsys.readouterr().err == "error: [Errno 28] No space left on device: '/data/kafka'\n"
 
@@ -128,7 +128,7 @@ def test_ctrl_c_is_130_and_no_traceback(monkeypatch, capsys):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(broker, "LocalKafka", interrupt)
+    monkeypatch.setattr(local_kafka, "LocalKafka", interrupt)
     assert main(["broker"]) == 130
     assert capsys.readouterr().err == ""
 
@@ -151,7 +151,7 @@ def test_a_broker_that_ends_by_itself_is_an_error(monkeypatch, capsys):
         def log_tail(self, node):
             return "out of disk"
 
-    monkeypatch.setattr(broker, "LocalKafka", DeadKafka)
+    monkeypatch.setattr(local_kafka, "LocalKafka", DeadKafka)
     assert main(["broker", "--set", "a.b=c=d"]) == 1
     shown = capsys.readouterr()
     assert '.option("kafka.bootstrap.servers", "127.0.0.1:9092")' in shown.out
