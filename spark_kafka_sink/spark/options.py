@@ -70,9 +70,6 @@ SINK_OPTIONS: tuple[Option, ...] = (
            "refused login or certificate is then an error before any task. A broker that does not respond, or a file "
            "that only executors have, is only a warning. The check takes 5 s at most. Exactly-once and topicCreation "
            "connect on the driver in any case."),
-    Option("includeHeaders", OptionKind.BOOLEAN, False, "low",
-           "Accepted for compatibility with Spark's Kafka source, without effect, because a column headers is always "
-           "written."),
     Option("deliveryGuarantee", OptionKind.STRING, "at-least-once", "medium",
            "at-least-once: a task that Spark retries writes its rows again. exactly-once: readers with "
            "isolation.level=read_committed see each row once.", OneOf(("at-least-once", "exactly-once"))),
@@ -153,8 +150,8 @@ _REPEATABLE: Final = (
 _TRANSACTION_TIMEOUT_MS = 900_000
 
 _OWN = {option.name.lower(): option for option in SINK_OPTIONS}
-_OF_SPARK: Final = ("path", "checkpointLocation", "queryName")
-"""Options of any write, which Spark passes on to the sink."""
+_OF_SPARK: Final = ("path", "checkpointLocation", "queryName", "includeHeaders")
+"""Options of any write, which Spark passes on to the sink, and one that Spark's own sink takes without effect."""
 
 _BARE: Final = {name.lower(): name for name in (
     *(option.name for option in (*SINK_OPTIONS, *REGISTRY_OPTIONS)), *_OF_SPARK,

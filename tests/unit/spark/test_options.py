@@ -61,10 +61,6 @@ def test_include_headers_is_taken_and_changes_nothing(value):
     assert parse({"includeheaders": value}) == parse({})
 
 
-def test_include_headers_must_be_a_boolean():
-    assert faults({"includeheaders": "maybe"}) == ("includeHeaders must be true or false, but is 'maybe'.",)
-
-
 @pytest.mark.parametrize(
     ("old", "current"),
     [
