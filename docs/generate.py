@@ -30,10 +30,10 @@ from spark_kafka_sink.network.api_versions import SPOKEN, camel_case
 from spark_kafka_sink.network.error_table import CAUSES, TRANSACTIONAL_PRODUCE, Action, action, advice, known_codes
 from spark_kafka_sink.schemas.registry.registry_options import REGISTRY_OPTIONS
 from spark_kafka_sink.spark.options import SINK_OPTIONS
-from spark_kafka_sink.spark.receipts.exporter import EXPORTER_METRICS, METRICS, QUERY_LABELS
 from spark_kafka_sink.testing.broker import emulation
 from spark_kafka_sink.tools.cli.command_line import VERBOSE
 from spark_kafka_sink.tools.cli.main import parser
+from spark_kafka_sink.tools.exporter.totals import EXPORTER_METRICS, METRICS, QUERY_LABELS
 
 DOCS: Final = Path(__file__).parent
 _BLOCK: Final = re.compile(r"(?P<begin><!-- options:(?P<name>\w+) -->\n).*?(?P<end><!-- options:end -->)", re.DOTALL)
@@ -43,7 +43,7 @@ _EVERY_COMMAND_HAS: Final = {"-h", *VERBOSE}
 
 _COMMON: Final = (
     "topic", "timestampColumn", "deliveryGuarantee", "transactionalIdPrefix", "txnAppId", "txnVersion", "neverRepeated",
-    "topicCreation", "valueFormat", "receiptsTopic", "receiptsPath", "deadLetterTopic", "saslTokenProvider",
+    "topicCreation", "valueFormat", "receiptsTopic", "deadLetterTopic", "saslTokenProvider",
     "unknownOptions",
 )  # fmt: skip
 """The sink's options that the page of options begins with."""

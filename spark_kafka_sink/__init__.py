@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     )
     from spark_kafka_sink.schemas.encoding.avro import encode_avro
     from spark_kafka_sink.schemas.encoding.protobuf import encode_protobuf
-    from spark_kafka_sink.spark.receipts.receipts_listener import ReceiptsListener, WrittenBatch
     from spark_kafka_sink.tools.selftest.selftest import selftest
 
 __version__ = "0.2.0"
@@ -46,11 +45,9 @@ __all__ = [
     "PreparedTransaction",
     "ProducerFencedError",
     "ProducerRecord",
-    "ReceiptsListener",
     "RecordMetadata",
     "SendReceipt",
     "SyncProducer",
-    "WrittenBatch",
     "encode_avro",
     "encode_protobuf",
     "open_producer",
@@ -71,11 +68,9 @@ _HOMES = {
     "PartitionInfo": "common.model",
     "PreparedTransaction": "producer.transactions.values",
     "ProducerRecord": "producer.append.record",
-    "ReceiptsListener": "spark.receipts.receipts_listener",
     "RecordMetadata": "producer.append.record",
     "SendReceipt": "producer.append.receipt",
     "SyncProducer": "producer.sync_producer",
-    "WrittenBatch": "spark.receipts.receipts_listener",
     "encode_avro": "schemas.encoding.avro",
     "encode_protobuf": "schemas.encoding.protobuf",
     "open_producer": "producer.sync_producer",

@@ -35,6 +35,7 @@ _OTHER_CLIENTS: Final[Mapping[str, str]] = MappingProxyType({
 })  # fmt: skip
 """Options of librdkafka and kafka-python."""
 
+_RECEIPTS: Final = "set receiptsTopic, and read the topic or its metrics (spark-kafka-sink exporter)"
 _PARTITIONER: Final = "the page Recipes has it as a partitioner of your own, in ten lines"
 
 _EARLIER: Final[Mapping[str, str]] = MappingProxyType({
@@ -43,6 +44,11 @@ _EARLIER: Final[Mapping[str, str]] = MappingProxyType({
     "fnv1a": _PARTITIONER,
     "murmur3": _PARTITIONER,
     "perf": "run kafka-producer-perf-test, which Kafka brings",
+    "receipts": _RECEIPTS,
+    "receiptspath": _RECEIPTS,
+    "ReceiptsListener": _RECEIPTS,
+    "WrittenBatch": _RECEIPTS,
+    "--otlp": "let a collector scrape the exporter",
     "--print-completion": "type the command, or look it up with --help",
 })  # fmt: skip
 """Options, their values, commands and public names of earlier releases."""

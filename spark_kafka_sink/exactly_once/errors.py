@@ -28,12 +28,6 @@ class PlanningError(ExactlyOnceError, pickle.PickleError):
     remedy = "The message says what to do. No row of the batch was written."
 
 
-class ReceiptsPathError(KafkaError, pickle.PickleError):
-    """``receiptsPath`` cannot be written. A ``PickleError``, as ``PlanningError``."""
-
-    remedy = "Set `receiptsPath` to a directory that the driver can write to. No row was written."
-
-
 class ReplayMismatchError(ExactlyOnceError):
     """The replay of a batch has other rows, or another number of tasks, than the decided batch."""
 

@@ -103,9 +103,6 @@ SINK_OPTIONS: tuple[Option, ...] = (
     Option("receiptsTopic", OptionKind.STRING, None, "low",
            "Topic for receipts: a JSON record per task and partition with query, batch, offsets, count, bytes and "
            "times. With exactly-once, they are written in the same transaction as the rows."),
-    Option("receiptsPath", OptionKind.STRING, None, "low",
-           "Directory for receipts, a path or a URI such as s3:// (or s3a://). Each batch writes one file of JSON "
-           "lines. Arrow writes it, with the credentials that it finds on the driver, not Hadoop's."),
     *DEAD_LETTER_OPTIONS,
     *_TOPIC_OPTIONS,
     Option("maxBytesPerSecondPerTask", OptionKind.LONG, None, "low",
@@ -265,7 +262,6 @@ class SinkOptions:
     timestamp_column: str | None = None
     exactly_once: ExactlyOnce | None = None
     receipts_topic: str | None = None
-    receipts_path: str | None = None
     topic_creation: TopicCreation | None = None
     bytes_per_s: int | None = None
     rows_per_s: int | None = None
@@ -281,10 +277,6 @@ class SinkOptions:
         letters = None if self.dead_letters is None else self.dead_letters.topic
         named = (self.topic, self.receipts_topic, letters)
         return self.topic_creation is not None and any(name is not None for name in named)
-
-    @property
-    def wants_receipts(self) -> bool:
-        return self.receipts_topic is not None or self.receipts_path is not None
 
     @classmethod
     def parse(cls, options: Mapping[str, str], faults: list[str] | None = None, of_batch: bool = False) -> SinkOptions:
@@ -333,7 +325,6 @@ class SinkOptions:
             timestamp_column=own.get("timestampcolumn"),
             exactly_once=exactly_once,
             receipts_topic=own.get("receiptstopic"),
-            receipts_path=own.get("receiptspath"),
             topic_creation=topic_creation,
             bytes_per_s=own.get("maxbytespersecondpertask"),
             rows_per_s=own.get("maxrowspersecondpertask"),

@@ -17,7 +17,6 @@ from spark_kafka_sink.tools.cli import (
     check,
     console_producer,
     exporter,
-    receipts,
     selftest,
     transactions,
 )
@@ -27,7 +26,7 @@ from spark_kafka_sink.tools.cli.command_line import (
     plain_config_warnings,
 )
 
-COMMANDS = (broker, check, selftest, console_producer, transactions, receipts, exporter)
+COMMANDS = (broker, check, selftest, console_producer, transactions, exporter)
 
 DISTRIBUTION = "spark-kafka-sink"
 INTERRUPTED = 130
@@ -72,7 +71,7 @@ def _documentation() -> Iterator[str]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code: 0, 1 after one ``error:`` line (selftest: 2), 2 for a wrong command line, 130 after Ctrl-C.
 
-    141 if the reader of stdout has gone, as in ``spark-kafka-sink receipts --json | head``.
+    141 if the reader of stdout has gone, as in ``spark-kafka-sink check | head``.
     """
     arguments = parser().parse_args(argv)
     failed: int = arguments.error_code

@@ -42,7 +42,8 @@ def test_the_version_is_the_package_s(capsys):
         (["console-producer", "--topci=t"], "unknown option --topci; did you mean --topic?"),
         (["perf", "--topic=t"], "perf was removed: run kafka-producer-perf-test"),
         (["check", "--botstrap-server", "h:1"], "unknown option --botstrap-server; did you mean --bootstrap-server?"),
-        (["receipts", "-p", "folder"], "unknown option -p"),
+        (["receipts", "--path", "folder"], "receipts was removed: set receiptsTopic"),
+        (["exporter", "-p", "folder"], "unknown option -p"),
         (
             ["transactions", "lst", "--bootstrap-server", "h:1"],
             "argument action: invalid choice: 'lst'; did you mean list?",
@@ -61,11 +62,9 @@ def test_the_version_is_the_package_s(capsys):
             ["check", "--bootstrap-server", "h:1", "--timeout", "inf"],
             "argument --timeout: 'inf' is not a number above 0",
         ),
-        (["receipts", "--path", "f", "--hours", "nan"], "argument --hours: 'nan' is not a number above 0"),
-        (["receipts", "--path", "f", "--interval", "-1"], "argument --interval: '-1' is not a number above 0"),
-        (["exporter", "--path", "f", "--interval", "nan"], "argument --interval: 'nan' is not a number above 0"),
-        (["exporter", "--path", "f", "--max-series", "0"], "argument --max-series: '0' is not a whole number"),
-        (["exporter", "--path", "f", "--otlp", "collector:4318"], "'collector:4318' is not of the form http://HOST"),
+        (["exporter", "--interval", "nan"], "argument --interval: 'nan' is not a number above 0"),
+        (["exporter", "--max-series", "0"], "argument --max-series: '0' is not a whole number"),
+        (["exporter", "--otlp", "http://collector:4318"], "--otlp was removed: let a collector scrape the exporter"),
         (["broker", "--nodes", "²"], "argument --nodes: '²' is not a whole number of at least 1"),
         ([*CONSOLE, "--compression-codec", "zsdt"], "invalid choice: 'zsdt'; did you mean zstd?"),
         (["broker", "--set", "log.dirs"], "'log.dirs' is not of the form NAME=VALUE"),
@@ -88,7 +87,10 @@ def test_a_wrong_command_line_ends_with_2_and_says_what_is_wrong(capsys, line, s
             ["broker", "--in-process", "--port", "65535", "--nodes", "2"],
             "error: --nodes 2 needs ports up to 65536: ports go from 1 to 65535.\n",
         ),
-        (["exporter", "--path", "f", "--listen", "h:²"], "error: --listen h:² is not of the form HOST:PORT.\n"),
+        (
+            ["exporter", "--topic", "t", "--bootstrap-server", "h:1", "--listen", "h:²"],
+            "error: --listen h:² is not of the form HOST:PORT.\n",
+        ),
     ],
 )
 def test_an_error_is_one_line_and_exit_code_1(capsys, line, says):

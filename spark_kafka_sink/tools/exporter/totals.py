@@ -12,7 +12,7 @@ from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.task_figures import TaskFigures
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once.receipts import WriteReceipt
-from spark_kafka_sink.spark.receipts.receipt_reader import ReceiptReader
+from spark_kafka_sink.tools.exporter.receipts import TopicReceipts
 
 PREFIX: Final = "spark_kafka_sink_"
 OTHER: Final = "other"
@@ -74,7 +74,7 @@ METRICS: Final = (
 )  # fmt: skip
 
 RECEIPTS = Metric("exporter_receipts", True, (), "Receipts read.")
-FOREIGN = Metric("exporter_foreign_records", True, (), "Records or lines that are no receipts.")
+FOREIGN = Metric("exporter_foreign_records", True, (), "Records that are not receipts.")
 ERRORS = Metric("exporter_read_errors", True, (), "Failed attempts to read receipts; the log has each.")
 LAST_READ = Metric("exporter_last_read_timestamp_seconds", False, (), "When receipts were last read to the end, epoch.")
 
@@ -180,7 +180,7 @@ class Exporter:
     ``samples``, a tuple that is replaced as a whole.
     """
 
-    def __init__(self, reader: ReceiptReader, clock: Clock, most_series: int = MOST_SERIES) -> None:
+    def __init__(self, reader: TopicReceipts, clock: Clock, most_series: int = MOST_SERIES) -> None:
         self.samples: Sequence[Sample] = ()
         self._reader = reader
         self._clock = clock

@@ -20,7 +20,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from spark_kafka_sink.common.clock import Clock
-from spark_kafka_sink.spark.receipts.exporter import EXPORTER_METRICS, METRICS, PREFIX, QUERY_LABELS, Exporter
+from spark_kafka_sink.tools.exporter.totals import EXPORTER_METRICS, METRICS, PREFIX, QUERY_LABELS, Exporter
 
 _log = logging.getLogger("spark_kafka_sink.exporter")
 
