@@ -12,7 +12,7 @@ COMPILED := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/.cache/byteco
 # The Pythons of `make test-pythons`, next to the 3.11 of the locked environment.
 PYTHONS := 3.12 3.13 3.14
 # Python folders besides the package; the sdist lacks some.
-SOURCES := spark_kafka_sink $(wildcard pyspark_pykafka jobs examples benchmarks tests)
+SOURCES := spark_kafka_sink $(wildcard docs/generate.py pyspark_pykafka jobs examples benchmarks tests)
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--custom-compile-command "make lock" pyproject.toml
 # The lowest versions that pyproject.toml allows of what every installation has.
@@ -35,7 +35,7 @@ $(READY): requirements/dev.txt pyproject.toml .ci/setup
 	@touch $@
 
 demo: $(READY) ## 336,776 real rows onto a real Kafka and back (BROKER=host:port for your own)
-	@$(BIN)/spark-kafka-sink demo $(if $(BROKER),--broker $(BROKER))
+	@$(BIN)/python -m examples.demo $(if $(BROKER),--broker $(BROKER))
 
 test: test-fast test-jvm ## all tests but the slow ones (half an hour on 2 cores)
 
@@ -55,7 +55,7 @@ test-spark-%: .cache/spark-%/.ready
 
 test-spark-3.5: .cache/spark-3.5/.ready ## write_kafka on Spark 3.5, which has no Python data sources
 	@.cache/spark-3.5/bin/python -m pytest -m jvm tests/spark/test_write_kafka.py tests/faults/exactly_once/test_write_kafka.py \
-		tests/spark/test_certify.py::test_both_guarantees_are_certified_and_nothing_is_left $(ARGS)
+		tests/spark/test_selftest.py::test_every_row_is_read_back_and_nothing_is_left $(ARGS)
 
 test-brokers: $(READY) ## batch and stream, both guarantees, on brokers from the oldest to the newest (KAFKA=3.9.2: on that one)
 	@$(BIN)/python -m pytest tests/spark/test_brokers.py $(KAFKA:%=--kafka-version %) $(ARGS)
@@ -154,7 +154,8 @@ audit: .cache/release/.ready ## known vulnerabilities of the locked packages, by
 pictures: $(READY) ## what commands print, as images of the pages, from real runs (ARGS="check receipts")
 	@PYTHONPATH=. $(BIN)/python docs/pictures.py $(ARGS)
 
-docs: .cache/docs/.ready ## the site in .cache/site; fails on broken links (PROJECT_URL=https://…: the project's address)
+docs: $(READY) .cache/docs/.ready ## generated tables of the pages, then the site in .cache/site; fails on broken links (PROJECT_URL=https://…)
+	@PYTHONPATH=. $(BIN)/python docs/generate.py
 	@NO_MKDOCS_2_WARNING=1 .cache/docs/bin/mkdocs build --strict 2>&1 | { grep -vE "^INFO" || true; }; exit $${PIPESTATUS[0]}
 
 .cache/docs/.ready: requirements/docs.txt pyproject.toml
@@ -167,7 +168,7 @@ lock: ## compile requirements/*.txt anew
 	@for spark in $(SPARK); do \
 		$(LOCK) --group dev $$($(EXTRAS_BUT) gssapi) requirements/spark-$$spark.in --output-file requirements/spark-$$spark.txt || exit 1; \
 	done
-	@$(LOCK) --group dev $$($(EXTRAS_BUT) gssapi spark connect demo) requirements/spark-3.5.in --output-file requirements/spark-3.5.txt
+	@$(LOCK) --group dev $$($(EXTRAS_BUT) gssapi spark connect) requirements/spark-3.5.in --output-file requirements/spark-3.5.txt
 	@$(LOCK) --group dev $$($(EXTRAS_BUT)) requirements/gssapi.in --output-file requirements/gssapi.txt
 	@$(LOCK) --group dev $$($(EXTRAS_BUT) gssapi) requirements/examples.in --output-file requirements/examples.txt
 	@$(LOCK) requirements/bench.in --output-file requirements/bench.txt

@@ -12,7 +12,6 @@ from argparse import ArgumentParser
 from collections.abc import Callable
 from pathlib import Path
 
-from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
@@ -81,51 +80,21 @@ def check(kafka: LocalKafka, _: Path) -> None:
 
 
 def demo(_: LocalKafka, __: Path) -> None:
-    draw("demo", "demo", "--broker", "localhost:9092")
-
-
-def certify(_: LocalKafka, __: Path) -> None:
-    draw("certify", "certify", "--bootstrap-server", "localhost:9092", "--rows", "10000")
-
-
-def receipts(kafka: LocalKafka, folder: Path) -> None:
-    """A stream of some 40 seconds leaves receipts behind."""
-    kafka.create_topic("events", 4)
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
-    rows = spark.readStream.format("rate").option("rowsPerSecond", _ROWS_PER_SECOND).load()
-    query = (
-        rows.selectExpr("CAST(value % 1000 AS STRING) AS key", "CAST(value AS STRING) AS value")
-        .writeStream.format("pykafka")
-        .queryName("events")
-        .option("kafka.bootstrap.servers", "localhost:9092")
-        .option("topic", "events")
-        .option("receiptsPath", str(folder / "receipts"))
-        .option("checkpointLocation", str(folder / "checkpoint"))
-        .trigger(processingTime="3 seconds")
-        .start()
-    )
-    for _ in range(_DEADLINE_S):
-        query.awaitTermination(1)
-        if (query.lastProgress or {}).get("batchId", 0) >= _BATCHES:
-            break
-    query.stop()
-    spark.stop()
-    draw("receipts", "receipts", "--path", "receipts", cwd=folder)
+    draw("demo", "--broker", "localhost:9092", module="examples.demo")
 
 
 PICTURES: dict[str, Callable[[LocalKafka, Path], None]] = {
     "check": check,
     "demo": demo,
-    "receipts": receipts,
-    "certify": certify,
 }
 
 
-def draw(name: str, *arguments: str, cwd: Path | None = None) -> None:
-    """What `spark-kafka-sink` prints with these arguments, on a terminal that shows the end of each progress bar."""
+def draw(
+    name: str, *arguments: str, cwd: Path | None = None, module: str = "spark_kafka_sink.tools.cli.main"
+) -> None:
+    """What the module prints with these arguments, on a terminal that shows the end of each progress bar."""
     environment = {**os.environ, "COLUMNS": str(_COLUMNS), "FORCE_COLOR": "1", "TTY_INTERACTIVE": "0"}
-    command = [sys.executable, "-m", "spark_kafka_sink.tools.cli.main", *arguments]
+    command = [sys.executable, "-m", module, *arguments]
     done = subprocess.run(command, check=False, capture_output=True, env=environment, cwd=cwd, timeout=_DEADLINE_S)
     printed = done.stdout.decode()
     if done.returncode:

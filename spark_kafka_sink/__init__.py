@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     )
     from spark_kafka_sink.schemas.encoding.avro import encode_avro
     from spark_kafka_sink.schemas.encoding.protobuf import encode_protobuf
-    from spark_kafka_sink.spark.receipts.receipts_listener import ReceiptsListener, WrittenBatch
-    from spark_kafka_sink.tools.certification.certify import certify
+    from spark_kafka_sink.tools.selftest.selftest import selftest
 
 __version__ = "0.2.0"
 
@@ -46,16 +45,14 @@ __all__ = [
     "PreparedTransaction",
     "ProducerFencedError",
     "ProducerRecord",
-    "ReceiptsListener",
     "RecordMetadata",
     "SendReceipt",
     "SyncProducer",
-    "WrittenBatch",
-    "certify",
     "encode_avro",
     "encode_protobuf",
     "open_producer",
     "resume",
+    "selftest",
 ]
 
 _HOMES = {
@@ -71,16 +68,14 @@ _HOMES = {
     "PartitionInfo": "common.model",
     "PreparedTransaction": "producer.transactions.values",
     "ProducerRecord": "producer.append.record",
-    "ReceiptsListener": "spark.receipts.receipts_listener",
     "RecordMetadata": "producer.append.record",
     "SendReceipt": "producer.append.receipt",
     "SyncProducer": "producer.sync_producer",
-    "WrittenBatch": "spark.receipts.receipts_listener",
-    "certify": "tools.certification.certify",
     "encode_avro": "schemas.encoding.avro",
     "encode_protobuf": "schemas.encoding.protobuf",
     "open_producer": "producer.sync_producer",
     "resume": "producer.transactions.committer",
+    "selftest": "tools.selftest.selftest",
 }
 
 
@@ -95,6 +90,10 @@ def __getattr__(name: str) -> Any:
     if name in _NOT_HERE:
         raise ImportError(_NOT_HERE[name])  # an AttributeError loses its text in "from spark_kafka_sink import"
     if name not in _HOMES:
+        from spark_kafka_sink.common.removed_names import removed_name
+
+        if (removed := removed_name(name, name)) is not None:
+            raise ImportError(removed)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return import_public(f"{__name__}.{_HOMES[name]}", name)
 

@@ -27,9 +27,12 @@ class FailedStep(NamedTuple):
 
 
 class KafkaError(Exception):
-    """Base of all errors. ``failed_step``: of the connection attempt that failed with it."""
+    """Base of all errors. ``failed_step``: of the connection attempt that failed with it. ``remedy``: of the class, for
+    the documentation.
+    """
 
     failed_step: FailedStep | None = None
+    remedy = ""
 
 
 def unexpected(error: Exception) -> KafkaError:
@@ -41,6 +44,8 @@ def unexpected(error: Exception) -> KafkaError:
 
 class ConfigError(KafkaError, ValueError):
     """Invalid options (Java: ``ConfigException``). ``faults`` has a sentence per fault, with the option's name."""
+
+    remedy = "Each line of the message names an option and its valid values."
 
     def __init__(self, faults: Sequence[str]) -> None:
         self.faults = tuple(faults)
@@ -56,11 +61,18 @@ class KafkaTimeoutError(KafkaError, TimeoutError):
     ``missing_topic``: the topic that it waited for in vain, because the brokers say that there is none.
     """
 
+    remedy = "The message ends with the brokers' last error. Run `spark-kafka-sink check`."
+
     missing_topic: str | None = None
 
 
 class BufferExhaustedError(KafkaTimeoutError):
     """``buffer.memory`` stayed full for ``max.block.ms`` (Java: ``BufferExhaustedException``)."""
+
+    remedy = (
+        "Brokers are slower than the task. Look at latency and throttling, then raise `kafka.buffer.memory` or "
+        "`kafka.max.block.ms`."
+    )
 
 
 class InvalidRecordError(KafkaError, ValueError):
@@ -68,6 +80,8 @@ class InvalidRecordError(KafkaError, ValueError):
 
     ``row``: its index in the caller's columns, None if the error concerns all rows.
     """
+
+    remedy = "Correct the row whose number the message has."
 
     def __init__(self, message: str, row: int | None = None) -> None:
         super().__init__(message)
@@ -80,21 +94,31 @@ class TopicCreationError(KafkaError, pickle.PickleError):
     Spark passes a ``PickleError`` on unchanged while it pickles a writer.
     """
 
+    remedy = "The message names the topic and similar names, or the missing right."
+
 
 class DeadLetterLimitError(KafkaError):
     """More rows than ``deadLetterLimit`` became dead letters."""
+
+    remedy = "Look at the dead letters first. Then raise `deadLetterLimit`, or set it to `none`."
 
 
 class DeadLetterPathError(KafkaError):
     """``deadLetterPath`` cannot be written by an executor."""
 
+    remedy = "Set it to a directory that the executors can write to."
+
 
 class SerializationError(KafkaError, ValueError):
     """A serializer failed on a key or value (Java: ``SerializationException``)."""
 
+    remedy = "The cause is the serializer's own error; correct the row."
+
 
 class RecordTooLargeError(InvalidRecordError):
     """A record is larger than ``max.request.size`` or ``buffer.memory`` (Java: ``RecordTooLargeException``)."""
+
+    remedy = "Raise `kafka.max.request.size` and the topic's `max.message.bytes`, or shrink the row."
 
 
 class RegistryError(KafkaError):
@@ -102,6 +126,8 @@ class RegistryError(KafkaError):
 
     ``status``: of HTTP, None without a response. ``error_code``: the registry's own, None without one.
     """
+
+    remedy = "The message has URL, subject and status: check rights, network, the schema's compatibility."
 
     def __init__(self, message: str, status: int | None = None, error_code: int | None = None) -> None:
         super().__init__(message)
@@ -119,6 +145,8 @@ class FailedToSendError(KafkaError):
     delivered ones. Records in neither were not sent.
     """
 
+    remedy = "The attribute `errors` has the error of each record."
+
     def __init__(self, message: str, errors: Mapping[int, Exception], delivered: Mapping[int, object]) -> None:
         super().__init__(message)
         self.errors = dict(errors)
@@ -131,13 +159,19 @@ class FailedToSendError(KafkaError):
 class CorruptRecordError(KafkaError, ValueError):
     """A record batch has a wrong CRC, length, magic or payload (Java: ``CorruptRecordException``)."""
 
+    remedy = "Another program wrote the records, or the network corrupts data."
+
 
 class NetworkError(KafkaError):
     """No broker could be reached, or the peer is not a Kafka listener (Java: ``NetworkException``)."""
 
+    remedy = "Run `spark-kafka-sink check`: it shows which step to which broker fails."
+
 
 class WrongProtocolError(NetworkError):
     """The peer does not speak Kafka's protocol: a TLS port, an HTTP server, an invalid frame length."""
+
+    remedy = "Set the port and `kafka.security.protocol` of the same listener."
 
 
 class BootstrapResolutionError(KafkaError):
@@ -146,33 +180,52 @@ class BootstrapResolutionError(KafkaError):
     The time is ``bootstrap.resolve.timeout.ms``. The error is permanent: close the client, and make a new one.
     """
 
+    remedy = "Check the names in `kafka.bootstrap.servers` and the name servers."
+
 
 class RebootstrapRequiredError(NetworkError):
     """A broker is not the one that the connection was meant for (REBOOTSTRAP_REQUIRED, KIP-1242)."""
+
+    remedy = (
+        "None: the client starts again. If it repeats, check what the brokers' addresses in `advertised.listeners` "
+        "lead to."
+    )
 
 
 class AuthenticationError(KafkaError):
     """Authentication failed; a retry would fail too (Java: ``AuthenticationException``)."""
 
+    remedy = "See [Security](security.md)."
+
 
 class SslAuthenticationError(AuthenticationError):
     """The TLS handshake failed, or a certificate was refused (Java: ``SslAuthenticationException``)."""
+
+    remedy = "The message says what is wrong (issuer, host name, date …) and names the option."
 
 
 class SaslAuthenticationError(AuthenticationError):
     """The broker refused the credentials (Java: ``SaslAuthenticationException``)."""
 
+    remedy = "Check user and password in `kafka.sasl.jaas.config`, and the user on the brokers."
+
 
 class LoginError(SaslAuthenticationError):
     """The client has no token or ticket to log in with (Java: ``LoginException``)."""
+
+    remedy = "Check the token endpoint or file that the message names."
 
 
 class UnsupportedSaslMechanismError(AuthenticationError):
     """The broker does not offer ``sasl.mechanism`` (Java: ``UnsupportedSaslMechanismException``)."""
 
+    remedy = "The message lists the mechanisms of the broker: set `kafka.sasl.mechanism`."
+
 
 class IllegalSaslStateError(AuthenticationError):
     """A SASL message was not expected (Java: ``IllegalSaslStateException``)."""
+
+    remedy = "A proxy, or a broker that uses another protocol. Run `spark-kafka-sink check`."
 
 
 class DriverCheckError(AuthenticationError, pickle.PickleError):
@@ -181,17 +234,25 @@ class DriverCheckError(AuthenticationError, pickle.PickleError):
     A ``PickleError``, as ``TopicCreationError``.
     """
 
+    remedy = "The message names the option. No row was written. `driverCheck=false` omits the check."
+
 
 class UnsupportedVersionError(KafkaError):
     """Broker and client share no version of an API (Java: ``UnsupportedVersionException``)."""
+
+    remedy = "The broker is too old, or is not Kafka. See [Versions](versions.md)."
 
 
 class RequestBuildError(KafkaError):
     """A request could not be built, so it was not sent. ``__cause__`` is the exception; the log has its trace."""
 
+    remedy = "A defect, or a value that no request can carry: the message and the log have the cause."
+
 
 class BrokerError(KafkaError):
     """A broker responded with an error code. ``code``: Kafka's number; ``name``: its upper-case name."""
+
+    remedy = "Look up the code in the table above."
 
     def __init__(self, code: int, name: str, message: str) -> None:
         self.code = code
@@ -205,17 +266,28 @@ class BrokerError(KafkaError):
 class OutOfOrderSequenceError(BrokerError):
     """A batch was lost: its records may or may not be in the log (Java: ``OutOfOrderSequenceException``)."""
 
+    remedy = "Start the query again. At-least-once may write rows twice."
+
 
 class ProducerFencedError(BrokerError):
     """A newer producer fenced this one (Java: ``ProducerFencedException``)."""
+
+    remedy = (
+        "Another run has the same transactional ids: stop it, or use a prefix per query. Or the transaction took "
+        "longer than `kafka.transaction.timeout.ms`."
+    )
 
 
 class ProducerClosedError(KafkaError):
     """The producer was closed, its sender thread died, or a fork inherited it."""
 
+    remedy = "The log has the reason. The task's next attempt opens a new producer."
+
 
 class IllegalStateError(KafkaError):
     """The producer's state does not allow the call (Java: ``IllegalStateException``)."""
+
+    remedy = "An error in the program. The message names the call that must come first."
 
 
 class TransactionAbortableError(KafkaError):
@@ -224,6 +296,10 @@ class TransactionAbortableError(KafkaError):
     ``__cause__`` is the first error. The producer can be used after ``abort_transaction()``.
     """
 
+    remedy = "Its cause is the first error. The next attempt writes the rows again."
+
 
 class TransactionAbortedError(KafkaError):
     """Records were not sent: their transaction was aborted (Java: ``TransactionAbortedException``)."""
+
+    remedy = "Look at the error before it."

@@ -1,4 +1,4 @@
-"""Receipts: how many rows a task wrote to each partition, as records of a topic or lines of a file (SPARK-24647).
+"""Receipts: how many rows a task wrote to each partition, as records of a topic (SPARK-24647).
 
 Unlike the ledger they are a history: one JSON object per task and partition, kept as long as the user keeps them.
 """
@@ -6,15 +6,12 @@ Unlike the ledger they are a history: one JSON object per task and partition, ke
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
-from uuid import uuid4
 
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.common.task_figures import TaskFigures, int64, text
-from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.producer import Delivery
 from spark_kafka_sink.records.columns import RecordColumns, bytes_column
 
@@ -32,7 +29,6 @@ _FIELDS: Final[Mapping[str, type]] = {
     "ended_at": int,
 }
 _SHOWN: Final = 100
-_HADOOPS_S3: Final = re.compile("^s3[an]://")
 
 
 class TaskName(NamedTuple):
@@ -154,77 +150,3 @@ def receipt_columns(receipts: Sequence[WriteReceipt]) -> RecordColumns:
         key=bytes_column([each.query.encode() for each in receipts]),
         value=bytes_column([each.line().encode() for each in receipts]),
     )
-
-
-def write_lines(folder: str, receipts: Iterable[WriteReceipt], job: str = "") -> None:
-    """Writes one file of JSON lines per batch, ``<folder>/<query>-<batch>.jsonl``. A batch written again replaces its
-    file.
-
-    ``folder`` is a path, or a URI that Arrow knows (``s3://``, ``hdfs://``, ``gs://``). ``job`` is 32 hexadecimal
-    digits that tell apart jobs of the same query and batch: ``<query>-<batch>-<job>.jsonl``.
-    """
-    files: dict[str, list[str]] = {}
-    for each in receipts:
-        files.setdefault(_file_name(each.query, each.batch, job), []).append(each.line() + "\n")
-    if not files:
-        return
-    system, path = file_system(folder)
-    system.create_dir(path, recursive=True)
-    for name, lines in files.items():
-        with system.open_output_stream(f"{path}/{name}") as file:
-            file.write("".join(lines).encode())
-
-
-def has_lines(folder: str, query: str, batch: int) -> bool:
-    from pyarrow import fs
-
-    system, path = file_system(folder)
-    return bool(system.get_file_info(f"{path}/{_file_name(query, batch)}").type == fs.FileType.File)
-
-
-def read_lines(folder: str, query: str, batch: int) -> tuple[WriteReceipt, ...]:
-    """The receipts of a batch, or of its jobs; none if it has no file. Raises ``KafkaError``."""
-    try:
-        system, path = file_system(folder)
-        try:
-            return _lines(system, f"{path}/{_file_name(query, batch)}")
-        except FileNotFoundError:
-            names = _files_of_jobs(system, path, query, batch)
-            return tuple(each for name in names for each in _lines(system, name))
-    except (OSError, ValueError) as error:
-        raise KafkaError(f"receiptsPath {folder} cannot be read: {error}") from error
-
-
-def _lines(system: Any, name: str) -> tuple[WriteReceipt, ...]:
-    with system.open_input_stream(name) as file:
-        return tuple(WriteReceipt.parse(line) for line in file.read().decode().splitlines())
-
-
-def _files_of_jobs(system: Any, path: str, query: str, batch: int) -> list[str]:
-    from pyarrow import fs
-
-    named = re.compile(re.escape(f"{query}-{batch}-") + r"[0-9a-f]{32}\.jsonl")
-    found = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
-    return sorted(info.path for info in found if named.fullmatch(info.base_name))
-
-
-def probe(folder: str) -> None:
-    """Writes a file into the folder and removes it; raises what ``write_lines`` would."""
-    system, path = file_system(folder)
-    system.create_dir(path, recursive=True)
-    name = f"{path}/.probe-{uuid4().hex}"
-    with system.open_output_stream(name) as file:
-        file.write(b"")
-    system.delete_file(name)
-
-
-def _file_name(query: str, batch: int, job: str = "") -> str:
-    return f"{query}-{batch}-{job}.jsonl" if job else f"{query}-{batch}.jsonl"
-
-
-def file_system(folder: str) -> tuple[Any, str]:
-    """Arrow's file system, and the path in it, of a path or a URI that Arrow knows. Hadoop's s3a:// is S3, too."""
-    from pyarrow import fs
-
-    folder = _HADOOPS_S3.sub("s3://", folder)
-    return fs.FileSystem.from_uri(folder) if "://" in folder else (fs.LocalFileSystem(), folder)

@@ -2,21 +2,16 @@
 
 They are the versions that Kafka's Java client 4.x sends (KIP-896), and tests compare them with the message definitions
 of its jar. A connection uses the highest version that its broker speaks, too, so in a cluster that is being upgraded
-each connection has versions of its own. ``python -m spark_kafka_sink.network.api_versions docs/versions.md`` writes the
-table into the documentation.
+each connection has versions of its own.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple
-
-from spark_kafka_sink.common import markdown
 
 
 class VersionRange(NamedTuple):
@@ -195,23 +190,3 @@ def produce_versions(by_id: bool = False, protocol: int = 0, zstd: bool = False)
 def camel_case(api: str) -> str:
     """Kafka's name of an API: ``init_producer_id`` is ``InitProducerId``."""
     return "".join(word.capitalize() for word in api.split("_"))
-
-
-def table() -> str:
-    """The table of the documentation."""
-    rows = []
-    for api, spoken in SPOKEN.items():
-        versions = f"{spoken.lowest} to {spoken.highest}" if spoken.lowest < spoken.highest else f"{spoken.lowest}"
-        releases = " to ".join(dict.fromkeys(spoken.since))
-        rows.append((camel_case(api), versions, releases, spoken.without, spoken.unsent))
-    return markdown.table(("API", "versions", "since Kafka", "what older versions lack", "left out"), rows)
-
-
-def filled(page: str) -> str:
-    """``page`` with its table written anew."""
-    return markdown.filled(page, {"versions": table})
-
-
-if __name__ == "__main__":
-    for path in map(Path, sys.argv[1:]):
-        path.write_text(filled(path.read_text()))

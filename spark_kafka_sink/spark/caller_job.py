@@ -9,15 +9,13 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, wait
-from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final, Generic, Protocol, TypeVar
 from uuid import uuid4
 
 from pyspark import InheritableThread
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.traceback_utils import SCCallSiteSync
 
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.spark.python_process import show_progress
@@ -34,6 +32,7 @@ _AGAIN_S: Final = 0.5
 
 
 _PROGRESS_MS: Final = 30_000.0
+_DESCRIPTION: Final = "spark.job.description"
 
 
 def nothing() -> None:
@@ -97,10 +96,8 @@ class _Job(Protocol):
 
     def thread(self, target: Callable[[], None]) -> threading.Thread: ...
 
-    def add_tag(self, tag: str) -> None: ...
-
-    def named(self) -> AbstractContextManager[None]:
-        """Around the job: Spark's UI shows which line of the caller's has started it."""
+    def add_tag(self, tag: str) -> None:
+        """Called first. Spark's UI then also shows which line of the caller's has started the job."""
 
     def cancel(self, tag: str) -> None: ...
 
@@ -154,8 +151,7 @@ class _Action(Generic[_Result]):
             return
         try:
             self._job.add_tag(self._tag)
-            with self._job.named():
-                result = self._action()
+            result = self._action()
         except BaseException as error:
             self._result.set_exception(error)
         else:
@@ -175,20 +171,8 @@ class _ClassicJob:
 
     def add_tag(self, tag: str) -> None:
         self._context.addJobTag(tag)
-
-    @contextmanager
-    def named(self) -> Iterator[None]:
-        """Does what Spark's ``SCCallSiteSync`` does, with the caller's line: Spark would take that of this thread. The
-        depth tells Spark's own use of the class that the line is set.
-        """
-        SCCallSiteSync._spark_stack_depth += 1
-        self._context._jsc.setCallSite(self._call_site)
-        try:
-            yield
-        finally:
-            SCCallSiteSync._spark_stack_depth -= 1
-            if self._context._jsc is not None:  # the context has not been stopped meanwhile
-                self._context._jsc.setCallSite(None)
+        if self._context.getLocalProperty(_DESCRIPTION) is None:  # the caller's own stays
+            self._context.setJobDescription(self._call_site)
 
     def cancel(self, tag: str) -> None:
         self._context.cancelJobsWithTag(tag)
@@ -222,9 +206,6 @@ class _ConnectJob:
     def add_tag(self, tag: str) -> None:
         for each in (*self._callers, tag):
             self._session.addTag(each)
-
-    def named(self) -> AbstractContextManager[None]:
-        return nullcontext()
 
     def cancel(self, tag: str) -> None:
         self._session.interruptTag(tag)

@@ -16,7 +16,6 @@ from spark_kafka_sink.common.task_figures import NO_FIGURES, TaskFigures, durati
 from spark_kafka_sink.errors import KafkaError
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.exactly_once.receipts import WriteReceipt
     from spark_kafka_sink.exactly_once.values import TaskReport
     from spark_kafka_sink.schemas.registry.cache import TaskLookup
     from spark_kafka_sink.spark.dead_letters.files import LetterFiles
@@ -48,13 +47,12 @@ class PartitionWrite:
 class KafkaCommitMessage(WriterCommitMessage):
     """The only data that reaches the driver's ``commit`` from a task.
 
-    ``report``: of an exactly-once task, None for at-least-once. ``receipts``: for receiptsPath. ``figures``: what the
+    ``report``: of an exactly-once task, None for at-least-once. ``figures``: what the
     task's producer counted. ``asked_schemas``: what it asked a registry for. ``letter_files``: of deadLetterPath.
     """
 
     writes: tuple[PartitionWrite, ...] = ()
     report: TaskReport | None = None
-    receipts: tuple[WriteReceipt, ...] = ()
     figures: TaskFigures = NO_FIGURES
     asked_schemas: tuple[TaskLookup, ...] = ()
     letter_files: LetterFiles | None = None

@@ -23,7 +23,7 @@ from spark_kafka_sink.exactly_once.commit import all_reports, commit_batch
 from spark_kafka_sink.exactly_once.decisions import check_ledger_of_foreach_batch, replayed_schemas
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.plan import plan_write
-from spark_kafka_sink.exactly_once.receipts import TaskName, WriteReceipt, receipt_columns
+from spark_kafka_sink.exactly_once.receipts import TaskName, receipt_columns
 from spark_kafka_sink.exactly_once.session import CommitSettings
 from spark_kafka_sink.exactly_once.task import TaskTransaction
 from spark_kafka_sink.exactly_once.values import (
@@ -42,7 +42,6 @@ from spark_kafka_sink.spark.dead_letters.options import Reason
 from spark_kafka_sink.spark.options import ExactlyOnce, SinkOptions
 from spark_kafka_sink.spark.pipeline import Pipeline, task_formats
 from spark_kafka_sink.spark.python_process import announce
-from spark_kafka_sink.spark.receipts.receipts_path import keep_receipts
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.write import (
     BATCH_ID,
@@ -110,11 +109,8 @@ def write_exactly_once(
         earlier = None if format_plan is None else _earlier(format_plan, plan, write_id)
         formats = task_formats(format_plan, options, end, earlier)
         Pipeline(options, end, clock, letters, formats).write(batches, layout)
-        receipts: tuple[WriteReceipt, ...] = ()
-        if options.wants_receipts:
-            receipts = with_query_name(end.receipts())
-            if options.receipts_topic is not None and receipts:
-                end.append_own(options.receipts_topic, receipt_columns(receipts))
+        if options.receipts_topic is not None and (receipts := with_query_name(end.receipts())):
+            end.append_own(options.receipts_topic, receipt_columns(receipts))
         ids = () if formats is None else formats.ids
         report = end.prepare(tuple(SchemaId(side.value, subject, number) for side, subject, number in ids))
         report = replace(report, in_foreach_batch=context.getLocalProperty(BATCH_ID) is not None)
@@ -122,7 +118,7 @@ def write_exactly_once(
             letters.finish()
         asked = () if formats is None else formats.asked
         files = None if letters is None else letters.files
-        return KafkaCommitMessage(partition_writes(end.receipt), report, receipts, end.figures, asked, files)
+        return KafkaCommitMessage(partition_writes(end.receipt), report, end.figures, asked, files)
 
 
 @contextmanager
@@ -214,8 +210,6 @@ def abort_exactly_once(
     reports = _reports(messages)
     settings = _settings(options, plan or _run(reports))
     outcome = abort_batch(settings, reports, plan)
-    if outcome.committed and None not in messages:
-        keep_receipts(messages, options)
     if outcome.skipped:
         twice = " If that was `transactions commit`, the rows are in Kafka: do not run the job again."
         return LogLine(

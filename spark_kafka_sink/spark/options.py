@@ -23,11 +23,11 @@ from spark_kafka_sink.common.config.option import (
     Value,
     did_you_mean,
 )
-from spark_kafka_sink.common.config.other_clients import other_clients_name
 from spark_kafka_sink.common.config.producer_config import unknown_option
 from spark_kafka_sink.common.config.python_class import PYTHON_CLASS, imported
 from spark_kafka_sink.common.config.table import CONSUMER_OPTIONS, OPTIONS_BY_NAME, OWN_NAMES
 from spark_kafka_sink.common.foreign_text import shown
+from spark_kafka_sink.common.removed_names import removed_name
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.schemas.formats.format_options import FORMAT_OPTIONS, FormatOptions
 from spark_kafka_sink.schemas.registry.registry_options import (
@@ -70,9 +70,6 @@ SINK_OPTIONS: tuple[Option, ...] = (
            "refused login or certificate is then an error before any task. A broker that does not respond, or a file "
            "that only executors have, is only a warning. The check takes 5 s at most. Exactly-once and topicCreation "
            "connect on the driver in any case."),
-    Option("includeHeaders", OptionKind.BOOLEAN, False, "low",
-           "Accepted for compatibility with Spark's Kafka source, without effect, because a column headers is always "
-           "written."),
     Option("deliveryGuarantee", OptionKind.STRING, "at-least-once", "medium",
            "at-least-once: a task that Spark retries writes its rows again. exactly-once: readers with "
            "isolation.level=read_committed see each row once.", OneOf(("at-least-once", "exactly-once"))),
@@ -106,9 +103,6 @@ SINK_OPTIONS: tuple[Option, ...] = (
     Option("receiptsTopic", OptionKind.STRING, None, "low",
            "Topic for receipts: a JSON record per task and partition with query, batch, offsets, count, bytes and "
            "times. With exactly-once, they are written in the same transaction as the rows."),
-    Option("receiptsPath", OptionKind.STRING, None, "low",
-           "Directory for receipts, a path or a URI such as s3:// (or s3a://). Each batch writes one file of JSON "
-           "lines. Arrow writes it, with the credentials that it finds on the driver, not Hadoop's."),
     *DEAD_LETTER_OPTIONS,
     *_TOPIC_OPTIONS,
     Option("maxBytesPerSecondPerTask", OptionKind.LONG, None, "low",
@@ -155,10 +149,10 @@ _TRANSACTION_TIMEOUT_MS = 900_000
 _OWN = {option.name.lower(): option for option in SINK_OPTIONS}
 _ASYNC_PROGRESS: Final = "asyncProgressTrackingEnabled"
 _OF_SPARK: Final = (
-    "path", "checkpointLocation", "queryName", _ASYNC_PROGRESS, "asyncProgressTrackingCheckpointIntervalMs",
+    "path", "checkpointLocation", "queryName", "includeHeaders", _ASYNC_PROGRESS, "asyncProgressTrackingCheckpointIntervalMs",
     "_asyncProgressTrackingOverrideSinkSupportCheck",
 )  # fmt: skip
-"""Options that Spark's own writers read, and pass on to the sink."""
+"""Options that Spark's own writers read and pass on to the sink, and one that its own sink takes without effect."""
 
 _BARE: Final = {name.lower(): name for name in (
     *(option.name for option in (*SINK_OPTIONS, *REGISTRY_OPTIONS)), *_OF_SPARK,
@@ -273,7 +267,6 @@ class SinkOptions:
     timestamp_column: str | None = None
     exactly_once: ExactlyOnce | None = None
     receipts_topic: str | None = None
-    receipts_path: str | None = None
     topic_creation: TopicCreation | None = None
     bytes_per_s: int | None = None
     rows_per_s: int | None = None
@@ -289,10 +282,6 @@ class SinkOptions:
         letters = None if self.dead_letters is None else self.dead_letters.topic
         named = (self.topic, self.receipts_topic, letters)
         return self.topic_creation is not None and any(name is not None for name in named)
-
-    @property
-    def wants_receipts(self) -> bool:
-        return self.receipts_topic is not None or self.receipts_path is not None
 
     @classmethod
     def parse(cls, options: Mapping[str, str], faults: list[str] | None = None, of_batch: bool = False) -> SinkOptions:
@@ -342,7 +331,6 @@ class SinkOptions:
             timestamp_column=own.get("timestampcolumn"),
             exactly_once=exactly_once,
             receipts_topic=own.get("receiptstopic"),
-            receipts_path=own.get("receiptspath"),
             topic_creation=topic_creation,
             bytes_per_s=own.get("maxbytespersecondpertask"),
             rows_per_s=own.get("maxrowspersecondpertask"),
@@ -508,7 +496,7 @@ def _unknown_name(name: str) -> str:
         return f"{name} is an option of Kafka's producer; write it {KAFKA_PREFIX}{name}."
     if name in OLD_NAMES:
         return f"{name} is an old option of Kafka's producer; write it {KAFKA_PREFIX}{OLD_NAMES[name]}."
-    if (fault := other_clients_name(name, name, KAFKA_PREFIX)) is not None:
+    if (fault := removed_name(name, name, KAFKA_PREFIX)) is not None:
         return fault
     if name in CONSUMER_OPTIONS:
         return f"{name} is an option of Kafka's consumer, not of its producer; leave it out here."

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Self
-from uuid import uuid4
 
 from pyspark.sql.types import StructType
 
@@ -33,7 +32,6 @@ from spark_kafka_sink.spark.python_process import (
     log_at,
     return_unused_memory,
 )
-from spark_kafka_sink.spark.receipts.receipts_path import keep_receipts, probe_receipts
 from spark_kafka_sink.spark.schema import EncodedFields, RowLayout, SchemaError, encoded_fields
 from spark_kafka_sink.spark.topic_creation import ensure_planned_topics, forget_topics
 
@@ -82,7 +80,6 @@ class SinkWrite:
         Raises ``KafkaError``, for example ``PlanningError``; then no task has started.
         """
         log_at(self.options.log_level)
-        probe_receipts(self.options)
         if self._fields is not None:
             from spark_kafka_sink.spark.formats import planned_formats
 
@@ -145,9 +142,6 @@ class SinkWrite:
         else:
             outcome = Committed(micro_batch + committed(messages, SystemClock()))
         announce(outcome.line)
-        # Jobs of an application, and of a foreachBatch, share its name.
-        is_job = self._is_batch and self.options.exactly_once is None
-        keep_receipts(messages, self.options, uuid4().hex if is_job else "")
         if self.options.dead_letters is not None and self.options.dead_letters.path is not None:
             from spark_kafka_sink.spark.dead_letters.files import remove_leftovers
 

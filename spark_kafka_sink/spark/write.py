@@ -98,18 +98,18 @@ class LeasedProducer:
         engine = self.engine()  # without rows to send: all are dead letters in files
         self.flush()
         figures = self.meter.figures(self.receipt)
-        receipts = self._send_receipts(engine, figures) if self._options.wants_receipts else ()
-        return KafkaCommitMessage(partition_writes(self.receipt), receipts=receipts, figures=figures)
+        if self._options.receipts_topic is not None:
+            self._send_receipts(engine, self._options.receipts_topic, figures)
+        return KafkaCommitMessage(partition_writes(self.receipt), figures=figures)
 
-    def _send_receipts(self, engine: ProducerEngine, figures: TaskFigures) -> tuple[WriteReceipt, ...]:
+    def _send_receipts(self, engine: ProducerEngine, topic: str, figures: TaskFigures) -> None:
         ended_at = self._clock.epoch_ms()
         receipts = with_query_name(receipts_of(task_name(), self.receipt.deliveries, self._began_at, ended_at, figures))
-        if self._options.receipts_topic is not None and receipts:
+        if receipts:
             sent = SendReceipt()
-            engine.append_columns(self._options.receipts_topic, receipt_columns(receipts), None, receipt=sent)
+            engine.append_columns(topic, receipt_columns(receipts), None, receipt=sent)
             engine.flush()
             sent.wait(self._options.producer.delivery_timeout_ms)
-        return receipts
 
 
 def write_rows(

@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from spark_kafka_sink.spark.commit_message import Committed, KafkaCommitMessage, PartitionWrite
-
-if TYPE_CHECKING:
-    from spark_kafka_sink.exactly_once.receipts import WriteReceipt
 
 
 @dataclass(frozen=True)
@@ -22,7 +18,6 @@ class WriteResult:
     - ``partitions``: for each topic and partition, sorted: count, bytes, first and last offset (-1 with ``acks=0``).
       Records of other writers may lie between them.
     - ``dead_letters``: reason → rows.
-    - ``receipts``: with receiptsTopic or receiptsPath, one for each task and partition.
     - ``replayed``: txnAppId had written this txnVersion before, so nothing was written.
     """
 
@@ -31,7 +26,6 @@ class WriteResult:
     seconds: float
     partitions: tuple[PartitionWrite, ...] = ()
     dead_letters: Mapping[str, int] = field(default_factory=dict)
-    receipts: tuple[WriteReceipt, ...] = ()
     replayed: bool = False
     text: str = ""
 
@@ -53,7 +47,6 @@ class WriteResult:
             seconds=seconds,
             partitions=partitions,
             dead_letters=dict(letters),
-            receipts=tuple(each for message in messages for each in message.receipts),
             text=committed.line,
         )
 

@@ -7,14 +7,12 @@ only begins like it.
 from __future__ import annotations
 
 import itertools
-import json
 from contextlib import ExitStack
 from uuid import uuid4
 
 import pytest
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
-from spark_kafka_sink.exactly_once.receipts import WriteReceipt
 from spark_kafka_sink.exactly_once.values import WriteKind
 from spark_kafka_sink.tools.cli.main import main
 from tests.contract.fencing import fence
@@ -191,57 +189,3 @@ def test_a_ledger_that_is_not_there_is_named(night, command):
     code, said = command("list", "--commit-log-topic", "nowhere")
     assert code == 1
     assert "--commit-log-topic nowhere: there is no such topic" in said
-
-
-RECEIPTS = [WriteReceipt("q1", batch, 0, "t", 0, 5 * batch, 5 * batch + 4, 5, 50, 1000, 1010) for batch in range(3)]
-
-
-@pytest.fixture
-def receipts(night, capsys):
-    """Runs ``receipts`` on a topic with a receipt that is committed, one that was aborted, and one not yet decided."""
-    topic = night.topic("receipts")
-    night.kafka.create_topic(topic)
-    with night.producer(f"{topic}-0") as producer:
-        for receipt, end in zip(RECEIPTS[:2], (producer.commit_transaction, producer.abort_transaction), strict=True):
-            producer.send(ProducerRecord(topic, receipt.line().encode()))
-            producer.flush()
-            end()
-            producer.begin_transaction()
-        producer.send(ProducerRecord(topic, RECEIPTS[2].line().encode()))
-        producer.flush()
-
-        def run(*more):
-            code = main(["receipts", "--topic", topic, "--bootstrap-server", night.kafka.bootstrap_servers, *more])
-            said = capsys.readouterr()
-            return code, said.out, said.err
-
-        yield run
-
-
-def test_receipts_shows_what_is_committed_and_says_what_hides_the_rest(night, receipts):
-    code, out, err = receipts("--json")
-    assert code == 0
-    assert [json.loads(line)["batch"] for line in out.splitlines()] == [0]
-    assert f"{night.topic('receipts')}-0: an open transaction hides the records from offset 4 on" in err
-    _, table, _ = receipts("--list")
-    assert table.splitlines()[1].split() == ["q1", "0", "0", "t", "0", "0", "4", "5", "50"]
-    code, table, err = receipts("--list", "--query", "other")
-    assert (code, table) == (1, "")
-    assert "--query other: no receipt is of this query; there are q1." in err
-
-
-def test_receipts_of_a_topic_that_is_not_there_is_an_error(night, receipts):
-    code, out, err = receipts("--topic", "nowhere")
-    assert (code, out) == (1, "")
-    assert "nowhere" in err
-
-
-def test_receipts_of_a_topic_with_anything_else_says_so(night, receipts):
-    topic = night.topic("other")
-    night.kafka.create_topic(topic)
-    with KafkaProducer({"bootstrap.servers": night.kafka.bootstrap_servers}) as producer:
-        producer.send(ProducerRecord(topic, b"\xff{}"))
-        producer.flush()
-    code, out, err = receipts("--topic", topic)
-    assert (code, out) == (1, "")
-    assert "not a receipt" in err

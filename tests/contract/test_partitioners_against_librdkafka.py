@@ -1,6 +1,11 @@
 """librdkafka's own partitioners must put every key where ours do."""
 
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
 import confluent_kafka
+import mmh3
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -8,6 +13,7 @@ import pytest
 from spark_kafka_sink.producer.partitioning.kafka_partitioners import KEY_HASHES
 from spark_kafka_sink.testing import TestBroker
 
+RECIPES = Path(__file__).parents[2] / "docs/recipes.md"
 KEYS = [b"%d" % number for number in range(150)] + ["日本".encode(), b"\xff" * 7, b"\0", b"x" * 300]
 PARTITIONS = 7
 
@@ -22,9 +28,20 @@ def placed_by_librdkafka(partitioner: str) -> dict[bytes, int]:
         return {record.key: record.partition for record in topic.records()}
 
 
-@pytest.mark.parametrize(
-    ("ours", "librdkafkas"), [("default", "murmur2_random"), ("crc32", "consistent_random"), ("fnv1a", "fnv1a_random")]
-)
+def test_the_recipes_for_other_hashes_place_keys_as_those_clients_do():
+    (block,) = [each for each in RECIPES.read_text().split("```python\n") if "class Fnv1a" in each]
+    recipe: dict[str, Any] = {}
+    exec(block.partition("```")[0], recipe)
+    cluster = SimpleNamespace(partition_counts={"t": PARTITIONS})
+
+    def placed(name: str) -> dict[bytes, int]:
+        return {key: recipe[name]().partition("t", key, key, None, None, cluster) for key in KEYS}
+
+    assert placed("Fnv1a") == placed_by_librdkafka("fnv1a_random")
+    assert placed("Murmur3") == {key: (mmh3.hash(key) & 0x7FFFFFFF) % PARTITIONS for key in KEYS}
+
+
+@pytest.mark.parametrize(("ours", "librdkafkas"), [("default", "murmur2_random"), ("crc32", "consistent_random")])
 def test_keys_go_where_librdkafka_sends_them(ours, librdkafkas):
     placed = placed_by_librdkafka(librdkafkas)
     partitions = KEY_HASHES[ours].partitions(pa.array(KEYS), PARTITIONS)

@@ -55,7 +55,7 @@ SWITCHED: Mapping[str, tuple[object, ...]] = MappingProxyType(
         "kafka.compression.type": ("none", "gzip", "snappy", "lz4", "zstd"),
         "kafka.linger.ms": (0, 5, 200),
         "kafka.batch.size": (500, 16_384, 1_000_000),
-        "kafka.partitioner.class": ("default", "murmur3", "crc32", "round_robin", "uniform_sticky"),
+        "kafka.partitioner.class": ("default", "crc32", "round_robin", "uniform_sticky"),
         "kafka.max.in.flight.requests.per.connection": (1, 5),
     }
 )

@@ -112,7 +112,7 @@ FAULTS = (
           "{_OFFSETS}\") <= _last_number", "{_OFFSETS}\") < _last_number", "tests/unit/spark/test_checkpoint.py"),
     Fault("an epoch is committed whose rows no task has written", "spark/sink_write.py",
           "    if silent:\n", "    if False:\n", "tests/unit/spark/test_sink_write.py"),
-    Fault("the exporter takes any number of connections", "spark/receipts/prometheus.py",
+    Fault("the exporter takes any number of connections", "tools/exporter/prometheus.py",
           "is_taken = len(self._began) < MOST_CONNECTIONS", "is_taken = True",
           "tests/unit/monitoring/test_exporter.py"),
     Fault("--verbose makes the loggers of others verbose", "tools/cli/main.py",

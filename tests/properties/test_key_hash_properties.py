@@ -1,12 +1,11 @@
 import zlib
 
-import mmh3
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.producer.partitioning.key_hashes import crc32, fnv1a, fnv1a_of, murmur2, murmur3
+from spark_kafka_sink.producer.partitioning.key_hashes import crc32, murmur2
 from tests.unit.partitioning.test_murmur2 import murmur2_of
 
 KEYS = st.lists(
@@ -18,9 +17,7 @@ KEYS = st.lists(
     ("of_column", "of_key"),
     [
         (murmur2, murmur2_of),
-        (murmur3, lambda key: mmh3.hash(key, signed=False)),
         (crc32, zlib.crc32),
-        (fnv1a, fnv1a_of),
     ],
 )
 @settings(deadline=None, max_examples=60)

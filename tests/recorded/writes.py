@@ -81,7 +81,7 @@ SCENARIOS: Mapping[str, tuple[dict[str, pa.Array], dict[str, str]]] = {
     "every column": (_rows(), {}),
     "without idempotence": (_rows(), {"kafka.enable.idempotence": "false", "kafka.acks": "1"}),
     "small batches": (_rows(), {"kafka.batch.size": "200"}),
-    "murmur3": (_rows(), {"kafka.partitioner.class": "murmur3"}),
+    "crc32": (_rows(), {"kafka.partitioner.class": "crc32"}),
     "partitions of the rows": (_given_partitions(), {"topic": "out"}),
     "round robin": (_given_topic(), {"topic": "out", "kafka.partitioner.class": "RoundRobinPartitioner"}),
     "a rate": (_rows(), {"maxrowspersecondpertask": "10000"}),

@@ -6,7 +6,11 @@ import pytest
 
 from tests.repository.files import ROOT, source_files
 
-FILES = sorted(path for path in source_files() if path.parts[0] == "examples" and path.name != "README.md")
+FILES = sorted(
+    path
+    for path in source_files()
+    if path.parts[0] == "examples" and path.parts[1] != "demo" and path.name not in ("README.md", "__init__.py")
+)
 PAGE = (ROOT / "examples/README.md").read_text()
 SCREEN = 75
 

@@ -28,11 +28,11 @@ def test_the_wheel_has_nothing_else(wheel):
     assert f"{info}/licenses/LICENSE" in wheel.namelist()
 
 
-def test_the_wheel_brings_the_command_and_the_pytest_plugin(wheel):
+def test_the_wheel_brings_the_command_and_no_plugin_for_every_pytest(wheel):
     (name,) = (name for name in wheel.namelist() if name.endswith("entry_points.txt"))
     entry_points = wheel.read(name).decode()
     assert "spark-kafka-sink = spark_kafka_sink.tools.cli.main:main" in entry_points
-    assert "spark_kafka_sink = spark_kafka_sink.testing.pytest_plugin" in entry_points
+    assert "pytest11" not in entry_points
 
 
 CODEC_LIBRARIES = {"cramjam", "lz4", "zstandard"}

@@ -33,7 +33,7 @@ def main(master: str, folder: Path, *settings: str) -> None:
     good = [name for name in writes if name.startswith("good")]
     for name in writes:
         (succeed if name in good else fail)(spark, name, writes[name])
-    receipts = {"receiptsTopic": "receipts", "receiptsPath": str(folder / "receipts")}
+    receipts = {"receiptsTopic": "receipts"}
     once = {**writes[good[0]], **_EXACTLY_ONCE, **receipts}
     succeed(spark, "batch", {**once, "txnAppId": "app", "txnVersion": "1"})
     frame = streaming(spark.range(5).selectExpr("cast(id as string) value"), folder / "in")

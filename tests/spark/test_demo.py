@@ -1,4 +1,4 @@
-"""``spark-kafka-sink demo`` as a user runs it, and that it cannot say "all is well" when something is not."""
+"""``make demo`` as a user runs it, and that it cannot say "all is well" when something is not."""
 
 import os
 import re
@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from spark_kafka_sink.tools.demo.check import CheckError, Topics
+from examples.demo.check import CheckError, Topics
 from tests.waiting import DEADLINE_S
 
 ROOT = Path(__file__).parents[2]
@@ -29,7 +29,7 @@ def demo(tmp_path, *arguments):
     mark = uuid.uuid4().hex
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "MARK": mark, "TMPDIR": str(tmp_path), "COLUMNS": "100"}
     done = subprocess.run(
-        [sys.executable, "-m", "spark_kafka_sink.tools.cli.main", "demo", *arguments],
+        [sys.executable, "-m", "examples.demo", *arguments],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -250,7 +250,7 @@ def test_a_query_with_a_name_is_listed_with_it(spark, topic, to_topic, tmp_path,
 
 @pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
 def test_receipts_tell_what_was_written_where(spark, topic, second_topic, to_topic, tmp_path, guarantee):
-    wanted = {**to_topic, "receiptsTopic": second_topic.name, "receiptsPath": str(tmp_path / "receipts")}
+    wanted = {**to_topic, "receiptsTopic": second_topic.name}
     if guarantee == "at-least-once":
         wanted = {name: value for name, value in wanted.items() if name != "transactionalIdPrefix"}
     frame = streaming(numbers(spark, 0, 100), tmp_path / "in")
@@ -263,25 +263,9 @@ def test_receipts_tell_what_was_written_where(spark, topic, second_topic, to_top
     for each in told:
         assert each["last_offset"] - each["first_offset"] + 1 == each["count"] > 0
         assert each["began_at"] <= each["ended_at"]
-    (file,) = (tmp_path / "receipts").iterdir()
-    assert [json.loads(line) for line in file.read_text().splitlines()] == told
 
 
-def test_receipts_of_rows_that_are_not_committed_are_not_either(spark, topic, second_topic, to_topic, tmp_path):
+def test_receipts_of_rows_that_are_not_committed_are_not_either(spark, topic, second_topic, to_topic):
     frame = spark.range(0, 1000, 1, 2).selectExpr("cast(id as string) value", "if(id = 999, -1, 0) partition")
-    wanted = {"receiptsTopic": second_topic.name, "receiptsPath": str(tmp_path / "receipts")}
-    fails(save, frame, {**never_repeated(to_topic), **wanted})
+    fails(save, frame, {**never_repeated(to_topic), "receiptsTopic": second_topic.name})
     assert receipts(second_topic) == []
-    assert list((tmp_path / "receipts").iterdir()) == []
-
-
-@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
-def test_a_receipts_path_that_cannot_be_written_is_refused_before_anything_is(
-    spark, topic, to_topic, tmp_path, guarantee
-):
-    (tmp_path / "file").touch()
-    wanted = {**to_topic, "deliveryGuarantee": guarantee, "receiptsPath": str(tmp_path / "file" / "receipts")}
-    if guarantee == "at-least-once":
-        del wanted["transactionalIdPrefix"]
-    assert "cannot be written on the driver" in fails(save, numbers(spark, 0, 10), never_repeated(wanted))
-    assert committed(topic) == {}

@@ -1,4 +1,4 @@
-"""What a query wrote, seen from outside: metrics as a Prometheus scrapes them, progress joined with receipts."""
+"""What a query wrote, seen from outside: metrics as a Prometheus scrapes them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from urllib.request import urlopen
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from spark_kafka_sink import ReceiptsListener
 from tests.faults.exactly_once.reader import read_committed
 from tests.spark.writes import save, stream, streaming
 from tests.waiting import until
@@ -21,25 +20,20 @@ pytestmark = pytest.mark.jvm
 
 
 @pytest.fixture
-def to_topic(topic, second_topic, tmp_path, request):
-    """The options of a write with receipts, to a topic with exactly-once and to a folder with at-least-once."""
-    options = {"kafka.bootstrap.servers": topic.servers, "topic": topic.name}
-    if request.param == "receiptsPath":
-        return {**options, "receiptsPath": str(tmp_path / "receipts")}
+def to_topic(topic, second_topic, request):
+    """The options of a write with receipts."""
+    options = {"kafka.bootstrap.servers": topic.servers, "topic": topic.name, "receiptsTopic": second_topic.name}
     exactly_once = {"deliveryGuarantee": "exactly-once", "transactionalIdPrefix": f"monitored-{topic.name}"}
-    return {**options, **exactly_once, "receiptsTopic": second_topic.name}
+    return {**options, **(exactly_once if request.param == "exactly-once" else {})}
 
 
-both = pytest.mark.parametrize("to_topic", ["receiptsPath", "receiptsTopic"], indirect=True)
+both = pytest.mark.parametrize("to_topic", ["at-least-once", "exactly-once"], indirect=True)
 
 
 @contextmanager
 def exporter(options):
     """The URL of a running ``spark-kafka-sink exporter``."""
-    if "receiptsPath" in options:
-        source = ["--path", options["receiptsPath"]]
-    else:
-        source = ["--topic", options["receiptsTopic"], "--bootstrap-server", options["kafka.bootstrap.servers"]]
+    source = ["--topic", options["receiptsTopic"], "--bootstrap-server", options["kafka.bootstrap.servers"]]
     command = [sys.executable, "-m", "spark_kafka_sink.tools.cli.main", "exporter", *source, "--listen", "127.0.0.1:0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -85,11 +79,11 @@ def test_totals_are_the_records_that_librdkafka_counts(spark, topic, to_topic, t
     assert {key: again[key] for key in counters} == {key: scrape[key] for key in counters}
 
 
-def test_two_batch_jobs_of_an_application_are_both_in_the_totals(spark, topic, tmp_path):
+def test_two_batch_jobs_of_an_application_are_both_in_the_totals(spark, topic, second_topic):
     options = {
         "kafka.bootstrap.servers": topic.servers,
         "topic": topic.name,
-        "receiptsPath": str(tmp_path / "receipts"),
+        "receiptsTopic": second_topic.name,
     }
     save(numbers(spark, 0, 300), options)
     save(numbers(spark, 300, 350), options)
@@ -98,23 +92,3 @@ def test_two_batch_jobs_of_an_application_are_both_in_the_totals(spark, topic, t
     found = read_committed(topic.servers, topic.name)
     assert rows_of(scrape) == {partition: len(values) for partition, values in found.items() if values}
     assert sum(rows_of(scrape).values()) == 350
-
-
-@both
-def test_a_listener_joins_each_progress_with_its_receipts(spark, topic, to_topic, tmp_path):
-    batches = []
-    listener = ReceiptsListener(batches.append, to_topic)
-    spark.streams.addListener(listener)
-    try:
-        for first, end in ((0, 300), (300, 350)):
-            stream(streaming(numbers(spark, first, end), tmp_path / "in"), to_topic, tmp_path / "checkpoint")
-        written = until(lambda: [each for each in batches if each.receipts], lambda written: len(written) >= 2)
-    finally:
-        spark.streams.removeListener(listener)
-        listener.close()
-    assert [each.rows for each in written] == [each.progress.sink.numOutputRows for each in written] == [300, 50]
-    assert [{receipt.batch for receipt in each.receipts} for each in written] == [{0}, {1}]
-    for each in written:
-        assert {receipt.query for receipt in each.receipts} == {str(each.progress.id)}
-        assert sum(figures.rows for figures in each.tasks.values()) == each.rows
-        assert all(figures.duration_ms > 0 for figures in each.tasks.values())

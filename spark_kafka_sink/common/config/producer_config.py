@@ -26,10 +26,10 @@ from spark_kafka_sink.common.config.option import (
     Status,
     did_you_mean,
 )
-from spark_kafka_sink.common.config.other_clients import other_clients_name
 from spark_kafka_sink.common.config.rules import RULES
 from spark_kafka_sink.common.config.table import CONSUMER_OPTIONS, OPTIONS_BY_NAME, OWN_NAMES, PRODUCER_OPTIONS
 from spark_kafka_sink.common.protocol_values import text_fault
+from spark_kafka_sink.common.removed_names import removed_name
 from spark_kafka_sink.errors import ConfigError
 
 _client_numbers = {"producer": itertools.count(1), "adminclient": itertools.count(1)}
@@ -288,7 +288,7 @@ def _unknown(name: str, prefix: str) -> str:
     if name.startswith("listener.name."):
         plain = next((f"write {prefix}{known}" for known in OPTIONS_BY_NAME if name.endswith(f".{known}")), "")
         return f"{prefix}{name} is an option of brokers; {plain or 'leave it out'}."
-    if (fault := other_clients_name(name, f"{prefix}{name}", prefix)) is not None:
+    if (fault := removed_name(name, f"{prefix}{name}", prefix)) is not None:
         return fault
     if name in CONSUMER_OPTIONS:
         return f"{prefix}{name} is an option of Kafka's consumer, not of its producer; leave it out here."

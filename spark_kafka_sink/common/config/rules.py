@@ -29,6 +29,7 @@ from spark_kafka_sink.common.config.tls_rules import (
     tls_without_effect,
 )
 from spark_kafka_sink.common.protocol_values import LARGEST_INT32, text_fault
+from spark_kafka_sink.common.removed_names import removed_name
 
 _MAX_IN_FLIGHT_WITH_IDEMPOTENCE: Final = 5
 _BATCHES_IN_MEMORY: Final = 16
@@ -86,7 +87,9 @@ def partitioner(draft: Draft) -> None:
     """A partitioner is one of ``PARTITIONERS``, Kafka's class for one of them, or a Python class."""
     name = of_java_name(draft.values["partitioner.class"] or PARTITIONERS[0], JAVA_PARTITIONERS)
     name = name.lower() if name.lower() in PARTITIONERS else name
-    if name not in PARTITIONERS and not PYTHON_CLASS.fullmatch(name):
+    if (removed := removed_name(name.lower(), name)) is not None:
+        draft.fault("partitioner.class", f"is {name!r}; {removed}")
+    elif name not in PARTITIONERS and not PYTHON_CLASS.fullmatch(name):
         draft.fault(
             "partitioner.class",
             f"is {name!r}; JVM classes cannot be loaded. Use {', '.join(PARTITIONERS)} (default is Kafka's own), a "

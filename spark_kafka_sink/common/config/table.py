@@ -258,12 +258,11 @@ PRODUCER_OPTIONS: tuple[Option, ...] = (
     ),
     Option("partitioner.class", CLASS, None, "medium",
            "Chooses the partition of rows that have none. default: murmur2 of the key, sticky without a key, as in "
-           "Kafka. murmur3 (mmh3), crc32 (librdkafka's consistent_random), fnv1a (Sarama): as default, with another "
-           "hash of the key. round_robin: ignores keys. uniform_sticky: ignores keys, another partition for each "
-           "new batch. sticky: as uniform_sticky without a key, murmur2 of the key with one. The Java class names "
-           "RoundRobinPartitioner, UniformStickyPartitioner and DefaultPartitioner (sticky) are accepted. "
-           "package.module:Class: a Python class of yours, a Partitioner over columns or a RecordPartitioner. Other "
-           "Java classes are refused."),
+           "Kafka. crc32: as default, with librdkafka's hash of the key (consistent_random). round_robin: ignores "
+           "keys. uniform_sticky: ignores keys, another partition for each new batch. sticky: as uniform_sticky "
+           "without a key, murmur2 of the key with one. The Java class names RoundRobinPartitioner, "
+           "UniformStickyPartitioner and DefaultPartitioner (sticky) are accepted. package.module:Class: a Python "
+           "class of yours, a Partitioner over columns or a RecordPartitioner. Other Java classes are refused."),
     Option("partitioner.ignore.keys", BOOLEAN, False, "medium", "Treat records with a key like records without one."),
     Option("partitioner.adaptive.partitioning.enable", BOOLEAN, True, "low",
            "Send fewer records without a key to partitions whose broker is slow."),
@@ -271,9 +270,9 @@ PRODUCER_OPTIONS: tuple[Option, ...] = (
            "Records without a key avoid partitions whose broker accepted nothing for this long; 0: never.", AT_LEAST_0),
     Option("partitioner.rack.aware", BOOLEAN, False, "low",
            "Records without a key go only to partitions whose leader is in client.rack, so they do not leave the zone; "
-           "if none of these is available, to any partition. Needs client.rack. Applies to default, murmur3, crc32 and "
-           "fnv1a of partitioner.class; other partitioners ignore it, with a warning. Records with a key are not "
-           "affected (KIP-1123)."),
+           "if none of these is available, to any partition. Needs client.rack. Applies to default and crc32 of "
+           "partitioner.class; other partitioners ignore it, with a warning. Records with a key are not affected "
+           "(KIP-1123)."),
     Option("client.rack", STRING, "", "low",
            "Zone of this client, as in broker.rack of the brokers near it; for partitioner.rack.aware."),
     Option("client.id", STRING, "", "medium",
@@ -387,10 +386,10 @@ OWN_NAMES = MappingProxyType({"saslTokenProvider": "sasl.token.provider"})
 
 OPTIONS_BY_NAME = {option.name: option for option in PRODUCER_OPTIONS}
 
-PARTITIONERS = ("default", "round_robin", "uniform_sticky", "sticky", "murmur3", "crc32", "fnv1a")
+PARTITIONERS = ("default", "round_robin", "uniform_sticky", "sticky", "crc32")
 """Values of ``partitioner.class`` besides Python classes."""
 
-RACK_AWARE_PARTITIONERS = ("default", "murmur3", "crc32", "fnv1a")
+RACK_AWARE_PARTITIONERS = ("default", "crc32")
 """Those that ``partitioner.rack.aware`` applies to."""
 
 CONSUMER_OPTIONS = frozenset({

@@ -12,7 +12,7 @@ import numpy as np
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.producer.partitioning.custom import CustomPartitioner
-from spark_kafka_sink.producer.partitioning.key_hashes import KeyHash, crc32, fnv1a, murmur2, murmur3
+from spark_kafka_sink.producer.partitioning.key_hashes import KeyHash, crc32, murmur2
 from spark_kafka_sink.producer.partitioning.partitioner import (
     NOT_GIVEN,
     BatchRooms,
@@ -247,9 +247,7 @@ def _fitting(cumulative: Sequence[int], row: int, room: int) -> int:
     return bisect_right(cumulative, cumulative[row] + room, row + 1) - 1
 
 
-KEY_HASHES: Mapping[str, KeyHash] = MappingProxyType(
-    {"default": murmur2, "murmur3": murmur3, "crc32": crc32, "fnv1a": fnv1a}
-)
+KEY_HASHES: Mapping[str, KeyHash] = MappingProxyType({"default": murmur2, "crc32": crc32})
 """By their names in ``partitioner.class``."""
 
 

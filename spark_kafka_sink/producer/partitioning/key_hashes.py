@@ -1,4 +1,4 @@
-"""Hashes of whole columns of keys, one class per hash: Kafka's murmur2, and those that other clients use by default."""
+"""Hashes of whole columns of keys, one class per hash: Kafka's murmur2, and the CRC-32 of librdkafka's default."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import zlib
 from abc import ABC, abstractmethod
 from functools import cache
 
-import mmh3
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -42,14 +41,6 @@ _WORDS_AT_ONCE = 1 << 14
 
 _CRC_POLYNOMIAL = np.uint32(0xEDB88320)
 _CRC_ALL_BITS = np.uint32(_32_BITS)
-
-_FNV_OFFSET_BASIS = 0x811C9DC5
-_FNV_PRIME = 0x01000193
-
-_MURMUR3_C1 = np.uint32(0xCC9E2D51)
-_MURMUR3_C2 = np.uint32(0x1B873593)
-_MURMUR3_N = np.uint32(0xE6546B64)
-_MURMUR3_FINAL = (np.uint32(0x85EBCA6B), np.uint32(0xC2B2AE35))
 
 
 class KeyHash(ABC):
@@ -183,22 +174,7 @@ def _murmur2_mixed(words: UInt32Array) -> UInt32Array:
     return mixed
 
 
-class ByteHash(KeyHash):
-    """A hash that takes the last bytes of a key one by one."""
-
-    def add_byte(self, hashes: UInt32Array, byte: UInt32Array) -> UInt32Array:
-        """The hashes after one more byte."""
-        raise NotImplementedError
-
-    def end(self, hashes: UInt32Array, tails: UInt32Array, lengths: Int64Array) -> UInt32Array:
-        tail_lengths = lengths & 3
-        for index in range(3):
-            byte = tails >> np.uint32(8 * index) & _BYTE
-            hashes = np.where(tail_lengths > index, self.add_byte(hashes, byte), hashes)
-        return hashes
-
-
-class Crc32(ByteHash):
+class Crc32(KeyHash):
     """``zlib.crc32``. ``partitions``: librdkafka's default, ``consistent_random``; an empty key counts as none."""
 
     def begin(self, lengths: Int64Array) -> UInt32Array:
@@ -209,11 +185,12 @@ class Crc32(ByteHash):
         words ^= hashes
         np.bitwise_xor(low[words & _HALF], high[words >> np.uint32(16)], out=hashes)
 
-    def add_byte(self, hashes: UInt32Array, byte: UInt32Array) -> UInt32Array:
-        return _crc_shifted(hashes ^ byte)
-
     def end(self, hashes: UInt32Array, tails: UInt32Array, lengths: Int64Array) -> UInt32Array:
-        return super().end(hashes, tails, lengths) ^ _CRC_ALL_BITS
+        tail_lengths = lengths & 3
+        for index in range(3):
+            byte = tails >> np.uint32(8 * index) & _BYTE
+            hashes = np.where(tail_lengths > index, _crc_shifted(hashes ^ byte), hashes)
+        return hashes ^ _CRC_ALL_BITS
 
     def of_long(self, key: UInt8Array) -> int:
         return zlib.crc32(key.data)
@@ -251,69 +228,4 @@ def _crc_shifted(register: UInt32Array) -> UInt32Array:
     return shifted
 
 
-class Fnv1a(ByteHash):
-    """FNV-1a, Go's ``fnv.New32a``. ``partitions``: Sarama's ``NewHashPartitioner``, librdkafka's ``fnv1a_random``."""
-
-    def begin(self, lengths: Int64Array) -> UInt32Array:
-        return np.full(len(lengths), _FNV_OFFSET_BASIS, np.uint32)
-
-    def add_words(self, hashes: UInt32Array, words: UInt32Array) -> None:
-        for index in range(4):
-            hashes ^= words >> np.uint32(8 * index) & _BYTE
-            hashes *= np.uint32(_FNV_PRIME)
-
-    def add_byte(self, hashes: UInt32Array, byte: UInt32Array) -> UInt32Array:
-        return (hashes ^ byte) * np.uint32(_FNV_PRIME)
-
-    def of_long(self, key: UInt8Array) -> int:
-        return fnv1a_of(key.tobytes())
-
-    def partitions(self, keys: pa.BinaryArray, count: int | Int32Array) -> Int32Array:
-        # Go's remainder has the sign of the dividend: its absolute value is the remainder of the absolute hash.
-        signed = self(keys).astype(np.int32).astype(np.int64)
-        return (np.abs(signed) % count).astype(np.int32)
-
-
-def fnv1a_of(key: bytes) -> int:
-    """The unsigned hash of one key."""
-    hashed = _FNV_OFFSET_BASIS
-    for byte in key:
-        hashed = (hashed ^ byte) * _FNV_PRIME & _32_BITS
-    return hashed
-
-
-class Murmur3(KeyHash):
-    """MurmurHash3 (x86, 32 bits, seed 0), equal to ``mmh3.hash(key, signed=False)``; ``partitions`` as Java's."""
-
-    def begin(self, lengths: Int64Array) -> UInt32Array:
-        return np.zeros(len(lengths), np.uint32)
-
-    def add_words(self, hashes: UInt32Array, words: UInt32Array) -> None:
-        hashes ^= _murmur3_mixed(words)
-        hashes[:] = _rotated(hashes, 13)
-        hashes *= np.uint32(5)
-        hashes += _MURMUR3_N
-
-    def end(self, hashes: UInt32Array, tails: UInt32Array, lengths: Int64Array) -> UInt32Array:
-        hashes ^= _murmur3_mixed(tails)  # an empty tail mixes to zero
-        hashes ^= lengths.astype(np.uint32)
-        hashes ^= hashes >> np.uint32(16)
-        hashes *= _MURMUR3_FINAL[0]
-        hashes ^= hashes >> np.uint32(13)
-        hashes *= _MURMUR3_FINAL[1]
-        hashes ^= hashes >> np.uint32(16)
-        return hashes
-
-    def of_long(self, key: UInt8Array) -> int:
-        return mmh3.hash(key.tobytes(), signed=False)
-
-
-def _murmur3_mixed(words: UInt32Array) -> UInt32Array:
-    return _rotated(words * _MURMUR3_C1, 15) * _MURMUR3_C2
-
-
-def _rotated(values: UInt32Array, bits: int) -> UInt32Array:
-    return values << np.uint32(bits) | values >> np.uint32(32 - bits)
-
-
-murmur2, crc32, fnv1a, murmur3 = Murmur2(), Crc32(), Fnv1a(), Murmur3()
+murmur2, crc32 = Murmur2(), Crc32()

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from spark_kafka_sink.common.foreign_text import clause
 from spark_kafka_sink.errors import DeadLetterPathError
-from spark_kafka_sink.exactly_once.receipts import TaskName, file_system
+from spark_kafka_sink.exactly_once.receipts import TaskName
 from spark_kafka_sink.spark.dead_letters.record import Letters, json_lines
 from spark_kafka_sink.spark.python_process import announce
 
@@ -26,6 +26,7 @@ _RUN_FIELD: Final = "run"
 
 _BEGINNING: Final = f'{{"{_RUN_FIELD}":"'
 _LONGEST_RUN: Final = 1_000
+_HADOOPS_S3: Final = re.compile("^s3[an]://")
 
 _LONGEST_TOPIC: Final = 100
 """A name of a file has at most 255 bytes on most file systems, a topic's up to 249."""
@@ -215,3 +216,11 @@ def _run_of(system: Any, file: str) -> str:
         return ""
     run: str = beginning.removeprefix(_BEGINNING).partition('"')[0]
     return run
+
+
+def file_system(folder: str) -> tuple[Any, str]:
+    """Arrow's file system, and the path in it, of a path or a URI that Arrow knows. Hadoop's s3a:// is S3, too."""
+    from pyarrow import fs
+
+    folder = _HADOOPS_S3.sub("s3://", folder)
+    return fs.FileSystem.from_uri(folder) if "://" in folder else (fs.LocalFileSystem(), folder)

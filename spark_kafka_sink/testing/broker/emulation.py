@@ -1,20 +1,15 @@
 """What TestBroker emulates of a real broker, accepts without effect, or refuses: the one list of it.
 
-``python -m spark_kafka_sink.testing.broker.emulation docs/test-broker.md`` writes it into the documentation. Tests
-compare it with the APIs that TestBroker announces, with its settings, and with those of a real Kafka. They fail until
-a new API or setting is listed here.
+The documentation has it, too (``docs/generate.py``). Tests compare it with the APIs that TestBroker announces, with its
+settings, and with those of a real Kafka. They fail until a new API or setting is listed here.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
 from typing import Final
 
-from spark_kafka_sink.common import markdown
 from spark_kafka_sink.common.compression import CODECS
 
 
@@ -200,40 +195,3 @@ PARTS: Final = (
     ("security", "Listeners have TLS and SASL (PLAIN, SCRAM). Missing: ACLs, delegation tokens, other mechanisms."),
 )
 """What no API or setting names: part and what is missing of it."""
-
-
-def apis() -> str:
-    """The table of APIs."""
-    return markdown.table(("API", "TestBroker", "what is missing, or what to use instead"), _rows(APIS))
-
-
-def topic_configs() -> str:
-    """The table of topic settings."""
-    return markdown.table(("topic setting", "TestBroker", "what is missing"), _rows(TOPIC_CONFIGS))
-
-
-def broker_configs() -> str:
-    """The table of broker settings."""
-    return markdown.table(("broker setting", "TestBroker", "remark"), _rows(BROKER_CONFIGS))
-
-
-def parts() -> str:
-    """The table of what no API or setting names."""
-    return markdown.table(("part", "what is different"), PARTS)
-
-
-def filled(page: str) -> str:
-    """``page`` with its tables written anew."""
-    return markdown.filled(page, _TABLES)
-
-
-def _rows(entries: Iterable[Entry]) -> list[tuple[str, str, str]]:
-    return [(", ".join(f"`{name}`" for name in each.names), each.status.value, each.note) for each in entries]
-
-
-_TABLES: Final = {"apis": apis, "topics": topic_configs, "brokers": broker_configs, "parts": parts}
-
-
-if __name__ == "__main__":
-    for path in map(Path, sys.argv[1:]):
-        path.write_text(filled(path.read_text()))

@@ -9,7 +9,6 @@ import time
 from contextlib import ExitStack
 
 from spark_kafka_sink.errors import ConfigError, KafkaError
-from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION, LocalKafka, LocalKafkaError
 from spark_kafka_sink.tools.cli.command_line import Subparsers, add_command, add_pairs, at_least_one
 
 _LAST_PORT = 65535
@@ -69,7 +68,7 @@ def add_to(commands: Subparsers) -> None:
     )
     broker.add_argument(
         "--version",
-        help=f"a release of Kafka from 2.1 on (default: {DEFAULT_VERSION}; --in-process: the newest it imitates)",
+        help="a release of Kafka from 2.1 on (default: that of the tests; --in-process: the newest it imitates)",
     )
     add_pairs(broker, "--set", dest="properties", text="a property for server.properties; may be repeated")
     broker.add_argument(
@@ -91,6 +90,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError([f"--nodes {arguments.nodes} needs ports up to {last}: ports go from 1 to {_LAST_PORT}."])
     if arguments.in_process:
         return _run_in_process(arguments)
+    from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION, LocalKafka, LocalKafkaError
+
     kafka = LocalKafka(
         arguments.nodes, arguments.version or DEFAULT_VERSION, dict(arguments.properties), arguments.port
     )

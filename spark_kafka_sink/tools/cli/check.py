@@ -55,9 +55,6 @@ query is affected.
 With --from-workers, it also runs on each executor in a Spark job, and shows what differs there: for
 example a host name that cannot be resolved, a missing file or variable, or another version of a library.
 
-If the brokers look like those of a known vendor, it shows options that the vendor's documentation advises
-against. This is only advice: no option is changed because of it.
-
 The exit code is 0 if no step failed, and 1 otherwise. Steps that cannot be tested without writing are
 shown as untested."""
 

@@ -20,9 +20,8 @@ from spark_kafka_sink.common.config.option import did_you_mean
 from spark_kafka_sink.common.config.properties import parse_properties
 from spark_kafka_sink.common.config.rules import SERIALIZERS
 from spark_kafka_sink.common.protocol_values import text_fault
+from spark_kafka_sink.common.removed_names import removed_name
 from spark_kafka_sink.errors import ConfigError
-
-SHELLS: Final = ("bash", "zsh")
 
 _NEGATIVE_NUMBER: Final = re.compile(r"-\.?[0-9]")
 
@@ -47,7 +46,7 @@ class CommandParser(argparse.ArgumentParser):
         for word in self._flags_among(words):
             name = word.partition("=")[0]
             if not any(flag.startswith(name) or (flag == name[:2] and name[1] != "-") for flag in flags):
-                self.error(f"unknown option {name}{did_you_mean(name, flags)}")
+                self.error(removed_name(name, name) or f"unknown option {name}{did_you_mean(name, flags)}")
         return super().parse_known_args(words, namespace)
 
     def _flags_among(self, words: Sequence[str]) -> Iterable[str]:
@@ -59,6 +58,8 @@ class CommandParser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
             names = [str(choice) for choice in action.choices]
+            if removed := removed_name(str(value), str(value)):
+                raise argparse.ArgumentError(action, removed)
             advice = did_you_mean(str(value), names) or f"; choose from {', '.join(names)}"
             raise argparse.ArgumentError(action, f"invalid choice: {value!r}{advice}")
 
@@ -66,33 +67,6 @@ class CommandParser(argparse.ArgumentParser):
 def _is_flag(word: str) -> bool:
     """Whether argparse takes the word for an option; words with blanks and negative numbers are values."""
     return len(word) > 1 and word[0] == "-" and " " not in word and not _NEGATIVE_NUMBER.match(word)
-
-
-class PrintCompletion(argparse.Action):
-    """Prints the script that completes commands, flags, choices and files in a shell, by ``shtab``."""
-
-    def __call__(
-        self, parser: argparse.ArgumentParser, _: argparse.Namespace, shell: Any, __: str | None = None
-    ) -> None:
-        try:
-            import shtab
-        except ImportError:
-            parser.exit(1, "error: --print-completion needs shtab: pip install shtab\n")
-        _describe(parser, shtab.FILE)
-        print(shtab.complete(parser, shell))
-        parser.exit(0)
-
-
-def _describe(parser: argparse.ArgumentParser, files: object) -> None:
-    """Tells shtab which values are files; commands get their one line of help as description."""
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for line in action._choices_actions:
-                command = action.choices[line.dest]
-                command.description = line.help
-                _describe(command, files)
-        elif action.type is Path:
-            action.complete = files  # type: ignore[attr-defined]
 
 
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"

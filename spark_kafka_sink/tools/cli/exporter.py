@@ -1,52 +1,51 @@
-"""``spark-kafka-sink exporter``: metrics of receipts for Prometheus and OTLP."""
+"""``spark-kafka-sink exporter``: metrics of receipts for Prometheus."""
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
 import time
-from contextlib import ExitStack, closing
-from typing import Final
+from contextlib import closing
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.errors import ConfigError, KafkaError
-from spark_kafka_sink.spark.receipts.exporter import MOST_SERIES, Exporter
-from spark_kafka_sink.tools.cli.command_line import Subparsers, above_zero, add_command, at_least_one
-from spark_kafka_sink.tools.cli.receipts import add_source, open_source
-
-NEEDS: Final = ("opentelemetry", "prometheus_client")
+from spark_kafka_sink.tools.cli.command_line import (
+    Subparsers,
+    above_zero,
+    add_client_options,
+    add_cluster,
+    add_command,
+    at_least_one,
+    client_config,
+)
+from spark_kafka_sink.tools.exporter.receipts import TopicReceipts
+from spark_kafka_sink.tools.exporter.totals import MOST_SERIES, Exporter
 
 DESCRIPTION = """\
 Serves the receipts of queries as metrics: rows, bytes, latency, retries, and how tasks spend their time.
-The sink writes receipts if a query has the option receiptsPath or receiptsTopic. The exporter first reads
-all existing receipts. Then it starts to serve metrics, and reads new receipts as they are written.
+The sink writes receipts if a query has the option receiptsTopic. The exporter first reads all existing
+receipts. Then it starts to serve metrics, and reads new receipts as they are written.
 The page Operations of the documentation lists the metrics, and links a Grafana dashboard and alert rules.
 
 The command needs an extra: pip install 'spark-kafka-sink[exporter]'"""
 
 EXAMPLES = """\
 examples:
-  from a receiptsTopic, scraped by a Prometheus on another machine at http://HOST:9464/metrics:
+  scraped by a Prometheus on another machine at http://HOST:9464/metrics:
     spark-kafka-sink exporter --topic receipts --bootstrap-server broker:9092 --command-config client.properties \\
-        --listen 0.0.0.0:9464
-  from a receiptsPath, also sent to an OpenTelemetry collector:
-    spark-kafka-sink exporter --path s3://bucket/receipts --otlp http://collector:4318/v1/metrics"""
+        --listen 0.0.0.0:9464"""
 
 
 def add_to(commands: Subparsers) -> None:
     command = add_command(commands, run, "exporter", "serve receipts as Prometheus metrics", DESCRIPTION, EXAMPLES)
-    add_source(command)
+    add_cluster(command)
+    command.add_argument("--topic", required=True, help="the receiptsTopic")
+    add_client_options(command)
     command.add_argument(
         "--listen",
         default="127.0.0.1:9464",
         metavar="HOST:PORT",
         help="address to serve /metrics at; 0.0.0.0 means every interface (default: %(default)s)",
-    )
-    command.add_argument(
-        "--otlp", type=_http_url, metavar="URL", help="also send metrics to this OTLP endpoint (HTTP, protobuf)"
-    )
-    command.add_argument(
-        "--otlp-interval", type=above_zero, default=10.0, metavar="SECONDS", help="time between two sends (default: 10)"
     )
     command.add_argument(
         "--interval", type=above_zero, default=1.0, metavar="SECONDS",
@@ -59,40 +58,23 @@ def add_to(commands: Subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    if missing := [name for name in NEEDS if importlib.util.find_spec(name) is None]:
-        raise KafkaError(
-            f"{', '.join(missing)} not installed: pip install 'spark-kafka-sink[exporter]', from where you installed it"
-        )
-    from spark_kafka_sink.spark.receipts.otlp import OtlpSender
-    from spark_kafka_sink.spark.receipts.prometheus import serve
+    if importlib.util.find_spec("prometheus_client") is None:
+        raise KafkaError("prometheus_client not installed: pip install prometheus-client")
+    from spark_kafka_sink.tools.exporter.prometheus import serve
 
     host, port = _address(arguments.listen)
     clock = SystemClock()
-    with ExitStack() as stack:
-        reader = stack.enter_context(closing(open_source(arguments, clock, None)))
+    with closing(TopicReceipts(client_config(arguments), arguments.topic, clock)) as reader:
         exporter = Exporter(reader, clock, arguments.max_series)
         exporter.read_all()
         try:
             port = serve(exporter, host, port, clock)
         except OSError as error:
             raise KafkaError(f"--listen {arguments.listen}: {error.strerror or error}") from error
-        sender = None
-        if arguments.otlp is not None:
-            sender = stack.enter_context(closing(OtlpSender(exporter, clock, arguments.otlp)))
         print(f"serving http://{host}:{port}/metrics", flush=True)
-        send_at = clock.now()
         while True:
-            if sender is not None and clock.now() >= send_at:
-                sender.send()
-                send_at = clock.now() + arguments.otlp_interval * 1000
             time.sleep(arguments.interval)
             exporter.read()
-
-
-def _http_url(text: str) -> str:
-    if not text.lower().startswith(("http://", "https://")):
-        raise argparse.ArgumentTypeError(f"{text!r} is not of the form http://HOST:4318/v1/metrics")
-    return text
 
 
 def _address(text: str) -> tuple[str, int]:

@@ -14,24 +14,19 @@ from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.network.diagnosis import diagnosis
 from spark_kafka_sink.tools.cli import (
     broker,
-    certify,
     check,
     console_producer,
-    demo,
     exporter,
-    perf,
-    receipts,
+    selftest,
     transactions,
 )
 from spark_kafka_sink.tools.cli.command_line import (
-    SHELLS,
     VERBOSE,
     CommandParser,
-    PrintCompletion,
     plain_config_warnings,
 )
 
-COMMANDS = (demo, broker, check, certify, console_producer, perf, transactions, receipts, exporter)
+COMMANDS = (broker, check, selftest, console_producer, transactions, exporter)
 
 DISTRIBUTION = "spark-kafka-sink"
 INTERRUPTED = 130
@@ -42,8 +37,7 @@ CHECK = "spark-kafka-sink check, with the same --bootstrap-server and --command-
 
 EXAMPLES = """\
 examples:
-  spark-kafka-sink broker --help                        what a command does, with examples
-  eval "$(spark-kafka-sink --print-completion bash)"    completes commands and options with the tab key"""
+  spark-kafka-sink broker --help    what a command does, with examples"""
 
 
 def parser() -> CommandParser:
@@ -54,8 +48,8 @@ def parser() -> CommandParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"%(prog)s {spark_kafka_sink.__version__}")
+    top.set_defaults(error_code=1)
     top.add_argument(*VERBOSE, action="store_true", help="log what the client does; also accepted after COMMAND")
-    top.add_argument("--print-completion", action=PrintCompletion, choices=SHELLS, help="print a completion script")
     commands = top.add_subparsers(metavar="COMMAND", required=True)
     for command in COMMANDS:
         command.add_to(commands)
@@ -75,11 +69,12 @@ def _documentation() -> Iterator[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit code: 0, 1 after one ``error:`` line, 2 for a wrong command line, 130 after Ctrl-C.
+    """Exit code: 0, 1 after one ``error:`` line (selftest: 2), 2 for a wrong command line, 130 after Ctrl-C.
 
-    141 if the reader of stdout has gone, as in ``spark-kafka-sink receipts --json | head``.
+    141 if the reader of stdout has gone, as in ``spark-kafka-sink check | head``.
     """
     arguments = parser().parse_args(argv)
+    failed: int = arguments.error_code
     _log_to_stderr(arguments.verbose)
     try:
         with plain_config_warnings():
@@ -89,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         if note := diagnosis(error, CHECK):
             print(note, file=sys.stderr)
-        return 1
+        return failed
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -97,7 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return PIPE_CLOSED
     except OSError as error:
         print(f"error: {error}", file=sys.stderr)
-        return 1
+        return failed
     return code
 
 

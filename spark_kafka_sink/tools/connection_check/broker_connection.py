@@ -73,12 +73,6 @@ class BrokerConnection:
     def is_ready(self) -> bool:
         return self._connection.state is ConnectionState.READY and not self._failed
 
-    @property
-    def highest_versions(self) -> dict[str, int]:
-        """kio's name of each API that the broker has, and its highest version; empty before ``is_ready``."""
-        theirs = self._connection.api_versions
-        return {} if theirs is None else theirs.highest
-
     def establish(self) -> Iterator[Finding]:
         """The findings of each step; the last one has failed unless the connection ``is_ready``."""
         began = self._clock.now()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from types import ModuleType
@@ -30,7 +30,6 @@ from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.network.transport import Transport
 from spark_kafka_sink.tools.connection_check.broker_connection import BrokerConnection
 from spark_kafka_sink.tools.connection_check.findings import Finding, Outcome
-from spark_kafka_sink.tools.connection_check.vendors import advice, guess
 
 _OF_CLUSTER: Final = between("metadata", METADATA_FIRST_WITH_OPERATIONS, METADATA_LAST_WITH_CLUSTER_OPERATIONS)
 _WITHOUT_FENCED_BROKERS: Final = 1
@@ -140,21 +139,7 @@ class _Check:
         text = f"cluster {found.cluster_id}, brokers {brokers or 'none'}"
         outcome = Outcome.OK if nodes else Outcome.FAILED
         yield Finding("cluster", "brokers", outcome, text, self._clock.now() - began)
-        yield from self._vendor_advice(found.cluster_id, connection.highest_versions)
         return nodes
-
-    def _vendor_advice(self, cluster_id: str | None, highest_versions: Mapping[str, int]) -> Iterator[Finding]:
-        """What the documentation of the vendor, if one is recognised, advises about this configuration."""
-        config = self._request.config
-        found = guess([host for host, _port in config.bootstrap_servers], cluster_id, highest_versions)
-        if found is None:
-            return
-        transactional = self._request.transactional_id_prefix is not None
-        if texts := [*advice(found.vendor, config, transactional)]:
-            head = (
-                f"this looks like {found.vendor.name} (a guess by {found.clue}); see {' and '.join(found.vendor.links)}"
-            )
-            yield Finding("cluster", "vendor", Outcome.ADVICE, "\n".join([head, *texts]))
 
     def _resources(self, connection: BrokerConnection) -> Iterator[Finding]:
         request = self._request

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from spark_kafka_sink.tools.demo.report import repeated
+from examples.demo.report import repeated
 from tests.faults.chaos.kafka import ChaosKafka
 from tests.faults.chaos.plan import Round, Step, random_round
 from tests.faults.chaos.troubles import TROUBLES, NotReachedError, Trouble, Troubled

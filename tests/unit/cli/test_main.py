@@ -8,12 +8,12 @@ import pytest
 import spark_kafka_sink
 from spark_kafka_sink.common.config import ConfigWarning
 from spark_kafka_sink.errors import ConfigError, KafkaError
-from spark_kafka_sink.tools.cli import broker
+from spark_kafka_sink.testing import local_kafka
 from spark_kafka_sink.tools.cli.command_line import plain_config_warnings
 from spark_kafka_sink.tools.cli.main import COMMANDS, main, parser
 from tests.waiting import DEADLINE_S
 
-PERF = ["perf", "--bootstrap-server", "h:1", "--topic", "t"]
+CONSOLE = ["console-producer", "--bootstrap-server", "h:1", "--topic", "t"]
 
 
 def test_help_names_every_command(capsys):
@@ -35,13 +35,15 @@ def test_the_version_is_the_package_s(capsys):
         ([], "COMMAND"),
         (["brocker"], "invalid choice: 'brocker'; did you mean broker?"),
         (["--verbose", "console-produce"], "'console-produce'; did you mean console-producer?"),
-        (["xyz"], "invalid choice: 'xyz'; choose from demo, broker,"),
+        (["xyz"], "invalid choice: 'xyz'; choose from broker,"),
         (["--verbos"], "the following arguments are required: COMMAND"),
         (["--garbage", "broker"], "spark-kafka-sink: error: unknown option --garbage"),
         (["broker", "--prot", "9092"], "spark-kafka-sink broker: error: unknown option --prot; did you mean --port?"),
-        (["perf", "--num-record=1", "--topci=t"], "unknown option --topci; did you mean --topic?"),
+        (["console-producer", "--topci=t"], "unknown option --topci; did you mean --topic?"),
+        (["perf", "--topic=t"], "perf was removed: run kafka-producer-perf-test"),
         (["check", "--botstrap-server", "h:1"], "unknown option --botstrap-server; did you mean --bootstrap-server?"),
-        (["receipts", "-p", "folder"], "unknown option -p"),
+        (["receipts", "--path", "folder"], "receipts was removed: set receiptsTopic"),
+        (["exporter", "-p", "folder"], "unknown option -p"),
         (
             ["transactions", "lst", "--bootstrap-server", "h:1"],
             "argument action: invalid choice: 'lst'; did you mean list?",
@@ -60,14 +62,11 @@ def test_the_version_is_the_package_s(capsys):
             ["check", "--bootstrap-server", "h:1", "--timeout", "inf"],
             "argument --timeout: 'inf' is not a number above 0",
         ),
-        (["receipts", "--path", "f", "--hours", "nan"], "argument --hours: 'nan' is not a number above 0"),
-        (["receipts", "--path", "f", "--interval", "-1"], "argument --interval: '-1' is not a number above 0"),
-        (["exporter", "--path", "f", "--interval", "nan"], "argument --interval: 'nan' is not a number above 0"),
-        (["exporter", "--path", "f", "--max-series", "0"], "argument --max-series: '0' is not a whole number"),
-        (["exporter", "--path", "f", "--otlp", "collector:4318"], "'collector:4318' is not of the form http://HOST"),
-        ([*PERF, "--num-records", "²"], "argument --num-records: '²' is not a whole number of at least 1"),
-        ([*PERF, "--num-records", "1", "--record-size", "9" * 10], "is more than a Kafka record can have"),
-        ([*PERF, "--num-records", "1", "--compression-codec", "zsdt"], "invalid choice: 'zsdt'; did you mean zstd?"),
+        (["exporter", "--interval", "nan"], "argument --interval: 'nan' is not a number above 0"),
+        (["exporter", "--max-series", "0"], "argument --max-series: '0' is not a whole number"),
+        (["exporter", "--otlp", "http://collector:4318"], "--otlp was removed: let a collector scrape the exporter"),
+        (["broker", "--nodes", "²"], "argument --nodes: '²' is not a whole number of at least 1"),
+        ([*CONSOLE, "--compression-codec", "zsdt"], "invalid choice: 'zsdt'; did you mean zstd?"),
         (["broker", "--set", "log.dirs"], "'log.dirs' is not of the form NAME=VALUE"),
         (["broker", "--set", "=1"], "'' is not of the form NAME=VALUE"),
         (["broker", "--set", "ssl.key.password:hunter2"], "'ssl.key.password' is not of the form NAME=VALUE"),
@@ -88,7 +87,10 @@ def test_a_wrong_command_line_ends_with_2_and_says_what_is_wrong(capsys, line, s
             ["broker", "--in-process", "--port", "65535", "--nodes", "2"],
             "error: --nodes 2 needs ports up to 65536: ports go from 1 to 65535.\n",
         ),
-        (["exporter", "--path", "f", "--listen", "h:²"], "error: --listen h:² is not of the form HOST:PORT.\n"),
+        (
+            ["exporter", "--topic", "t", "--bootstrap-server", "h:1", "--listen", "h:²"],
+            "error: --listen h:² is not of the form HOST:PORT.\n",
+        ),
     ],
 )
 def test_an_error_is_one_line_and_exit_code_1(capsys, line, says):
@@ -97,8 +99,8 @@ def test_an_error_is_one_line_and_exit_code_1(capsys, line, says):
 
 
 def test_abbreviated_and_short_flags_and_values_with_a_minus_are_no_slips():
-    parsed = parser().parse_args([*PERF, "--num-rec", "5", "--throughput", "-1", "-v", "--producer-property", "a=--b"])
-    assert (parsed.num_records, parsed.throughput, parsed.verbose) == (5, -1.0, True)
+    parsed = parser().parse_args([*CONSOLE, "--request-req", "-1", "-v", "--producer-property", "a=--b"])
+    assert (parsed.request_required_acks, parsed.verbose) == ("-1", True)
     assert parsed.client_properties == [("a", "--b")]
 
 
@@ -106,7 +108,7 @@ def test_an_error_of_the_system_is_one_line(monkeypatch, capsys):
     def no_space(*_):
         raise OSError(28, "No space left on device", "/data/kafka")
 
-    monkeypatch.setattr(broker, "LocalKafka", no_space)
+    monkeypatch.setattr(local_kafka, "LocalKafka", no_space)
     assert main(["broker"]) == 1
     assert capsys.readouterr().err == "error: [Errno 28] No space left on device: '/data/kafka'\n"
 
@@ -114,8 +116,10 @@ def test_an_error_of_the_system_is_one_line(monkeypatch, capsys):
 def test_a_reader_that_leaves_ends_the_command_quietly():
     reader, writer = os.pipe()
     os.close(reader)
-    code = "import sys; from spark_kafka_sink.tools.cli import demo; from spark_kafka_sink.tools.cli.main import main; "
-    code += "demo.run = lambda _: print('x' * 100_000) or 0; sys.exit(main(['demo']))"
+    code = (
+        "import sys; from spark_kafka_sink.tools.cli import broker; from spark_kafka_sink.tools.cli.main import main; "
+    )
+    code += "broker.run = lambda _: print('x' * 100_000) or 0; sys.exit(main(['broker']))"
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=DEADLINE_S, check=False)
     os.close(writer)
@@ -126,7 +130,7 @@ def test_ctrl_c_is_130_and_no_traceback(monkeypatch, capsys):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(broker, "LocalKafka", interrupt)
+    monkeypatch.setattr(local_kafka, "LocalKafka", interrupt)
     assert main(["broker"]) == 130
     assert capsys.readouterr().err == ""
 
@@ -149,7 +153,7 @@ def test_a_broker_that_ends_by_itself_is_an_error(monkeypatch, capsys):
         def log_tail(self, node):
             return "out of disk"
 
-    monkeypatch.setattr(broker, "LocalKafka", DeadKafka)
+    monkeypatch.setattr(local_kafka, "LocalKafka", DeadKafka)
     assert main(["broker", "--set", "a.b=c=d"]) == 1
     shown = capsys.readouterr()
     assert '.option("kafka.bootstrap.servers", "127.0.0.1:9092")' in shown.out
@@ -200,30 +204,28 @@ def test_verbose_logs_what_the_client_does(kafka_test_broker):
     kafka_test_broker.create_topic("t")
     line = [
         "-v",
-        "perf",
+        "console-producer",
         "--bootstrap-server",
         kafka_test_broker.bootstrap_servers,
         "--topic",
         "t",
-        "--num-records",
-        "1",
     ]
     command = [sys.executable, "-m", "spark_kafka_sink", *line]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=True)
+    done = subprocess.run(command, input="a\n", capture_output=True, text=True, timeout=DEADLINE_S, check=True)
     for said in (f"DEBUG spark_kafka_sink.network: Connected to {kafka_test_broker.bootstrap_servers}", "topics: t\n"):
         assert said in done.stderr
 
 
 def test_incident_verbose_logged_the_secrets_that_py4j_and_botocore_log_at_debug():
     code = (
-        "import logging, sys; from spark_kafka_sink.tools.cli import demo\n"
+        "import logging, sys; from spark_kafka_sink.tools.cli import broker\n"
         "from spark_kafka_sink.tools.cli.main import main\n"
         "def run(_):\n"
         "    for name in ('py4j', 'botocore.auth', 'urllib3', 'spark_kafka_sink.login'):\n"
         "        logging.getLogger(name).debug('secret of %s', name)\n"
         "        logging.getLogger(name).info('said by %s', name)\n"
         "    return 0\n"
-        "demo.run = run; sys.exit(main(['-v', 'demo']))"
+        "broker.run = run; sys.exit(main(['-v', 'broker']))"
     )
     command = [sys.executable, "-c", code]
     shown = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=True).stderr

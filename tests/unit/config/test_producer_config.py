@@ -167,9 +167,18 @@ def test_a_partitioner_class_of_the_jvm_is_refused_with_a_pointer():
     assert "a column named partition" in fault
 
 
-@pytest.mark.parametrize("name", ["round_robin", "murmur3", "crc32", "fnv1a", "my_team.kafka:ByCountry"])
+@pytest.mark.parametrize("name", ["round_robin", "crc32", "my_team.kafka:ByCountry"])
 def test_partitioners_of_other_clients_and_of_ones_own_have_names(name):
     assert ProducerConfig.parse({**SERVERS, "partitioner.class": name}).partitioner_class == name
+
+
+@pytest.mark.parametrize("name", ["murmur3", "FNV1a"])
+def test_a_partitioner_of_an_earlier_release_is_refused_with_the_page_that_has_it(name):
+    (fault,) = faults({"partitioner.class": name})
+    assert fault == (
+        f"partitioner.class is {name!r}; {name} was removed: the page Recipes has it as a partitioner of your own, in "
+        "ten lines."
+    )
 
 
 @pytest.mark.parametrize("name", ["crc", "my_team.kafka", "my_team:", ":ByCountry", "my team:ByCountry", "a.b:C.d"])

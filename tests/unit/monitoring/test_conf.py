@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from spark_kafka_sink.spark.receipts.exporter import DEAD_LETTERS, EXPORTER_METRICS, METRICS, PREFIX, QUERY_LABELS
+from spark_kafka_sink.tools.exporter.totals import DEAD_LETTERS, EXPORTER_METRICS, METRICS, PREFIX, QUERY_LABELS
 
 ROOT = Path(__file__).parents[3]
 DASHBOARD = json.loads((ROOT / "conf/grafana-dashboard.json").read_text())

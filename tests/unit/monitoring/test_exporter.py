@@ -1,26 +1,22 @@
-"""What the exporter serves and sends is the sum of the receipts, under names that Prometheus' conventions allow."""
+"""What the exporter serves is the sum of the receipts, under names that Prometheus' conventions allow."""
 
 import dataclasses
 import re
 import socket
 from contextlib import ExitStack
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from threading import Event, Thread
 from urllib.request import urlopen
 
 import pytest
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from prometheus_client.parser import text_string_to_metric_families
 
 from spark_kafka_sink.common.task_figures import TaskFigures
 from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.exactly_once.receipts import WriteReceipt, write_lines
-from spark_kafka_sink.spark.receipts.exporter import EXPORTER_METRICS, METRICS, Exporter, ReceiptTotals
-from spark_kafka_sink.spark.receipts.otlp import OtlpSender
-from spark_kafka_sink.spark.receipts.prometheus import CONNECTION_MS, MOST_CONNECTIONS, serve
-from spark_kafka_sink.spark.receipts.receipt_reader import FolderReceipts, Foreign
+from spark_kafka_sink.exactly_once.receipts import WriteReceipt
 from spark_kafka_sink.testing.manual_clock import ManualClock
 from spark_kafka_sink.tools.cli.main import main, parser
+from spark_kafka_sink.tools.exporter.prometheus import CONNECTION_MS, MOST_CONNECTIONS, serve
+from spark_kafka_sink.tools.exporter.receipts import Foreign
+from spark_kafka_sink.tools.exporter.totals import EXPORTER_METRICS, METRICS, Exporter, ReceiptTotals
 from tests.waiting import DEADLINE_S, eventually
 
 FIGURES = TaskFigures(
@@ -171,69 +167,8 @@ def test_an_error_is_counted_and_the_next_read_goes_on(reader, caplog):
     assert "Receipts cannot be read: no broker" in caplog.text
 
 
-def test_an_exporter_that_starts_again_serves_the_same_totals(tmp_path):
-    write_lines(str(tmp_path), [receipt(figures=FIGURES), receipt(batch=1, count=5)])
-    first, again = (Exporter(FolderReceipts(str(tmp_path), ManualClock()), ManualClock()) for _ in range(2))
-    first.read_all()
-    again.read_all()
-    assert {each.metric.name: each.value for each in first.samples} == {
-        each.metric.name: each.value for each in again.samples
-    }
-    assert {each.began for each in first.samples if each.labels} == {1000}
-
-
-@pytest.fixture
-def collector():
-    """The requests that an OTLP collector got, and its URL."""
-    requests = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            requests.append(ExportMetricsServiceRequest.FromString(body))
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, *arguments):
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    Thread(target=server.serve_forever, daemon=True).start()
-    yield requests, f"http://127.0.0.1:{server.server_port}/v1/metrics"
-    server.shutdown()
-    server.server_close()
-
-
-def test_otlp_sends_cumulative_sums_that_begin_with_the_first_receipt(reader, collector):
-    requests, url = collector
-    exporter, clock = Exporter(reader, ManualClock()), ManualClock(5_000)
-    exporter.read_all()
-    sender = OtlpSender(exporter, clock, url)
-    assert sender.send()
-    sender.close()
-    (scope,) = requests[0].resource_metrics[0].scope_metrics
-    metrics = {metric.name: metric for metric in scope.metrics}
-    points = metrics["spark_kafka_sink_rows"].sum
-    values = {tuple(a.value.string_value for a in p.attributes): p.as_double or p.as_int for p in points.data_points}
-    assert values == {("q", "t", "0"): 10, ("q", "t", "1"): 20, ("other", "t", "0"): 10}
-    assert (points.is_monotonic, points.aggregation_temporality) == (True, 2)
-    assert {p.start_time_unix_nano for p in points.data_points} == {1_000_000_000}
-    assert {p.time_unix_nano for p in points.data_points} == {5_000_000_000}
-    assert metrics["spark_kafka_sink_last_batch"].gauge.data_points[0].as_double == 0
-    assert metrics["spark_kafka_sink_task_seconds"].unit == "s"
-    assert metrics["spark_kafka_sink_row_bytes"].unit == "By"
-
-
-def test_a_collector_that_is_down_does_not_stop_the_exporter(reader):
-    exporter = Exporter(reader, ManualClock())
-    exporter.read_all()
-    sender = OtlpSender(exporter, ManualClock(), "http://127.0.0.1:9/v1/metrics")
-    assert not sender.send()
-    sender.close()
-
-
 def test_incident_the_exporter_listened_on_every_interface():
-    arguments = parser().parse_args(["exporter", "--path", "receipts"])
+    arguments = parser().parse_args(["exporter", "--topic", "receipts", "--bootstrap-server", "h:1"])
     assert arguments.listen == "127.0.0.1:9464"
 
 
@@ -274,36 +209,10 @@ def test_a_scrape_is_served_beside_connections_below_the_limit(reader):
         assert answers(socket.create_connection(("127.0.0.1", port)))
 
 
-def test_incident_a_collector_that_responded_byte_by_byte_held_the_exporter(reader, caplog):
-    exporter = Exporter(reader, ManualClock())
-    exporter.read_all()
-    stop = Event()
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def drip():
-            connection, _ = server.accept()
-            with connection:
-                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
-                for _ in range(1000):
-                    connection.sendall(b"x")
-                    if stop.wait(0.1):
-                        break
-
-        collector = Thread(target=drip, daemon=True)
-        collector.start()
-        sender = OtlpSender(exporter, ManualClock(), f"http://127.0.0.1:{server.getsockname()[1]}/v1/metrics")
-        assert not sender.send()
-        assert collector.is_alive()
-        assert not sender.send()
-        assert "has not ended its last response" in caplog.text
-        stop.set()
-        collector.join(DEADLINE_S)
-        sender.close()
-
-
-def test_the_command_names_a_wrong_address_and_a_missing_extra(capsys, tmp_path, monkeypatch):
-    assert main(["exporter", "--path", str(tmp_path), "--listen", "nowhere"]) == 1
+def test_the_command_names_a_wrong_address_and_a_missing_extra(capsys, monkeypatch):
+    line = ["exporter", "--topic", "t", "--bootstrap-server", "h:1"]
+    assert main([*line, "--listen", "nowhere"]) == 1
     assert "--listen nowhere is not of the form HOST:PORT" in capsys.readouterr().err
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert main(["exporter", "--path", str(tmp_path)]) == 1
+    assert main(line) == 1
     assert "pip install 'spark-kafka-sink[exporter]'" in capsys.readouterr().err

@@ -17,13 +17,11 @@ from spark_kafka_sink.network.api_versions import (
     between,
     camel_case,
     every,
-    filled,
     produce_versions,
 )
 from spark_kafka_sink.network.connection import ApiVersions
 from spark_kafka_sink.network.messages import API_KEYS, response_type, schema
 from spark_kafka_sink.testing.broker.versions import RELEASES
-from tests.repository.files import ROOT
 
 NEWEST = "4.4.0"
 
@@ -135,9 +133,3 @@ def test_a_broker_that_is_too_old_is_an_error_that_says_what_needs_more(api, ver
     with pytest.raises(UnsupportedVersionError) as raised:
         broker.pick(API_KEYS[api], *versions)
     assert all(text in str(raised.value) for text in ("b:9092 (id: 1)", camel_case(api), *says))
-
-
-def test_the_page_has_the_table():
-    page = (ROOT / "docs/versions.md").read_text()
-    assert filled(page) == page, "run: python -m spark_kafka_sink.network.api_versions docs/versions.md"
-    assert "options:versions" in page

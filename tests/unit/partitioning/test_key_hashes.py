@@ -1,29 +1,19 @@
 import zlib
 
-import mmh3
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.producer.partitioning.key_hashes import crc32, fnv1a, fnv1a_of, murmur2, murmur3
+from spark_kafka_sink.producer.partitioning.key_hashes import crc32, murmur2
 from spark_kafka_sink.producer.partitioning.partitioner import NOT_GIVEN
 from tests.unit.partitioning.test_murmur2 import MIB, murmur2_of
 from tests.waiting import cpu_ratio
 
 HASHES = {
     "murmur2": (murmur2, murmur2_of),
-    "murmur3": (murmur3, lambda key: mmh3.hash(key, signed=False)),
     "crc32": (crc32, zlib.crc32),
-    "fnv1a": (fnv1a, fnv1a_of),
 }
 each_hash = pytest.mark.parametrize(("of_column", "of_key"), HASHES.values(), ids=HASHES)
-
-
-@pytest.mark.parametrize(
-    ("key", "hashed"), [(b"", 0x811C9DC5), (b"a", 0xE40C292C), (b"foo", 0xA9F37ED7), (b"foobar", 0xBF9CF968)]
-)
-def test_fnv1a_gives_the_published_hashes(key, hashed):
-    assert fnv1a_of(key) == hashed
 
 
 @each_hash
@@ -61,28 +51,8 @@ def test_one_key_of_a_mebibyte_does_not_slow_ten_thousand_short_ones(of_column, 
     assert of_column(keys)[-1] == of_key(MIB)
 
 
-def test_murmur3_partitions_are_the_positive_hash_modulo_their_count():
-    keys = [b"", b"21", b"foobar", b"N14228"]
-    expected = [(mmh3.hash(key) & 0x7FFFFFFF) % 7 for key in keys]
-    assert murmur3.partitions(pa.array(keys), 7).tolist() == expected
-
-
 def test_crc32_gives_empty_keys_no_partition():
     keys = pa.array([b"", b"21", None, b"foobar"])
     partitions = crc32.partitions(keys, 100)
     assert partitions.dtype == np.int32
     assert partitions[[0, 1, 3]].tolist() == [NOT_GIVEN, zlib.crc32(b"21") % 100, zlib.crc32(b"foobar") % 100]
-
-
-def sarama_partition(key: bytes, count: int) -> int:
-    """``hashPartitioner.Partition`` in Go's arithmetic: int32, a remainder with the dividend's sign, its absolute."""
-    signed = int.from_bytes(fnv1a_of(key).to_bytes(4, "big"), "big", signed=True)
-    remainder = abs(signed) % count * (1 if signed >= 0 else -1)
-    return -remainder if remainder < 0 else remainder
-
-
-def test_fnv1a_partitions_are_saramas_for_hashes_of_both_signs():
-    keys = [b"%d" % number for number in range(200)] + [b""]
-    assert {fnv1a_of(key) >> 31 for key in keys} == {0, 1}
-    for count in (1, 7, 100):
-        assert fnv1a.partitions(pa.array(keys), count).tolist() == [sarama_partition(key, count) for key in keys]

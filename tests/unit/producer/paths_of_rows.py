@@ -62,7 +62,7 @@ SCHEMA = json.dumps({"type": "record", "name": "Order", "fields": [
 ]})  # fmt: skip
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 PARTITIONERS = (
-    "round_robin", "UniformStickyPartitioner", "DefaultPartitioner", "murmur3", "crc32", "fnv1a", f"{OWN}:Sticky",
+    "round_robin", "UniformStickyPartitioner", "DefaultPartitioner", "crc32", f"{OWN}:Sticky",
     f"{OWN}:LastPartition",
 )  # fmt: skip
 

@@ -1,5 +1,6 @@
-"""librdkafka, with options made from the producer's, reads through TLS and SASL; so does ``receipts --topic``."""
+"""librdkafka, with options made from the producer's, reads through TLS and SASL; so does the exporter."""
 
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -7,13 +8,13 @@ from confluent_kafka import Producer
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, load_pem_private_key, pkcs12
 
+from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.exactly_once.receipts import WriteReceipt
 from spark_kafka_sink.testing import Listener, TestBroker
-from spark_kafka_sink.testing.kafka_security import properties_text
-from spark_kafka_sink.tools.cli.main import main
-from spark_kafka_sink.tools.demo.check import librdkafka_options
+from spark_kafka_sink.tools.exporter.receipts import TopicReceipts
+from spark_kafka_sink.tools.selftest.librdkafka import librdkafka_options
 from tests.contract.security.librdkafka import HUNG_UP
 
 RECEIPT = WriteReceipt("q", 1, 0, "t", 1, 10, 14, 5, 50, 1000, 1010)
@@ -48,27 +49,19 @@ def pkcs12_keystore(options, tmp_path):
 
 
 @pytest.mark.parametrize("listener", LISTENERS)
-def test_receipts_are_read_through_each_listener(broker, listener, tmp_path, capsys):
+def test_receipts_are_read_through_each_listener(broker, listener, tmp_path):
     options = broker.client_options(listener)
     if listener == "MUTUAL":
         options = pkcs12_keystore(options, tmp_path)
     if listener == "ELSEWHERE":
         options["ssl.endpoint.identification.algorithm"] = ""
     assert written(options)
-    config = tmp_path / "client.properties"
-    config.write_text(properties_text(options))
-    line = ["receipts", "--topic", "receipts", "--bootstrap-server", options["bootstrap.servers"], "--json"]
-    assert main([*line, "--command-config", str(config)]) == 0
-    assert WriteReceipt.parse(capsys.readouterr().out) == RECEIPT
+    with closing(TopicReceipts(ProducerConfig.parse(options), "receipts", SystemClock())) as reader:
+        assert [*reader.read()] == [RECEIPT]
     assert {attempt.error for attempt in broker.authentications.failed()} <= {HUNG_UP}
 
 
 def test_a_mechanism_that_librdkafka_is_not_given_is_refused(broker):
     config = replace(ProducerConfig.parse(broker.client_options("SASL")), sasl_mechanism="OTHER")
-    with pytest.raises(ConfigError, match="sasl.mechanism=OTHER: this command reads with librdkafka"):
+    with pytest.raises(ConfigError, match="sasl.mechanism=OTHER: librdkafka logs in here with PLAIN"):
         librdkafka_options(config)
-
-
-def test_the_demo_s_own_kafka_takes_no_options(capsys):
-    assert main(["demo", "--command-property", "security.protocol=SSL"]) == 1
-    assert "need --broker" in capsys.readouterr().err

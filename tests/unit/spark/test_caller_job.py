@@ -23,12 +23,19 @@ class Context:
         self.tags: list[str] = []
         self.cancelled: list[str] = []
         self.ended = threading.Event()
-        self.sites: list[str | None] = []
-        self._jsc = SimpleNamespace(setCallSite=self.sites.append)
+        self.description: str | None = None
+        self._jsc = SimpleNamespace()
         self._ends_at = ends_at
 
     def addJobTag(self, tag: str) -> None:  # noqa: N802 (Spark's name)
         self.tags.append(tag)
+
+    def getLocalProperty(self, name: str) -> str | None:  # noqa: N802
+        assert name == "spark.job.description"
+        return self.description
+
+    def setJobDescription(self, text: str) -> None:  # noqa: N802
+        self.description = text
 
     def cancelJobsWithTag(self, tag: str) -> None:  # noqa: N802
         self.cancelled.append(tag)
@@ -83,7 +90,7 @@ def test_an_interrupted_call_cancels_its_job_until_it_ends(ends_at):
 
 
 def test_what_the_caller_does_meanwhile_may_end_the_job():
-    """A timeout of certify: the streaming query is stopped, too, which no tag cancels."""
+    """A timeout of selftest: the streaming query is stopped, too, which no tag cancels."""
     context, told = Context(), []
     frame = Frame(context)
 
@@ -93,21 +100,21 @@ def test_what_the_caller_does_meanwhile_may_end_the_job():
             raise TimeoutError("not done")
 
     with pytest.raises(TimeoutError, match="not done"):
-        caller_job.ran(frame.sparkSession, frame.collect, "certify", CLOCK, meanwhile, lambda: told.append("stop"))
+        caller_job.ran(frame.sparkSession, frame.collect, "selftest", CLOCK, meanwhile, lambda: told.append("stop"))
     assert told == ["late", "stop"]
     assert set(context.cancelled) == set(context.tags)
     assert context.ended.is_set()
-    assert context.sites[0].startswith(f"certify at {__file__}:")
+    assert context.description.startswith(f"selftest at {__file__}:")
 
 
-def test_incident_the_stage_was_named_by_a_line_of_the_thread_module():
+@pytest.mark.parametrize("own", [None, "load orders"])
+def test_sparks_ui_shows_the_callers_line_unless_the_caller_has_described_the_job(own):
     context = Context()
+    context.description = own
     context.ended.set()
     with pytest.raises(RuntimeError, match="was cancelled"):
         caller_job.collected(Frame(context), CLOCK)
-    line, after = context.sites
-    assert line.startswith(f"write_kafka at {__file__}:")
-    assert after is None
+    assert context.description.startswith(own or f"write_kafka at {__file__}:")
 
 
 def test_a_session_that_is_stopped_meanwhile_fails_with_sparks_own_error():

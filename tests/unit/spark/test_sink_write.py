@@ -21,7 +21,7 @@ def test_a_write_is_planned_and_run_where_spark_has_no_python_data_sources():
 import pickle, sys
 sys.modules["pyspark.sql.datasource"] = None
 import spark_kafka_sink.spark.exactly_once, spark_kafka_sink.spark.formats
-import spark_kafka_sink.spark.receipts.receipts_path, spark_kafka_sink.spark.write
+import spark_kafka_sink.spark.write
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import RowLayout

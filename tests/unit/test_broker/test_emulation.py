@@ -4,27 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from pathlib import Path
 
 import pytest
 
 from spark_kafka_sink.errors import BrokerError, ConfigError
 from spark_kafka_sink.testing import TestBroker
-from spark_kafka_sink.testing.broker.emulation import APIS, BROKER_CONFIGS, TOPIC_CONFIGS, Entry, Status, filled
+from spark_kafka_sink.testing.broker.emulation import APIS, BROKER_CONFIGS, TOPIC_CONFIGS, Entry, Status
 from spark_kafka_sink.testing.broker.state.config import BROKER_DEFAULTS, TOPIC_DEFAULTS
 from tests.contract.plain_client import API_KEYS, PlainClient
 
-PAGE = Path(__file__).parents[3] / "docs/test-broker.md"
 API_NAMES = {key: name for name, key in API_KEYS.items()}
 
 
 def names(entries: Iterable[Entry], *statuses: Status) -> list[str]:
     return sorted(name for entry in entries if not statuses or entry.status in statuses for name in entry.names)
-
-
-def test_the_page_is_fresh() -> None:
-    text = PAGE.read_text()
-    assert filled(text) == text, f"run: python -m spark_kafka_sink.testing.broker.emulation docs/{PAGE.name}"
 
 
 def test_nothing_is_listed_twice() -> None:

@@ -8,6 +8,8 @@ from tests.waiting import DEADLINE_S
 
 pytest_plugins = ["pytester"]
 
+PLUGIN = ("-p", "spark_kafka_sink.testing.pytest_plugin")
+
 TEST = """
     import pytest
 
@@ -21,7 +23,9 @@ TEST = """
 
 def names(pytester: pytest.Pytester, *options: str) -> set[str]:
     pytester.makepyfile(TEST)
-    result = pytester.runpytest_inprocess("--collect-only", "-q", *options)
+    result = pytester.runpytest_inprocess(
+        "-p", "spark_kafka_sink.testing.pytest_plugin", "--collect-only", "-q", *options
+    )
     return {line.split("::")[1] for line in result.outlines if "::" in line}
 
 
@@ -40,7 +44,7 @@ def test_each_test_runs_on_each_version_asked_for_but_a_mark_stands(pytester):
 
 def test_a_kafka_that_cannot_start_fails_the_test_and_never_skips_it(pytester):
     pytester.makepyfile("def test_it(local_kafka): ...")
-    result = pytester.runpytest_subprocess("--kafka-version", "none")
+    result = pytester.runpytest_subprocess(*PLUGIN, "--kafka-version", "none")
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*KafkaJarsError: Kafka version 'none' is not of the form 4.4.0."])
 

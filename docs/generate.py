@@ -1,0 +1,333 @@
+"""Writes the generated blocks of the pages: options, metrics, errors, API versions, the command line, TestBroker.
+
+``python docs/generate.py`` replaces each block that begins with ``<!-- options:NAME -->``, a name of ``TABLES``, and
+ends with ``<!-- options:end -->``. The command line has the texts and not the layout of ``--help``, because that
+differs between Pythons.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from spark_kafka_sink import errors
+from spark_kafka_sink.common.config.old_names import OLD_NAMES
+from spark_kafka_sink.common.config.option import Option, OptionKind, Status
+from spark_kafka_sink.common.config.table import PRODUCER_OPTIONS
+from spark_kafka_sink.common.metrics import metric_rows
+from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.exactly_once import errors as exactly_once_errors
+from spark_kafka_sink.exactly_once.errors import ADVICE, Progress
+from spark_kafka_sink.exactly_once.values import Repeat
+from spark_kafka_sink.network.api_versions import SPOKEN, camel_case
+from spark_kafka_sink.network.error_table import CAUSES, TRANSACTIONAL_PRODUCE, Action, action, advice, known_codes
+from spark_kafka_sink.schemas.registry.registry_options import REGISTRY_OPTIONS
+from spark_kafka_sink.spark.options import SINK_OPTIONS
+from spark_kafka_sink.testing.broker import emulation
+from spark_kafka_sink.tools.cli.command_line import VERBOSE
+from spark_kafka_sink.tools.cli.main import parser
+from spark_kafka_sink.tools.exporter.totals import EXPORTER_METRICS, METRICS, QUERY_LABELS
+
+DOCS: Final = Path(__file__).parent
+_BLOCK: Final = re.compile(r"(?P<begin><!-- options:(?P<name>\w+) -->\n).*?(?P<end><!-- options:end -->)", re.DOTALL)
+_CODE: Final = re.compile(r"`[^`]+`|(?<![\w-])--[a-z][\w-]*")
+_PAGE: Final = re.compile(r"\bpage (?P<title>[A-Z][\w-]*) of the documentation\b")
+_EVERY_COMMAND_HAS: Final = {"-h", *VERBOSE}
+
+_COMMON: Final = (
+    "topic", "timestampColumn", "deliveryGuarantee", "transactionalIdPrefix", "txnAppId", "txnVersion", "neverRepeated",
+    "topicCreation", "valueFormat", "receiptsTopic", "deadLetterTopic", "saslTokenProvider",
+    "unknownOptions",
+)  # fmt: skip
+"""The sink's options that the page of options begins with."""
+
+_REFUSED_AND_IGNORED = {
+    Status.NO_EFFECT: "Checked, then ignored.",
+    Status.JVM_ONLY: "Java classes and their settings. The error names the alternative.",
+    Status.NOT_YET: "No released broker supports them.",
+}
+
+_DONE: Final[Mapping[Action, str]] = MappingProxyType(
+    {
+        Action.SUCCEED: "counts as success",
+        Action.RETRY: "retries",
+        Action.RETRY_SOON: "retries",
+        Action.REFRESH_RETRY: "refreshes metadata, retries",
+        Action.SPLIT: "splits the batch",
+        Action.BUMP_EPOCH: "retries in order, with a new epoch if needed",
+        Action.ABORT: "fails; the transaction is aborted",
+        Action.FAIL: "fails",
+        Action.FENCED: "fails",
+    }
+)
+
+
+def filled(page: str) -> str:
+    """``page`` with each of its blocks replaced by its table."""
+
+    def fresh(block: re.Match[str]) -> str:
+        return f"{block['begin']}\n{TABLES[block['name']]()}\n\n{block['end']}"
+
+    return _BLOCK.sub(fresh, page)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table. Bars in cells, and angle brackets outside of backticks, are escaped."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(_escaped(cell) for cell in line) + " |" for line in lines)
+
+
+def _escaped(cell: str) -> str:
+    """Bars would end the cell; outside of backticks, ``<name>`` would be an HTML tag."""
+    texts = cell.replace("|", "\\|").split("`")
+    return "`".join(text if number % 2 else text.replace("<", "&lt;") for number, text in enumerate(texts))
+
+
+def sink_options() -> str:
+    """The sink's own options."""
+    return _option_table(SINK_OPTIONS)
+
+
+def common_options() -> str:
+    """The sink's options that most jobs look up first: what each does, and its default."""
+    by_name = {option.name: option for option in SINK_OPTIONS}
+    rows = ((f"`{name}`", by_name[name].doc, _default(by_name[name])) for name in _COMMON)
+    return table(("option", "what it does", "default"), rows)
+
+
+def registry_options() -> str:
+    """The options of a schema registry."""
+    return _option_table(REGISTRY_OPTIONS)
+
+
+def producer_options() -> str:
+    """Kafka's producer options, a section per ``Status``."""
+    sections = [_option_table(option for option in PRODUCER_OPTIONS if option.status is Status.SUPPORTED)]
+    for status, text in _REFUSED_AND_IGNORED.items():
+        rows = ((f"`{option.name}`", _refusal(option)) for option in PRODUCER_OPTIONS if option.status is status)
+        title = status.value[0].upper() + status.value[1:]
+        sections += [f"### {title}", text, table(("option", "what it is"), rows)]
+    return "\n\n".join(sections)
+
+
+def old_names() -> str:
+    """Kafka 0.8's names of producer options."""
+    return table(("old name", "option"), ((f"`{old}`", f"`{name}`") for old, name in OLD_NAMES.items()))
+
+
+def metrics() -> str:
+    """The producer's metrics."""
+    return table(*metric_rows())
+
+
+def exported() -> str:
+    """The metrics of ``spark-kafka-sink exporter``."""
+    rows = [
+        (f"`{each.full_name}`", ", ".join(labels), each.doc)
+        for metrics, query in ((METRICS, QUERY_LABELS), (EXPORTER_METRICS, ()))
+        for each in metrics
+        for labels in [(*query, *each.labels)]
+    ]
+    return table(("metric", "labels", "what it is"), rows)
+
+
+def broker_code_table() -> str:
+    """Each code of a Produce response, what the sink does, its cause and remedy."""
+    rows = (
+        (f"`{code.name.upper()}`", _DONE[action("produce", code)], _DONE[action(TRANSACTIONAL_PRODUCE, code)], text)
+        for code, text in sorted(broker_codes())
+    )
+    return table(("code", "at-least-once", "exactly-once", "cause and remedy"), rows)
+
+
+def broker_codes() -> Iterator[tuple[ErrorCode, str]]:
+    for code in known_codes():
+        text = advice(code)
+        yield code, CAUSES.get(code, "") if text is None else f"{_capitalized(text)}."
+
+
+def error_classes() -> list[type[KafkaError]]:
+    """The error classes of ``errors.py`` and ``exactly_once/errors.py``, without their base class."""
+    found = [
+        value
+        for module in (errors, exactly_once_errors)
+        for value in vars(module).values()
+        if inspect.isclass(value) and issubclass(value, KafkaError) and value.__module__ == module.__name__
+    ]
+    return [each for each in found if each is not KafkaError]
+
+
+def error_class_table() -> str:
+    """The sink's exceptions."""
+    return table(("error", "cause", "remedy"), error_class_rows())
+
+
+def error_class_rows() -> list[tuple[str, ...]]:
+    """Each class, its cause by the first line of its docstring, its remedy."""
+    return [
+        (f"`{each.__name__}`", (each.__doc__ or "").split("\n")[0].replace("``", "`"), vars(each).get("remedy", ""))
+        for each in error_classes()
+    ]
+
+
+def advice_table() -> str:
+    """What the next run of a failed exactly-once write does, and what to do if no run of it may follow."""
+    placeholders = {
+        "commit": "spark-kafka-sink transactions commit --prefix NAME",
+        "list": "spark-kafka-sink transactions list --prefix NAME",
+        "timeout": "kafka.transaction.timeout.ms",
+    }
+    rows = [
+        (
+            progress.value,
+            ADVICE[Repeat.STREAM, progress].format_map(placeholders).partition(": it ")[2],
+            ADVICE[Repeat.NEVER, progress].format_map(placeholders),
+        )
+        for progress in Progress
+    ]
+    again = ", ".join(repeat.value for repeat in Repeat if repeat is not Repeat.NEVER)
+    head = ("the error says that the write is", f"{again}: the next run", f"{Repeat.NEVER.value}: what to do")
+    return table(head, rows)
+
+
+def _option_table(options: Iterable[Option]) -> str:
+    head = ("option", "default", "valid values", "what it does")
+    rows = ((f"`{option.name}`", _default(option), _valid(option), option.doc) for option in options)
+    return table(head, rows)
+
+
+def _default(option: Option) -> str:
+    if option.default in (None, ""):
+        return ""
+    return f"`{str(option.default).lower() if option.kind is OptionKind.BOOLEAN else option.default}`"
+
+
+def _valid(option: Option) -> str:
+    return option.allowed.removeprefix("one of ").removeprefix("a whole number ").removeprefix("of ")
+
+
+def _capitalized(text: str) -> str:
+    """An option's name keeps its spelling."""
+    return text if "." in text.split(maxsplit=1)[0] else text[0].upper() + text[1:]
+
+
+def _refusal(option: Option) -> str:
+    return f"{option.doc} Instead: {option.instead}." if option.instead else option.doc
+
+
+def api_versions() -> str:
+    """The versions of each API that the client speaks."""
+    rows = []
+    for api, spoken in SPOKEN.items():
+        versions = f"{spoken.lowest} to {spoken.highest}" if spoken.lowest < spoken.highest else f"{spoken.lowest}"
+        releases = " to ".join(dict.fromkeys(spoken.since))
+        rows.append((camel_case(api), versions, releases, spoken.without, spoken.unsent))
+    return table(("API", "versions", "since Kafka", "what older versions lack", "left out"), rows)
+
+
+def test_broker(head: Sequence[str], entries: Iterable[emulation.Entry]) -> str:
+    """What TestBroker does of a kind of thing."""
+    rows = ((", ".join(f"`{name}`" for name in each.names), each.status.value, each.note) for each in entries)
+    return table(head, rows)
+
+
+def commands() -> str:
+    """The options of the program, then a section per command."""
+    top = parser()
+    sections = [_flags(top, set())]
+    for subparsers in top._actions:
+        if isinstance(subparsers, argparse._SubParsersAction):
+            names = [each.dest for each in subparsers._choices_actions]
+            lines = [(f"[{each.dest}](#{each.dest})", each.help or "") for each in subparsers._choices_actions]
+            sections.append(table(("command", "what it does"), lines))
+            sections.extend(_command(name, subparsers.choices[name]) for name in names)
+    return "\n\n".join(sections)
+
+
+def _command(name: str, command: argparse.ArgumentParser) -> str:
+    texts = [f"## {name}", *_paragraphs(command.description or ""), _flags(command, _EVERY_COMMAND_HAS)]
+    return "\n\n".join([*texts, *([_code(command.epilog)] if command.epilog else [])])
+
+
+def _paragraphs(description: str) -> Iterator[str]:
+    """Sentences are wrapped by the page; what is indented, such as a list, stays as it is."""
+    for paragraph in description.split("\n\n"):
+        if paragraph.startswith(" "):
+            yield _code(paragraph)
+        else:
+            yield _marked(" ".join(paragraph.split()))
+
+
+def _marked(text: str) -> str:
+    """Flags as code, unless they are within code; names of pages as links."""
+    text = _CODE.sub(lambda code: f"`{code[0].strip('`')}`", text)
+    return _PAGE.sub(lambda page: f"page [{page['title']}]({page['title'].lower()}.md)", text)
+
+
+def _code(text: str) -> str:
+    return f"```\n{text.strip(chr(10))}\n```"
+
+
+def _flags(command: argparse.ArgumentParser, left_out: set[str]) -> str:
+    rows = [
+        (f"`{_shown(action)}`", _marked(_help(command, action)))
+        for action in command._actions
+        if not isinstance(action, argparse._SubParsersAction) and not left_out.intersection(action.option_strings)
+    ]
+    return table(("option", "what it does"), rows)
+
+
+def _shown(action: argparse.Action) -> str:
+    """Flags and value as ``--help`` shows them."""
+    value = "" if action.nargs == 0 else str(action.metavar or _choices(action) or action.dest.upper())
+    value = f"[{value}]" if action.nargs == "?" else value
+    return " ".join(filter(None, (", ".join(action.option_strings), value)))
+
+
+def _choices(action: argparse.Action) -> str:
+    return "" if action.choices is None else f"{{{','.join(map(str, action.choices))}}}"
+
+
+def _help(command: argparse.ArgumentParser, action: argparse.Action) -> str:
+    required = "required: " if action.required and action.option_strings else ""
+    return required + (action.help or "") % {**vars(action), "prog": command.prog}
+
+
+TABLES: Final[Mapping[str, Callable[[], str]]] = {
+    "common": common_options,
+    "sink": sink_options,
+    "kafka": producer_options,
+    "registry": registry_options,
+    "old": old_names,
+    "metrics": metrics,
+    "exported": exported,
+    "codes": broker_code_table,
+    "errors": error_class_table,
+    "advice": advice_table,
+    "versions": api_versions,
+    "commands": commands,
+    "apis": lambda: test_broker(("API", "TestBroker", "what is missing, or what to use instead"), emulation.APIS),
+    "topics": lambda: test_broker(("topic setting", "TestBroker", "what is missing"), emulation.TOPIC_CONFIGS),
+    "brokers": lambda: test_broker(("broker setting", "TestBroker", "remark"), emulation.BROKER_CONFIGS),
+    "parts": lambda: table(("part", "what is different"), emulation.PARTS),
+}
+
+
+def pages() -> Iterator[tuple[Path, str, str]]:
+    """Each page, its text, and its text with fresh blocks."""
+    for path in sorted(DOCS.rglob("*.md")):
+        text = path.read_text()
+        yield path, text, filled(text)
+
+
+if __name__ == "__main__":
+    for path, text, fresh in pages():
+        if fresh != text:
+            path.write_text(fresh)

@@ -1,0 +1,1 @@
+"""``make demo``: the sink shown on this machine."""

@@ -1,0 +1,65 @@
+"""Names that another Kafka client or an earlier release has, and the sentence that the refusal of each ends with.
+
+Those of earlier releases can be emptied at 1.0. Options are in lower case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+_LOGIN: Final = "user and password are in {prefix}sasl.jaas.config, with the login module of {prefix}sasl.mechanism"
+_CA: Final = "write {prefix}ssl.truststore.location, which takes a PEM file as well"
+_KEY: Final = "write {prefix}ssl.keystore.location, which takes a PEM file with the key and its certificates"
+
+_OTHER_CLIENTS: Final[Mapping[str, str]] = MappingProxyType({
+    "sasl.username": _LOGIN,
+    "sasl.password": _LOGIN,
+    "sasl.plain.username": _LOGIN,
+    "sasl.plain.password": _LOGIN,
+    "ssl.ca.location": _CA,
+    "ssl.cafile": _CA,
+    "ssl.ca.pem": "write {prefix}ssl.truststore.certificates",
+    "ssl.certificate.location": _KEY,
+    "ssl.certfile": _KEY,
+    "ssl.key.location": _KEY,
+    "ssl.keyfile": _KEY,
+    "enable.ssl.certificate.verification": (
+        "certificates are always verified; an empty {prefix}ssl.endpoint.identification.algorithm accepts any host name"
+    ),
+    "queue.buffering.max.ms": "write {prefix}linger.ms",
+    "queue.buffering.max.kbytes": "write {prefix}buffer.memory, in bytes",
+    "message.max.bytes": "write {prefix}max.request.size",
+    "message.timeout.ms": "write {prefix}delivery.timeout.ms",
+})  # fmt: skip
+"""Options of librdkafka and kafka-python."""
+
+_RECEIPTS: Final = "set receiptsTopic, and read the topic or its metrics (spark-kafka-sink exporter)"
+_PARTITIONER: Final = "the page Recipes has it as a partitioner of your own, in ten lines"
+
+_EARLIER: Final[Mapping[str, str]] = MappingProxyType({
+    "certify": "use selftest",
+    "demo": "run make demo in a clone of the repository, or selftest",
+    "fnv1a": _PARTITIONER,
+    "murmur3": _PARTITIONER,
+    "perf": "run kafka-producer-perf-test, which Kafka brings",
+    "receipts": _RECEIPTS,
+    "receiptspath": _RECEIPTS,
+    "ReceiptsListener": _RECEIPTS,
+    "WrittenBatch": _RECEIPTS,
+    "--otlp": "let a collector scrape the exporter",
+    "--print-completion": "type the command, or look it up with --help",
+})  # fmt: skip
+"""Options, their values, commands and public names of earlier releases."""
+
+
+def removed_name(name: str, written: str, prefix: str = "") -> str | None:
+    """Why a name is refused and what to use instead; None for a name that is in neither table. ``written``: the name
+    as it was given, with its prefix if it had one. ``prefix``: that of the options to write instead.
+    """
+    if (instead := _OTHER_CLIENTS.get(name.replace("_", "."))) is not None:
+        return f"{written} is not an option of Kafka's Java producer: {instead.format(prefix=prefix)}."
+    if (instead := _EARLIER.get(name)) is not None:
+        return f"{written} was removed: {instead.format(prefix=prefix)}."
+    return None

@@ -1,0 +1,143 @@
+"""``spark-kafka-sink selftest``: the sink on the user's own Spark and brokers, read back and compared."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import logging
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from spark_kafka_sink.common.config.table import OWN_NAMES
+from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.tools.cli.command_line import (
+    Subparsers,
+    add_client_options,
+    add_cluster,
+    add_command,
+    add_spark_options,
+    checked_names,
+    client_config,
+    client_options,
+    spark_settings,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DESCRIPTION = """\
+Tries the sink on your own Spark and brokers. For each guarantee it writes a batch job and a streaming query
+that is stopped and started again, 10,000 rows each, and with exactly-once the same txnVersion a second time,
+which must not add a row. It reads every row back, with confluent-kafka if that is installed and can log in,
+else with the package's own reader, and compares key and value.
+
+Standard output has versions and results, but no hosts, users or paths, so you can paste it into a report.
+The reasons of a failure are on standard error.
+
+Topics, ledger and transactional ids are its own. Their names begin with --prefix, so that prefixed ACLs
+apply to them: the principal needs CREATE, DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE and DELETE on topics, and
+WRITE on transactional ids. Topics, ledger and checkpoints are deleted at the end, also after Ctrl-C or
+SIGTERM. With --remote, this machine must reach the brokers, too, and you delete the checkpoints yourself.
+
+The exit code is 0 if every row was read back, 1 if not, and 2 if the test could not run."""
+
+EXAMPLES = """\
+examples:
+  spark-kafka-sink selftest --bootstrap-server kafka1:9092
+  spark-kafka-sink selftest --bootstrap-server kafka1:9093 --command-config client.properties \\
+      --prefix orders --master spark://master:7077 --conf spark.executor.memory=1g
+  spark-kafka-sink selftest --bootstrap-server kafka1:9092 --remote sc://spark:15002 \\
+      --checkpoint-location s3a://bucket/checkpoints
+
+In a notebook, with the session that is there: spark_kafka_sink.selftest(spark, options)"""
+
+COULD_NOT_RUN = 2
+DEFAULT_PREFIX = "pykafka-selftest"
+_LONGEST_SUFFIX = "-00000000-batch-driver"
+
+
+def add_to(commands: Subparsers) -> None:
+    summary = "write and read back with your own Spark and brokers"
+    command = add_command(commands, run, "selftest", summary, DESCRIPTION, EXAMPLES)
+    add_cluster(command)
+    add_client_options(command)
+    command.add_argument(
+        "--prefix", default=DEFAULT_PREFIX, metavar="NAME",
+        help="prefix of the topics, the ledger and the transactional ids (default: %(default)s)",
+    )  # fmt: skip
+    command.set_defaults(error_code=COULD_NOT_RUN)
+    group = command.add_argument_group("Spark")
+    add_spark_options(group)
+    group.add_argument(
+        "--checkpoint-location", metavar="DIR",
+        help="folder for the query's checkpoints that Spark's driver can write to, a path or a URI (default: a "
+        "temporary folder; required with --remote)",
+    )  # fmt: skip
+
+
+def run(arguments: argparse.Namespace) -> int:
+    checked_names({
+        "--prefix": (arguments.prefix, _LONGEST_SUFFIX),
+        "--checkpoint-location": (arguments.checkpoint_location, ""),
+    })  # fmt: skip
+    if importlib.util.find_spec("pyspark") is None:
+        raise KafkaError("selftest needs PySpark: pip install 'spark-kafka-sink[spark]'")
+    from spark_kafka_sink.spark.options import KAFKA_PREFIX
+    from spark_kafka_sink.tools.selftest.selftest import Plan
+    from spark_kafka_sink.tools.selftest.selftest import run as run_plan
+
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # on Ctrl-C it logs each call
+    if not logging.getLogger("spark_kafka_sink").isEnabledFor(logging.DEBUG):
+        logging.getLogger("spark_kafka_sink").setLevel(logging.WARNING)  # the steps show it
+    client_config(arguments)  # wrong options are told by the names that a client.properties file has
+    given = {**client_options(arguments), "bootstrap.servers": arguments.bootstrap_server}
+    options = {name if name in OWN_NAMES else f"{KAFKA_PREFIX}{name}": value for name, value in given.items()}
+    options["checkpointLocation"] = arguments.checkpoint_location
+    plan = Plan.of(options, arguments.prefix, is_connect=arguments.remote is not None)
+    settings = spark_settings(arguments)
+    if arguments.remote is None:
+        settings = {"spark.ui.showConsoleProgress": "false", **settings}  # the steps show progress
+    return 0 if run_plan(_session(settings), plan) else 1
+
+
+@contextmanager
+def _session(settings: Mapping[str, str]) -> Iterator[SparkSession]:
+    """Starts Spark, and stops it at the end. Ctrl-C and SIGTERM interrupt the run from then on."""
+    from spark_kafka_sink.spark.sessions import register_format
+    from spark_kafka_sink.tools.cli.job import spark_session
+    from spark_kafka_sink.tools.selftest.selftest import has_format
+
+    with ExitStack() as stack:
+        with _signals_wait():
+            spark = stack.enter_context(spark_session("spark-kafka-sink selftest", settings))
+        if has_format():
+            register_format(spark)  # as jobs/ do: then it runs like all other Python code
+        yield spark
+
+
+@contextmanager
+def _signals_wait() -> Iterator[None]:
+    """Delays Ctrl-C and SIGTERM to the end of the block, and lets them raise ``KeyboardInterrupt`` afterwards.
+
+    If they interrupted the start of Spark, its JVM might run forever: PySpark 4.2 then removes the folder by which the
+    JVM tells it its port (``pyspark.java_gateway.launch_gateway``).
+    """
+    came: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        print("Interrupted: ends as soon as Spark has started.", file=sys.stderr)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, note)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.default_int_handler)
+        if came:
+            raise KeyboardInterrupt

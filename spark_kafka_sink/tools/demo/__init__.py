@@ -1,1 +1,0 @@
-"""``spark-kafka-sink demo``: the sink shown on this machine."""

@@ -1,0 +1,1 @@
+"""``spark-kafka-sink exporter``: the receipts of a topic as metrics for Prometheus."""

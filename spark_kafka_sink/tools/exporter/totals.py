@@ -1,0 +1,222 @@
+"""``Exporter``: reads receipts and sums them up to the samples that Prometheus scrapes and OTLP sends."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from spark_kafka_sink.common.clock import Clock
+from spark_kafka_sink.common.task_figures import TaskFigures
+from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.exactly_once.receipts import WriteReceipt
+from spark_kafka_sink.tools.exporter.receipts import TopicReceipts
+
+PREFIX: Final = "spark_kafka_sink_"
+OTHER: Final = "other"
+"""Stands for the topics and partitions of a query beyond the limit of series."""
+
+QUERY_LABELS: Final = ("query", "query_name")
+"""Labels of every metric of a query: its id, and its name if it has one."""
+
+_PER_PARTITION: Final = ("topic", "partition")
+
+_log = logging.getLogger("spark_kafka_sink.exporter")
+
+MOST_SERIES: Final = 10_000
+
+
+class Metric(NamedTuple):
+    """A metric of the exporter. ``name`` follows Prometheus' conventions, without ``_total``. ``labels`` come after
+    ``QUERY_LABELS``.
+    """
+
+    name: str
+    is_counter: bool
+    labels: tuple[str, ...]
+    doc: str
+
+    @property
+    def full_name(self) -> str:
+        """The metric's name in Prometheus."""
+        return PREFIX + self.name + ("_total" if self.is_counter else "")
+
+
+ROWS = Metric("rows", True, _PER_PARTITION, "Rows acknowledged; with exactly-once, rows committed.")
+BYTES = Metric("row_bytes", True, _PER_PARTITION, "Bytes of these rows as records, before compression.")
+TASKS = Metric("tasks", True, (), "Tasks that wrote rows.")
+SENT_BYTES = Metric("sent_bytes", True, (), "Bytes of record batches as sent, compressed, retries included.")
+BATCHES = Metric("record_batches", True, (), "Record batches as sent, retries included.")
+RETRIES = Metric("retried_rows", True, (), "Rows sent again.")
+REQUESTS = Metric("requests", True, (), "Produce requests that brokers responded to.")
+LATENCY = Metric(
+    "request_latency_seconds",
+    True,
+    (),
+    "Seconds from a Produce request to its response, summed up: divide by requests.",
+)
+THROTTLE = Metric("throttle_seconds", True, (), "Seconds of throttling that brokers reported (quotas).")
+TASK_SECONDS = Metric(
+    "task_seconds", True, ("phase",),
+    "Seconds of tasks: encoding, waiting for buffer.memory (memory), for acknowledgements, for rows.",
+)  # fmt: skip
+DEAD_LETTERS = Metric("dead_letters", True, ("reason",), "Rows that became dead letters.")
+LAST_BATCH = Metric("last_batch", False, (), "Number of the batch (or txnVersion) written last.")
+LAST_WRITE = Metric("last_write_timestamp_seconds", False, (), "When a task of the query last ended a write, epoch.")
+SLOWEST_TASK = Metric("slowest_task_seconds", False, (), "Duration of the slowest task of the last batch.")
+LATENCY_MAX = Metric("request_latency_max_seconds", False, (), "Longest request of the last batch.")
+
+METRICS: Final = (
+    ROWS, BYTES, TASKS, SENT_BYTES, BATCHES, RETRIES, REQUESTS, LATENCY, THROTTLE, TASK_SECONDS, DEAD_LETTERS,
+    LAST_BATCH, LAST_WRITE, SLOWEST_TASK, LATENCY_MAX,
+)  # fmt: skip
+
+RECEIPTS = Metric("exporter_receipts", True, (), "Receipts read.")
+FOREIGN = Metric("exporter_foreign_records", True, (), "Records that are not receipts.")
+ERRORS = Metric("exporter_read_errors", True, (), "Failed attempts to read receipts; the log has each.")
+LAST_READ = Metric("exporter_last_read_timestamp_seconds", False, (), "When receipts were last read to the end, epoch.")
+
+EXPORTER_METRICS: Final = (RECEIPTS, FOREIGN, ERRORS, LAST_READ)
+"""Metrics of the exporter itself, without labels."""
+
+
+class Sample(NamedTuple):
+    """A metric's value. ``labels`` maps names to values. A counter counts from ``began`` (epoch ms) on."""
+
+    metric: Metric
+    labels: Mapping[str, str]
+    value: float
+    began: int
+
+
+@dataclass(slots=True)
+class _Query:
+    began: int
+    name: str = ""
+    partitions: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+    sums: dict[tuple[Metric, str], float] = field(default_factory=dict)
+    gauges: dict[Metric, float] = field(default_factory=dict)
+
+    def add(self, metric: Metric, value: float, label: str = "") -> None:
+        self.sums[metric, label] = self.sums.get((metric, label), 0.0) + value
+
+    def raise_to(self, metric: Metric, value: float) -> None:
+        self.gauges[metric] = max(self.gauges.get(metric, value), value)
+
+
+class ReceiptTotals:
+    """Sums up receipts, for at most ``most_series`` combinations of query, topic and partition. Beyond that, the
+    queries that wrote least recently are forgotten. If a single query has more topics and partitions, the further ones
+    are counted as ``other``.
+    """
+
+    def __init__(self, most_series: int) -> None:
+        self._most_series = most_series
+        self._series = 0
+        self._queries: OrderedDict[str, _Query] = OrderedDict()
+
+    def add(self, receipt: WriteReceipt) -> None:
+        query = self._queries.setdefault(receipt.query, _Query(receipt.began_at))
+        self._queries.move_to_end(receipt.query)
+        query.began = min(query.began, receipt.began_at)
+        query.name = receipt.query_name or query.name
+        if receipt.count:
+            key = self._key(query, receipt)
+            rows, size = query.partitions.get(key, (0, 0))
+            query.partitions[key] = (rows + receipt.count, size + receipt.bytes)
+        if query.gauges.get(LAST_BATCH) != receipt.batch:
+            query.gauges.update({LAST_BATCH: receipt.batch, SLOWEST_TASK: 0.0, LATENCY_MAX: 0.0})
+        query.raise_to(LAST_WRITE, receipt.ended_at / 1000)
+        if receipt.figures is not None:
+            _add_figures(query, receipt.figures)
+
+    def samples(self) -> Iterator[Sample]:
+        for query_id, query in self._queries.items():
+            named = {"query": query_id, **({"query_name": query.name} if query.name else {})}
+            for (topic, partition), values in query.partitions.items():
+                labels = {**named, "topic": topic, "partition": partition}
+                for metric, value in zip((ROWS, BYTES), values, strict=True):
+                    yield Sample(metric, labels, value, query.began)
+            for (metric, label), total in query.sums.items():
+                labels = {**named, **dict.fromkeys(metric.labels, label)}
+                yield Sample(metric, labels, total, query.began)
+            for metric, gauge in query.gauges.items():
+                yield Sample(metric, named, gauge, query.began)
+
+    def _key(self, query: _Query, receipt: WriteReceipt) -> tuple[str, str]:
+        key = (receipt.topic, str(receipt.partition))
+        if key not in query.partitions:
+            while self._series >= self._most_series and len(self._queries) > 1:
+                _, forgotten = self._queries.popitem(last=False)
+                self._series -= len(forgotten.partitions)
+            if self._series >= self._most_series:
+                key = (OTHER, OTHER)
+            self._series += key not in query.partitions
+        return key
+
+
+def _add_figures(query: _Query, figures: TaskFigures) -> None:
+    query.add(TASKS, 1)
+    query.add(SENT_BYTES, figures.compressed_bytes)
+    query.add(BATCHES, figures.batches)
+    query.add(RETRIES, figures.retries)
+    query.add(REQUESTS, figures.requests)
+    query.add(LATENCY, figures.latency_avg_ms * figures.requests / 1000)
+    query.add(THROTTLE, figures.throttle_ms / 1000)
+    query.add(TASK_SECONDS, figures.encode_ms / 1000, "encoding")
+    query.add(TASK_SECONDS, figures.memory_wait_ms / 1000, "memory")
+    query.add(TASK_SECONDS, figures.ack_wait_ms / 1000, "acknowledgements")
+    query.add(TASK_SECONDS, figures.other_ms / 1000, "rows")
+    for reason, rows in figures.dead_letters:
+        query.add(DEAD_LETTERS, rows, reason)
+    query.raise_to(SLOWEST_TASK, figures.duration_ms / 1000)
+    query.raise_to(LATENCY_MAX, figures.latency_max_ms / 1000)
+
+
+class Exporter:
+    """Keeps ``samples`` up to date. One thread calls ``read_all``, then ``read`` again and again. Any thread may read
+    ``samples``, a tuple that is replaced as a whole.
+    """
+
+    def __init__(self, reader: TopicReceipts, clock: Clock, most_series: int = MOST_SERIES) -> None:
+        self.samples: Sequence[Sample] = ()
+        self._reader = reader
+        self._clock = clock
+        self._totals = ReceiptTotals(most_series)
+        self._of_queries: tuple[Sample, ...] = ()
+        self._began = clock.epoch_ms()
+        self._receipts = self._errors = 0
+        self._last_read = 0.0
+
+    def read_all(self) -> None:
+        """Reads all receipts that are there. Raises ``KafkaError``."""
+        before = self._receipts
+        try:
+            for receipt in self._reader.read():
+                self._totals.add(receipt)
+                self._receipts += 1
+            self._last_read = self._clock.epoch_ms() / 1000
+        finally:
+            if self._receipts > before:
+                self._of_queries = tuple(self._totals.samples())
+            self._publish()
+
+    def read(self) -> None:
+        """Reads new receipts. An error is logged and counted, and the next call tries again."""
+        try:
+            self.read_all()
+        except KafkaError as error:
+            _log.warning("Receipts cannot be read: %s", error)
+            self._errors += 1
+            self._publish()
+
+    def _publish(self) -> None:
+        own = {
+            RECEIPTS: self._receipts,
+            FOREIGN: self._reader.foreign.count,
+            ERRORS: self._errors,
+            LAST_READ: self._last_read,
+        }
+        self.samples = (*self._of_queries, *(Sample(metric, {}, value, self._began) for metric, value in own.items()))

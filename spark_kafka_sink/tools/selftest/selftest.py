@@ -1,0 +1,328 @@
+"""Writes with both guarantees by the user's Spark, reads every row back, and deletes what it has created.
+
+Standard output has versions and results, without hosts, users and paths, so that it can be pasted. What failed and why
+goes to standard error.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import platform
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from hashlib import sha256
+from importlib.metadata import version
+from tempfile import gettempdir
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from uuid import uuid4
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import udf
+
+import spark_kafka_sink
+from spark_kafka_sink.common.clock import SystemClock
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.foreign_text import shown
+from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError
+from spark_kafka_sink.exactly_once.cluster import Cluster
+from spark_kafka_sink.network.api_versions import camel_case
+from spark_kafka_sink.network.diagnosis import advice
+from spark_kafka_sink.spark.caller_job import is_connect, ran
+from spark_kafka_sink.spark.kafka_write import given_options, kafka_batches, write_kafka
+from spark_kafka_sink.spark.options import KAFKA_PREFIX, SinkOptions
+from spark_kafka_sink.spark.sessions import activate_session
+from spark_kafka_sink.spark.spark_error import reason
+from spark_kafka_sink.tools.connection_check.throw_away import throw_away_name
+from spark_kafka_sink.tools.selftest.topics import Topics
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+DEFAULT_PREFIX: Final = "pykafka-selftest"
+ROWS: Final = 10_000
+RUNS: Final = 2
+"""How often a streaming query is started: the second run continues from the checkpoint of the first one."""
+
+_JOB_MS: Final = 300_000.0
+_POLL_S: Final = 0.5
+_AT_LEAST_ONCE: Final = "at-least-once"
+_EXACTLY_ONCE: Final = "exactly-once"
+_BATCH, _STREAM, _AGAIN = "batch", "stream, stopped and started again", "batch, the same txnVersion again"
+STEPS: Final = (
+    (_AT_LEAST_ONCE, _BATCH), (_AT_LEAST_ONCE, _STREAM),
+    (_EXACTLY_ONCE, _BATCH), (_EXACTLY_ONCE, _AGAIN), (_EXACTLY_ONCE, _STREAM),
+)  # fmt: skip
+_TAKEN: Final = ("sasltokenprovider", "drivercheck", "loglevel", "unknownoptions", "checkpointlocation")
+_SHOWN_APIS: Final = ("produce", "fetch", "metadata", "init_producer_id", "end_txn", "list_transactions")
+_LIBRARIES: Final = ("kio", "numpy", "pyarrow", "pyspark")
+_Result = TypeVar("_Result")
+
+
+def selftest(spark: SparkSession, options: Mapping[str, Any], *, prefix: str = DEFAULT_PREFIX) -> bool:
+    """Tries the sink on this Spark and the brokers of ``options``, and returns whether every row was read back.
+
+    For each guarantee it runs a batch job and a streaming query that is stopped and started again, 10,000 rows each,
+    and with exactly-once the same ``txnVersion`` a second time. It prints each step, what failed to standard error. It
+    deletes its topics, ledger and checkpoints at the end, also if the call is interrupted.
+
+    ``options``: those of a write that concern the brokers (``kafka.*``, ``saslTokenProvider``), and
+    ``checkpointLocation``, which Spark Connect needs. ``prefix``: of the topics, the ledger and the transactional ids.
+    This process must reach the brokers; on Spark Connect that is the client.
+
+    Raises ``ConfigError`` for wrong options, and ``KafkaError`` if the brokers cannot be reached.
+    """
+    return run(nullcontext(spark), Plan.of(options, prefix, is_connect=is_connect(spark)))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The writes of one run. ``options``: what all of them have in common. ``mark``: every name that the run makes
+    begins with the user's prefix and ends with it or something behind it. ``checkpoint``: the folder of all
+    checkpoints.
+    """
+
+    options: Mapping[str, str] = field(repr=False)  # it has passwords
+    config: ProducerConfig
+    prefix: str
+    mark: str
+    checkpoint: str
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any], prefix: str, *, is_connect: bool) -> Self:
+        """Raises ``ConfigError`` with every fault."""
+        spelt, faults = given_options(options)
+        given = {name.lower(): value for name, value in spelt.items()}
+        kept = {name: value for name, value in given.items() if name.startswith(KAFKA_PREFIX) or name in _TAKEN}
+        if others := [name for name in spelt if name.lower() not in kept]:
+            faults.append(f"{', '.join(others)}: selftest has topics and names of its own; leave out these options.")
+        location = kept.pop("checkpointlocation", None)
+        if is_connect and not location:
+            faults.append(
+                "On Spark Connect, selftest needs checkpointLocation: a folder that the server can write to, such as "
+                "s3a://bucket/checkpoints."
+            )
+        mark = uuid4().hex[:8]
+        folder = (location or f"file://{gettempdir()}").rstrip("/")
+        return cls(
+            # A task that has not ended when its topic is deleted must not create it again.
+            options={**kept, f"{KAFKA_PREFIX}allow.auto.create.topics": "false"},
+            config=SinkOptions.parse({**kept, "topic": prefix}, faults).producer,
+            prefix=prefix,
+            mark=mark,
+            checkpoint=f"{folder}/{DEFAULT_PREFIX}-{mark}",
+        )
+
+    @property
+    def ledger(self) -> str:
+        return throw_away_name(self.prefix, f"{self.mark}-ledger")
+
+    def topic(self, guarantee: str, way: str) -> str:
+        return throw_away_name(self.prefix, f"{self.mark}-{guarantee}-{way.partition(',')[0]}")
+
+    def write_options(self, guarantee: str, way: str) -> dict[str, str]:
+        """The options of a write, as ``format("pykafka")`` takes them."""
+        options = {**self.options, "topic": self.topic(guarantee, way), "deliveryGuarantee": guarantee}
+        if guarantee == _EXACTLY_ONCE:
+            options |= {"commitLogTopic": self.ledger, "transactionalIdPrefix": f"{self.prefix}-{self.mark}"}
+            if way != _STREAM:
+                options |= {"txnAppId": _BATCH, "txnVersion": "0"}
+        return options
+
+
+def run(session: AbstractContextManager[SparkSession], plan: Plan) -> bool:
+    """Carries out a plan. ``session`` is entered once the brokers respond, because Spark takes long to start."""
+    clock = SystemClock()
+    cluster = Cluster(plan.config, clock)
+    try:
+        cluster.await_brokers(clock.now() + plan.config.max_block_ms)
+        print(f"spark-kafka-sink {spark_kafka_sink.__version__}, {_platform()}")
+        print(", ".join(f"{name} {version(name)}" for name in _LIBRARIES))
+        print(f"brokers: {_brokers(cluster)}", flush=True)
+        with session as spark:
+            topics = Topics(cluster, plan.config)
+            try:
+                return _Run(plan, spark, topics, clock).steps()
+            finally:
+                _clean_up(plan, spark, topics)
+    finally:
+        cluster.close()
+
+
+class _Run:
+    """The steps of one run."""
+
+    def __init__(self, plan: Plan, spark: SparkSession, topics: Topics, clock: SystemClock) -> None:
+        self._plan = plan
+        self._spark = spark
+        self._topics = topics
+        self._clock = clock
+        self._stopped = False
+
+    def steps(self) -> bool:
+        """Runs the steps up to the first one that fails. Returns whether all have worked."""
+        print(f"Spark: {self._in_job('versions', partial(_spark_versions, self._spark))}", flush=True)
+        for number, (guarantee, way) in enumerate(STEPS):
+            with _shown(f"{guarantee}, {way}"):
+                try:
+                    text, outcome = self._step(guarantee, way), "ok"
+                except Exception as error:  # whatever Spark raises
+                    text, outcome = "the reason is on standard error", "FAILED"
+                    more = advice(error) if isinstance(error, KafkaError) else ""
+                    print(". ".join(filter(None, (f"{guarantee}, {way}: {reason(error)}", more))), file=sys.stderr)
+            print(f"{outcome:8}{guarantee}, {way}: {text}", flush=True)
+            if outcome != "ok":
+                for left in STEPS[number + 1 :]:
+                    print(f"{'untested':8} {', '.join(left)}")
+                print("NOT whole", flush=True)
+                return False
+        print(f"whole: every row was read back by {self._topics.reader}", flush=True)
+        return True
+
+    def _step(self, guarantee: str, way: str) -> str:
+        topic = self._plan.topic(guarantee, way)
+        if way != _AGAIN:
+            self._topics.create(topic)
+        if guarantee == _EXACTLY_ONCE:
+            self._topics.also_delete(self._plan.ledger)
+        began = self._clock.now()
+        self._in_job(f"{guarantee}, {way}", partial(self._write, guarantee, way))
+        seconds = (self._clock.now() - began) / 1000
+        compare(self._topics.read(topic), self._plan.mark, repeats_allowed=guarantee == _AT_LEAST_ONCE)
+        return f"{ROWS:,} rows, {ROWS / seconds:,.0f} rows/s" if way != _AGAIN else "no row was added"
+
+    def _write(self, guarantee: str, way: str) -> None:
+        options = self._plan.write_options(guarantee, way)
+        if has_format():
+            activate_session(self._spark)
+        if way == _STREAM:
+            self._stream(options, f"{self._plan.checkpoint}/{guarantee}")
+            return
+        frame = records(self._spark.range(ROWS), "id", self._plan.mark)
+        if has_format():
+            frame.write.format("pykafka").options(**options).mode("append").save()
+        else:
+            write_kafka(frame, options)
+
+    def _stream(self, options: dict[str, str], checkpoint: str) -> None:
+        """Runs the query to its end, several times. Each run is one micro-batch, and all have the same size."""
+        source = self._spark.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS // RUNS)
+        for _ in range(RUNS):
+            writer = records(source.load(), "value", self._plan.mark).writeStream
+            if has_format():
+                writer = writer.format("pykafka").options(**options)
+            else:
+                named = {"txnAppId": "stream"} if "commitLogTopic" in options else {}
+                writer = writer.foreachBatch(kafka_batches({**options, **named}))
+            self._await(writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start())
+
+    def _await(self, query: StreamingQuery) -> None:
+        try:
+            while not query.awaitTermination(_POLL_S):  # type: ignore[arg-type] # Spark takes a float, too
+                if self._stopped:
+                    raise KafkaError("The query was stopped.")
+        finally:
+            query.stop()
+
+    def _stop(self) -> None:
+        self._stopped = True
+
+    def _in_job(self, what: str, action: Callable[[], _Result]) -> _Result:
+        """Runs ``action``, which starts Spark jobs. Interrupt and timeout cancel them."""
+        deadline = self._clock.now() + _JOB_MS
+
+        def check_time() -> None:
+            if self._clock.now() >= deadline:
+                raise KafkaTimeoutError(f"{what} is not done after {_JOB_MS / 1000:.0f} s: has Spark free executors?")
+
+        return ran(self._spark, action, "selftest", self._clock, check_time, self._stop)
+
+
+def records(frame: DataFrame, number: str, mark: str) -> DataFrame:
+    """The rows to write, made of a frame that numbers them in the column ``number``. The value is a digest of mark and
+    number, so that a record of another run is recognised.
+    """
+    text = f"CAST({number} AS STRING)"
+    return frame.selectExpr(f"{text} AS key", f"sha2(concat('{mark}:', {text}), 256) AS value")
+
+
+def compare(
+    read: Iterator[list[tuple[bytes | None, bytes | None]]], mark: str, *, repeats_allowed: bool, rows: int = ROWS
+) -> None:
+    """Raises ``KafkaError`` if what was read are not the rows of ``records``, each of them once."""
+    wanted = {str(number).encode(): sha256(f"{mark}:{number}".encode()).hexdigest().encode() for number in range(rows)}
+    seen: Counter[bytes] = Counter()
+    foreign = 0
+    for some in read:
+        for key, value in some:
+            if key is not None and wanted.get(key, b"") == value:
+                seen[key] += 1
+            else:
+                foreign += 1
+    counts = {
+        "missing": rows - len(seen),
+        "records that match no row": foreign,
+        "duplicates": 0 if repeats_allowed else seen.total() - len(seen),
+    }
+    if faults := [f"{count:,} {what}" for what, count in counts.items() if count]:
+        raise KafkaError(f"{'; '.join(faults)}, of {rows:,} rows")
+
+
+def _clean_up(plan: Plan, spark: SparkSession, topics: Topics) -> None:
+    """Deletes topics and checkpoints. What stays, and why, goes to standard error."""
+    left = [*topics.delete()]
+    try:
+        if is_connect(spark):
+            left.append(f"A client of Spark Connect cannot remove the checkpoints in {plan.checkpoint}")
+        else:
+            jvm: Any = spark._jvm
+            path = jvm.org.apache.hadoop.fs.Path(plan.checkpoint)
+            path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).delete(path, True)
+    except Exception as error:  # whatever Spark raises
+        left.append(f"The checkpoints stay in {plan.checkpoint}: {reason(error)}")
+    for text in left:
+        print(text, file=sys.stderr)
+
+
+def has_format() -> bool:
+    """Whether this Spark has Python data sources, which came with Spark 4.0."""
+    return importlib.util.find_spec("pyspark.sql.datasource") is not None
+
+
+def _spark_versions(spark: SparkSession) -> str:
+    """Versions of Spark and of a worker's Python. Runs a job of one task."""
+    # mapInArrow and UDFs with Arrow need pandas, which format("pykafka") does without.
+    (row,) = spark.range(0, 1, 1, 1).select(udf(_worker, "string", useArrow=False)("id").alias("text")).collect()
+    master = "Connect" if is_connect(spark) else str(spark.sparkContext.master).partition(":")[0].partition("[")[0]
+    return f"{spark.version}, {master}, {'format' if has_format() else 'write_kafka'}; a worker has {row.text}"
+
+
+def _worker(_: int) -> str:
+    return f"Python {platform.python_version()}, spark-kafka-sink {spark_kafka_sink.__version__}"
+
+
+def _platform() -> str:
+    return f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
+
+
+def _brokers(cluster: Cluster) -> str:
+    versions = cluster.any_api_versions()
+    highest, features = ({}, {}) if versions is None else (versions.highest, versions.features)
+    apis = (f"{camel_case(api)} {highest[api]}" for api in _SHOWN_APIS if api in highest)
+    levels = (f"{shown(name)} {level}" for name, level in sorted(features.items()))
+    return ", ".join([str(len(cluster.snapshot.nodes)), *apis, *levels])
+
+
+@contextmanager
+def _shown(text: str) -> Iterator[None]:
+    """Shows the running step on a terminal, if rich is installed."""
+    if not sys.stderr.isatty() or importlib.util.find_spec("rich") is None:
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(text):
+        yield

@@ -1,0 +1,114 @@
+"""The generated blocks of the documentation are those of the code."""
+
+import argparse
+import re
+import runpy
+from collections.abc import Iterator
+from email.message import Message
+from types import SimpleNamespace
+
+import pytest
+
+from spark_kafka_sink.common.config.table import PRODUCER_OPTIONS
+from spark_kafka_sink.common.metrics import METRICS
+from spark_kafka_sink.schemas.registry.registry_options import REGISTRY_OPTIONS
+from spark_kafka_sink.spark.options import SINK_OPTIONS
+from spark_kafka_sink.tools.cli import main
+from spark_kafka_sink.tools.cli.main import parser
+from tests.repository.files import ROOT
+
+generate = SimpleNamespace(**runpy.run_path(str(ROOT / "docs/generate.py")))
+
+PAGES = sorted(
+    path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md") if "<!-- options:" in path.read_text()
+)
+COMMAND_LINE = (ROOT / "docs/command-line.md").read_text()
+
+
+def test_every_table_is_on_a_page():
+    on_pages = {name for page in PAGES for name in re.findall("<!-- options:([a-z]+) -->", (ROOT / page).read_text())}
+    assert set(generate.TABLES) | {"end"} == on_pages
+
+
+def test_the_pages_are_fresh():
+    stale = [path.name for path, text, fresh in generate.pages() if fresh != text]
+    assert stale == [], "run: make docs"
+
+
+def test_every_option_is_documented():
+    text = (ROOT / "docs/options.md").read_text()
+    names = [option.name for option in (*SINK_OPTIONS, *PRODUCER_OPTIONS, *REGISTRY_OPTIONS)]
+    assert [name for name in names if f"| `{name}` |" not in text] == []
+
+
+def test_every_metric_is_documented():
+    text = (ROOT / "docs/metrics.md").read_text()
+    assert [metric.name for metric in METRICS if f"| `{metric.name}` |" not in text] == []
+
+
+def test_every_code_of_a_broker_has_a_cause_and_a_remedy():
+    assert [code.name for code, text in generate.broker_codes() if not text] == []
+
+
+def test_every_error_has_a_cause_and_a_remedy():
+    assert [row for row in generate.error_class_rows() if not all(row)] == []
+
+
+def test_a_stale_block_is_replaced_and_the_rest_left():
+    page = "a\n<!-- options:sink -->\nold\n<!-- options:end -->\nb\n"
+    fresh = generate.filled(page)
+    assert fresh.startswith("a\n<!-- options:sink -->\n\n| option |")
+    assert fresh.endswith("\n\n<!-- options:end -->\nb\n")
+    assert "old" not in fresh
+    assert generate.filled(fresh) == fresh
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_placeholder_in_a_table_is_not_an_html_tag(page):
+    """Browsers drop unknown tags: ``<topic>-value`` would be shown as ``-value``."""
+    rows = [line for line in (ROOT / page).read_text().splitlines() if line.startswith("| ")]
+    assert [row for row in rows if re.search(r"<\w", "".join(row.split("`")[::2]))] == []
+
+
+def test_names_in_backticks_keep_their_brackets():
+    assert "`producer-<transactional.id>`" in (ROOT / "docs/options.md").read_text()
+
+
+def test_the_page_has_every_command_and_flag():
+    (commands,) = (action for action in parser()._actions if isinstance(action, argparse._SubParsersAction))
+    for name, command in commands.choices.items():
+        section = COMMAND_LINE.split(f"\n## {name}\n", 1)[1].split("\n## ", 1)[0]
+        flags = {flag for action in command._actions for flag in action.option_strings} - {"-h", "--help", "-v"}
+        missing = [flag for flag in flags - {"--verbose"} if flag not in section]
+        assert not missing, f"{name}: {missing}"
+
+
+def test_a_flag_is_code_and_a_page_is_a_link():
+    assert "With `--in-process`, it runs a test broker" in COMMAND_LINE
+    assert "With `--exactly-once`, it also tries" in COMMAND_LINE
+    assert "page [Options](options.md)" in COMMAND_LINE
+    assert "(default: 9092)" in COMMAND_LINE
+
+
+def test_no_text_points_to_a_file_that_an_installed_wheel_lacks():
+    texts = "\n".join(texts_of(parser()))
+    assert "page Options of the documentation" in texts
+    assert re.findall(r"\b(?:docs|conf|jobs|examples)/\S*|\S+\.md\b", texts) == []
+
+
+def test_help_has_the_address_of_the_documentation_if_the_package_was_built_with_one(monkeypatch):
+    built = Message()
+    built["Project-URL"] = "Source, https://code.example/sink"
+    built["Project-URL"] = "Documentation, https://code.example/sink/docs"
+    monkeypatch.setattr(main, "metadata", lambda _: built)
+    assert parser().format_help().endswith("\n\ndocumentation: https://code.example/sink/docs\n")
+
+
+def texts_of(command: argparse.ArgumentParser) -> Iterator[str]:
+    """The texts of ``--help``, and those of the subcommands."""
+    yield from (command.description or "", command.epilog or "")
+    for action in command._actions:
+        yield action.help or ""
+        if isinstance(action, argparse._SubParsersAction):
+            for each in action.choices.values():
+                yield from texts_of(each)
