@@ -149,8 +149,8 @@ _TRANSACTION_TIMEOUT_MS = 900_000
 _OWN = {option.name.lower(): option for option in SINK_OPTIONS}
 _ASYNC_PROGRESS: Final = "asyncProgressTrackingEnabled"
 _OF_SPARK: Final = (
-    "path", "checkpointLocation", "queryName", "includeHeaders", _ASYNC_PROGRESS, "asyncProgressTrackingCheckpointIntervalMs",
-    "_asyncProgressTrackingOverrideSinkSupportCheck",
+    "path", "checkpointLocation", "queryName", "includeHeaders", _ASYNC_PROGRESS,
+    "asyncProgressTrackingCheckpointIntervalMs", "_asyncProgressTrackingOverrideSinkSupportCheck",
 )  # fmt: skip
 """Options that Spark's own writers read and pass on to the sink, and one that its own sink takes without effect."""
 
