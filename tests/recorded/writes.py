@@ -88,7 +88,7 @@ SCENARIOS: Mapping[str, tuple[dict[str, pa.Array], dict[str, str]]] = {
     "receipts": (_rows(), {"receiptstopic": "receipts"}),
     "dead letters": (_unfit(), _LETTERS),
     "unfit rows": (_unfit(), {}),
-    "a negative time": ({"value": pa.array([b"x"]), "timestamp": pa.array([-1])}, {"topic": "out"}),
+    "a negative time": ({"value": pa.array([b"x"]), "timestamp": pa.array([-2])}, {"topic": "out"}),
     "avro": (_structs(), {"topic": "out", "valueformat": "avro", "valueschema": _SCHEMA}),
     "avro with dead letters": (_structs(), {"topic": "out", "valueformat": "avro", "valueschema": _SCHEMA, **_LETTERS}),
 }
