@@ -163,9 +163,20 @@ class PartitionLog:
 
         def codes(body: Any) -> list[CodeAt]:
             where = f"{camel_case(api)} of {self.partition}"
-            return [CodeAt(where, each.error_code, getattr(each, "error_message", None)) for each in _partitions(body)]
+            return [CodeAt(where, each.error_code, getattr(each, "error_message", None)) for each in self._own(body)]
 
-        return _partitions(self._cluster.call(Call(api, versions, self.partition, make, codes), deadline))[0]
+        return self._own(self._cluster.call(Call(api, versions, self.partition, make, codes), deadline))[0]
+
+    def _own(self, body: Any) -> list[Any]:
+        """This partition in a ListOffsets, Fetch or Produce response; a throttled Fetch has none."""
+        names = (self.partition.topic, self._topic_id)
+        return [
+            each
+            for topic in (body.topics if hasattr(body, "topics") else body.responses)
+            for each in (topic.partitions if hasattr(topic, "partitions") else topic.partition_responses)
+            if _first(topic, "name", "topic", "topic_id") in names
+            and _first(each, "partition_index", "index") == self.partition.partition
+        ]
 
 
 def _committed(batches: list[RawBatch], aborted: Iterable[Any]) -> list[RawBatch]:
@@ -210,11 +221,6 @@ class ProgressDeadline:
         self._attempts += 1
 
 
-def _partitions(body: Any) -> list[Any]:
-    """The partitions in a ListOffsets, Fetch or Produce response; a throttled Fetch has none."""
-    topics = body.topics if hasattr(body, "topics") else body.responses
-    return [
-        each
-        for topic in topics
-        for each in (topic.partitions if hasattr(topic, "partitions") else topic.partition_responses)
-    ]
+def _first(of: Any, *names: str) -> Any:
+    """The first of these fields that the API version has."""
+    return next((getattr(of, name) for name in names if hasattr(of, name)), None)

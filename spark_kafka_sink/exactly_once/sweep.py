@@ -26,6 +26,7 @@ from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, OpenTransaction, task_id
 from spark_kafka_sink.network.api_versions import every
 from spark_kafka_sink.network.calls import BrokerGoneError, Call, CodeAt, Target, timeout_error
+from spark_kafka_sink.network.response_check import impossible
 from spark_kafka_sink.producer.transactions.committer import KAFKA_3_6, METADATA_VERSION, EndVerdict
 from spark_kafka_sink.producer.transactions.requests import transaction_key
 from spark_kafka_sink.producer.transactions.values import PreparedTransaction
@@ -292,6 +293,8 @@ def _of_ids(body: Any, ids: Sequence[str]) -> dict[str, Any]:
     described = {str(each.transactional_id): each for each in body.transaction_states}
     if missing := [each for each in ids if each not in described]:
         raise NetworkError(f"The DescribeTransactions response lacks {missing[0]}")
+    if faults := [fault for each in described.values() if _is_open(each) and (fault := impossible(each)) is not None]:
+        raise NetworkError(f"The DescribeTransactions response cannot be: {faults[0]}")
     return {each: described[each] for each in ids}
 
 

@@ -8,7 +8,7 @@ rotation and their delays follow ``error_table``. Has no clock and no I/O; owned
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from random import Random
@@ -124,6 +124,7 @@ class CallHandler(Protocol):
 class Call:
     """One request made of kio's entities (``KioRequest``), and the state of its retries.
 
+    ``asked``: the ``where`` of each code that the response must have, and the only ones that count; empty: any.
     ``end`` is set once, then ``on_end`` is called; neither happens after ``Calls.stop``. ``began`` is the time of the
     first ``Calls.advance``.
     """
@@ -134,6 +135,7 @@ class Call:
     make: MakeEntity
     codes: ReadCodes
     on_end: CallHandler | None = None
+    asked: Collection[str] = frozenset()
     end: CallEnd | None = None
     began: float = NEVER
     attempts: int = 0
@@ -346,8 +348,8 @@ class Calls:
                 self._coordinator_found(keys[0], body, at)
             else:
                 by_key = {Coordinator(keys[0].type, each.key): each for each in getattr(body, "coordinators", ())}
-                for key, each in by_key.items():
-                    self._coordinator_found(key, each, at)
+                for key in (key for key in keys if key in by_key):
+                    self._coordinator_found(key, by_key[key], at)
                 if left_out := [key for key in keys if key not in by_key]:
                     self._not_found(left_out, NetworkError(f"FindCoordinator has no response for {left_out[0]}"), at)
 
@@ -465,12 +467,15 @@ class Calls:
                 self._retry(call, Action.REFRESH_RETRY, error, now)
             return
         self._find_attempts = 0
-        worst = max(call.codes(response.body), key=lambda each: action(call.api, each.code), default=None)
-        if worst is None:
-            text = f"The {camel_case(call.api)} response has no results: throttled by a quota"
-            self._retry(call, Action.RETRY, NetworkError(text), now)
+        codes = [each for each in call.codes(response.body) if not call.asked or each.where in call.asked]
+        worst = max(codes, key=lambda each: action(call.api, each.code), default=None)
+        what = Action.SUCCEED if worst is None else action(call.api, worst.code)
+        left_out = {*call.asked} - {each.where for each in codes}
+        if what is Action.SUCCEED and (worst is None or left_out):
+            missing = f"lacks {min(left_out)}" if left_out else "has no results: throttled by a quota"
+            self._retry(call, Action.RETRY, NetworkError(f"The {camel_case(call.api)} response {missing}"), now)
             return
-        what = action(call.api, worst.code)
+        assert worst is not None
         error = None if what is Action.SUCCEED else broker_error(worst.code, worst.where, worst.message, call.api)
         if error is not None and what < Action.SPLIT:
             self._retry(call, what, error, now)

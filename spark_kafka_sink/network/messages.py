@@ -17,7 +17,7 @@ from kio.serial.readers import read_unsigned_varint
 
 from spark_kafka_sink.errors import KafkaError, NetworkError, RequestBuildError
 from spark_kafka_sink.network.api_versions import VersionRange, camel_case
-from spark_kafka_sink.network.response_check import MAX_TAGGED_FIELDS, check_response
+from spark_kafka_sink.network.response_check import MAX_TAGGED_FIELDS, check_response, impossible
 from spark_kafka_sink.network.transport import Bytes
 
 if TYPE_CHECKING:
@@ -101,7 +101,10 @@ class KioRequest(Request):
         return (encode_request(self._make(schema(self._api, version), version), correlation_id, client_id),)
 
     def parse(self, version: int, data: memoryview) -> object:
-        return decode_response(data, response_type(self._api, version))
+        body = decode_response(data, response_type(self._api, version))
+        if (fault := impossible(body)) is not None:
+            raise NetworkError(f"its {fault}, which cannot be")
+        return body
 
 
 def throttle_time_ms(body: object) -> float:

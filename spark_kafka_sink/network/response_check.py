@@ -10,7 +10,7 @@
   counts each element and each tagged field with the least size that it has in an honest response, in which names are
   not empty. The sum must not exceed the size of the frame, so that a MiB has hardly more elements than an honest one.
 
-The walk builds nothing and leaves all other faults to kio.
+The walk builds nothing and leaves all other faults to kio. ``impossible`` looks at what kio has read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import groupby
 from types import UnionType
-from typing import Any, NamedTuple, TypeAlias, Union, get_args, get_origin
+from typing import Any, Final, NamedTuple, TypeAlias, Union, get_args, get_origin
 
 from spark_kafka_sink.network.error_table import KNOWN_CODES, MAX_WARNINGS, error_code
 
@@ -46,6 +46,17 @@ _SLACK_BYTES = 16 * 1024
 """Elements of a small response may be smaller."""
 MAX_TAGGED_FIELDS = 16
 """The most tagged fields of one entity. Kafka defines at most four; later brokers may add others."""
+
+_POSSIBLE: Final = {
+    "node_id": range(1 << 31),
+    "port": range(1, 1 << 16),
+    "producer_id": range(1 << 63),
+    "producer_epoch": range(1 << 15),
+}
+"""The numbers of a broker, a coordinator or a producer that a response without an error names."""
+_END_TXN: Final = 26
+_UNCHANGED: Final = (-1, -1)
+"""Producer id and epoch in an EndTxn response after which both stay."""
 
 
 Cut: TypeAlias = tuple[int, int, int, int]
@@ -132,6 +143,18 @@ def check_response(data: Data, offset: int, entity_type: type) -> Checked:
     if end > len(data):
         return Checked(None)
     return Checked(end, walk.unknown_codes, walk.cuts)
+
+
+def impossible(body: Any) -> str | None:
+    """Which number in the body, or in a broker or coordinator of it, cannot be; None if all can."""
+    for part in (body, *getattr(body, "brokers", ()), *getattr(body, "coordinators", ())):
+        identity = getattr(part, "producer_id", 0), getattr(part, "producer_epoch", 0)
+        if getattr(part, "error_code", 0) or (identity == _UNCHANGED and part.__api_key__ == _END_TXN):
+            continue
+        for name, possible in _POSSIBLE.items():
+            if (value := getattr(part, name, None)) is not None and int(value) not in possible:
+                return f"{name} is {value}"
+    return None
 
 
 @cache

@@ -3,7 +3,7 @@ responses."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from difflib import get_close_matches
@@ -17,12 +17,10 @@ from spark_kafka_sink.network.api_versions import (
     CREATE_TOPICS,
     CREATE_TOPICS_WITH_DEFAULTS,
     DELETE_TOPICS_FIRST_WITH_TOPIC_IDS,
-    VersionRange,
     every,
 )
-from spark_kafka_sink.network.calls import BlockingCalls, Call, CodeAt, ReadCodes
+from spark_kafka_sink.network.calls import BlockingCalls, Call, CodeAt
 from spark_kafka_sink.network.error_table import FORBIDDEN
-from spark_kafka_sink.network.messages import MakeEntity
 from spark_kafka_sink.network.metadata_api import MetadataEntity
 
 BROKER_DEFAULT: Final = -1
@@ -48,7 +46,8 @@ def topic_metadata(
 ) -> Any:
     """kio's Metadata response for these topics; None: for all that the principal may describe."""
     make = MetadataEntity(names, allow_auto_topic_creation)
-    return calls.call(Call("metadata", make.versions, None, make, _no_codes), deadline)
+    asked = {f"Metadata of topic {name}" for name in names or ()}
+    return calls.call(Call("metadata", make.versions, None, make, _no_codes, asked=asked), deadline)
 
 
 def similar_topics(calls: BlockingCalls, name: str, deadline: float) -> list[str]:
@@ -80,9 +79,12 @@ def create_topic(calls: BlockingCalls, topic: NewTopic, deadline: float) -> bool
     def codes(body: Any) -> list[CodeAt]:
         return [CodeAt(f"CreateTopics of {topic.name}", each.error_code, each.error_message) for each in body.topics]
 
+    def call(target: int | None) -> Call:
+        return Call("create_topics", versions, target, make, codes, asked={f"CreateTopics of {topic.name}"})
+
     needs_defaults = BROKER_DEFAULT in (topic.partitions, topic.replication_factor)
     versions = CREATE_TOPICS_WITH_DEFAULTS if needs_defaults else CREATE_TOPICS
-    body = _call_controller(calls, "create_topics", versions, make, codes, deadline)
+    body = _call_controller(calls, call, deadline)
     return all(each.error_code is not ErrorCode.topic_already_exists for each in body.topics)
 
 
@@ -101,20 +103,21 @@ def delete_topic(calls: BlockingCalls, name: str, deadline: float) -> None:
             for each in body.responses
         ]
 
-    _call_controller(calls, "delete_topics", every("delete_topics"), make, codes, deadline)
+    def call(target: int | None) -> Call:
+        return Call("delete_topics", every("delete_topics"), target, make, codes, asked={f"DeleteTopics of {name}"})
+
+    _call_controller(calls, call, deadline)
 
 
-def _call_controller(
-    calls: BlockingCalls, api: str, versions: VersionRange, make: MakeEntity, codes: ReadCodes, deadline: float
-) -> Any:
+def _call_controller(calls: BlockingCalls, call: Callable[[int | None], Call], deadline: float) -> Any:
     """The response's body. Any broker forwards the request to the controller, except those with ZooKeeper."""
     try:
-        return calls.call(Call(api, versions, None, make, codes), deadline)
+        return calls.call(call(None), deadline)
     except BrokerError as error:
         if error.code != ErrorCode.not_controller:
             raise
         calls.refresh(deadline)
-        return calls.call(Call(api, versions, calls.snapshot.controller_id, make, codes), deadline)
+        return calls.call(call(calls.snapshot.controller_id), deadline)
 
 
 def why_not_created(error: BrokerError) -> str:
@@ -124,6 +127,7 @@ def why_not_created(error: BrokerError) -> str:
     return str(error)
 
 
-def _no_codes(_body: Any) -> tuple[CodeAt, ...]:
-    """No codes, because the callers look at those of the topics."""
-    return (CodeAt("Metadata", ErrorCode.none),)
+def _no_codes(body: Any) -> list[CodeAt]:
+    """No errors, because the callers look at those of the topics."""
+    topics = [CodeAt(f"Metadata of topic {each.name}", ErrorCode.none) for each in body.topics]
+    return [CodeAt("Metadata", ErrorCode.none), *topics]

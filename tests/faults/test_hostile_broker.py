@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import struct
 import tracemalloc
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
+from kio.serial import entity_writer
 
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, NetworkError, UnsupportedVersionError
 from spark_kafka_sink.errors import WrongProtocolError as WrongProtocol
+from spark_kafka_sink.network.api_versions import SPOKEN, camel_case
+from spark_kafka_sink.network.messages import decode_response, response_type
 from spark_kafka_sink.producer import KafkaProducer
 from spark_kafka_sink.producer.append.record import ProducerRecord
 from spark_kafka_sink.testing import KEPT, TestBroker
+from spark_kafka_sink.testing.broker.versions import LATEST
 from tests.faults.leaks import nothing_leaks
 from tests.waiting import DEADLINE_S, eventually
 
@@ -151,6 +157,83 @@ def delivered_at_last(producer: KafkaProducer) -> bool:
 
     eventually(delivers)
     return True
+
+
+def rewritten(api: str, change: Callable[[Any], Any]) -> Change:
+    """The broker's own answer, in the highest version that the client knows, changed."""
+    kind = response_type(api, SPOKEN[api].highest)
+    header = b"\0" * kind.__header_schema__.__flexible__
+
+    def mangled(frame: bytes) -> bytes:
+        written = io.BytesIO()
+        entity_writer(kind)(written, change(decode_response(memoryview(frame)[8:], kind)))
+        data = frame[4:8] + header + written.getvalue()
+        return struct.pack(">i", len(data)) + data
+
+    return mangled
+
+
+def with_fields(part: str = "", **values: Any) -> Callable[[Any], Any]:
+    """Changes fields of the body, or of each element of its ``part``."""
+
+    def change(body: Any) -> Any:
+        if not part:
+            return replace(body, **values)
+        return replace(body, **{part: tuple(replace(each, **values) for each in getattr(body, part))})
+
+    return change
+
+
+def one_partition(body: Any) -> Any:
+    (topic,) = body.results_by_topic_v3_and_below
+    topic = replace(topic, results_by_partition=topic.results_by_partition[:1])
+    return replace(body, results_by_topic_v3_and_below=(topic,))
+
+
+def negative_offset(body: Any) -> Any:
+    (topic,) = body.responses
+    partitions = tuple(replace(each, base_offset=-5) for each in topic.partition_responses)
+    return replace(body, responses=(replace(topic, partition_responses=partitions),))
+
+
+@pytest.mark.parametrize(
+    ("api", "change", "said"),
+    [
+        ("add_partitions_to_txn", one_partition, "The AddPartitionsToTxn response lacks AddPartitionsToTxn of t-1"),
+        ("init_producer_id", with_fields(producer_id=-1), "producer_id is -1"),
+        ("init_producer_id", with_fields(producer_id=-5), "producer_id is -5"),
+        ("init_producer_id", with_fields(producer_epoch=-1), "producer_epoch is -1"),
+        ("find_coordinator", with_fields("coordinators", port=70_000), "port is 70000"),
+        ("find_coordinator", with_fields("coordinators", node_id=-2), "node_id is -2"),
+        ("find_coordinator", with_fields("coordinators", key="other"), "FindCoordinator has no response for transact"),
+        ("metadata", with_fields("brokers", node_id=-1), "node_id is -1"),
+        ("txn_offset_commit", with_fields(topics=()), "lacks TxnOffsetCommit of in-0 for group g"),
+        ("produce", negative_offset, "an offset is -5"),
+        ("end_txn", with_fields(producer_epoch=-7), "producer_epoch is -7"),
+    ],
+)  # fmt: skip
+def test_incident_an_answer_that_says_less_than_was_asked_or_cannot_be_was_taken(api, change, said, caplog) -> None:
+    """A partition that no AddPartitionsToTxn has confirmed is a hanging transaction on brokers before 3.6."""
+
+    def write(producer: KafkaProducer) -> None:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send_offsets_to_transaction({("in", 0): 1}, "g")
+        for partition in (0, 1):
+            producer.send(ProducerRecord("t", b"x", partition=partition))
+        producer.commit_transaction()
+
+    with caplog.at_level("DEBUG"), TestBroker(like="3.5" if api == "add_partitions_to_txn" else LATEST) as broker:
+        broker.create_topic("t", partitions=2)
+        broker.create_topic("in")
+        config = {"bootstrap.servers": broker.bootstrap_servers, **CONFIG, "transactional.id": "x", "linger.ms": 400}
+        with KafkaProducer(config) as producer:
+            broker.faults.mangle(camel_case(api), rewritten(api, change), times=KEPT)
+            with pytest.raises(KafkaError):
+                write(producer)
+            broker.faults.clear()
+        assert said in caplog.text
+        assert bool(broker.requests.of("Produce")) == (api in ("produce", "end_txn"))
 
 
 def test_an_answer_that_comes_twice_ends_the_connection_and_not_the_producer() -> None:

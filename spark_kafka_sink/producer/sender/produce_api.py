@@ -28,7 +28,7 @@ from spark_kafka_sink.network.api_versions import (
 )
 from spark_kafka_sink.network.messages import CompletionHandler, Request, request_header
 from spark_kafka_sink.network.response_check import MAX_TAGGED_FIELDS
-from spark_kafka_sink.producer.accumulator.producer_batch import Buffer, ProducerBatch
+from spark_kafka_sink.producer.accumulator.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, Buffer, ProducerBatch
 from spark_kafka_sink.producer.sender import inflexible_produce
 from spark_kafka_sink.producer.sender.produce_response import (
     NO_LIMIT,
@@ -174,8 +174,13 @@ def read_response(
     """
     try:
         if version < PRODUCE_FIRST_FLEXIBLE:
-            return inflexible_produce.read_response(version, data, requested)
-        return _read_response(version, data, requested, None if topic_ids is None else topic_ids.names)
+            response = inflexible_produce.read_response(version, data, requested)
+        else:
+            response = _read_response(version, data, requested, None if topic_ids is None else topic_ids.names)
+        for each in response.partitions.values():
+            if each.base_offset < UNKNOWN_OFFSET or each.log_append_time < NO_TIMESTAMP:
+                raise ValueError(f"an offset is {each.base_offset}, and its time {each.log_append_time}")
+        return response
     except (SerialError, ValueError, IndexError, struct.error) as error:
         text = f"a ProduceResponse v{version} of {len(data)} bytes cannot be read: {error}"
         raise NetworkError(text) from error.with_traceback(None)
@@ -247,7 +252,8 @@ def _read_nodes(data: memoryview, at: int) -> dict[int, Node]:
         (port,) = _INT32.unpack_from(data, at)
         rack, at = _read_nullable_string(data, at + _INT32.size)
         at = _read_tags(data, at)[1]
-        nodes[node_id] = Node(node_id, host, port, rack)
+        if node_id >= 0 and 0 < port < 1 << 16:  # otherwise it is no broker, and metadata tells the leader
+            nodes[node_id] = Node(node_id, host, port, rack)
     return nodes
 
 

@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.common.clock import NEVER
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import ClusterSnapshot, ProducerIdentity
-from spark_kafka_sink.errors import KafkaError, NetworkError, UnsupportedVersionError, unexpected
+from spark_kafka_sink.errors import KafkaError, UnsupportedVersionError, unexpected
 from spark_kafka_sink.network.api_versions import produce_versions
 from spark_kafka_sink.network.broker_requirements import idempotence_error
 from spark_kafka_sink.network.calls import CallEnd
@@ -166,7 +166,7 @@ class Sender:
         return calls.advance(now)
 
     def _producer_id_completed(self, end: CallEnd) -> None:
-        if end.error is None and end.body.producer_id >= 0:
+        if end.error is None:
             self._granted = ProducerIdentity(int(end.body.producer_id), int(end.body.producer_epoch))
             _log.debug("Producer id %d, epoch %d", *self._granted)
         elif isinstance(end.error, UnsupportedVersionError):
@@ -176,10 +176,10 @@ class Sender:
                 self._unavailable = UnsupportedVersionError(idempotence_error(end.error))
         elif isinstance(end.error, NOT_RETRIED):
             self._unavailable = end.error
-        elif end.error is not None and end.code is not ErrorCode.none:
+        elif end.code is not ErrorCode.none:
             self._refused = end.error
-        else:  # no broker refused: the response was invalid
-            self._no_producer_id = end.error or NetworkError("The response to InitProducerId has no producer id")
+        else:  # no broker refused
+            self._no_producer_id = end.error
             self._producer_id_delay = self._parts.backoff.delay(0)
 
     @property

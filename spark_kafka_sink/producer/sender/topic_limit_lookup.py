@@ -121,7 +121,8 @@ def max_message_bytes_call(topic: str, ended: CallHandler | None = None) -> Call
     def codes(body: Any) -> list[CodeAt]:
         return [CodeAt(f"DescribeConfigs of {topic}", each.error_code, each.error_message) for each in body.results]
 
-    return Call("describe_configs", every("describe_configs"), None, make, codes, ended)
+    asked = {f"DescribeConfigs of {topic}"}
+    return Call("describe_configs", every("describe_configs"), None, make, codes, ended, asked)
 
 
 def described_limit(end: CallEnd) -> int | KafkaError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from types import ModuleType
 from typing import Any, Final
@@ -97,7 +97,7 @@ def _identity(identity: ProducerIdentity, version: int) -> dict[str, object]:
 
 
 def add_partitions(
-    identity: TransactionalIdentity, partitions: Iterable[TopicPartition], on_end: CallHandler | None = None
+    identity: TransactionalIdentity, partitions: Sequence[TopicPartition], on_end: CallHandler | None = None
 ) -> Call:
     by_topic: dict[str, list[int]] = {}
     for topic, partition in partitions:
@@ -121,7 +121,8 @@ def add_partitions(
                 yield CodeAt(where, each.partition_error_code)
 
     key = transaction_key(identity.transactional_id)
-    return Call("add_partitions_to_txn", every("add_partitions_to_txn"), key, make, codes, on_end)
+    asked = {f"AddPartitionsToTxn of {each}" for each in partitions}
+    return Call("add_partitions_to_txn", every("add_partitions_to_txn"), key, make, codes, on_end, asked)
 
 
 def add_offsets(identity: TransactionalIdentity, group: ConsumerGroupMetadata, on_end: CallHandler) -> Call:
@@ -167,7 +168,8 @@ def txn_offset_commit(
     if identity.end_txn_version >= END_TXN_V2:
         versions = TXN_OFFSET_COMMIT_V2
     key = Coordinator(CoordinatorType.GROUP, group.group_id)
-    return Call("txn_offset_commit", versions, key, make, codes, on_end)
+    asked = {f"TxnOffsetCommit of {partition} for group {group.group_id}" for partition in offsets}
+    return Call("txn_offset_commit", versions, key, make, codes, on_end, asked)
 
 
 def _offset_topics(module: ModuleType, version: int, offsets: Offsets) -> tuple[Any, ...]:
