@@ -34,9 +34,12 @@ def unreadable(reader: str, writer: str) -> tuple[str, ...]:
 class _Comparison:
     """Compares a reader's schema with a writer's. ``faults``: a sentence for each path that cannot be read."""
 
-    def __init__(self, compared: set[tuple[str, str]] | None = None) -> None:
+    def __init__(self, verdicts: dict[tuple[str, str], bool] | None = None) -> None:
+        """``verdicts``: whether a record reads another one, as far as earlier comparisons know; of a branch."""
         self.faults: list[str] = []
-        self._compared: set[tuple[str, str]] = set() if compared is None else compared
+        self._is_of_branch = verdicts is not None
+        self._verdicts: dict[tuple[str, str], bool] = {} if verdicts is None else verdicts
+        self._compared: set[tuple[str, str]] = set()
 
     def compare(self, reader: AvroSchema, writer: AvroSchema, path: str) -> None:
         if writer.type == "union":
@@ -69,9 +72,15 @@ class _Comparison:
 
     def _compare_fields(self, reader: AvroSchema, writer: AvroSchema, path: str) -> None:
         pair = (reader.attributes["name"], writer.attributes["name"])
-        if pair in self._compared:  # recursive, or compared before
+        if pair in self._compared:  # recursive, or its faults are noted
+            return
+        if self._is_of_branch and pair in self._verdicts:
+            if not self._verdicts[pair]:
+                self._fault(path, f"{reader} does not read {writer}")
             return
         self._compared.add(pair)
+        self._verdicts.setdefault(pair, True)  # until it is compared, as in Java
+        before = len(self.faults)
         written = {field.name: field for field in writer.fields}
         for field, attributes in zip(reader.fields, reader.attributes["fields"], strict=True):
             inner = f"{path}.{field.name}".removeprefix(".")
@@ -80,9 +89,10 @@ class _Comparison:
                 self.compare(field.schema, source.schema, inner)
             elif field.default is NO_DEFAULT:
                 self._fault(inner, "has no default and is not written")
+        self._verdicts[pair] = len(self.faults) == before
 
     def _reads(self, reader: AvroSchema, writer: AvroSchema, path: str) -> bool:
-        attempt = _Comparison(set(self._compared))
+        attempt = _Comparison(self._verdicts)
         attempt.compare(reader, writer, path)
         return not attempt.faults
 

@@ -340,6 +340,8 @@ class Duration:
         write_words(writer, (millis * factor).view(np.uint64), 32, 4, keep)
 
 
+MOST_DIGITS = 76
+"""Of a decimal in Arrow."""
 _DIGIT_BYTES = WORD_BITS // 8
 _DIGIT_MASK = (1 << WORD_BITS) - 1
 
@@ -361,9 +363,10 @@ class Decimal:
 
     def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
         digits = _digits(array if self.rescaled is None else array.cast(self.rescaled), keep)
-        largest = 10**self.precision - 1
-        bad = _exceeds(digits, largest) | _exceeds([~each for each in digits], largest - 1)
-        writer.refuse(bad, self.path, array, f"does not fit {self.schema}")
+        if self.precision <= MOST_DIGITS:  # Arrow has no more, and a schema may have billions
+            largest = 10**self.precision - 1
+            bad = _exceeds(digits, largest) | _exceeds([~each for each in digits], largest - 1)
+            writer.refuse(bad, self.path, array, f"does not fit {self.schema}")
         if self.size is None:
             sizes = _sizes(digits)
             if self.has_length:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -15,6 +17,7 @@ import pyarrow.types as pt
 from spark_kafka_sink.records.sizes import encode_varint
 from spark_kafka_sink.schemas.encoding.avro_kernels import (
     LONGS,
+    MOST_DIGITS,
     UUID_BYTES,
     Boolean,
     Branch,
@@ -46,6 +49,13 @@ _BITS = {"int": 32, "long": 64}
 _UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
 _DAY = 86_400
 _INTS = (-1 << 31, (1 << 31) - 1)
+_LARGEST_DECIMAL = 1_000
+_LARGEST_DEFAULT = 1_000_000
+
+
+_Fit: TypeAlias = tuple[int, pa.DataType, bool]
+_Defaults: TypeAlias = dict[tuple[str, str], bytes | Exception]
+"""Name of a record and JSON of its default → the default encoded, or why it cannot be."""
 
 
 class Planner:
@@ -55,9 +65,13 @@ class Planner:
     double; string, bytes). The branches of a union are first tried without promotion.
     """
 
-    def __init__(self, promotes: bool = True) -> None:
+    def __init__(self, promotes: bool = True, fitting: dict[_Fit, bool] | None = None) -> None:
+        """``fitting``: which branches of unions fit, as far as other planners of the schema know."""
         self.mismatches: list[str] = []
         self._promotes = promotes
+        self._fitting: dict[_Fit, bool] = {} if fitting is None else fitting
+        self._defaults: _Defaults = {}
+        self._defaults_size = 0
 
     def plan(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel:
         """The kernel of a field whose values may be null in Arrow."""
@@ -93,7 +107,7 @@ class Planner:
         if len(branches) == 1:
             return branches[0]
         for promotes in (False, True)[: 1 + self._promotes]:
-            fitting = [index for index in branches if fits(schema.branches[index], kind, path, promotes)]
+            fitting = [index for index in branches if self._fits(schema.branches[index], kind, path, promotes)]
             if len(fitting) == 1:
                 return fitting[0]
             if fitting:
@@ -102,6 +116,15 @@ class Planner:
                 return None
         self._mismatch(path, f"column type {type_name(kind)} fits no branch of the union {schema}")
         return None
+
+    def _fits(self, schema: AvroSchema, kind: pa.DataType, path: str, promotes: bool) -> bool:
+        """Whether a branch of a union takes the values of a column."""
+        fit = (id(schema.attributes), kind, promotes)  # the schema's own JSON, which is there until the plan is made
+        if fit not in self._fitting or not schema.attributes:
+            planner = Planner(promotes, self._fitting)
+            planner.plan(schema, kind, path)
+            self._fitting[fit] = not planner.mismatches
+        return self._fitting[fit]
 
     def _value(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel:
         """The kernel of values that are not null."""
@@ -146,7 +169,10 @@ class Planner:
         """The kernel of a field without a column."""
         if field.default is not NO_DEFAULT:
             try:
-                return Constant(default_bytes(field.schema, field.default))
+                data = default_bytes(field.schema, field.default, self._defaults)
+                self._defaults_size += len(data)
+                _check_size(self._defaults_size)
+                return Constant(data)
             except (ValueError, OverflowError, RecursionError) as error:
                 self._mismatch(path, f"the default in the schema is wrong: {error}")
         elif field.schema.null_branch is not None:
@@ -236,13 +262,6 @@ class Planner:
         self.mismatches.append(f"{path}: {text}" if path else text)
 
 
-def fits(schema: AvroSchema, kind: pa.DataType, path: str, promotes: bool) -> bool:
-    """Whether a branch of a union takes the values of a column."""
-    planner = Planner(promotes)
-    planner.plan(schema, kind, path)
-    return not planner.mismatches
-
-
 def _scaled(
     path: str, name: str, unit: str, wanted: str, rounds: bool = False, bounds: tuple[int, int] = LONGS
 ) -> Integer:
@@ -252,16 +271,18 @@ def _scaled(
 
 
 def _decimal(schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
-    """None if the scale would lose digits. More digits than the schema allows are an error of their row instead."""
-    if not pt.is_decimal(kind) or kind.scale > schema.scale:
+    """None if the scale would lose digits, or a number would take kilobytes. More digits than the schema allows are an
+    error of their row instead."""
+    size = schema.size if schema.type == "fixed" else None
+    if not pt.is_decimal(kind) or kind.scale > schema.scale or (size or 0) > _LARGEST_DECIMAL:
         return None
     rescaled = None
     if kind.scale < schema.scale:
         digits = kind.precision + schema.scale - kind.scale
-        if digits > 76:
+        if digits > MOST_DIGITS:
             return None
         rescaled = pa.decimal128(digits, schema.scale) if digits <= 38 else pa.decimal256(digits, schema.scale)
-    return Decimal(path, str(schema), schema.precision, schema.size if schema.type == "fixed" else None, rescaled)
+    return Decimal(path, str(schema), schema.precision, size, rescaled)
 
 
 def _join(path: str, name: str) -> str:
@@ -294,9 +315,10 @@ def plain_kind(kind: pa.DataType) -> pa.DataType:
     return plain_kind(kind.storage_type) if isinstance(kind, pa.BaseExtensionType) else kind
 
 
-def default_bytes(schema: AvroSchema, default: Json) -> bytes:
+def default_bytes(schema: AvroSchema, default: Json, known: _Defaults) -> bytes:
     """The encoded default. Raises ``ValueError`` with the reason if the default does not fit its schema."""
-    data = _union_default(schema, default) if schema.type == "union" else _nested_default(schema, default)
+    nested = _union_default if schema.type == "union" else _nested_default
+    data = nested(schema, default, known)
     if data is None:
         data = _number_default(schema, default)
     if data is None:
@@ -306,17 +328,44 @@ def default_bytes(schema: AvroSchema, default: Json) -> bytes:
     return data
 
 
-def _nested_default(schema: AvroSchema, default: Json) -> bytes | None:
+def _nested_default(schema: AvroSchema, default: Json, known: _Defaults) -> bytes | None:
     match schema.type, default:
         case "array", list():
-            return _block(len(default), b"".join(default_bytes(schema.items, each) for each in default))
+            return _block(len(default), _joined(default_bytes(schema.items, each, known) for each in default))
         case "map", dict():
             values = schema.values
-            entries = (_with_length(key.encode()) + default_bytes(values, each) for key, each in default.items())
-            return _block(len(default), b"".join(entries))
+            entries = (_with_length(key.encode()) + default_bytes(values, each, known) for key, each in default.items())
+            return _block(len(default), _joined(entries))
         case "record", dict():
-            return b"".join(_field_default(field, default) for field in schema.fields)
+            return _record_default(schema, default, known)
     return None
+
+
+def _record_default(schema: AvroSchema, default: dict[str, Json], known: _Defaults) -> bytes:
+    key = (schema.attributes["name"], json.dumps(default))
+    if key not in known:
+        try:
+            known[key] = _joined(_field_default(field, default, known) for field in schema.fields)
+        except (ValueError, OverflowError) as error:
+            known[key] = error
+    found = known[key]
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+def _joined(parts: Iterable[bytes]) -> bytes:
+    data = bytearray()
+    for part in parts:
+        data += part
+        _check_size(len(data))
+    return bytes(data)
+
+
+def _check_size(size: int) -> None:
+    """Raises ``ValueError``: the defaults of nested records may double with each level."""
+    if size > _LARGEST_DEFAULT:
+        raise ValueError(f"the fields without a column have defaults of more than {_LARGEST_DEFAULT} bytes")
 
 
 def _number_default(schema: AvroSchema, default: Json) -> bytes | None:
@@ -347,21 +396,21 @@ def _text_default(schema: AvroSchema, default: Json) -> bytes | None:
     return None
 
 
-def _union_default(schema: AvroSchema, default: Json) -> bytes | None:
+def _union_default(schema: AvroSchema, default: Json, known: _Defaults) -> bytes | None:
     """The default as a value of the first branch that takes it (up to Avro 1.11, only the first branch may)."""
     for index, branch in enumerate(schema.branches):
         try:
-            return encode_varint(index) + default_bytes(branch, default)
+            return encode_varint(index) + default_bytes(branch, default, known)
         except (ValueError, OverflowError):
             continue
     return None
 
 
-def _field_default(field: AvroField, default: dict[str, Json]) -> bytes:
+def _field_default(field: AvroField, default: dict[str, Json], known: _Defaults) -> bytes:
     value = default.get(field.name, field.default)
     if value is NO_DEFAULT:
         raise ValueError(f"{json.dumps(default)} lacks {field.name}")
-    return default_bytes(field.schema, value)
+    return default_bytes(field.schema, value, known)
 
 
 def _with_length(data: bytes) -> bytes:

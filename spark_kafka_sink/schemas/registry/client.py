@@ -92,6 +92,7 @@ class SchemaRegistry:
         self._authorization = Authorization(options, clock)
         self._random = Random()
         self._current = 0
+        self._received = 0  # bytes
         self._tls: TlsContexts | None = None
 
     def register(self, subject: str, schema: Schema) -> RegisteredSchema:
@@ -166,12 +167,12 @@ class SchemaRegistry:
     def imports(self, schema: Schema, *, serialized: bool = False) -> dict[str, Schema]:
         """All schemas that ``schema`` imports, by the names of the imports, each after those that it imports.
 
-        They have the time of one request, all together.
+        They have the time and the size of one response, all together.
         """
         found: dict[str, Schema] = {}
         seen: set[SchemaReference] = set()
         limit_ms = self._options.connect_timeout_ms + self._options.read_timeout_ms
-        end = self._clock.now() + limit_ms
+        end, most_bytes = self._clock.now() + limit_ms, self._received + _MAX_BYTES
 
         def visit(references: tuple[SchemaReference, ...]) -> None:
             for reference in references:
@@ -186,6 +187,8 @@ class SchemaRegistry:
                         f"{READ_TIMEOUT})."
                     )
                 imported = self.version(reference, serialized=serialized).schema
+                if self._received > most_bytes:
+                    raise RegistryError(f"{URL}: the imports of a schema have more than {_MAX_BYTES} bytes together.")
                 visit(imported.references)
                 found[reference.name] = imported
 
@@ -261,6 +264,7 @@ class SchemaRegistry:
             response = exchange(request, self._tls_context(url), limits, self._clock)
         except HttpExchangeError as error:
             raise _failed(url, call, error, limits) from None
+        self._received += len(response.content)
         _log.debug("%s %s: HTTP status %d", call.method, target, response.status)
         if response.status != 200:
             raise self._refused(url, call, response)

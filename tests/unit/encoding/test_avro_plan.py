@@ -6,14 +6,16 @@ import json
 import subprocess
 import sys
 from contextlib import suppress
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.schemas.encoding.avro import AvroEncoder, encode_avro
+from spark_kafka_sink.schemas.encoding.avro_compatibility import unreadable
 from spark_kafka_sink.schemas.encoding.encoder import InvalidSchemaError, SchemaMismatchError, UnencodableRowsError
 from tests.unit.encoding.avro_referee import encoded, mismatches, read, record, struct, written
-from tests.waiting import DEADLINE_S
+from tests.waiting import DEADLINE_S, cpu_ratio
 
 ONE = struct(x=pa.array([1, 2]))
 
@@ -262,6 +264,54 @@ ENDLESS = {"type": "record", "name": "N", "fields": [{"name": "n", "type": "N", 
 def test_a_default_that_has_no_bytes_is_a_mismatch(schema, default):
     with pytest.raises(SchemaMismatchError):
         AvroEncoder.plan(json.dumps(with_field(schema, default=default)), ONE.type)
+
+
+def doubled(levels, leaf, default=None, in_union=False):
+    """Records of which each has two fields with the record below it, and the lowest one a field of type ``leaf``."""
+    below = {"type": "record", "name": "L0", "fields": [{"name": "a", "type": leaf, "default": default}]}
+    for level in range(1, levels):
+        kinds = [["null", each] if in_union else each for each in (below, f"L{level - 1}")]
+        default = None if in_union else {}
+        fields = [{"name": name, "type": kind, "default": default} for name, kind in zip("ab", kinds, strict=True)]
+        below = {"type": "record", "name": f"L{level}", "fields": fields}
+    return below
+
+
+def compare(levels):
+    unreadable.cache_clear()
+    readers, writers = (doubled(levels, leaf, default, in_union=True) for leaf, default in (("int", 1), ("string", "")))
+    unreadable(json.dumps(readers), json.dumps(writers))
+
+
+def encode_default(levels):
+    AvroEncoder.plan(json.dumps(with_field(doubled(levels, "null"), default={})), ONE.type, checks_defaults=False)
+
+
+def choose_branch(levels):
+    schema, kind = "long", pa.int64()
+    for _ in range(levels):
+        schema, kind = [{"type": "array", "items": schema}, "string"], pa.list_(kind)
+    AvroEncoder.plan(json.dumps(schema), kind)
+
+
+@pytest.mark.parametrize("work", [compare, encode_default, choose_branch])
+def test_incident_work_on_a_schema_doubled_with_each_level(work):
+    """With eight levels more, it took some 256 times as long."""
+    assert cpu_ratio(lambda: work(14), lambda: work(6), 3) < 30
+
+
+def test_incident_a_default_that_doubled_with_each_level_was_a_constant_of_megabytes():
+    schema = with_field(doubled(18, "string", "ten bytes"), default={})
+    with pytest.raises(SchemaMismatchError, match="^d: .* have defaults of more than 1000000 bytes"):
+        AvroEncoder.plan(json.dumps(schema), ONE.type, checks_defaults=False)
+
+
+def test_incident_a_decimal_of_billions_of_digits_or_bytes_held_the_worker():
+    """Java's parser takes them, too. The largest number of so many digits has a gigabyte."""
+    endless = {"type": "bytes", "logicalType": "decimal", "precision": 2**31 - 1}
+    assert encoded(endless, pa.array([Decimal(-1)], pa.decimal128(38))) == [b"\2\xff"]
+    huge = {**endless, "type": "fixed", "name": "F", "size": 2**31 - 1, "precision": 9}
+    assert "does not fit schema type fixed F(2147483647)" in mismatches(huge, pa.decimal128(9))[0]
 
 
 def test_a_schema_nested_too_deep_is_a_mismatch():

@@ -15,6 +15,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from spark_kafka_sink.common.clock import Clock, SystemClock
 from spark_kafka_sink.errors import RegistryError
+from spark_kafka_sink.schemas.registry import client
 from spark_kafka_sink.schemas.registry.client import SchemaRegistry
 from spark_kafka_sink.schemas.registry.registry_options import CONNECT_TIMEOUT, READ_TIMEOUT, RegistryOptions
 from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, SchemaReference, SchemaType
@@ -110,6 +111,19 @@ def test_incident_a_lone_surrogate_in_a_response_was_a_unicode_error(server, fie
     (content if field == "schema" else reference)[field] = "\ud800"
     server.faults.append(Fault(200, content))
     assert "its response has" in str(error_of(registry(server.url).latest, "t-value"))
+
+
+def test_incident_imports_of_megabytes_added_up(server, monkeypatch):
+    """500 of 16 MB each were kept. Names are as long as the registry likes, too."""
+    monkeypatch.setattr(client, "_MAX_BYTES", 10_000)
+    references = []
+    for number in range(3):
+        server.add(f"s{number}", "A" * 4_000, "PROTOBUF")
+        references.append(SchemaReference(f"{number}.proto", f"s{number}", 1))
+    asked = registry(server.url)
+    assert len(asked.imports(Schema(SchemaType.PROTOBUF, "C", (*references[:2],)))) == 2
+    error = error_of(asked.imports, Schema(SchemaType.PROTOBUF, "C", (*references,)))
+    assert "the imports of a schema have more than 10000 bytes together" in str(error)
 
 
 def test_incident_imports_that_came_slowly_had_a_time_limit_each(server, monkeypatch):
