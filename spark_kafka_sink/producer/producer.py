@@ -129,8 +129,8 @@ class KafkaProducer:
         """Send rows of one topic as columns, at a fraction of the cost of ``send``; the receipt has their offsets.
 
         Columns are Arrow arrays, numpy arrays or lists of values of one type, all of one length. ``key`` and ``value``:
-        strings or bytes; serializers and interceptors are not called. ``headers``: lists of (key, value) structs, or
-        maps. ``timestamp``: Arrow timestamps or epoch ms; null: now. ``partition``: null where the partitioner chooses.
+        strings or bytes; serializers and interceptors are not called. ``headers``: lists of pairs or structs of key
+        and value, or maps. ``timestamp``: Arrow timestamps or epoch ms; null: now. ``partition``: null where the partitioner chooses.
         Waits for metadata and memory, together up to max.block.ms, which begins anew after each wait for memory that
         was granted: one call may hold many times buffer.memory. Raises ``InvalidRecordError`` or
         ``RecordTooLargeError`` for a row before any of the rows is appended, and ``KafkaTimeoutError`` when a wait is

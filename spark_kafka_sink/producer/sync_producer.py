@@ -43,10 +43,10 @@ from spark_kafka_sink.network.error_table import NOT_RETRIED, Action, action, br
 from spark_kafka_sink.network.messages import Response
 from spark_kafka_sink.network.rpc import MakeRequest, Rpc
 from spark_kafka_sink.producer.accumulator.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, ProducerBatch
-from spark_kafka_sink.producer.append.pending import not_bytes
 from spark_kafka_sink.producer.append.record import (
     ProducerRecord,
     RecordMetadata,
+    as_bytes,
     check_partition_and_timestamp,
     encode_headers,
 )
@@ -397,9 +397,7 @@ class SyncProducer:
             self._metrics.add(Count.SERIALIZATION_ERRORS, [record.topic], self._clock.now())
             raise
         check_partition_and_timestamp(record)
-        for name, each in (("key", key), ("value", value)):
-            if each is not None and each.__class__ is not bytes:
-                raise not_bytes(name, each)
+        key, value = as_bytes("key", key), as_bytes("value", value)
         headers = encode_headers(given or ())
         size = one_java_size_estimate(len(headers), (key, value))
         timestamp = self._clock.epoch_ms() if record.timestamp is None else record.timestamp

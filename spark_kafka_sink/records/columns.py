@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -87,11 +88,7 @@ class TopicColumn:
     @classmethod
     def of(cls, topic: str | TopicColumn) -> TopicColumn:
         """A column of one topic, or the column itself. Raises ``InvalidRecordError`` for anything else."""
-        if isinstance(topic, str) and topic:
-            return cls((topic,))
-        if not isinstance(topic, TopicColumn):
-            raise InvalidRecordError(f"Topic must be a non-empty str, not {topic!r}.")
-        return topic
+        return topic if isinstance(topic, TopicColumn) else cls((topic_name(topic),))
 
     def __getitem__(self, rows: slice | Order) -> TopicColumn:
         return self if self.codes is None else TopicColumn(self.names, self.codes[rows])
@@ -122,6 +119,13 @@ class TopicColumn:
                 yield name, rows[start:end]
 
 
+def topic_name(topic: object) -> str:
+    """The topic as plain str, for example of a StrEnum. Raises ``InvalidRecordError``."""
+    if not isinstance(topic, str) or not topic:
+        raise InvalidRecordError(f"Topic must be a non-empty str, not {topic!r}.")
+    return str.__str__(topic)
+
+
 def stable_order(numbers: Int32Array) -> npt.NDArray[np.intp]:
     """The order that sorts numbers from 0 on, stably."""
     # numpy sorts 16-bit integers by radix, wider ones several times slower
@@ -132,15 +136,14 @@ def stable_order(numbers: Int32Array) -> npt.NDArray[np.intp]:
 def binary_column(array: pa.Array | pa.ChunkedArray) -> pa.BinaryArray:
     """Strings or bytes of any Arrow layout as binary with int32 offsets; no copy where the layout is binary already.
 
-    Takes large, view, fixed-size, dictionary, chunked and null arrays. Slice before the call: only the array's own
-    slots are converted, at most 2 GiB. Raises ``InvalidRecordError`` for any other type.
+    Takes large, view, fixed-size, chunked and null arrays, and dictionaries, run ends and extension types of these.
+    Slice before the call: only the array's own slots are converted, at most 2 GiB. Raises ``InvalidRecordError`` for
+    any other type.
     """
     array = one_array(array)
     kind = array.type
     if pt.is_binary(kind):
         return array
-    if pt.is_dictionary(kind):
-        return binary_column(array.dictionary_decode())
     if pt.is_large_binary(kind) or pt.is_large_string(kind):
         # The cast checks absolute offsets: it would refuse a small slice beyond 2 GiB of its buffer.
         array = pa.concat_arrays([array])
@@ -205,11 +208,92 @@ def int64_numbers(array: pa.Array, name: str) -> Int64Array:
     return numbers
 
 
-def one_array(array: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """The chunks as one array."""
+def one_array(array: pa.Array | pa.ChunkedArray, name: str = "column") -> pa.Array:
+    """The chunks as one ``plain`` array. Raises ``InvalidRecordError`` for a layout that Arrow cannot decode."""
+    if problems := undecodable(array.type):
+        raise InvalidRecordError(f"{name}: {problems[0]}")
     if not isinstance(array, pa.ChunkedArray):
+        return plain(array)
+    return pa.concat_arrays(map(plain, array.chunks)) if array.num_chunks else plain(pa.nulls(0, array.type))
+
+
+def plain(array: pa.Array) -> pa.Array:
+    """The array without layouts that only save memory (dictionaries, run ends); of an extension type, its storage."""
+    while True:
+        if pt.is_dictionary(array.type):
+            array = _without_views(array).dictionary_decode()
+        elif pt.is_run_end_encoded(array.type):
+            array = pc.run_end_decode(array)
+        elif isinstance(array.type, pa.BaseExtensionType):
+            array = array.storage
+        else:
+            return array
+
+
+def _without_views(array: pa.DictionaryArray) -> pa.DictionaryArray:
+    """The array with values that are no views, which ``dictionary_decode`` does not take."""
+    kind = array.type.value_type
+    if not is_view(kind):
         return array
-    return pa.concat_arrays(array.chunks) if array.num_chunks else pa.nulls(0, array.type)
+    values = array.dictionary.cast(pa.string() if pt.is_string_view(kind) else pa.binary())
+    return pa.DictionaryArray.from_arrays(array.indices, values)
+
+
+@lru_cache(64)
+def undecodable(kind: pa.DataType) -> Sequence[str]:
+    """The parts whose layout Arrow cannot decode: some of its functions crash on them."""
+    return list(_undecodable(kind, "", False))
+
+
+def _undecodable(kind: pa.DataType, path: str, in_list: bool) -> Iterator[str]:
+    """Problems: run ends in lists and maps, and dictionaries and run ends of anything but single values."""
+    if isinstance(kind, pa.BaseExtensionType):
+        yield from _undecodable(kind.storage_type, path, in_list)
+    elif pt.is_dictionary(kind) or pt.is_run_end_encoded(kind):
+        values, runs = kind.value_type, pt.is_run_end_encoded(kind)
+        layered = pt.is_nested(values) or pt.is_dictionary(values) or pt.is_run_end_encoded(values)
+        if layered or (runs and (in_list or is_view(values))):
+            decode = "run_end_decode" if runs else "dictionary_decode"
+            yield f"{path}: {kind} cannot be encoded: call {decode}".removeprefix(": ")
+    elif is_any_list(kind):
+        yield from _undecodable(kind.value_type, f"{path}[]", True)
+    elif pt.is_map(kind):
+        yield from _undecodable(kind.key_type, f"{path}.key", True)
+        yield from _undecodable(kind.item_type, f"{path}.value", True)
+    elif pt.is_struct(kind):
+        for each in kind:
+            yield from _undecodable(each.type, f"{path}.{each.name}".removeprefix("."), in_list)
+
+
+def is_view(kind: pa.DataType) -> bool:
+    return bool(pt.is_string_view(kind) or pt.is_binary_view(kind))
+
+
+def is_any_list(kind: pa.DataType) -> bool:
+    """Whether the type is a list of any layout; a map is not."""
+    return bool(
+        pt.is_list(kind)
+        or pt.is_large_list(kind)
+        or pt.is_fixed_size_list(kind)
+        or pt.is_list_view(kind)
+        or pt.is_large_list_view(kind)
+    )
+
+
+def list_elements(array: pa.Array) -> tuple[Int64Array, pa.Array]:
+    """The number of elements per row (a null list has none), then all elements.
+
+    Entries of maps are structs of ``key`` and ``value``.
+    """
+    kind = array.type
+    if pt.is_map(kind):
+        array = array.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
+    lengths = pc.list_value_length(array)
+    counts = raw_numbers(lengths, np.int64 if lengths.type == pa.int64() else np.int32).astype(np.int64)
+    if lengths.null_count:
+        counts[null_mask(lengths)] = 0
+    # Respects slices, and leaves out the slots that a null list spans.
+    return counts, array.flatten()
 
 
 def bytes_column(values: Sequence[bytes | None]) -> pa.BinaryArray:

@@ -26,9 +26,10 @@ from spark_kafka_sink.records.columns import (
     binary_column,
     bytes_column,
     int32_array,
+    is_any_list,
+    list_elements,
     null_mask,
     one_array,
-    raw_numbers,
     slot_lengths,
     without_nulls,
 )
@@ -121,7 +122,7 @@ def header_column(array: pa.Array | pa.ChunkedArray) -> pa.BinaryArray:
     Keys and values are of any string or binary type. A null list means no headers; a header's value may be null.
     Raises ``InvalidRecordError`` with the row of a null header key.
     """
-    counts, keys, values = header_entries(one_array(array))
+    counts, keys, values = header_entries(array)
     if keys.null_count:
         header = int(np.argmax(null_mask(keys)))
         row = int(np.searchsorted(np.cumsum(counts), header, side="right"))
@@ -176,26 +177,20 @@ def _sections(names: Sequence[bytes], values: pa.BinaryArray) -> EncodedRecords:
     return join.finish()
 
 
-def header_entries(array: pa.Array) -> tuple[Int64Array, pa.BinaryArray, pa.BinaryArray]:
+def header_entries(array: pa.Array | pa.ChunkedArray) -> tuple[Int64Array, pa.BinaryArray, pa.BinaryArray]:
     """The number of headers per row, then the keys and the values of all rows, without those under a null list.
 
     ``array``: as for ``header_column``.
     """
+    array = one_array(array)
     kind = array.type
-    if pt.is_null(kind):
+    if pt.is_null(kind) or (pt.is_list(kind) and pt.is_null(kind.value_type)):
         array = array.cast(pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())])))
-    elif pt.is_map(kind):
-        array = array.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
-    elif not ((pt.is_list(kind) or pt.is_large_list(kind)) and pt.is_struct(kind.value_type)):
+    elif not (pt.is_map(kind) or (is_any_list(kind) and pt.is_struct(kind.value_type))):
         raise InvalidRecordError(
             f"cannot write a column of type {kind} as headers: it must be array<struct<key:string,value:binary>> or map"
         )
-    lengths = pc.list_value_length(array)
-    counts: Int64Array = raw_numbers(lengths, np.int64 if pt.is_large_list(array.type) else np.int32).astype(np.int64)
-    if lengths.null_count:
-        counts[null_mask(lengths)] = 0
-    # Both calls of flatten respect slices and leave out the slots that a null parent spans.
-    entries = array.flatten()
+    counts, entries = list_elements(array)
     names = [entries.type.field(index).name for index in range(entries.type.num_fields)]
     if sorted(names) != ["key", "value"]:
         raise InvalidRecordError(f"a header must be a struct of key and value, not of {', '.join(names)}")

@@ -28,8 +28,8 @@ def python_column(values: object, name: str = "column") -> pa.Array | pa.Chunked
     """An Arrow array of Python values: as ``pyarrow.array(values)``, but it never imports pandas.
 
     Takes lists, tuples, ranges, generators and numpy arrays of str, bytes, integers, datetimes and nulls, also in lists
-    and dicts as headers have them, and objects that convert themselves to Arrow (columns of pandas and polars). All
-    values must be of one type. Raises ``InvalidRecordError`` for all else, with the ``name`` of the argument.
+    of pairs or dicts as headers have them, and objects that convert themselves to Arrow (columns of pandas and polars).
+    All values must be of one type. Raises ``InvalidRecordError`` for all else, with the ``name`` of the argument.
     """
     try:
         return _column(values)
@@ -158,11 +158,18 @@ def _instants(values: Sequence[datetime | None], missing: Mask | None) -> pa.Arr
 def _lists(values: Sequence[Sequence[Any] | None], missing: Mask | None) -> pa.Array:
     filled = _filled(values, missing, ())
     items = list(chain.from_iterable(filled))
-    of_items = _of_values(items)
+    of_items = _of_values([_header(item) if isinstance(item, tuple) else item for item in items])
     if len(items) > _LARGEST:
         raise ValueError("it has lists of more than 2**31 values together")
     buffers = [_validity(missing), pa.py_buffer(_offsets(map(len, filled), len(filled)))]
     return pa.Array.from_buffers(pa.list_(of_items.type), len(values), buffers, children=[of_items])
+
+
+def _header(pair: tuple[Any, ...]) -> dict[str, Any]:
+    """The struct for a header as ``ProducerRecord`` has it."""
+    if len(pair) != 2:
+        raise ValueError(f"a header must be a pair of key and value, not {pair!r}")
+    return {"key": pair[0], "value": pair[1]}
 
 
 def _structs(values: Sequence[dict[str, Any] | None], missing: Mask | None) -> pa.Array:

@@ -32,7 +32,12 @@ from spark_kafka_sink.producer.append.pending_records import (
     CheckedRecord,
     PendingRecords,
 )
-from spark_kafka_sink.producer.append.record import ProducerRecord, check_partition_and_timestamp, encode_headers
+from spark_kafka_sink.producer.append.record import (
+    ProducerRecord,
+    as_bytes,
+    check_partition_and_timestamp,
+    encode_headers,
+)
 from spark_kafka_sink.producer.append.rows import check_sizes
 from spark_kafka_sink.producer.partitioning.custom import CustomPartitioner, RecordFields
 from spark_kafka_sink.producer.partitioning.partitioner import BatchRooms
@@ -196,12 +201,8 @@ class TopicPendingRecords:
     def _checked(self, record: ProducerRecord, key: bytes | None, value: bytes | None) -> CheckedRecord:
         """Nothing fails later that would fail the records that are pending with it."""
         sent_ms = self._clock.epoch_ms()
-        size = RECORD_OVERHEAD
-        for name, given in (("value", value), ("key", key)):
-            if given is not None:
-                if given.__class__ is not bytes:
-                    raise not_bytes(name, given)
-                size += len(given)
+        value, key = as_bytes("value", value), as_bytes("key", key)
+        size = RECORD_OVERHEAD + len(value or b"") + len(key or b"")
         check_partition_and_timestamp(record)
         headers = None
         if record.headers is not None:
@@ -477,9 +478,7 @@ class RecordPartitioning:
         self, record: ProducerRecord, key: bytes | None, value: bytes | None, cluster: ClusterSnapshot
     ) -> ProducerRecord:
         """The record with its partition; as it is if it names one."""
-        for name, given in (("key", key), ("value", value)):
-            if given is not None and given.__class__ is not bytes:
-                raise not_bytes(name, given)
+        key, value = as_bytes("key", key), as_bytes("value", value)
         rooms, size = None, 0
         if self._partitioner.asks_again:
             rooms = self._pending.topic(record.topic).batch_rooms()
@@ -498,9 +497,3 @@ class RecordPartitioning:
         """The record whose partition was chosen last is pending."""
         if self._partitioner.asks_again:
             self._pending.topic(topic).keep_batch_rooms()
-
-
-def not_bytes(name: str, given: object) -> InvalidRecordError:
-    return InvalidRecordError(
-        f"The {name} must be bytes or None, not {type(given).__name__}. Give the producer a {name}_serializer."
-    )

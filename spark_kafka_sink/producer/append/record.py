@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from spark_kafka_sink.common.protocol_values import LARGEST_INT32, LARGEST_INT64
 from spark_kafka_sink.errors import InvalidRecordError
+from spark_kafka_sink.records.columns import topic_name
 from spark_kafka_sink.records.encode import NULL
 from spark_kafka_sink.records.sizes import encode_varint
 
@@ -61,7 +62,7 @@ class ProducerRecord:
         partition_key: Any = None,
     ) -> None:
         if topic.__class__ is not str or not topic:
-            raise InvalidRecordError(f"Topic must be a non-empty str, not {topic!r}.")
+            topic = topic_name(topic)
         if partition is not None:
             _check_whole("partition", partition, "Partition number", LARGEST_INT32)
         if timestamp is not None:
@@ -97,6 +98,17 @@ def _check_whole(name: str, value: object, what: str, most: int) -> None:
         raise InvalidRecordError(f"Invalid {name}: {value}. {what} should always be non-negative or null.")
     if value > most:
         raise InvalidRecordError(f"Invalid {name}: {value}. {what} should be at most {most}.")
+
+
+def as_bytes(name: str, given: object) -> bytes | None:
+    """A key or value as plain bytes, for example of ``np.bytes_``. Raises ``InvalidRecordError``."""
+    if given is None or given.__class__ is bytes:
+        return given
+    if not isinstance(given, bytes):
+        raise InvalidRecordError(
+            f"The {name} must be bytes or None, not {type(given).__name__}. Give the producer a {name}_serializer."
+        )
+    return b"".join((given,))
 
 
 def checked_headers(headers: Headers) -> Headers:

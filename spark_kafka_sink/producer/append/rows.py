@@ -81,7 +81,7 @@ def record_columns(given: Mapping[str, Column], now_ms: int) -> tuple[RecordColu
 
 def arrow_column(column: Column, name: str) -> pa.Array:
     """Raises ``InvalidRecordError`` that names the column."""
-    return one_array(column if isinstance(column, pa.Array | pa.ChunkedArray) else python_column(column, name))
+    return one_array(column if isinstance(column, pa.Array | pa.ChunkedArray) else python_column(column, name), name)
 
 
 def _bytes(arrays: Mapping[str, pa.Array], name: str) -> pa.BinaryArray | None:

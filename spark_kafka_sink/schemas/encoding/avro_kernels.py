@@ -20,7 +20,9 @@ from spark_kafka_sink.records.columns import (
     binary_array,
     binary_column,
     bytes_column,
+    list_elements,
     null_mask,
+    plain,
     raw_numbers,
 )
 from spark_kafka_sink.records.sizes import encode_varint
@@ -28,9 +30,7 @@ from spark_kafka_sink.schemas.encoding.columns import (
     floats,
     integers,
     invalid_utf8,
-    list_elements,
     only,
-    plain,
     refuse_repeated_keys,
     spans,
 )

@@ -14,6 +14,7 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.types as pt
 
+from spark_kafka_sink.records.columns import is_any_list
 from spark_kafka_sink.records.sizes import encode_varint
 from spark_kafka_sink.schemas.encoding.avro_kernels import (
     LONGS,
@@ -41,7 +42,7 @@ from spark_kafka_sink.schemas.encoding.avro_kernels import (
     planned_field,
 )
 from spark_kafka_sink.schemas.encoding.avro_schema import NO_DEFAULT, AvroField, AvroSchema, Json
-from spark_kafka_sink.schemas.encoding.columns import PER_SECOND, is_any_list, type_name
+from spark_kafka_sink.schemas.encoding.columns import PER_SECOND, type_name
 from spark_kafka_sink.schemas.encoding.row_writer import Kernel
 from spark_kafka_sink.schemas.encoding.runs import with_runs
 

@@ -2,78 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import lru_cache
 from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from spark_kafka_sink.records.columns import Int64Array, binary_array, binary_column
-from spark_kafka_sink.schemas.encoding.encoder import SchemaMismatchError
+from spark_kafka_sink.records.columns import Int64Array, binary_array, binary_column, is_any_list, is_view
 from spark_kafka_sink.schemas.encoding.row_writer import Mask, RowWriter, mask_of
 
 Missing: TypeAlias = npt.NDArray[np.bool_] | None
 
 PER_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 """Parts of a second, by Arrow's name of the unit."""
-
-
-def plain(array: pa.Array) -> pa.Array:
-    """The array without layouts that only save memory (dictionaries, run ends); of an extension type, its storage."""
-    while True:
-        if pt.is_dictionary(array.type):
-            array = _without_views(array).dictionary_decode()
-        elif pt.is_run_end_encoded(array.type):
-            array = pc.run_end_decode(array)
-        elif isinstance(array.type, pa.BaseExtensionType):
-            array = array.storage
-        else:
-            return array
-
-
-def _without_views(array: pa.DictionaryArray) -> pa.DictionaryArray:
-    """The array with values that are no views, which ``dictionary_decode`` does not take."""
-    kind = array.type.value_type
-    if not is_view(kind):
-        return array
-    values = array.dictionary.cast(pa.string() if pt.is_string_view(kind) else pa.binary())
-    return pa.DictionaryArray.from_arrays(array.indices, values)
-
-
-@lru_cache(64)
-def refuse_layouts(kind: pa.DataType) -> None:
-    """Raises ``SchemaMismatchError`` for layouts that Arrow cannot decode: some of its functions crash on them."""
-    problems = list(_undecodable(kind, "", False))
-    if problems:
-        raise SchemaMismatchError(problems)
-
-
-def _undecodable(kind: pa.DataType, path: str, in_list: bool) -> Iterator[str]:
-    """Problems: run ends in lists and maps, and dictionaries and run ends of anything but single values."""
-    if isinstance(kind, pa.BaseExtensionType):
-        yield from _undecodable(kind.storage_type, path, in_list)
-    elif pt.is_dictionary(kind) or pt.is_run_end_encoded(kind):
-        values, runs = kind.value_type, pt.is_run_end_encoded(kind)
-        layered = pt.is_nested(values) or pt.is_dictionary(values) or pt.is_run_end_encoded(values)
-        if layered or (runs and (in_list or is_view(values))):
-            decode = "run_end_decode" if runs else "dictionary_decode"
-            yield f"{path}: {kind} cannot be encoded: call {decode}".removeprefix(": ")
-    elif is_any_list(kind):
-        yield from _undecodable(kind.value_type, f"{path}[]", True)
-    elif pt.is_map(kind):
-        yield from _undecodable(kind.key_type, f"{path}.key", True)
-        yield from _undecodable(kind.item_type, f"{path}.value", True)
-    elif pt.is_struct(kind):
-        for each in kind:
-            yield from _undecodable(each.type, f"{path}.{each.name}".removeprefix("."), in_list)
-
-
-def is_view(kind: pa.DataType) -> bool:
-    return bool(pt.is_string_view(kind) or pt.is_binary_view(kind))
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
@@ -98,34 +40,6 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
     if pt.is_struct(kind):
         return pa.struct([pa.field(each.name, plain_type(each.type)) for each in kind])
     return kind
-
-
-def is_any_list(kind: pa.DataType) -> bool:
-    """Whether the type is a list of any layout; a map is not."""
-    return bool(
-        pt.is_list(kind)
-        or pt.is_large_list(kind)
-        or pt.is_fixed_size_list(kind)
-        or pt.is_list_view(kind)
-        or pt.is_large_list_view(kind)
-    )
-
-
-def list_elements(array: pa.Array) -> tuple[Int64Array, pa.Array]:
-    """The number of elements per row (a null list has none), then all elements.
-
-    Entries of maps are structs of ``key`` and ``value``.
-    """
-    kind = array.type
-    if pt.is_map(kind):
-        array = array.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
-    lengths = pc.list_value_length(array)
-    counts = integers(lengths)
-    present = mask_of(lengths)
-    if present is not None:
-        counts = counts & present.view(np.int64)
-    # Respects slices, and leaves out the slots that a null list spans.
-    return counts, array.flatten()
 
 
 def refuse_repeated_keys(entries: RowWriter, path: str, counts: Int64Array, keys: pa.Array) -> None:

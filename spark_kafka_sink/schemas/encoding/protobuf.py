@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from spark_kafka_sink.errors import InvalidRecordError
+from spark_kafka_sink.records.columns import is_any_list
 from spark_kafka_sink.records.sizes import encode_unsigned_varint
-from spark_kafka_sink.schemas.encoding.columns import is_any_list, plain_type, type_name
+from spark_kafka_sink.schemas.encoding.columns import plain_type, type_name
 from spark_kafka_sink.schemas.encoding.descriptors import TYPE_NAMES, is_map_entry, is_repeated, message_descriptor
 from spark_kafka_sink.schemas.encoding.encoder import Fault, SchemaMismatchError
 from spark_kafka_sink.schemas.encoding.protobuf_fields import (

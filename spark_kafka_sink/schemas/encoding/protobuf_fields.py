@@ -13,16 +13,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from spark_kafka_sink.records.columns import Int64Array, binary_column, bytes_column, slot_lengths
+from spark_kafka_sink.records.columns import (
+    Int64Array,
+    binary_column,
+    bytes_column,
+    list_elements,
+    plain,
+    slot_lengths,
+)
 from spark_kafka_sink.records.sizes import zigzag
 from spark_kafka_sink.schemas.encoding.columns import (
     PER_SECOND,
     floats,
     integers,
     invalid_utf8,
-    list_elements,
     only,
-    plain,
     refuse_repeated_keys,
     spans,
 )

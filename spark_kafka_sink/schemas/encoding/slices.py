@@ -16,16 +16,17 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from spark_kafka_sink.errors import InvalidRecordError
-from spark_kafka_sink.records.columns import binary_array, null_mask
-from spark_kafka_sink.schemas.encoding.columns import (
+from spark_kafka_sink.records.columns import (
+    binary_array,
     is_any_list,
     is_view,
     list_elements,
+    null_mask,
     plain,
-    plain_type,
-    refuse_layouts,
+    undecodable,
 )
-from spark_kafka_sink.schemas.encoding.encoder import Fault, UnencodableRowsError
+from spark_kafka_sink.schemas.encoding.columns import plain_type
+from spark_kafka_sink.schemas.encoding.encoder import Fault, SchemaMismatchError, UnencodableRowsError
 from spark_kafka_sink.schemas.encoding.row_writer import Kernel, Mask, RowWriter, mask_of
 
 _SLICE_ROWS: Final = 10_000
@@ -43,7 +44,8 @@ def encode_rows(
 
     Raises ``SchemaMismatchError`` for layouts that Arrow cannot decode.
     """
-    refuse_layouts(array.type)
+    if problems := undecodable(array.type):
+        raise SchemaMismatchError(problems)
     refused: list[Fault] = []
     encoded: list[pa.BinaryArray] = []
     row = size = 0

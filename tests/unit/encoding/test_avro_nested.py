@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.errors import InvalidRecordError
-from spark_kafka_sink.schemas.encoding import columns, slices
+from spark_kafka_sink.records.columns import undecodable
+from spark_kafka_sink.schemas.encoding import slices
 from spark_kafka_sink.schemas.encoding.avro import AvroEncoder, encode_avro
 from spark_kafka_sink.schemas.encoding.encoder import Fault, SchemaMismatchError
 from spark_kafka_sink.schemas.encoding.row_writer import RowWriter
@@ -154,8 +155,7 @@ UNDECODABLE = {
 def test_a_layout_that_arrow_does_not_decode_is_a_mismatch(path):
     """Some of Arrow's functions end the process for slices of these."""
     kind, said = UNDECODABLE[path]
-    with pytest.raises(SchemaMismatchError, match=rf"^{re.escape(path)}: .*{re.escape(said)}$"):
-        columns.refuse_layouts(kind)
+    assert re.search(rf"^{re.escape(path)}: .*{re.escape(said)}$", *undecodable(kind))
     schema = {"type": "array", "items": "long"}
     with pytest.raises(SchemaMismatchError, match=r"^\[\]: run_end_encoded"):
         encode_avro(pa.nulls(5, pa.list_(RUNS))[2:], json.dumps(schema))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from enum import Enum
+
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord, SyncProducer
@@ -86,7 +89,7 @@ def test_incident_columns_for_a_topic_that_is_no_name_raised_an_attribute_error(
         ({"key": ["caf\udce9"], "value": ["v"]}, "^key cannot be made .* surrogates not allowed", None),
         ({"value": [1]}, "^value: cannot write a column of type int64 as bytes", None),
         ({"value": ["v", b"v"]}, "^value cannot be made .* types bytes and str", None),
-        ({"value": ["v"], "headers": [[("a", b"x")]]}, "^headers cannot be made .* types bytes and str", None),
+        ({"value": ["v"], "headers": [[("a", b"x", 1)]]}, "^headers cannot be made .* a pair of key and value", None),
         ({"value": ["v"], "timestamp": [2**63]}, "^timestamp cannot be made .* 9223372036854775808 in row 0", None),
         ({"value": ["v"], "partition": [2**63]}, "^partition cannot be made .* 9223372036854775808 in row 0", None),
         ({"value": ["v"] * 2, "partition": [0, 2**31]}, "^Invalid partition: 2147483648. .*at most", 1),
@@ -100,6 +103,50 @@ def test_a_column_that_cannot_be_sent_is_refused_by_its_name(broker, columns, me
         assert caught.value.row == row
         producer.send_columns("t", value=[b"v"], partition=[None], timestamp=[None]).wait(120_000)
     assert broker.topic("t").values() == [b"v"]
+
+
+class Topic(str, Enum):  # noqa: UP042  as in older programs: its str() is another text
+    T = "t"
+
+
+@pytest.mark.parametrize("headers", [[[("a", b"x"), ("b", None)]], [[{"key": "a", "value": b"x"}, ("b", None)]]])
+def test_incident_send_and_columns_took_different_topics_bytes_and_headers(broker, headers):
+    key, value, options = np.bytes_(b"k"), np.bytes_(b"v"), {"bootstrap.servers": broker.bootstrap_servers}
+    record = ProducerRecord(Topic.T, value, key, headers=[("a", np.bytes_(b"x")), ("b", None)])
+    with KafkaProducer(options) as producer, SyncProducer(options) as sync:
+        assert producer.send(record).result(120).topic == "t"
+        producer.send_columns(Topic.T, key=[key], value=[value], headers=headers).wait(120_000)
+        sync.send(record)
+    assert broker.topic("t").values() == [b"v"] * 3
+    assert [each.headers for each in broker.topic("t").records()] == [((b"a", b"x"), (b"b", None))] * 3
+
+
+VIEWS = pa.array(["b", "a"], pa.string_view())
+WORDS = pa.DictionaryArray.from_arrays(pa.array([0, 1, 0], pa.int8()), VIEWS)
+RUNS = pa.RunEndEncodedArray.from_arrays(pa.array([1, 2, 3], pa.int16()), pa.array([b"b", b"a", b"b"]))
+HEADER = pa.array(
+    [[{"key": "a", "value": "x"}]] * 3, pa.list_(pa.struct([("key", VIEWS.type), ("value", VIEWS.type)]), 1)
+)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"value": WORDS},
+        {"value": pa.chunked_array([WORDS[:1], WORDS[1:]])},
+        {"value": RUNS, "headers": HEADER},
+        {"value": WORDS, "headers": [[], None, []], "partition": pa.array([0, None, 0]).dictionary_encode()},
+    ],
+)
+def test_incident_a_dictionary_of_views_was_not_implemented(broker, given):
+    with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+        producer.send_columns("t", **given).wait(120_000)
+        with pytest.raises(InvalidRecordError, match="^key: run_end_encoded<.*string_view> cannot be encoded"):
+            producer.send_columns("t", key=pa.RunEndEncodedArray.from_arrays(pa.array([1, 3], pa.int16()), VIEWS))
+    assert broker.topic("t").values() == [b"b", b"a", b"b"]
+    assert {record.headers for record in broker.topic("t").records()} == {
+        ((b"a", b"x"),) if given["value"] is RUNS else ()
+    }
 
 
 def test_the_sync_producer_refuses_such_a_topic_too(broker):
