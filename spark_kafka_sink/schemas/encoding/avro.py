@@ -6,14 +6,16 @@ written decodes to what came in, except that timestamps may be rounded down to m
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import pyarrow as pa
 
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.schemas.encoding.columns import type_name
-from spark_kafka_sink.schemas.encoding.encoder import Fault, InvalidSchemaError, SchemaMismatchError
+from spark_kafka_sink.schemas.encoding.encoder import Fault, InvalidSchemaError, SchemaMismatchError, column_of
 from spark_kafka_sink.schemas.encoding.row_writer import Kernel
 from spark_kafka_sink.schemas.encoding.slices import encode_rows
 
@@ -63,13 +65,18 @@ class AvroEncoder:
         return encode_rows(self._root, array, prefix, faults)
 
 
-def encode_avro(array: pa.Array | pa.ChunkedArray, schema: str) -> pa.BinaryArray:
+def encode_avro(
+    array: pa.Array | pa.ChunkedArray | pa.Table | pa.RecordBatch, schema: str | dict[str, Any] | list[Any]
+) -> pa.BinaryArray:
     """Avro's binary encoding of each row, without header or registry prefix; null where the row is null.
 
-    ``schema`` is JSON. Raises ``SchemaMismatchError`` if the types don't fit, ``UnencodableRowsError`` with all rows
-    that cannot be encoded.
+    ``schema``: JSON, as text or parsed. Raises ``SchemaMismatchError`` if the types don't fit, ``UnencodableRowsError``
+    with all rows that cannot be encoded.
     """
-    return _planned(schema, array.type).encode(array)
+    if not isinstance(schema, str | dict | list):
+        raise InvalidSchemaError([f"an Avro schema is JSON as str or dict, not {type(schema).__name__}"])
+    column = column_of(array)
+    return _planned(schema if isinstance(schema, str) else json.dumps(schema), column.type).encode(column)
 
 
 @lru_cache(64)

@@ -21,6 +21,15 @@ class Encoder(Protocol):
         """
 
 
+def column_of(rows: object) -> pa.Array | pa.ChunkedArray:
+    """An Arrow array, or the rows of a table or record batch as structs. Raises ``InvalidRecordError`` for all else."""
+    if isinstance(rows, pa.Table | pa.RecordBatch):
+        return rows.to_struct_array()
+    if not isinstance(rows, pa.Array | pa.ChunkedArray):
+        raise InvalidRecordError(f"give an Arrow array, a table or a record batch, not {type(rows).__name__}")
+    return rows
+
+
 class Fault(NamedTuple):
     """A row that its schema does not allow. ``path``: such as ``address.lines[]``. ``problem``: has the row's value."""
 

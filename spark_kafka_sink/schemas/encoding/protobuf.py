@@ -19,7 +19,7 @@ from spark_kafka_sink.records.columns import is_any_list
 from spark_kafka_sink.records.sizes import encode_unsigned_varint
 from spark_kafka_sink.schemas.encoding.columns import plain_type, type_name
 from spark_kafka_sink.schemas.encoding.descriptors import TYPE_NAMES, is_map_entry, is_repeated, message_descriptor
-from spark_kafka_sink.schemas.encoding.encoder import Fault, SchemaMismatchError
+from spark_kafka_sink.schemas.encoding.encoder import Fault, SchemaMismatchError, column_of
 from spark_kafka_sink.schemas.encoding.protobuf_fields import (
     Boolean,
     Bytes,
@@ -73,14 +73,17 @@ class ProtobufEncoder:
         return encode_rows(self.root, array, prefix, faults)
 
 
-def encode_protobuf(array: pa.Array | pa.ChunkedArray, descriptor_set: bytes, message: str) -> pa.BinaryArray:
+def encode_protobuf(
+    array: pa.Array | pa.ChunkedArray | pa.Table | pa.RecordBatch, descriptor_set: bytes, message: str
+) -> pa.BinaryArray:
     """Each struct as a Protobuf message; null where the struct is null. Columns become fields of the same name.
 
     ``descriptor_set``: a serialized FileDescriptorSet (``protoc --include_imports --descriptor_set_out``). ``message``:
     the full name. Raises ``SchemaMismatchError`` if the types don't fit, ``UnencodableRowsError`` with all rows that
     cannot be encoded. Needs ``pip install protobuf``.
     """
-    return _planned(descriptor_set, message, array.type).encode(array)
+    column = column_of(array)
+    return _planned(descriptor_set, message, column.type).encode(column)
 
 
 @lru_cache(64)

@@ -11,6 +11,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
+from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.schemas.encoding.avro import AvroEncoder, encode_avro
 from spark_kafka_sink.schemas.encoding.avro_compatibility import unreadable
 from spark_kafka_sink.schemas.encoding.encoder import InvalidSchemaError, SchemaMismatchError, UnencodableRowsError
@@ -249,6 +250,15 @@ def test_incident_schemas_that_javas_parser_takes_were_refused(text):
 def test_incident_schemas_that_javas_parser_refuses_were_taken(schema):
     with pytest.raises(InvalidSchemaError, match="is there twice|is defined again|is not of its type"):
         encode_avro(pa.nulls(1, pa.null()), json.dumps(schema))
+
+
+def test_incident_a_table_a_batch_and_a_dict_as_schema_raised_attribute_and_type_errors():
+    batch = pa.RecordBatch.from_pylist([{"x": 1}, {"x": None}])
+    for rows in (batch, pa.Table.from_batches([batch, batch.slice(2)])):
+        assert encode_avro(rows, record(x=["null", "long"])).to_pylist() == [b"\2\2", b"\0"]
+    for rows, schema, said in (([{"x": 1}], '"long"', "not list"), (batch, b'"long"', "not bytes")):
+        with pytest.raises(InvalidRecordError, match=said):
+            encode_avro(rows, schema)
 
 
 def test_a_default_too_large_for_float_is_of_the_branch_double():
