@@ -40,13 +40,12 @@ def verdict_on(scenario: Scenario, index: int, run: Run, task: int) -> str:
         if scenario.has("older refused"):
             return "refuse"
         return write if scenario.kinds[index] == "stream" else "in"
-    if entry.batch == run.batch and scenario.trusts(index, "ledger", run.batch) and not run.missing:
-        return "in"
     if entry.batch < run.batch:
         if run.missing:  # the older version of a batch job may still be run again, a stream's batch never
             return "gone" if scenario.kinds[index] == "stream" else "refuse"
         return write
-    if not scenario.has("skip") or _all_missing(entry, run):
+    accepted = scenario.trusts(index, "ledger", run.batch) and not run.missing
+    if not scenario.has("skip") or (_all_missing(entry, run) and not accepted):
         return write
     if not run.missing:
         return "in"
