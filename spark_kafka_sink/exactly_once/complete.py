@@ -4,7 +4,8 @@ do so, any number of times.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +19,8 @@ from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, EntryState, Repeat, listed
 from spark_kafka_sink.producer.transactions.committer import EndTxnOutcome, EndVerdict
 from spark_kafka_sink.producer.transactions.values import PreparedTransaction
+
+_log = logging.getLogger("spark_kafka_sink.exactly_once")
 
 # How long the ledger is read for the marker of a transaction before its EndTxn is sent again, twice as long each time.
 _PATIENCE_MS: Final = 2_000.0
@@ -36,10 +39,14 @@ class Completed:
 
 
 def complete_intents(
-    session: Session, driver: DriverIdentity, entries: Mapping[str, Entry], deadline: float, accept_loss: bool = False
+    session: Session,
+    driver: DriverIdentity,
+    entries: Mapping[str, Entry],
+    deadline: float,
+    accept_loss: Collection[str] = (),
 ) -> Completed:
-    """Completes every intent. ``entries`` are those read under ``driver``. With ``accept_loss``, batches with lost rows
-    are also recorded as done.
+    """Completes every intent. ``entries`` are those read under ``driver``. ``accept_loss``: the queries whose batch is
+    recorded as done even if rows of it are lost.
     """
     completed = dict(entries)
     lost: dict[str, frozenset[int]] = {}
@@ -47,9 +54,13 @@ def complete_intents(
         if entry.state is EntryState.DONE:
             continue
         missing = complete(session, entry, deadline)
-        if missing and not accept_loss:
+        if missing and query not in accept_loss:
             lost[query] = missing
         else:
+            if missing:
+                _log.warning(
+                    "%s counts as committed, although the rows of its tasks %s are lost", entry, listed(missing)
+                )
             completed[query] = done(entry)
             driver = session.record(driver, completed[query], deadline)
     return Completed(driver, completed, lost)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import pairwise
+from shlex import quote
 from types import MappingProxyType
 from typing import Final
 from uuid import UUID
@@ -38,7 +39,7 @@ class Comparison(Enum):
     OLDER = "the ledger is ahead of the batch"
     SAME = "the ledger's batch, all of it committed"
     SAME_PARTLY_LOST = "the ledger's batch, with transactions lost"
-    SAME_LOST = "the ledger's batch, with all transactions lost"
+    SAME_LOST = "the ledger's batch, of which no row is in Kafka: it had none, or all transactions are lost"
     NEXT = "the batch after the ledger's, as expected"
     BEYOND = "the ledger is more than one batch behind"
     AFTER_LOSS = "the ledger is behind the batch, and rows of the ledger's batch are lost"
@@ -67,22 +68,23 @@ class Verdict(Enum):
     )
     OLD_VERSION = (
         "is smaller than the last one in the ledger: {entry} was committed. The ledger no longer knows whether this "
-        "version was. Use a larger txnVersion, or drop this write if it was committed."
+        "version was. If it was, drop this write; otherwise use a larger txnVersion, or a txnAppId of its own. If the "
+        "last version was mistyped, `{forget}` removes its entry, and any txnVersion is the first one again."
     )
     LOST_BEFORE = (
         "cannot be written: rows of {entry} (tasks {tasks}) are gone from Kafka, and only a replay of that batch can "
         "bring them back. Restore the checkpoint as it was at that batch, or accept the loss with "
-        "`spark-kafka-sink transactions abort --force`."
+        "ledgerStart=trust-ledger:{before}."
     )
     LOST_VERSION = (
         "cannot be written: rows of {entry} (tasks {tasks}) are gone from Kafka, and only the same write can bring "
         "them back. Run it again with txnVersion {before}, then this one, or accept the loss with "
-        "`spark-kafka-sink transactions abort --force`."
+        "ledgerStart=trust-ledger:{before}."
     )
     OTHER_CHECKSUM = (
         "is the last batch in the ledger ({entry}), but another release has summed up its rows in another way, so this "
         "one cannot tell whether they are the same. Run it once more with that release, or set "
-        "ledgerStart=trust-ledger:{number}, which accepts it as committed."
+        "ledgerStart=trust-ledger:{number}, which accepts it as committed, even if rows of it are lost."
     )
 
 
@@ -131,9 +133,9 @@ def compare(write_id: WriteId, entry: Entry | None, lost: frozenset[int]) -> Com
         if lost:
             return Comparison.AFTER_LOSS
         return Comparison.NEXT if write_id.number == entry.number + 1 else Comparison.BEYOND
-    if not lost:
-        return Comparison.SAME
-    return Comparison.SAME_PARTLY_LOST if entry.has_rows_besides(lost) else Comparison.SAME_LOST
+    if not entry.has_rows_besides(lost):
+        return Comparison.SAME_LOST
+    return Comparison.SAME_PARTLY_LOST if lost else Comparison.SAME
 
 
 def task_action(plan: WritePlan, write_id: WriteId, task: int) -> TaskAction:
@@ -142,9 +144,11 @@ def task_action(plan: WritePlan, write_id: WriteId, task: int) -> TaskAction:
         if query != write_id.query and lost:
             raise LostRowsError(_error_text(plan, write_id, Verdict.LOST_BEFORE, query))
     lost, entry = plan.lost.get(write_id.query, frozenset()), plan.entries.get(write_id.query)
+    accepted = plan.ledger_start.trusts(RecoveryMode.LEDGER, write_id.number)
+    if accepted and entry is not None and entry.number == write_id.number:
+        return TaskAction.SKIP
     verdict = VERDICTS[write_id.kind, compare(write_id, entry, lost)]
-    trusts_ledger = plan.ledger_start.trusts(RecoveryMode.LEDGER, write_id.number)
-    if verdict in _COMPARED and entry is not None and entry.checksum != CHECKSUM and not trusts_ledger:
+    if verdict in _COMPARED and entry is not None and entry.checksum != CHECKSUM:
         verdict = Verdict.OTHER_CHECKSUM
     if verdict in _OVERRIDABLE and plan.ledger_start.trusts(RecoveryMode.CHECKPOINT, write_id.number):
         verdict = Verdict.WRITE
@@ -227,10 +231,15 @@ def prove(plan: WritePlan, write_id: WriteId, task: int, rows: RowSum) -> None:
         return
     raise ReplayMismatchError(
         f"{_write(plan, write_id)} lost the rows of task {listed(plan.lost.get(write_id.query, ()))} in Kafka and "
-        f"cannot be repaired from its replay, which distributes its rows differently: {mismatch}. The source is not "
-        "repeatable. The other tasks' rows are committed; rewrite the missing ones by hand, then accept the loss with "
-        "`spark-kafka-sink transactions abort --force`."
+        f"cannot be repaired from its replay, which distributes its rows differently: {mismatch}. "
+        f"{_NOT_REPEATABLE.format(number=write_id.number)}"
     )
+
+
+_NOT_REPEATABLE: Final = (
+    "The source is not repeatable. The other tasks' rows are committed; rewrite the missing ones by hand, then accept "
+    "the loss with ledgerStart=trust-ledger:{number}."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,8 +276,8 @@ def commit_order(reports: Sequence[TaskReport], timeout_ms: int, now_ms: int) ->
         )
     if first.tasks_before not in (0, len(reports)):
         raise ReplayMismatchError(
-            f"{first.write} cannot be repaired: it had {first.tasks_before} tasks, its replay has {len(reports)}. The "
-            "source is not repeatable."
+            f"{first.write} cannot be repaired: it had {first.tasks_before} tasks, its replay has {len(reports)}. "
+            f"{_NOT_REPEATABLE.format(number=first.write_id.number)}"
         )
     prepared = [report for report in reports if report.share.prepared is not None]
     entry = Entry(
@@ -372,7 +381,12 @@ def _again(report: TaskReport) -> str:
 
 def _error_text(plan: WritePlan, write_id: WriteId, verdict: Verdict, query: str) -> str:
     entry, tasks = plan.entries.get(query), listed(plan.lost.get(query, ()))
-    text = verdict.value.format(entry=entry, tasks=tasks, number=write_id.number, before=entry and entry.number)
+    before = entry and entry.number
+    forget = (
+        f"spark-kafka-sink transactions forget --bootstrap-server … --prefix {quote(plan.name)} "
+        f"--commit-log-topic {plan.ledger.topic}"
+    )
+    text = verdict.value.format(entry=entry, tasks=tasks, number=write_id.number, before=before, forget=forget)
     return f"{_write(plan, write_id)} {text}"
 
 

@@ -195,7 +195,7 @@ def abort_undecided(session: Session, force: bool, deadline: float) -> int:
     entries = dict(session.read_ledger(driver, deadline).entries)
     if not force:
         refuse_decided(session.settings.name, _intents(entries))
-    driver = complete_intents(session, driver, entries, deadline, accept_loss=True).driver
+    driver = complete_intents(session, driver, entries, deadline, accept_loss=entries).driver
     return sweep(session, listing, driver, deadline)
 
 

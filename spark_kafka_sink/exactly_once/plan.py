@@ -74,7 +74,7 @@ def _plan(
         if not session.settings.per_attempt:
             deadline = session.catch_up(deadline)
     listing = None if session.sweeps >= _SWEEPS else list_open(session, deadline)
-    state = _complete(session, deadline)
+    state = _complete(session, ledger_start, deadline)
     if shared := shared_ids(session, deadline):  # after what is decided is committed, before anything is aborted
         raise ExactlyOnceError(shared)
     if write_id is not None:
@@ -83,7 +83,7 @@ def _plan(
             _warn_of_unknown_version(session, write_id, state.entries, created)
     if listing is None and not _was_committed(session.planned, state.entries):
         listing = list_open(session, deadline)
-        state = _complete(session, deadline)
+        state = _complete(session, ledger_start, deadline)
     # Without an entry this may be the wrong ledger: the open transactions may be decided in another one.
     if listing is not None and state.entries:
         sweep(session, listing, state.driver, deadline)
@@ -107,12 +107,14 @@ def _open_before(session: Session, entries: Mapping[str, Entry], deadline: float
     return listing.transactions if listing.complete else None
 
 
-def _complete(session: Session, deadline: float) -> Completed:
+def _complete(session: Session, ledger_start: LedgerStart, deadline: float) -> Completed:
     driver = session.init_driver(deadline)
     steps.reach("driver initialised")
     if session.settings.per_attempt:
         return Completed(driver, {}, {})  # the name is fresh: the ledger has no entry under it
-    completed = complete_intents(session, driver, session.read_ledger(driver, deadline).entries, deadline)
+    entries = session.read_ledger(driver, deadline).entries
+    accepted = {query for query, entry in entries.items() if ledger_start.trusts(RecoveryMode.LEDGER, entry.number)}
+    completed = complete_intents(session, driver, entries, deadline, accepted)
     # Not left to commit: abort knows the run by the identity in its plan.
     return replace(completed, driver=session.in_own_epoch(completed.driver, deadline))
 

@@ -84,7 +84,7 @@ SINK_OPTIONS: tuple[Option, ...] = (
            "What to do if the checkpoint and commitLogTopic disagree about batch N (or txnVersion N). strict: fail "
            "with an error that names the value to set. trust-checkpoint:N: write batch N even if commitLogTopic lacks "
            "batch N-1 (the query was at-least-once, or the topic was lost). trust-ledger:N: accept batch N as "
-           "committed even if its replay has different rows, or a topic was created again since.",
+           "committed even if its replay has different rows, rows of it are lost, or a topic was created again since.",
            Matching(r"(?i:strict|trust-(checkpoint|ledger):\d{1,18})",
                     "strict, trust-checkpoint:N or trust-ledger:N (N: the batch)")),
     Option("txnAppId", OptionKind.STRING, None, "medium",
@@ -92,7 +92,7 @@ SINK_OPTIONS: tuple[Option, ...] = (
            "Delta Lake). Use a different txnAppId for each topic."),
     Option("txnVersion", OptionKind.LONG, None, "medium",
            "Number of this write for its txnAppId, such as the batch id in foreachBatch. Repeating the last "
-           "committed number writes nothing; a smaller one is refused.", Range(0)),
+           "committed number writes nothing, unless it had no rows; a smaller one is refused.", Range(0)),
     Option("neverRepeated", OptionKind.BOOLEAN, False, "medium",
            "true: allow an exactly-once batch write without txnAppId. Set it only if nothing runs the write a second "
            "time, neither a scheduler after an error nor foreachBatch, because a second run would write all rows "

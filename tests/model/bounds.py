@@ -73,6 +73,9 @@ SMALL: dict[str, Scenario] = {
     "a forgotten trust-ledger": Scenario(
         runs=(STREAM, Plan(cut="longer", trust=Trust("ledger", 0))), batches=2, orderly=True, restores=1, aborts=False
     ),
+    "a torn batch, accepted": Scenario(
+        runs=(STREAM, Plan(cut="swapped", trust=Trust("ledger", 0))), batches=2, timeouts=1, aborts=False
+    ),
     "versions, another prefix": Scenario(runs=(STREAM, Plan(ids=1)), kind="versions", aborts=False, timeouts=1),
     "versions": Scenario(kind="versions", aborts=False, timeouts=1),
     "versions, killed between decision and commit": Scenario(

@@ -20,6 +20,7 @@ from tests.model.world import (
     World,
     abort_exactly,
     batch_bits,
+    breaks,
     done,
     end,
     fenced_by,
@@ -34,6 +35,7 @@ from tests.model.world import (
 )
 
 Steps = Iterator[tuple[str, World]]
+REFUSED = "and its replay is refused"
 
 
 def commit(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
@@ -41,7 +43,7 @@ def commit(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
     if any(type(part) is Waiting for part in run.tasks):
         return
     if difference := _difference(scenario, index, run):
-        yield f"run {index}: P2 raises, the replay has {difference}", raises(world, scenario, index, run)
+        yield f"run {index}: P2 raises, the replay has {difference}", _refused(world, scenario, index, run)
         return
     if topics.replay_differs(world, scenario, index, run):
         yield f"run {index}: P2 raises, a topic of the batch was created again", raises(world, scenario, index, run)
@@ -79,6 +81,12 @@ def decide(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
 def _intent(scenario: Scenario, index: int, run: Run) -> Entry:
     cut = scenario.runs[index].cut if rewrites_everything(run) else run.view[0].cut
     return Entry(run.batch, cut, run.tasks, False, topics=topics.decided(scenario, run), ledger=run.ledger)
+
+
+def _refused(world: World, scenario: Scenario, index: int, run: Run) -> World:
+    after = raises(world, scenario, index, run)
+    accepted = scenario.trusts(index, "ledger", run.batch)
+    return breaks(after, f"batch {run.batch} is accepted by ledgerStart, {REFUSED}") if accepted else after
 
 
 def _difference(scenario: Scenario, index: int, run: Run) -> str | None:

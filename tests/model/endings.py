@@ -44,7 +44,8 @@ def verdict_on(scenario: Scenario, index: int, run: Run, task: int) -> str:
         if run.missing:  # the older version of a batch job may still be run again, a stream's batch never
             return "gone" if scenario.kinds[index] == "stream" else "refuse"
         return write
-    if not scenario.has("skip") or _all_missing(entry, run):
+    accepted = scenario.trusts(index, "ledger", run.batch) and not run.missing
+    if not scenario.has("skip") or (_all_missing(entry, run) and not accepted):
         return write
     if not run.missing:
         return "in"

@@ -29,6 +29,7 @@ SAFEGUARDS: dict[str, str] = {
     "ledger start": "a batch > 0 without an entry is written",
     "gap refused": "a batch beyond the one after the ledger's is written",
     "trust for one batch": "ledgerStart holds for every batch, not for the one that it names",
+    "accepted with its loss": "ledgerStart=trust-ledger leaves a torn batch to its replay, which may be refused",
     "empty batches": "a batch without rows leaves no entry in the ledger",
     "query key": "ledger entries are kept by name, not by (name, query)",
     "named by txnAppId": "entry, fence and ledger of a txnAppId are named by the transactionalIdPrefix it is given",

@@ -6,6 +6,7 @@ import pytest
 
 from tests.model import world
 from tests.model.bounds import AT_LEAST_ONCE, FIRST_ONLY, JOB, LARGE, ONE_TASK, SMALL, STREAM
+from tests.model.committing import REFUSED
 from tests.model.engine import explore
 from tests.model.protocol import question
 from tests.model.scenario import SAFEGUARDS, Plan, Scenario
@@ -38,6 +39,7 @@ CAUGHT: list[tuple[tuple[str, ...], str, str]] = [
     (("gap refused",), "another guarantee in between", TWICE),
     (("trust for one batch",), "a forgotten trust-checkpoint", TWICE),
     (("trust for one batch",), "a forgotten trust-ledger", LOST),
+    (("accepted with its loss",), "a torn batch, accepted", REFUSED),
     (("empty batches",), "batches without rows", STUCK),
     (("query key",), "two queries, one prefix", "rows are lost"),
     (("named by txnAppId",), "versions, another prefix", TWICE),

@@ -244,7 +244,7 @@ def _forget(found: Sequence[FoundWrite], config: ProducerConfig, arguments: argp
             print("\n".join(f"{would}forget {each.name}: {_entry(entry, now_ms)}" for entry in removed))
     if not todo:
         print("nothing to forget")
-        return 0
+        return 1 if any(each.intents for each in found) else 0
     print(_FORGOTTEN)
     if (code := _stopped(todo, arguments)) is not None:
         return code
@@ -267,7 +267,8 @@ def _kept(found: FoundWrite) -> str | None:
     if found.unreadable is not None:
         return found.unreadable
     if found.intents:
-        return f"{' and '.join(map(str, found.intents))} is decided and not committed yet"
+        batches = " and ".join(map(str, found.intents))
+        return f"{batches} is decided and not committed yet: `commit` commits it, `abort --force` gives up lost rows"
     if found.transactions:
         return f"{len(found.transactions)} transactions are open, so it may be running; otherwise `abort` ends them"
     return None

@@ -444,9 +444,10 @@ def test_forget_takes_only_what_is_older(broker, transactions, monkeypatch):
 
 def test_forget_keeps_what_is_not_done(broker, transactions, decided):
     code, said = transactions("forget", "--prefix", "app", "--yes")
-    assert code == 0
-    assert said == "app is kept: batch 0 of q1 is decided and not committed yet\nnothing to forget\n"
-    decided.run(0, ROWS)
+    assert code == 1
+    kept = "app is kept: batch 0 of q1 is decided and not committed yet: `commit` commits it, "
+    assert said == f"{kept}`abort --force` gives up lost rows\nnothing to forget\n"
+    assert [transactions(action, "--prefix", "app", "--yes")[0] for action in ("commit", "forget")] == [0, 0]
     assert committed(broker) == EACH_ONCE
 
 

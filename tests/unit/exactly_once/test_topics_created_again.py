@@ -10,7 +10,7 @@ import pytest
 from spark_kafka_sink.exactly_once import steps
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError
 from spark_kafka_sink.exactly_once.ledger_format import shown_id
-from spark_kafka_sink.exactly_once.values import LedgerStart, RecoveryMode, TaskAction, TopicId, WriteKind
+from spark_kafka_sink.exactly_once.values import LedgerStart, RecoveryMode, TopicId, WriteKind
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.unit.exactly_once.runs import TOPIC, Query, committed
 from tests.unit.exactly_once.test_protocol import EACH_ONCE, ROWS, crash
@@ -97,24 +97,6 @@ def test_the_topics_are_those_of_all_tasks(broker, query):
     reports = [query.task(plan, 0, 0, [b"a"]), replace(query, topic="other").task(plan, 0, 1, [b"b"])]
     with pytest.raises(ExactlyOnceError, match="into topic other"):
         query.commit(reports)
-
-
-def test_a_topic_is_created_again_before_a_torn_batch_is_repaired(broker, query):
-    """Task 0 was committed into the old topic; task 1 would be written into the new one, and the batch be done."""
-    reports = query.tasks(query.plan(), 0, ROWS)
-    broker.expire_transaction("app-1")
-    with pytest.raises(LostRowsError):
-        query.commit(reports)
-    create_again(broker)
-    again = query.tasks(query.plan(), 0, ROWS)
-    assert {report.action for report in again} == {TaskAction.VERIFY, TaskAction.REWRITE}
-    with pytest.raises(ExactlyOnceError, match=f"committed into topic {TOPIC}"):
-        query.commit(again)
-    assert committed(broker) == {}
-    query.abort(again)
-    accepting = replace(query, ledger_start=LedgerStart(RecoveryMode.LEDGER, 0))
-    accepting.run(0, ROWS)
-    assert committed(broker) == {b"c": 1}
 
 
 def test_a_repaired_batch_keeps_the_topics_that_only_its_first_run_wrote_to(broker, query):
