@@ -55,8 +55,7 @@ _POSSIBLE: Final = {
 }
 """The numbers of a broker, a coordinator or a producer that a response without an error names."""
 _END_TXN: Final = 26
-_UNCHANGED: Final = (-1, -1)
-"""Producer id and epoch in an EndTxn response after which both stay."""
+"""Its response has -1 for a producer id and epoch that stay."""
 
 
 Cut: TypeAlias = tuple[int, int, int, int]
@@ -148,11 +147,9 @@ def check_response(data: Data, offset: int, entity_type: type) -> Checked:
 def impossible(body: Any) -> str | None:
     """Which number in the body, or in a broker or coordinator of it, cannot be; None if all can."""
     for part in (body, *getattr(body, "brokers", ()), *getattr(body, "coordinators", ())):
-        identity = getattr(part, "producer_id", 0), getattr(part, "producer_epoch", 0)
-        if getattr(part, "error_code", 0) or (identity == _UNCHANGED and part.__api_key__ == _END_TXN):
-            continue
-        for name, possible in _POSSIBLE.items():
-            if (value := getattr(part, name, None)) is not None and int(value) not in possible:
+        for name in () if getattr(part, "error_code", 0) else _POSSIBLE:
+            value = int(getattr(part, name, 1))
+            if value not in _POSSIBLE[name] and not (value == -1 and part.__api_key__ == _END_TXN):
                 return f"{name} is {value}"
     return None
 

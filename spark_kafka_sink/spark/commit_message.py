@@ -6,7 +6,7 @@ import importlib.util
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, get_args, get_origin, get_type_hints
 from uuid import UUID
@@ -59,7 +59,7 @@ class KafkaCommitMessage(WriterCommitMessage):
 
     def to_json(self) -> str:
         """For ``write_kafka``, whose messages come through a Spark Connect server: none is unpickled."""
-        return json.dumps(_plain(self))
+        return json.dumps(asdict(self), default=_plain)
 
     @classmethod
     def from_json(cls, text: object) -> Self:
@@ -71,41 +71,31 @@ class KafkaCommitMessage(WriterCommitMessage):
         return message
 
 
-def _plain(value: Any) -> Any:
-    """What JSON can have of a message and of each value in it."""
-    names = [each.name for each in fields(value)] if is_dataclass(value) else getattr(value, "_fields", None)
-    if names is not None:
-        return {name: _plain(getattr(value, name)) for name in names}
-    if isinstance(value, Mapping):
-        return {name: _plain(each) for name, each in value.items()}
-    if isinstance(value, tuple):
-        return [_plain(each) for each in value]
-    if isinstance(value, Enum):
-        return value.name
-    if isinstance(value, UUID):
-        return value.hex
-    return value.hex() if isinstance(value, bytes) else value
+def _plain(value: Enum | UUID | bytes) -> str:
+    return value.name if isinstance(value, Enum) else str(value) if isinstance(value, UUID) else value.hex()
 
 
 def _parsed(kind: Any, plain: Any) -> Any:
-    """The value of a type that ``_plain`` made ``plain`` of."""
+    """The value of a type that ``to_json`` wrote as ``plain``: a dataclass as an object, a NamedTuple as a list."""
     origin, parts = get_origin(kind), get_args(kind)
     if type(None) in parts:
         return None if plain is None else _parsed(parts[0], plain)
     if origin is tuple:
         kinds = parts[:1] * len(plain) if parts[-1] is ... else parts
-        return tuple(_parsed(each, value) for each, value in zip(kinds, plain, strict=True))
+        return tuple(_parsed(*each) for each in zip(kinds, plain, strict=True))
     if origin is Mapping:
         return {name: _parsed(parts[1], value) for name, value in plain.items()}
     if is_dataclass(kind) or hasattr(kind, "_fields"):
         hints = get_type_hints(kind, localns=_types())
+        if not is_dataclass(kind):
+            return kind(*(_parsed(*each) for each in zip(hints.values(), plain, strict=True)))
         return kind(**{name: _parsed(hints[name], value) for name, value in plain.items()})
     if issubclass(kind, Enum):
         return kind[plain]
-    if kind is bytes:
-        return bytes.fromhex(plain)
-    if kind in (UUID, float):
-        return UUID(plain) if kind is UUID else finite(float(plain))
+    if kind in (UUID, bytes):
+        return UUID(plain) if kind is UUID else bytes.fromhex(plain)
+    if kind is float:
+        return finite(float(plain))
     if type(plain) is not kind or (kind is int and abs(plain) >> 64):
         raise TypeError(f"{plain!a:.100} is no {kind.__name__}")
     return plain

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterable
 from dataclasses import replace
-from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -51,12 +49,22 @@ _UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
 _DAY = 86_400
 _INTS = (-1 << 31, (1 << 31) - 1)
 _LARGEST_DECIMAL = 1_000
-_LARGEST_DEFAULT = 1_000_000
+_LARGEST_DEFAULTS = 1_000_000
+_STEP = 10
+"""Counted for each value in a default, besides its bytes, because a record without fields has none."""
 
 
-_Fit: TypeAlias = tuple[int, pa.DataType, bool]
-_Defaults: TypeAlias = dict[tuple[str, str], bytes | Exception]
-"""Name of a record and JSON of its default → the default encoded, or why it cannot be."""
+class Allowance:
+    """Limits the defaults in a plan, which may double with each level of records."""
+
+    def __init__(self) -> None:
+        self._left = _LARGEST_DEFAULTS
+
+    def take(self, size: int) -> None:
+        self._left -= size
+        if self._left < 0:
+            most = f"{_LARGEST_DEFAULTS} bytes or {_LARGEST_DEFAULTS // _STEP} values"
+            raise ValueError(f"the fields without a column have defaults of more than {most}")
 
 
 class Planner:
@@ -66,13 +74,12 @@ class Planner:
     double; string, bytes). The branches of a union are first tried without promotion.
     """
 
-    def __init__(self, promotes: bool = True, fitting: dict[_Fit, bool] | None = None) -> None:
-        """``fitting``: which branches of unions fit, as far as other planners of the schema know."""
+    def __init__(self, promotes: bool = True, fitting: dict[tuple[str, pa.DataType, bool], bool] | None = None) -> None:
+        """``fitting``: which branches of the schema's unions fit, as far as it is known."""
         self.mismatches: list[str] = []
         self._promotes = promotes
-        self._fitting: dict[_Fit, bool] = {} if fitting is None else fitting
-        self._defaults: _Defaults = {}
-        self._defaults_size = 0
+        self._fitting = {} if fitting is None else fitting
+        self._left = Allowance()
 
     def plan(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel:
         """The kernel of a field whose values may be null in Arrow."""
@@ -120,8 +127,8 @@ class Planner:
 
     def _fits(self, schema: AvroSchema, kind: pa.DataType, path: str, promotes: bool) -> bool:
         """Whether a branch of a union takes the values of a column."""
-        fit = (id(schema.attributes), kind, promotes)  # the schema's own JSON, which is there until the plan is made
-        if fit not in self._fitting or not schema.attributes:
+        fit = (str(schema), kind, promotes)
+        if fit not in self._fitting:
             planner = Planner(promotes, self._fitting)
             planner.plan(schema, kind, path)
             self._fitting[fit] = not planner.mismatches
@@ -170,10 +177,7 @@ class Planner:
         """The kernel of a field without a column."""
         if field.default is not NO_DEFAULT:
             try:
-                data = default_bytes(field.schema, field.default, self._defaults)
-                self._defaults_size += len(data)
-                _check_size(self._defaults_size)
-                return Constant(data)
+                return Constant(default_bytes(field.schema, field.default, self._left))
             except (ValueError, OverflowError, RecursionError) as error:
                 self._mismatch(path, f"the default in the schema is wrong: {error}")
         elif field.schema.null_branch is not None:
@@ -316,10 +320,12 @@ def plain_kind(kind: pa.DataType) -> pa.DataType:
     return plain_kind(kind.storage_type) if isinstance(kind, pa.BaseExtensionType) else kind
 
 
-def default_bytes(schema: AvroSchema, default: Json, known: _Defaults) -> bytes:
+def default_bytes(schema: AvroSchema, default: Json, left: Allowance) -> bytes:
     """The encoded default. Raises ``ValueError`` with the reason if the default does not fit its schema."""
+    names = default if isinstance(default, dict) else ()
+    left.take(_STEP + (len(default) if isinstance(default, str) else sum(map(len, names))))
     nested = _union_default if schema.type == "union" else _nested_default
-    data = nested(schema, default, known)
+    data = nested(schema, default, left)
     if data is None:
         data = _number_default(schema, default)
     if data is None:
@@ -329,44 +335,17 @@ def default_bytes(schema: AvroSchema, default: Json, known: _Defaults) -> bytes:
     return data
 
 
-def _nested_default(schema: AvroSchema, default: Json, known: _Defaults) -> bytes | None:
+def _nested_default(schema: AvroSchema, default: Json, left: Allowance) -> bytes | None:
     match schema.type, default:
         case "array", list():
-            return _block(len(default), _joined(default_bytes(schema.items, each, known) for each in default))
+            return _block(len(default), b"".join(default_bytes(schema.items, each, left) for each in default))
         case "map", dict():
             values = schema.values
-            entries = (_with_length(key.encode()) + default_bytes(values, each, known) for key, each in default.items())
-            return _block(len(default), _joined(entries))
+            entries = (_with_length(key.encode()) + default_bytes(values, each, left) for key, each in default.items())
+            return _block(len(default), b"".join(entries))
         case "record", dict():
-            return _record_default(schema, default, known)
+            return b"".join(_field_default(field, default, left) for field in schema.fields)
     return None
-
-
-def _record_default(schema: AvroSchema, default: dict[str, Json], known: _Defaults) -> bytes:
-    key = (schema.attributes["name"], json.dumps(default))
-    if key not in known:
-        try:
-            known[key] = _joined(_field_default(field, default, known) for field in schema.fields)
-        except (ValueError, OverflowError) as error:
-            known[key] = error
-    found = known[key]
-    if isinstance(found, Exception):
-        raise found
-    return found
-
-
-def _joined(parts: Iterable[bytes]) -> bytes:
-    data = bytearray()
-    for part in parts:
-        data += part
-        _check_size(len(data))
-    return bytes(data)
-
-
-def _check_size(size: int) -> None:
-    """Raises ``ValueError``: the defaults of nested records may double with each level."""
-    if size > _LARGEST_DEFAULT:
-        raise ValueError(f"the fields without a column have defaults of more than {_LARGEST_DEFAULT} bytes")
 
 
 def _number_default(schema: AvroSchema, default: Json) -> bytes | None:
@@ -397,21 +376,21 @@ def _text_default(schema: AvroSchema, default: Json) -> bytes | None:
     return None
 
 
-def _union_default(schema: AvroSchema, default: Json, known: _Defaults) -> bytes | None:
+def _union_default(schema: AvroSchema, default: Json, left: Allowance) -> bytes | None:
     """The default as a value of the first branch that takes it (up to Avro 1.11, only the first branch may)."""
     for index, branch in enumerate(schema.branches):
         try:
-            return encode_varint(index) + default_bytes(branch, default, known)
+            return encode_varint(index) + default_bytes(branch, default, left)
         except (ValueError, OverflowError):
             continue
     return None
 
 
-def _field_default(field: AvroField, default: dict[str, Json], known: _Defaults) -> bytes:
+def _field_default(field: AvroField, default: dict[str, Json], left: Allowance) -> bytes:
     value = default.get(field.name, field.default)
     if value is NO_DEFAULT:
         raise ValueError(f"{json.dumps(default)} lacks {field.name}")
-    return default_bytes(field.schema, value, known)
+    return default_bytes(field.schema, value, left)
 
 
 def _with_length(data: bytes) -> bytes:

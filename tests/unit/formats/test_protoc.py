@@ -222,7 +222,7 @@ def test_a_protoc_that_hangs_is_ended(monkeypatch):
     ("fields", "said"),
     [
         (["X a = 1;"] * 500, r"protoc says: schema\.proto:1:\d+: .a. is already defined in"),
-        (["X a = 1;"] * 30_000, "protoc needs more than 1024 MiB"),
+        (["X a = 1;"] * 30_000, "protoc says: .*(bad_alloc|MemoryError)"),
         (["message N {}", *(f"N a{number} = {number};" for number in range(1, 500))], "protoc says: .*File too large"),
     ],
     ids=["messages", "memory", "descriptors"],
