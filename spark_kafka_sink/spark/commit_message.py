@@ -6,7 +6,7 @@ import importlib.util
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, get_args, get_origin, get_type_hints
 from uuid import UUID
@@ -85,10 +85,11 @@ def _parsed(kind: Any, plain: Any) -> Any:
         return tuple(_parsed(*each) for each in zip(kinds, plain, strict=True))
     if origin is Mapping:
         return {name: _parsed(parts[1], value) for name, value in plain.items()}
-    if is_dataclass(kind) or hasattr(kind, "_fields"):
+    if hasattr(kind, "_fields"):
         hints = get_type_hints(kind, localns=_types())
-        if not is_dataclass(kind):
-            return kind(*(_parsed(*each) for each in zip(hints.values(), plain, strict=True)))
+        return kind(*(_parsed(*each) for each in zip(hints.values(), plain, strict=True)))
+    if hasattr(kind, "__dataclass_fields__"):
+        hints = get_type_hints(kind, localns=_types())
         return kind(**{name: _parsed(hints[name], value) for name, value in plain.items()})
     if issubclass(kind, Enum):
         return kind[plain]
@@ -103,12 +104,11 @@ def _parsed(kind: Any, plain: Any) -> Any:
 
 def _types() -> dict[str, Any]:
     """The types of fields that this module imports for the type checker only."""
-    from spark_kafka_sink.exactly_once.receipts import WriteReceipt
     from spark_kafka_sink.exactly_once.values import TaskReport
     from spark_kafka_sink.schemas.registry.cache import TaskLookup
     from spark_kafka_sink.spark.dead_letters.files import LetterFiles
 
-    return {each.__name__: each for each in (WriteReceipt, TaskReport, TaskLookup, LetterFiles)}
+    return {each.__name__: each for each in (TaskReport, TaskLookup, LetterFiles)}
 
 
 class LogLine(NamedTuple):
