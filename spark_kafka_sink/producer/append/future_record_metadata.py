@@ -293,7 +293,7 @@ class FutureRecordMetadata:
                 awaited.set_result(self._result.metadata(self._index, outcome))
 
         def tell(outcome: Outcome) -> None:
-            with suppress(RuntimeError):  # the loop has ended: nobody waits any more
+            with suppress(RuntimeError):  # the loop has ended, and the awaiting task with it
                 loop.call_soon_threadsafe(complete, outcome)
 
         outcome = self._result.watch(self._index, tell, waits=True)
