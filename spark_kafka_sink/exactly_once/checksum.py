@@ -32,7 +32,6 @@ from spark_kafka_sink.records.columns import (
 
 UInt64Array = npt.NDArray[np.uint64]
 
-_MASK: Final = (1 << 64) - 1
 _LONGEST_IN_MATRIX: Final = 512
 """In bytes. Longer slots are hashed one by one, which then costs less than encoding them."""
 
@@ -55,16 +54,10 @@ _SHIFT: Final = np.uint64(33)
 _EMPTY: Final = bytes_column([b""])[0]
 
 
-class RowChecksum:
-    """Sums up the rows of one task."""
-
-    def __init__(self) -> None:
-        self.rows = RowSum()
-
-    def add(self, topics: TopicColumn, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None) -> None:
-        """The arguments are those of ``row_hashes``."""
-        hashes = row_hashes(topics, columns, partitions)
-        self.rows += RowSum(len(hashes), int(hashes.sum(dtype=np.uint64)))
+def row_sum(topics: TopicColumn, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None = None) -> RowSum:
+    """The sum of these rows; the arguments are those of ``row_hashes``."""
+    hashes = row_hashes(topics, columns, partitions)
+    return RowSum(len(hashes), int(hashes.sum(dtype=np.uint64)))
 
 
 def row_hashes(

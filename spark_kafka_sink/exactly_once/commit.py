@@ -220,15 +220,13 @@ def check_replay(session: Session, reports: Iterable[TaskReport], deadline: floa
     if changes.recreated:
         ids = {topic.name: shown_id(topic.id) for topic in report.decided_topics}
         old = ", ".join(f"{name} (topic id {ids[name]})" for name in changes.recreated)
-        give_up = (
-            f"give up what it has lost with `{session.settings.command('abort')} --force`, "
-            if report.tasks_before
-            else ""
-        )
+        remove = f"`{session.settings.command('forget')}`"
+        if report.tasks_before:  # of a decided batch; forget removes what is done
+            remove = f"`{session.settings.command('abort')} --force` and {remove}"
         raise ExactlyOnceError(
             f"{report.write} was committed into topic {old}, which was deleted and created again since: what was "
             f"written to it is gone, and nothing is written now. ledgerStart=trust-ledger:{number} accepts it as "
-            f"committed. To write its rows again, also into its other topics, {give_up}remove its entry with "
-            f"`{session.settings.command('forget')}`, then start it with ledgerStart=trust-checkpoint:{number}."
+            f"committed. To write its rows again, also into its other topics, remove its entry with "
+            f"{remove}, then start it with ledgerStart=trust-checkpoint:{number}."
         )
     return changes.missing

@@ -58,9 +58,7 @@ def complete_intents(
             lost[query] = missing
         else:
             if missing:
-                _log.warning(
-                    "%s counts as committed, although the rows of its tasks %s are lost", entry, listed(missing)
-                )
+                _log.warning("%s counts as committed, but rows of its tasks %s are lost", entry, listed(missing))
             completed[query] = done(entry)
             driver = session.record(driver, completed[query], deadline)
     return Completed(driver, completed, lost)

@@ -69,7 +69,8 @@ class Verdict(Enum):
     OLD_VERSION = (
         "is smaller than the last one in the ledger: {entry} was committed. The ledger no longer knows whether this "
         "version was. If it was, drop this write; otherwise use a larger txnVersion, or a txnAppId of its own. If the "
-        "last version was mistyped, `{forget}` removes its entry, and any txnVersion is the first one again."
+        "last version was mistyped, `spark-kafka-sink transactions forget --prefix {name}` removes its entry, and any "
+        "txnVersion is the first one again."
     )
     LOST_BEFORE = (
         "cannot be written: rows of {entry} (tasks {tasks}) are gone from Kafka, and only a replay of that batch can "
@@ -90,9 +91,6 @@ class Verdict(Enum):
 
 _OVERRIDABLE: Final = frozenset({Verdict.NO_LEDGER, Verdict.GAP})
 """Errors that ledgerStart=trust-checkpoint turns into WRITE."""
-
-_COMPARED: Final = frozenset({Verdict.SKIP, Verdict.REPAIR})
-"""What is done with a replay whose rows are compared with those of the ledger's entry."""
 
 _LOST: Final = frozenset({Verdict.LOST_BEFORE, Verdict.LOST_VERSION})
 _ERRORS: Final = _OVERRIDABLE | {Verdict.OLD_CHECKPOINT, Verdict.OLD_VERSION, Verdict.OTHER_CHECKSUM, *_LOST}
@@ -148,7 +146,7 @@ def task_action(plan: WritePlan, write_id: WriteId, task: int) -> TaskAction:
     if accepted and entry is not None and entry.number == write_id.number:
         return TaskAction.SKIP
     verdict = VERDICTS[write_id.kind, compare(write_id, entry, lost)]
-    if verdict in _COMPARED and entry is not None and entry.checksum != CHECKSUM:
+    if verdict in (Verdict.SKIP, Verdict.REPAIR) and entry is not None and entry.checksum != CHECKSUM:
         verdict = Verdict.OTHER_CHECKSUM
     if verdict in _OVERRIDABLE and plan.ledger_start.trusts(RecoveryMode.CHECKPOINT, write_id.number):
         verdict = Verdict.WRITE
@@ -381,12 +379,8 @@ def _again(report: TaskReport) -> str:
 
 def _error_text(plan: WritePlan, write_id: WriteId, verdict: Verdict, query: str) -> str:
     entry, tasks = plan.entries.get(query), listed(plan.lost.get(query, ()))
-    before = entry and entry.number
-    forget = (
-        f"spark-kafka-sink transactions forget --bootstrap-server … --prefix {quote(plan.name)} "
-        f"--commit-log-topic {plan.ledger.topic}"
-    )
-    text = verdict.value.format(entry=entry, tasks=tasks, number=write_id.number, before=before, forget=forget)
+    known = {"before": entry and entry.number, "name": quote(plan.name)}
+    text = verdict.value.format(entry=entry, tasks=tasks, number=write_id.number, **known)
     return f"{_write(plan, write_id)} {text}"
 
 

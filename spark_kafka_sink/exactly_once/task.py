@@ -17,7 +17,7 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.common.task_figures import NO_FIGURES
 from spark_kafka_sink.exactly_once import steps
-from spark_kafka_sink.exactly_once.checksum import RowChecksum
+from spark_kafka_sink.exactly_once.checksum import row_sum
 from spark_kafka_sink.exactly_once.decisions import check_size, other_queries, prove, task_action
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.ledger_format import marker_record
@@ -25,6 +25,7 @@ from spark_kafka_sink.exactly_once.receipts import TaskName, WriteReceipt, recei
 from spark_kafka_sink.exactly_once.values import (
     Marker,
     RecoveryMode,
+    RowSum,
     SchemaId,
     TaskAction,
     TaskAttempt,
@@ -100,7 +101,7 @@ class TaskTransaction:
         self.meter = TaskMeter(clock, own_topics=(plan.ledger.topic,))
         self.figures = NO_FIGURES
         """The figures of the task's rows, known after ``receipts`` or ``prepare``."""
-        self._checksum = RowChecksum()
+        self._rows = RowSum()
         self._engine: ProducerEngine | None = None
         self._has_begun = False
         self._began_at = 0
@@ -120,14 +121,14 @@ class TaskTransaction:
 
     def count(self, topics: TopicColumn, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None) -> None:
         """Rows that belong to the batch, and are written in another form by ``append_own``."""
-        self._checksum.add(topics, columns, partitions)
+        self._rows += row_sum(topics, columns, partitions)
 
     def append(
         self, topic: str | TopicColumn, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None
     ) -> None:
         """Rows, as for ``ProducerEngine.append_columns``."""
         topics = TopicColumn.of(topic)
-        self._checksum.add(topics, columns, partitions)
+        self._rows += row_sum(topics, columns, partitions)
         if self.writes:
             engine = self._begun()
             self._note_topic_ids(engine, topics.names)
@@ -167,7 +168,7 @@ class TaskTransaction:
 
     def prepare(self, schemas: tuple[SchemaId, ...] = ()) -> TaskReport:
         """Proves a replay, appends the marker, and leaves the transaction open for commit. ``schemas``: of the rows."""
-        plan, write_id, rows = self._plan, self._write_id, self._checksum.rows
+        plan, write_id, rows = self._plan, self._write_id, self._rows
         repaired = self.action in (TaskAction.VERIFY, TaskAction.REWRITE)
         if repaired:
             prove(plan, write_id, self._task, rows)

@@ -6,23 +6,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.exactly_once.checksum import RowChecksum, row_hashes, slot_hashes
+from spark_kafka_sink.exactly_once.checksum import row_hashes, row_sum, slot_hashes
 from spark_kafka_sink.exactly_once.values import RowSum
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
-from spark_kafka_sink.records.encode import header_column
 
 FIELDS = st.one_of(st.none(), st.binary(max_size=40), st.binary(min_size=500, max_size=600))
-HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 ROWS = st.lists(st.tuples(FIELDS, FIELDS), min_size=1, max_size=20)
 
 
 def rows_of(*batches, topic="t", partitions=None):
     """Each batch a list of (key, value)."""
-    checksum = RowChecksum()
-    for batch in batches:
-        keys, values = (pa.array(column, pa.binary()) for column in zip(*batch, strict=True))
-        checksum.add(TopicColumn((topic,)), RecordColumns(keys, values), partitions)
-    return checksum.rows
+    columns = [RecordColumns(*(pa.array(each, pa.binary()) for each in zip(*rows, strict=True))) for rows in batches]
+    return sum((row_sum(TopicColumn((topic,)), each, partitions) for each in columns), RowSum())
 
 
 @settings(deadline=None)
@@ -58,40 +53,10 @@ def test_near_rows_differ(other):
 
 def test_rows_of_several_topics_together_are_those_of_each_topic():
     keys, values = pa.array([b"a", b"b", b"c"]), pa.array([b"1", b"2", b"3"])
-    together = RowChecksum()
-    together.add(TopicColumn(("t", "u"), np.array([0, 1, 0], np.int32)), RecordColumns(keys, values), None)
-    assert together.rows == rows_of([(b"a", b"1"), (b"c", b"3")]) + rows_of([(b"b", b"2")], topic="u")
-
-
-def test_topic_and_partition_belong_to_a_row():
-    row = [(b"a", b"b")]
-    there = np.array([3], np.int32)
-    different = {rows_of(row), rows_of(row, topic="u"), rows_of(row, partitions=there)}
-    assert len(different) == 3
-
-
-def test_headers_belong_to_a_row():
-    def with_headers(*headers):
-        checksum = RowChecksum()
-        column = header_column(pa.array([[{"key": "h", "value": each} for each in headers]], HEADERS))
-        checksum.add(TopicColumn(("t",)), RecordColumns(value=pa.array([b"v"]), headers=column), None)
-        return checksum.rows
-
-    assert len({with_headers(), with_headers(b"1"), with_headers(b"2"), with_headers(b"1", b"2")}) == 4
-
-
-def test_incident_null_partitions_counted_differently_where_a_batch_had_no_other():
-    rows = [(b"k", b"1"), (b"k", b"2")]
-    together = RowChecksum()
-    columns = RecordColumns(*(pa.array(column, pa.binary()) for column in zip(*rows, strict=True)))
-    together.add(TopicColumn(("t",)), columns, np.array([-1, 3], np.int32))
-    apart = rows_of(rows[:1]) + rows_of(rows[1:], partitions=np.array([3], np.int32))
-    assert together.rows == apart
-
-
-@pytest.mark.parametrize("partition", [0, 1, 2**31 - 1])
-def test_a_null_partition_is_none_of_the_others(partition):
-    assert rows_of([(b"k", b"v")], partitions=np.array([partition], np.int32)) != rows_of([(b"k", b"v")])
+    topics = TopicColumn(("t", "u"), np.array([0, 1, 0], np.int32))
+    together = row_sum(topics, RecordColumns(keys, values))
+    assert together == rows_of([(b"a", b"1"), (b"c", b"3")]) + rows_of([(b"b", b"2")], topic="u")
+    assert rows_of([(b"b", b"2")], topic="u") != rows_of([(b"b", b"2")])
 
 
 MANY = 1 << 18
@@ -157,12 +122,14 @@ def test_a_bit_anywhere_changes_half_of_the_hash(length):
         assert 0.4 < changed < 0.6
 
 
-def test_a_timestamp_that_no_row_names_does_not_count():
-    """A null one becomes the time of writing, which is another one in a replay."""
-    value = pa.array([b"v", b"w"])
-    timed, untimed = (hashes_of(value=value, timestamps=np.array([each, -1])).tolist() for each in (0, -1))
-    assert untimed == hashes_of(value=value).tolist()
-    assert [one == other for one, other in zip(timed, untimed, strict=True)] == [False, True]
+@pytest.mark.parametrize("other", [0, 1, 2**31 - 1])
+def test_what_no_row_names_does_not_count(other):
+    """A null timestamp becomes the time of writing, which is another one in a replay. A batch whose partitions are all
+    null has no column of them."""
+    value, none_or_other = pa.array([b"v", b"w"]), np.array([-1, other], np.int32)
+    plain = hashes_of(value=value)
+    for hashes in (hashes_of(none_or_other, value=value), hashes_of(value=value, timestamps=none_or_other)):
+        assert (hashes == plain).tolist() == [True, False]
 
 
 def test_a_slot_hashes_alike_among_others_of_any_length():

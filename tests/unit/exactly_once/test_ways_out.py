@@ -12,7 +12,7 @@ from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.values import LedgerStart, WriteKind
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.tools.cli.main import main
-from tests.unit.exactly_once.runs import TOPIC, Query, committed, new_process
+from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query, committed, new_process
 from tests.unit.exactly_once.test_protocol import EACH_ONCE, MORE, ROWS
 
 NEXT = {b"d": 1, b"e": 1}
@@ -41,7 +41,8 @@ def take(query, text, *ways):
             query = replace(query, ledger_start=LedgerStart.parse(re.search(rf"ledgerStart=({way}:\d+)", text)[1]))
         else:
             command = re.search(rf"`spark-kafka-sink (transactions {way} [^`]*)`", text)[1]
-            assert main([*shlex.split(command.replace("…", query.servers)), "--yes"]) == 0
+            where = ["--bootstrap-server", query.servers, "--commit-log-topic", LEDGER]
+            assert main([*shlex.split(command), *where, "--yes"]) == 0
             new_process()
     return query
 

@@ -25,7 +25,7 @@ from spark_kafka_sink import (
     encode_protobuf,
 )
 from spark_kafka_sink.errors import InvalidRecordError
-from spark_kafka_sink.exactly_once.checksum import RowChecksum
+from spark_kafka_sink.exactly_once.checksum import row_sum
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, bytes_column, int32_array
 from spark_kafka_sink.schemas.encoding.encoder import UnencodableRowsError
 
@@ -206,7 +206,7 @@ def rows_that_cannot_be_encoded() -> None:
 
 def checksum() -> None:
     for column in (bytes_column([b"a", None]), bytes_column([LONG, None, b"b"])):
-        RowChecksum().add(TopicColumn((TOPIC,)), RecordColumns(value=column), None)
+        row_sum(TopicColumn((TOPIC,)), RecordColumns(value=column))
 
 
 PATHS: list[Callable[[], None]] = [
