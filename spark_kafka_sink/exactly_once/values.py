@@ -8,7 +8,6 @@ from enum import Enum
 from typing import Final, NamedTuple, Self
 from uuid import UUID
 
-from spark_kafka_sink.common.task_figures import counted
 from spark_kafka_sink.producer.transactions.values import PreparedTransaction, TransactionalIdentity
 
 DRIVER_TIMEOUT_MS: Final = 10_000
@@ -111,7 +110,7 @@ class RowSum:
         return RowSum(self.count + other.count, (self.checksum + other.checksum) % (1 << 64))
 
     def __str__(self) -> str:
-        return f"{counted(self.count, 'row')} (checksum {self.checksum:016x})"
+        return f"{self.count} rows (checksum {self.checksum:016x})"
 
 
 class SchemaId(NamedTuple):

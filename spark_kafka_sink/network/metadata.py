@@ -444,9 +444,7 @@ class Metadata:
             raise BrokerError(code, ErrorCode(code).name.upper(), TOPIC_ERRORS[code].format(topic=topic))
 
     def _note_topic_errors(self, update: ClusterSnapshot) -> list[str]:
-        """Returns the topics in use that have a new error, with the error. Not those of topics that are perhaps being
-        created: who waits for one is warned if it takes long.
-        """
+        """Returns the topics in use that have a new error, with the error, unless they may be just being created."""
         new = []
         self._topic_errors = {name: error for name, error in self._topic_errors.items() if name in self._last_used}
         for name, info in update.topics.items():

@@ -12,7 +12,6 @@ from typing import Final, NamedTuple, Never
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.forks import on_fork
 from spark_kafka_sink.common.model import PartitionInfo
-from spark_kafka_sink.common.task_figures import counted
 from spark_kafka_sink.producer.append.append import as_exception
 from spark_kafka_sink.producer.append.future_record_metadata import Callback, FutureRecordMetadata
 from spark_kafka_sink.producer.append.pending import TopicPendingRecords
@@ -270,8 +269,7 @@ class KafkaProducer:
         undelivered = parts.pending.undelivered + parts.accumulator.undelivered
         self.close(0.0 if parts.transaction_manager is None else _ABORT_MS)
         if undelivered:
-            records = counted(undelivered, "record was", "records were")
-            _log.warning("Interrupted: %s not delivered before the producer was closed", records)
+            _log.warning("Interrupted: %d records were not delivered before the producer was closed", undelivered)
 
     def _send_checked(self, record: ProducerRecord) -> FutureRecordMetadata:
         """The first record of a topic, and each with transactions, serializers, interceptors, a RecordPartitioner."""

@@ -73,6 +73,10 @@ SINK_OPTIONS: tuple[Option, ...] = (
     Option("includeHeaders", OptionKind.BOOLEAN, False, "low",
            "Accepted for compatibility with Spark's Kafka source, without effect, because a column headers is always "
            "written."),
+    Option("asyncProgressTrackingEnabled", OptionKind.STRING, "false", "low",
+           "An option of Spark's queries, which Spark allows to be true only for its own sinks.",
+           Matching("(?i:false)", "false, because with true, Spark notes only some micro-batches in the checkpoint, "
+                    "and a restarted query writes the rows of several again")),
     Option("deliveryGuarantee", OptionKind.STRING, "at-least-once", "medium",
            "at-least-once: a task that Spark retries writes its rows again. exactly-once: readers with "
            "isolation.level=read_committed see each row once.", OneOf(("at-least-once", "exactly-once"))),
@@ -153,11 +157,7 @@ _REPEATABLE: Final = (
 _TRANSACTION_TIMEOUT_MS = 900_000
 
 _OWN = {option.name.lower(): option for option in SINK_OPTIONS}
-_ASYNC_PROGRESS: Final = "asyncProgressTrackingEnabled"
-_OF_SPARK: Final = (
-    "path", "checkpointLocation", "queryName", _ASYNC_PROGRESS, "asyncProgressTrackingCheckpointIntervalMs",
-    "_asyncProgressTrackingOverrideSinkSupportCheck",
-)  # fmt: skip
+_OF_SPARK: Final = ("path", "checkpointLocation", "queryName", "asyncProgressTrackingCheckpointIntervalMs")
 """Options that Spark's own writers read, and pass on to the sink."""
 
 _BARE: Final = {name.lower(): name for name in (
@@ -318,7 +318,6 @@ class SinkOptions:
         exactly_once = _exactly_once(own, options, faults)
         if of_batch and exactly_once is not None and not _is_repeatable(own):
             faults.append(_REPEATABLE)
-        faults += _async_progress_faults(options)
         topic_creation = TopicCreation.of(own, settings, faults)
         faults += filter(None, (_topic_name_fault(_OWN[name].name, own.get(name)) for name in _TOPIC_NAMES))
         kafka = _without_auto_creation(kafka, own.get("topiccreation"), faults)
@@ -433,15 +432,6 @@ def _exactly_once(own: Mapping[str, Any], options: Mapping[str, str], faults: li
         never_replayed=never_replayed,
         query=query,
     )
-
-
-def _async_progress_faults(options: Mapping[str, str]) -> list[str]:
-    if _given(options).get(_ASYNC_PROGRESS.lower(), "false").strip().lower() == "false":
-        return []
-    return [
-        f"{_ASYNC_PROGRESS} is refused: Spark would note only some micro-batches in the checkpoint, so a restarted "
-        "query would write the rows of several again, and Spark allows that only for its own sinks. Leave it out."
-    ]
 
 
 def _is_repeatable(own: Mapping[str, Any]) -> bool:

@@ -15,7 +15,6 @@ import numpy.typing as npt
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.model import TopicPartition
-from spark_kafka_sink.common.task_figures import counted
 from spark_kafka_sink.common.waiting import Waiters
 from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError
 from spark_kafka_sink.producer.accumulator.claim import Claim
@@ -109,8 +108,8 @@ class SendReceipt:
         if self.error is not None:
             raise self.error
         if not complete:
-            outstanding = counted(self._appended - self._completed, "row is", "rows are")
-            raise KafkaTimeoutError(f"{outstanding} not delivered after {timeout_ms:.0f} ms")
+            outstanding = self._appended - self._completed
+            raise KafkaTimeoutError(f"{outstanding} rows are not delivered after {timeout_ms:.0f} ms")
 
     def _is_complete(self) -> bool:
         return self._completed >= self._appended or self.error is not None

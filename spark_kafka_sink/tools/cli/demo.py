@@ -48,9 +48,7 @@ def add_to(commands: Subparsers) -> None:
 def run(arguments: argparse.Namespace) -> int:
     missing = [name for name in NEEDS if importlib.util.find_spec(name) is None]
     if missing:
-        raise DemoError(
-            f"The demo needs {', '.join(missing)}: pip install 'spark-kafka-sink[demo]', from where you installed it"
-        )
+        raise DemoError(f"The demo needs {', '.join(missing)}: pip install 'spark-kafka-sink[demo]'")
     from spark_kafka_sink.tools.demo.run import Demo
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up as on Ctrl-C

@@ -60,9 +60,7 @@ def add_to(commands: Subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     if missing := [name for name in NEEDS if importlib.util.find_spec(name) is None]:
-        raise KafkaError(
-            f"{', '.join(missing)} not installed: pip install 'spark-kafka-sink[exporter]', from where you installed it"
-        )
+        raise KafkaError(f"{', '.join(missing)} not installed: pip install 'spark-kafka-sink[exporter]'")
     from spark_kafka_sink.spark.receipts.otlp import OtlpSender
     from spark_kafka_sink.spark.receipts.prometheus import serve
 
