@@ -150,8 +150,8 @@ class TroubleLog:
         left = max(0.0, self._config.delivery_timeout_ms - age)
         text = (
             f"No acknowledgement for {silent_ms / 1000:.0f} s: {counted(backlog.batches, 'batch', 'batches')} "
-            f"({backlog.bytes} bytes) wait{'s' if backlog.batches == 1 else ''}. The oldest, of {oldest.partition}, is {age / 1000:.0f} s old; "
-            f"delivery.timeout.ms leaves it {left / 1000:.0f} s. {self._waits_for(oldest, now)}"
+            f"({backlog.bytes} bytes) wait{'s' if backlog.batches == 1 else ''}. The oldest, of {oldest.partition}, is "
+            f"{age / 1000:.0f} s old; delivery.timeout.ms leaves it {left / 1000:.0f} s. {self._waits_for(oldest, now)}"
         )
         return text if oldest.last_error is None else f"{text}; its last error: {oldest.last_error}"
 
