@@ -66,7 +66,8 @@ class Verdict(Enum):
     )
     OLD_VERSION = (
         "is smaller than the last one in the ledger: {entry} was committed. The ledger no longer knows whether this "
-        "version was. Use a larger txnVersion, or drop this write if it was committed."
+        "version was. If it was, drop this write. Otherwise use a larger txnVersion, or for a day that was left out, a "
+        "txnAppId of its own."
     )
     LOST_BEFORE = (
         "cannot be written: rows of {entry} (tasks {tasks}) are gone from Kafka, and only a replay of that batch can "

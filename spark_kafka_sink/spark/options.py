@@ -357,9 +357,7 @@ def _taken(options: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     """The options without those that are ignored, and a warning for each kind of these."""
     names = {key: key.lower() for key in options}
     reading = {key: spelt for key, name in names.items() if (spelt := _READ_SIDE.get(name)) is not None}
-    lenient = any(
-        name == "unknownoptions" and options[key].strip().lower() == "warn" for key, name in names.items()
-    )  # fmt: skip
+    lenient = _given(options).get("unknownoptions", "").strip().lower() == "warn"
     unknown = {
         key: fault
         for key, name in names.items()
@@ -480,7 +478,8 @@ def _own_value(option: Option, value: str, faults: list[str]) -> Value:
     try:
         parsed = option.parse(value)
     except BadValueError as error:
-        faults.append(f"{option.name} {error}")
+        hint = " Write a date as 20250131." if option.name == "txnVersion" else ""
+        faults.append(f"{option.name} {error}{hint}")
         return None
     if parsed == "":
         faults.append(f"{option.name} is blank; give it a value or leave it out.")
@@ -509,8 +508,9 @@ def _unknown_name(name: str) -> str:
 def _topic_settings(options: Mapping[str, str]) -> dict[str, str]:
     """The options, by names in lower case, that begin with ``topic.creation.`` and are not in ``_TOPIC_OPTIONS``."""
     named = {option.name.lower() for option in _TOPIC_OPTIONS}
-    given = {key.lower(): value for key, value in options.items()}
-    return {name: value for name, value in given.items() if name.startswith(_TOPIC_PREFIX) and name not in named}
+    return {
+        name: value for name, value in _given(options).items() if name.startswith(_TOPIC_PREFIX) and name not in named
+    }
 
 
 def _without_auto_creation(kafka: dict[str, object], policy: str | None, faults: list[str]) -> dict[str, object]:

@@ -101,6 +101,8 @@ def _check_whole(name: str, value: object, what: str, most: int) -> None:
 
 def checked_headers(headers: Headers) -> Headers:
     """A copy. Raises ``InvalidRecordError`` for a header that is not a pair of a str and bytes or None."""
+    if isinstance(headers, dict):
+        raise InvalidRecordError("headers must be a list of pairs, not a dict: write headers=[*mapping.items()].")
     checked = []
     for header in headers:
         if len(header) != 2:

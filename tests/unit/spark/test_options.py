@@ -160,10 +160,11 @@ def test_an_application_and_its_version_belong_together(half):
     assert faults({**EXACTLY_ONCE, **half}) == ("txnAppId and txnVersion belong together: give both or neither.",)
 
 
-@pytest.mark.parametrize("version", ["-1", "x"])
+@pytest.mark.parametrize("version", ["-1", "2025-01-31"])
 def test_incident_a_version_that_is_not_valid_was_said_to_be_missing(version):
     (told,) = faults({**EXACTLY_ONCE, "txnappid": "a", "txnversion": version})
     assert told.startswith("txnVersion ")
+    assert told.endswith("Write a date as 20250131.")
 
 
 @pytest.mark.parametrize("name", ["fo\ud800o", "kafka.fo\ud800o", "schema.registry.fo\ud800o", "topic.creation.\ud800"])
