@@ -83,6 +83,11 @@ def duration_text(ms: float) -> str:
     return f"{ms:.0f} ms" if ms < 1000 else f"{ms / 1000:.1f} s"
 
 
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """``1 row`` or ``2 rows``."""
+    return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
+
+
 def int64(value: int) -> int:
     """Raises ``ValueError`` if the number has more than 64 bits."""
     if not -(1 << 63) <= value < 1 << 63:

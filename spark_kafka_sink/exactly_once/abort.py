@@ -54,7 +54,7 @@ def abort_batch(
     present = [report for report in reports if report is not None]
     run: WritePlan | TaskReport | None = plan or next(iter(present), None)
     if run is None:
-        return AbortOutcome("no task has reported which run it belongs to")
+        return AbortOutcome("each task failed before it could report its transaction")
     with session_for(settings) as session:
         deadline = session.catch_up(session.deadline(settings.producer.delivery_timeout_ms))
         listing = list_open(session, deadline, tasks=len(reports))

@@ -141,7 +141,7 @@ def _decide(
         return session.record(report.driver, entry, deadline, NEVER if decide_by is None else decide_by)
     except FencedRunError as error:
         raise ExactlyOnceError(
-            f"{report.write} is not committed by this run: {clause(error)}. "
+            f"{report.write} is not committed by this run: {clause(error)}. Unless a newer run goes on: "
             f"{settings.advice(report.repeat, Progress.NOT_DECIDED)} What the other run has committed is not written "
             "again."
         ) from error

@@ -68,9 +68,9 @@ class Verdict(Enum):
     )
     OLD_VERSION = (
         "is smaller than the last one in the ledger: {entry} was committed. The ledger no longer knows whether this "
-        "version was. If it was, drop this write; otherwise use a larger txnVersion, or a txnAppId of its own. If the "
-        "last version was mistyped, `spark-kafka-sink transactions forget --prefix {name}` removes its entry, and any "
-        "txnVersion is the first one again."
+        "version was. If it was, drop this write. Otherwise use a larger txnVersion, or for a day that was left out, a "
+        "txnAppId of its own. If the last version was mistyped, `spark-kafka-sink transactions forget --prefix {name}` "
+        "removes its entry, and any txnVersion is the first one again."
     )
     LOST_BEFORE = (
         "cannot be written: rows of {entry} (tasks {tasks}) are gone from Kafka, and only a replay of that batch can "

@@ -205,10 +205,9 @@ class Session:
 
 def _fenced(transactional_id: str, error: KafkaError | None) -> str:
     return (
-        f"Another driver has fenced {transactional_id}: a restarted run of this query, or a second query under the "
-        f"same transactionalIdPrefix; or its transaction outlived {DRIVER_TIMEOUT_MS} ms. This run commits nothing "
-        f"more. Give each query a prefix of its own; stop the run that is not wanted. If there is only this run, start "
-        f"it again: a broker that is cut off from the others may say so by mistake. ({error})"
+        f"Another driver has fenced {transactional_id}: a newer run of this query or job, or another query with the "
+        f"same transactionalIdPrefix (give each its own). If there is neither, its transaction outlived "
+        f"{DRIVER_TIMEOUT_MS} ms, or a broker was cut off from the others. This run commits nothing more. ({error})"
     )
 
 

@@ -51,6 +51,7 @@ _log = logging.getLogger("spark_kafka_sink.network")
 # Errors of a connection or a request that waiting does not mend.
 _FATAL_ERRORS = (AuthenticationError, WrongProtocolError, UnsupportedVersionError)
 
+_UNTIL_CREATED: Final = (ErrorCode.unknown_topic_or_partition, ErrorCode.leader_not_available)
 _CLUSTER_ID: Final = re.compile(r"[A-Za-z0-9_.=-]+")
 _MOST_TEXTS: Final = 3
 _MOST_NAMES: Final = 10
@@ -430,14 +431,15 @@ class Metadata:
             raise BrokerError(code, ErrorCode(code).name.upper(), TOPIC_ERRORS[code].format(topic=topic))
 
     def _note_topic_errors(self, update: ClusterSnapshot) -> list[str]:
-        """Returns the topics in use that have a new error, with the error."""
+        """Returns the topics in use that have a new error, with the error, unless they may be just being created."""
         new = []
         self._topic_errors = {name: error for name, error in self._topic_errors.items() if name in self._last_used}
         for name, info in update.topics.items():
             before, _ = self._topic_errors.pop(name, (0, 0))
             if info.error:
                 self._topic_errors[name] = info.error, self._round
-                if info.error != before and name in self._last_used:
+                created = info.error in _UNTIL_CREATED and name not in self.snapshot.partition_counts
+                if info.error != before and name in self._last_used and not created:
                     new.append(f"{ErrorCode(info.error).name.upper()} for topic {name}")
         for name in self._requested:
             if name not in update.topics:  # no code says why, but the next request waits for the backoff, too

@@ -51,8 +51,12 @@ def topic_metadata(
 
 
 def similar_topics(calls: BlockingCalls, name: str, deadline: float) -> list[str]:
-    """Up to three topics with names close to ``name``, the closest first."""
-    topics = topic_metadata(calls, None, deadline).topics
+    """As ``closest_topics``, of all that the principal may describe."""
+    return closest_topics(topic_metadata(calls, None, deadline).topics, name)
+
+
+def closest_topics(topics: Sequence[Any], name: str) -> list[str]:
+    """Up to three of the topics of kio's Metadata response with names close to ``name``, the closest first."""
     near = [str(each.name) for each in topics if each.name and abs(len(each.name) - len(name)) <= len(name) // 2]
     return get_close_matches(name, near[:_MOST_NAMES], n=3, cutoff=0.72)
 

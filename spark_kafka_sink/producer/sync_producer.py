@@ -368,16 +368,14 @@ class SyncProducer:
         return messages
 
     def _send(self, messages: _Group, results: _Results) -> None:
-        """Under the lock. Raises ``FailedToSendError`` after the first request with messages that failed, also if
-        something else fails once messages may be in the log; what fails earlier is raised as it is.
-        """
+        """Under the lock. Raises ``FailedToSendError`` after the first request with messages that failed."""
         limit = self.config.kafka.max_request_size
         check_sizes(np.array([message.size for message in messages]), {"max.request.size": limit})
         self._await_topics(messages)
         for chunk in _chunks(messages, limit):
             try:
                 self._handle(chunk, results)
-            except Exception as failure:  # of a partitioner or a refresh
+            except Exception as failure:  # of a partitioner, or of a refresh
                 if not results.delivered and not results.errors:
                     raise
                 results.fail([each for each in chunk if each.row not in results.delivered], failure, False)

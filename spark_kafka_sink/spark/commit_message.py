@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, get_args, get_origin, g
 from uuid import UUID
 
 from spark_kafka_sink.common.clock import Clock
-from spark_kafka_sink.common.task_figures import NO_FIGURES, TaskFigures, duration_text, finite, time_spent
+from spark_kafka_sink.common.task_figures import (
+    NO_FIGURES,
+    TaskFigures,
+    counted,
+    duration_text,
+    finite,
+    time_spent,
+)
 from spark_kafka_sink.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -130,7 +137,7 @@ def committed(messages: Sequence[WriterCommitMessage | None], clock: Clock) -> s
 
     The time is from the first task's begin to now.
     """
-    line = f"{_totals(messages)} by {_counted(len(messages), 'task')}"
+    line = f"{_totals(messages)} by {counted(len(messages), 'task')}"
     figures = [each.figures for each in messages if isinstance(each, KafkaCommitMessage) and each.figures != NO_FIGURES]
     return f"{line} {_performance(figures, clock.epoch_ms())}" if figures else line
 
@@ -148,7 +155,7 @@ def aborted(messages: Sequence[WriterCommitMessage | None]) -> LogLine:
         )
     return LogLine(
         f"write aborted, but its rows stay in Kafka (at least once): {_totals(messages)} by the {finished} of "
-        f"{_counted(len(messages), 'task')} that finished, plus the rows that the others sent",
+        f"{counted(len(messages), 'task')} that finished, plus the rows that the others sent",
         logging.WARNING,
     )
 
@@ -158,8 +165,8 @@ def _totals(messages: Sequence[WriterCommitMessage | None]) -> str:
     partitions = {(write.topic, write.partition) for write in writes}
     topics = {topic for topic, _ in partitions}
     return (
-        f"{_counted(sum(write.count for write in writes), 'row')} ({sum(write.bytes for write in writes)} bytes) "
-        f"written to {_counted(len(partitions), 'partition')} of {_counted(len(topics), 'topic')}"
+        f"{counted(sum(write.count for write in writes), 'row')} ({sum(write.bytes for write in writes)} bytes) "
+        f"written to {counted(len(partitions), 'partition')} of {counted(len(topics), 'topic')}"
     )
 
 
@@ -170,13 +177,9 @@ def _performance(figures: Sequence[TaskFigures], now_ms: int) -> str:
     rows = sum(each.rows for each in figures)
     parts = [f"{rows * 1000 / max(took_ms, 1):.0f} rows/s", f"slowest task {duration_text(slowest_ms)}"]
     if retries := sum(each.retries for each in figures):
-        parts.append(f"{_counted(retries, 'row')} sent again")
+        parts.append(f"{counted(retries, 'row')} sent again")
     if throttle_ms := sum(each.throttle_ms for each in figures):
         parts.append(f"throttled {duration_text(throttle_ms)}")
     if letters := sum(rows for each in figures for _, rows in each.dead_letters):
-        parts.append(f"{_counted(letters, 'dead letter')}")
+        parts.append(f"{counted(letters, 'dead letter')}")
     return f"in {duration_text(took_ms)} ({', '.join(parts)}; tasks: {', '.join(time_spent(figures))})"
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

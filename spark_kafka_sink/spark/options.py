@@ -70,6 +70,10 @@ SINK_OPTIONS: tuple[Option, ...] = (
            "refused login or certificate is then an error before any task. A broker that does not respond, or a file "
            "that only executors have, is only a warning. The check takes 5 s at most. Exactly-once and topicCreation "
            "connect on the driver in any case."),
+    Option("asyncProgressTrackingEnabled", OptionKind.STRING, "false", "low",
+           "An option of Spark's queries, which Spark allows to be true only for its own sinks.",
+           Matching("(?i:false)", "false, because with true, Spark notes only some micro-batches in the checkpoint, "
+                    "and a restarted query writes the rows of several again")),
     Option("deliveryGuarantee", OptionKind.STRING, "at-least-once", "medium",
            "at-least-once: a task that Spark retries writes its rows again. exactly-once: readers with "
            "isolation.level=read_committed see each row once.", OneOf(("at-least-once", "exactly-once"))),
@@ -147,11 +151,7 @@ _REPEATABLE: Final = (
 _TRANSACTION_TIMEOUT_MS = 900_000
 
 _OWN = {option.name.lower(): option for option in SINK_OPTIONS}
-_ASYNC_PROGRESS: Final = "asyncProgressTrackingEnabled"
-_OF_SPARK: Final = (
-    "path", "checkpointLocation", "queryName", "includeHeaders", _ASYNC_PROGRESS,
-    "asyncProgressTrackingCheckpointIntervalMs", "_asyncProgressTrackingOverrideSinkSupportCheck",
-)  # fmt: skip
+_OF_SPARK: Final = ("path", "checkpointLocation", "queryName", "includeHeaders", "asyncProgressTrackingCheckpointIntervalMs")
 """Options that Spark's own writers read and pass on to the sink, and one that its own sink takes without effect."""
 
 _BARE: Final = {name.lower(): name for name in (
@@ -307,7 +307,6 @@ class SinkOptions:
         exactly_once = _exactly_once(own, options, faults)
         if of_batch and exactly_once is not None and not _is_repeatable(own):
             faults.append(_REPEATABLE)
-        faults += _async_progress_faults(options)
         topic_creation = TopicCreation.of(own, settings, faults)
         faults += filter(None, (_topic_name_fault(_OWN[name].name, own.get(name)) for name in _TOPIC_NAMES))
         kafka = _without_auto_creation(kafka, own.get("topiccreation"), faults)
@@ -346,9 +345,7 @@ def _taken(options: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     """The options without those that are ignored, and a warning for each kind of these."""
     names = {key: key.lower() for key in options}
     reading = {key: spelt for key, name in names.items() if (spelt := _READ_SIDE.get(name)) is not None}
-    lenient = any(
-        name == "unknownoptions" and options[key].strip().lower() == "warn" for key, name in names.items()
-    )  # fmt: skip
+    lenient = _given(options).get("unknownoptions", "").strip().lower() == "warn"
     unknown = {
         key: fault
         for key, name in names.items()
@@ -423,15 +420,6 @@ def _exactly_once(own: Mapping[str, Any], options: Mapping[str, str], faults: li
     )
 
 
-def _async_progress_faults(options: Mapping[str, str]) -> list[str]:
-    if _given(options).get(_ASYNC_PROGRESS.lower(), "false").strip().lower() == "false":
-        return []
-    return [
-        f"{_ASYNC_PROGRESS} is refused: Spark would note only some micro-batches in the checkpoint, so a restarted "
-        "query would write the rows of several again, and Spark allows that only for its own sinks. Leave it out."
-    ]
-
-
 def _is_repeatable(own: Mapping[str, Any]) -> bool:
     """Whether a repeated run of a batch write is recognized, or is said not to happen."""
     never = own.get("neverrepeated", False) is not False  # a value that is not valid has its fault already
@@ -478,7 +466,8 @@ def _own_value(option: Option, value: str, faults: list[str]) -> Value:
     try:
         parsed = option.parse(value)
     except BadValueError as error:
-        faults.append(f"{option.name} {error}")
+        hint = " Write a date as 20250131." if option.name == "txnVersion" else ""
+        faults.append(f"{option.name} {error}{hint}")
         return None
     if parsed == "":
         faults.append(f"{option.name} is blank; give it a value or leave it out.")
@@ -507,8 +496,9 @@ def _unknown_name(name: str) -> str:
 def _topic_settings(options: Mapping[str, str]) -> dict[str, str]:
     """The options, by names in lower case, that begin with ``topic.creation.`` and are not in ``_TOPIC_OPTIONS``."""
     named = {option.name.lower() for option in _TOPIC_OPTIONS}
-    given = {key.lower(): value for key, value in options.items()}
-    return {name: value for name, value in given.items() if name.startswith(_TOPIC_PREFIX) and name not in named}
+    return {
+        name: value for name, value in _given(options).items() if name.startswith(_TOPIC_PREFIX) and name not in named
+    }
 
 
 def _without_auto_creation(kafka: dict[str, object], policy: str | None, faults: list[str]) -> dict[str, object]:

@@ -160,6 +160,8 @@ def _is_header(kind: DataType) -> bool:
 
 
 def _unsupported(name: str, kind: DataType, desired: str) -> SchemaError:
+    if desired == "struct":  # of a format, so not Spark's text
+        return SchemaError(f"column {name} has the type {kind.simpleString()}, but {name}Format takes a struct")
     said = f"{name} attribute unsupported type {kind.simpleString()}. {name} must be a(n) {desired}"
     return SchemaError(said + _remedy(name, kind, desired))
 

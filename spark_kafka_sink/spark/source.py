@@ -5,8 +5,6 @@ The driver imports it to look up any Python data source, so it imports neither t
 
 from __future__ import annotations
 
-from typing import Final
-
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
@@ -15,11 +13,10 @@ from spark_kafka_sink.spark.checkpoint import lacks_micro_batch
 from spark_kafka_sink.spark.schema import check_shippable
 from spark_kafka_sink.spark.writers import KafkaBatchWriter, KafkaStreamWriter
 
-_NO_OPTIONS: Final = (
-    "No option reached the sink. In SQL, Spark does not pass the OPTIONS of a table to INSERT INTO. Write INSERT INTO "
-    "name WITH ('kafka.bootstrap.servers' = '…', 'topic' = '…') SELECT …, or insert into a temporary view, whose "
-    "OPTIONS it passes: CREATE TEMPORARY VIEW name (value STRING) USING pykafka OPTIONS (…). In Python, use df.write "
-    "or df.writeTo with options, not insertInto."
+_NO_OPTIONS = (
+    "No option reached the sink, because Spark does not pass the OPTIONS of a table to INSERT INTO. Write INSERT INTO "
+    "name WITH ('kafka.bootstrap.servers' = '…', 'topic' = '…') SELECT …, use df.write or df.writeTo with options, or "
+    "insert into a temporary view: CREATE TEMPORARY VIEW name (value STRING) USING pykafka OPTIONS (…)."
 )
 
 

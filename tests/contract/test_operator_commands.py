@@ -149,7 +149,7 @@ def test_the_prefix_of_a_plain_batch_job_finds_it(night, command):
     job.task(job.plan(), 0, 0, [b"job"])
     assert night.is_open("open")
     code, said = command("abort")
-    assert (code, said.splitlines()[-1]) == (0, "aborted 1 transactions")
+    assert (code, said.splitlines()[-1]) == (0, "aborted 1 transaction")
     assert night.committed("open") == []
 
 
@@ -168,7 +168,7 @@ def test_abort_refuses_while_an_intent_stands_and_then_ends_what_is_open(night, 
     assert f"Under the name {night.prefix} batch 0 of q1 is decided and not committed yet: commit it" in said
     assert night.is_open("open")
     command("commit")
-    assert command("abort") == (0, f"abort {night.prefix}-5\naborted 1 transactions\n")
+    assert command("abort") == (0, f"abort {night.prefix}-5\naborted 1 transaction\n")
     assert [night.committed(name) for name in ("decided", "open")] == [[b"a", b"b"], []]
     assert night.is_open("foreign")
 
@@ -179,7 +179,7 @@ def test_abort_by_force_gives_up_rows_that_are_gone_and_commits_the_others(night
     assert code == 1
     assert f"Rows are gone from Kafka (name {night.prefix}; batch 0 of q1: tasks 1)" in said
     told = f"commit batch 0 of q1: {night.prefix}-0, {night.prefix}-1\nabort {night.prefix}-5\n"
-    assert command("abort", "--force") == (0, f"{told}aborted 1 transactions\n")
+    assert command("abort", "--force") == (0, f"{told}aborted 1 transaction\n")
     assert [night.committed(name) for name in ("decided", "open")] == [[b"a"], []]
     assert night.is_open("foreign")
     assert command("commit") == (0, "nothing to commit\n")

@@ -151,7 +151,7 @@ def test_incident_an_insert_did_not_say_that_spark_drops_the_options_of_a_table(
     spark.sql(f"CREATE TABLE to_kafka (value STRING) USING pykafka OPTIONS {options}")
     try:
         refused = fails(spark.sql, "INSERT INTO to_kafka SELECT 'a'")
-        assert "In SQL, Spark does not pass the OPTIONS of a table to INSERT INTO" in refused
+        assert "Spark does not pass the OPTIONS of a table to INSERT INTO" in refused
         spark.sql(f"INSERT INTO to_kafka WITH {options} SELECT 'with'")
         spark.sql(f"CREATE TEMPORARY VIEW view_of_kafka (value STRING) USING pykafka OPTIONS {options}")
         spark.sql("INSERT INTO view_of_kafka SELECT 'view'")

@@ -42,9 +42,7 @@ _ADDRESS = re.compile(r"(?:(?P<protocol>[0-9A-Za-z\-%._]*)://)?\[?(?P<host>[0-9A
 
 
 def servers(draft: Draft) -> None:
-    """Each server is host:port and counts once; one is required. Empty entries, as after a comma at the end, are
-    skipped, as by Java before 4.1 (``ClientUtils.parseAndValidateAddresses``).
-    """
+    """Each server is host:port and counts once; one is required (Java: ``ClientUtils``, before 4.1 for empty ones)."""
     name = "bootstrap.servers"
     entries = [*filter(None, draft.values[name] or ())]
     if not entries:

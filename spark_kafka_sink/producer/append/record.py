@@ -113,6 +113,8 @@ def as_bytes(name: str, given: object) -> bytes | None:
 
 def checked_headers(headers: Headers) -> Headers:
     """A copy. Raises ``InvalidRecordError`` for a header that is not a pair of a str and bytes or None."""
+    if isinstance(headers, dict):
+        raise InvalidRecordError("headers must be a list of pairs, not a dict: write headers=[*mapping.items()].")
     checked = []
     for header in headers:
         if len(header) != 2:

@@ -10,6 +10,7 @@ from typing import Final
 from spark_kafka_sink.common.clock import NEVER
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import NO_LEADER
+from spark_kafka_sink.common.task_figures import counted
 from spark_kafka_sink.errors import BrokerError
 from spark_kafka_sink.network.calls import STALL_MS
 from spark_kafka_sink.producer.accumulator.accumulator import Backlog
@@ -87,19 +88,13 @@ class TroubleLog:
 
     def write(self, now: float) -> None:
         """Log what is due."""
-        waits = (
-            (self._metadata_stall, self._check_metadata(now)),
-            (self._calls_stall, self._check_calls(now)),
-            (self._rows_stall, self._check_rows(now)),
-        )
-        self._sum_up(now, min(since for _, since in waits))
-        due = min(now + STALL_MS, *(stall.next_at(since) for stall, since in waits))
+        stalls = (self._metadata_stall, self._calls_stall, self._rows_stall)
+        since = (self._check_metadata(now), self._check_calls(now), self._check_rows(now))
+        self._sum_up(now, min(since))
+        due = min(now + STALL_MS, *map(_Stall.next_at, stalls, since))
         self.next_at = due if self._summing_since is None else min(due, self._summing_since + SUM_MS)
 
     def _sum_up(self, now: float, waiting_since: float) -> None:
-        """``waiting_since``: the begin of the longest wait. A long one has a warning of its own, which has the reason,
-        so failed connections that delay it are not told once more.
-        """
         since = self._written_at if self._summing_since is None else self._summing_since
         if now < since + SUM_MS:
             return
@@ -107,12 +102,15 @@ class TroubleLog:
         failures = self._client.take_repeated_failures()
         lines = []
         if self._retries:
-            lines.append(f"{_batches(self._retries.total())} sent again ({_by_error(self._retries)})")
+            lines.append(
+                f"{counted(self._retries.total(), 'batch', 'batches')} sent again ({_by_error(self._retries)})"
+            )
         if failures:
             lines.append(f"{sum(failures.values())} more connection failures ({_by_error(failures)})")
         if lines:
-            matters = self.is_waited_for() and now < waiting_since + STALL_MS / 2
-            level = logging.WARNING if self._retries or matters else logging.DEBUG
+            # What waits for longer has a warning of its own, with the connection's error.
+            unsaid = self.is_waited_for() and now < waiting_since + STALL_MS / 2
+            level = logging.WARNING if self._retries or unsaid else logging.DEBUG
             _log.log(level, "In the last %.0f s: %s", (now - since) / 1000, "; ".join(lines))
             self._retries.clear()
             self.unwritten = False
@@ -151,9 +149,9 @@ class TroubleLog:
         age = now - oldest.created
         left = max(0.0, self._config.delivery_timeout_ms - age)
         text = (
-            f"No acknowledgement for {silent_ms / 1000:.0f} s: {_batches(backlog.batches)} ({backlog.bytes} bytes) "
-            f"wait{'s' if backlog.batches == 1 else ''}. The oldest, of {oldest.partition}, is {age / 1000:.0f} s old; "
-            f"delivery.timeout.ms leaves it {left / 1000:.0f} s. {self._waits_for(oldest, now)}"
+            f"No acknowledgement for {silent_ms / 1000:.0f} s: {counted(backlog.batches, 'batch', 'batches')} "
+            f"({backlog.bytes} bytes) wait{'s' if backlog.batches == 1 else ''}. The oldest, of {oldest.partition}, is "
+            f"{age / 1000:.0f} s old; delivery.timeout.ms leaves it {left / 1000:.0f} s. {self._waits_for(oldest, now)}"
         )
         return text if oldest.last_error is None else f"{text}; its last error: {oldest.last_error}"
 
@@ -165,17 +163,13 @@ class TroubleLog:
             return f"{batch.partition} has no leader{'' if error is None else f'; the last connection error: {error}'}"
         node = snapshot.nodes[leader]
         if requests := self._client.in_flight(leader):
-            return f"Broker {node} has not responded to {requests} request{'' if requests == 1 else 's'}"
+            return f"Broker {node} has not responded to {counted(requests, 'request')}"
         if (error := self._client.last_error(leader)) is not None:
             return f"Broker {node} is not connected: {error}"
         delay = self._client.ready_delay(node, now)
         return f"It waits for broker {node}" + (
             f", which throttles for {delay:.0f} ms more" if 0 < delay < NEVER else ""
         )
-
-
-def _batches(count: int) -> str:
-    return f"{count} batch{'' if count == 1 else 'es'}"
 
 
 def _by_error(counts: Mapping[str, int]) -> str:

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any, Final
 
 from spark_kafka_sink.common.config.option import Matching, OneOf, Option, OptionKind, did_you_mean
+from spark_kafka_sink.common.task_figures import counted
 
 
 class Reason(Enum):
@@ -128,7 +129,7 @@ class DeadLetters:
         if self.limit is None or rows <= self.limit:
             return None
         return (
-            f"{rows} rows became dead letters, more than deadLetterLimit={self.limit}. "
+            f"{counted(rows, 'row')} became dead letters, more than deadLetterLimit={self.limit}. "
             f"Look at {self.place}; raise deadLetterLimit, or set it to none, to go on."
         )
 

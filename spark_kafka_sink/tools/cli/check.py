@@ -69,7 +69,7 @@ examples:
   spark-kafka-sink check --bootstrap-server kafka1:9093 --command-config client.properties \\
       --from-workers --master spark://master:7077 --conf spark.executor.memory=1g
 
-client.properties has the kafka.* options of the job without the prefix kafka., for example:
+client.properties has the kafka.* options of the job with or without the prefix kafka., for example:
   security.protocol=SASL_SSL
   ssl.truststore.location=ca.pem
   sasl.mechanism=SCRAM-SHA-512

@@ -59,7 +59,7 @@ def add_to(commands: Subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     if importlib.util.find_spec("prometheus_client") is None:
-        raise KafkaError("prometheus_client not installed: pip install prometheus-client")
+        raise KafkaError("prometheus_client not installed: pip install 'spark-kafka-sink[exporter]'")
     from spark_kafka_sink.tools.exporter.prometheus import serve
 
     host, port = _address(arguments.listen)

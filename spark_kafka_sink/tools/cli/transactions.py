@@ -11,6 +11,8 @@ from typing import Final
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.foreign_text import shown
+from spark_kafka_sink.common.task_figures import counted
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError
 from spark_kafka_sink.exactly_once.operator_commands import (
@@ -228,7 +230,7 @@ def _abort(todo: Sequence[FoundWrite], config: ProducerConfig, arguments: argpar
         settings = CommitSettings(config, each.name, each.prefix, arguments.commit_log_topic)
         with closing(Session(settings, SystemClock())) as session:
             aborted += abort_undecided(session, arguments.force, session.deadline(config.max_block_ms))
-    print(f"aborted {aborted} transactions")
+    print(f"aborted {counted(aborted, 'transaction')}")
 
 
 def _forget(found: Sequence[FoundWrite], config: ProducerConfig, arguments: argparse.Namespace) -> int:
@@ -253,7 +255,7 @@ def _forget(found: Sequence[FoundWrite], config: ProducerConfig, arguments: argp
         settings = CommitSettings(config, each.name, each.prefix, arguments.commit_log_topic)
         with closing(Session(settings, SystemClock())) as session:
             count += len(forget_done(session, before, session.deadline(config.max_block_ms)))
-    print(f"removed {count} entries")
+    print(f"removed {counted(count, 'entry', 'entries')}")
     return 0
 
 
@@ -270,7 +272,8 @@ def _kept(found: FoundWrite) -> str | None:
         batches = " and ".join(map(str, found.intents))
         return f"{batches} is decided and not committed yet: `commit` commits it, `abort --force` gives up lost rows"
     if found.transactions:
-        return f"{len(found.transactions)} transactions are open, so it may be running; otherwise `abort` ends them"
+        are_open = counted(len(found.transactions), "transaction is open", "transactions are open")
+        return f"{are_open}, so it may be running; `abort` ends them if it does not"
     return None
 
 
@@ -282,7 +285,7 @@ def _listed(found: Sequence[FoundWrite], now_ms: int, ledger: str) -> str:
         lines += [f"{each.name} ({each.kind})", *(f"  {line}" for line in _lines(each, now_ms))]
         if not each.entries:
             lines.append(f"  {_no_entry(ledger)}")
-    return "\n".join([*lines, f"{sum(len(each.transactions) for each in found)} transactions open"])
+    return "\n".join([*lines, f"{counted(sum(len(each.transactions) for each in found), 'transaction')} open"])
 
 
 def _lines(found: FoundWrite, now_ms: int) -> list[str]:
@@ -298,9 +301,10 @@ def _lines(found: FoundWrite, now_ms: int) -> list[str]:
 
 
 def _entry(entry: Entry, now_ms: int) -> str:
+    to = f" to {shown(', '.join(topic.name for topic in entry.topics))}" if entry.topics else ""
     return (
-        f"{_query(entry)}: batch {entry.number}, {entry.state.value}, {len(entry.tasks)} tasks, "
-        f"{entry.total.count} rows, decided {_since(entry.decided_at, now_ms)}"
+        f"{_query(entry)}: batch {entry.number}, {entry.state.value}, {counted(len(entry.tasks), 'task')}, "
+        f"{counted(entry.total.count, 'row')}{to}, decided {_since(entry.decided_at, now_ms)}"
     )
 
 

@@ -27,6 +27,7 @@ from spark_kafka_sink.network.metadata_api import MetadataEntity, parse_metadata
 from spark_kafka_sink.network.name_lookup import Server, bootstrap_servers
 from spark_kafka_sink.network.rights import NOT_TOLD, Operation, names, operations
 from spark_kafka_sink.network.selector import Selector
+from spark_kafka_sink.network.topics import closest_topics
 from spark_kafka_sink.network.transport import Transport
 from spark_kafka_sink.tools.connection_check.broker_connection import BrokerConnection
 from spark_kafka_sink.tools.connection_check.findings import Finding, Outcome
@@ -156,8 +157,11 @@ class _Check:
         topic = self._described(connection, name)
         took = self._clock.now() - began
         if topic.error_code is ErrorCode.unknown_topic_or_partition:
-            text = "there is no such topic. Create it, or see the option topic. (Brokers with auto.create.topics.enable"
-            yield Finding(subject, "metadata", Outcome.FAILED, f"{text} create it at the first write.)", took)
+            near = " or ".join(closest_topics(self._metadata(connection, None).topics, name))
+            hint = f"Did you mean {near}? " if near else ""
+            text = f"there is no such topic. {hint}Create it, or see the option topic. (Brokers with "
+            text += "auto.create.topics.enable create it at the first write.)"
+            yield Finding(subject, "metadata", Outcome.FAILED, text, took)
             return
         yield from _described_topic(subject, topic, _OF_TOPIC, took)
 
@@ -185,8 +189,8 @@ class _Check:
             raise KafkaError(f"The Metadata response lacks topic {name}")
         return topics[0]
 
-    def _metadata(self, connection: BrokerConnection, topics: Sequence[str]) -> Any:
-        """The Metadata response for these topics. Creates none."""
+    def _metadata(self, connection: BrokerConnection, topics: Sequence[str] | None) -> Any:
+        """The Metadata response for these topics; None: for all. Creates none."""
         make = MetadataEntity(topics, allow_auto_topic_creation=False, include_authorized_operations=True)
         return connection.call("metadata", make.versions, make)
 

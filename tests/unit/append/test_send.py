@@ -284,6 +284,10 @@ def test_memory_comes_back_to_the_byte_after_many_pending_records(engine):
         ({"headers": [(b"k", b"v")]}, "A header's key must be a str"),
         ({"headers": [("k", "v")]}, "The value of header 'k' must be bytes or None, not 'v'"),
         ({"headers": [("k",)]}, "headers must be pairs"),
+        (
+            {"headers": {"ab": b"v"}},
+            "headers must be a list of pairs, not a dict",
+        ),  # of "a" with the value "b", it said
     ],
 )
 def test_what_can_never_be_sent_is_refused_at_construction(fields, text):

@@ -40,6 +40,15 @@ def test_a_line_per_step_and_exit_code_0(broker, capsys, tmp_path):
     assert "client-secret" not in out
 
 
+def test_incident_a_jobs_own_option_names_were_refused_and_a_misspelt_topic_got_no_hint(broker, capsys, tmp_path):
+    broker.create_topic("orders")
+    options = {f"kafka.{name}": value for name, value in broker.client_options("SECURE").items()}
+    options["bootstrap.servers"] = options.pop("kafka.bootstrap.servers")
+    code, out, err = run(capsys, options, tmp_path, "--topic", "ordres")
+    assert (code, err) == (1, "")
+    assert "there is no such topic. Did you mean orders?" in out
+
+
 def test_the_step_that_fails_and_exit_code_1(broker, capsys, tmp_path):
     options = broker.client_options("SECURE") | {"sasl.jaas.config": login("SCRAM-SHA-512", "client", "wr0ng")}
     code, out, err = run(capsys, options, tmp_path)

@@ -66,6 +66,11 @@ def test_list_tells_what_the_ledger_says(command, decided):
     assert "q1: batch 0, intent, 3 tasks, 3 rows" in said
 
 
+def test_incident_list_said_1_tasks_and_not_which_topics(transactions, query):
+    query.run(0, [[b"one"]])
+    assert "  q1: batch 0, done, 1 task, 1 row to out, decided" in transactions("list")[1]
+
+
 HOSTILE = [
     ('["evil","q"]', {"time": (1 << 63) - 1}),
     ('["evil","q"]', {"time": 253_402_300_800_000}),
@@ -111,7 +116,7 @@ def test_a_transactional_id_that_a_terminal_would_obey_is_nobodys(broker, transa
 def test_a_stream_that_has_a_name_is_shown_with_it(broker, transactions, monkeypatch):
     query = Query(broker.bootstrap_servers, query_name="orders")
     query.run(0, ROWS)
-    assert "  q1 (orders): batch 0, done, 3 tasks, 3 rows, decided" in transactions("list")[1]
+    assert "  q1 (orders): batch 0, done, 3 tasks, 3 rows to out, decided" in transactions("list")[1]
     reports = query.tasks(query.plan(), 1, ROWS)
     for killed in crash(monkeypatch, "intent committed"):
         with pytest.raises(killed):
@@ -223,7 +228,7 @@ def test_list_finds_every_write_without_being_told_a_prefix(busy, transactions):
         "3 transactions open",
     ]
     lines_of = {line.split()[0]: line for line in lines if line.startswith(" ")}
-    assert "batch 0, done, 3 tasks, 3 rows, decided 20" in lines_of["q1:"]
+    assert "batch 0, done, 3 tasks, 3 rows to out, decided 20" in lines_of["q1:"]
     opened = [each for each in lines_of if each.startswith(("app", "mine"))]
     assert opened[:1] + opened[2:] == ["app-5", "mine-nightly-0"]
     assert opened[1].startswith(f"{PLAIN}-0.")
@@ -403,7 +408,7 @@ def test_forget_removes_the_entry_of_a_version_and_its_markers(broker, transacti
     job, other = version_of(broker, "run-1"), version_of(broker, "run-2")
     assert len(records_of(broker, "txn-run-1")) == 3
     code, said = transactions("forget", "--prefix", "txn-run-1", "--yes")
-    assert (code, said.splitlines()[-1]) == (0, "removed 1 entries")
+    assert (code, said.splitlines()[-1]) == (0, "removed 1 entry")
     assert "forget txn-run-1: run-1: batch 3, done, 3 tasks, 3 rows" in said
     assert records_of(broker, "txn-run-1") == []
     assert len(records_of(broker, "txn-run-2")) == 3
@@ -438,7 +443,7 @@ def test_forget_takes_only_what_is_older(broker, transactions, monkeypatch):
         version_of(broker, "old", rows=[[]])
     version_of(broker, "new", rows=[[]])
     code, said = transactions("forget", "--older-than", "30", "--yes")
-    assert (code, said.splitlines()[-1]) == (0, "removed 1 entries")
+    assert (code, said.splitlines()[-1]) == (0, "removed 1 entry")
     assert (records_of(broker, "txn-old"), len(records_of(broker, "txn-new"))) == ([], 1)
 
 

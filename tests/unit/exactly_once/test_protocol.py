@@ -744,7 +744,7 @@ def test_a_version_is_written_once(broker):
 def test_incident_a_smaller_version_was_refused_by_each_task_instead_of_planning(broker):
     job = Query(broker.bootstrap_servers, name="txn-nightly", query="nightly", kind=WriteKind.VERSION)
     job.run(5, ROWS)
-    with pytest.raises(PlanningError, match="txnVersion 3 of txnAppId nightly .*is smaller than the last one"):
+    with pytest.raises(PlanningError, match="txnVersion 3 .* is smaller than the last one.*, a txnAppId of its own"):
         job.plan(3)
 
 
@@ -753,7 +753,7 @@ def test_incident_the_loser_of_two_writes_was_told_to_write_again_what_the_other
     plan = job.plan(1)
     reports = job.tasks(plan, 1, ROWS)
     job.run(1, ROWS)
-    with pytest.raises(ExactlyOnceError, match=r"not committed by this run: .*has committed is not written again\."):
+    with pytest.raises(ExactlyOnceError, match=r"by this run: .*Unless a newer run goes on: .*not written again\."):
         job.commit(reports)
     assert job.abort(reports, plan).decided == ("batch 1 of nightly was committed by another run",)
     assert committed(broker) == EACH_ONCE

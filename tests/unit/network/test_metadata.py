@@ -501,13 +501,20 @@ def respond(each: Metadata, *topics: TopicInfo) -> None:
 
 
 def test_incident_an_error_of_a_topic_in_the_metadata_left_no_trace_in_the_log(caplog):
-    each = known(topic(leaders=(), error=5), topic("u"))
+    each = known(topic(leaders=(), error=29), topic("u"))
     for _ in range(3):
-        respond(each, topic(leaders=(), error=5), topic("u"))
-    assert warnings(caplog) == ["The brokers' metadata has errors: LEADER_NOT_AVAILABLE for topic t"]
+        respond(each, topic(leaders=(), error=29), topic("u"))
+    assert warnings(caplog) == ["The brokers' metadata has errors: TOPIC_AUTHORIZATION_FAILED for topic t"]
     respond(each, topic(), topic("u"))
     respond(each, topic(leaders=(), error=3), topic("u"))
     assert warnings(caplog)[1:] == ["The brokers' metadata has errors: UNKNOWN_TOPIC_OR_PARTITION for topic t"]
+
+
+def test_incident_each_task_warned_of_a_topic_that_was_just_being_created(caplog):
+    each = known(topic(leaders=(), error=3))
+    respond(each, topic(leaders=(), error=5))
+    respond(each, topic())
+    assert warnings(caplog) == []
 
 
 def test_partitions_that_lose_their_leader_are_warned_about_when_they_do(caplog):

@@ -110,7 +110,7 @@ def test_a_column_that_does_not_fit_is_told_in_sparks_types(lines):
     ("given", "kind", "text"),
     [
         ({"valueFormat": "protobuf", "valueDescriptorFile": "x", "valueMessage": "M"}, LongType(),
-         "value attribute unsupported type bigint. value must be a(n) struct"),
+         "column value has the type bigint, but valueFormat takes a struct"),
         ({"valueFormat": "json", "valueSchema": "{}", "schema.registry.url": "http://r"}, STRUCT,
          "value attribute unsupported type struct<a:bigint>. value must be a(n) string or binary"),
         ({"keyFormat": "avro"}, STRUCT, "keyFormat=avro: there is no column key to encode"),
