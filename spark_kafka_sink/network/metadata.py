@@ -23,7 +23,7 @@ from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.common.model import NO_LEADER, ClusterSnapshot, Node, TopicInfo, TopicPartition
-from spark_kafka_sink.common.protocol_values import text_fault
+from spark_kafka_sink.common.protocol_values import TOPIC_RULE, is_topic_name, text_fault
 from spark_kafka_sink.common.waiting import Waiters
 from spark_kafka_sink.errors import (
     AuthenticationError,
@@ -200,6 +200,9 @@ class Metadata:
                 self._changed.wait_for(self._lock, lambda: self._round != seen, timeout_ms)
             finally:
                 self._waits.pop(thread, None)
+        if isinstance(topic, str) and topic not in self.snapshot.topics and not is_topic_name(topic):
+            code = ErrorCode.invalid_topic_exception  # what a broker would respond
+            raise BrokerError(code, code.name.upper(), f"Invalid topics: [{shown(topic, 100)}]: a name is {TOPIC_RULE}")
         finally:
             self._waits.pop(thread, None)  # again: an interrupt may strike in the first
         return self._round
@@ -477,6 +480,7 @@ class Metadata:
         if count is not None:
             text = (
                 f"Partition {partition} of topic {topic} with partition count {count} "
+            self._last_used.pop(topic, None)  # no update asks for it until somebody wants it again
                 f"is not present in metadata after {max_wait_ms:.0f} ms."
             )
         else:

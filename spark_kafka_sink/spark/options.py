@@ -5,7 +5,6 @@ Spark passes option names in lower case. Kafka's producer options have the prefi
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from spark_kafka_sink.common.config.producer_config import unknown_option
 from spark_kafka_sink.common.config.python_class import PYTHON_CLASS, imported
 from spark_kafka_sink.common.config.table import CONSUMER_OPTIONS, OPTIONS_BY_NAME, OWN_NAMES
 from spark_kafka_sink.common.foreign_text import shown
+from spark_kafka_sink.common.protocol_values import TOPIC_RULE, is_topic_name
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.schemas.formats.format_options import FORMAT_OPTIONS, FormatOptions
 from spark_kafka_sink.schemas.registry.registry_options import (
@@ -195,8 +195,6 @@ _TOPIC_PREFIX: Final = "topic.creation."
 _TOPIC_DEFAULT: Final = "topic.creation.default."
 _AUTO: Final = "allow.auto.create.topics"
 _OF_GROUPS: Final = ("include", "exclude")
-_LEGAL_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]+")
-_LONGEST: Final = 249
 
 
 @dataclass(frozen=True, slots=True)
@@ -521,13 +519,10 @@ def _without_auto_creation(kafka: dict[str, object], policy: str | None, faults:
 
 
 def _topic_name_fault(option: str, name: str | None) -> str | None:
-    """Kafka's rule for topic names (Java: ``Topic.validate``); None for a valid name, or none."""
-    if not name or (len(name) <= _LONGEST and name not in (".", "..") and _LEGAL_TOPIC.fullmatch(name)):
+    """None for a valid name, or none."""
+    if not name or is_topic_name(name):
         return None
-    return (
-        f"{option} {name!a} is not a valid topic name: at most {_LONGEST} of the characters a-z, A-Z, 0-9, '.', '_' "
-        "and '-', and neither '.' nor '..'."
-    )
+    return f"{option} {name!a} is not a valid topic name: {TOPIC_RULE}."
 
 
 def _topic_setting_fault(name: str) -> str | None:
