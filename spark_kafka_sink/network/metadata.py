@@ -97,6 +97,10 @@ class Metadata:
     # Any thread.
 
     def wait_for_topic(
+        self._refusal: KafkaError | None = None  # why the last response was not taken
+        self._doubted: set[TopicPartition] = set()  # since the last update
+        self.asked: Node | None = None
+        """The node of the request in flight, or of the last one."""
         self, topic: str, partition: int | None, max_wait_ms: float, clock: Clock, wake: Callable[[], None]
     ) -> ClusterSnapshot:
         """Waits for one topic, as ``wait_for_topics`` does."""
@@ -291,10 +295,18 @@ class Metadata:
             self._began = min(self._began, now)
             if not self._rebootstrapping and self._lost(now):
                 self._rebootstrapping = True
+    def doubt_leaders(self, partitions: Iterable[TopicPartition]) -> None:
+        """Requests an update, and doubts the leader's epoch: the topic may have been made anew, with lower epochs."""
+        with self._lock:
+            self._doubted.update(partitions)
+            self._full_requested = True
+
             return self._candidates()
 
     def updated(self, update: ClusterSnapshot, now: float) -> None:
-        """Takes the snapshot of a response. Newer leader epochs of the old snapshot stay (KIP-320).
+        """Takes the snapshot of a response. Newer leader epochs of the old snapshot stay (KIP-320), unless the topic or
+        the cluster was made anew: its id has changed, or without topic ids (before Kafka 2.8) the leader of the newer
+        epoch is gone or has refused.
 
         Warns of the topics that have an error or a partition without leader since this response.
         """
@@ -310,7 +322,8 @@ class Metadata:
             self._attempts = self._attempts + 1 if soon and same else 0
             self._allowed_at = now + self._backoff.delay(self._attempts)
             self._updated_at = now
-            known, self.snapshot = self.snapshot, _merged(self.snapshot, update, self._last_used)
+            known, self.snapshot = self.snapshot, self._merged(update)
+            self._doubted.clear()
             in_use = [name for name in update.topics if name in self._last_used]
             self._new_topics -= {name for name, info in update.topics.items() if not info.error}
             self._urgent = self._urgent and bool(self._new_topics)
@@ -485,6 +498,25 @@ class Metadata:
             )
         else:
             text = f"Topic {topic} not present in metadata after {max_wait_ms:.0f} ms."
+    def _merged(self, update: ClusterSnapshot) -> ClusterSnapshot:
+        known, topics = self.snapshot, dict[str, TopicInfo]()
+        if None in (known.cluster_id, update.cluster_id) or known.cluster_id == update.cluster_id:
+            topics = {name: info for name, info in known.topics.items() if name in self._last_used}
+        for name, info in update.topics.items():
+            old = topics.get(name)
+            # A broker before Metadata 10 tells no id, which does not make it another topic (as in Java).
+            again = old is not None and info.topic_id not in (None, old.topic_id)
+            topics[name] = info if old is None or again else self._newer_leaders(old, info, update.nodes)
+        return replace(update, generation=known.generation + 1, topics=MappingProxyType(topics))
+
+    def _newer_leaders(self, old: TopicInfo, new: TopicInfo, nodes: Collection[int]) -> TopicInfo:
+        leaders, epochs = list(new.leaders), list(new.leader_epochs)
+        for index, epoch in enumerate(old.leader_epochs[: len(epochs)]):
+            leader, doubted = old.leaders[index], TopicPartition(new.name, index) in self._doubted
+            if 0 <= epochs[index] < epoch and leader in nodes and not doubted:
+                leaders[index], epochs[index] = leader, epoch
+        return replace(new, leaders=tuple(leaders), leader_epochs=tuple(epochs))
+
         code, _round = self._topic_errors.get(topic, (0, 0))
         if code in TOPIC_ERRORS:
             text = f"{text} {TOPIC_ERRORS[code].format(topic=topic)}"
@@ -589,21 +621,3 @@ def _missing(snapshot: ClusterSnapshot, wanted: Mapping[str, int | None]) -> lis
 def _has(snapshot: ClusterSnapshot, topic: str, partition: int | None) -> bool:
     count = snapshot.partition_counts.get(topic)
     return count is not None and (partition is None or partition < count)
-
-
-def _merged(known: ClusterSnapshot, update: ClusterSnapshot, in_use: dict[str, float]) -> ClusterSnapshot:
-    topics = {name: info for name, info in known.topics.items() if name in in_use}
-    for name, info in update.topics.items():
-        old = known.topics.get(name)
-        # A broker before Metadata 10 tells no id, which does not make it another topic (as in Java).
-        again = old is not None and info.topic_id not in (None, old.topic_id)
-        topics[name] = info if old is None or again else _newer_leaders(old, info)
-    return replace(update, generation=known.generation + 1, topics=MappingProxyType(topics))
-
-
-def _newer_leaders(old: TopicInfo, new: TopicInfo) -> TopicInfo:
-    leaders, epochs = list(new.leaders), list(new.leader_epochs)
-    for index, epoch in enumerate(old.leader_epochs[: len(epochs)]):
-        if 0 <= epochs[index] < epoch:
-            leaders[index], epochs[index] = old.leaders[index], epoch
-    return replace(new, leaders=tuple(leaders), leader_epochs=tuple(epochs))

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from spark_kafka_sink.common.clock import NEVER, Clock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.model import ClusterSnapshot, Node
-from spark_kafka_sink.errors import KafkaError, NetworkError
+from spark_kafka_sink.common.model import ClusterSnapshot, Node, TopicPartition
+from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, NetworkError
 from spark_kafka_sink.network.calls import (
     STALL_MS,
     BrokerGoneError,
@@ -144,6 +144,10 @@ class Rpc:
         while len(ended) < len(requests):
             self._poll(self._clock.now(), NEVER)
         return ended
+
+    def doubt_leaders(self, partitions: Iterable[TopicPartition]) -> None:
+        """As ``Metadata.doubt_leaders``."""
+        self._metadata.doubt_leaders(partitions)
 
     def await_topic(self, topic: str, partition: int | None, max_wait_ms: float) -> None:
         """Returns when the snapshot has the topic (and partition); raises as ``Metadata.wait_for_topic``."""

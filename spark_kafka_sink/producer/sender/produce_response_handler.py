@@ -188,7 +188,7 @@ class ProduceResponseHandler:
         transactional = self._sequences.transactional
         what = action(TRANSACTIONAL_PRODUCE if transactional else "produce", code)
         if what is Action.REFRESH_RETRY:
-            self._metadata.request_update()
+            self._metadata.doubt_leaders((batch.partition,))
         if what is Action.SUCCEED:
             self._complete(batch, partition.base_offset, NO_TIMESTAMP, response.completed_at)
             return
