@@ -11,7 +11,7 @@ import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import NamedTuple, Protocol
 
@@ -83,7 +83,9 @@ class NodeState:
 
     ``failures``: connections in a row that ended before a response. ``setup_failures``: those not even established.
     ``authentication_error``: of one of several addresses, while others are untried. ``warned``: the current series of
-    failures is in the log; ``warned_at``: the time of the last line about it. All times are monotonic ms.
+    failures is in the log; ``warned_at``: the time of the last line about it. ``probe``: True after the peer hung up in
+    the TLS handshake, when the next connection is to find out whether it speaks Kafka without TLS, as waiting would not
+    help then; False once that was tried. All times are monotonic ms.
     """
 
     node: Node
@@ -98,6 +100,7 @@ class NodeState:
     authentication_error: AuthenticationError | None = None
     warned: bool = False
     warned_at: float = -math.inf
+    probe: bool | None = None
 
     def moved_to(self, node: Node) -> None:
         """The node has another address, so the failures of the old one do not count."""
@@ -241,7 +244,9 @@ class NetworkClient:
             case Connected():
                 self._connected(state, connection)
             case Closed(_, reason):
+                unheard = connection.is_tls_unheard and not state.addresses
                 self._failed(state, connection.closed_error(reason))
+                state.probe = True if unheard and state.probe is None else state.probe
 
     def expire(self, now: float) -> None:
         """Ends late connection attempts, late requests and idle connections."""
@@ -316,16 +321,11 @@ class NetworkClient:
         return state.last_error if state is not None else None
 
     def has_failed(self, node_id: int) -> bool:
-        """Whether the last connection failed, and each address of the host name was tried."""
+        """Whether the last connection failed, and nothing else is left to try for the host name."""
         state = self._states.get(node_id)
-        return state is not None and state.connection is None and state.last_error is not None and not state.addresses
-
-    def setup_error(self, node: Node, reason: str) -> KafkaError:
-        """The last error of a node that is not ready, or the one for giving up the connection that is being set up."""
-        state = self._state(node)
-        if state.connection is not None:
-            return state.connection.closed_error(reason)
-        return state.last_error or NetworkError(f"No connection to {node} was attempted: {reason}")
+        if state is None or state.connection is not None or state.addresses or state.probe:
+            return False
+        return state.last_error is not None
 
     def authentication_error(self, node: Node, now: float) -> AuthenticationError | None:
         """Why there is no connection to the node and none will be tried for now. Call it before ``ready``.
@@ -439,8 +439,10 @@ class NetworkClient:
         self._last_connection_id += 1
         node = state.node
         setup_deadline = self._now + self._setup_backoff.delay(state.setup_failures)
-        handshake = self._channels.handshake(node, self.cluster_id)
-        connection = Connection(self._last_connection_id, node, self._config, handshake, setup_deadline)
+        config, handshake = self._config, self._channels.handshake(node, self.cluster_id)
+        if state.probe:
+            config, handshake = replace(config, client_id=""), negotiate_api_versions(str(node))
+        connection = Connection(self._last_connection_id, node, config, handshake, setup_deadline)
         state.connection = connection
         state.last_attempt_at = self._now
         self._by_connection[connection.id] = state
@@ -449,7 +451,7 @@ class NetworkClient:
 
     def _connected(self, state: NodeState, connection: Connection) -> None:
         with self._handshake_step(state, connection):
-            connection.connected(self._channels.tls_layer(state.node), self._now)
+            connection.connected(None if state.probe else self._channels.tls_layer(state.node), self._now)
 
     def _count_authentication_failure(self, connection: Connection) -> None:
         if connection.state is ConnectionState.REAUTHENTICATING:
@@ -486,7 +488,7 @@ class NetworkClient:
         elif connection.state is ConnectionState.READY and connection.api_versions is not None:
             _log.debug("Connected to %s", state.node)
             state.addresses.connection_ready()
-            state.authentication_error = None
+            state.authentication_error = state.probe = None
             state.throttle(self._now + connection.api_versions.throttle_ms)
             self._authenticated(connection, connection.api_versions.session_lifetime_ms)
 
@@ -498,6 +500,10 @@ class NetworkClient:
         if lifetime_ms > 0:
             share = self._random.uniform(*REAUTHENTICATE_AFTER)
             connection.reauthenticate_at = self._now + max(lifetime_ms * share, _REAUTHENTICATIONS_APART_MS)
+        elif state.probe and connection.state is ConnectionState.READY:
+            from spark_kafka_sink.network.security.tls import not_tls_error
+
+            self._failed(state, not_tls_error(f"{state.node.host}:{state.node.port}"))
 
     def _resume_logins(self) -> None:
         """Continues the handshakes whose login step is done."""
@@ -576,6 +582,10 @@ class NetworkClient:
         if isinstance(error, WrongProtocolError):
             self._wrong_peers[state.node.id] = error
         self._disconnects[state.node.id] = (state.node, error)
+        if state.probe and state.connection is not None and state.connection.state is not ConnectionState.CONNECTING:
+            state.probe = False
+            if not state.connection.accepted and state.last_error is not None:
+                error = state.last_error  # that of the attempt with TLS
         self._drop(state, lost)
 
     def _log_failure(self, state: NodeState, error: KafkaError, unused: bool) -> None:

@@ -252,6 +252,11 @@ class Connection:
 
     @property
     def accepted(self) -> bool:
+    @property
+    def is_tls_unheard(self) -> bool:
+        """Whether the peer has sent nothing in the TLS handshake. A listener without TLS hangs up then."""
+        return self.state is ConnectionState.TLS_HANDSHAKE and self._tls is not None and not self._tls.heard
+
         """Whether the broker has ever accepted this client on this connection."""
         return self.api_versions is not None
 
