@@ -37,9 +37,10 @@ class Cluster(Rpc):
 
     def topic(self, name: str, deadline: float) -> TopicInfo | None:
         """The topic, or None if it does not exist. Never creates it."""
-        info = parse_metadata(topic_metadata(self, [name], deadline)).topics.get(name)
+        found = parse_metadata(topic_metadata(self, [name], deadline))
+        info = found.topics.get(name)
         if info is None:
-            raise NetworkError(f"The Metadata response lacks topic {name}")
+            raise NetworkError(found.inconsistent.get(name, f"The Metadata response lacks topic {name}"))
         code = ErrorCode(info.error)
         if code is ErrorCode.unknown_topic_or_partition:
             return None

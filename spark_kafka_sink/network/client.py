@@ -29,7 +29,7 @@ from spark_kafka_sink.errors import (
     unexpected,
 )
 from spark_kafka_sink.network.connection import ApiVersions, Connection, ConnectionState, InFlight
-from spark_kafka_sink.network.handshake import ChannelBuilder
+from spark_kafka_sink.network.handshake import ChannelBuilder, negotiate_api_versions
 from spark_kafka_sink.network.messages import Request, Response, throttle_time_ms
 from spark_kafka_sink.network.name_lookup import AddressList
 from spark_kafka_sink.network.transport import Bytes, Closed, Connected, Event, Received, Transport, Written
@@ -320,6 +320,21 @@ class NetworkClient:
         state = self._states.get(node_id)
         return state.last_error if state is not None else None
 
+    def obstacle(self, node: Node, now: float) -> str | None:
+        """What keeps the node from responding; None if nothing is known. Any thread may call it."""
+        state = self._states.get(node.id, NodeState(node))
+        connection = state.connection
+        if state.last_error is not None and (connection is None or not connection.accepted):
+            return str(state.last_error)
+        if connection is None:
+            return None
+        if connection.in_setup:
+            since = f"for {now - state.last_attempt_at:.0f} ms"
+            return f"The connection to {node} has been {connection.state.value} {since}"
+        if now < state.throttled_until:
+            return f"{node} throttles this client for {state.throttled_until - now:.0f} ms more"
+        return connection.obstacle(now)
+
     def has_failed(self, node_id: int) -> bool:
         """Whether the last connection failed, and nothing else is left to try for the host name."""
         state = self._states.get(node_id)
@@ -485,6 +500,10 @@ class NetworkClient:
             if connection not in self._logging_in:
                 self._logging_in.append(connection)
                 connection.login_step.wake_when_done(self._transport)
+        elif state.probe and connection.state is ConnectionState.READY:
+            from spark_kafka_sink.network.security.tls import not_tls_error
+
+            self._failed(state, not_tls_error(f"{state.node.host}:{state.node.port}"))
         elif connection.state is ConnectionState.READY and connection.api_versions is not None:
             _log.debug("Connected to %s", state.node)
             state.addresses.connection_ready()
@@ -500,10 +519,6 @@ class NetworkClient:
         if lifetime_ms > 0:
             share = self._random.uniform(*REAUTHENTICATE_AFTER)
             connection.reauthenticate_at = self._now + max(lifetime_ms * share, _REAUTHENTICATIONS_APART_MS)
-        elif state.probe and connection.state is ConnectionState.READY:
-            from spark_kafka_sink.network.security.tls import not_tls_error
-
-            self._failed(state, not_tls_error(f"{state.node.host}:{state.node.port}"))
 
     def _resume_logins(self) -> None:
         """Continues the handshakes whose login step is done."""
@@ -567,6 +582,10 @@ class NetworkClient:
             error.failed_step = state.connection.failed_step(error)
         if isinstance(error, AuthenticationError) and state.connection is not None:
             self._count_authentication_failure(state.connection)
+        if state.probe and state.connection is not None and state.connection.state is not ConnectionState.CONNECTING:
+            state.probe = False
+            if not state.connection.accepted and state.last_error is not None:
+                error = state.last_error  # that of the attempt with TLS
         error = _verdict(state, error)
         self._log_failure(state, error, unused)
         if state.connection is not None and state.connection.accepted:
@@ -582,10 +601,6 @@ class NetworkClient:
         if isinstance(error, WrongProtocolError):
             self._wrong_peers[state.node.id] = error
         self._disconnects[state.node.id] = (state.node, error)
-        if state.probe and state.connection is not None and state.connection.state is not ConnectionState.CONNECTING:
-            state.probe = False
-            if not state.connection.accepted and state.last_error is not None:
-                error = state.last_error  # that of the attempt with TLS
         self._drop(state, lost)
 
     def _log_failure(self, state: NodeState, error: KafkaError, unused: bool) -> None:

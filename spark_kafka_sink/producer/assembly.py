@@ -60,8 +60,8 @@ def assemble(
 
     ``config`` has a client.id. ``network``: what the transport counts, for the metrics.
     """
-    metadata = Metadata(config, random)
     client = NetworkClient(config, transport, random)
+    metadata = Metadata(config, random, client)
     pool = BufferPool(config.buffer_memory, clock)
     metrics = ProducerMetrics(pool, pool.counters, network or NetworkCounters(), client.counters, metadata)
     accumulator = RecordAccumulator(config, pool, metrics)
@@ -96,6 +96,7 @@ def assemble(
         caller_calls=caller_calls,
         transactions=manager,
     )
+    sender = pool.sender = Sender(config, context)
     return ProducerComponents(
         accumulator=accumulator,
         appender=appender,
@@ -103,7 +104,7 @@ def assemble(
         metadata=metadata,
         topics=Topics(config, metadata, limits, lookup, clock, sender_thread),
         caller_calls=caller_calls,
-        sender=Sender(config, context),
+        sender=sender,
         sender_thread=sender_thread,
         clock=clock,
         transaction_manager=manager,
