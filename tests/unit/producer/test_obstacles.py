@@ -11,11 +11,10 @@ import pytest
 from spark_kafka_sink import KafkaProducer, ProducerRecord, open_producer
 from spark_kafka_sink.errors import BrokerError, BufferExhaustedError, KafkaTimeoutError, WrongProtocolError
 from spark_kafka_sink.testing import Listener, TestBroker
-from tests.oauth_kafka import CLIENT_CREDENTIALS
+from tests.oauth_kafka import LISTENER, oauth_options
 
 RECORD = ProducerRecord("t", b"value")
 BRIEFLY = {"max.block.ms": 1_500, "delivery.timeout.ms": 900, "request.timeout.ms": 900, "linger.ms": 0}
-AN_HOUR = {"max.block.ms": 3_600_000, "delivery.timeout.ms": 3_600_000}
 UNRESOLVED = r"broker\.invalid:\d+\) could not be established: the host name cannot be resolved"
 THROTTLED = r"\(id: 1\) throttles this client for \d+ ms more"
 
@@ -28,9 +27,9 @@ def broker() -> Iterator[TestBroker]:
 
 
 @contextmanager
-def producer(servers: str, **options: object) -> Iterator[KafkaProducer]:
+def producer(bootstrap_servers: str = "", **options: object) -> Iterator[KafkaProducer]:
     named = {name.replace("_", "."): value for name, value in options.items()}
-    opened = KafkaProducer({"bootstrap.servers": servers, **BRIEFLY, **named})
+    opened = KafkaProducer({"bootstrap.servers": bootstrap_servers, **BRIEFLY, **named})
     try:
         yield opened
     finally:
@@ -79,23 +78,12 @@ def test_a_throttling_broker_was_no_reason(broker):
 
 
 def test_a_login_that_waits_for_a_token_was_told_as_no_response():
-    login = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLogin"
-    listeners = {"SASL": Listener("SASL_PLAINTEXT")}
+    listeners = {LISTENER: Listener("SASL_PLAINTEXT")}
     with TestBroker(listeners=listeners) as broker, socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/token"
-        options = {
-            "security.protocol": "SASL_PLAINTEXT",
-            "sasl.mechanism": "OAUTHBEARER",
-            "sasl.oauthbearer.token.endpoint.url": url,
-            "sasl.jaas.config": f"{login}Module required {CLIENT_CREDENTIALS};",
-            "sasl.login.callback.handler.class": f"{login}CallbackHandler",
-        }
+        options = {**oauth_options(broker, url), "request.timeout.ms": 60_000, "delivery.timeout.ms": 60_000}
         reason = rf"The login at .* has waited \d+ ms for a token of sasl\.oauthbearer\.token\.endpoint\.url {url}"
-        patient = {"request.timeout.ms": 60_000, "delivery.timeout.ms": 60_000}
-        with (
-            producer(broker.servers("SASL"), **options, **patient) as opened,
-            pytest.raises(KafkaTimeoutError, match=reason),
-        ):
+        with producer(**options) as opened, pytest.raises(KafkaTimeoutError, match=reason):
             opened.send(RECORD)
 
 
@@ -104,11 +92,8 @@ def test_a_coordinator_that_cannot_be_reached_was_told_without_a_reason(broker):
     broker.create_topic("__transaction_state", 50, replication=1)
     coordinator = broker._call(lambda server: server.state.cluster.coordinator("x").id)
     advertise(broker, coordinator, "broker.invalid")
-    text = rf"^init_transactions\(\) has no response .*{UNRESOLVED}"
-    with (
-        producer(servers[2 - coordinator], transactional_id="x") as opened,
-        pytest.raises(KafkaTimeoutError, match=text),
-    ):
+    other, text = servers[2 - coordinator], rf"^init_transactions\(\) has no response .*{UNRESOLVED}"
+    with producer(other, transactional_id="x") as opened, pytest.raises(KafkaTimeoutError, match=text):
         opened.init_transactions()
 
 
@@ -124,8 +109,8 @@ def test_a_topic_whose_metadata_is_inconsistent_failed_all(broker):
 
 def test_tls_against_a_listener_without_tls_was_tried_until_max_block_ms(broker):
     text = r"responded without TLS: .* set security\.protocol=PLAINTEXT"
-    servers = broker.bootstrap_servers
-    with producer(servers, security_protocol="SSL", **AN_HOUR) as opened, pytest.raises(WrongProtocolError, match=text):
+    ssl = {"security.protocol": "SSL", "max.block.ms": 3_600_000}
+    with producer(broker.bootstrap_servers, **ssl) as opened, pytest.raises(WrongProtocolError, match=text):
         opened.send(RECORD)
     assert {(each.api, each.client_id) for each in broker.requests} == {("ApiVersions", "")}
 
