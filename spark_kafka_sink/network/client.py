@@ -106,7 +106,7 @@ class NodeState:
         """The node has another address, so the failures of the old one do not count."""
         self.node = node
         self.addresses = AddressList()
-        self.authentication_error = None
+        self.authentication_error = self.probe = None
         self.succeeded()
         self.setup_failures = 0
         self.next_attempt_at = -math.inf

@@ -480,7 +480,7 @@ class Metadata:
             raise self._fatal[1].with_traceback(None)
         code, seen_in = self._topic_errors.get(topic, (0, 0))
         if code in TOPIC_ERRORS and seen_in > begun and action("metadata", code) is Action.FAIL:
-            self._last_used.pop(topic, None)  # no update asks for it until somebody wants it again
+            self._last_used.pop(topic, None)  # the next update does not ask for it
             raise BrokerError(code, ErrorCode(code).name.upper(), TOPIC_ERRORS[code].format(topic=topic))
 
     def _note_topic_errors(self, update: ClusterSnapshot) -> list[str]:
@@ -500,6 +500,7 @@ class Metadata:
 
     def _merged(self, update: ClusterSnapshot) -> ClusterSnapshot:
         known, topics = self.snapshot, dict[str, TopicInfo]()
+        # Another cluster has other topics and epochs. Some brokers tell no cluster id.
         if None in (known.cluster_id, update.cluster_id) or known.cluster_id == update.cluster_id:
             topics = {name: info for name, info in known.topics.items() if name in self._last_used}
         for name, info in update.topics.items():

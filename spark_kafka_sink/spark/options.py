@@ -68,8 +68,8 @@ SINK_OPTIONS: tuple[Option, ...] = (
     Option("driverCheck", OptionKind.BOOLEAN, True, "medium",
            "true: before the tasks start, the driver connects to a broker, once per process and set of options. A "
            "refused login or certificate, or a wrong port, is then an error before any task. A broker that does not "
-           "respond, or a file that only executors have, is only a warning. The check takes 5 s at most. Exactly-once and topicCreation "
-           "connect on the driver in any case."),
+           "respond, or a file that only executors have, is only a warning. The check takes 5 s at most. Exactly-once "
+           "and topicCreation connect on the driver in any case."),
     Option("includeHeaders", OptionKind.BOOLEAN, False, "low",
            "Accepted for compatibility with Spark's Kafka source, without effect, because a column headers is always "
            "written."),
