@@ -229,7 +229,8 @@ class IllegalSaslStateError(AuthenticationError):
 
 
 class DriverCheckError(AuthenticationError, pickle.PickleError):
-    """The driver's login or certificate was refused before any task (``driverCheck``). ``__cause__`` is the reason.
+    """A broker refused the driver's login or certificate before any task, or is not a broker (``driverCheck``).
+    ``__cause__`` is the reason.
 
     A ``PickleError``, as ``TopicCreationError``.
     """

@@ -112,6 +112,7 @@ class ClusterSnapshot:
     """The cluster's metadata at one moment (Java: ``MetadataSnapshot``). Each update makes a new snapshot.
 
     ``generation`` grows by one with each update. ``partition_counts`` has the topics without error, by name.
+    ``inconsistent`` has those that were left out of ``topics``, and why.
     """
 
     generation: int = 0
@@ -119,6 +120,7 @@ class ClusterSnapshot:
     topics: Mapping[str, TopicInfo] = field(default_factory=lambda: MappingProxyType({}))
     cluster_id: str | None = None
     controller_id: int = -1
+    inconsistent: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     partition_counts: Mapping[str, int] = field(init=False)
     _partitions: dict[str, tuple[PartitionInfo, ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False

@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import TopicInfo
-from spark_kafka_sink.errors import KafkaTimeoutError
+from spark_kafka_sink.errors import KafkaTimeoutError, NetworkError
 from spark_kafka_sink.network.error_table import Action, action, broker_error
 from spark_kafka_sink.network.metadata_api import parse_metadata
 from spark_kafka_sink.network.rpc import Rpc
@@ -37,7 +37,10 @@ class Cluster(Rpc):
 
     def topic(self, name: str, deadline: float) -> TopicInfo | None:
         """The topic, or None if it does not exist. Never creates it."""
-        info = parse_metadata(topic_metadata(self, [name], deadline)).topics[name]
+        found = parse_metadata(topic_metadata(self, [name], deadline))
+        info = found.topics.get(name)
+        if info is None:
+            raise NetworkError(found.inconsistent.get(name, f"The Metadata response lacks topic {name}"))
         code = ErrorCode(info.error)
         if code is ErrorCode.unknown_topic_or_partition:
             return None

@@ -126,7 +126,8 @@ class Call:
 
     ``asked``: the ``where`` of each code that the response must have, and the only ones that count; empty: any.
     ``end`` is set once, then ``on_end`` is called; neither happens after ``Calls.stop``. ``began`` is the time of the
-    first ``Calls.advance``.
+    first ``Calls.advance``. ``sent_to``: where it was sent last. ``obstacle``: why it has not ended, for a timeout's
+    text (``Calls.note_obstacles``).
     """
 
     api: str
@@ -144,11 +145,8 @@ class Call:
     stopped: bool = False
     unanswered: bool = False
     last_error: KafkaError | None = None
-
-    @property
-    def reason(self) -> str:
-        """Why the call has not ended, for a timeout's text."""
-        return "No broker has responded" if self.last_error is None else str(self.last_error)
+    sent_to: Node | None = None
+    obstacle: str = "No broker has responded"
 
 
 class BlockingCalls(Protocol):
@@ -206,14 +204,26 @@ class Calls:
         """The call that has waited longest. Any thread may read it."""
         return next((call for call in [*self._calls] if not call.stopped), None)
 
-    def stalled(self, call: Call, waited_ms: float) -> str:
+    def obstacle(self, call: Call, now: float) -> str:
+        """Why the call has not ended. Any thread may call it."""
+        node = call.sent_to if call.in_flight else None if call.target is None else self._node(call.target)
+        waits = self._metadata.obstacle((), now, now) if node is None else self._client.obstacle(node, now)
+        last = "" if call.last_error is None else str(call.last_error)
+        if not waits or not last or last in waits:
+            return waits or last or "No broker has responded"
+        return f"{waits}; the last error: {last}"
+
+    def note_obstacles(self, calls: Iterable[Call], now: float) -> None:
+        """The caller gives up those of ``calls`` that have not ended. Any thread may call it."""
+        for call in calls:
+            if call.end is None:
+                call.obstacle = self.obstacle(call, now)
+
+    def stalled(self, call: Call, waited_ms: float, now: float) -> str:
         """A log line about a call that waits."""
         about = f"broker {call.target}" if isinstance(call.target, int) else call.target
-        node = None if call.target is None else self._node(call.target)
-        silent = call.in_flight and node is not None
-        reason = f"broker {node} has not responded" if silent else call.reason
         named = camel_case(call.api) if about is None else f"{camel_case(call.api)} for {about}"
-        return f"{named} has waited for {waited_ms / 1000:.0f} s: {reason}"
+        return f"{named} has waited for {waited_ms / 1000:.0f} s: {self.obstacle(call, now)}"
 
     def located(self, target: Coordinator | TopicPartition) -> Node | None:
         """The coordinator or leader, if it has been found."""
@@ -305,10 +315,7 @@ class Calls:
     def _find_leader(self, node: Node, partition: TopicPartition, now: float) -> None:
         def found(response: Response) -> None:
             self._finding = False
-            try:
-                error = response.error or self._leader_found(partition, parse_metadata(response.body))
-            except NetworkError as unreadable:
-                error = unreadable
+            error = response.error or self._leader_found(partition, parse_metadata(response.body))
             if error is not None:
                 self._not_found([partition], error, response.completed_at)
 
@@ -323,7 +330,8 @@ class Calls:
                 self._topic_ids[partition.topic] = info.topic_id
             self._locate(partition, found.nodes[leader])
             return None
-        error = NetworkError(f"{partition} has no leader that can be reached")
+        fault = found.inconsistent.get(partition.topic)
+        error = NetworkError(fault or f"{partition} has no leader that can be reached")
         if action("metadata", code) is Action.FAIL:
             refused = broker_error(code, f"Metadata of topic {partition.topic}")
             self._end_all(partition, CallEnd(Action.FAIL, error=refused, code=code))
@@ -443,7 +451,7 @@ class Calls:
             self._completed(call, response)
 
         self._client.send(connection.id, KioRequest(call.api, call.versions, call.make, completed), now)
-        call.in_flight = True
+        call.in_flight, call.sent_to = True, connection
         call.attempts += 1
 
     # Responses
@@ -511,18 +519,10 @@ class Calls:
                     call.on_end(end)
 
 
-def no_broker_error(reason: KafkaError | None) -> KafkaTimeoutError:
-    """The error of a call for which no broker was found in time, with the last connection's error."""
-    said = "" if reason is None else f": {reason}"
-    error = KafkaTimeoutError(f"No broker of kafka.bootstrap.servers has responded{said}")
-    error.__cause__ = reason
-    return error
-
-
 def timeout_error(call: Call, timeout_ms: float) -> KafkaTimeoutError:
     """The error of a call that has not ended in time, with the last reason."""
     target = f" for {call.target.name}" if isinstance(call.target, Coordinator) else ""
-    text = f"{camel_case(call.api)}{target} has no response after {max(0.0, timeout_ms):.0f} ms: {call.reason}"
+    text = f"{camel_case(call.api)}{target} has no response after {max(0.0, timeout_ms):.0f} ms: {call.obstacle}"
     error = KafkaTimeoutError(text)
     error.__cause__ = call.last_error
     return error

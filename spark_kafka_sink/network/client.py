@@ -11,7 +11,7 @@ import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import NamedTuple, Protocol
 
@@ -29,7 +29,7 @@ from spark_kafka_sink.errors import (
     unexpected,
 )
 from spark_kafka_sink.network.connection import ApiVersions, Connection, ConnectionState, InFlight
-from spark_kafka_sink.network.handshake import ChannelBuilder
+from spark_kafka_sink.network.handshake import ChannelBuilder, negotiate_api_versions
 from spark_kafka_sink.network.messages import Request, Response, throttle_time_ms
 from spark_kafka_sink.network.name_lookup import AddressList
 from spark_kafka_sink.network.transport import Bytes, Closed, Connected, Event, Received, Transport, Written
@@ -83,7 +83,9 @@ class NodeState:
 
     ``failures``: connections in a row that ended before a response. ``setup_failures``: those not even established.
     ``authentication_error``: of one of several addresses, while others are untried. ``warned``: the current series of
-    failures is in the log; ``warned_at``: the time of the last line about it. All times are monotonic ms.
+    failures is in the log; ``warned_at``: the time of the last line about it. ``probe``: True after the peer hung up in
+    the TLS handshake, when the next connection is to find out whether it speaks Kafka without TLS, as waiting would not
+    help then; False once that was tried. All times are monotonic ms.
     """
 
     node: Node
@@ -98,12 +100,13 @@ class NodeState:
     authentication_error: AuthenticationError | None = None
     warned: bool = False
     warned_at: float = -math.inf
+    probe: bool | None = None
 
     def moved_to(self, node: Node) -> None:
         """The node has another address, so the failures of the old one do not count."""
         self.node = node
         self.addresses = AddressList()
-        self.authentication_error = None
+        self.authentication_error = self.probe = None
         self.succeeded()
         self.setup_failures = 0
         self.next_attempt_at = -math.inf
@@ -241,7 +244,9 @@ class NetworkClient:
             case Connected():
                 self._connected(state, connection)
             case Closed(_, reason):
+                unheard = connection.is_tls_unheard and not state.addresses
                 self._failed(state, connection.closed_error(reason))
+                state.probe = True if unheard and state.probe is None else state.probe
 
     def expire(self, now: float) -> None:
         """Ends late connection attempts, late requests and idle connections."""
@@ -315,17 +320,27 @@ class NetworkClient:
         state = self._states.get(node_id)
         return state.last_error if state is not None else None
 
-    def has_failed(self, node_id: int) -> bool:
-        """Whether the last connection failed, and each address of the host name was tried."""
-        state = self._states.get(node_id)
-        return state is not None and state.connection is None and state.last_error is not None and not state.addresses
+    def obstacle(self, node: Node, now: float) -> str | None:
+        """What keeps the node from responding; None if nothing is known. Any thread may call it."""
+        state = self._states.get(node.id, NodeState(node))
+        connection = state.connection
+        if state.last_error is not None and (connection is None or not connection.accepted):
+            return str(state.last_error)
+        if connection is None:
+            return None
+        if connection.in_setup:
+            since = f"for {now - state.last_attempt_at:.0f} ms"
+            return f"The connection to {node} has been {connection.state.value} {since}"
+        if now < state.throttled_until:
+            return f"{node} throttles this client for {state.throttled_until - now:.0f} ms more"
+        return connection.obstacle(now)
 
-    def setup_error(self, node: Node, reason: str) -> KafkaError:
-        """The last error of a node that is not ready, or the one for giving up the connection that is being set up."""
-        state = self._state(node)
-        if state.connection is not None:
-            return state.connection.closed_error(reason)
-        return state.last_error or NetworkError(f"No connection to {node} was attempted: {reason}")
+    def has_failed(self, node_id: int) -> bool:
+        """Whether the last connection failed, and nothing else is left to try for the host name."""
+        state = self._states.get(node_id)
+        if state is None or state.connection is not None or state.addresses or state.probe:
+            return False
+        return state.last_error is not None
 
     def authentication_error(self, node: Node, now: float) -> AuthenticationError | None:
         """Why there is no connection to the node and none will be tried for now. Call it before ``ready``.
@@ -439,8 +454,10 @@ class NetworkClient:
         self._last_connection_id += 1
         node = state.node
         setup_deadline = self._now + self._setup_backoff.delay(state.setup_failures)
-        handshake = self._channels.handshake(node, self.cluster_id)
-        connection = Connection(self._last_connection_id, node, self._config, handshake, setup_deadline)
+        config, handshake = self._config, self._channels.handshake(node, self.cluster_id)
+        if state.probe:
+            config, handshake = replace(config, client_id=""), negotiate_api_versions(str(node))
+        connection = Connection(self._last_connection_id, node, config, handshake, setup_deadline)
         state.connection = connection
         state.last_attempt_at = self._now
         self._by_connection[connection.id] = state
@@ -449,7 +466,7 @@ class NetworkClient:
 
     def _connected(self, state: NodeState, connection: Connection) -> None:
         with self._handshake_step(state, connection):
-            connection.connected(self._channels.tls_layer(state.node), self._now)
+            connection.connected(None if state.probe else self._channels.tls_layer(state.node), self._now)
 
     def _count_authentication_failure(self, connection: Connection) -> None:
         if connection.state is ConnectionState.REAUTHENTICATING:
@@ -483,10 +500,14 @@ class NetworkClient:
             if connection not in self._logging_in:
                 self._logging_in.append(connection)
                 connection.login_step.wake_when_done(self._transport)
+        elif state.probe and connection.state is ConnectionState.READY:
+            from spark_kafka_sink.network.security.tls import not_tls_error
+
+            self._failed(state, not_tls_error(f"{state.node.host}:{state.node.port}"))
         elif connection.state is ConnectionState.READY and connection.api_versions is not None:
             _log.debug("Connected to %s", state.node)
             state.addresses.connection_ready()
-            state.authentication_error = None
+            state.authentication_error = state.probe = None
             state.throttle(self._now + connection.api_versions.throttle_ms)
             self._authenticated(connection, connection.api_versions.session_lifetime_ms)
 
@@ -561,6 +582,10 @@ class NetworkClient:
             error.failed_step = state.connection.failed_step(error)
         if isinstance(error, AuthenticationError) and state.connection is not None:
             self._count_authentication_failure(state.connection)
+        if state.probe and state.connection is not None and state.connection.state is not ConnectionState.CONNECTING:
+            state.probe = False
+            if not state.connection.accepted and state.last_error is not None:
+                error = state.last_error  # that of the attempt with TLS
         error = _verdict(state, error)
         self._log_failure(state, error, unused)
         if state.connection is not None and state.connection.accepted:

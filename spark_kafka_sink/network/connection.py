@@ -41,6 +41,8 @@ MAX_HANDSHAKE_FRAME_BYTES = 1024 * 1024
 """The limit until a connection is ready, because decoding takes CPU and nothing is known about the peer yet."""
 _MAX_CORRELATION_ID = 2**31 - 1
 _MAX_UNREAD_BYTES = 64 * 1024
+_NOTICEABLE_MS = 100.0
+"""A response that has taken less is no obstacle, because each request in flight waits for one."""
 
 # First bytes of other protocols, their servers, and the advice. Read as a frame size, each is above MAX_FRAME_BYTES.
 _FOREIGN_PROTOCOLS = (
@@ -251,6 +253,11 @@ class Connection:
         return self.state is ConnectionState.CONNECTING or self.state is ConnectionState.TLS_HANDSHAKE
 
     @property
+    def is_tls_unheard(self) -> bool:
+        """Whether the peer has sent nothing in the TLS handshake. A listener without TLS hangs up then."""
+        return self.state is ConnectionState.TLS_HANDSHAKE and self._tls is not None and not self._tls.heard
+
+    @property
     def accepted(self) -> bool:
         """Whether the broker has ever accepted this client on this connection."""
         return self.api_versions is not None
@@ -355,6 +362,16 @@ class Connection:
             return self.last_active + max_idle_ms
         deadline = min(self._login_deadline, self.in_flight[0].deadline if self.in_flight else math.inf)
         return min(deadline, self.unacknowledged[0].deadline) if self.unacknowledged else deadline
+
+    def obstacle(self, now: float) -> str | None:
+        """What it waits for, and for how long; None if it does not. Any thread may call it."""
+        if (step := self.login_step) is not None:
+            waited = max(0.0, now - self._login_deadline + self._config.request_timeout_ms)
+            return f"The login at {self.node} has waited {waited:.0f} ms for {step.what}"
+        first = next(iter((*self.in_flight, *self.unacknowledged)), None)
+        if first is None or now < first.sent_at + _NOTICEABLE_MS:
+            return None
+        return f"{self.node} has not responded to {first} for {now - first.sent_at:.0f} ms"
 
     def closed_error(self, reason: str) -> NetworkError:
         """The error of an ended connection, by its state at the end."""

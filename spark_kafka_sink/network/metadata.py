@@ -11,6 +11,7 @@ import re
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from random import Random
 from threading import get_ident
 from types import MappingProxyType
@@ -23,7 +24,7 @@ from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.common.model import NO_LEADER, ClusterSnapshot, Node, TopicInfo, TopicPartition
-from spark_kafka_sink.common.protocol_values import text_fault
+from spark_kafka_sink.common.protocol_values import TOPIC_RULE, is_topic_name, text_fault
 from spark_kafka_sink.common.waiting import SendingThread, Waiters
 from spark_kafka_sink.errors import (
     AuthenticationError,
@@ -61,12 +62,20 @@ class Metadata:
     """The last snapshot of the cluster, and when to update it.
 
     A *round* ends with an update, with a permanent error, or with the end of the sender. Resolves
-    ``bootstrap.servers`` as ``bootstrap_servers`` does, and raises its errors.
+    ``bootstrap.servers`` as ``bootstrap_servers`` does, and raises its errors. ``client`` says what stands in the way
+    of a node; without one nothing is known about that.
     """
 
-    def __init__(self, config: ProducerConfig, random: Random, sender: SendingThread | None = None) -> None:
+    def __init__(
+        self,
+        config: ProducerConfig,
+        random: Random,
+        client: NetworkClient | None = None,
+        sender: SendingThread | None = None,
+    ) -> None:
         self._config = config
         self.allow_auto_topic_creation = config.allow_auto_create_topics
+        self._client = client
         self._may_rebootstrap = config.metadata_recovery_strategy == "rebootstrap"
         servers = enumerate(bootstrap_servers(config))
         self.bootstrap_nodes = tuple(Node(-1 - index, host, port) for index, (host, port) in servers)
@@ -77,6 +86,7 @@ class Metadata:
         self._lock = threading.RLock()
         self._changed = Waiters(sender)
         self._waits: dict[int, float] = {}  # when the call of each waiting thread began
+        self._awaited: dict[int, Collection[str]] = {}  # its topics
         self._round = 0
         self._closed: KafkaError | None = None
         self._fatal: tuple[int, KafkaError] | None = None
@@ -94,6 +104,10 @@ class Metadata:
         self._failing_since: float | None = None
         self._rebootstrapping = False
         self._errors: dict[int, KafkaError] = {}
+        self._refusal: KafkaError | None = None  # why the last response was not taken
+        self._doubted: set[TopicPartition] = set()  # since the last update
+        self.asked: Node | None = None
+        """The node of the request in flight, or of the last one."""
 
     # Any thread.
 
@@ -127,11 +141,12 @@ class Metadata:
                 if not missing:
                     return self.snapshot
                 if now >= deadline:
-                    raise self._timeout(missing[0], wanted[missing[0]], max_wait_ms) from self.last_connection_error()
+                    error = self._timeout(missing[0], wanted[missing[0]], max_wait_ms, now)
+                    raise error from self.last_connection_error()
                 for topic in missing:
                     self._want(topic)
             wake()
-            seen = self._await_round(seen, since, deadline - clock.now())
+            seen = self._await_round(seen, since, deadline - clock.now(), wanted)
             before, now = now, clock.now()
             with self._lock:
                 self.waited_ms += now - before
@@ -162,9 +177,9 @@ class Metadata:
                 if count is not None and self.snapshot.generation > generation:
                     return count
                 if now >= deadline:
-                    raise self._timeout(topic, None, max_wait_ms)
+                    raise self._timeout(topic, None, max_wait_ms, now)
             wake()
-            seen = self._await_round(seen, since, deadline - clock.now())
+            seen = self._await_round(seen, since, deadline - clock.now(), (topic,))
             now = clock.now()
 
     def await_update(self, max_wait_ms: float, wake: Callable[[], None]) -> None:
@@ -192,15 +207,19 @@ class Metadata:
         """Once a topic's name is wanted, it is in every full update: one that cannot be encoded would fail them all."""
         if topic not in self.snapshot.topics and (fault := text_fault(topic)) is not None:
             raise InvalidRecordError(f"Invalid topic {topic!a:.100}: it {fault}.")
+        if isinstance(topic, str) and topic not in self.snapshot.topics and not is_topic_name(topic):
+            code = ErrorCode.invalid_topic_exception  # what a broker would respond
+            raise BrokerError(code, code.name.upper(), f"Invalid topics: [{shown(topic, 100)}]: a name is {TOPIC_RULE}")
 
-    def _await_round(self, seen: int, since: float, timeout_ms: float) -> int:
+    def _await_round(self, seen: int, since: float, timeout_ms: float, topics: Collection[str] = ()) -> int:
         thread = get_ident()
         try:
             try:
-                self._waits[thread] = since
+                self._waits[thread], self._awaited[thread] = since, topics
                 self._changed.wait_for(self._lock, lambda: self._round != seen, timeout_ms)
             finally:
                 self._waits.pop(thread, None)
+                self._awaited.pop(thread, None)
         finally:
             self._waits.pop(thread, None)  # again: an interrupt may strike in the first
         return self._round
@@ -221,19 +240,48 @@ class Metadata:
         """When the call began that has waited for a topic longest; None: no call waits."""
         return min(self._waits.copy().values(), default=None)
 
-    def missing(self) -> str:
-        """Why a caller waits, as far as it is known: the topics' errors, or the last connection's."""
-        with self._lock:
-            return self._why_missing()
-
-    def _why_missing(self) -> str:
-        codes = [(name, code) for name, (code, _) in self._topic_errors.items() if code in TOPIC_ERRORS]
-        texts = [TOPIC_ERRORS[code].format(topic=name) for name, code in codes]
-        texts = texts or [str(error) for error in self._errors.values()][-1:]
+    def missing(self, now: float) -> str:
+        """Why callers wait for their topics, as far as it is known."""
+        awaited = [topics for thread, topics in self._awaited.copy().items() if thread in self._waits]
         since = self.waiting_since
-        if not texts and since is not None and self._updated_at > since:
-            texts = ["The brokers respond, but their metadata lacks what the rows need, such as a partition."]
-        return " ".join(texts[:_MOST_TEXTS]) or "no broker has responded"
+        obstacle = self.obstacle(dict.fromkeys(chain(*awaited)), now if since is None else since, now)
+        return obstacle or "The brokers respond, but their metadata lacks what the rows need, such as a partition."
+
+    def obstacle(self, topics: Iterable[str], since: float, now: float) -> str:
+        """What has kept these topics, or any metadata, from coming since then, in sentences; empty if nothing is known.
+        Any thread may call it."""
+        texts = [text for topic in topics if (text := self._topic_obstacle(topic))][:_MOST_TEXTS]
+        servers = ",".join(f"{node.host}:{node.port}" for node in self.bootstrap_nodes)
+        if (error := self.last_connection_error()) is not None:
+            unreachable = all(node.id in self._errors for node in self._candidates())
+            said = "No broker could be reached" if unreachable else "The last connection error"
+            texts.append(f"{said} (bootstrap.servers={servers}): {error}")
+        elif self._refusal is not None:
+            texts.append(f"The last metadata response was not taken: {self._refusal}")
+        elif self._updated_at < since:
+            nodes = (self.asked,) if self._in_flight and self.asked is not None else self._candidates()
+            found = [text for node in nodes if self._client and (text := self._client.obstacle(node, now))]
+            if not self.snapshot.generation:
+                found = [f"No broker has responded (bootstrap.servers={servers})", *found]
+            texts += [": ".join(found[:_MOST_TEXTS]) + "."] if found else []
+        return " ".join(texts)
+
+    def _topic_obstacle(self, topic: str) -> str | None:
+        code, _round = self._topic_errors.get(topic, (0, 0))
+        if code in TOPIC_ERRORS:
+            return TOPIC_ERRORS[code].format(topic=topic)
+        if code:
+            return f"The brokers respond with error {code} ({ErrorCode(code).name.upper()}) for {topic}."
+        return self.snapshot.inconsistent.get(topic)
+
+    def leader_obstacle(self, partition: TopicPartition, now: float) -> str | None:
+        """What keeps the partition's leader from responding; None if nothing is known. Any thread may call it."""
+        snapshot = self.snapshot
+        leader = snapshot.leader(partition)
+        if leader != NO_LEADER:
+            return None if self._client is None else self._client.obstacle(snapshot.nodes[leader], now)
+        why = self.obstacle((partition.topic,), now, now)
+        return f"{partition} has no leader" + (f". {why}" if why else "")
 
     @property
     def updated_at(self) -> float:
@@ -253,6 +301,12 @@ class Metadata:
             self._urgent = self._urgent or at_once
 
     # The sender thread.
+
+    def doubt_leaders(self, partitions: Iterable[TopicPartition]) -> None:
+        """Requests an update, and doubts the leader's epoch: the topic may have been made anew, with lower epochs."""
+        with self._lock:
+            self._doubted.update(partitions)
+            self._full_requested = True
 
     def next_update(self, now: float) -> float:
         """When a Metadata request is due (monotonic ms), ``inf`` while one is in flight."""
@@ -292,23 +346,27 @@ class Metadata:
             return self._candidates()
 
     def updated(self, update: ClusterSnapshot, now: float) -> None:
-        """Takes the snapshot of a response. Newer leader epochs of the old snapshot stay (KIP-320).
+        """Takes the snapshot of a response. Newer leader epochs of the old snapshot stay (KIP-320), unless the topic or
+        the cluster was made anew: its id has changed, or without topic ids (before Kafka 2.8) the leader of the newer
+        epoch is gone or has refused.
 
         Warns of the topics that have an error or a partition without leader since this response.
         """
         with self._lock:
             self._in_flight = self._rebootstrapping = False
-            self._failing_since = None
+            self._failing_since = self._refusal = None
             self._errors.clear()
             self._end_round()
             errors = self._note_topic_errors(update)
+            errors += [fault for name, fault in update.inconsistent.items() if name not in self.snapshot.inconsistent]
             # An early update that changes nothing makes the next one wait longer (KIP-580).
             soon = now - self._updated_at < min(2 * self._config.retry_backoff_max_ms, self._config.metadata_max_age_ms)
             same = all(self.snapshot.topics.get(name) == info for name, info in update.topics.items())
             self._attempts = self._attempts + 1 if soon and same else 0
             self._allowed_at = now + self._backoff.delay(self._attempts)
             self._updated_at = now
-            known, self.snapshot = self.snapshot, _merged(self.snapshot, update, self._last_used)
+            known, self.snapshot = self.snapshot, self._merged(update)
+            self._doubted.clear()
             in_use = [name for name in update.topics if name in self._last_used]
             self._new_topics -= {name for name, info in update.topics.items() if not info.error}
             self._urgent = self._urgent and bool(self._new_topics)
@@ -324,6 +382,7 @@ class Metadata:
         next request might fail as well.
         """
         with self._lock:
+            self._refusal = error
             self._in_flight = self._urgent = False
             self._full_requested = True
             self._allowed_at = now + self._backoff.delay(self._attempts)
@@ -428,6 +487,7 @@ class Metadata:
             raise self._fatal[1].with_traceback(None)
         code, seen_in = self._topic_errors.get(topic, (0, 0))
         if code in TOPIC_ERRORS and seen_in > begun and action("metadata", code) is Action.FAIL:
+            self._last_used.pop(topic, None)  # the next update does not ask for it
             raise BrokerError(code, ErrorCode(code).name.upper(), TOPIC_ERRORS[code].format(topic=topic))
 
     def _note_topic_errors(self, update: ClusterSnapshot) -> list[str]:
@@ -445,6 +505,26 @@ class Metadata:
             if name not in update.topics:  # no code says why, but the next request waits for the backoff, too
                 self._topic_errors[name] = 0, self._round
         return new
+
+    def _merged(self, update: ClusterSnapshot) -> ClusterSnapshot:
+        known, topics = self.snapshot, dict[str, TopicInfo]()
+        # Another cluster has other topics and epochs. Some brokers tell no cluster id.
+        if None in (known.cluster_id, update.cluster_id) or known.cluster_id == update.cluster_id:
+            topics = {name: info for name, info in known.topics.items() if name in self._last_used}
+        for name, info in update.topics.items():
+            old = topics.get(name)
+            # A broker before Metadata 10 tells no id, which does not make it another topic (as in Java).
+            again = old is not None and info.topic_id not in (None, old.topic_id)
+            topics[name] = info if old is None or again else self._newer_leaders(old, info, update.nodes)
+        return replace(update, generation=known.generation + 1, topics=MappingProxyType(topics))
+
+    def _newer_leaders(self, old: TopicInfo, new: TopicInfo, nodes: Collection[int]) -> TopicInfo:
+        leaders, epochs = list(new.leaders), list(new.leader_epochs)
+        for index, epoch in enumerate(old.leader_epochs[: len(epochs)]):
+            leader, doubted = old.leaders[index], TopicPartition(new.name, index) in self._doubted
+            if 0 <= epochs[index] < epoch and leader in nodes and not doubted:
+                leaders[index], epochs[index] = leader, epoch
+        return replace(new, leaders=tuple(leaders), leader_epochs=tuple(epochs))
 
     def _candidates(self) -> tuple[Node, ...]:
         if self._rebootstrapping or not self.snapshot.nodes:
@@ -468,33 +548,15 @@ class Metadata:
         trigger_ms = self._config.metadata_recovery_rebootstrap_trigger_ms
         return now - self._failing_since >= trigger_ms or self.snapshot.nodes.keys() <= self._errors.keys()
 
-    def _timeout(self, topic: str, partition: int | None, max_wait_ms: float) -> KafkaTimeoutError:
-        error = KafkaTimeoutError(self._timeout_text(topic, partition, max_wait_ms))
+    def _timeout(self, topic: str, partition: int | None, max_wait_ms: float, now: float) -> KafkaTimeoutError:
+        count, subject = self.snapshot.partition_counts.get(topic), f"Topic {topic}"
+        if count is not None:
+            subject = f"Partition {partition} of topic {topic} with partition count {count} is"
+        text = f"{subject} not present in metadata after {max_wait_ms:.0f} ms."
+        error = KafkaTimeoutError(f"{text} {self.obstacle((topic,), now - max_wait_ms, now)}".rstrip())
         code, _round = self._topic_errors.get(topic, (0, 0))
         error.missing_topic = topic if code == ErrorCode.unknown_topic_or_partition else None
         return error
-
-    def _timeout_text(self, topic: str, partition: int | None, max_wait_ms: float) -> str:
-        count = self.snapshot.partition_counts.get(topic)
-        if count is not None:
-            text = (
-                f"Partition {partition} of topic {topic} with partition count {count} "
-                f"is not present in metadata after {max_wait_ms:.0f} ms."
-            )
-        else:
-            text = f"Topic {topic} not present in metadata after {max_wait_ms:.0f} ms."
-        code, _round = self._topic_errors.get(topic, (0, 0))
-        if code in TOPIC_ERRORS:
-            text = f"{text} {TOPIC_ERRORS[code].format(topic=topic)}"
-        elif code:
-            text = f"{text} The brokers respond with error {code} ({ErrorCode(code).name.upper()}) for it."
-        servers = ",".join(f"{node.host}:{node.port}" for node in self.bootstrap_nodes)
-        if not self._errors:
-            silent = "" if self.snapshot.generation else f" No broker has responded (bootstrap.servers={servers})."
-            return f"{text}{silent}"
-        unreachable = all(node.id in self._errors for node in self._candidates())
-        said = "No broker could be reached" if unreachable else "The last connection error"
-        return f"{text} {said} (bootstrap.servers={servers}): {list(self._errors.values())[-1]}"
 
 
 class TopicsInUse(Protocol):
@@ -532,6 +594,7 @@ class MetadataUpdater:
             return picked.retry_at
         topics = metadata.request_for(now, self._in_use.topics_in_use() if self._in_use is not None else ())
         request = metadata_request(topics, metadata.allow_auto_topic_creation, self._completed)
+        metadata.asked = picked
         client.send(picked.id, request, now)
         return math.inf
 
@@ -587,21 +650,3 @@ def _missing(snapshot: ClusterSnapshot, wanted: Mapping[str, int | None]) -> lis
 def _has(snapshot: ClusterSnapshot, topic: str, partition: int | None) -> bool:
     count = snapshot.partition_counts.get(topic)
     return count is not None and (partition is None or partition < count)
-
-
-def _merged(known: ClusterSnapshot, update: ClusterSnapshot, in_use: dict[str, float]) -> ClusterSnapshot:
-    topics = {name: info for name, info in known.topics.items() if name in in_use}
-    for name, info in update.topics.items():
-        old = known.topics.get(name)
-        # A broker before Metadata 10 tells no id, which does not make it another topic (as in Java).
-        again = old is not None and info.topic_id not in (None, old.topic_id)
-        topics[name] = info if old is None or again else _newer_leaders(old, info)
-    return replace(update, generation=known.generation + 1, topics=MappingProxyType(topics))
-
-
-def _newer_leaders(old: TopicInfo, new: TopicInfo) -> TopicInfo:
-    leaders, epochs = list(new.leaders), list(new.leader_epochs)
-    for index, epoch in enumerate(old.leader_epochs[: len(epochs)]):
-        if 0 <= epochs[index] < epoch:
-            leaders[index], epochs[index] = old.leaders[index], epoch
-    return replace(new, leaders=tuple(leaders), leader_epochs=tuple(epochs))

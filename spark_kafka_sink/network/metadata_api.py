@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.common.model import ClusterSnapshot, Node, Replicas, TopicInfo
-from spark_kafka_sink.errors import NetworkError
 from spark_kafka_sink.network.api_versions import (
     METADATA,
     METADATA_FIRST_WITH_OPERATIONS,
@@ -70,26 +69,28 @@ class MetadataEntity:
 
 
 def parse_metadata(response: Any) -> ClusterSnapshot:
-    """kio's Metadata response as a snapshot of generation 0. Raises ``NetworkError`` for missing partitions."""
+    """kio's Metadata response as a snapshot of generation 0."""
     nodes = {
         int(broker.node_id): Node(int(broker.node_id), broker.host, int(broker.port), getattr(broker, "rack", None))
         for broker in response.brokers
     }
     has_epochs = response.__version__ >= METADATA_FIRST_WITH_RELIABLE_EPOCHS
-    topics = {str(topic.name): _topic_info(topic, has_epochs) for topic in response.topics if topic.name is not None}
+    named = {str(topic.name): _topic_info(topic, has_epochs) for topic in response.topics if topic.name is not None}
     cluster_id = getattr(response, "cluster_id", None)
     return ClusterSnapshot(
         nodes=MappingProxyType(nodes),
-        topics=MappingProxyType(topics),
+        topics=MappingProxyType({name: info for name, info in named.items() if not isinstance(info, str)}),
+        inconsistent={name: fault for name, fault in named.items() if isinstance(fault, str)},
         cluster_id=None if cluster_id is None else shown(cluster_id),
         controller_id=int(getattr(response, "controller_id", -1)),
     )
 
 
-def _topic_info(topic: Any, has_epochs: bool) -> TopicInfo:
+def _topic_info(topic: Any, has_epochs: bool) -> TopicInfo | str:
+    """The topic, or why it cannot be used."""
     partitions = sorted(topic.partitions, key=lambda partition: partition.partition_index)
     if [partition.partition_index for partition in partitions] != list(range(len(partitions))):
-        raise NetworkError(f"the metadata of topic {topic.name} does not name each of its partitions once")
+        return f"The metadata of topic {shown(topic.name)} does not name each of its partitions once."
     return TopicInfo(
         name=str(topic.name),
         leaders=tuple(int(partition.leader_id) for partition in partitions),

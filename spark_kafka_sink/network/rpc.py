@@ -5,21 +5,20 @@ sync producer.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from random import Random
 from typing import Any, Protocol
 
 from spark_kafka_sink.common.clock import NEVER, Clock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.model import ClusterSnapshot, Node
-from spark_kafka_sink.errors import KafkaError, NetworkError
+from spark_kafka_sink.common.model import ClusterSnapshot, Node, TopicPartition
+from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, NetworkError
 from spark_kafka_sink.network.calls import (
     STALL_MS,
     BrokerGoneError,
     Call,
     Calls,
     Coordinator,
-    no_broker_error,
     timeout_error,
 )
 from spark_kafka_sink.network.client import NetworkClient
@@ -55,7 +54,7 @@ class Rpc:
         self._timeout_ms = config.request_timeout_ms
         self._transport = transport or Selector(config.send_buffer_bytes, config.receive_buffer_bytes)
         self._client = NetworkClient(config, self._transport, random)
-        self._metadata = Metadata(config, random)
+        self._metadata = Metadata(config, random, self._client)
         self._updater = MetadataUpdater(self._metadata)
         self._needs_metadata = False
         self._calls = Calls(self._client, self._metadata, config, random, connections)
@@ -85,7 +84,7 @@ class Rpc:
             raise call.end.error
         return call.end.body
 
-    def run(self, calls: Iterable[Call], deadline: float, latest_ms: float = NEVER) -> None:
+    def run(self, calls: Collection[Call], deadline: float, latest_ms: float = NEVER) -> None:
         """Returns when all calls have ended or the deadline has passed; nothing is sent after the deadline.
 
         ``latest_ms`` is a second deadline, in epoch ms, for what must not be sent after a time that passes elsewhere,
@@ -103,9 +102,10 @@ class Rpc:
                     break
                 if now >= told_at + STALL_MS and (oldest := self._calls.oldest) is not None:
                     told_at = now
-                    _log.warning("%s", self._calls.stalled(oldest, now - began))
+                    _log.warning("%s", self._calls.stalled(oldest, now - began, now))
                 self._poll(now, min(deadline, told_at + STALL_MS))
         finally:
+            self._calls.note_obstacles(calls, self._clock.now())
             self._calls.stop()
 
     def lost_connections(self) -> dict[int, KafkaError]:
@@ -145,6 +145,10 @@ class Rpc:
             self._poll(self._clock.now(), NEVER)
         return ended
 
+    def doubt_leaders(self, partitions: Iterable[TopicPartition]) -> None:
+        """As ``Metadata.doubt_leaders``."""
+        self._metadata.doubt_leaders(partitions)
+
     def await_topic(self, topic: str, partition: int | None, max_wait_ms: float) -> None:
         """Returns when the snapshot has the topic (and partition); raises as ``Metadata.wait_for_topic``."""
         deadline = self._clock.now() + max_wait_ms
@@ -162,9 +166,12 @@ class Rpc:
 
         Raises ``KafkaTimeoutError`` at the deadline, and permanent errors immediately.
         """
+        began = self._clock.now()
         while not self.snapshot.nodes:
-            if self._clock.now() >= deadline:
-                raise no_broker_error(self._metadata.last_connection_error())
+            if (now := self._clock.now()) >= deadline:
+                raise KafkaTimeoutError(
+                    self._metadata.obstacle((), began, now)
+                ) from self._metadata.last_connection_error()
             self.refresh(deadline)
 
     def refresh(self, deadline: float = NEVER) -> None:
@@ -222,7 +229,7 @@ class Rpc:
                 return reason
             attempted = picked.retry_at == NEVER
             self._poll(now, min(deadline, picked.retry_at))
-        return NetworkError(f"The connection to {node} was not ready in time")
+        return NetworkError(self._client.obstacle(node, now) or f"The connection to {node} was not ready in time")
 
     def _drop_closed_connections(self) -> None:
         """Drops connections that brokers have closed, and those unused for connections.max.idle.ms, which may be cut

@@ -61,8 +61,8 @@ def assemble(
     ``config`` has a client.id. ``network``: what the transport counts, for the metrics.
     """
     sender_thread = SenderThread(transport, clock, f"kafka-producer-network-thread | {config.client_id}")
-    metadata = Metadata(config, random, sender_thread)
     client = NetworkClient(config, transport, random)
+    metadata = Metadata(config, random, client, sender_thread)
     pool = BufferPool(config.buffer_memory, clock, sender_thread)
     metrics = ProducerMetrics(pool, pool.counters, network or NetworkCounters(), client.counters, metadata)
     accumulator = RecordAccumulator(config, pool, metrics, sender_thread)
@@ -96,6 +96,7 @@ def assemble(
         caller_calls=caller_calls,
         transactions=manager,
     )
+    sender = pool.sender = Sender(config, context)
     return ProducerComponents(
         accumulator=accumulator,
         appender=appender,
@@ -103,7 +104,7 @@ def assemble(
         metadata=metadata,
         topics=Topics(config, metadata, limits, lookup, clock, sender_thread),
         caller_calls=caller_calls,
-        sender=Sender(config, context),
+        sender=sender,
         sender_thread=sender_thread,
         clock=clock,
         transaction_manager=manager,

@@ -192,6 +192,8 @@ def _flush(parts: ProducerComponents, timeout_ms: float) -> None:
         accumulator.begin_flush(flush)
         parts.sender_thread.wakeup()
         accumulator.await_flush(flush, max(0.0, deadline - clock.now()))
+    except KafkaTimeoutError as timeout:
+        raise parts.sender.with_obstacle(f"Failed to flush within {timeout_ms:.0f} ms", clock.now()) from timeout
     finally:
         accumulator.end_flush(flush)
     if not parts.sender_thread.callbacks.wait(max(0.0, deadline - clock.now())):

@@ -459,7 +459,9 @@ class SyncProducer:
             again += results.fail(group, broker_error(ErrorCode.leader_not_available, str(partition)), True)
         requests = {node: self._request(groups) for node, groups in collated.items()}
         for node, response in self._rpc.exchange(requests, reconnects=not self._unacknowledged).items():
-            again += _handle_response(collated[node], response, results)
+            if failed := _handle_response(collated[node], response, results):
+                self._rpc.doubt_leaders(collated[node])
+            again += failed
         return sorted(again)
 
     def _collate(self, messages: _Group) -> dict[int, dict[TopicPartition, list[_Message]]]:

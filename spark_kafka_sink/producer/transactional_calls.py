@@ -16,7 +16,7 @@ from spark_kafka_sink.common.protocol_values import (
     check_text,
 )
 from spark_kafka_sink.common.waiting import SendingThread, Waiters
-from spark_kafka_sink.errors import BrokerError, IllegalStateError, KafkaTimeoutError
+from spark_kafka_sink.errors import IllegalStateError, KafkaTimeoutError
 from spark_kafka_sink.producer.assembly import ProducerComponents
 from spark_kafka_sink.producer.transactions.manager import Command, TransactionManager
 from spark_kafka_sink.producer.transactions.states import Step
@@ -152,12 +152,8 @@ class TransactionalCalls:
         try:
             result = pending.wait(max(0.0, deadline - clock.now()), granted)
         except KafkaTimeoutError as timeout:
-            refusal, lost = manager.waits_for, self.parts.metadata.last_connection_error()
-            if isinstance(refusal, BrokerError):
-                raise KafkaTimeoutError(f"{timeout}. The last response: {refusal}") from refusal
-            if lost is None:
-                raise
-            raise KafkaTimeoutError(f"{timeout}. The last connection error: {lost}") from lost
+            lost = self.parts.metadata.last_connection_error()
+            raise self.parts.sender.with_obstacle(str(timeout), clock.now()) from lost
         except Exception:
             self._forget(pending)
             raise

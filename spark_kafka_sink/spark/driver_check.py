@@ -1,7 +1,8 @@
 """``driverCheck``: the driver connects to a broker before the tasks start, so that a wrong password is one error.
 
-What a broker refuses is an error: a login, a certificate, or an API that the options need. What may be different on the
-executors is a warning: no way to the brokers, no such host name, a file that the driver does not have.
+What a broker refuses is an error: a login, a certificate, or an API that the options need. So is a port that is not
+Kafka's, or not that of ``security.protocol``. What may be different on the executors is a warning: no way to the
+brokers, no such host name, a file that the driver does not have.
 """
 
 from __future__ import annotations
@@ -18,7 +19,14 @@ from spark_kafka_sink.common.clock import Clock, SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.foreign_text import clause
 from spark_kafka_sink.common.model import Node
-from spark_kafka_sink.errors import AuthenticationError, DriverCheckError, KafkaError, KafkaTimeoutError, LoginError
+from spark_kafka_sink.errors import (
+    AuthenticationError,
+    DriverCheckError,
+    KafkaError,
+    KafkaTimeoutError,
+    LoginError,
+    WrongProtocolError,
+)
 from spark_kafka_sink.spark.option_names import with_prefix
 from spark_kafka_sink.spark.options import SinkOptions
 
@@ -67,9 +75,9 @@ os.register_at_fork(after_in_child=_begin)
 def check_brokers(options: SinkOptions) -> None:
     """On the driver, before the tasks: connects once for each producer configuration of this process.
 
-    Raises ``DriverCheckError`` for a refused login or certificate, and ``UnsupportedVersionError`` if the brokers lack
-    what the options need; the next write checks again. Anything else is one warning. Exactly-once and topics that
-    topicCreation looks up need a connection of their own, so nothing is checked here.
+    Raises ``DriverCheckError`` for a refused login or certificate or a wrong port, and ``UnsupportedVersionError`` if
+    the brokers lack what the options need; the next write checks again. Anything else is one warning. Exactly-once and
+    topics that topicCreation looks up need a connection of their own, so nothing is checked here.
     """
     if options.driver_check and options.exactly_once is None and not options.plans_topics:
         _check(options.producer, _of(options.producer), SystemClock())
@@ -123,20 +131,21 @@ def _check(config: ProducerConfig, check: _Check, clock: Clock) -> None:
 
 
 def _is_refusal(error: KafkaError) -> bool:
-    """Whether a broker, or a token endpoint, refused what it was given; not if this machine has nothing to give."""
+    """Whether a broker, or a token endpoint, refused what it was given, or it is no broker; not if this machine has
+    nothing to give."""
     from spark_kafka_sink.network.login.token_login import RefusedLoginError
 
     if isinstance(error, LoginError):
         return isinstance(error, RefusedLoginError) or isinstance(error.__cause__, RefusedLoginError)
-    return isinstance(error, AuthenticationError)
+    return isinstance(error, AuthenticationError | WrongProtocolError)
 
 
 def _connect(config: ProducerConfig, clock: Clock) -> ApiVersions | None:
     """The versions of the first bootstrap server that accepts the login; they are tried one after the other, without
     waiting for one that does not respond.
 
-    Raises the first ``AuthenticationError``, ``ConfigError`` for stores that cannot be used here, and
-    ``KafkaTimeoutError`` with the last error of each server.
+    Raises the first ``AuthenticationError``, ``WrongProtocolError`` if each server ends with one, ``ConfigError`` for
+    stores that cannot be used here, and ``KafkaTimeoutError`` with the last error of each server.
     """
     from spark_kafka_sink.network.client import NetworkClient
     from spark_kafka_sink.network.name_lookup import bootstrap_servers
@@ -164,8 +173,10 @@ def _connect(config: ProducerConfig, clock: Clock) -> ApiVersions | None:
             for node in nodes:
                 if (refused := client.authentication_error(node, now)) is not None:
                     raise refused
-        late = f"no response within {limit_ms:.0f} ms"
-        raise KafkaTimeoutError("; ".join(str(client.setup_error(node, late)) for node in nodes))
+        errors = [client.last_error(node.id) for node in nodes]
+        if isinstance(errors[0], WrongProtocolError) and all(isinstance(each, WrongProtocolError) for each in errors):
+            raise errors[0]
+        raise KafkaTimeoutError("; ".join(client.obstacle(node, now) or f"{node} was not tried" for node in nodes))
     finally:
         if client is not None:
             client.close()

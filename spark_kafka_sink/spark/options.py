@@ -5,7 +5,6 @@ Spark passes option names in lower case. Kafka's producer options have the prefi
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from spark_kafka_sink.common.config.producer_config import unknown_option
 from spark_kafka_sink.common.config.python_class import PYTHON_CLASS, imported
 from spark_kafka_sink.common.config.table import CONSUMER_OPTIONS, OPTIONS_BY_NAME, OWN_NAMES
 from spark_kafka_sink.common.foreign_text import shown
+from spark_kafka_sink.common.protocol_values import TOPIC_RULE, is_topic_name
 from spark_kafka_sink.common.removed_names import removed_name
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.schemas.formats.format_options import FORMAT_OPTIONS, FormatOptions
@@ -67,9 +67,9 @@ SINK_OPTIONS: tuple[Option, ...] = (
            "and -1 ms, Kafka's \"no timestamp\": the current time."),
     Option("driverCheck", OptionKind.BOOLEAN, True, "medium",
            "true: before the tasks start, the driver connects to a broker, once per process and set of options. A "
-           "refused login or certificate is then an error before any task. A broker that does not respond, or a file "
-           "that only executors have, is only a warning. The check takes 5 s at most. Exactly-once and topicCreation "
-           "connect on the driver in any case."),
+           "refused login or certificate, or a wrong port, is then an error before any task. A broker that does not "
+           "respond, or a file that only executors have, is only a warning. The check takes 5 s at most. Exactly-once "
+           "and topicCreation connect on the driver in any case."),
     Option("asyncProgressTrackingEnabled", OptionKind.STRING, "false", "low",
            "An option of Spark's queries, which Spark allows to be true only for its own sinks.",
            Matching("(?i:false)", "false, because with true, Spark notes only some micro-batches in the checkpoint, "
@@ -151,7 +151,9 @@ _REPEATABLE: Final = (
 _TRANSACTION_TIMEOUT_MS = 900_000
 
 _OWN = {option.name.lower(): option for option in SINK_OPTIONS}
-_OF_SPARK: Final = ("path", "checkpointLocation", "queryName", "includeHeaders", "asyncProgressTrackingCheckpointIntervalMs")
+_OF_SPARK: Final = (
+    "path", "checkpointLocation", "queryName", "includeHeaders", "asyncProgressTrackingCheckpointIntervalMs",
+)  # fmt: skip
 """Options that Spark's own writers read and pass on to the sink, and one that its own sink takes without effect."""
 
 _BARE: Final = {name.lower(): name for name in (
@@ -194,8 +196,6 @@ _TOPIC_PREFIX: Final = "topic.creation."
 _TOPIC_DEFAULT: Final = "topic.creation.default."
 _AUTO: Final = "allow.auto.create.topics"
 _OF_GROUPS: Final = ("include", "exclude")
-_LEGAL_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]+")
-_LONGEST: Final = 249
 
 
 @dataclass(frozen=True, slots=True)
@@ -516,13 +516,10 @@ def _without_auto_creation(kafka: dict[str, object], policy: str | None, faults:
 
 
 def _topic_name_fault(option: str, name: str | None) -> str | None:
-    """Kafka's rule for topic names (Java: ``Topic.validate``); None for a valid name, or none."""
-    if not name or (len(name) <= _LONGEST and name not in (".", "..") and _LEGAL_TOPIC.fullmatch(name)):
+    """None for a valid name, or none."""
+    if not name or is_topic_name(name):
         return None
-    return (
-        f"{option} {name!a} is not a valid topic name: at most {_LONGEST} of the characters a-z, A-Z, 0-9, '.', '_' "
-        "and '-', and neither '.' nor '..'."
-    )
+    return f"{option} {name!a} is not a valid topic name: {TOPIC_RULE}."
 
 
 def _topic_setting_fault(name: str) -> str | None:

@@ -52,7 +52,7 @@ def test_incident_an_init_that_java_retries_ended_the_producer(broker: TestBroke
     refused = broker.faults.answer("InitProducerId", code, times=KEPT)
     config = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "tx"}
     with KafkaProducer(config) as producer:
-        text = rf"init_transactions\(\) has no response after 2000 ms.*\. The last response: InitProducerId .*{code}"
+        text = rf"init_transactions\(\) has no response after 2000 ms.*\. .*InitProducerId .*{code}"
         with pytest.raises(KafkaTimeoutError, match=text):
             producer.init_transactions(2_000)
         refused.remove()

@@ -75,7 +75,7 @@ def test_a_stopped_broker_is_told_in_sparks_worker_logs_while_the_task_waits(spa
     stalls = [text for level, text in lines if level == "WARNING" and text.startswith("No acknowledgement for 1")]
     assert len(stalls) == 1
     assert f"of {topic.name}-0, is 1" in stalls[0]
-    assert f"Broker {topic.servers} (id: 1) has not responded to" in stalls[0]
+    assert f"{topic.servers} (id: 1) has not responded to" in stalls[0]
     assert any(level == "DEBUG" for level, _ in lines), "logLevel reaches the workers"
 
 

@@ -53,7 +53,7 @@ class TlsLayer:
         self._incoming.write(data)
         if not self.established:
             if not self.heard and data[0] not in _FIRST_BYTES:
-                raise _not_tls_error(self._peer)
+                raise not_tls_error(self._peer)
             self.heard = True
             self._shake_hands()
         if self.established:
@@ -232,7 +232,7 @@ def _lost_error(peer: str, error: ssl.SSLError) -> NetworkError:
     return NetworkError(f"The TLS connection to {peer} was lost: {_words(_reason(error))}")
 
 
-def _not_tls_error(peer: str) -> WrongProtocolError:
+def not_tls_error(peer: str) -> WrongProtocolError:
     """The error for a peer that begins with bytes no TLS server sends."""
     return WrongProtocolError(
         f"{peer} responded without TLS: use the port of a TLS listener, or set security.protocol=PLAINTEXT or "

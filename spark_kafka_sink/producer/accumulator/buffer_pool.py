@@ -109,8 +109,15 @@ class _Waiter(Sleeper):
         self.granted = False
 
 
+class Obstacles(Protocol):
+    def obstacle(self, now: float) -> str | None:
+        """What keeps batches from their acknowledgement, and so their memory from becoming free."""
+
+
 class BufferPool:
-    """Grants ``total`` bytes first come, first served (Java: ``BufferPool``)."""
+    """Grants ``total`` bytes first come, first served (Java: ``BufferPool``). ``sender`` explains long waits."""
+
+    sender: Obstacles | None = None
 
     def __init__(self, total: int, clock: Clock, sender: SendingThread | None = None) -> None:
         self.total = total
@@ -174,6 +181,7 @@ class BufferPool:
                 break
             self._freed.check()
             waiter.wait(remaining)
+        obstacle = None if waiter.granted or self.sender is None else self.sender.obstacle(self._clock.now())
         with self._lock:
             self.counters.memory_waited_ns += round((self._clock.now() - started) * 1e6)
             if waiter.granted:
@@ -185,6 +193,7 @@ class BufferPool:
                 f"Failed to allocate {waiter.size} bytes within max.block.ms (waited {max_wait_ms:.0f} ms): "
                 f"{self._available} of buffer.memory's {self.total} bytes are free. The brokers take the records more "
                 "slowly than they are produced: raise buffer.memory or max.block.ms, or look at the brokers."
+                + (f" {obstacle}" if obstacle else "")
             )
 
     def cancel(self, reservation: Reservation) -> None:

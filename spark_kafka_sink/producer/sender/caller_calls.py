@@ -12,7 +12,7 @@ from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.model import ClusterSnapshot
 from spark_kafka_sink.common.waiting import SendingThread, Waiters, sleep
 from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.network.calls import STALL_MS, Call, CallEnd, Calls, no_broker_error, timeout_error
+from spark_kafka_sink.network.calls import STALL_MS, Call, CallEnd, Calls, timeout_error
 from spark_kafka_sink.network.metadata import Metadata
 
 _log = logging.getLogger("spark_kafka_sink.network")
@@ -55,8 +55,6 @@ class CallerCalls:
             return call.end.body
         if self.closed_by is not None:
             raise self.closed_by.with_traceback(None)
-        if not self.snapshot.nodes and (lost := self._metadata.last_connection_error() or call.last_error):
-            raise no_broker_error(lost)
         raise timeout_error(call, waits_ms)
 
     def run(self, calls: Collection[Call], deadline: float) -> None:
@@ -72,9 +70,11 @@ class CallerCalls:
             while (left := deadline - self._clock.now()) > 0 and not self._wait(calls, min(left, STALL_MS)):
                 if left > STALL_MS:
                     oldest = next(call for call in calls if call.end is None)
-                    _log.warning("%s", self._calls.stalled(oldest, self._clock.now() - began))
+                    now = self._clock.now()
+                    _log.warning("%s", self._calls.stalled(oldest, now - began, now))
         finally:
             if unended := [call for call in calls if call.end is None]:
+                self._calls.note_obstacles(unended, self._clock.now())
                 self._given_up.extend(unended)
                 self._changed_by_caller()
 

@@ -15,7 +15,6 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import NO_LEADER, TopicPartition
 from spark_kafka_sink.errors import (
     BrokerError,
-    KafkaError,
     KafkaTimeoutError,
     NetworkError,
     unexpected,
@@ -188,7 +187,7 @@ class ProduceResponseHandler:
         transactional = self._sequences.transactional
         what = action(TRANSACTIONAL_PRODUCE if transactional else "produce", code)
         if what is Action.REFRESH_RETRY:
-            self._metadata.request_update()
+            self._metadata.doubt_leaders((batch.partition,))
         if what is Action.SUCCEED:
             self._complete(batch, partition.base_offset, NO_TIMESTAMP, response.completed_at)
             return
@@ -321,12 +320,12 @@ def _is_completing(error: Exception | None) -> bool:
     return isinstance(error, BrokerError) and error.code == ErrorCode.concurrent_transactions
 
 
-def expiry_error(batch: ProducerBatch, now: float, no_producer_id: KafkaError | None = None) -> KafkaTimeoutError:
-    """Kafka's text, and the last error of the batch, or why there is no producer id to send it with."""
+def expiry_error(batch: ProducerBatch, now: float, obstacle: str | None = None) -> KafkaTimeoutError:
+    """Kafka's text, the last error of the batch, and what stands in its way now."""
     waited = f"{now - batch.created:.0f} ms has passed since batch creation"
     text = f"Expiring {batch.count} record(s) for {batch.partition}: {waited}"
     if batch.last_error is not None:
         text += f" (attempt {batch.attempts}: {batch.last_error})"
-    elif no_producer_id is not None:
-        text += f" without a producer id ({no_producer_id})"
+    if obstacle and obstacle not in text:
+        text += f". {obstacle}"
     return KafkaTimeoutError(text)

@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.common.clock import NEVER
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import ClusterSnapshot, ProducerIdentity
-from spark_kafka_sink.errors import KafkaError, UnsupportedVersionError, unexpected
+from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, UnsupportedVersionError, unexpected
 from spark_kafka_sink.network.api_versions import produce_versions
 from spark_kafka_sink.network.broker_requirements import idempotence_error
 from spark_kafka_sink.network.calls import CallEnd
@@ -308,16 +308,35 @@ class Sender:
             for batch in in_flight:
                 del self._in_flight[batch]
             expired = dict.fromkeys(in_flight) | overdue
-            reason = self._why_no_producer_id()
-            self._fail_all([(batch, expiry_error(batch, now, reason)) for batch in expired], now)
+            self._fail_all(
+                [(batch, expiry_error(batch, now, self._batch_obstacle(batch, now))) for batch in expired], now
+            )
 
-    def _why_no_producer_id(self) -> KafkaError | None:
-        """The last error of the InitProducerId that batches wait for."""
-        parts = self._parts
-        if parts.transactions is not None or not parts.sequences.needs_identity:
+    def with_obstacle(self, timeout: str, now: float) -> KafkaTimeoutError:
+        """The error of a call that waited in vain, with what stood in its way. Any thread may call it."""
+        obstacle = self.obstacle(now)
+        return KafkaTimeoutError(f"{timeout}. {obstacle}" if obstacle else timeout)
+
+    def obstacle(self, now: float) -> str | None:
+        """What keeps the oldest request of a transaction, else the oldest batch, from its end; None if nothing is
+        known. Any thread may call it."""
+        parts, call = self._parts, self._parts.calls.oldest
+        if parts.transactions is not None and call is not None:
+            return parts.calls.obstacle(call, now)
+        backlog = parts.accumulator.backlog()
+        if backlog is None:
             return None
-        call = parts.calls.oldest
-        return self._no_producer_id if call is None or call.last_error is None else call.last_error
+        last = backlog.oldest.last_error
+        return self._batch_obstacle(backlog.oldest, now) or (None if last is None else str(last))
+
+    def _batch_obstacle(self, batch: ProducerBatch, now: float) -> str | None:
+        """What keeps a batch from its acknowledgement, besides its last error; None if nothing is known."""
+        parts = self._parts
+        call, transactions = parts.calls.oldest, parts.transactions
+        waits = parts.sequences.needs_identity if transactions is None else transactions.is_adding(batch.partition)
+        if waits and (why := self._no_producer_id if call is None else parts.calls.obstacle(call, now)):
+            return str(why)
+        return parts.metadata.leader_obstacle(batch.partition, now)
 
     def _fail_all(self, batches: Iterable[tuple[ProducerBatch, KafkaError]], now: float) -> None:
         """Each batch is tried. One that raises stays incomplete until delivery.timeout.ms."""

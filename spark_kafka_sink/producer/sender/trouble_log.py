@@ -9,7 +9,6 @@ from typing import Final
 
 from spark_kafka_sink.common.clock import NEVER
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.model import NO_LEADER
 from spark_kafka_sink.common.task_figures import counted
 from spark_kafka_sink.errors import BrokerError
 from spark_kafka_sink.network.calls import STALL_MS
@@ -122,7 +121,7 @@ class TroubleLog:
         if since is None:
             return NEVER
         if self._metadata_stall.is_due(since, now):
-            _log.warning("Rows wait for metadata for %.0f s: %s", (now - since) / 1000, self._metadata.missing())
+            _log.warning("Rows wait for metadata for %.0f s: %s", (now - since) / 1000, self._metadata.missing(now))
         return since
 
     def _check_calls(self, now: float) -> float:
@@ -131,7 +130,7 @@ class TroubleLog:
         if call is None:
             return NEVER
         if self._calls_stall.is_due(call.began, now):
-            _log.warning("%s", self._calls.stalled(call, now - call.began))
+            _log.warning("%s", self._calls.stalled(call, now - call.began, now))
         return call.began
 
     def _check_rows(self, now: float) -> float:
@@ -157,19 +156,8 @@ class TroubleLog:
 
     def _waits_for(self, batch: ProducerBatch, now: float) -> str:
         snapshot = self._metadata.snapshot
-        leader = snapshot.leader(batch.partition)
-        if leader == NO_LEADER:
-            error = self._metadata.last_connection_error()
-            return f"{batch.partition} has no leader{'' if error is None else f'; the last connection error: {error}'}"
-        node = snapshot.nodes[leader]
-        if requests := self._client.in_flight(leader):
-            return f"Broker {node} has not responded to {counted(requests, 'request')}"
-        if (error := self._client.last_error(leader)) is not None:
-            return f"Broker {node} is not connected: {error}"
-        delay = self._client.ready_delay(node, now)
-        return f"It waits for broker {node}" + (
-            f", which throttles for {delay:.0f} ms more" if 0 < delay < NEVER else ""
-        )
+        obstacle = self._metadata.leader_obstacle(batch.partition, now)
+        return obstacle or f"It waits for broker {snapshot.nodes.get(snapshot.leader(batch.partition))}"
 
 
 def _by_error(counts: Mapping[str, int]) -> str:

@@ -6,7 +6,7 @@ takes; nothing of the producer is needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from enum import Enum
@@ -180,7 +180,7 @@ class Committer:
         versions = next((each for each in found if each is not None), None)
         return versions is not None and versions.features.get(METADATA_VERSION, 0) >= KAFKA_3_6
 
-    def _run(self, calls: Iterable[Call], timeout_ms: float, latest_ms: float = NEVER) -> None:
+    def _run(self, calls: Collection[Call], timeout_ms: float, latest_ms: float = NEVER) -> None:
         self._rpc.run(calls, self._rpc.now() + timeout_ms, latest_ms)
 
 

@@ -133,11 +133,9 @@ class TransactionManager:
         """Records of the open transaction could not be appended."""
         self._losses.append(error)
 
-    @property
-    def waits_for(self) -> KafkaError | None:
-        """The last error of the request that has waited longest. The request is being retried."""
-        call = self._calls.oldest
-        return None if call is None else call.last_error
+    def is_adding(self, partition: TopicPartition) -> bool:
+        """Whether its batches wait until AddPartitionsToTxn has added it to the transaction."""
+        return partition in self._new_partitions
 
     def check_in_transaction(self) -> None:
         """Raise unless records may be appended now."""

@@ -211,6 +211,20 @@ def test_a_forbidden_or_invalid_topic_is_told_at_once(error, name, text):
     assert (raised.code, raised.name, str(raised)) == (error, name, text)
 
 
+def test_a_refused_topic_was_the_reason_of_every_later_wait():
+    each = metadata()
+    refused = Waiter(each, max_wait_ms=60_000)
+    each.request_for(0)
+    each.updated(answer(topic(leaders=(), error=17)), 0)
+    refused.ended()
+    waiter = Waiter(each, "other", max_wait_ms=60_000)
+    assert "Invalid topics" not in each.missing(0)
+    each.request_update()
+    assert each.request_for(0) == ("other",)
+    each.updated(answer(topic("other")), 0)
+    waiter.ended()
+
+
 def test_an_error_of_an_earlier_time_does_not_end_a_new_wait():
     each = known(topic(leaders=(), error=29))
     waiter = Waiter(each)
@@ -379,6 +393,8 @@ def test_a_leader_of_an_older_epoch_does_not_replace_a_newer_one():
     each.updated(answer(topic(leaders=(2, 2, 2), epochs=(4, 6, 0))), 1)
     assert each.snapshot.topics["t"].leaders == (1, 2, 2)
     assert each.snapshot.topics["t"].leader_epochs == (5, 6, 0)
+    each.updated(answer(topic(leaders=(2, 2, 2), epochs=(4, 6, 0)), nodes=(B2,)), 2)
+    assert each.snapshot.topics["t"].leaders == (2, 2, 2), "the leader of the newer epoch is gone"
 
 
 def test_a_broker_that_gives_no_epochs_is_believed():
@@ -401,6 +417,16 @@ def test_incident_an_older_broker_without_topic_ids_brought_a_stale_leader_back(
     each.request_for(1)
     each.updated(answer(topic(leaders=(2,), epochs=(4,))), 1)
     assert each.snapshot.leader(TopicPartition("t", 0)) == 1
+
+
+def test_a_cluster_made_anew_starts_over():
+    each = known(topic(epochs=(5,)), topic("gone"))
+    each.request_for(1)
+    each.updated(replace(answer(topic(leaders=(2,), epochs=(0,))), cluster_id="new"), 1)
+    assert each.snapshot.topics["t"].leaders == (1,), "before, the brokers did not tell their cluster's id"
+    each.updated(replace(answer(topic(leaders=(2,), epochs=(0,))), cluster_id="newer"), 2)
+    assert each.snapshot.topics["t"].leaders == (2,)
+    assert each.snapshot.topics.keys() == {"t"}
 
 
 def test_a_leader_named_in_passing_counts_when_its_epoch_is_newer():

@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import Node, TopicPartition
-from spark_kafka_sink.errors import KafkaTimeoutError, NetworkError
+from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.network.messages import schema
 from spark_kafka_sink.network.metadata import Metadata, MetadataUpdater
 from spark_kafka_sink.network.metadata_api import parse_metadata
@@ -102,8 +102,6 @@ def test_a_lost_connection_is_asked_about_and_bootstrap_is_tried_again(cluster):
     [
         response(13, brokers=()),
         response(13, error=ErrorCode.unknown_server_error),
-        response(13, topics=[("t", ErrorCode.none, [(0, 1), (2, 1)])]),
-        response(13, topics=[("t", ErrorCode.none, [(2**31 - 1, 1)])]),
     ],
 )
 def test_an_answer_that_makes_no_sense_counts_as_none(cluster, answer):
@@ -139,6 +137,8 @@ def test_after_the_first_answer_the_brokers_it_names_are_asked(cluster):
     assert cluster.transport.addresses[2] == ("b7", 9097)
 
 
-def test_partitions_without_names_are_refused():
-    with pytest.raises(NetworkError, match="metadata of topic t does not name each of its partitions once"):
-        parse_metadata(response(12, topics=[("t", ErrorCode.none, [(0, 1), (0, 1)])]))
+@pytest.mark.parametrize("partitions", [[(0, 1), (0, 1)], [(0, 1), (2, 1)], [(2**31 - 1, 1)]])
+def test_a_topic_whose_partitions_do_not_add_up_is_left_out(partitions):
+    snapshot = parse_metadata(response(12, topics=[("t", ErrorCode.none, partitions)]))
+    assert snapshot.topics == {}
+    assert snapshot.inconsistent == {"t": "The metadata of topic t does not name each of its partitions once."}

@@ -361,7 +361,7 @@ def test_records_that_get_no_producer_id_expire_with_the_code_and_the_producer_g
     engine.init_producer_id.extend([ErrorCode.not_controller] * 1_000)
     engine.append([b"a"])
     engine.settle()
-    with pytest.raises(KafkaTimeoutError, match=r"without a producer id \(InitProducerId: NOT_CONTROLLER\)"):
+    with pytest.raises(KafkaTimeoutError, match=r"since batch creation\. InitProducerId: NOT_CONTROLLER"):
         engine.receipt.wait(0)
     assert engine.clock.now() >= 31_000
     engine.init_producer_id.clear()

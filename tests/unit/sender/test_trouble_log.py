@@ -50,7 +50,7 @@ def test_a_stall_is_told_every_ten_seconds_with_what_is_waited_for(lines):
     run(engine, 200)
     assert lines() == [
         "No acknowledgement for 10 s: 1 batch (77 bytes) waits. The oldest, of t-0, is 10 s old; delivery.timeout.ms "
-        "leaves it 110 s. Broker n0:9092 (id: 0) has not responded to 1 request"
+        "leaves it 110 s. n0:9092 (id: 0) has not responded to Produce v12 for 9900 ms"
     ]
     run(engine, 20_000)
     assert [line.partition(":")[0] for line in lines()] == [f"No acknowledgement for {s} s" for s in (10, 20, 30)]
@@ -241,7 +241,7 @@ def test_rows_that_wait_for_metadata_are_told_with_the_reason(lines):
     metadata.fail_waiters(ProducerClosedError("closed"))
     caller.join()
     assert [line.partition(":")[0] for line in lines()] == [f"Rows wait for metadata for {s} s" for s in (10, 20, 30)]
-    assert lines()[0].endswith(": no broker has responded")
+    assert lines()[0].endswith(": boot:9092 (id: -1) has not responded to Metadata v12 for 10000 ms.")
     before = len(lines())
     run(engine, 31_000)
     assert len(lines()) == before
@@ -295,7 +295,8 @@ def test_a_coordinator_that_does_not_respond_is_named(lines):
     engine.submit(Step_.INIT)
     run(engine, 10_500)
     assert lines() == [
-        "InitProducerId for transactional.id tx has waited for 10 s: broker n0:9092 (id: 0) has not responded"
+        "InitProducerId for transactional.id tx has waited for 10 s: "
+        "n0:9092 (id: 0) has not responded to InitProducerId v5 for 10000 ms"
     ]
 
 

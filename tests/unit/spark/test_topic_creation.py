@@ -162,7 +162,7 @@ def test_without_a_broker_planning_ends_after_max_block_ms():
     asked = SinkOptions.parse(
         {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t", "topiccreation": "never", "kafka.max.block.ms": "300"}
     )
-    with pytest.raises(TopicCreationError, match="t could not be looked up: No broker .* has responded") as raised:
+    with pytest.raises(TopicCreationError, match="t could not be looked up: No broker could be reached") as raised:
         plan(asked)
     assert any("spark-kafka-sink check" in note for note in raised.value.__notes__)
 

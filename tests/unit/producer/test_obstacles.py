@@ -1,0 +1,135 @@
+"""What a wait in vain says: each error ends with what stood in the way, and what cannot get better ends at once."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from spark_kafka_sink import KafkaProducer, ProducerRecord, open_producer
+from spark_kafka_sink.errors import BrokerError, BufferExhaustedError, KafkaTimeoutError, WrongProtocolError
+from spark_kafka_sink.testing import Listener, TestBroker
+from tests.oauth_kafka import LISTENER, oauth_options
+
+RECORD = ProducerRecord("t", b"value")
+BRIEFLY = {"max.block.ms": 1_500, "delivery.timeout.ms": 900, "request.timeout.ms": 900, "linger.ms": 0}
+UNRESOLVED = r"broker\.invalid:\d+\) could not be established: the host name cannot be resolved"
+THROTTLED = r"\(id: 1\) throttles this client for \d+ ms more"
+
+
+@pytest.fixture
+def broker() -> Iterator[TestBroker]:
+    with TestBroker(nodes=2) as broker:
+        broker.create_topic("t", replication=1)  # led by node 1
+        yield broker
+
+
+@contextmanager
+def producer(bootstrap_servers: str = "", **options: object) -> Iterator[KafkaProducer]:
+    named = {name.replace("_", "."): value for name, value in options.items()}
+    opened = KafkaProducer({"bootstrap.servers": bootstrap_servers, **BRIEFLY, **named})
+    try:
+        yield opened
+    finally:
+        opened.close(0)
+
+
+def advertise(broker: TestBroker, node: int, host: str) -> None:
+    broker._call(lambda server: setattr(server.state.cluster.nodes[node], "host", host))
+
+
+@pytest.mark.parametrize(
+    ("trouble", "reason"),
+    [
+        (lambda broker: advertise(broker, 1, "broker.invalid"), UNRESOLVED),
+        (lambda broker: broker.kill(1), "t-0 has no leader"),
+        (lambda broker: broker.pause(1), r"\(id: 1\) (has not responded|did not respond) to \w+ v\d+"),
+        (lambda broker: broker.faults.throttle("Produce", 3_600_000), THROTTLED),
+    ],
+    ids=["host name", "killed", "hung", "throttled"],
+)
+def test_an_expired_batch_was_told_without_a_reason(broker, trouble, reason):
+    second = broker.bootstrap_servers.split(",")[1]
+    fault = trouble(broker)
+    one_by_one = {"batch_size": 1, "max_in_flight_requests_per_connection": 1}
+    with producer(second, max_block_ms=60_000, **one_by_one) as opened:
+        opened.send(RECORD)
+        if fault is not None:
+            fault.wait()
+        with pytest.raises(KafkaTimeoutError, match=rf"^Expiring 1 record\(s\) for t-0: .*{reason}"):
+            opened.send(RECORD).result()
+
+
+def test_a_throttling_broker_was_no_reason(broker):
+    first = broker.bootstrap_servers.split(",")[0]
+    broker.kill(2)
+    broker.faults.throttle("Produce", 3_600_000)
+    with producer(first, buffer_memory=1_000, max_request_size=900, delivery_timeout_ms=60_000) as opened:
+        opened.send(RECORD).result()
+        with pytest.raises(KafkaTimeoutError, match=rf"^Topic u not present in metadata after 1500 ms\. .*{THROTTLED}"):
+            opened.partitions_for("u")
+        opened.send(ProducerRecord("t", bytes(600)))
+        with pytest.raises(KafkaTimeoutError, match=rf"^Failed to flush within 10 ms\. .*{THROTTLED}"):
+            opened.flush(10)
+        with pytest.raises(BufferExhaustedError, match=THROTTLED):
+            opened.send(ProducerRecord("t", bytes(600)))
+
+
+def test_a_login_that_waits_for_a_token_was_told_as_no_response():
+    listeners = {LISTENER: Listener("SASL_PLAINTEXT")}
+    with TestBroker(listeners=listeners) as broker, socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/token"
+        options = {**oauth_options(broker, url), "request.timeout.ms": 60_000, "delivery.timeout.ms": 60_000}
+        reason = rf"The login at .* has waited \d+ ms for a token of sasl\.oauthbearer\.token\.endpoint\.url {url}"
+        with producer(**options) as opened, pytest.raises(KafkaTimeoutError, match=reason):
+            opened.send(RECORD)
+
+
+def test_a_coordinator_that_cannot_be_reached_was_told_without_a_reason(broker):
+    servers = broker.bootstrap_servers.split(",")
+    broker.create_topic("__transaction_state", 50, replication=1)
+    coordinator = broker._call(lambda server: server.state.cluster.coordinator("x").id)
+    advertise(broker, coordinator, "broker.invalid")
+    other, text = servers[2 - coordinator], rf"^init_transactions\(\) has no response .*{UNRESOLVED}"
+    with producer(other, transactional_id="x") as opened, pytest.raises(KafkaTimeoutError, match=text):
+        opened.init_transactions()
+
+
+def test_a_topic_whose_metadata_is_inconsistent_failed_all(broker):
+    broker.create_topic("bad", 2, replication=1)
+    first, second = broker._call(lambda server: server.state.cluster.topics["bad"].partitions)
+    broker._call(lambda server: setattr(second, "name", first.name))
+    with producer(broker.bootstrap_servers) as opened:
+        with pytest.raises(KafkaTimeoutError, match="metadata of topic bad does not name each of its partitions once"):
+            opened.partitions_for("bad")
+        opened.send(RECORD).result()
+
+
+def test_tls_against_a_listener_without_tls_was_tried_until_max_block_ms(broker):
+    text = r"responded without TLS: .* set security\.protocol=PLAINTEXT"
+    ssl = {"security.protocol": "SSL", "max.block.ms": 3_600_000}
+    with producer(broker.bootstrap_servers, **ssl) as opened, pytest.raises(WrongProtocolError, match=text):
+        opened.send(RECORD)
+    assert {(each.api, each.client_id) for each in broker.requests} == {("ApiVersions", "")}
+
+
+@pytest.mark.parametrize("producer_type", ["async", "sync"])
+def test_a_topic_made_anew_with_lower_epochs_took_no_record(producer_type):
+    """On brokers with leader epochs and without topic ids, Kafka 2.4 to 2.7."""
+    with TestBroker(nodes=2, like="2.4") as broker:
+        broker.create_topic("t", replication=2)
+        broker.move_leader("t", 0, 2)
+        with open_producer({"bootstrap.servers": broker.bootstrap_servers}, producer_type) as opened:
+            for _ in range(2):
+                sent = opened.send(RECORD)
+                assert isinstance(sent, list) or sent.result()
+                broker.delete_topic("t")
+                broker.create_topic("t", replication=1)  # led by node 1, with epoch 0
+
+
+@pytest.mark.parametrize("name", [" ", "a b", ".", "..", "a" * 250, "žluť"])
+def test_a_name_that_no_topic_has_was_asked_for(name):
+    with producer("127.0.0.1:1") as opened, pytest.raises(BrokerError, match="^Invalid topics: "):
+        opened.send(ProducerRecord(name, b"value"))
