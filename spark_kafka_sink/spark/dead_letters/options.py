@@ -99,8 +99,6 @@ class DeadLetters:
             if given:
                 faults.append(f"{', '.join(given)}: only with deadLetterTopic or deadLetterPath.")
             return None
-        if topic is not None and topic == own.get("topic"):
-            faults.append(f"deadLetterTopic and topic are both {topic}: dead letters need a topic of their own.")
         reasons = _DEFAULT if own.get("deadletteron") is None else _reasons(own["deadletteron"], faults)
         if Reason.UNKNOWN_TOPIC in reasons and own.get("topic") is not None:
             faults.append(
