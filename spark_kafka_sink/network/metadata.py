@@ -245,7 +245,9 @@ class Metadata:
         awaited = [topics for thread, topics in self._awaited.copy().items() if thread in self._waits]
         since = self.waiting_since
         obstacle = self.obstacle(dict.fromkeys(chain(*awaited)), now if since is None else since, now)
-        return obstacle or "The brokers respond, but their metadata lacks what the rows need, such as a partition."
+        return (
+            shown(obstacle) or "The brokers respond, but their metadata lacks what the rows need, such as a partition."
+        )
 
     def obstacle(self, topics: Iterable[str], since: float, now: float) -> str:
         """What has kept these topics, or any metadata, from coming since then, in sentences; empty if nothing is known.
@@ -639,7 +641,7 @@ def _newly_leaderless(known: ClusterSnapshot, update: ClusterSnapshot, topics: I
 
 def _shown(names: Sequence[str]) -> str:
     more = len(names) - _MOST_NAMES
-    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+    return shown(", ".join(names[:_MOST_NAMES])) + (f" and {more} more" if more > 0 else "")
 
 
 def _missing(snapshot: ClusterSnapshot, wanted: Mapping[str, int | None]) -> list[str]:
