@@ -21,7 +21,7 @@ ACCEPTED = LedgerStart(RecoveryMode.LEDGER, 5)
 
 @pytest.fixture(autouse=True)
 def brokers_that_know_new_topics_at_once(monkeypatch):
-    monkeypatch.setattr("spark_kafka_sink.exactly_once.commit._METADATA_LAG_MS", 100.0)
+    monkeypatch.setattr("spark_kafka_sink.exactly_once.commit._LAG_MS", 100.0)
 
 
 def create_again(broker, topic=TOPIC):
@@ -107,9 +107,8 @@ def test_a_repaired_batch_keeps_the_topics_that_only_its_first_run_wrote_to(brok
         return [query.task(plan, 0, 0, [b"a"]), replace(query, topic="other").task(plan, 0, 1, [b"b"])]
 
     reports = tasks()
-    broker.expire_transaction("app-1")
     with pytest.raises(LostRowsError):
-        query.commit(reports)
+        query.commit(reports, lambda: broker.expire_transaction("app-1"))
     assert [topic.name for topic in query.commit(tasks()).entry.topics] == ["other", TOPIC]
 
 
@@ -122,9 +121,8 @@ def test_incident_a_topic_that_is_missing_when_a_torn_batch_is_repaired_was_not_
         return [replace(query, topic="other").task(plan, 0, 0, [b"a"]), query.task(plan, 0, 1, [b"b"])]
 
     reports = tasks()
-    broker.expire_transaction("app-1")
     with pytest.raises(LostRowsError):
-        query.commit(reports)
+        query.commit(reports, lambda: broker.expire_transaction("app-1"))
     broker.delete_topic("other")
     outcome = query.commit(tasks())
     assert outcome.missing == ("other",)
