@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
+from spark_kafka_sink.common.foreign_text import error_text
+
 
 class ConnectionStep(Enum):
     """The steps of a new connection, in their order."""
@@ -27,9 +29,15 @@ class FailedStep(NamedTuple):
 
 
 class KafkaError(Exception):
-    """Base of all errors. ``failed_step``: of the connection attempt that failed with it."""
+    """Base of all errors. ``failed_step``: of the connection attempt that failed with it.
+
+    Its text may have words of peers and data of rows, so it is escaped and cut here, for logs and terminals too.
+    """
 
     failed_step: FailedStep | None = None
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*(error_text(each) if isinstance(each, str) else each for each in arguments))
 
 
 def unexpected(error: Exception) -> KafkaError:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 _LONGEST = 2000
+_LONGEST_ERROR = 20_000
+_ITEM = "\n- "
 
 
 def shown(text: str, longest: int = _LONGEST) -> str:
@@ -21,6 +23,12 @@ def shown(text: str, longest: int = _LONGEST) -> str:
             return f"{escaped}…"
         escaped += piece
     return escaped
+
+
+def error_text(text: str) -> str:
+    """The text of an error, which may be a list, and have words of anybody: at most 20,000 characters and a mark."""
+    escaped = _ITEM.join(shown(each, _LONGEST_ERROR) for each in text[: _LONGEST_ERROR + 1].split(_ITEM))
+    return escaped if len(escaped) <= _LONGEST_ERROR else f"{escaped[:_LONGEST_ERROR]}…"
 
 
 def clause(error: object) -> str:

@@ -236,7 +236,7 @@ class Metadata:
     def missing(self) -> str:
         """Why a caller waits, as far as it is known: the topics' errors, or the last connection's."""
         with self._lock:
-            return self._why_missing()
+            return shown(self._why_missing())
 
     def _why_missing(self) -> str:
         codes = [(name, code) for name, (code, _) in self._topic_errors.items() if code in TOPIC_ERRORS]
@@ -667,7 +667,7 @@ def _newly_leaderless(known: ClusterSnapshot, update: ClusterSnapshot, topics: I
 
 def _shown(names: Sequence[str]) -> str:
     more = len(names) - _MOST_NAMES
-    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+    return shown(", ".join(names[:_MOST_NAMES])) + (f" and {more} more" if more > 0 else "")
 
 
 def _missing(snapshot: ClusterSnapshot, wanted: Mapping[str, int | None]) -> list[str]:

@@ -87,9 +87,10 @@ def _parsed(kind: Any, plain: Any) -> Any:
         return tuple(_parsed(*each) for each in zip(kinds, plain, strict=True))
     if origin is Mapping:
         return {name: _parsed(parts[1], value) for name, value in plain.items()}
-    if is_dataclass(kind) or hasattr(kind, "_fields"):
+    is_named = hasattr(kind, "_fields")
+    if is_named or is_dataclass(kind):
         hints = get_type_hints(kind, localns=_types())
-        if not is_dataclass(kind):
+        if is_named:
             return kind(*(_parsed(*each) for each in zip(hints.values(), plain, strict=True)))
         return kind(**{name: _parsed(hints[name], value) for name, value in plain.items()})
     if issubclass(kind, Enum):

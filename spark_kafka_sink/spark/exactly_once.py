@@ -146,8 +146,8 @@ def _earlier(formats: FormatPlan, plan: WritePlan, write_id: WriteId) -> Earlier
     if earlier is not None and earlier.fault is not None:
         raise ExactlyOnceError(
             f"{write_id} was committed before, and its replay cannot be encoded with the schemas that it was written "
-            f"with: {earlier.fault}\nStart it again with the columns as they were, once the registry responds, or set "
-            f"ledgerStart=trust-ledger:{write_id.number}, which accepts it as committed."
+            "with. Start it again with the columns as they were, once the registry responds, or set "
+            f"ledgerStart=trust-ledger:{write_id.number}, which accepts it as committed. The reason: {earlier.fault}"
         )
     return earlier
 

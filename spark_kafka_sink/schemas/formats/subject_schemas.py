@@ -172,7 +172,7 @@ class SubjectSchemas:
             listed = "".join(f"\n- {fault}" for fault in faults)
             raise FormatError(
                 f"{self._to_be_written(found)}, and does not read data of the one that the options give "
-                f"for the column {self._plan.column.side.value}:{listed}\n{self._instead}"
+                f"for the column {self._plan.column.side.value}. {self._instead}{listed}"
             )
 
     def _check_is(self, subject: str, given: Schema, found: RegisteredSchema) -> None:

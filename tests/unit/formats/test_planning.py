@@ -7,6 +7,7 @@ import pickle
 
 import pyarrow as pa
 import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from spark_kafka_sink.records.columns import TopicColumn
 from spark_kafka_sink.schemas.formats import plan as planning
@@ -64,6 +65,36 @@ def test_without_registration_the_schema_must_be_there(registry):
         plan(registry, **given)
     registry.register("t-value", avro(record("a")))
     assert written(plan(registry, **given), [{"a": 1}]) == [b"\0\0\0\0\1\0\2"]
+
+
+HOSTILE = "x\n2026-01-01 ERROR forged\x1b[2J\u202e" + "y" * 100_000
+
+
+def proto_file(name, message):
+    file = FileDescriptorProto(name=name, message_type=[{"name": message}], dependency=["no.proto"])
+    return Schema(SchemaType.PROTOBUF, base64.b64encode(file.SerializeToString()).decode())
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        avro(HOSTILE),
+        avro(record(HOSTILE).replace(', "null"]', "]")),
+        avro(json.dumps({"type": HOSTILE})),
+        avro(json.dumps({"type": "enum", "name": "E", "symbols": [HOSTILE]})),
+        proto_file(HOSTILE, "M"),
+        Schema(SchemaType.PROTOBUF, f"message {HOSTILE}"),
+        Schema(SchemaType.PROTOBUF, "", (SchemaReference(HOSTILE, "t-value", 1),)),
+    ],
+    ids=["text", "field", "type", "symbol", "file", "protoc", "reference"],
+)
+def test_incident_what_a_registry_said_forged_lines_of_logs_and_had_289_001_characters(registry, schema):
+    registry.register("t-value", schema)
+    with pytest.raises(FormatError) as raised:
+        plan(registry, valueFormat=schema.type.value.lower(), use_latest_version="true")
+    error = str(raised.value)
+    assert len(error) < 21_000
+    assert error.replace("\n- ", "").isprintable()
 
 
 def test_the_latest_version_is_taken(registry):

@@ -9,27 +9,9 @@ import pytest
 from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_kafka_sink.common.task_figures import TaskFigures
+from spark_kafka_sink.exactly_once import values as v
 from spark_kafka_sink.exactly_once.receipts import WriteReceipt
-from spark_kafka_sink.exactly_once.values import (
-    DriverIdentity,
-    LedgerPartitions,
-    OpenTransaction,
-    RowSum,
-    SchemaId,
-    Target,
-    TaskAction,
-    TaskReport,
-    TaskShare,
-    TopicId,
-    WriteId,
-    WriteKind,
-)
-from spark_kafka_sink.producer.transactions.values import (
-    END_TXN_V1,
-    END_TXN_V2,
-    PreparedTransaction,
-    TransactionalIdentity,
-)
+from spark_kafka_sink.producer.transactions.values import END_TXN_V1, PreparedTransaction, TransactionalIdentity
 from spark_kafka_sink.schemas.registry.cache import TaskLookup
 from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, SchemaReference, SchemaType
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, PartitionWrite, aborted, committed
@@ -53,13 +35,14 @@ def test_a_message_is_a_plain_value_that_spark_takes():
 
 def test_a_message_with_everything_goes_through_json():
     """As ``write_kafka`` gets it. A field of a type that JSON has no form for would fail here."""
-    identity = PreparedTransaction("p-0", 2**63 - 1, 3, END_TXN_V2)
-    topics = (TopicId("t", UUID(int=5)),)
-    report = TaskReport(
-        "n", "p", LedgerPartitions("l", 1, 2), DriverIdentity(TransactionalIdentity("n-driver", 7, 0, END_TXN_V1)),
-        WriteId("q", 3, WriteKind.VERSION, Target(None)), TaskAction.WRITE, TaskShare(RowSum(2, 2**64 - 1), identity),
-        decided=RowSum(), topics=topics, schemas=(SchemaId("key", "s", 1),), other_queries=("\ud800",),
-        open_before=(OpenTransaction("x", 1, 2),), ledger_id=UUID(int=6),
+    identity = PreparedTransaction("p-0", 2**63 - 1, 3, END_TXN_V1)
+    topics = (v.TopicId("t", UUID(int=5)),)
+    report = v.TaskReport(
+        "n", "p", v.LedgerPartitions("l", 1, 2), v.DriverIdentity(TransactionalIdentity("n-driver", 7, 0, END_TXN_V1)),
+        v.WriteId("q", 3, v.WriteKind.VERSION, v.Target(None)), v.TaskAction.WRITE,
+        v.TaskShare(v.RowSum(2, 2**64 - 1), identity),
+        decided=v.RowSum(), topics=topics, schemas=(v.SchemaId("key", "s", 1),), other_queries=("\ud800",),
+        open_before=(v.OpenTransaction("x", 1, 2),), ledger_id=UUID(int=6),
     )  # fmt: skip
     figures = TaskFigures(rows=2, throttle_ms=1, dead_letters=(("encode", 2),))
     receipt = WriteReceipt("q", 3, 0, "t", 0, 0, 1, 2, 20, 5, 6, figures, "name")
