@@ -1,7 +1,8 @@
 """Abort, the last of four processes: Spark has given a batch up, perhaps after commit decided it.
 
 Abort acts only for its own run, whose identity is in the tasks' reports, or in the plan of a batch job. If another
-driver has fenced the run since, every open transaction may be that driver's, and nothing is aborted.
+driver has fenced the run since, every other open transaction may be that driver's. Then abort ends exactly those that
+its tasks have reported, unless the ledger has an intent that names them: a fenced run decides nothing more.
 
 Without an entry when the run was planned, this may be the wrong ledger, and another one may have decided what was open
 before. But only this run can decide what was opened after its fence, because a driver with another ledger has the same
@@ -28,8 +29,8 @@ from spark_kafka_sink.producer.transactions.values import END_TXN_V2
 
 @dataclass(frozen=True, slots=True)
 class AbortOutcome:
-    """What abort did. ``skipped`` says why nothing was done, or is "". ``decided`` has a clause for each decided batch
-    of the name.
+    """What abort did. ``skipped`` says why it ended at most what was reported, or is "". ``decided`` has a clause for
+    each decided batch of the name.
 
     ``aborted`` is the number of transactions. ``gone`` is how many of the reported ones were no longer open, so that
     another process may have committed them. ``committed``: the whole batch is. ``all_lost``: the decided batch has lost
@@ -58,22 +59,21 @@ def abort_batch(
     with session_for(settings) as session:
         deadline = session.catch_up(session.deadline(settings.producer.delivery_timeout_ms))
         listing = list_open(session, deadline, tasks=len(reports))
+        reported = {prepared for each in present if (prepared := each.share.prepared) is not None}
         driver = session.bump_driver_epoch(run.driver, deadline)
         if driver is None:
-            return _fenced(run, session.ledger.read(deadline))
+            view = session.ledger.read_acknowledged(session.clock.epoch_ms(), deadline)
+            undecided = {each for each in reported if each.key not in _decided(view.entries)}
+            return _fenced(run, view, len(abort_all(session, undecided, deadline)))
         steps.reach("abort fenced")
         view = session.read_ledger(driver, deadline)
         entries = dict(view.entries)
         state = complete_intents(session, driver, entries, deadline)
-        decided = {prepared.key for entry in entries.values() for prepared in entry.prepared.values()}
-        reported = {
-            prepared
-            for report in present
-            if (prepared := report.share.prepared) is not None and prepared.key not in decided
-        }
+        decided = _decided(entries)
+        reported = {each for each in reported if each.key not in decided}
         known = decided | {prepared.key for prepared in reported}
         own = {each for each in opened_since(run.open_before, listing, driver) if each.key not in known}
-        aborted = abort_all(session, reported | own, deadline, exactly=listing.derived)
+        aborted = abort_all(session, reported | own, deadline, None if listing.derived else driver)
         committed = {query: entry for query, entry in entries.items() if query not in state.lost}
         gone = {query: _gone_topics(session, entry, deadline) for query, entry in committed.items()}
         return AbortOutcome(
@@ -85,13 +85,18 @@ def abort_batch(
         )
 
 
-def _fenced(run: WritePlan | TaskReport, view: LedgerView) -> AbortOutcome:
+def _decided(entries: Mapping[str, Entry]) -> set[tuple[str, int, int]]:
+    """The transactions that the intents name."""
+    return {prepared.key for entry in entries.values() for prepared in entry.prepared.values()}
+
+
+def _fenced(run: WritePlan | TaskReport, view: LedgerView, aborted: int) -> AbortOutcome:
     """The outcome of a run that was fenced, perhaps by its own commit: under transactions v2 a whole commit bumps the
     epoch twice, and its done record has the epoch between. The commit of another run has receipts of its own.
     """
     write_id, identity = run.write_id, run.driver.identity
     if write_id is None or not _is_committed(write_id, view.entries, view):
-        return AbortOutcome(f"another driver has fenced {identity.transactional_id} since")
+        return AbortOutcome(f"another driver has fenced {identity.transactional_id} since", aborted=aborted)
     bumps = 1 if identity.end_txn_version >= END_TXN_V2 else 0
     own = ProducerIdentity(identity.producer_id, identity.epoch + bumps)
     if write_id.query in view.removed:
@@ -99,7 +104,7 @@ def _fenced(run: WritePlan | TaskReport, view: LedgerView) -> AbortOutcome:
     entry = view.entries[write_id.query]
     if view.writer(entry.query) == own:
         return AbortOutcome(decided=(f"{entry} was committed before",), committed=True)
-    return AbortOutcome(decided=(f"{entry} was committed by another run",))
+    return AbortOutcome(decided=(f"{entry} was committed by another run",), aborted=aborted)
 
 
 def _is_committed(write_id: WriteId | None, entries: Mapping[str, Entry], view: LedgerView) -> bool:

@@ -23,11 +23,11 @@ from spark_kafka_sink.exactly_once.errors import (
 from spark_kafka_sink.exactly_once.ledger_format import shown_id
 from spark_kafka_sink.exactly_once.session import CommitSettings, Session, session_for
 from spark_kafka_sink.exactly_once.shared_ids import shared_ids
-from spark_kafka_sink.exactly_once.sweep import list_open, sweep
+from spark_kafka_sink.exactly_once.sweep import ended_tasks, is_current, list_open, sweep
 from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, EntryState, TaskReport, TopicId, listed
 
-_METADATA_LAG_MS: Final = 2_000.0
-"""A broker may not know a new topic for this long."""
+_LAG_MS: Final = 2_000.0
+"""A broker may not know a new topic, or that it no longer coordinates a transaction, for this long."""
 
 _PAUSE_MS: Final = 100.0
 
@@ -67,6 +67,7 @@ def commit_batch(settings: CommitSettings, reports: Sequence[TaskReport]) -> Com
                 f"{write} is not committed: {shared}. {settings.advice(reports[0].repeat, Progress.NOT_DECIDED)}"
             )
         _refuse_recreated(session, reports, entry, deadline)
+        _refuse_ended(session, reports[0], entry, deadline)
         steps.reach("before the intent")
         driver = _decide(session, reports[0], entry, order.decide_by, deadline)
         steps.reach("intent committed")
@@ -124,6 +125,22 @@ def _refuse_recreated(session: Session, reports: Sequence[TaskReport], entry: En
             f"{write} is not committed: topic {', '.join(gone)} was deleted (and perhaps created again) after its "
             f"tasks wrote to it, and what they wrote is gone. {again}"
         )
+
+
+def _refuse_ended(session: Session, report: TaskReport, entry: Entry, deadline: float) -> None:
+    """Raises ``ExactlyOnceError`` if a transaction of the intent is no longer open, unless the run was fenced: that is
+    what the intent finds."""
+    patience = min(deadline, session.deadline(_LAG_MS))
+    while (gone := ended_tasks(session.cluster, entry.prepared, deadline)) and is_current(
+        session.cluster, report.driver
+    ):
+        if session.clock.now() >= patience:
+            raise ExactlyOnceError(
+                f"{report.write} is not committed: the transactions of task {listed(gone)} are gone. They timed out, "
+                "or another attempt of the task, another run or `spark-kafka-sink transactions` has ended them. "
+                f"{session.settings.advice(report.repeat, Progress.NOT_DECIDED)}"
+            )
+        session.cluster.pause(_PAUSE_MS)
 
 
 def _decide(
@@ -190,7 +207,7 @@ class TopicChanges(NamedTuple):
 def topic_changes(session: Session, written: Iterable[TopicId], deadline: float) -> TopicChanges:
     """How the topics differ from ``written``. If they do, it repeats the request for a while. Raises ``KafkaError``."""
     topics = frozenset(written)
-    patience = min(deadline, session.deadline(_METADATA_LAG_MS))
+    patience = min(deadline, session.deadline(_LAG_MS))
     while topics:
         found = session.cluster.topics(sorted({topic.name for topic in topics}), deadline)
         missing = {name for name, info in found.items() if info is None}

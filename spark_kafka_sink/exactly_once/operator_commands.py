@@ -183,8 +183,11 @@ def commit_decided(session: Session, deadline: float) -> list[Entry]:
     return completed
 
 
-def abort_undecided(session: Session, force: bool, deadline: float) -> int:
-    """Aborts every open transaction of the name that no intent names, and fences its running query. Returns how many.
+def abort_undecided(
+    session: Session, force: bool, deadline: float, found: Sequence[OpenTransaction] = ()
+) -> tuple[int, bool]:
+    """Aborts every open transaction of the name that no intent names, and fences its running query. Returns how many,
+    and whether others have been opened since those in ``found``, so that the query or job is still running.
 
     An intent makes it raise ``ExactlyOnceError``, unless ``force``: then the intent is completed and recorded as done
     even if rows are lost, and a replay skips them.
@@ -196,7 +199,9 @@ def abort_undecided(session: Session, force: bool, deadline: float) -> int:
     if not force:
         refuse_decided(session.settings.name, _intents(entries))
     driver = complete_intents(session, driver, entries, deadline, accept_loss=True).driver
-    return sweep(session, listing, driver, deadline)
+    aborted = sweep(session, listing, driver, deadline)
+    opened = {each.key for each in (*listing.transactions, *list_open(session, deadline).transactions)}
+    return aborted, not opened <= {each.key for each in found}
 
 
 def forget_done(session: Session, decided_before: int, deadline: float) -> list[Entry]:

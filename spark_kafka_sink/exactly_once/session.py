@@ -162,14 +162,14 @@ class Session:
             if self.clock.now() >= deadline or self.clock.epoch_ms() >= latest_ms:
                 raise KafkaTimeoutError(f"the time was up before EndTxn of {name} was sent")
         except ProducerFencedError as error:
-            raise FencedRunError(_fenced(name, error)) from error
+            raise FencedRunError(fenced(name, error)) from error
         except KafkaError as error:
             raise NotDecidedError(str(error)) from error
         identity = driver.identity
         (outcome,) = self.committer.end([(identity, True)], deadline - self.clock.now(), latest_ms)
         if outcome.verdict is EndVerdict.GONE:
             error_type = ExactlyOnceError if outcome.repeated else FencedRunError
-            raise error_type(_fenced(name, outcome.error)) from outcome.error
+            raise error_type(fenced(name, outcome.error)) from outcome.error
         if outcome.identity is None:
             raise outcome.error or KafkaError(f"{outcome.verdict.value}: {identity}")
         if outcome.identity != identity:
@@ -203,12 +203,12 @@ class Session:
         return self.committer.init_producer_id(identity, deadline - self.clock.now())
 
 
-def _fenced(transactional_id: str, error: KafkaError | None) -> str:
+def fenced(transactional_id: str, reason: object) -> str:
     return (
-        f"Another driver has fenced {transactional_id}: a restarted run of this query, or a second query under the "
-        f"same transactionalIdPrefix; or its transaction outlived {DRIVER_TIMEOUT_MS} ms. This run commits nothing "
-        f"more. Give each query a prefix of its own; stop the run that is not wanted. If there is only this run, start "
-        f"it again: a broker that is cut off from the others may say so by mistake. ({error})"
+        f"Another driver has fenced {transactional_id}: a restarted run of this query, a second query under the same "
+        f"transactionalIdPrefix, or `transactions`; or its transaction outlived {DRIVER_TIMEOUT_MS} ms. This run "
+        f"commits nothing more. Give each query a prefix of its own; stop the run that is not wanted. If there is only "
+        f"this run, start it again: a broker that is cut off from the others may say so by mistake. ({reason})"
     )
 
 

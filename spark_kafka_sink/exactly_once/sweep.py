@@ -25,7 +25,7 @@ from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, OpenTransaction, task_id
 from spark_kafka_sink.network.api_versions import every
-from spark_kafka_sink.network.calls import BrokerGoneError, Call, CodeAt, Target, timeout_error
+from spark_kafka_sink.network.calls import BlockingCalls, BrokerGoneError, Call, CodeAt, Target, timeout_error
 from spark_kafka_sink.producer.transactions.committer import KAFKA_3_6, METADATA_VERSION, EndVerdict
 from spark_kafka_sink.producer.transactions.requests import transaction_key
 from spark_kafka_sink.producer.transactions.values import PreparedTransaction
@@ -129,6 +129,35 @@ def is_known(cluster: Cluster, transactional_id: str, deadline: float) -> bool:
     return any(each.error_code is ErrorCode.none for each in described)
 
 
+def is_current(calls: BlockingCalls, driver: DriverIdentity) -> bool:
+    """Whether the driver's id is as planning left it: neither has another process initialised it since, nor, under
+    transactions v2, has its own commit used it. True if no broker tells in two seconds. To be asked before an
+    InitProducerId of a task's id, which would end what another run has prepared under it.
+    """
+    name = driver.identity.transactional_id
+    try:
+        body = calls.call(_describe_call(transaction_key(name), [name]), calls.now() + _BRIEF_MS)
+        found = _of_ids(body, [name])[name]
+    except (UnsupportedVersionError, BrokerError, NetworkError, KafkaTimeoutError):
+        return True
+    present = found.producer_id, found.producer_epoch
+    return found.error_code is not ErrorCode.none or bool(present == driver.identity.identity)
+
+
+def ended_tasks(cluster: Cluster, prepared: Mapping[int, PreparedTransaction], deadline: float) -> list[int]:
+    """The tasks whose transaction is no longer open. One that no broker describes in two seconds counts as open."""
+    ids: dict[Target, list[str]] = {}
+    for key in [transaction_key(each.transactional_id) for each in prepared.values()]:
+        node = cluster.calls.located(key)
+        ids.setdefault(key if node is None else node.id, []).append(key.name)
+    calls = [_describe_call(target, names) for target, names in ids.items()]
+    cluster.run(calls, min(deadline, cluster.now() + _BRIEF_MS))
+    bodies = [call.end.body for call in calls if call.end is not None and call.end.error is None]
+    states = [each for body in bodies for each in body.transaction_states if each.error_code in _DESCRIBED]
+    found = {each.transactional_id: _open_transaction(each).key if _is_open(each) else None for each in states}
+    return [task for task, each in prepared.items() if found.get(each.transactional_id, each.key) != each.key]
+
+
 def derived_listing(cluster: Cluster, prefix: str, tasks: int, reason: CannotListError, deadline: float) -> Listing:
     """The open transactions of the ids ``<prefix>-0`` and so on: of ``tasks`` tasks, and of further ones as long as the
     coordinators know any. Warns once per prefix that it is not complete. Raises nothing: no write depends on it."""
@@ -170,7 +199,7 @@ def _derived(cluster: Cluster, prefix: str, tasks: int, until: float) -> tuple[l
 
 def sweep(session: Session, listing: Listing, driver: DriverIdentity, deadline: float) -> int:
     """Aborts what was listed before ``driver`` was initialised. Returns how many were still open."""
-    return len(abort_all(session, left_open(listing, driver), deadline, exactly=listing.derived))
+    return len(abort_all(session, left_open(listing, driver), deadline, None if listing.derived else driver))
 
 
 def opened_since(
@@ -190,13 +219,15 @@ def left_open(listing: Listing, driver: DriverIdentity) -> list[PreparedTransact
 
 
 def abort_all(
-    session: Session, prepared: Iterable[PreparedTransaction], deadline: float, exactly: bool = False
+    session: Session, prepared: Iterable[PreparedTransaction], deadline: float, driver: DriverIdentity | None = None
 ) -> frozenset[PreparedTransaction]:
-    """Aborts the transactions. Returns those that were still open. ``exactly``: only by EndTxn, never by
-    InitProducerId."""
+    """Aborts the transactions. Returns those that were still open. Without ``driver`` it does so only by EndTxn, and
+    with it by InitProducerId, too, unless another driver has replaced it: then these are the other one's to end."""
     transactions, committer = list(prepared), session.committer
+    if driver and any(map(committer.aborts_by_init, transactions)) and not is_current(session.cluster, driver):
+        return frozenset()
     timeout_ms = deadline - session.clock.now()
-    if exactly:
+    if driver is None:
         outcomes = committer.end([(each, False) for each in transactions], timeout_ms)
     else:
         outcomes = committer.abort(transactions, timeout_ms)

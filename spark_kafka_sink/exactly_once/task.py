@@ -19,9 +19,11 @@ from spark_kafka_sink.common.task_figures import NO_FIGURES
 from spark_kafka_sink.exactly_once import steps
 from spark_kafka_sink.exactly_once.checksum import RowChecksum
 from spark_kafka_sink.exactly_once.decisions import check_size, other_queries, prove, task_action
-from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
+from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, FencedRunError
 from spark_kafka_sink.exactly_once.ledger_format import marker_record
 from spark_kafka_sink.exactly_once.receipts import TaskName, WriteReceipt, receipts_of
+from spark_kafka_sink.exactly_once.session import fenced
+from spark_kafka_sink.exactly_once.sweep import is_current
 from spark_kafka_sink.exactly_once.values import (
     Marker,
     RecoveryMode,
@@ -39,7 +41,7 @@ from spark_kafka_sink.producer import SendReceipt
 from spark_kafka_sink.producer.append.receipt import is_refusal
 from spark_kafka_sink.producer.engine import ProducerEngine
 from spark_kafka_sink.producer.task_meter import TaskMeter
-from spark_kafka_sink.producer.transactions.values import END_TXN_V2
+from spark_kafka_sink.producer.transactions.values import END_TXN_V2, TransactionalIdentity
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, bytes_column
 
 _TRANSACTIONAL: Final = "exactly-once"
@@ -234,8 +236,7 @@ class TaskTransaction:
         engine = self.engine()
         if not self._has_begun:
             self._has_begun = True
-            identity = engine.init_transactions(transactional_id=self._id)
-            self._aborts = identity.end_txn_version >= END_TXN_V2
+            self._aborts = self._init(engine).end_txn_version >= END_TXN_V2
             engine.begin_transaction()
             steps.reach("task initialised", self._task)
         return engine
@@ -243,7 +244,15 @@ class TaskTransaction:
     def _end_earlier_attempt(self) -> None:
         """It may have left a transaction open, which this attempt, without rows, does not replace."""
         with self._lease(self._config) as producer:
-            producer.init_transactions(transactional_id=self._id)
+            self._init(producer)
+
+    def _init(self, engine: ProducerEngine) -> TransactionalIdentity:
+        """InitProducerId, unless the run has been fenced: then its successor may have prepared a transaction under the
+        id, which this would end."""
+        driver = self._plan.driver
+        if not is_current(engine.calls, driver):
+            raise FencedRunError(fenced(driver.identity.transactional_id, f"task {self._task} writes nothing"))
+        return engine.init_transactions(transactional_id=self._id)
 
     def _note_topic_ids(self, engine: ProducerEngine, topics: Sequence[str]) -> None:
         """Before the first row in a topic, because commit compares the id with the present one: equal ids mean that the

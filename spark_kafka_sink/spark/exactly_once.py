@@ -219,9 +219,9 @@ def abort_exactly_once(
     if outcome.skipped:
         twice = " If that was `transactions commit`, the rows are in Kafka: do not run the job again."
         return LogLine(
-            f"write given up, without changing its transactions: {outcome.skipped}. {settings.next_run}"
-            f"`{settings.command('abort')}` or kafka.transaction.timeout.ms aborts transactions that its tasks may "
-            f"have left open.{twice if settings.per_attempt else ''}",
+            f"write given up: {outcome.skipped}. {outcome.aborted} prepared transactions aborted. {settings.next_run}"
+            f"`{settings.command('abort')}` or kafka.transaction.timeout.ms aborts others that its tasks may have left "
+            f"open.{twice if settings.per_attempt else ''}",
             logging.WARNING,
         )
     if outcome.decided:

@@ -25,6 +25,7 @@ from tests.model.world import (
     initialise,
     late_abort,
     late_commit,
+    may_sweep,
     read,
     standing,
     with_abort,
@@ -49,14 +50,17 @@ def give_up(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
 
 
 def take_fence(world: World, scenario: Scenario, index: int, abort: Abort) -> Steps:
-    """EndTxn(abort) and InitProducerId with the identity that the run was planned with: fenced, it touches nothing."""
+    """EndTxn(abort) and InitProducerId with the identity that the run was planned with. Fenced, it ends what its tasks
+    have reported, unless its own run has decided that before.
+    """
     fenced = abort._replace(phase="fenced")
     if not (scenario.has("fence") and scenario.has("abort fence")):
         yield f"abort of run {index} starts", with_abort(world, index, fenced)
         return
     held = world.fences[scenario.drivers[index]]
     if scenario.has("abort for its own run") and not _is_own(scenario, index, held):
-        yield f"abort of run {index} is fenced and touches nothing", with_abort(world, index, OVER)
+        own = abort._replace(phase="out" if scenario.has("a fenced abort ends its own") else "over", listed=frozenset())
+        yield f"abort of run {index} is fenced", with_abort(world, index, own)
         return
     after = fenced_by(world, scenario, index, Fence(~index))
     if held is not None and held.who > index and world.runs[held.who].phase not in ("dead", "over"):
@@ -82,6 +86,19 @@ def read_ledger(world: World, scenario: Scenario, index: int, abort: Abort) -> S
             yield f"abort of run {index} finds an intent{how} and finishes it", with_abort(after, index, finishing)
         else:
             yield f"abort of run {index} finds no intent{how}", _aborting(after, scenario, index, knows)
+
+
+def end_own(world: World, scenario: Scenario, index: int, abort: Abort) -> Steps:
+    """After one read of the ledger, EndTxn(abort) for exactly what was reported: never InitProducerId."""
+    who, over = Who(index, "abort of run"), abort._replace(phase="over")
+    for how, view, ended in read(world, scenario, index, scenario.has("abort barrier")):
+        decided = standing(view) if scenario.has("a fenced abort reads") else ()
+        named = {(task, view[key].parts[task]) for key, task in decided}
+        for task, part in enumerate(abort.messages):
+            if type(part) is Prepared and (task, part) not in named:
+                slot = scenario.slot(index, task, part.attempt)
+                ended = abort_exactly(ended, scenario, slot, part, who, by_end=True)  # noqa: PLW2901
+        yield f"abort of run {index} ends its own transactions{how}", with_abort(ended, index, over)
 
 
 def _own(scenario: Scenario, abort: Abort) -> frozenset[tuple[int, Prepared | None]]:
@@ -115,6 +132,9 @@ def _aborting(world: World, scenario: Scenario, index: int, abort: Abort) -> Wor
 
 
 def abort_transactions(world: World, scenario: Scenario, index: int, abort: Abort) -> Steps:
+    if not may_sweep(world, scenario, index, ~index):
+        yield f"abort of run {index} is fenced, and leaves the rest to its successor", with_abort(world, index, OVER)
+        return
     for item in abort.todo:
         slot, prepared = item
         after, sure = world, abort.sure

@@ -30,7 +30,9 @@ SMALL: dict[str, Scenario] = {
     ),
     "reads that lag": Scenario(runs=(ONE_TASK,) * 2, stale_reads=1),
     "reads that lag, two batches": Scenario(runs=(ONE_TASK,) * 2, batches=2, stale_reads=1, aborts=False),
-    "reads that lag, a zombie attempt": Scenario(orderly=True, crashes=1, retries=1, stale_reads=1, aborts=False),
+    "reads that lag, a zombie attempt": Scenario(
+        orderly=True, crashes=1, retries=1, late_inits=1, stale_reads=1, aborts=False
+    ),
     "a task that fails": Scenario(runs=(ONE_TASK,), failures=1, mid_write=True, tidy=True, aborts=False),
     "killed in mid-write": Scenario(batches=2, orderly=True, crashes=1, mid_write=True, aborts=False),
     "transactions v1": Scenario(runs=(ONE_TASK,) * 2, protocol="v1", mid_write=True, lost_answers=1),
@@ -39,14 +41,17 @@ SMALL: dict[str, Scenario] = {
     ),
     "before Kafka 3.6, an abort": Scenario(runs=(ONE_TASK,) * 2, protocol="unverified", mid_write=True, late_rows=1),
     "a task retried": Scenario(runs=(STREAM,), retries=1, timeouts=1),
-    "a zombie attempt": Scenario(orderly=True, crashes=1, retries=1, aborts=False),
-    "another cut on replay": Scenario(runs=(STREAM, SWAPPED), orderly=True, crashes=1, retries=1, aborts=False),
+    "a zombie attempt": Scenario(orderly=True, crashes=1, retries=1, late_inits=1, aborts=False),
+    "a fenced run's tasks are retried": Scenario(runs=(ONE_TASK,) * 2, retries=2),
+    "another cut on replay": Scenario(
+        runs=(STREAM, SWAPPED), orderly=True, crashes=1, retries=1, late_inits=1, aborts=False
+    ),
     "fewer tasks on replay": Scenario(
-        runs=(STREAM, ONE_TASK), batches=2, orderly=True, crashes=1, retries=1, aborts=False
+        runs=(STREAM, ONE_TASK), batches=2, orderly=True, crashes=1, retries=1, late_inits=1, aborts=False
     ),
     "all gone, written in another cut": Scenario(runs=(ONE_TASK, STREAM), timeouts=1, aborts=False),
     "an empty task on replay": Scenario(
-        runs=(STREAM, ONE_EMPTY), batches=2, orderly=True, crashes=1, retries=1, aborts=False
+        runs=(STREAM, ONE_EMPTY), batches=2, orderly=True, crashes=1, retries=1, late_inits=1, aborts=False
     ),
     "more tasks on replay": Scenario(runs=(ONE_TASK, STREAM), orderly=True, crashes=1, aborts=False),
     "two queries, one prefix": Scenario(runs=(STREAM, OTHER), aborts=False, timeouts=1),
@@ -55,7 +60,9 @@ SMALL: dict[str, Scenario] = {
         runs=(NOTHING, STREAM), batches=2, restores=1, aborts=False
     ),
     "an older checkpoint": Scenario(runs=(STREAM, LONGER), batches=2, restores=1, aborts=False),
-    "the ledger lost": Scenario(batches=2, orderly=True, ledger_losses=1, crashes=1, retries=1, aborts=False),
+    "the ledger lost": Scenario(
+        batches=2, orderly=True, ledger_losses=1, crashes=1, retries=1, late_inits=1, aborts=False
+    ),
     "another guarantee in between": Scenario(
         runs=(FIRST_ONLY, AT_LEAST_ONCE, ONE_TASK), batches=3, orderly=True, crashes=1, aborts=False
     ),
@@ -76,7 +83,7 @@ SMALL: dict[str, Scenario] = {
     "versions, another prefix": Scenario(runs=(STREAM, Plan(ids=1)), kind="versions", aborts=False, timeouts=1),
     "versions": Scenario(kind="versions", aborts=False, timeouts=1),
     "versions, killed between decision and commit": Scenario(
-        kind="versions", orderly=True, crashes=1, retries=1, aborts=False
+        kind="versions", orderly=True, crashes=1, retries=1, late_inits=1, aborts=False
     ),
     "versions, given up": Scenario(runs=(STREAM,), kind="versions", mid_write=True),
     "versions, another ledger, given up": Scenario(
@@ -93,7 +100,7 @@ SMALL: dict[str, Scenario] = {
     ),
     "a batch job, transactions v1": Scenario(runs=(STREAM,), kind="once", ids="attempt", protocol="v1", lost_answers=1),
     "two batch jobs, one prefix": Scenario(
-        runs=(ONE_TASK, Plan(query=1, cut="one task")), kind="once", ids="attempt", retries=1
+        runs=(ONE_TASK, Plan(query=1, cut="one task")), kind="once", ids="attempt", retries=1, late_inits=1
     ),
     "a batch job, recovered": Scenario(kind="once", ids="attempt", orderly=True, crashes=1),
     "a batch job, recovered while it lives": Scenario(kind="once", ids="attempt", aborts=False, retries=1),
@@ -124,11 +131,11 @@ LARGE: dict[str, Scenario] = {
     "two runs, aborts": Scenario(),
     "two runs, two batches, aborts, a timeout": Scenario(batches=2, timeouts=1),
     "two runs, aborts, a timeout, a lost answer": Scenario(timeouts=1, lost_answers=1),
-    "two runs, aborts, a zombie attempt": Scenario(retries=1),
+    "two runs, aborts, a zombie attempt": Scenario(retries=1, late_inits=1),
     "two runs, two zombie attempts, a timeout": Scenario(retries=2, timeouts=1, aborts=False),
     "three runs": Scenario(runs=(STREAM,) * 3, aborts=False),
     "one task, two runs, two batches, everything": Scenario(
-        runs=(ONE_TASK,) * 2, batches=2, timeouts=1, retries=1, lost_answers=1
+        runs=(ONE_TASK,) * 2, batches=2, timeouts=1, retries=1, late_inits=1, lost_answers=1
     ),
     "one task, three runs, aborts": Scenario(runs=(ONE_TASK,) * 3),
     "one task, three runs, two batches": Scenario(
@@ -136,20 +143,20 @@ LARGE: dict[str, Scenario] = {
     ),
     "one task, three runs, aborts, reads that lag": Scenario(runs=(ONE_TASK,) * 3, stale_reads=1, timeouts=1),
     "three runs, two batches": Scenario(runs=(STREAM,) * 3, batches=2, aborts=False),
-    "one task, three runs, two zombie attempts": Scenario(runs=(ONE_TASK,) * 3, retries=2, aborts=False),
-    "cuts that change, zombies": Scenario(runs=(STREAM, SWAPPED), retries=1, timeouts=1, aborts=False),
+    "one task, three runs, two zombie attempts": Scenario(runs=(ONE_TASK,) * 3, retries=2, late_inits=1, aborts=False),
+    "cuts that change, zombies": Scenario(runs=(STREAM, SWAPPED), retries=1, late_inits=1, timeouts=1, aborts=False),
     "cuts that change twice": Scenario(
-        runs=(STREAM, SWAPPED, STREAM), orderly=True, crashes=2, retries=2, timeouts=1, aborts=False
+        runs=(STREAM, SWAPPED, STREAM), orderly=True, crashes=2, retries=2, late_inits=1, timeouts=1, aborts=False
     ),
-    "task counts that change, aborts": Scenario(runs=(STREAM, ONE_TASK), timeouts=1, retries=1),
-    "empty tasks that change, aborts": Scenario(runs=(ONE_EMPTY, STREAM), timeouts=1, retries=1),
+    "task counts that change, aborts": Scenario(runs=(STREAM, ONE_TASK), timeouts=1, retries=1, late_inits=1),
+    "empty tasks that change, aborts": Scenario(runs=(ONE_EMPTY, STREAM), timeouts=1, retries=1, late_inits=1),
     "two queries in turn": Scenario(runs=(STREAM, OTHER, STREAM), aborts=False),
     "one task, two queries in turn": Scenario(
         runs=(ONE_TASK, Plan(query=1, cut="one task"), ONE_TASK), timeouts=1, retries=1, aborts=False
     ),
     "two queries, aborts": Scenario(runs=(STREAM, OTHER), timeouts=1),
     "an older checkpoint, zombies": Scenario(runs=(ONE_TASK, ONE_TASK, LONGER), batches=2, restores=1, aborts=False),
-    "the ledger lost, zombies": Scenario(batches=2, ledger_losses=1, retries=1, timeouts=1, aborts=False),
+    "the ledger lost, zombies": Scenario(batches=2, ledger_losses=1, retries=1, late_inits=1, timeouts=1, aborts=False),
     "versions, aborts, a timeout": Scenario(kind="versions", timeouts=1),
     "versions out of order, three runs": Scenario(
         runs=(Plan(version=1, cut="one task"), Plan(version=0), Plan(version=1, cut="one task")),
@@ -174,7 +181,7 @@ LARGE: dict[str, Scenario] = {
     ),
     "ends that arrive late, a batch job, recovered": Scenario(kind="once", ids="attempt", late_ends=1, retries=1),
     "reads that lag, a zombie attempt, a timeout": Scenario(
-        runs=(ONE_TASK,) * 2, batches=2, stale_reads=1, retries=1, timeouts=1
+        runs=(ONE_TASK,) * 2, batches=2, stale_reads=1, retries=1, late_inits=1, timeouts=1
     ),
     "reads that lag, three runs, two batches": Scenario(runs=(ONE_TASK,) * 3, batches=2, stale_reads=2, aborts=False),
     "reads that lag, aborts": Scenario(stale_reads=2, lost_answers=1),
@@ -186,7 +193,7 @@ LARGE: dict[str, Scenario] = {
         runs=(STREAM, ONE_TASK), protocol="v1", retries=1, mid_write=True
     ),
     "transactions v1, a sweep that sleeps": Scenario(
-        runs=(ONE_TASK,) * 3, batches=2, protocol="v1", mid_write=True, aborts=False
+        runs=(ONE_TASK,) * 3, batches=2, protocol="v1", mid_write=True, aborts=False, late_inits=1
     ),
     "before Kafka 3.6, everything": Scenario(
         runs=(ONE_TASK,) * 2,
@@ -195,6 +202,7 @@ LARGE: dict[str, Scenario] = {
         mid_write=True,
         late_rows=2,
         retries=1,
+        late_inits=1,
         timeouts=1,
     ),
     "before Kafka 3.6, three runs": Scenario(
@@ -237,6 +245,6 @@ LARGE: dict[str, Scenario] = {
     ),
     "a topic created again, versions": Scenario(kind="versions", deletions=1, timeouts=1, aborts=False),
     "a topic and the ledger created again": Scenario(
-        runs=(ONE_TASK,) * 2, batches=2, deletions=1, ledger_losses=1, retries=1, aborts=False
+        runs=(ONE_TASK,) * 2, batches=2, deletions=1, ledger_losses=1, retries=1, late_inits=1, aborts=False
     ),
 }

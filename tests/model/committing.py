@@ -20,6 +20,7 @@ from tests.model.world import (
     World,
     abort_exactly,
     batch_bits,
+    breaks,
     done,
     end,
     fenced_by,
@@ -51,11 +52,9 @@ def commit(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
         run = run._replace(earlier=frozenset())  # its abort lists nothing from here on, see ``endings.called``
     intent = _intent(scenario, index, run)
     if any(type(part) is Prepared for part in run.tasks):
-        if world.clock:
-            yield f"run {index}: P2 raises, the deadline has passed", raises(world, scenario, index, run)
-        elif scenario.has("topics before the decision") and topics.changed(world, scenario, run.topics):
-            yield f"run {index}: P2 raises, a topic was deleted", raises(world, scenario, index, run)
-        elif scenario.clock or scenario.deletions:
+        if against := _against(world, scenario, index, run):
+            yield f"run {index}: P2 raises, {against}", raises(world, scenario, index, run)
+        elif scenario.clock or scenario.deletions or scenario.late_inits:
             yield (
                 f"run {index}: P2 finds nothing against a decision",
                 with_run(world, index, run._replace(phase="checked")),
@@ -66,6 +65,22 @@ def commit(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
         yield from _decide_empty(world, scenario, index, run, intent)
     else:
         yield f"run {index}: P2 has nothing to commit", with_run(world, index, run._replace(phase="committed"))
+
+
+def _against(world: World, scenario: Scenario, index: int, run: Run) -> str | None:
+    """What speaks against a decision."""
+    if world.clock:
+        return "the deadline has passed"
+    if scenario.has("topics before the decision") and topics.changed(world, scenario, run.topics):
+        return "a topic was deleted"
+    gone = scenario.has("look at what is prepared") and _gone(world, scenario, index, run)
+    return "a transaction is gone" if gone else None
+
+
+def _gone(world: World, scenario: Scenario, index: int, run: Run) -> bool:
+    parts = [(task, part) for task, part in enumerate(run.tasks) if type(part) is Prepared]
+    named = {(scenario.slot(index, task, part.attempt), part) for task, part in parts}
+    return not named <= open_transactions(world, scenario, index)
 
 
 def decide(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
@@ -102,6 +117,8 @@ def _decide(world: World, scenario: Scenario, index: int, run: Run, intent: Entr
     if not holds_fence(world, scenario, index) and scenario.has("intent's EndTxn"):
         yield f"run {index}: P2 is fenced at the intent", raises(world, scenario, index, run)
         return
+    if run.phase == "tasks" and _gone(world, scenario, index, run):
+        world = breaks(world, f"batch {run.batch} is decided, and a transaction of it is gone")
     decided = topics.written_anew(record(world, scenario, index, intent), scenario, index, run)
     yield f"run {index}: P2 records the intent for batch {run.batch}", with_run(decided, index, ending)
     if world.left.lost_answers:

@@ -13,10 +13,12 @@ from tests.model.world import (
     Part,
     Prepared,
     Run,
+    Sleeper,
     Waiting,
     World,
     breaks,
     holds_fence,
+    may_begin,
     open_transactions,
     with_abort,
     with_run,
@@ -83,13 +85,14 @@ def zombies(world: World, scenario: Scenario, index: int, run: Run, task: int) -
     if type(waiting) is not Waiting or verdict_on(scenario, index, run, task) != "write":
         return world
     sleepers, txns = list(world.sleepers), list(world.txns)
+    begins = may_begin(world, scenario, index)
     for attempt, state in enumerate(waiting.attempts):
         slot = scenario.slot(index, task, attempt)
-        if state == "new":
-            sleepers[slot] += 1
+        if state == "new" and (begins or world.left.late_inits):
+            sleepers.append(Sleeper(slot, index if begins else -1))
         elif txns[slot].is_of(Prepared(index, run.batch, attempt), "none"):
             txns[slot] = NOBODYS
-    return world._replace(sleepers=tuple(sleepers), txns=tuple(txns))
+    return world._replace(sleepers=tuple(sorted(sleepers)), txns=tuple(txns))
 
 
 def raises(world: World, scenario: Scenario, index: int, run: Run, told: bool = True) -> World:

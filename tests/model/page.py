@@ -8,6 +8,7 @@ from tests.model.scenario import Scenario
 BUDGETS: dict[str, tuple[str, str]] = {
     "timeouts": ("timeout", "timeouts"),
     "retries": ("second attempt", "second attempts"),
+    "late_inits": ("late InitProducerId", "late InitProducerIds"),
     "lost_answers": ("lost response", "lost responses"),
     "late_ends": ("late EndTxn", "late EndTxns"),
     "stale_reads": ("read that lags", "reads that lag"),

@@ -9,9 +9,6 @@ from tests.model.scenario import Scenario
 from tests.model.world import (
     ANOTHERS,
     IDLE,
-    OVER,
-    TOLD,
-    UNCALLED,
     Entry,
     Fence,
     Prepared,
@@ -29,6 +26,7 @@ from tests.model.world import (
     initialise,
     late_abort,
     late_commit,
+    may_sweep,
     open_transactions,
     read,
     standing,
@@ -58,7 +56,7 @@ def start(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
 
 def _at_rest(world: World, earlier: list[int]) -> bool:
     runs = all(world.runs[each].phase in ("dead", "over") for each in earlier)
-    return runs and all(world.aborts[each] in (UNCALLED, OVER, TOLD) for each in earlier)
+    return runs and all(world.aborts[each].phase in ("uncalled", "over", "told") for each in earlier)
 
 
 def _committed(world: World, scenario: Scenario, index: int) -> bool:
@@ -212,6 +210,10 @@ def _leftover(world: World, scenario: Scenario, index: int, run: Run) -> frozens
 
 def sweep(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
     """Nothing that was listed and is still open is named by a standing intent: those have all been ended."""
+    if not may_sweep(world, scenario, index, index):
+        after = plan(world, scenario, index, run._replace(todo=frozenset()))
+        yield f"run {index}: P1 is fenced, and leaves the sweep to its successor", after
+        return
     for item in run.todo:
         slot, holder = item
         after = initialise(world, slot, None)

@@ -43,6 +43,7 @@ RULES: tuple[Rule, ...] = (
     Rule("Spark commits the batch", "run", ("committed",), committing.spark_commits),
     Rule("Spark gives the batch up", "run", aborting.GIVEN_UP, aborting.give_up),
     Rule("abort takes the fence", "abort", ("called",), aborting.take_fence),
+    Rule("a fenced abort ends its own", "abort", ("out",), aborting.end_own),
     Rule("abort reads the ledger", "abort", ("fenced",), aborting.read_ledger),
     Rule("abort finishes an intent", "abort", ("finishing",), aborting.finish),
     Rule("abort aborts", "abort", ("aborting",), aborting.abort_transactions),

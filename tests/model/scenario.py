@@ -24,6 +24,8 @@ SAFEGUARDS: dict[str, str] = {
     "intent first": "the tasks' transactions are committed before the intent stands",
     "unsure raises": "P2, fenced when it repeats the intent's EndTxn, takes it for undecided and aborts",
     "deadline": "P2 compares the age of the oldest transaction once, and sends the intent's EndTxn however late",
+    "look at the driver": "a task initialises its id without a look at who holds its driver's id",
+    "look at what is prepared": "P2 decides without a look at the transactions that it names",
     "skip": "a replay of a batch whose intent stands writes it again",
     "older refused": "a batch older than the ledger's is written (a batch job's older version: passed over)",
     "ledger start": "a batch > 0 without an entry is written",
@@ -62,6 +64,8 @@ SAFEGUARDS: dict[str, str] = {
     "abort what its run opened": "abort ends only the transactions that were reported",
     "spare what was open before": "of a run whose planning found no entry, abort ends also what was open before it",
     "list under the fence": "what was open before a run without an entry is listed before it takes the fence",
+    "a fenced abort ends its own": "an abort that was fenced leaves open what its tasks have reported",
+    "a fenced abort reads": "an abort that was fenced ends what its tasks have reported, decided or not",
     "abort tells what it ended": "abort says that nothing is visible whenever it finds no entry of the batch",
     "failing tasks abort": "a task that fails leaves its transaction open",
     "sweep": "P1 leaves alone what earlier runs left open",
@@ -71,6 +75,7 @@ SAFEGUARDS: dict[str, str] = {
     "sweep at the first entry": "a session sweeps at its first planning or never",
     "abort one epoch": "with transactions v1 a sweep sends InitProducerId, which ends what a successor has open",
     "fence what is swept": "before 3.6 a sweep sends EndTxn(abort), which leaves the epoch as it is",
+    "look before a sweep": "before 3.6 a sweep sends InitProducerId without a look at the driver's id",
     "end by identity": "an EndTxn that arrives late ends whatever its id has open by then",
     "init what is open": "before 3.6 a sweep sends EndTxn(abort) and then InitProducerId",
 }
@@ -127,6 +132,7 @@ class Scenario:
     aborts: bool = True  # Spark may give a batch up at any time and start abort beside whatever still runs
     timeouts: int = 0  # the broker aborts an open transaction (a task's, or the intent's)
     retries: int = 0  # Spark starts a second attempt of a task while the first may live on
+    late_inits: int = 0  # a task's InitProducerId comes long after its look at the driver
     lost_answers: int = 0  # the intent's EndTxn is carried out, its answer lost
     late_ends: int = 0  # an EndTxn is on its way while its sender has given it up, or sent it again
     stale_reads: int = 0  # a Fetch's high watermark lags: a read misses the ledger's last records, or a marker

@@ -15,23 +15,32 @@ from tests.model.world import (
     World,
     flushed,
     initialise,
+    may_begin,
     opened,
     put,
     row_bits,
     spend,
+    take,
     with_run,
 )
 
+LATE = ", long after its look at the driver"
 Steps = Iterator[tuple[str, World]]
 
 
 def begin(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
+    """Just before it initialises its id, an attempt looks whether its plan's driver has been replaced."""
     for task, attempt, state in _attempts(run):
         if state != "new":
             continue
-        after = initialise(world, scenario.slot(index, task, attempt), Prepared(index, run.batch, attempt))
-        begun = with_run(after, index, _now(run, task, attempt, "initialised"))
-        yield f"run {index} task {task}.{attempt} initialises its id", begun
+        who, begins = f"run {index} task {task}.{attempt}", may_begin(world, scenario, index)
+        if not begins:
+            yield f"{who} finds its driver replaced", _failed(world, scenario, index, run, task, attempt)
+        if begins or world.left.late_inits:
+            slot, prepared = scenario.slot(index, task, attempt), Prepared(index, run.batch, attempt)
+            after = take(world if begins else spend(world, "late_inits"), scenario, index, slot, prepared)
+            begun = with_run(after, index, _now(run, task, attempt, "initialised"))
+            yield f"{who} initialises its id{'' if begins else LATE}", begun
 
 
 def write(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
@@ -104,13 +113,12 @@ def retry(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
 
 def wake(world: World, scenario: Scenario) -> Steps:
     """A zombie attempt, of whichever run, at last does what it was started for."""
-    for slot, count in enumerate(world.sleepers):
-        if count:
-            after = initialise(world, slot, None)
-            yield (
-                f"a zombie attempt initialises id {slot}",
-                after._replace(sleepers=put(world.sleepers, slot, count - 1)),
-            )
+    for position, each in enumerate(world.sleepers):
+        late = each.run < 0
+        if not late or world.left.late_inits:
+            left = world._replace(sleepers=world.sleepers[:position] + world.sleepers[position + 1 :])
+            after = take(spend(left, "late_inits") if late else left, scenario, each.run, each.slot, None)
+            yield f"a zombie attempt initialises id {each.slot}{LATE if late else ''}", after
 
 
 def arrive_late(world: World, scenario: Scenario) -> Steps:

@@ -10,7 +10,7 @@ from tests.model.engine import explore
 from tests.model.protocol import question
 from tests.model.scenario import SAFEGUARDS, Plan, Scenario
 from tests.model.topics import SILENT
-from tests.model.world import ANOTHERS, DECIDED
+from tests.model.world import ANOTHERS, DECIDED, TAKEN
 
 EXPLORATIONS = SMALL | LARGE
 MOST = 200_000
@@ -20,16 +20,20 @@ UNDONE, EARLY, HELD_UP = "it was decided", "before anything was decided", "are l
 STOPPED, WRONG = "which has taken its place", "says that nothing of it is visible"
 FOR_GOOD = "nobody will write it again"
 GONE = "is done, but rows are lost"
+TORN = "is decided, and a transaction of it is gone"
 
 # What is taken out, in which exploration (with everything in place it holds), and what breaks then.
 CAUGHT: list[tuple[tuple[str, ...], str, str]] = [
     (("fence",), "two runs, two batches", TWICE),
-    (("intent's EndTxn",), "two runs, two batches", TWICE),
+    (("intent's EndTxn",), "two runs, two batches", UNDONE),
     (("intent first",), "a zombie attempt", TWICE),
     (("intent first",), "a batch job", EARLY),
     (("unsure raises",), "two runs, a timeout, a lost answer", UNDONE),
     (("unsure raises",), "a batch job, an answer lost", UNDONE),
     (("deadline",), "a batch job, close to its timeout", FOR_GOOD),
+    (("look at the driver",), "a fenced run's tasks are retried", TAKEN),
+    (("look at the driver",), "transactions v1", TAKEN),
+    (("look at what is prepared",), "a task retried", TORN),
     (("skip",), "two runs, two batches", TWICE),
     (("skip",), "versions", TWICE),
     (("older refused",), "an older checkpoint", TWICE),
@@ -65,6 +69,8 @@ CAUGHT: list[tuple[tuple[str, ...], str, str]] = [
     (("abort what its run opened",), "versions, given up", HELD_UP),
     (("spare what was open before",), "versions, another ledger, given up", UNDONE),
     (("list under the fence",), "versions, another ledger, given up", UNDONE),
+    (("a fenced abort ends its own",), "one task, aborts", HELD_UP),
+    (("a fenced abort reads",), "one task, aborts", UNDONE),
     (("abort tells what it ended",), "a batch job, transactions v1", WRONG),
     (("failing tasks abort",), "a task that fails", HELD_UP),
     (("sweep",), "fewer tasks on replay", HELD_UP),
@@ -75,6 +81,7 @@ CAUGHT: list[tuple[tuple[str, ...], str, str]] = [
     (("sweep at the first entry",), "fewer tasks on replay", HELD_UP),
     (("abort one epoch",), "transactions v1, a sweep that sleeps", UNDONE),
     (("fence what is swept",), "before Kafka 3.6, rows that arrive late", TWICE),
+    (("look before a sweep",), "before Kafka 3.6, an abort", UNDONE),
     (("end by identity",), "ends that arrive late", TWICE),
     (("init what is open",), "before Kafka 3.6, rows that arrive late", TWICE),
     (("a driver id for each name",), "a batch job beside a stream", ANOTHERS),
@@ -106,7 +113,7 @@ LIMITS = [
     ),
     (
         "a batch job with one transactional id per partition: a zombie attempt undoes what was decided",
-        Scenario(runs=(STREAM,), kind="once", ids="partition", retries=1),
+        Scenario(runs=(STREAM,), kind="once", ids="partition", retries=1, late_inits=1),
         FOR_GOOD,
     ),
     (
@@ -176,6 +183,14 @@ def test_without_the_sweep_only_readers_wait(name):
     """Brokers that cannot list transactions: no row is written twice or lost."""
     answer = explore(question(without(name, "sweep")), 10 * MOST)
     assert answer.verdict is None or HELD_UP in answer.verdict, answer
+
+
+@pytest.mark.parametrize("name", ["two runs, two batches", "a fenced run's tasks are retried", "transactions v1"])
+def test_without_the_looks_a_replay_repairs(name):
+    """Brokers that cannot describe transactions: what a fenced run tears is written again, each row once."""
+    looks = without(name, "look at the driver", "look at what is prepared")
+    answer = explore(question(replace(looks, late_inits=1)), MOST)
+    assert answer.verdict is None, answer
 
 
 def test_rows_of_two_names_with_the_same_ids_are_lost_with_transactions_v1(monkeypatch):

@@ -33,6 +33,13 @@ class Waiting(NamedTuple):
     attempts: tuple[Literal["new", "initialised", "writing", "over"], ...]
 
 
+class Sleeper(NamedTuple):
+    """A zombie attempt that will initialise its id when it wakes. ``run`` -1: if it has looked at its driver before."""
+
+    slot: int
+    run: int
+
+
 class Entry(NamedTuple):
     """The ledger's last word on a query: the intent, that it is done, or that its commit has undone it.
 
@@ -102,6 +109,7 @@ class Left(NamedTuple):
 
     timeouts: int
     retries: int
+    late_inits: int
     lost_answers: int
     late_ends: int
     stale_reads: int
@@ -186,7 +194,7 @@ class World(NamedTuple):
     buried: int  # rows that were in a topic when it was deleted, and were committed, or decided, or about to be
     topics: tuple[int, ...]  # where they may be deleted: 2 × incarnation, + 1 while there is none
     markers: tuple[tuple[Prepared | None, ...], ...]  # per entry and task: whose marker is the last that is visible
-    sleepers: tuple[int, ...]  # per id: zombie attempts that will initialise it when they wake
+    sleepers: tuple[Sleeper, ...]
     late: frozenset[LateEnd]  # EndTxn requests that are on their way, and whose response nobody waits for
     clock: int  # 1: the deadline for an intent has passed; 2: the oldest transactions time out
     left: Left
@@ -213,7 +221,7 @@ def first(scenario: Scenario) -> World:
         buried=0,
         topics=(0,) * scenario.topics if scenario.deletions else (),
         markers=((None,) * TASKS,) * entries,
-        sleepers=(0,) * scenario.slots,
+        sleepers=(),
         late=frozenset(),
         clock=0,
         left=Left(**{name: getattr(scenario, name) for name in Left._fields}),
@@ -277,7 +285,32 @@ def fenced_by(world: World, scenario: Scenario, index: int, fence: Fence | None)
         return world
     driver = scenario.drivers[index]
     late = frozenset(end for end in world.late if end.what != "intent" or scenario.drivers[end.run] != driver)
-    return world._replace(fences=put(world.fences, driver, fence), late=late)
+    after = world._replace(fences=put(world.fences, driver, fence), late=late)
+    bumped = scenario.protocol == "v2" or fence is None or fence.recorded == "nothing"
+    if not bumped or not scenario.has("look at the driver"):
+        return after
+    others = [each for each in world.sleepers if each.run < 0 or scenario.drivers[each.run] != driver]
+    late = [Sleeper(each.slot, -1) for each in world.sleepers if each not in others and world.left.late_inits]
+    return after._replace(sleepers=tuple(sorted([*others, *late])))
+
+
+def is_current(world: World, scenario: Scenario, index: int) -> bool:
+    """Whether the driver's id is as planning left it. With transactions v2 the run's own intent bumps its epoch."""
+    fence = world.fences[scenario.drivers[index]]
+    held = fence is not None and fence.who == index and (fence.recorded == "nothing" or scenario.protocol != "v2")
+    return held or not scenario.has("fence")
+
+
+def may_sweep(world: World, scenario: Scenario, index: int, who: int) -> bool:
+    """A look at the driver's id, where a sweep or an abort initialises ids. ``who``: as in ``Fence``."""
+    fence = world.fences[scenario.drivers[index]]
+    looks = _aborts_by_init(scenario) and scenario.has("look before a sweep") and scenario.has("fence")
+    return not looks or (fence is not None and fence.who == who) or bool(world.left.late_inits)
+
+
+def may_begin(world: World, scenario: Scenario, index: int) -> bool:
+    """A task's look at the driver's id, just before it initialises its own."""
+    return is_current(world, scenario, index) or not scenario.has("look at the driver")
 
 
 def record(world: World, scenario: Scenario, index: int, entry: Entry | None) -> World:
@@ -300,6 +333,17 @@ def initialise(world: World, slot: int, holder: Prepared | None) -> World:
     return after._replace(txns=put(world.txns, slot, NOBODYS if holder is None else Txn(holder, "none")))
 
 
+def take(world: World, scenario: Scenario, index: int, slot: int, holder: Prepared | None) -> World:
+    """InitProducerId of a task of this run."""
+    after, txn = initialise(world, slot, holder), world.txns[slot]
+    if scenario.late_inits or not txn.is_open or txn.holder is None or is_current(world, scenario, index):
+        return after
+    fence, decided = world.fences[scenario.drivers[index]], (slot % TASKS, txn.holder) in decided_now(world)
+    if decided or (fence is not None and fence.who == txn.holder.run):
+        return breaks(after, f"a task of run {index} takes a transaction of run {txn.holder.run}: {TAKEN}")
+    return after
+
+
 def opened(world: World, slot: int, prepared: Prepared) -> World:
     """The first row of a transaction."""
     logs = put(world.logs, slot, Log(prepared, world.logs[slot].stray)) if world.logs else ()
@@ -311,22 +355,24 @@ def flushed(world: World, slot: int) -> World:
     return world._replace(logs=put(world.logs, slot, Log(None, world.logs[slot].stray))) if world.logs else world
 
 
-def abort_exactly(world: World, scenario: Scenario, slot: int, prepared: Prepared, who: Who) -> World:
+def abort_exactly(
+    world: World, scenario: Scenario, slot: int, prepared: Prepared, who: Who, by_end: bool = False
+) -> World:
     """A sweep, or an abort, ends the transaction of one producer id and epoch: it touches no other attempt's.
 
-    EndTxn(abort), which bumps the epoch with v2 and does not with v1. Before 3.6 (unverified) InitProducerId with this
-    identity: the coordinator aborts under the next epoch, and while a transaction is open it compares only the producer
-    id. So it may abort a successor's, decided or not, whose replay writes the rows again.
+    EndTxn(abort), which bumps the epoch with v2 and does not with v1. Before 3.6 (unverified), unless ``by_end``,
+    InitProducerId with this identity: the coordinator aborts under the next epoch, and while a transaction is open it
+    compares only the producer id. So if it comes late it may abort a successor's, whose replay writes the rows again.
     """
-    holder, init = world.txns[slot].holder, _aborts_by_init(scenario)
+    holder, init = world.txns[slot].holder, _aborts_by_init(scenario) and not by_end
     if not world.txns[slot].is_open or (holder != prepared and not init):
         return world
     after = world
     if scenario.names[holder.run] != scenario.names[who.run]:
         after = breaks(after, f"{who} aborts a transaction of run {holder.run}: {ANOTHERS}")
-    ours = [key for key, task in standing(world.ledger) if task == slot % TASKS]
-    decided = any(world.ledger[key].parts[slot % TASKS] == holder for key in ours)
-    if decided and (holder == prepared or scenario.protocol != "unverified"):
+    decided = (slot % TASKS, holder) in decided_now(world)
+    late = scenario.protocol == "unverified" and (scenario.late_inits or scenario.late_ends)
+    if decided and (holder == prepared or not late):
         after = breaks(after, f"{who} aborts a transaction of run {holder.run}, batch {holder.batch}: {DECIDED}")
     bumps = scenario.protocol == "v2" or init
     left = NOBODYS if bumps else Txn(prepared, "none")
@@ -341,6 +387,7 @@ def _aborts_by_init(scenario: Scenario) -> bool:
     return scenario.protocol == "v1" and not scenario.has("abort one epoch")
 
 
+TAKEN = "its driver has been replaced, or has decided"
 DECIDED = "it was decided, and nobody else may end it"
 ANOTHERS = "it has another name"
 
@@ -455,6 +502,11 @@ def standing(ledger: tuple[Entry | None, ...]) -> frozenset[tuple[int, int]]:
         for task, part in enumerate(entry.parts)
         if type(part) is Prepared
     )
+
+
+def decided_now(world: World) -> frozenset[tuple[int, Prepared]]:
+    """(task, transaction) of every standing intent."""
+    return frozenset((task, world.ledger[key].parts[task]) for key, task in standing(world.ledger))
 
 
 def open_transactions(world: World, scenario: Scenario, index: int) -> frozenset[tuple[int, Prepared | None]]:

@@ -6,10 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import udf
 
 from spark_kafka_sink.tools.cli.main import main
 from tests.spark.writes import fails, lose_commit, never_repeated, save, stream, streaming
-from tests.waiting import DEADLINE_S
+from tests.waiting import DEADLINE_S, eventually
 
 pytestmark = pytest.mark.jvm
 
@@ -124,6 +125,35 @@ def test_two_plain_batch_jobs_with_one_prefix_at_the_same_time_both_succeed(spar
         for each in [pool.submit(job, first) for first in (0, 100)]:
             each.result(timeout=DEADLINE_S)
     assert committed(topic) == expected(0, 200)
+
+
+def test_incident_a_job_that_was_started_twice_tore_what_its_second_run_had_prepared(spark, topic, to_topic, tmp_path):
+    """Tasks of the first run, which was fenced, took the ids of the second run's prepared transactions."""
+    options = {**to_topic, "txnAppId": f"{topic.name}-nightly", "txnVersion": 1}
+
+    def job(run, held):
+        def wait(value):
+            if value == held:
+                (tmp_path / f"{run} waits").touch()
+                eventually((tmp_path / f"{run} goes on").exists)
+            return value
+
+        rows = spark.createDataFrame([("0",), ("1",)], "value string")  # a task for each
+        save(rows.select(udf(wait, "string")("value").alias("value")), options)
+
+    def start(run, held):
+        started = pool.submit(job, run, held)
+        eventually(lambda: (tmp_path / f"{run} waits").exists() or started.done())
+        return started
+
+    with ThreadPoolExecutor(2) as pool:
+        first = start("first", held="0")
+        second = start("second", held="1")  # its task 0 has prepared
+        (tmp_path / "first goes on").touch()
+        assert f"has fenced txn-{topic.name}-nightly-driver" in fails(first.result)
+        (tmp_path / "second goes on").touch()
+        second.result(timeout=DEADLINE_S)
+    assert committed(topic) == {b"0": 1, b"1": 1}
 
 
 def test_for_each_batch_is_idempotent_with_its_number_as_version(spark, topic, to_topic, tmp_path):

@@ -138,11 +138,8 @@ class Committer:
         """
         asked = list(prepared)
         timeout = self._transaction_timeout_ms
-        verified = self._partitions_are_verified()
         calls = [
-            requests.end_txn(each, False)
-            if verified or each.end_txn_version >= END_TXN_V2
-            else requests.init_producer_id(each, timeout)
+            requests.init_producer_id(each, timeout) if self.aborts_by_init(each) else requests.end_txn(each, False)
             for each in asked
         ]
         self._run(calls, timeout_ms)
@@ -150,6 +147,10 @@ class Committer:
             _ended(each, False, call, timeout_ms) if call.api == "end_txn" else _fenced(each, call, timeout_ms)
             for each, call in zip(asked, calls, strict=True)
         ]
+
+    def aborts_by_init(self, prepared: PreparedTransaction) -> bool:
+        """Whether ``abort`` sends InitProducerId for it."""
+        return prepared.end_txn_version < END_TXN_V2 and not self._partitions_are_verified()
 
     def init_producer_id(self, identity: TransactionalIdentity, timeout_ms: float) -> TransactionalIdentity:
         """Aborts the open transaction of the id and fences its producer. Returns the id's new identity.

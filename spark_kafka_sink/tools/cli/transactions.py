@@ -227,7 +227,11 @@ def _abort(todo: Sequence[FoundWrite], config: ProducerConfig, arguments: argpar
     for each in todo:
         settings = CommitSettings(config, each.name, each.prefix, arguments.commit_log_topic)
         with closing(Session(settings, SystemClock())) as session:
-            aborted += abort_undecided(session, arguments.force, session.deadline(config.max_block_ms))
+            deadline = session.deadline(config.max_block_ms)
+            count, runs = abort_undecided(session, arguments.force, deadline, each.transactions)
+            aborted += count
+        if runs:
+            print(f"{each.name} is still running: it has begun transactions meanwhile. It is fenced, so it will fail.")
     print(f"aborted {aborted} transactions")
 
 

@@ -8,9 +8,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pytest
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.exactly_once import steps
 from spark_kafka_sink.exactly_once.abort import abort_batch
 from spark_kafka_sink.exactly_once.commit import commit_batch
 from spark_kafka_sink.exactly_once.plan import plan_write
@@ -88,9 +90,13 @@ class Query:
     def tasks(self, plan, number, rows):
         return [self.task(plan, number, task, values) for task, values in enumerate(rows)]
 
-    def commit(self, reports):
+    def commit(self, reports, meanwhile=None, at="intent committed"):
+        """``meanwhile``: what happens when commit has come to this step."""
         new_process()
-        return commit_batch(self.settings, reports)
+        with pytest.MonkeyPatch.context() as patch:
+            if meanwhile is not None:
+                patch.setattr(steps, "reach", lambda step, task=None: meanwhile() if step == at else None)
+            return commit_batch(self.settings, reports)
 
     def abort(self, reports, plan=None):
         """``plan``: the pickled writer of a batch job has it."""

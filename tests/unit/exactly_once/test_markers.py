@@ -19,6 +19,7 @@ from spark_kafka_sink.exactly_once.ledger_topic import PARTITIONS, ledger_partit
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import TaskAction, WriteKind
 from spark_kafka_sink.testing import TestBroker
+from tests.contract.fencing import fence
 from tests.unit.exactly_once.runs import LEDGER, Query, committed, new_process
 from tests.unit.exactly_once.test_protocol import crash
 from tests.waiting import DEADLINE_S
@@ -86,14 +87,18 @@ def test_markers_are_apart_from_entries(broker, query):
 
 def gone(broker, query, monkeypatch):
     """An intent whose transactions are committed and answer that they are gone; gives its batch's reports."""
-    plan = query.plan()
-    reports = query.tasks(plan, 0, ROWS)
+    reports = query.tasks(query.plan(), 0, ROWS)
     for killed in crash(monkeypatch, "before done"):
         with pytest.raises(killed):
             query.commit(reports)
-    for task in range(2):
-        query.task(plan, 0, task, [b"zombie"])  # takes the id anew, so that EndTxn finds another epoch
+    take_ids(query)
     return reports
+
+
+def take_ids(query):
+    """As InitProducerIds that arrive late: EndTxn finds other epochs."""
+    for task in range(2):
+        fence({"bootstrap.servers": query.servers}, f"app-{task}")
 
 
 @pytest.mark.parametrize("partitions", [10, 15, 20, 30])
@@ -204,8 +209,7 @@ def test_tasks_that_found_two_ledgers_do_not_decide(query):
 def test_incident_a_batch_whose_markers_were_lost_with_the_ledger_was_written_twice(broker, query, monkeypatch):
     """Its intent was in the new ledger, and its markers had been in the old one: all rows were taken for lost."""
     query.run(0, ROWS)
-    plan = query.plan()
-    reports = query.tasks(plan, 1, [[b"d"], [b"e"]])
+    reports = query.tasks(query.plan(), 1, [[b"d"], [b"e"]])
     real = commit._decide
 
     def decide(*arguments):
@@ -217,8 +221,7 @@ def test_incident_a_batch_whose_markers_were_lost_with_the_ledger_was_written_tw
             patch.setattr(commit, "_decide", decide)
             with pytest.raises(killed):
                 query.commit(reports)
-    for task in range(2):
-        query.task(plan, 1, task, [b"zombie"])
+    take_ids(query)
     with pytest.raises(ExactlyOnceError, match=f"commitLogTopic {LEDGER} was deleted and created again"):
         query.run(1, [[b"d"], [b"e"]])
     assert (committed(broker)[b"d"], committed(broker)[b"e"]) == (1, 1)

@@ -12,7 +12,7 @@ from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.exactly_once import ledger_format
 from spark_kafka_sink.exactly_once.decisions import done
-from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError
+from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, FencedRunError, LostRowsError
 from spark_kafka_sink.exactly_once.ledger_format import LedgerRecord, LedgerWrite
 from spark_kafka_sink.exactly_once.operator_commands import forget_done
 from spark_kafka_sink.exactly_once.session import Session
@@ -289,6 +289,26 @@ def test_at_a_terminal_it_asks_before_it_fences(broker, transactions, monkeypatc
     assert (code, committed(broker)) == (0 if rows else 1, rows)
     assert "fences app-driver" in asked[0]
     assert said.startswith("commit batch 0 of q1: app-0, app-1\n")
+
+
+def test_incident_abort_did_not_say_that_the_job_still_runs(broker, transactions, query, monkeypatch):
+    """Its later tasks went on, and what they had open stayed so."""
+    query.run(0, ROWS)
+    plan = query.plan()
+    reports = [query.task(plan, 1, 0, MORE[0])]
+
+    def answer(question):
+        reports.append(query.task(plan, 1, 1, MORE[1]))
+        return "y"
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", answer)
+    code, said = transactions("abort", "--prefix", "app")
+    assert (code, "app is still running" in said, "aborted 2 transactions" in said) == (0, True, True)
+    with pytest.raises(FencedRunError, match="or `transactions`"):
+        query.task(plan, 1, 2, [b"late"])
+    query.abort([*reports, None])
+    assert committed(broker) == EACH_ONCE
 
 
 def test_ctrl_d_at_the_question_is_no(broker, transactions, monkeypatch, decided):

@@ -11,7 +11,13 @@ from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once import abort, steps, sweep
 from spark_kafka_sink.exactly_once.abort import AbortOutcome
 from spark_kafka_sink.exactly_once.commit import commit_batch
-from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError, PlanningError, ReplayMismatchError
+from spark_kafka_sink.exactly_once.errors import (
+    ExactlyOnceError,
+    FencedRunError,
+    LostRowsError,
+    PlanningError,
+    ReplayMismatchError,
+)
 from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.values import LedgerStart, RecoveryMode, TaskAction, WriteKind
 from spark_kafka_sink.producer.engine import ProducerEngine
@@ -20,6 +26,7 @@ from spark_kafka_sink.producer.transactions.values import END_TXN_V1, END_TXN_V2
 from spark_kafka_sink.spark.producer_cache import ProducerCache
 from spark_kafka_sink.testing.broker.faults import KEPT
 from spark_kafka_sink.testing.broker.state.transactions import LAST_EPOCH, ProducerIdentity
+from tests.contract.fencing import fence
 from tests.faults.support.kill_points import parted
 from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query, committed, new_process
 
@@ -329,7 +336,8 @@ def test_a_fenced_drivers_abort_fences_no_healthy_driver(broker, query):
     query.run(0, ROWS)
     fenced = query.tasks(query.plan(), 1, MORE)
     healthy = query.tasks(query.plan(), 1, MORE)
-    assert "another driver" in query.abort([fenced[0], None]).skipped
+    outcome = query.abort([fenced[0], None])
+    assert ("another driver" in outcome.skipped, outcome.aborted) == (True, 0)  # its ids are the successor's by now
     query.commit(healthy)
     assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
 
@@ -428,14 +436,48 @@ def test_a_zombie_driver_cannot_decide_after_its_successor_started(broker, query
 
 def test_two_live_queries_under_one_prefix_are_refused(broker, query):
     other = Query(broker.bootstrap_servers, query="q2")
-    ours = query.plan()
+    reports = query.tasks(query.plan(), 0, ROWS)
     others = other.tasks(other.plan(), 0, MORE)
-    reports = query.tasks(ours, 0, ROWS)
     with pytest.raises(ExactlyOnceError, match="Give each query a prefix of its own"):
         query.commit(reports)
-    with pytest.raises(LostRowsError):
-        other.commit(others)
+    other.commit(others)
+    assert committed(broker) == {b"d": 1, b"e": 1}
+
+
+def written(query, write, values):
+    with write:
+        if values:
+            query.append(write, values)
+        write.prepare()
+
+
+@pytest.mark.parametrize("at", ["before the intent", "intent committed"])
+def test_incident_tasks_of_a_fenced_run_took_what_its_successor_had_prepared(broker, query, at):
+    """Spark begins the later tasks of a run that was fenced, and retries those that fail."""
+    plan = query.plan()
+    own = query.task(plan, 0, 2, [b"x"])
+    reports = query.tasks(query.plan(), 0, ROWS)
+
+    def begin():
+        for task, values, retried in ((1, ROWS[1], False), (0, ROWS[0], True), (0, [], True)):
+            write = query.open_task(plan, 0, task, retried)
+            with pytest.raises(FencedRunError, match="task . writes nothing"):
+                written(query, write, values)
+
+    query.commit(reports, begin, at)
+    assert query.abort([None, None, own]).aborted == 1
+    assert committed(broker) == EACH_ONCE  # no reader waits for the task that had reported
+
+
+def test_incident_a_batch_was_decided_though_a_transaction_of_it_was_gone(broker, query, monkeypatch):
+    monkeypatch.setattr("spark_kafka_sink.exactly_once.commit._LAG_MS", 100.0)
+    reports = query.tasks(query.plan(), 0, ROWS)
+    fence({"bootstrap.servers": query.servers}, "app-1")
+    with pytest.raises(ExactlyOnceError, match="not committed: the transactions of task 1 are gone"):
+        query.commit(reports)
     assert committed(broker) == {}
+    query.run(0, ROWS)
+    assert committed(broker) == EACH_ONCE
 
 
 def test_a_new_query_under_an_old_prefix_skips_nothing(broker, query):
@@ -491,9 +533,8 @@ def test_a_forgotten_trust_in_the_ledger_skips_no_other_replay(broker, query):
 def torn(broker, query):
     """A decided batch of which task 1's transaction has timed out."""
     reports = query.tasks(query.plan(), 0, ROWS)
-    broker.expire_transaction("app-1")
     with pytest.raises(LostRowsError, match=r"micro-batch 0 .*task 1 are gone"):
-        query.commit(reports)
+        query.commit(reports, lambda: broker.expire_transaction("app-1"))
     assert committed(broker) == {b"a": 1, b"b": 1}
     return query
 
@@ -509,9 +550,8 @@ def test_a_replay_writes_what_is_gone_and_nothing_else(broker, torn):
 
 def test_a_repair_that_loses_its_transaction_is_repaired_again(broker, torn):
     reports = torn.tasks(torn.plan(), 0, ROWS)
-    broker.expire_transaction("app-1")
     with pytest.raises(LostRowsError):
-        torn.commit(reports)
+        torn.commit(reports, lambda: broker.expire_transaction("app-1"))
     torn.run(0, ROWS)
     assert committed(broker) == EACH_ONCE
 
@@ -519,10 +559,13 @@ def test_a_repair_that_loses_its_transaction_is_repaired_again(broker, torn):
 def test_a_batch_of_which_nothing_is_left_may_be_cut_otherwise(broker, query):
     """Its intent stands, but no row of it is in Kafka: nothing has to be proved."""
     reports = query.tasks(query.plan(), 0, ROWS)
-    for task in (0, 1):
-        broker.expire_transaction(f"app-{task}")
+
+    def expire():
+        for task in (0, 1):
+            broker.expire_transaction(f"app-{task}")
+
     with pytest.raises(LostRowsError, match="task 0, 1 are gone"):
-        query.commit(reports)
+        query.commit(reports, expire)
     again = query.tasks(query.plan(), 0, [[], [b"c", b"b"], [], [b"a"]])
     assert {report.action for report in again} == {TaskAction.WRITE}
     query.commit(again)
@@ -532,9 +575,8 @@ def test_a_batch_of_which_nothing_is_left_may_be_cut_otherwise(broker, query):
 
 def test_a_later_batch_does_not_bury_one_of_which_nothing_is_left(broker, query):
     reports = query.tasks(query.plan(), 0, [[b"a"]])
-    broker.expire_transaction("app-0")
     with pytest.raises(LostRowsError):
-        query.commit(reports)
+        query.commit(reports, lambda: broker.expire_transaction("app-0"))
     with pytest.raises(LostRowsError, match=r"rows of batch 0 of q1 \(tasks 0\) are gone"):
         query.tasks(query.plan(), 1, MORE)
 
@@ -567,12 +609,11 @@ def test_another_query_does_not_bury_what_is_gone(broker, torn):
 
 
 def test_a_committed_transaction_that_answers_gone_is_known_by_its_marker(broker, query, monkeypatch):
-    plan = query.plan()
-    reports = query.tasks(plan, 0, ROWS)
+    reports = query.tasks(query.plan(), 0, ROWS)
     for killed in crash(monkeypatch, "before done"):
         with pytest.raises(killed):
             query.commit(reports)
-    query.task(plan, 0, 0, [b"zombie"])  # takes the id anew, so that EndTxn finds another epoch
+    fence({"bootstrap.servers": query.servers}, "app-0")  # as a late InitProducerId: EndTxn finds another epoch
     again = query.tasks(query.plan(), 0, ROWS)
     assert {report.action for report in again} == {TaskAction.SKIP}
     assert committed(broker) == EACH_ONCE

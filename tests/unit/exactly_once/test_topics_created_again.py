@@ -21,7 +21,7 @@ ACCEPTED = LedgerStart(RecoveryMode.LEDGER, 5)
 
 @pytest.fixture(autouse=True)
 def brokers_that_know_new_topics_at_once(monkeypatch):
-    monkeypatch.setattr("spark_kafka_sink.exactly_once.commit._METADATA_LAG_MS", 100.0)
+    monkeypatch.setattr("spark_kafka_sink.exactly_once.commit._LAG_MS", 100.0)
 
 
 def create_again(broker, topic=TOPIC):
@@ -102,9 +102,8 @@ def test_the_topics_are_those_of_all_tasks(broker, query):
 def test_a_topic_is_created_again_before_a_torn_batch_is_repaired(broker, query):
     """Task 0 was committed into the old topic; task 1 would be written into the new one, and the batch be done."""
     reports = query.tasks(query.plan(), 0, ROWS)
-    broker.expire_transaction("app-1")
     with pytest.raises(LostRowsError):
-        query.commit(reports)
+        query.commit(reports, lambda: broker.expire_transaction("app-1"))
     create_again(broker)
     again = query.tasks(query.plan(), 0, ROWS)
     assert {report.action for report in again} == {TaskAction.VERIFY, TaskAction.REWRITE}
@@ -125,9 +124,8 @@ def test_a_repaired_batch_keeps_the_topics_that_only_its_first_run_wrote_to(brok
         return [query.task(plan, 0, 0, [b"a"]), replace(query, topic="other").task(plan, 0, 1, [b"b"])]
 
     reports = tasks()
-    broker.expire_transaction("app-1")
     with pytest.raises(LostRowsError):
-        query.commit(reports)
+        query.commit(reports, lambda: broker.expire_transaction("app-1"))
     assert [topic.name for topic in query.commit(tasks()).entry.topics] == ["other", TOPIC]
 
 
@@ -140,9 +138,8 @@ def test_incident_a_topic_that_is_missing_when_a_torn_batch_is_repaired_was_not_
         return [replace(query, topic="other").task(plan, 0, 0, [b"a"]), query.task(plan, 0, 1, [b"b"])]
 
     reports = tasks()
-    broker.expire_transaction("app-1")
     with pytest.raises(LostRowsError):
-        query.commit(reports)
+        query.commit(reports, lambda: broker.expire_transaction("app-1"))
     broker.delete_topic("other")
     outcome = query.commit(tasks())
     assert outcome.missing == ("other",)

@@ -45,9 +45,8 @@ def test_a_task_whose_rows_are_gone_writes_them_by_the_limits_of_today(broker):
     """Task 0 is committed with a dead letter. Task 1 timed out behind the intent; its rows could be written now."""
     query = Query(broker.bootstrap_servers)
     reports = tasks(broker, query, query.plan(0))
-    broker.expire_transaction("app-1")
     with pytest.raises(LostRowsError, match="task 1 are gone"):
-        query.commit(reports)
+        query.commit(reports, lambda: broker.expire_transaction("app-1"))
     assert (visible(broker, "out"), visible(broker, "dead")) == ([b"a", b"b"], [LARGE + b"0"])
     broker.set_topic_configs("out", {"max.message.bytes": 1_000_000})
     broker.create_partitions("out", 6)
