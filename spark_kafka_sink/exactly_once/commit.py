@@ -23,7 +23,7 @@ from spark_kafka_sink.exactly_once.errors import (
 from spark_kafka_sink.exactly_once.ledger_format import shown_id
 from spark_kafka_sink.exactly_once.session import CommitSettings, Session, session_for
 from spark_kafka_sink.exactly_once.shared_ids import shared_ids
-from spark_kafka_sink.exactly_once.sweep import ended_tasks, list_open, sweep
+from spark_kafka_sink.exactly_once.sweep import ended_tasks, is_current, list_open, sweep
 from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, EntryState, TaskReport, TopicId, listed
 
 _LAG_MS: Final = 2_000.0
@@ -128,9 +128,12 @@ def _refuse_recreated(session: Session, reports: Sequence[TaskReport], entry: En
 
 
 def _refuse_ended(session: Session, report: TaskReport, entry: Entry, deadline: float) -> None:
-    """Raises ``ExactlyOnceError`` if a transaction of the intent is no longer open."""
+    """Raises ``ExactlyOnceError`` if a transaction of the intent is no longer open, unless the run was fenced: that is
+    what the intent finds."""
     patience = min(deadline, session.deadline(_LAG_MS))
-    while gone := ended_tasks(session.cluster, entry.prepared, deadline):
+    while (gone := ended_tasks(session.cluster, entry.prepared, deadline)) and is_current(
+        session.cluster, report.driver
+    ):
         if session.clock.now() >= patience:
             raise ExactlyOnceError(
                 f"{report.write} is not committed: the transactions of task {listed(gone)} are gone. They timed out, "

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError
+from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.values import TaskAction
 from tests.faults.exactly_once.processes import KilledError, Query
 
@@ -155,14 +155,15 @@ def test_a_zombie_task_that_wakes_after_its_successor_finished_is_fenced(query):
     assert query.committed() == EACH_ONCE
 
 
-def test_a_task_that_starts_late_and_takes_a_prepared_id_is_repaired_by_the_replay(query):
+def test_a_task_that_starts_late_and_takes_a_prepared_id_keeps_the_batch_from_being_decided(query):
     plan = query.plan()
     reports = query.tasks(plan, 0, ROWS)
     query.fault.arm("task initialised", task=1)
     with pytest.raises(KilledError):
         query.start_task(plan, 0, 1, ROWS[1]).result()
-    with pytest.raises(LostRowsError, match="task 1 are gone"):
+    with pytest.raises(ExactlyOnceError, match="not committed: the transactions of task 1 are gone"):
         query.start_commit(reports).result()
+    assert query.abort(reports).aborted == 1
     query.run(0, ROWS)
     assert query.committed() == EACH_ONCE
 
@@ -216,8 +217,9 @@ def test_two_live_queries_under_one_prefix_are_refused(query):
     other.plan()
     with pytest.raises(ExactlyOnceError, match="Give each query a prefix of its own"):
         query.start_commit(reports).result()
-    assert "another driver" in query.abort(reports).skipped
-    other.run(0, MORE)  # its tasks take over the ids of what is open
+    assert query.abort(reports).aborted == 2
+    assert query.committed() == {}  # no reader waits
+    other.run(0, MORE)
     assert query.committed() == {b"e": 1, b"f": 1}
 
 
