@@ -107,7 +107,8 @@ SINK_OPTIONS: tuple[Option, ...] = (
            "the name of an entry point of the group spark_kafka_sink.sasl."),
     Option("receiptsTopic", OptionKind.STRING, None, "low",
            "Topic for receipts: a JSON record per task and partition with query, batch, offsets, count, bytes and "
-           "times. With exactly-once, they are written in the same transaction as the rows."),
+           "times. With exactly-once, they are written in the same transaction as the rows. No other option may name "
+           "the same topic."),
     *DEAD_LETTER_OPTIONS,
     *_TOPIC_OPTIONS,
     Option("maxBytesPerSecondPerTask", OptionKind.LONG, None, "low",

@@ -33,8 +33,8 @@ _DEFAULT_LIMIT: Final = 1000
 DEAD_LETTER_OPTIONS: Final = (
     Option("deadLetterTopic", OptionKind.STRING, None, "medium",
            "Topic for rows that cannot be written (dead letters), with the headers of Kafka Connect's dead letter "
-           "queues. With exactly-once, they are in the same transaction as the other rows. Default: such a row fails "
-           "its task."),
+           "queues. With exactly-once, they are in the same transaction as the other rows. No other option may name "
+           "the same topic. Default: such a row fails its task."),
     Option("deadLetterPath", OptionKind.STRING, None, "low",
            "Directory for dead letters of any size: a path, or a URI such as s3://, that the executors can write "
            "to. Each task writes one file of JSON lines, named by write and task, which a replay overwrites. Files are "

@@ -215,7 +215,7 @@ def test_two_live_queries_under_one_prefix_are_refused(query):
     other = Query(query.servers, query.topic, query.fault, name="q2")
     reports = query.tasks(query.plan(), 0, ROWS)
     other.plan()
-    with pytest.raises(ExactlyOnceError, match="Give each query a prefix of its own"):
+    with pytest.raises(ExactlyOnceError, match="give each its own"):
         query.start_commit(reports).result()
     assert query.abort(reports).aborted == 2
     assert query.committed() == {}  # no reader waits

@@ -439,7 +439,7 @@ def test_two_live_queries_under_one_prefix_are_refused(broker, query):
     other = Query(broker.bootstrap_servers, query="q2")
     reports = query.tasks(query.plan(), 0, ROWS)
     others = other.tasks(other.plan(), 0, MORE)
-    with pytest.raises(ExactlyOnceError, match="Give each query a prefix of its own"):
+    with pytest.raises(ExactlyOnceError, match="give each its own"):
         query.commit(reports)
     other.commit(others)
     assert committed(broker) == {b"d": 1, b"e": 1}

@@ -1,5 +1,7 @@
 """What a run is told of its own batch when its commit, or its abort, comes too late or is not answered."""
 
+from dataclasses import replace
+
 import pytest
 
 from spark_kafka_sink.common.clock import SystemClock
@@ -8,7 +10,7 @@ from spark_kafka_sink.exactly_once import commit, steps
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.session import session_for
 from spark_kafka_sink.exactly_once.values import WriteKind
-from tests.unit.exactly_once.runs import TOPIC, Query, committed
+from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query, committed
 from tests.unit.exactly_once.test_protocol import EACH_ONCE, ROWS
 
 
@@ -43,6 +45,13 @@ def test_a_topic_that_is_made_again_while_a_task_writes_fails_the_task(broker, q
         assert write._engine.topics.id(TOPIC) not in (None, old)
         with pytest.raises(ExactlyOnceError, match=f"Task 0 of .*topic {TOPIC} was deleted"):
             write.prepare()
+    query.run(0, ROWS)
+    assert committed(broker) == EACH_ONCE
+
+
+def test_rows_that_name_the_ledger_fail_their_task(broker, query):
+    with pytest.raises(ExactlyOnceError, match=f"Rows name the topic {LEDGER}, which is the commitLogTopic"):
+        replace(query, topic=LEDGER).run(0, ROWS)
     query.run(0, ROWS)
     assert committed(broker) == EACH_ONCE
 

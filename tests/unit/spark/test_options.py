@@ -410,7 +410,7 @@ def test_a_topic_name_that_kafka_refuses_is_refused_on_the_driver(option, name):
 )
 def test_incident_two_options_named_the_same_topic(given, fault):
     """Rows in the ledger stopped the query."""
-    assert faults({**EXACTLY_ONCE, **given}) == [f"{fault}: each needs a topic of its own."]
+    assert faults({**EXACTLY_ONCE, **given}) == (f"{fault}: each needs a topic of its own.",)
 
 
 @pytest.mark.parametrize("name", ["a", "A.b_c-9", "...", "a" * 249, "__x"])
