@@ -37,9 +37,11 @@ class KafkaError(Exception):
 
     failed_step: FailedStep | None = None
     remedy = ""
+    escapes = True
+    """False for texts with lines of their own, such as a log of a process that this one has started."""
 
     def __init__(self, *arguments: object) -> None:
-        super().__init__(*(error_text(each) if isinstance(each, str) else each for each in arguments))
+        super().__init__(*(error_text(each) if self.escapes and isinstance(each, str) else each for each in arguments))
 
 
 def unexpected(error: Exception) -> KafkaError:

@@ -18,6 +18,7 @@ from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.producer.append.rows import negative_partition
 from spark_kafka_sink.producer.partitioning.partitioner import NOT_GIVEN
 from spark_kafka_sink.records.columns import (
+    NOT_TIMED,
     Int32Array,
     Int64Array,
     RecordColumns,
@@ -195,8 +196,8 @@ class ReadRows:
             return None
         times = timestamp_column(batch.column(self.layout.timestamp), now_ms, takes_negative=True)
         if times.min(initial=0) < 0:
-            times[times == -1] = now_ms  # RecordBatch.NO_TIMESTAMP: a record that was read may have none
-            bad = times < 0
+            bad = times < NOT_TIMED  # a record that was read may have no timestamp
+            times[times == NOT_TIMED] = now_ms
             found.append(self._rejected(_INVALID_TIMESTAMP, bad, list(map(negative_timestamp, times[bad].tolist()))))
             times[bad] = now_ms  # of their dead letters
         return times

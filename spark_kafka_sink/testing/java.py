@@ -26,6 +26,8 @@ _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 class JavaError(KafkaError):
     """No Java of the version Spark and Kafka need; the message holds the command that installs one."""
 
+    escapes = False
+
 
 class PackageManager(NamedTuple):
     """``install`` is a shell command; ``as_root``: whether root must run it (for brew: must not)."""

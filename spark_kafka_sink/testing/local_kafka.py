@@ -45,6 +45,8 @@ _JVM_FLAGS = (
 class LocalKafkaError(KafkaError):
     """The local Kafka failed; the message ends with its log."""
 
+    escapes = False
+
 
 class LocalKafka(ListenerOptions):
     """Starts on ``__enter__`` (about 3 s), and on ``__exit__`` ends every process and removes every file.

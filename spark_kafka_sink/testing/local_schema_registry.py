@@ -29,6 +29,8 @@ _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 class LocalSchemaRegistryError(KafkaError):
     """The local registry failed; the message ends with its log."""
 
+    escapes = False
+
 
 class LocalSchemaRegistry:
     """Starts on ``__enter__`` (about 15 s), and on ``__exit__`` ends its process and removes its files.

@@ -36,6 +36,8 @@ logger = logging.getLogger(__name__)
 class FetchError(KafkaError):
     """Files could not be fetched, or the cache is incomplete."""
 
+    escapes = False
+
 
 class IvyModule(NamedTuple):
     """``name``, ``about_mb`` (the expected size, 0 if unknown): for messages. ``module``: Ivy's XML with the

@@ -27,6 +27,8 @@ _FLAGS = (
 class ZooKeeperError(KafkaError):
     """ZooKeeper did not start; the message ends with its log."""
 
+    escapes = False
+
 
 class ZooKeeper:
     """Runs from its creation until ``close``. ``java``: the command up to the class path. ``folder`` is its own."""

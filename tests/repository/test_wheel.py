@@ -39,7 +39,7 @@ CODEC_LIBRARIES = {"cramjam", "lz4", "zstandard"}
 
 
 @pytest.mark.parametrize(
-    ("module", "used"), [("spark_kafka_sink", "ReceiptsListener"), ("spark_kafka_sink.spark", "write_kafka")]
+    ("module", "used"), [("spark_kafka_sink", "selftest"), ("spark_kafka_sink.spark", "write_kafka")]
 )
 def test_incident_without_pyspark_the_public_names_could_not_even_be_imported(module, used, tmp_path):
     """Completion, pydoc and ``import *`` look up every name. Those that need pyspark say so when they are used."""

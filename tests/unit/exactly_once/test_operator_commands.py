@@ -310,7 +310,7 @@ def test_incident_abort_did_not_say_that_the_job_still_runs(broker, transactions
     monkeypatch.setattr("builtins.input", answer)
     code, said = transactions("abort", "--prefix", "app")
     assert (code, "app is still running" in said, "aborted 2 transactions" in said) == (0, True, True)
-    with pytest.raises(FencedRunError, match="or `transactions`"):
+    with pytest.raises(FencedRunError, match="Another driver has fenced app-driver"):
         query.task(plan, 1, 2, [b"late"])
     query.abort([*reports, None])
     assert committed(broker) == EACH_ONCE

@@ -21,7 +21,7 @@ OTHER_ROWS = [[b"a", b"c"], [b"b"], []]
 
 @pytest.fixture
 def broker(monkeypatch):
-    monkeypatch.setattr("spark_kafka_sink.exactly_once.commit._METADATA_LAG_MS", 100.0)
+    monkeypatch.setattr("spark_kafka_sink.exactly_once.commit._LAG_MS", 100.0)
     with TestBroker() as broker:
         broker.create_topic(TOPIC, partitions=2)
         yield broker
@@ -115,7 +115,7 @@ def test_incident_a_mistyped_version_that_was_too_large_had_no_way_out(broker, w
     job = Query(broker.bootstrap_servers, "txn-nightly", "nightly", WriteKind.VERSION)
     job.run(202501311, ROWS)
     text = refused(job, 20250201, MORE)
-    assert "use a larger txnVersion, or a txnAppId of its own" in text
+    assert "use a larger txnVersion, or for a day that was left out, a txnAppId of its own" in text
     if way == "forget":
         take(job, text, "forget").run(20250201, MORE)
         job.run(20250202, [[b"next"]])

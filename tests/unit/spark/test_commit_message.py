@@ -10,7 +10,6 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_kafka_sink.common.task_figures import TaskFigures
 from spark_kafka_sink.exactly_once import values as v
-from spark_kafka_sink.exactly_once.receipts import WriteReceipt
 from spark_kafka_sink.producer.transactions.values import END_TXN_V1, PreparedTransaction, TransactionalIdentity
 from spark_kafka_sink.schemas.registry.cache import TaskLookup
 from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, SchemaReference, SchemaType
@@ -45,11 +44,10 @@ def test_a_message_with_everything_goes_through_json():
         open_before=(v.OpenTransaction("x", 1, 2),), ledger_id=UUID(int=6),
     )  # fmt: skip
     figures = TaskFigures(rows=2, throttle_ms=1, dead_letters=(("encode", 2),))
-    receipt = WriteReceipt("q", 3, 0, "t", 0, 0, 1, 2, 20, 5, 6, figures, "name")
     schema = Schema(SchemaType.AVRO, '"int"', (SchemaReference("r", "s", 1),))
     lookup = TaskLookup("i", RegisteredSchema("s", None, 1, schema, bytes(16), ("rule",)), {"r": schema})
     message = KafkaCommitMessage(
-        MESSAGES[0].writes, report, (receipt,), figures, (lookup,), LetterFiles("f", LetterRun("a", "b", "c"), False)
+        MESSAGES[0].writes, report, figures, (lookup,), LetterFiles("f", LetterRun("a", "b", "c"), False)
     )
     assert KafkaCommitMessage.from_json(message.to_json()) == message
 

@@ -153,7 +153,7 @@ def test_incident_a_record_without_a_timestamp_failed_the_write(write, broker):
     sent = {record.value: record.timestamp for record in broker.topic("out").records()}
     assert sorted(sent) == [b"a", b"c", b"d"]
     assert sent[b"d"] == 0
-    assert sent[b"a"] == sent[b"c"] > 1_700_000_000_000
+    assert min(sent[b"a"], sent[b"c"]) > 1_700_000_000_000
     (letter,) = letters(broker)
     assert headers(letter)["exception.message"].startswith("Invalid timestamp: -2. ")
     assert letter.timestamp == sent[b"a"]

@@ -179,6 +179,16 @@ class Connect(SimpleNamespace):
         return set()
 
     addTag = interruptTag = print  # noqa: N815 (Spark's names)
+    columns = ("value",)
+
+    def toDF(self, *names):  # noqa: N802
+        return self
+
+    def select(self, *columns):
+        return self
+
+    def __getitem__(self, name):
+        return SimpleNamespace(alias=lambda _: self)
 
 
 Connect.__module__ = "pyspark.sql.connect.dataframe"
