@@ -50,9 +50,8 @@ def take(query, text, *ways):
 def commit_torn(broker, query, number=0):
     """Task 1 loses its row after the decision."""
     reports = query.tasks(query.plan(number), number, ROWS)
-    broker.expire_transaction(f"{query.name}-1")
     with pytest.raises(ExactlyOnceError, match="are gone"):
-        query.commit(reports)
+        query.commit(reports, lambda: broker.expire_transaction(f"{query.name}-1"))
 
 
 def create_again(broker):
