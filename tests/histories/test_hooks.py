@@ -186,8 +186,9 @@ def test_a_job_that_is_aborted_and_run_again(job, history):
 
 
 def test_a_run_that_was_replaced_is_told_that_it_failed(job, history, monkeypatch):
-    old, new = job.planned(), job.planned()
+    old = job.planned()
     late = job.tasks(old)
+    new = job.planned()
     monkeypatch.setenv(START, "2")
     new.commit(job.tasks(new))
     monkeypatch.setenv(START, "1")

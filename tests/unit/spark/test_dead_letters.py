@@ -156,7 +156,7 @@ def test_incident_a_record_without_a_timestamp_failed_the_write(write, broker):
     assert min(sent[b"a"], sent[b"c"]) > 1_700_000_000_000
     (letter,) = letters(broker)
     assert headers(letter)["exception.message"].startswith("Invalid timestamp: -2. ")
-    assert letter.timestamp == sent[b"a"]
+    assert letter.timestamp > 1_700_000_000_000
     assert figures.dead_letters == (("invalid-timestamp", 1),)
     with pytest.raises(InvalidRecordError, match=r"Invalid timestamp: -2\. .*\(row 1 of the task"):
         write({"value": [*"abcd"], "timestamp": given}, topic="out", deadletteron="encode")
