@@ -133,8 +133,8 @@ class KafkaProducer:
         Columns are Arrow arrays, numpy arrays or lists of values of one type, all of one length. ``key`` and ``value``:
         strings or bytes; serializers and interceptors are not called. ``headers``: lists of pairs or structs of key
         and value, or maps. ``timestamp``: Arrow timestamps or epoch ms; null: now. ``partition``: null where the
-        partitioner chooses. Waits for metadata and memory, together up to max.block.ms, which begins anew after each wait for memory that
-        was granted: one call may hold many times buffer.memory. Raises ``InvalidRecordError`` or
+        partitioner chooses. Waits for metadata and memory, together up to max.block.ms, which begins anew after each
+        wait for memory that was granted: one call may hold many times buffer.memory. Raises ``InvalidRecordError`` or
         ``RecordTooLargeError`` for a row before any of the rows is appended, and ``KafkaTimeoutError`` when a wait is
         over. Values of 16 KiB and more are not copied: memory that an array only wraps, such as a bytearray, must not
         change until its rows are sent.

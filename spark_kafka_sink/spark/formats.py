@@ -106,12 +106,14 @@ def _files(column: ColumnFormat) -> tuple[tuple[int, int], ...]:
 
 def _frame_column(formats: FormatOptions, side: Side, field: StructField) -> FrameColumn:
     try:
-        # The session's time zone and large types, not known here, make no difference to encoders.
-        kind = to_arrow_type(field.dataType, **_UTC)
         derived = derived_schema(side.value, field.dataType, field.nullable) if derives(formats, side) else None
+        # Nullability, and the session's time zone and large types, not known here, make no difference to encoders.
+        # Arrow takes no array of void without nulls, as array() is. (Spark 3.5 has no method for it.)
+        nullable = getattr(field.dataType, "_as_nullable", lambda: field.dataType)()
+        kind = to_arrow_type(nullable, **_UTC)
     except SchemaError as error:
         raise FormatError(str(error)) from error
-    except PySparkException as error:
+    except (PySparkException, ValueError) as error:  # a map of void, as map() is
         raise FormatError(
             f"The column {side.value} of type {field.dataType.simpleString()} cannot be encoded: {error}"
         ) from error

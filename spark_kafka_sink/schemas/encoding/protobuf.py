@@ -34,6 +34,7 @@ from spark_kafka_sink.schemas.encoding.protobuf_fields import (
     Repeated,
     Singular,
     Timestamp,
+    Unsigned,
     Wrapper,
 )
 from spark_kafka_sink.schemas.encoding.row_writer import Kernel
@@ -224,6 +225,8 @@ class _Planner:
             return Boolean()  # has no values
         if name in _INTEGERS and pt.is_integer(kind):
             return _integer(name, kind, path)
+        if name in ("uint64", "fixed64") and pt.is_decimal128(kind) and kind.scale == 0:
+            return Unsigned(path, name, 64 if name == "fixed64" else 0)
         if name in _FLOATS and (pt.is_floating(kind) or pt.is_integer(kind)):
             return _floating(name, kind, path)
         if name == "bool" and pt.is_boolean(kind):

@@ -85,6 +85,24 @@ class Integer:
 
 
 @dataclass(frozen=True, slots=True)
+class Unsigned:
+    """uint64 and fixed64, from a decimal without fraction, as which Spark reads them. ``fixed``: as of ``Integer``."""
+
+    path: str
+    type: str
+    fixed: int
+
+    def write_value(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
+        words = np.frombuffer(array.buffers()[1], np.uint64, 2 * len(array), 16 * array.offset).reshape(-1, 2)
+        writer.refuse(words[:, 1] != 0, self.path, array, f"is out of range for {self.type}", keep)
+        low = np.ascontiguousarray(words[:, 0])
+        if self.fixed:
+            _write_fixed(writer, tag, low, self.fixed, keep, presence)
+        else:
+            _write_varints(writer, tag, low, keep, presence)
+
+
+@dataclass(frozen=True, slots=True)
 class Floating:
     """float and double, from floats and from integers that they hold exactly."""
 

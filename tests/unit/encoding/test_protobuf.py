@@ -2,6 +2,7 @@ import pickle
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -132,6 +133,25 @@ def test_all_faulty_rows_of_an_array_are_named():
         (2, "id", "-5 is out of range for uint32"),
         (3, "name", "b'\\xff' is not UTF-8, and a Protobuf string is"),
         (5, "more[]", "-1 is out of range for uint64"),
+    ]
+
+
+def test_incident_a_decimal_was_refused_for_uint64_which_spark_reads_as_one():
+    schema = proto3("message M { uint64 a = 1; repeated fixed64 b = 2; google.protobuf.UInt64Value c = 3; }")
+    numbers = [Decimal(each) for each in (0, 2**63, 2**64 - 1)]
+    kind = pa.struct([("a", pa.decimal128(20, 0)), ("b", pa.list_(pa.decimal128(20, 0))), ("c", pa.decimal128(20, 0))])
+    rows = [
+        {"a": Decimal(7), "b": [], "c": None},
+        {"a": numbers[2], "b": numbers, "c": numbers[1]},
+        {"a": None, "b": [], "c": None},
+    ]
+    encoded = encode_protobuf(pa.array(rows, kind)[1:], schema, "M")
+    wanted = upb(schema)(a=2**64 - 1, b=map(int, numbers), c={"value": 2**63})
+    assert encoded.to_pylist() == [wanted.SerializeToString(), b""]
+    wrong = pa.array([{"b": [Decimal(1)]}, {"a": Decimal(-1)}, {"b": [Decimal(2**64)]}], kind)
+    assert faults(wrong, schema) == [
+        (1, "a", "-1 is out of range for uint64"),
+        (2, "b[]", f"{2**64} is out of range for fixed64"),
     ]
 
 

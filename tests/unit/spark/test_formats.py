@@ -9,6 +9,7 @@ from pyspark import SparkFiles
 from pyspark.sql.types import (
     IntegerType,
     LongType,
+    MapType,
     NullType,
     StringType,
     StructField,
@@ -92,7 +93,7 @@ def test_a_file_that_was_corrected_is_read_again(lines, tmp_path):
     assert planned_formats(given, fields(STRUCT, given)) is plan
 
 
-@pytest.mark.parametrize("kind", [YearMonthIntervalType(), VariantType()])
+@pytest.mark.parametrize("kind", [YearMonthIntervalType(), VariantType(), MapType(NullType(), NullType(), False)])
 def test_a_type_without_a_format_is_named_as_spark_names_it(lines, kind):
     given = options()
     with pytest.raises(FormatError, match=kind.simpleString()) as raised:
