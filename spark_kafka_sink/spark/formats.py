@@ -116,9 +116,10 @@ def _frame_column(formats: FormatOptions, side: Side, field: StructField) -> Fra
         kind = to_arrow_type(nullable, **_UTC)
     except SchemaError as error:
         raise FormatError(str(error)) from error
-    except (PySparkException, ValueError) as error:  # a map of void, as map() is
+    except (PySparkException, ValueError) as error:
+        why = error if isinstance(error, PySparkException) else "map() has no types, cast it to map<string,string>"
         raise FormatError(
-            f"The column {side.value} of type {field.dataType.simpleString()} cannot be encoded: {error}"
+            f"The column {side.value} of type {field.dataType.simpleString()} cannot be encoded: {why}"
         ) from error
     return FrameColumn(kind, derived)
 

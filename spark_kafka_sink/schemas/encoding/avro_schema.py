@@ -37,7 +37,7 @@ _LOGICAL_TYPES = {
 }
 """The types that each logical type may annotate."""
 _FIXED_SIZES = {"duration": 12, "uuid": 16}
-_WORDS = {str: "a string", list: "a list", int: "a whole number", object: ""}
+_WORDS = {str: "a string", list: "a list", int: "a whole number"}
 _COMMENT: Final = re.compile(r'/\*.*?\*/|//[^\r\n]*|("(?:[^"\\]++|\\.)*+"?|/\*.*)', re.DOTALL)
 """A comment, or in the group what is none: a string, and a comment without an end."""
 
@@ -183,7 +183,10 @@ def with_imports(text: str, imports: Mapping[str, str]) -> str:
             reader.read(each)
         except InvalidSchemaError as error:
             raise InvalidSchemaError([f"its import {name!a:.200} is wrong: {error}"]) from error
-    return json.dumps(reader.written_out(reader.read(text)))
+    try:
+        return json.dumps(reader.written_out(reader.read(text)))
+    except RecursionError:
+        raise InvalidSchemaError(["the Avro schema is nested too deeply"]) from None
 
 
 class _Reader:
@@ -350,7 +353,7 @@ def _attribute(node: Json, name: str, wanted: type = object) -> Json:
     if name not in node:
         raise ValueError(f"{_short(json.dumps(node))} lacks the attribute {name!r}")
     value = node[name]
-    if not isinstance(value, wanted) or isinstance(value, bool):
+    if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
         raise ValueError(f"{node['type']}: {name} must be {_WORDS[wanted]}, but is {_short(json.dumps(value))}")
     return value
 
@@ -361,7 +364,7 @@ def _check_names(of: str, names: Sequence[Json]) -> None:
         if not is_name(name):
             raise ValueError(f"{of}: {_short(json.dumps(name))} is not a name")
     if twice := [name for name, count in Counter(names).items() if count > 1]:
-        raise ValueError(f"{of}: {_short(twice[0])} is there twice")
+        raise ValueError(f"{of}: {_short(json.dumps(twice[0]))} is there twice")
 
 
 def _short(text: str) -> str:

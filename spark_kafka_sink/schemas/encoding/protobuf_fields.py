@@ -63,7 +63,9 @@ class Kind(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Integer:
-    """An integer. ``bounds``: the type's range, if the Arrow type has other numbers. ``fixed``: bits, 0 for varints."""
+    """An integer. ``bounds``: the type's range, if the Arrow type has other numbers, as a decimal has for 64 bits.
+    ``fixed``: bits, 0 for varints.
+    """
 
     path: str
     type: str
@@ -72,9 +74,13 @@ class Integer:
     bounds: tuple[int, int] | None = None
 
     def write_value(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
-        numbers = integers(array)
-        if self.bounds is not None:
-            bad = (numbers < self.bounds[0]) | (numbers > self.bounds[1])
+        if pt.is_decimal(array.type):
+            halves = np.frombuffer(array.buffers()[1], np.int64, 2 * len(array), 16 * array.offset).reshape(-1, 2)
+            numbers, bad = halves[:, 0].copy(), halves[:, 1] != 0
+        else:
+            numbers = integers(array)
+            bad = None if self.bounds is None else (numbers < self.bounds[0]) | (numbers > self.bounds[1])
+        if bad is not None:
             writer.refuse(bad, self.path, array, f"is out of range for {self.type}", keep)
         if self.fixed:
             words = numbers.view(np.uint64)
@@ -82,24 +88,6 @@ class Integer:
         else:
             words = zigzag(numbers).view(np.uint64) if self.zigzag else numbers.view(np.uint64)
             _write_varints(writer, tag, words, keep, presence)
-
-
-@dataclass(frozen=True, slots=True)
-class Unsigned:
-    """uint64 and fixed64, from a decimal without fraction, as which Spark reads them. ``fixed``: as of ``Integer``."""
-
-    path: str
-    type: str
-    fixed: int
-
-    def write_value(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
-        words = np.frombuffer(array.buffers()[1], np.uint64, 2 * len(array), 16 * array.offset).reshape(-1, 2)
-        writer.refuse(words[:, 1] != 0, self.path, array, f"is out of range for {self.type}", keep)
-        low = np.ascontiguousarray(words[:, 0])
-        if self.fixed:
-            _write_fixed(writer, tag, low, self.fixed, keep, presence)
-        else:
-            _write_varints(writer, tag, low, keep, presence)
 
 
 @dataclass(frozen=True, slots=True)
