@@ -236,7 +236,7 @@ class _Reader:
         """``namespace``: the one of the names in ``node``. Raises ``ValueError``."""
         if isinstance(node, list):
             branches = [self._schema(each, namespace) for each in node]
-            kinds = ["union" if isinstance(each, list) else _kind(each) for each in branches]
+            kinds = list(map(_kind, branches))
             if "union" in kinds or len(set(kinds)) < len(kinds):
                 raise ValueError("a union has a type twice, or another union")
             return branches
@@ -289,7 +289,7 @@ class _Reader:
         field = {**node, "name": _attribute(node, "name"), "type": kind}
         if "default" in field:
             self._defaults.append(field)
-            if isinstance(field["default"], str) and not isinstance(kind, list) and _kind(kind) in ("float", "double"):
+            if isinstance(field["default"], str) and _kind(kind) in ("float", "double"):
                 field["default"] = float(field["default"])  # JSON has no NaN
         return field
 
@@ -303,12 +303,10 @@ class _Reader:
                 return True
             case _, bool():
                 return False
-            case ("int", int()):
-                return -(1 << 31) <= value < 1 << 31
-            case ("long", int()):
-                return -(1 << 63) <= value < 1 << 63
             case ("float" | "double", int() | float()):
                 return True
+            case (("int" | "long") as kind, int()):
+                return -1 << (bits := 31 if kind == "int" else 63) <= value < 1 << bits
             case ("array", list()):
                 return all(self._takes(schema["items"], each) for each in value)
             case ("map", dict()):
@@ -323,7 +321,7 @@ class _Reader:
 
 def _kind(schema: Json) -> Json:
     """The type of a schema that was read, or its name."""
-    return schema["type"] if isinstance(schema, dict) else schema
+    return "union" if isinstance(schema, list) else schema["type"] if isinstance(schema, dict) else schema
 
 
 def _full_name(name: str, namespace: str) -> str:
