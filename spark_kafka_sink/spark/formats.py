@@ -12,6 +12,7 @@ import os
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, Final
 
@@ -34,6 +35,7 @@ from spark_kafka_sink.schemas.formats.plan import (
 from spark_kafka_sink.schemas.registry.cache import CachedRegistry, ResponseFiles, cached_registry
 from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions
 from spark_kafka_sink.schemas.registry.schema import Side
+from spark_kafka_sink.spark.caller_job import is_connect
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, WriterCommitMessage
 from spark_kafka_sink.spark.derived_schema import derived_schema
 from spark_kafka_sink.spark.options import SinkOptions
@@ -53,6 +55,7 @@ _TEXT = (
 _UTC: Final[dict[str, Any]] = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_type).parameters else {}
 
 _PROCESS: Final = uuid.uuid4().hex
+_callers: Final = ContextVar("application", default=_PROCESS)
 """The name of a run whose folder is not known, as in the process that calls ``write_kafka``."""
 
 _plans: dict[object, FormatPlan] = {}
@@ -64,7 +67,7 @@ def planned_formats(options: SinkOptions, fields: EncodedFields) -> FormatPlan:
     formats = options.formats
     assert formats is not None
     columns = tuple((side, field.json(), _files(formats.column(side))) for side, field in fields.items())
-    cache_key = (formats, options.topic, columns)
+    cache_key = (_application(), formats, options.topic, columns)
     if cache_key not in _plans:
         frame = {side: _frame_column(formats, side, field) for side, field in fields.items()}
         registry = None if formats.registry is None else _registry(formats.registry)
@@ -106,14 +109,17 @@ def _files(column: ColumnFormat) -> tuple[tuple[int, int], ...]:
 
 def _frame_column(formats: FormatOptions, side: Side, field: StructField) -> FrameColumn:
     try:
-        # The session's time zone and large types, not known here, make no difference to encoders.
-        kind = to_arrow_type(field.dataType, **_UTC)
         derived = derived_schema(side.value, field.dataType, field.nullable) if derives(formats, side) else None
+        # Nullability, and the session's time zone and large types, not known here, make no difference to encoders.
+        # Arrow takes no array of void without nulls, as array() is. (Spark 3.5 has no method for it.)
+        nullable = getattr(field.dataType, "_as_nullable", lambda: field.dataType)()
+        kind = to_arrow_type(nullable, **_UTC)
     except SchemaError as error:
         raise FormatError(str(error)) from error
-    except PySparkException as error:
+    except (PySparkException, ValueError) as error:
+        why = error if isinstance(error, PySparkException) else "map() has no types, cast it to map<string,string>"
         raise FormatError(
-            f"The column {side.value} of type {field.dataType.simpleString()} cannot be encoded: {error}"
+            f"The column {side.value} of type {field.dataType.simpleString()} cannot be encoded: {why}"
         ) from error
     return FrameColumn(kind, derived)
 
@@ -137,6 +143,12 @@ def is_first(text: str) -> bool:
     return not said
 
 
+def name_application(session: Any) -> None:
+    """Names the run that this thread writes for: a process may stop its session and start another one."""
+    run = session.session_id if is_connect(session) else session.sparkContext.applicationId
+    _callers.set(f"{_PROCESS} {run}")
+
+
 def _application() -> str:
     """A name of the run. Spark tells its Python processes no application id, but a folder that is new in each run."""
-    return SparkFiles._root_directory or _PROCESS
+    return SparkFiles._root_directory or _callers.get()

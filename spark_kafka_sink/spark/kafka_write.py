@@ -68,6 +68,10 @@ def write_kafka(frame: DataFrame, options: Mapping[str, Any]) -> WriteResult:
     began_at = clock.now()
     given, faults = given_options(options)
     write = BatchWrite.of(frame.schema, given, faults)
+    if write.options.formats is not None:
+        from spark_kafka_sink.spark.formats import name_application
+
+        name_application(frame.sparkSession)
     write.begin()
     messages: list[KafkaCommitMessage] = []
     try:

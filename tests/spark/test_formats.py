@@ -79,6 +79,7 @@ def test_sparks_own_from_avro_reads_every_type(spark, topic, avro, client):
         "date_add(date'1969-12-30', cast(id as int)) day", "timestamp_micros(id * 1234567 - 5000000) at",
         "cast(timestamp_micros(id * 99) as timestamp_ntz) local", "array(id, null, -id) list",
         "map('k', struct(cast(id as decimal(3, 1)) x)) entries", "if(id % 5 = 0, null, named_struct('y', id)) nested",
+        "array() none", "array(null) some",
     )  # fmt: skip
     frame = spark.range(60).selectExpr(f"struct({', '.join(columns)}) value")
     save(frame, avro)
@@ -88,6 +89,18 @@ def test_sparks_own_from_avro_reads_every_type(spark, topic, avro, client):
     assert sorted(read.collect(), key=lambda row: row.value.id) == frame.collect()
     own = {bytes(row.value) for row in frame.selectExpr("to_avro(value) value").collect()}
     assert own == {bytes(row.value) for row in written.collect()}
+
+
+def test_a_union_from_sparks_struct_for_it_has_the_bytes_of_to_avro(spark, topic, avro):
+    spark.sql(f"ADD JAR {avro_jar()}")
+    union = [{"type": "array", "items": "int"}, "null", "long", "string"]
+    schema = json.dumps({"type": "record", "name": "R", "fields": [{"name": "u", "type": union}]})
+    members = ("array(3)", "id", "'x'")
+    struct = ", ".join(f"'member{n}', if(id % 4 = {n}, {each}, null)" for n, each in enumerate(members))
+    frame = spark.range(60).selectExpr(f"struct(named_struct({struct}) u) value")
+    save(frame, {**avro, "valueSchema": schema})
+    own = frame.selectExpr(f"to_avro(value, '{schema}') value").collect()
+    assert sorted(bytes(row.value) for row in own) == sorted(record.value[5:] for record in topic.records())
 
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])

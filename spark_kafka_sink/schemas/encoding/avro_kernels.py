@@ -115,6 +115,33 @@ class Branch:
 
 
 @dataclass(frozen=True, slots=True)
+class Members:
+    """A union of several types, from Spark's struct for it: of ``member0``, ``member1`` and so on, one is not null.
+
+    ``null``: the encoded index of the branch null; None if the union has none. ``members``: the encoded index of each
+    other branch, and its kernel.
+    """
+
+    path: str
+    schema: str
+    null: bytes | None
+    members: tuple[tuple[bytes, Kernel], ...]
+
+    def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
+        array = plain(array)
+        values = np.zeros(len(array), np.uint64)
+        for (index, kernel), column in zip(self.members, map(plain, array.flatten()), strict=True):
+            present = mask_of(column)
+            values += 1 if present is None else present & 1
+            writer.fixed(index, both(keep, present))
+            kernel.write(writer, column, both(keep, present))
+        if self.null is not None:
+            writer.fixed(self.null, both(keep, np.negative((values == 0).astype(np.uint64))))
+        bad = values != 1 if self.null is None else values > 1
+        writer.refuse(bad, self.path, array, f"does not have one value for {self.schema}", keep)
+
+
+@dataclass(frozen=True, slots=True)
 class RecordFields:
     """A struct. ``fields``: in the schema's order."""
 

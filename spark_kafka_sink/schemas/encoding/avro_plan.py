@@ -29,6 +29,7 @@ from spark_kafka_sink.schemas.encoding.avro_kernels import (
     Fixed,
     Integer,
     Items,
+    Members,
     Nothing,
     Real,
     RecordFields,
@@ -101,6 +102,17 @@ class Planner:
         null = schema.null_branch
         if null is not None and pt.is_null(kind):
             return Constant(encode_varint(null))
+        branches = [index for index, branch in enumerate(schema.branches) if branch.type != "null"]
+        names = [f"member{number}" for number in range(len(branches))]
+        if len(names) > 1 and pt.is_struct(kind) and [field.name for field in kind] == names:
+            members = [
+                (
+                    encode_varint(index),
+                    self._value(schema.branches[index], plain_kind(field.type), _join(path, field.name)),
+                )
+                for index, field in zip(branches, kind, strict=True)
+            ]
+            return Members(path, str(schema), None if null is None else encode_varint(null), tuple(members))
         index = self._branch(schema, kind, path)
         if index is None:
             return Nothing()
@@ -148,11 +160,17 @@ class Planner:
         if schema.type == "record" and pt.is_struct(kind):
             return self._record(schema, kind, path)
         if schema.type == "array" and is_any_list(kind):
-            return Items(self.plan(schema.items, kind.value_type, f"{path}[]"))
+            return Items(self._element(schema.items, kind.value_type, f"{path}[]"))
         if schema.type == "map" and pt.is_map(kind) and _is_string(plain_kind(kind.key_type)):
             key = Required(f"{path}.key", "string", Text(f"{path}.key"))
-            return Entries(path, key, self.plan(schema.values, kind.item_type, f"{path}.value"))
+            return Entries(path, key, self._element(schema.values, kind.item_type, f"{path}.value"))
         return None
+
+    def _element(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel:
+        """The kernel of elements; those without a type are nulls, if there are any."""
+        if pt.is_null(kind) and schema.type != "null" and schema.null_branch is None:
+            return Required(path, str(schema), Nothing())
+        return self.plan(schema, kind, path)
 
     def _record(self, schema: AvroSchema, kind: pa.StructType, path: str) -> Kernel:
         names = [field.name for field in kind]

@@ -37,7 +37,7 @@ _LOGICAL_TYPES = {
 }
 """The types that each logical type may annotate."""
 _FIXED_SIZES = {"duration": 12, "uuid": 16}
-_WORDS = {str: "a string", list: "a list", int: "a whole number", object: ""}
+_WORDS = {str: "a string", list: "a list", int: "a whole number"}
 _COMMENT: Final = re.compile(r'/\*.*?\*/|//[^\r\n]*|("(?:[^"\\]++|\\.)*+"?|/\*.*)', re.DOTALL)
 """A comment, or in the group what is none: a string, and a comment without an end."""
 
@@ -183,7 +183,10 @@ def with_imports(text: str, imports: Mapping[str, str]) -> str:
             reader.read(each)
         except InvalidSchemaError as error:
             raise InvalidSchemaError([f"its import {name!a:.200} is wrong: {error}"]) from error
-    return json.dumps(reader.written_out(reader.read(text)))
+    try:
+        return json.dumps(reader.written_out(reader.read(text)))
+    except RecursionError:
+        raise InvalidSchemaError(["the Avro schema is nested too deeply"]) from None
 
 
 class _Reader:
@@ -233,7 +236,7 @@ class _Reader:
         """``namespace``: the one of the names in ``node``. Raises ``ValueError``."""
         if isinstance(node, list):
             branches = [self._schema(each, namespace) for each in node]
-            kinds = ["union" if isinstance(each, list) else _kind(each) for each in branches]
+            kinds = list(map(_kind, branches))
             if "union" in kinds or len(set(kinds)) < len(kinds):
                 raise ValueError("a union has a type twice, or another union")
             return branches
@@ -286,7 +289,7 @@ class _Reader:
         field = {**node, "name": _attribute(node, "name"), "type": kind}
         if "default" in field:
             self._defaults.append(field)
-            if isinstance(field["default"], str) and not isinstance(kind, list) and _kind(kind) in ("float", "double"):
+            if isinstance(field["default"], str) and _kind(kind) in ("float", "double"):
                 field["default"] = float(field["default"])  # JSON has no NaN
         return field
 
@@ -300,12 +303,10 @@ class _Reader:
                 return True
             case _, bool():
                 return False
-            case ("int", int()):
-                return -(1 << 31) <= value < 1 << 31
-            case ("long", int()):
-                return -(1 << 63) <= value < 1 << 63
             case ("float" | "double", int() | float()):
                 return True
+            case (("int" | "long") as kind, int()):
+                return -1 << (bits := 31 if kind == "int" else 63) <= value < 1 << bits
             case ("array", list()):
                 return all(self._takes(schema["items"], each) for each in value)
             case ("map", dict()):
@@ -320,7 +321,7 @@ class _Reader:
 
 def _kind(schema: Json) -> Json:
     """The type of a schema that was read, or its name."""
-    return schema["type"] if isinstance(schema, dict) else schema
+    return "union" if isinstance(schema, list) else schema["type"] if isinstance(schema, dict) else schema
 
 
 def _full_name(name: str, namespace: str) -> str:
@@ -350,7 +351,7 @@ def _attribute(node: Json, name: str, wanted: type = object) -> Json:
     if name not in node:
         raise ValueError(f"{_short(json.dumps(node))} lacks the attribute {name!r}")
     value = node[name]
-    if not isinstance(value, wanted) or isinstance(value, bool):
+    if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
         raise ValueError(f"{node['type']}: {name} must be {_WORDS[wanted]}, but is {_short(json.dumps(value))}")
     return value
 
@@ -361,7 +362,7 @@ def _check_names(of: str, names: Sequence[Json]) -> None:
         if not is_name(name):
             raise ValueError(f"{of}: {_short(json.dumps(name))} is not a name")
     if twice := [name for name, count in Counter(names).items() if count > 1]:
-        raise ValueError(f"{of}: {_short(twice[0])} is there twice")
+        raise ValueError(f"{of}: {_short(json.dumps(twice[0]))} is there twice")
 
 
 def _short(text: str) -> str:

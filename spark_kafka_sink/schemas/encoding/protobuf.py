@@ -224,6 +224,8 @@ class _Planner:
             return Boolean()  # has no values
         if name in _INTEGERS and pt.is_integer(kind):
             return _integer(name, kind, path)
+        if name in ("uint64", "fixed64") and pt.is_decimal128(kind) and kind.scale == 0:
+            return Integer(path, name, 64 if name == "fixed64" else 0, bounds=_range(False, 64))  # as Spark reads it
         if name in _FLOATS and (pt.is_floating(kind) or pt.is_integer(kind)):
             return _floating(name, kind, path)
         if name == "bool" and pt.is_boolean(kind):

@@ -63,7 +63,9 @@ class Kind(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Integer:
-    """An integer. ``bounds``: the type's range, if the Arrow type has other numbers. ``fixed``: bits, 0 for varints."""
+    """An integer. ``bounds``: the type's range, if the Arrow type has other numbers, as a decimal has for 64 bits.
+    ``fixed``: bits, 0 for varints.
+    """
 
     path: str
     type: str
@@ -72,9 +74,13 @@ class Integer:
     bounds: tuple[int, int] | None = None
 
     def write_value(self, writer: RowWriter, tag: bytes, array: pa.Array, keep: Mask | None, presence: bool) -> None:
-        numbers = integers(array)
-        if self.bounds is not None:
-            bad = (numbers < self.bounds[0]) | (numbers > self.bounds[1])
+        if pt.is_decimal(array.type):
+            halves = np.frombuffer(array.buffers()[1], np.int64, 2 * len(array), 16 * array.offset).reshape(-1, 2)
+            numbers, bad = halves[:, 0].copy(), halves[:, 1] != 0
+        else:
+            numbers = integers(array)
+            bad = None if self.bounds is None else (numbers < self.bounds[0]) | (numbers > self.bounds[1])
+        if bad is not None:
             writer.refuse(bad, self.path, array, f"is out of range for {self.type}", keep)
         if self.fixed:
             words = numbers.view(np.uint64)

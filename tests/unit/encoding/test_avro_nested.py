@@ -219,6 +219,30 @@ def test_unions():
     ]
 
 
+def test_incident_sparks_struct_of_a_union_was_refused():
+    lists = {"type": "array", "items": "string"}
+    kind = pa.struct([("member0", pa.int64()), ("member1", INNER_KIND), ("member2", pa.list_(pa.string()))])
+    given = [5, {"n": 1, "t": "x"}, ["a"], None, ["b"]]
+    rows = [{"member0": 5}, {"member1": {"n": 1, "t": "x"}}, {"member2": ["a"]}, None, {"member2": ["b"]}]
+    schema = record(u=["long", "null", INNER, lists])
+    assert encoded(schema, struct(u=pa.array(rows, kind))[1:]) == written(schema, [{"u": each} for each in given])[1:]
+    bad = pa.array([*rows[:3], {}, {"member0": 1, "member2": []}], kind)
+    said = " does not have one value for [long, record Inner, array of string]"
+    assert [(row, text.endswith(said)) for row, _, text in faults(["long", INNER, lists], bad)] == [
+        (3, True),
+        (4, True),
+    ]
+
+
+def test_incident_empty_arrays_without_a_type_were_refused():
+    schema = record(a={"type": "array", "items": "string"}, m={"type": "map", "values": "long"})
+    kinds = [("a", pa.list_(pa.null())), ("m", pa.map_(pa.string(), pa.null()))]
+    assert encoded(schema, pa.array([{"a": [], "m": []}] * 2, pa.struct(kinds))) == [b"\0\0"] * 2
+    assert faults(schema, pa.array([{"a": [], "m": []}, {"a": [None], "m": []}], pa.struct(kinds))) == [
+        (1, "a[]", "null is not allowed: the schema says string, without null")
+    ]
+
+
 def test_a_union_of_more_than_64_branches():
     names = [{"type": "enum", "name": f"E{n}", "symbols": ["a"]} for n in range(70)]
     schema = record(x=[*names, "long", "null"])

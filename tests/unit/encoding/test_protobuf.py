@@ -2,6 +2,7 @@ import pickle
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -133,6 +134,17 @@ def test_all_faulty_rows_of_an_array_are_named():
         (3, "name", "b'\\xff' is not UTF-8, and a Protobuf string is"),
         (5, "more[]", "-1 is out of range for uint64"),
     ]
+
+
+def test_incident_a_decimal_was_refused_for_uint64_which_spark_reads_as_one():
+    schema = proto3("message M { uint64 a = 1; repeated fixed64 b = 2; google.protobuf.UInt64Value c = 3; }")
+    large = [Decimal(2**63), Decimal(2**64 - 1), Decimal(-1), Decimal(2**64)]
+    kind = pa.struct([("a", pa.decimal128(20)), ("b", pa.list_(pa.decimal128(20))), ("c", pa.decimal128(20))])
+    rows = pa.array([{}, {"a": large[1], "b": large[:2], "c": large[0]}, {"a": None, "b": []}], kind)[1:]
+    wanted = upb(schema)(a=2**64 - 1, b=[2**63, 2**64 - 1], c={"value": 2**63})
+    assert encode_protobuf(rows, schema, "M").to_pylist() == [wanted.SerializeToString(), b""]
+    said = [(0, "a", "-1 is out of range for uint64"), (1, "b[]", f"{2**64} is out of range for fixed64")]
+    assert faults(pa.array([{"a": large[2]}, {"b": large[3:]}], kind), schema) == said
 
 
 def test_all_mismatches_are_named():

@@ -2,6 +2,8 @@
 
 import pickle
 import tempfile
+from functools import cache
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -9,6 +11,7 @@ from pyspark import SparkFiles
 from pyspark.sql.types import (
     IntegerType,
     LongType,
+    MapType,
     NullType,
     StringType,
     StructField,
@@ -24,7 +27,7 @@ from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
 from spark_kafka_sink.schemas.registry.cache import CachedRegistry
 from spark_kafka_sink.schemas.registry.schema import Schema, SchemaType, Side
 from spark_kafka_sink.spark import formats as module
-from spark_kafka_sink.spark.formats import planned_formats, with_earlier_schemas
+from spark_kafka_sink.spark.formats import name_application, planned_formats, with_earlier_schemas
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import RowLayout, SchemaError, encoded_fields
 from tests.unit.formats.fake_registry import FakeRegistry
@@ -92,7 +95,7 @@ def test_a_file_that_was_corrected_is_read_again(lines, tmp_path):
     assert planned_formats(given, fields(STRUCT, given)) is plan
 
 
-@pytest.mark.parametrize("kind", [YearMonthIntervalType(), VariantType()])
+@pytest.mark.parametrize("kind", [YearMonthIntervalType(), VariantType(), MapType(NullType(), NullType(), False)])
 def test_a_type_without_a_format_is_named_as_spark_names_it(lines, kind):
     given = options()
     with pytest.raises(FormatError, match=kind.simpleString()) as raised:
@@ -128,6 +131,22 @@ def test_a_bare_schema_takes_any_type_and_a_void_key_is_no_column(lines):
     found = fields(StringType(), given, key=NullType())
     assert list(found) == [Side.VALUE]
     assert list(planned_formats(given, found).columns) == [Side.VALUE]
+
+
+def test_incident_a_second_application_of_a_process_wrote_the_first_ones_version(lines, monkeypatch):
+    registry = FakeRegistry()
+    given = options(**{"schema.registry.url": "http://registry:8081", "use.latest.version": "true"})
+    monkeypatch.setattr(
+        module, "cached_registry", cache(lambda options, application: CachedRegistry(registry, options))
+    )
+    found = []
+    for application, version in (("a", "long"), ("a", "float"), ("b", "double")):
+        schema = f'{{"type":"record","name":"R","fields":[{{"name":"a","type":"{version}"}}]}}'
+        registry.register("t-value", Schema(SchemaType.AVRO, schema))
+        name_application(SimpleNamespace(sparkContext=SimpleNamespace(applicationId=application)))
+        plan = planned_formats(given, fields(StructType([StructField("a", IntegerType())]), given))
+        found.append(plan.columns[Side.VALUE].known["t-value"].registered.version)
+    assert found == [1, 1, 3]
 
 
 def test_a_registry_that_was_down_for_a_replay_is_asked_again(lines, monkeypatch):
