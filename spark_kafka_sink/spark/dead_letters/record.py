@@ -194,7 +194,7 @@ def json_lines(letters: Letters, **of_task: object) -> bytes:
             "value": _base64(value),
             "headers": _header_pairs(headers),
         }
-        lines.append(json.dumps(line) + "\n")
+        lines.append(json.dumps(line, separators=(",", ":")) + "\n")
     return "".join(lines).encode()
 
 
