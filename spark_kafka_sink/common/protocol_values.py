@@ -7,6 +7,7 @@ callers' data.
 from __future__ import annotations
 
 import operator
+import re
 from typing import Final
 
 LARGEST_INT16: Final = 2**15 - 1
@@ -15,6 +16,15 @@ LARGEST_INT64: Final = 2**63 - 1
 
 _LONGEST_STRING: Final = LARGEST_INT16
 """In bytes. Brokers refuse longer strings also in flexible versions, although their encoding has no limit."""
+
+
+TOPIC_RULE: Final = "at most 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-', and neither '.' nor '..'"
+_TOPIC: Final = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}")
+
+
+def is_topic_name(name: str) -> bool:
+    """Whether brokers take it, by ``TOPIC_RULE`` (Java: ``Topic.validate``)."""
+    return _TOPIC.fullmatch(name) is not None
 
 
 def text_fault(value: object) -> str | None:
