@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from spark_kafka_sink.common.foreign_text import shown
 
 NO_LEADER = -1
 _LONGEST_HOST = 255
-_TOPIC: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
-
-
-def topic_name_fault(name: str) -> str | None:
-    """Why no broker takes a topic of this name (Kafka: ``Topic.validate``); None if brokers do."""
-    if _TOPIC.fullmatch(name):
-        return None
-    rule = "The name of a topic has 1 to 249 ASCII letters, digits, '.', '_' and '-', and is neither '.' nor '..'."
-    return f"Invalid topic: '{shown(name, 249)}'. {rule}"
 
 
 class TopicPartition(NamedTuple):

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.model import topic_name_fault
+from spark_kafka_sink.common.foreign_text import shown
+from spark_kafka_sink.common.protocol_values import TOPIC_RULE, is_topic_name
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.producer.append.rows import negative_partition
 from spark_kafka_sink.producer.partitioning.partitioner import NOT_GIVEN
@@ -46,6 +47,7 @@ _NULL_TOPIC_TEXT: Final = (
     "The Kafka message data sent to the producer contains a null topic. "
     "Use the `topic` option for setting a default topic."
 )
+_INVALID_NAME: Final = f"Invalid topic: '{{}}'. A name is {TOPIC_RULE}."
 _NULL_TOPIC: Final = FaultKind(Reason.NULL_TOPIC, ILLEGAL_ARGUMENT)
 _INVALID_TOPIC: Final = FaultKind(Reason.INVALID_TOPIC, "org.apache.kafka.common.errors.InvalidTopicException")
 _INVALID_PARTITION: Final = FaultKind(Reason.INVALID_PARTITION, ILLEGAL_ARGUMENT)
@@ -167,11 +169,12 @@ class ReadRows:
         missing = null_mask(column)
         topics = topic_column(column, missing if column.null_count else None)
         found.append(self._rejected(_NULL_TOPIC, missing, [_NULL_TOPIC_TEXT] * column.null_count))
-        faults = [topic_name_fault(name) for name in topics.names]
-        if any(faults):
+        valid = np.array([is_topic_name(name) for name in topics.names])
+        if not valid.all():
             codes = np.zeros(len(column), np.int32) if topics.codes is None else topics.codes
-            bad = np.array([fault is not None for fault in faults])[codes] & ~missing
-            found.append(self._rejected(_INVALID_TOPIC, bad, [f"{faults[code]}" for code in codes[bad].tolist()]))
+            bad = ~valid[codes] & ~missing
+            messages = [_INVALID_NAME.format(shown(topics.names[code], 249)) for code in codes[bad].tolist()]
+            found.append(self._rejected(_INVALID_TOPIC, bad, messages))
             kept = ~(bad | missing)
             topics = topics.naming(kept) if kept.any() else TopicColumn(("",))
         return topics
