@@ -296,8 +296,7 @@ class Metadata:
             return list(self._errors.values())[-1] if self._errors else None
 
     def request_update(self, *, at_once: bool = False) -> None:
-        """Marks the snapshot as stale, so that all topics are requested as soon as the backoff allows, or ``at_once``:
-        the backoff grows to a second while responses change nothing."""
+        """All topics are requested ``at_once``, or when the backoff allows, which may take a second."""
         with self._lock:
             self._full_requested = True
             self._urgent = self._urgent or at_once
