@@ -129,8 +129,8 @@ def test_an_explicit_schema_that_the_latest_does_not_read_is_refused_unless_not_
         plan(registry, **given)
     assert str(raised.value) == (
         "latest.compatibility.strict: schema 1 of subject t-value is to be written, and does not read data of the one "
-        "that the options give for the column value:\n- b: has no default and is not written\nLeave the options of "
-        "the schema out, give that one, or set latest.compatibility.strict=false."
+        "that the options give for the column value. Leave the options of the schema out, give that one, or set "
+        "latest.compatibility.strict=false.\n- b: has no default and is not written"
     )
     by_id = {"use.schema.id": "1", "valueSchema": record("a")}
     with pytest.raises(FormatError, match=r"(?s)^id\.compatibility\.strict: schema 1 .* or set id\.compatibility"):
