@@ -8,6 +8,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, get_args, get_origin, get_type_hints
 from uuid import UUID
 
@@ -93,10 +94,9 @@ def _parsed(kind: Any, plain: Any) -> Any:
     if origin is Mapping:
         return {name: _parsed(parts[1], value) for name, value in plain.items()}
     if hasattr(kind, "_fields"):
-        hints = get_type_hints(kind, localns=_types())
-        return kind(*(_parsed(*each) for each in zip(hints.values(), plain, strict=True)))
+        return kind(*(_parsed(*each) for each in zip(_types_of_fields(kind).values(), plain, strict=True)))
     if hasattr(kind, "__dataclass_fields__"):
-        hints = get_type_hints(kind, localns=_types())
+        hints = _types_of_fields(kind)
         return kind(**{name: _parsed(hints[name], value) for name, value in plain.items()})
     if issubclass(kind, Enum):
         return kind[plain]
@@ -109,13 +109,15 @@ def _parsed(kind: Any, plain: Any) -> Any:
     return plain
 
 
-def _types() -> dict[str, Any]:
-    """The types of fields that this module imports for the type checker only."""
+@cache
+def _types_of_fields(kind: Any) -> dict[str, Any]:
+    """By name. This module imports some only for the type checker."""
     from spark_kafka_sink.exactly_once.values import TaskReport
     from spark_kafka_sink.schemas.registry.cache import TaskLookup
     from spark_kafka_sink.spark.dead_letters.files import LetterFiles
 
-    return {each.__name__: each for each in (TaskReport, TaskLookup, LetterFiles)}
+    imported = (TaskReport, TaskLookup, LetterFiles)
+    return get_type_hints(kind, localns={each.__name__: each for each in imported})
 
 
 class LogLine(NamedTuple):

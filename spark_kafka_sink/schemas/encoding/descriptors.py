@@ -92,7 +92,7 @@ def descriptor_set_of(file: str, name: str = "default.proto", imports: Mapping[s
         except (binascii.Error, ValueError, _decode_error()) as error:
             raise ConfigError(
                 [f"{at or 'the schema'} is not a serialized Protobuf file (format=serialized): {error}"]
-            ) from error
+            ) from None
         if at is not None:
             parsed.name = at  # a registry may have given it another one
         elif not parsed.name or parsed.name in (imports or {}):
@@ -107,10 +107,10 @@ def ordered_files(descriptor_set: bytes) -> list[FileDescriptorProto]:
     descriptor_pb2 = library()
     try:
         files: FileDescriptorSet = descriptor_pb2.FileDescriptorSet.FromString(descriptor_set)
-    except _decode_error() as error:
+    except _decode_error():
         raise ConfigError(
             ["not a Protobuf descriptor set: make it with protoc --include_imports --descriptor_set_out"]
-        ) from error
+        ) from None
     if not all(isinstance(name, str) for each in files.file for name in (each.name, *each.dependency)):
         raise ConfigError(["the descriptor set has a file or an import whose name is not UTF-8"])  # bytes then
     by_name = {each.name: each for each in files.file}
@@ -181,7 +181,7 @@ def pool_of(files: Iterable[FileDescriptorProto]) -> DescriptorPool:
             pool.Add(each)
             pool.FindFileByName(each.name)
         except (TypeError, KeyError) as error:
-            raise ConfigError([f"{each.name} of the descriptor set is not valid: {error}"]) from error
+            raise ConfigError([f"{each.name} of the descriptor set is not valid: {error}"]) from None
     return pool
 
 
