@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, Final
 
 from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig
@@ -105,7 +106,8 @@ SINK_OPTIONS: tuple[Option, ...] = (
            "the name of an entry point of the group spark_kafka_sink.sasl."),
     Option("receiptsTopic", OptionKind.STRING, None, "low",
            "Topic for receipts: a JSON record per task and partition with query, batch, offsets, count, bytes and "
-           "times. With exactly-once, they are written in the same transaction as the rows."),
+           "times. With exactly-once, they are written in the same transaction as the rows. No other option may name "
+           "the same topic."),
     Option("receiptsPath", OptionKind.STRING, None, "low",
            "Directory for receipts, a path or a URI such as s3:// (or s3a://). Each batch writes one file of JSON "
            "lines. Arrow writes it, with the credentials that it finds on the driver, not Hadoop's."),
@@ -315,6 +317,7 @@ class SinkOptions:
             faults.append(_REPEATABLE)
         topic_creation = TopicCreation.of(own, settings, faults)
         faults += filter(None, (_topic_name_fault(_OWN[name].name, own.get(name)) for name in _TOPIC_NAMES))
+        faults += _shared_topics(own, exactly_once)
         kafka = _without_auto_creation(kafka, own.get("topiccreation"), faults)
         kafka = _with_token_provider(_transactional(kafka, exactly_once), own)
         producer = None
@@ -518,6 +521,16 @@ def _without_auto_creation(kafka: dict[str, object], policy: str | None, faults:
             f"kafka.{_AUTO}={given} and topicCreation={policy} contradict each other: leave out kafka.{_AUTO}."
         )
     return {**kafka, _AUTO: meant}
+
+
+def _shared_topics(own: Mapping[str, Any], exactly_once: ExactlyOnce | None) -> Iterator[str]:
+    """A fault for each two options that name the same topic."""
+    topics = {_OWN[name].name: own.get(name) for name in _TOPIC_NAMES}
+    if exactly_once is not None:
+        topics["commitLogTopic"] = exactly_once.ledger_topic
+    for one, other in combinations(topics, 2):
+        if topics[one] is not None and topics[one] == topics[other]:
+            yield f"{one} and {other} are both {topics[one]}: each needs a topic of its own."
 
 
 def _topic_name_fault(option: str, name: str | None) -> str | None:

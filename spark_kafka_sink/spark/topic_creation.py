@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 _SECOND_LOOK_MS: Final = 500.0
 """A broker may not know yet a topic that was just created."""
 
+_LOOKS_AT_OWN: Final = 4
+"""How often a topic of the sink's own is looked up that the brokers may be creating."""
+
 _SUGGESTING_MS: Final = 1_000.0
 _POLL_MS: Final = 50.0
 _MOST_NAMED: Final = 5
@@ -37,13 +40,14 @@ def ensure_planned_topics(options: SinkOptions) -> None:
     """On the driver. Raises ``TopicCreationError`` if the option topic does not exist and is not created.
 
     receiptsTopic and deadLetterTopic are requested as by a producer, so that brokers may create them: the tasks'
-    requests do not let them.
+    requests do not let them. Exactly-once, which connects anyway, looks these two up without topicCreation, too:
+    otherwise, the first row that cannot be written would tell that they are missing.
     """
-    if options.topic_creation is None:
+    if options.topic_creation is None and options.exactly_once is None:
         return
     from spark_kafka_sink.network.broker_requirements import require
 
-    if options.topic is not None and (rows := _unknown(options, (options.topic,))):
+    if options.topic_creation and options.topic is not None and (rows := _unknown(options, (options.topic,))):
         with _connected(options.producer, options.topic_creation, rows) as rpc:
             _ensure(rpc, options.topic_creation, rows, options)
             versions = rpc.any_api_versions()
@@ -54,8 +58,10 @@ def ensure_planned_topics(options: SinkOptions) -> None:
     if own:
         from spark_kafka_sink.network.topics import topic_metadata
 
+        creates = options.topic_creation is not None or options.producer.allow_auto_create_topics
         with _connected(options.producer, options.topic_creation, own) as rpc:
-            topic_metadata(rpc, own, _deadline(rpc, options), allow_auto_topic_creation=True)
+            topic_metadata(rpc, own, _deadline(rpc, options), allow_auto_topic_creation=creates)
+            _ensure(rpc, None, own, options)
         _remember(options, own)
 
 
@@ -119,19 +125,24 @@ def _remember(options: SinkOptions, names: Collection[str]) -> None:
     _known.setdefault(options.producer, {}).update(dict.fromkeys(names, until))
 
 
-def _ensure(calls: BlockingCalls, creation: TopicCreation, names: Sequence[str], options: SinkOptions) -> None:
+def _ensure(calls: BlockingCalls, creation: TopicCreation | None, names: Sequence[str], options: SinkOptions) -> None:
+    """``creation`` None: of the sink's own topics."""
     deadline = _deadline(calls, options)
     missing = _missing(calls, names, deadline)
     if not missing:
         return
-    if creation.create:
+    if creation is not None and creation.create:
         for name in missing:
             _create(calls, creation, name, deadline)
         return
-    calls.pause(_SECOND_LOOK_MS)
-    missing = _missing(calls, missing, deadline)
+    looks = 1 if creation is not None else _LOOKS_AT_OWN
+    while missing and looks:
+        calls.pause(_SECOND_LOOK_MS)
+        missing, looks = _missing(calls, missing, deadline), looks - 1
     if missing:
         named = [f"{name}{_did_you_mean(calls, name)}" for name in missing[:_MOST_NAMED]]
+        if creation is None:
+            raise TopicCreationError(f"no such topic for dead letters or receipts: {', '.join(named)}. Create it.")
         raise TopicCreationError(
             f"topicCreation=never: no such topic: {', '.join(named)}. Create it, or set topicCreation=create."
         )
@@ -187,7 +198,7 @@ def _similar(calls: BlockingCalls, name: str) -> str:
 
 
 @contextmanager
-def _connected(config: ProducerConfig, creation: TopicCreation, names: Sequence[str]) -> Iterator[Rpc]:
+def _connected(config: ProducerConfig, creation: TopicCreation | None, names: Sequence[str]) -> Iterator[Rpc]:
     """Connections for a look-up of ``names``."""
     from spark_kafka_sink.network.rpc import Rpc
 
@@ -196,7 +207,7 @@ def _connected(config: ProducerConfig, creation: TopicCreation, names: Sequence[
 
 
 @contextmanager
-def _explained(creation: TopicCreation, names: Sequence[str]) -> Iterator[None]:
+def _explained(creation: TopicCreation | None, names: Sequence[str]) -> Iterator[None]:
     """A look-up of ``names``, whose failure is a ``TopicCreationError``."""
     try:
         yield
@@ -204,7 +215,8 @@ def _explained(creation: TopicCreation, names: Sequence[str]) -> Iterator[None]:
         raise
     except KafkaError as error:
         named = ", ".join(names[:_MOST_NAMED])
-        raise TopicCreationError(f"topicCreation={creation.policy}: {named} could not be looked up: {error}") from error
+        policy = "" if creation is None else f"topicCreation={creation.policy}: "
+        raise TopicCreationError(f"{policy}{named} could not be looked up: {error}") from error
 
 
 def _deadline(calls: BlockingCalls, options: SinkOptions) -> float:

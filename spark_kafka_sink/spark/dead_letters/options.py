@@ -27,8 +27,8 @@ _DEFAULT_LIMIT: Final = 1000
 DEAD_LETTER_OPTIONS: Final = (
     Option("deadLetterTopic", OptionKind.STRING, None, "medium",
            "Topic for rows that cannot be written (dead letters), with the headers of Kafka Connect's dead letter "
-           "queues. With exactly-once, they are in the same transaction as the other rows. Default: such a row fails "
-           "its task."),
+           "queues. With exactly-once, they are in the same transaction as the other rows. No other option may name "
+           "the same topic. Default: such a row fails its task."),
     Option("deadLetterPath", OptionKind.STRING, None, "low",
            "Directory for dead letters of any size: a path, or a URI such as s3://, that the executors can write "
            "to. Each task writes one file of JSON lines, named by write and task, which a replay overwrites. Files are "
@@ -93,8 +93,6 @@ class DeadLetters:
             if given:
                 faults.append(f"{', '.join(given)}: only with deadLetterTopic or deadLetterPath.")
             return None
-        if topic is not None and topic == own.get("topic"):
-            faults.append(f"deadLetterTopic and topic are both {topic}: dead letters need a topic of their own.")
         reasons = _DEFAULT if own.get("deadletteron") is None else _reasons(own["deadletteron"], faults)
         if Reason.UNKNOWN_TOPIC in reasons and own.get("topic") is not None:
             faults.append(

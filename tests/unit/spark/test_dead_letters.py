@@ -462,7 +462,6 @@ OPTIONS = {"kafka.bootstrap.servers": "a:1", "topic": "t"}
     ("given", "fault"),
     [
         ({"deadletterlimit": "5"}, "deadLetterLimit: only with deadLetterTopic or deadLetterPath."),
-        ({"deadlettertopic": "t"}, "deadLetterTopic and topic are both t"),
         ({"deadlettertopic": "d", "deadletteron": "unknown-topic"}, "deadLetterOn=unknown-topic is refused with the"),
         (
             {"topic": None, "deadlettertopic": "d", "deadletteron": "unknown-topic", "topiccreation": "create"},

@@ -384,6 +384,21 @@ def test_a_topic_name_that_kafka_refuses_is_refused_on_the_driver(option, name):
     assert "is not a valid topic name" in fault
 
 
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        ({"topic": "ledger", "commitLogTopic": "ledger"}, "topic and commitLogTopic are both ledger"),
+        ({"receiptsTopic": "__pykafka_commits"}, "commitLogTopic and receiptsTopic are both __pykafka_commits"),
+        ({"deadLetterTopic": "__pykafka_commits"}, "commitLogTopic and deadLetterTopic are both __pykafka_commits"),
+        ({"topic": "t", "receiptsTopic": "t"}, "topic and receiptsTopic are both t"),
+        ({"deadLetterTopic": "d", "receiptsTopic": "d"}, "receiptsTopic and deadLetterTopic are both d"),
+    ],
+)
+def test_incident_two_options_named_the_same_topic(given, fault):
+    """Rows in the ledger stopped the query."""
+    assert faults({**EXACTLY_ONCE, **given}) == (f"{fault}: each needs a topic of its own.",)
+
+
 @pytest.mark.parametrize("name", ["a", "A.b_c-9", "...", "a" * 249, "__x"])
 def test_a_topic_name_that_kafka_takes_passes(name):
     assert parse({"topic": name}).topic == name

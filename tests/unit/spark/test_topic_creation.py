@@ -9,6 +9,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.errors import KafkaError, TopicCreationError
+from spark_kafka_sink.exactly_once.session import close_sessions
 from spark_kafka_sink.producer.task_meter import TaskMeter
 from spark_kafka_sink.spark import topic_creation
 from spark_kafka_sink.spark.options import SinkOptions
@@ -178,6 +179,17 @@ def test_receipts_topic_without_a_broker_is_the_same_error():
     )
     with pytest.raises(TopicCreationError, match="receipts could not be looked up: No broker"):
         pickle.dumps(KafkaBatchWriter(BY_ROW, asked))
+
+
+@pytest.mark.parametrize("option", ["deadlettertopic", "receiptstopic"])
+def test_incident_a_topic_for_dead_letters_was_missing_until_the_first_one(broker, option):
+    given = {"deliveryguarantee": "exactly-once", "txnappid": "a", "txnversion": "1", option: "gone", "topic": "t"}
+    kafka = {"kafka.bootstrap.servers": broker.bootstrap_servers, "kafka.allow.auto.create.topics": "false"}
+    with pytest.raises(TopicCreationError, match="no such topic for dead letters or receipts: gone. Create it."):
+        plan(SinkOptions.parse(given | kafka))
+    broker.create_topic("gone")
+    plan(SinkOptions.parse(given | kafka))
+    close_sessions()
 
 
 def test_receipts_topic_is_not_concerned(broker):
