@@ -23,6 +23,9 @@ from spark_kafka_sink.records.batch import (
 _log = logging.getLogger("spark_kafka_sink.exactly_once")
 
 _SOON_MS: Final = 5.0
+_METADATA_LAG_MS: Final = 2_000.0
+"""A broker may not know a new topic for this long."""
+
 _MAX_VIEW_AGE_MS: Final = 900_000
 """Half of the delete.retention.ms that the topic is created with."""
 
@@ -136,8 +139,16 @@ class Ledger:
     def _follow_topic(self, deadline: float) -> None:
         """Starts anew if the topic was recreated, or if the view is so old that compaction may have removed the control
         records of transactions that it has as undecided."""
-        info = self._cluster.topic(self.partitions.topic, deadline)
-        topic_id = None if info is None else info.topic_id
+        topic, patience = self.partitions.topic, min(deadline, self._cluster.now() + _METADATA_LAG_MS)
+        while (info := self._cluster.topic(topic, deadline)) is None:
+            if self._cluster.now() >= patience:
+                raise ExactlyOnceError(
+                    f"commitLogTopic {topic} does not exist any more. Start the write again: it creates an empty one, "
+                    "which does not tell what is committed, so the next error (or the warning, of a batch job with "
+                    "txnAppId) says how to go on"
+                )
+            self._cluster.pause(_SOON_MS)
+        topic_id = info.topic_id
         age_ms = max(self._cluster.now() - self._read_at, self._cluster.epoch_ms() - self._read_at_epoch)
         old = age_ms > _MAX_VIEW_AGE_MS
         if self._next_offset is None or topic_id != self._topic_id or old:

@@ -104,7 +104,7 @@ def _open_before(session: Session, entries: Mapping[str, Entry], deadline: float
     if entries or session.settings.per_attempt:
         return ()
     listing = list_open(session, deadline)
-    return listing.transactions if listing.complete else None
+    return tuple(each._replace(topics=()) for each in listing.transactions) if listing.complete else None
 
 
 def _complete(session: Session, ledger_start: LedgerStart, deadline: float) -> Completed:

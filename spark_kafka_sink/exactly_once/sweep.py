@@ -287,6 +287,7 @@ def _open_transaction(described: Any) -> OpenTransaction:
         int(described.producer_id),
         int(described.producer_epoch),
         int(described.transaction_start_time),
+        tuple((str(each.topic), tuple(map(int, each.partitions))) for each in described.topics),
     )
 
 

@@ -235,12 +235,15 @@ class DriverIdentity:
 
 
 class OpenTransaction(NamedTuple):
-    """A task's transaction as its coordinator describes it. ``started_at``: epoch ms, -1 if unknown."""
+    """A task's transaction as its coordinator describes it. ``started_at``: epoch ms, -1 if unknown. ``topics``: each
+    with the partitions that are part of the transaction, without those that this principal may not describe.
+    """
 
     transactional_id: str
     producer_id: int
     epoch: int
     started_at: int = -1
+    topics: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
     @property
     def key(self) -> tuple[str, int, int]:

@@ -49,6 +49,11 @@ def write_kafka(frame: DataFrame, options: Mapping[str, Any]) -> WriteResult:
     A failed or interrupted call cancels its job, then aborts the transactions of its tasks. Those of a killed process
     are aborted by the next write of the same txnAppId; until a version is committed, only as many as it has tasks.
     """
+    return _write(frame, options)
+
+
+def _write(frame: DataFrame, options: Mapping[str, Any], micro_batch: int = 0) -> WriteResult:
+    """``micro_batch``: that of ``kafka_batches``, which may be called on a thread that Spark does not tell it."""
     if TaskContext.get() is not None:
         raise ConfigError([
             "write_kafka was called in a task. It starts a Spark job itself: call it on the driver, or use "
@@ -73,6 +78,10 @@ def write_kafka(frame: DataFrame, options: Mapping[str, Any]) -> WriteResult:
 
         name_application(frame.sparkSession)
     write.begin()
+    if write.plan is not None and write.plan.write_id is not None:
+        from spark_kafka_sink.exactly_once.decisions import check_ledger_of_foreach_batch
+
+        check_ledger_of_foreach_batch(write.plan, write.plan.write_id, micro_batch)
     messages: list[KafkaCommitMessage] = []
     try:
         messages = _run(frame, _Task(write), clock)
@@ -101,7 +110,7 @@ class KafkaBatches:
         options = dict(self.options)
         if _APP in options:
             options[_VERSION] = str(batch_id)
-        write_kafka(frame, options)
+        _write(frame, options, batch_id)
 
 
 _APP, _VERSION = "txnappid", "txnversion"

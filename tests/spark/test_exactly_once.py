@@ -5,9 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from pyspark import inheritable_thread_target
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import udf
 
+from spark_kafka_sink.spark import kafka_batches, write_kafka
 from spark_kafka_sink.tools.cli.main import main
 from tests.spark.writes import fails, lose_commit, never_repeated, save, stream, streaming
 from tests.waiting import DEADLINE_S, eventually
@@ -173,14 +175,25 @@ def test_for_each_batch_is_idempotent_with_its_number_as_version(spark, topic, t
     assert committed(topic) == expected(0, 100)
 
 
+@pytest.mark.parametrize("thread", ["Spark's", "pool, kafka_batches", "pool that inherits"])
 def test_foreach_batch_whose_ledger_was_lost_is_refused_until_its_checkpoint_is_trusted(
-    spark, topic, to_topic, tmp_path
+    spark, topic, to_topic, tmp_path, thread
 ):
-    """Another commitLogTopic is as good as a ledger that was lost."""
+    """Another commitLogTopic is as good as a ledger that was lost. On a pool's thread, Spark does not tell the number
+    of the micro-batch, and it was written twice."""
 
     def run(**options):
         def write(batch, number):
-            save(batch, {**to_topic, "txnAppId": topic.name, "txnVersion": number, **options})
+            app = {**to_topic, "txnAppId": topic.name, **options}
+            if thread == "Spark's":
+                save(batch, {**app, "txnVersion": number})
+                return
+            with ThreadPoolExecutor(1) as pool:
+                if thread == "pool that inherits":
+                    written = pool.submit(inheritable_thread_target(write_kafka), batch, {**app, "txnVersion": number})
+                else:
+                    written = pool.submit(kafka_batches(app), batch, number)
+                written.result()
 
         writer = frame.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "checkpoint"))
         assert writer.trigger(availableNow=True).start().awaitTermination(60)

@@ -58,7 +58,8 @@ the driver dies before that, they stay open and block readers with isolation.lev
            batch jobs with neverRepeated=true that are done, because the ledger keeps no entry of them
   commit   commits the transactions of decided batches
   abort    aborts the transactions of batches that are not decided. It is refused while a decided batch is not
-           committed; with --force, it commits the rest of that batch and gives up its missing rows
+           committed; with --force, it commits the rest of that batch and gives up its missing rows. It is also
+           refused, without --force, if another ledger than --commit-log-topic may have decided the batch
   forget   removes entries of batches that are done from the ledger, for jobs and queries that will not run
            again. If a txnVersion runs again after its entry was removed, it writes its rows twice
 
@@ -99,7 +100,8 @@ def add_to(commands: Subparsers) -> None:
     command.add_argument(
         "--force",
         action="store_true",
-        help="for abort: commit the rest of a decided batch, and give up its missing rows",
+        help="for abort: commit the rest of a decided batch, and give up its missing rows; abort also what another "
+        "ledger may have decided",
     )
     command.add_argument("--dry-run", action="store_true", help="show what commit, abort or forget would do")
     command.add_argument("--yes", action="store_true", help="do not ask before fencing a query")
@@ -122,7 +124,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.action == "forget":
         return _forget(found, config, arguments)
     if arguments.action == "list":
-        print(_listed(found, SystemClock().epoch_ms(), arguments.commit_log_topic))
+        print(_listed(found, SystemClock().epoch_ms()))
         return 0
     for each in found:
         if each.unreadable is not None:
@@ -133,7 +135,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"nothing to {arguments.action}")
         return 0
     would = "would " if arguments.dry_run else ""
-    print("\n".join(f"{would}{line}" for each in todo for line in _steps(each, decided, arguments.commit_log_topic)))
+    print("\n".join(f"{would}{line}" for each in todo for line in _steps(each, decided)))
     if (code := _stopped(todo, arguments)) is not None:
         return code
     if decided:
@@ -171,20 +173,22 @@ def _meant(found: list[FoundWrite], prefix: str | None, action: str) -> list[Fou
 
 
 def _to_abort(found: FoundWrite, force: bool) -> bool:
-    """Whether there is anything to abort. Raises ``ExactlyOnceError`` if there is an intent, unless ``force``."""
+    """Whether there is anything to abort. Raises ``ExactlyOnceError`` if there is an intent, here or perhaps in another
+    ledger, unless ``force``."""
     if not force:
         refuse_decided(found.name, found.intents)
+        for transaction, doubt in found.doubts.items():
+            raise ExactlyOnceError(f"{transaction.transactional_id} is {doubt}. --force aborts it all the same.")
     return bool(found.undecided or found.intents)
 
 
-def _steps(found: FoundWrite, decided: bool, ledger: str) -> list[str]:
+def _steps(found: FoundWrite, decided: bool) -> list[str]:
     batches = [
         f"commit batch {entry.number} of {_query(entry)}: "
         + ", ".join(share.prepared.transactional_id for share in entry.tasks if share.prepared is not None)
         for entry in found.intents
     ]
-    doubt = "" if found.entries else f" ({_no_entry(ledger)})"
-    return batches if decided else batches + [f"abort {each.transactional_id}{doubt}" for each in found.undecided]
+    return batches if decided else batches + [f"abort {each.transactional_id}" for each in found.undecided]
 
 
 def _stopped(todo: Sequence[FoundWrite], arguments: argparse.Namespace) -> int | None:
@@ -281,26 +285,25 @@ def _kept(found: FoundWrite) -> str | None:
     return None
 
 
-def _listed(found: Sequence[FoundWrite], now_ms: int, ledger: str) -> str:
+def _listed(found: Sequence[FoundWrite], now_ms: int) -> str:
     if not found:
         return "nothing is open, and the ledger has no entry"
     lines: list[str] = []
     for each in found:
         lines += [f"{each.name} ({each.kind})", *(f"  {line}" for line in _lines(each, now_ms))]
-        if not each.entries:
-            lines.append(f"  {_no_entry(ledger)}")
     return "\n".join([*lines, f"{counted(sum(len(each.transactions) for each in found), 'transaction')} open"])
 
 
 def _lines(found: FoundWrite, now_ms: int) -> list[str]:
     lines = [f"cannot be read: {found.unreadable}"] if found.unreadable is not None else []
     lines += [_entry(entry, now_ms) for entry in found.entries.values()]
+    doubts = found.doubts
     for each in found.transactions:
         intent = found.intent_of(each)
         decided = intent and f"decided with batch {intent.number} of {_query(intent)}: commit"
         age = "" if each.started_at < 0 else f", open since {_since(each.started_at, now_ms)}"
         transaction = f"{each.transactional_id} (producer id {each.producer_id}, epoch {each.epoch})"
-        lines.append(f"{transaction}{age}: {decided or _UNDECIDED}")
+        lines.append(f"{transaction}{age}: {decided or doubts.get(each) or _UNDECIDED}")
     return lines
 
 
@@ -315,13 +318,6 @@ def _entry(entry: Entry, now_ms: int) -> str:
 def _query(entry: Entry) -> str:
     """A stream by its id and, if it has one, its name."""
     return f"{entry.query} ({entry.query_name})" if entry.query_name else entry.query
-
-
-def _no_entry(ledger: str) -> str:
-    """A warning, because a transaction does not name its ledger, and a batch decided in another one must not be
-    aborted.
-    """
-    return f"no entry in {ledger}: make sure that this is the write's commitLogTopic"
 
 
 def _since(ms: int, now_ms: int) -> str:

@@ -5,6 +5,7 @@ import json
 import re
 import socket
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
@@ -238,14 +239,30 @@ def test_list_finds_every_write_without_being_told_a_prefix(busy, transactions):
         )
 
 
-def test_a_write_without_an_entry_may_have_another_ledger_and_abort_says_so(busy, transactions):
-    """Decided there, its transactions must not be aborted; only the operator can know."""
-    doubt = f"no entry in {LEDGER}: make sure that this is the write's commitLogTopic"
-    assert doubt in transactions("list", "--prefix", "mine")[1]
-    assert doubt not in transactions("list", "--prefix", "app")[1]
+def test_incident_abort_ended_what_was_decided_in_another_ledger(broker, transactions, query, monkeypatch):
+    """The command was given the default one. Now it names the write's."""
+    query.run(0, ROWS)
+    other = replace(query, ledger="__other")
+    reports = other.tasks(other.plan(), 0, ROWS)
+    for killed in crash(monkeypatch, "intent committed"):
+        with pytest.raises(killed):
+            other.commit(reports)
+    doubt = f"not in {LEDGER}: another ledger, perhaps __other, may have decided it; give that as --commit-log-topic"
+    assert f"app-0 (producer id {reports[0].share.prepared.producer_id}, " in transactions("list")[1]
+    assert transactions("list")[1].count(doubt) == 2
     for how in ("--dry-run", "--yes"):
-        _, said = transactions("abort", "--prefix", "mine", how)
-        assert any(line.endswith(f"abort mine-nightly-0 ({doubt})") for line in said.splitlines())
+        code, said = transactions("abort", "--prefix", "app", how)
+        assert (code, f"app-0 is {doubt}" in said) == (1, True)
+    assert {broker.transaction_state(f"app-{task}") for task in (0, 1)} == {"Ongoing"}
+    assert transactions("commit", "--prefix", "app", "--yes", "--commit-log-topic", "__other")[0] == 0
+    assert committed(broker) == dict.fromkeys(EACH_ONCE, 2)
+
+
+def test_what_another_ledger_may_have_decided_is_aborted_by_force(broker, transactions, query):
+    query.run(0, ROWS)
+    replace(query, ledger="__other").task(replace(query, ledger="__other").plan(), 0, 5, [b"x"])
+    assert transactions("abort", "--prefix", "app", "--yes", "--force")[1].endswith("aborted 1 transactions\n")
+    assert broker.transaction_state("app-5") != "Ongoing"
 
 
 def test_the_prefix_that_batch_jobs_were_given_finds_them(busy, transactions):

@@ -8,8 +8,9 @@ from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.exactly_once import commit, steps
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
+from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.session import session_for
-from spark_kafka_sink.exactly_once.values import WriteKind
+from spark_kafka_sink.exactly_once.values import LedgerStart, RecoveryMode, WriteKind
 from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query, committed
 from tests.unit.exactly_once.test_protocol import EACH_ONCE, ROWS
 
@@ -46,6 +47,19 @@ def test_a_topic_that_is_made_again_while_a_task_writes_fails_the_task(broker, q
         with pytest.raises(ExactlyOnceError, match=f"Task 0 of .*topic {TOPIC} was deleted"):
             write.prepare()
     query.run(0, ROWS)
+    assert committed(broker) == EACH_ONCE
+
+
+@pytest.mark.parametrize("process", ["planning that goes on", "abort"])
+def test_incident_a_deleted_ledger_was_told_as_a_partition_without_leader(broker, query, process):
+    """After the whole of max.block.ms, which is two minutes here."""
+    reports = query.tasks(query.plan(), 0, ROWS)
+    broker.delete_topic(LEDGER)
+    with pytest.raises(ExactlyOnceError, match=f"commitLogTopic {LEDGER} does not exist any more. Start the write aga"):
+        plan_write(query.settings) if process != "abort" else query.abort(reports)
+    with pytest.raises(ExactlyOnceError, match="ledgerStart=trust-checkpoint:1"):
+        query.run(1, ROWS)
+    replace(query, ledger_start=LedgerStart(RecoveryMode.CHECKPOINT, 1)).run(1, ROWS)
     assert committed(broker) == EACH_ONCE
 
 
