@@ -17,9 +17,8 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import DataFrame, SparkSession
 
 from examples.demo import flights as demo_flights
-from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.spark.spark_error import reason
-from spark_kafka_sink.testing.child_processes import tail
+from spark_kafka_sink.testing.child_processes import WithLogError, tail
 from spark_kafka_sink.testing.java import java_environment
 
 STREAM_DEADLINE_S = 120
@@ -30,7 +29,7 @@ _JVM_DEADLINE_S = 10.0
 _FOREIGN = ("SPARK_CONF_DIR", "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "PYSPARK_SUBMIT_ARGS", "HADOOP_CONF_DIR")
 
 
-class SparkFailedError(KafkaError):
+class SparkFailedError(WithLogError):
     """A Spark job failed; the message has the reason and the end of Spark's log."""
 
 

@@ -11,9 +11,18 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.testing import process_guard
 
 START_DEADLINE_S = 30.0
+
+
+class WithLogError(KafkaError):
+    """An error whose message ends with a log. Each line of it is an item of a list, because other line ends are escaped
+    in errors."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__("\n- ".join(line.removeprefix("- ") for line in text.splitlines()))
 
 
 class GuardedProcess:

@@ -16,9 +16,8 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Self
 
-from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.testing import blocking_admin, zookeeper
-from spark_kafka_sink.testing.child_processes import GuardedProcess, tail
+from spark_kafka_sink.testing.child_processes import GuardedProcess, WithLogError, tail
 from spark_kafka_sink.testing.java import find_java
 from spark_kafka_sink.testing.kafka_jars import kafka_jars, needs_zookeeper, tools_jar, tools_version
 from spark_kafka_sink.testing.kafka_node import CLIENTS, CONTROLLER, KafkaNode, broker_properties, free_ports, is_free
@@ -42,7 +41,7 @@ _JVM_FLAGS = (
 )
 
 
-class LocalKafkaError(KafkaError):
+class LocalKafkaError(WithLogError):
     """The local Kafka failed; the message ends with its log."""
 
     escapes = False

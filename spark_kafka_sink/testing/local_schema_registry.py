@@ -13,9 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.testing.apicurio import apicurio_runner
-from spark_kafka_sink.testing.child_processes import GuardedProcess, tail
+from spark_kafka_sink.testing.child_processes import GuardedProcess, WithLogError, tail
 from spark_kafka_sink.testing.java import find_java
 from spark_kafka_sink.testing.kafka_node import HOST, free_ports, is_free
 
@@ -26,7 +25,7 @@ _POLL_S: Final = 0.1
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-class LocalSchemaRegistryError(KafkaError):
+class LocalSchemaRegistryError(WithLogError):
     """The local registry failed; the message ends with its log."""
 
     escapes = False

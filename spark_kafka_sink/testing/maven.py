@@ -16,8 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.testing.child_processes import GuardedProcess, tail
+from spark_kafka_sink.testing.child_processes import GuardedProcess, WithLogError, tail
 from spark_kafka_sink.testing.download import DownloadShown, Fetched, FetchWatcher
 from spark_kafka_sink.testing.java import find_java
 
@@ -33,7 +32,7 @@ _BEGUN = re.compile(r"^downloading \S+/(\S+) \.\.\.$", re.MULTILINE)
 logger = logging.getLogger(__name__)
 
 
-class FetchError(KafkaError):
+class FetchError(WithLogError):
     """Files could not be fetched, or the cache is incomplete."""
 
     escapes = False

@@ -7,8 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.testing.child_processes import GuardedProcess, tail
+from spark_kafka_sink.testing.child_processes import GuardedProcess, WithLogError, tail
 from spark_kafka_sink.testing.kafka_node import HOST
 
 DEADLINE_S = 60.0
@@ -24,7 +23,7 @@ _FLAGS = (
 )
 
 
-class ZooKeeperError(KafkaError):
+class ZooKeeperError(WithLogError):
     """ZooKeeper did not start; the message ends with its log."""
 
     escapes = False

@@ -225,7 +225,7 @@ def _commit(todo: Sequence[FoundWrite], config: ProducerConfig, arguments: argpa
             except LostRowsError as error:
                 lost.append(str(error))
     if lost:
-        raise ExactlyOnceError("\n".join(lost))
+        raise ExactlyOnceError("\n- ".join(lost))
 
 
 def _abort(todo: Sequence[FoundWrite], config: ProducerConfig, arguments: argparse.Namespace) -> None:

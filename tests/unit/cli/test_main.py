@@ -157,7 +157,7 @@ def test_a_broker_that_ends_by_itself_is_an_error(monkeypatch, capsys):
     assert main(["broker", "--set", "a.b=c=d"]) == 1
     shown = capsys.readouterr()
     assert '.option("kafka.bootstrap.servers", "127.0.0.1:9092")' in shown.out
-    assert shown.err == "error: Node 1 has stopped unexpectedly:\nout of disk\n"
+    assert shown.err == "error: Node 1 has stopped unexpectedly:\n- out of disk\n"
 
 
 def test_every_error_of_the_package_is_caught():
