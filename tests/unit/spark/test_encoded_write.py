@@ -70,7 +70,6 @@ def test_exactly_once_too_but_for_rows_that_are_only_compared(broker, registry, 
     options, formats, batch = planned(broker, registry, ["typo"])
     query = Query(broker.bootstrap_servers, options={"max.block.ms": "3000"})
     if replayed:
-        broker.create_topic("out")
         query.run(0, [[b"row"]])
     with query.open_task(query.plan(0), 0, 0) as task:
         if replayed:
