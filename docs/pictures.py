@@ -89,9 +89,7 @@ PICTURES: dict[str, Callable[[LocalKafka, Path], None]] = {
 }
 
 
-def draw(
-    name: str, *arguments: str, cwd: Path | None = None, module: str = "spark_kafka_sink.tools.cli.main"
-) -> None:
+def draw(name: str, *arguments: str, cwd: Path | None = None, module: str = "spark_kafka_sink.tools.cli.main") -> None:
     """What the module prints with these arguments, on a terminal that shows the end of each progress bar."""
     environment = {**os.environ, "COLUMNS": str(_COLUMNS), "FORCE_COLOR": "1", "TTY_INTERACTIVE": "0"}
     command = [sys.executable, "-m", module, *arguments]

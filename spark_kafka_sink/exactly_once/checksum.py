@@ -38,6 +38,9 @@ _LONGEST_IN_MATRIX: Final = 512
 _CLASSES: Final = (16, 64, 192, _LONGEST_IN_MATRIX)
 """Slots are padded to the longest of their class."""
 
+_LARGEST_MATRIX: Final = 2 << 20
+"""In bytes. Beyond this, memory takes longer than the products."""
+
 _FEW_WORDS: Final = 4
 _random = Random(0x6B61666B61)
 
@@ -83,6 +86,9 @@ def slot_hashes(column: pa.BinaryArray) -> UInt64Array:
     """One hash per slot: 0 for null; empty and zeros of different lengths have different ones."""
     lengths = slot_lengths(column).astype(np.int64)
     longest = int(lengths.max(initial=0))
+    if longest <= _LONGEST_IN_MATRIX and longest * len(column) > _LARGEST_MATRIX:
+        half = len(column) // 2
+        return np.concatenate([slot_hashes(column[:half]), slot_hashes(column[half:])])
     if longest <= _LONGEST_IN_MATRIX and longest * len(lengths) <= 2 * int(lengths.sum()) + 16 * len(lengths):
         return _of_matrix(column, lengths, longest)
     hashes = np.empty(len(column), np.uint64)
@@ -115,10 +121,7 @@ def _products(matrix: UInt64Array) -> UInt64Array:
     words = matrix.shape[1]
     if words > _FEW_WORDS:
         return matrix @ _BY_PLACE[:words]
-    sums: UInt64Array = matrix[:, 0] * _BY_PLACE[0]
-    for word in range(1, words):
-        sums += matrix[:, word] * _BY_PLACE[word]
-    return sums
+    return sum((matrix[:, word] * _BY_PLACE[word] for word in range(words)), np.zeros(len(matrix), np.uint64))
 
 
 def _of_long(column: pa.BinaryArray) -> UInt64Array:

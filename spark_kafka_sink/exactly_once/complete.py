@@ -39,13 +39,9 @@ class Completed:
 
 
 def complete_intents(
-    session: Session,
-    driver: DriverIdentity,
-    entries: Mapping[str, Entry],
-    deadline: float,
-    accept_loss: Collection[str] = (),
+    session: Session, driver: DriverIdentity, entries: Mapping[str, Entry], deadline: float, lossy: Collection[str] = ()
 ) -> Completed:
-    """Completes every intent. ``entries`` are those read under ``driver``. ``accept_loss``: the queries whose batch is
+    """Completes every intent. ``entries`` are those read under ``driver``. ``lossy``: the queries whose batch is
     recorded as done even if rows of it are lost.
     """
     completed = dict(entries)
@@ -54,7 +50,7 @@ def complete_intents(
         if entry.state is EntryState.DONE:
             continue
         missing = complete(session, entry, deadline)
-        if missing and query not in accept_loss:
+        if missing and query not in lossy:
             lost[query] = missing
         else:
             if missing:

@@ -46,14 +46,12 @@ _DRIVER: Final = driver_id("")
 class FoundWrite:
     """What a write has left: its entries in the ledger, and its tasks' open transactions.
 
-    ``prefix``: of the transactional ids that a command is to end. ``ledger``: the topic that was read. ``entries``:
-    query → its last entry. ``unreadable``: why they cannot be read. ``transactions``: the open ones; of a txnAppId
-    those under every prefix, until ``under``.
+    ``prefix``: of the transactional ids that a command is to end. ``entries``: query → its last entry. ``unreadable``:
+    why they cannot be read. ``transactions``: the open ones; of a txnAppId those under every prefix, until ``under``.
     """
 
     name: str
     prefix: str
-    ledger: str
     entries: Mapping[str, Entry]
     transactions: tuple[OpenTransaction, ...]
     unreadable: str | None = None
@@ -79,11 +77,6 @@ class FoundWrite:
             if any(prepared.key == transaction.key for prepared in entry.prepared.values()):
                 return entry
         return None
-
-    @property
-    def doubts(self) -> dict[OpenTransaction, str]:
-        """Which transactions another ledger may have decided, and why."""
-        return {each: why for each in self.transactions if (why := _doubt(each, self.name, self.ledger))}
 
     def under(self, prefix: str) -> FoundWrite | None:
         """The part of the write under ``prefix``, which is its name or a transactionalIdPrefix; else None.
@@ -141,14 +134,7 @@ def discover(session: Session, deadline: float) -> list[FoundWrite]:
             for name, entries in ledger.items()
         }
     return [
-        FoundWrite(
-            name,
-            name,
-            session.settings.topic,
-            ledger.get(name, {}),
-            tuple(sorted(transactions.get(name, ()))),
-            unreadable.get(name),
-        )
+        FoundWrite(name, name, ledger.get(name, {}), tuple(sorted(transactions.get(name, ()))), unreadable.get(name))
         for name in sorted(names)
         if ledger.get(name) or transactions.get(name) or name in unreadable
     ]
@@ -204,36 +190,19 @@ def abort_undecided(
     and whether others have been opened since those in ``found``, so that the query or job is still running.
 
     An intent makes it raise ``ExactlyOnceError``, unless ``force``: then the intent is completed and recorded as done
-    even if rows are lost, and a replay skips them. Without it, transactions that another ledger may have decided are
-    left alone.
+    even if rows are lost, and a replay skips them. So does a transaction that another ledger may have decided.
     """
     deadline = session.catch_up(deadline)
     listing = list_open(session, deadline)
-    if not force:
-        name, ledger = session.settings.name, session.settings.topic
-        sure = tuple(each for each in listing.transactions if not _doubt(each, name, ledger))
-        listing = listing._replace(transactions=sure)
     driver = session.init_driver(deadline)
     entries = dict(session.read_ledger(driver, deadline).entries)
     if not force:
         refuse_decided(session.settings.name, _intents(entries))
-    driver = complete_intents(session, driver, entries, deadline, accept_loss=entries).driver
+        refuse_foreign(session.settings.name, session.settings.topic, listing.transactions)
+    driver = complete_intents(session, driver, entries, deadline, lossy=entries).driver
     aborted = sweep(session, listing, driver, deadline)
     opened = {each.key for each in (*listing.transactions, *list_open(session, deadline).transactions)}
     return aborted, not opened <= {each.key for each in found}
-
-
-def _doubt(transaction: OpenTransaction, name: str, ledger: str) -> str:
-    """Why another ledger may have decided the transaction of this write, or "". A task prepares with a marker, so the
-    ledger is part of its transaction, in the partition of the name. No ledger can have decided one without a marker.
-    """
-    topics, places = dict(transaction.topics), ledger_partitions(name, ledger)
-    markers = ((places.partition,), (places.marker_partition,))
-    others = [topic for topic, partitions in transaction.topics if partitions in markers]
-    if ledger in topics or (topics and not others):
-        return ""
-    which = " or ".join(others) or "a topic that this principal may not describe"
-    return f"not in {ledger}: another ledger, perhaps {which}, may have decided it; give that as --commit-log-topic"
 
 
 def forget_done(session: Session, decided_before: int, deadline: float) -> list[Entry]:
@@ -261,6 +230,26 @@ def refuse_decided(name: str, intents: Sequence[Entry]) -> None:
             f"Under the name {name} {' and '.join(map(str, intents))} is decided and not committed yet: commit it. "
             "--force commits its remaining transactions and gives up the lost rows."
         )
+
+
+def refuse_foreign(name: str, ledger: str, transactions: Iterable[OpenTransaction]) -> None:
+    """Raises ``ExactlyOnceError`` for a transaction that another ledger may have decided."""
+    for each in transactions:
+        if doubt := foreign_ledger(name, ledger, each):
+            raise ExactlyOnceError(f"{each.transactional_id} is {doubt}. --force aborts it all the same.")
+
+
+def foreign_ledger(name: str, ledger: str, transaction: OpenTransaction) -> str:
+    """Why another ledger may have decided the transaction of this write, or "". A task prepares with a marker, so the
+    ledger is part of its transaction, in a partition of the name. No ledger has decided one without a marker.
+    """
+    topics, places = dict(transaction.topics), ledger_partitions(name, ledger)
+    markers = ((places.partition,), (places.marker_partition,))
+    others = [topic for topic, partitions in transaction.topics if partitions in markers]
+    if ledger in topics or (topics and not others):
+        return ""
+    which = " or ".join(others) or "a topic that this principal may not describe"
+    return f"not in {ledger}: another ledger, perhaps {which}, may have decided it; give that as --commit-log-topic"
 
 
 def _intents(entries: Mapping[str, Entry]) -> list[Entry]:

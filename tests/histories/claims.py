@@ -66,6 +66,11 @@ OF_SINK = (
     ),
     Saying(
         DECIDED,
+        ("is the last batch in the ledger (", "another release has summed up its rows"),
+        "a replay of a committed write is refused",
+    ),
+    Saying(
+        DECIDED,
         (
             "lost the rows of task ",
             "The other tasks' rows are committed; rewrite the missing ones by hand, then accept the loss with ",
@@ -98,6 +103,7 @@ OF_LEDGER = (
         ("was deleted and made again while it was read: it cannot say what was decided",),
         "the markers are gone with the ledger",
     ),
+    Saying(UNKNOWN, ("does not exist any more. Start the write again: ",), "the ledger is gone"),
 )
 """The sink's own words as well, but without the name of a write."""
 

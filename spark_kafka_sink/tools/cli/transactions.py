@@ -20,9 +20,11 @@ from spark_kafka_sink.exactly_once.operator_commands import (
     abort_undecided,
     commit_decided,
     discover,
+    foreign_ledger,
     forget_done,
     forgettable,
     refuse_decided,
+    refuse_foreign,
     similar_names,
 )
 from spark_kafka_sink.exactly_once.session import CommitSettings, Session
@@ -124,13 +126,13 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.action == "forget":
         return _forget(found, config, arguments)
     if arguments.action == "list":
-        print(_listed(found, SystemClock().epoch_ms()))
+        print(_listed(found, SystemClock().epoch_ms(), arguments.commit_log_topic))
         return 0
     for each in found:
         if each.unreadable is not None:
             raise ExactlyOnceError(each.unreadable)
     decided = arguments.action == "commit"
-    todo = [each for each in found if (each.intents if decided else _to_abort(each, arguments.force))]
+    todo = [each for each in found if (each.intents if decided else _to_abort(each, arguments))]
     if not todo:
         print(f"nothing to {arguments.action}")
         return 0
@@ -172,13 +174,12 @@ def _meant(found: list[FoundWrite], prefix: str | None, action: str) -> list[Fou
     return named
 
 
-def _to_abort(found: FoundWrite, force: bool) -> bool:
+def _to_abort(found: FoundWrite, arguments: argparse.Namespace) -> bool:
     """Whether there is anything to abort. Raises ``ExactlyOnceError`` if there is an intent, here or perhaps in another
-    ledger, unless ``force``."""
-    if not force:
+    ledger, unless it is forced."""
+    if not arguments.force:
         refuse_decided(found.name, found.intents)
-        for transaction, doubt in found.doubts.items():
-            raise ExactlyOnceError(f"{transaction.transactional_id} is {doubt}. --force aborts it all the same.")
+        refuse_foreign(found.name, arguments.commit_log_topic, found.transactions)
     return bool(found.undecided or found.intents)
 
 
@@ -285,25 +286,24 @@ def _kept(found: FoundWrite) -> str | None:
     return None
 
 
-def _listed(found: Sequence[FoundWrite], now_ms: int) -> str:
+def _listed(found: Sequence[FoundWrite], now_ms: int, ledger: str) -> str:
     if not found:
         return "nothing is open, and the ledger has no entry"
     lines: list[str] = []
     for each in found:
-        lines += [f"{each.name} ({each.kind})", *(f"  {line}" for line in _lines(each, now_ms))]
+        lines += [f"{each.name} ({each.kind})", *(f"  {line}" for line in _lines(each, now_ms, ledger))]
     return "\n".join([*lines, f"{counted(sum(len(each.transactions) for each in found), 'transaction')} open"])
 
 
-def _lines(found: FoundWrite, now_ms: int) -> list[str]:
+def _lines(found: FoundWrite, now_ms: int, ledger: str) -> list[str]:
     lines = [f"cannot be read: {found.unreadable}"] if found.unreadable is not None else []
     lines += [_entry(entry, now_ms) for entry in found.entries.values()]
-    doubts = found.doubts
     for each in found.transactions:
         intent = found.intent_of(each)
         decided = intent and f"decided with batch {intent.number} of {_query(intent)}: commit"
         age = "" if each.started_at < 0 else f", open since {_since(each.started_at, now_ms)}"
         transaction = f"{each.transactional_id} (producer id {each.producer_id}, epoch {each.epoch})"
-        lines.append(f"{transaction}{age}: {decided or doubts.get(each) or _UNDECIDED}")
+        lines.append(f"{transaction}{age}: {decided or foreign_ledger(found.name, ledger, each) or _UNDECIDED}")
     return lines
 
 

@@ -592,17 +592,6 @@ def test_a_replay_of_other_rows_repairs_nothing(broker, torn, rows):
     assert committed(broker) == {b"a": 1, b"b": 1}
 
 
-def test_a_replay_of_fewer_tasks_repairs_nothing(broker, torn):
-    reports = torn.tasks(torn.plan(), 0, ROWS[:2])
-    with pytest.raises(ReplayMismatchError, match="it had 3 tasks, its replay has 2"):
-        torn.commit(reports)
-
-
-def test_a_later_batch_does_not_bury_what_is_gone(broker, torn):
-    with pytest.raises(LostRowsError, match=r"rows of batch 0 of q1 \(tasks 1\) are gone"):
-        torn.tasks(torn.plan(), 1, MORE)
-
-
 def test_another_query_does_not_bury_what_is_gone(broker, torn):
     other = Query(broker.bootstrap_servers, query="q2")
     with pytest.raises(LostRowsError, match=r"rows of batch 0 of q1"):

@@ -70,8 +70,7 @@ def test_exactly_once_too_but_for_rows_that_are_only_compared(broker, registry, 
     options, formats, batch = planned(broker, registry, ["typo"])
     query = Query(broker.bootstrap_servers, options={"max.block.ms": "3000"})
     if replayed:
-        with query.open_task(query.plan(0), 0, 0) as task:
-            query.commit([task.prepare()])
+        query.run(0, [[b"row"]])
     with query.open_task(query.plan(0), 0, 0) as task:
         if replayed:
             assert task.writes is False

@@ -71,7 +71,7 @@ def test_batches_of_an_exactly_once_query_need_its_name_and_number_themselves():
 @pytest.mark.parametrize(("options", "version"), [({**EXACTLY_ONCE, "txnAppId": "orders"}, "7"), (AT_LEAST_ONCE, None)])
 def test_the_batch_id_is_the_version_of_an_exactly_once_micro_batch(monkeypatch, options, version):
     given = []
-    monkeypatch.setattr(kafka_write, "write_kafka", lambda frame, options: given.append(options))
+    monkeypatch.setattr(kafka_write, "_write", lambda frame, options, batch: given.append(options))
     pickle.loads(pickle.dumps(kafka_batches(options)))(None, 7)
     assert given[0].get("txnversion") == version
 
