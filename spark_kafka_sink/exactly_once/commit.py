@@ -128,12 +128,11 @@ def _refuse_recreated(session: Session, reports: Sequence[TaskReport], entry: En
 
 
 def _refuse_ended(session: Session, report: TaskReport, entry: Entry, deadline: float) -> None:
-    """Raises ``ExactlyOnceError`` if a transaction of the intent is no longer open, unless the run was fenced: that is
-    what the intent finds."""
+    """Raises ``ExactlyOnceError`` if a transaction of the intent is no longer open."""
     patience = min(deadline, session.deadline(_LAG_MS))
-    while (gone := ended_tasks(session.cluster, entry.prepared, deadline)) and is_current(
-        session.cluster, report.driver
-    ):
+    while gone := ended_tasks(session.cluster, entry.prepared, deadline):
+        if not is_current(session.cluster, report.driver):
+            return  # the run was fenced, which its intent finds
         if session.clock.now() >= patience:
             raise ExactlyOnceError(
                 f"{report.write} is not committed: the transactions of task {listed(gone)} are gone. They timed out, "

@@ -152,9 +152,15 @@ def is_current(calls: BlockingCalls, driver: DriverIdentity) -> bool:
 
 def ended_tasks(cluster: Cluster, prepared: Mapping[int, PreparedTransaction], deadline: float) -> list[int]:
     """The tasks whose transaction is no longer open. One that no broker describes in two seconds counts as open."""
-    ids = [each.transactional_id for each in prepared.values()]
-    described, _ = _describe_each(cluster, ids, min(deadline, cluster.now() + _BRIEF_MS))
-    found = {each.transactional_id: _open_transaction(each).key if _is_open(each) else None for each in described}
+    ids: dict[Target, list[str]] = {}
+    for key in [transaction_key(each.transactional_id) for each in prepared.values()]:
+        node = cluster.calls.located(key)
+        ids.setdefault(key if node is None else node.id, []).append(key.name)
+    calls = [_describe_call(target, names) for target, names in ids.items()]
+    cluster.run(calls, min(deadline, cluster.now() + _BRIEF_MS))
+    bodies = [call.end.body for call in calls if call.end is not None and call.end.error is None]
+    states = [each for body in bodies for each in body.transaction_states if each.error_code in _DESCRIBED]
+    found = {each.transactional_id: _open_transaction(each).key if _is_open(each) else None for each in states}
     return [task for task, each in prepared.items() if found.get(each.transactional_id, each.key) != each.key]
 
 

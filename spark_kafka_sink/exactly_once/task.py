@@ -250,8 +250,7 @@ class TaskTransaction:
             self._init(producer)
 
     def _init(self, engine: ProducerEngine) -> TransactionalIdentity:
-        """InitProducerId, unless the run has been fenced: then its successor may have prepared a transaction under the
-        id, which this would end."""
+        """InitProducerId, unless the run was fenced: it would end what the successor has prepared under the id."""
         driver = self._plan.driver
         if not is_current(engine.calls, driver):
             raise FencedRunError(fenced(driver.identity.transactional_id, f"task {self._task} writes nothing"))

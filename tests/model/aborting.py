@@ -25,7 +25,6 @@ from tests.model.world import (
     initialise,
     late_abort,
     late_commit,
-    may_sweep,
     read,
     standing,
     with_abort,
@@ -132,15 +131,12 @@ def _aborting(world: World, scenario: Scenario, index: int, abort: Abort) -> Wor
 
 
 def abort_transactions(world: World, scenario: Scenario, index: int, abort: Abort) -> Steps:
-    if not may_sweep(world, scenario, index, ~index):
-        yield f"abort of run {index} is fenced, and leaves the rest to its successor", with_abort(world, index, OVER)
-        return
     for item in abort.todo:
         slot, prepared = item
         after, sure = world, abort.sure
         if prepared is not None:
             after = abort_exactly(world, scenario, slot, prepared, Who(index, "abort of run"))
-            own = world.txns[slot].is_open and world.txns[slot].holder == prepared
+            own = after is not world and world.txns[slot].is_open and world.txns[slot].holder == prepared
             sure = sure and (own or not scenario.has("abort tells what it ended"))
         else:
             holder = world.txns[slot].holder

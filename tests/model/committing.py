@@ -53,8 +53,10 @@ def commit(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
         run = run._replace(earlier=frozenset())  # its abort lists nothing from here on, see ``endings.called``
     intent = _intent(scenario, index, run)
     if any(type(part) is Prepared for part in run.tasks):
-        if against := _against(world, scenario, index, run):
-            yield f"run {index}: P2 raises, {against}", raises(world, scenario, index, run)
+        if world.clock:
+            yield f"run {index}: P2 raises, the deadline has passed", raises(world, scenario, index, run)
+        elif _looks_gone(world, scenario, index, run):
+            yield f"run {index}: P2 raises, a topic or a transaction is gone", raises(world, scenario, index, run)
         elif scenario.clock or scenario.deletions or scenario.late_inits:
             yield (
                 f"run {index}: P2 finds nothing against a decision",
@@ -68,14 +70,9 @@ def commit(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
         yield f"run {index}: P2 has nothing to commit", with_run(world, index, run._replace(phase="committed"))
 
 
-def _against(world: World, scenario: Scenario, index: int, run: Run) -> str | None:
-    """What speaks against a decision."""
-    if world.clock:
-        return "the deadline has passed"
-    if scenario.has("topics before the decision") and topics.changed(world, scenario, run.topics):
-        return "a topic was deleted"
-    gone = scenario.has("look at what is prepared") and _gone(world, scenario, index, run)
-    return "a transaction is gone" if gone else None
+def _looks_gone(world: World, scenario: Scenario, index: int, run: Run) -> bool:
+    topic = scenario.has("topics before the decision") and topics.changed(world, scenario, run.topics)
+    return topic or (scenario.has("look at what is prepared") and _gone(world, scenario, index, run))
 
 
 def _gone(world: World, scenario: Scenario, index: int, run: Run) -> bool:

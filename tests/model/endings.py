@@ -13,7 +13,6 @@ from tests.model.world import (
     Part,
     Prepared,
     Run,
-    Sleeper,
     Waiting,
     World,
     breaks,
@@ -90,7 +89,7 @@ def zombies(world: World, scenario: Scenario, index: int, run: Run, task: int) -
     for attempt, state in enumerate(waiting.attempts):
         slot = scenario.slot(index, task, attempt)
         if state == "new" and (begins or world.left.late_inits):
-            sleepers.append(Sleeper(slot, index if begins else -1))
+            sleepers.append((slot, index if begins else -1))
         elif txns[slot].is_of(Prepared(index, run.batch, attempt), "none"):
             txns[slot] = NOBODYS
     return world._replace(sleepers=tuple(sorted(sleepers)), txns=tuple(txns))

@@ -26,7 +26,6 @@ from tests.model.world import (
     initialise,
     late_abort,
     late_commit,
-    may_sweep,
     open_transactions,
     read,
     standing,
@@ -214,10 +213,6 @@ def _leftover(world: World, scenario: Scenario, index: int, run: Run) -> frozens
 
 def sweep(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
     """Nothing that was listed and is still open is named by a standing intent: those have all been ended."""
-    if not may_sweep(world, scenario, index, index):
-        after = plan(world, scenario, index, run._replace(todo=frozenset()))
-        yield f"run {index}: P1 is fenced, and leaves the sweep to its successor", after
-        return
     for item in run.todo:
         slot, holder = item
         after = initialise(world, slot, None)

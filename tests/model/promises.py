@@ -42,20 +42,13 @@ def unfinished(world: World, scenario: Scenario) -> str | None:
     left = [slot for slot, txn in enumerate(world.txns) if txn.is_open and txn.holder is not None]
     holders = {slot: world.txns[slot].holder.run for slot in left}
     # A stream's abort may know nothing of its run.
-    own = [
-        slot
-        for slot, run in holders.items()
-        if (scenario.kinds[run] != "stream" and world.aborts[run] == TOLD) or _reported(world, slot, run)
-    ]
+    own = [slot for slot, run in holders.items() if scenario.kinds[run] != "stream" and world.aborts[run] == TOLD]
+    reports = {slot: (slot % TASKS, world.txns[slot].holder) for slot in left}  # of what an abort that was fenced ends
+    of_aborts = {slot: enumerate(world.aborts[run].messages) for slot, run in holders.items()}
+    own += [slot for slot in left if reports[slot] in of_aborts[slot] and reports[slot] not in decided_now(world)]
     if own:
         return f"the transactions of ids {own} are left open by the abort of their run: they hold readers up"
     return None
-
-
-def _reported(world: World, slot: int, run: int) -> bool:
-    """Whether the abort of a fenced run has had a report of what the id has open, which nobody is about to commit."""
-    here = slot % TASKS, world.txns[slot].holder
-    return here in enumerate(world.aborts[run].messages) and here not in decided_now(world)
 
 
 def _swept(world: World, scenario: Scenario) -> list[int]:

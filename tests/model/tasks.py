@@ -113,12 +113,11 @@ def retry(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
 
 def wake(world: World, scenario: Scenario) -> Steps:
     """A zombie attempt, of whichever run, at last does what it was started for."""
-    for position, each in enumerate(world.sleepers):
-        late = each.run < 0
-        if not late or world.left.late_inits:
+    for position, (slot, run) in enumerate(world.sleepers):
+        if run >= 0 or world.left.late_inits:
             left = world._replace(sleepers=world.sleepers[:position] + world.sleepers[position + 1 :])
-            after = take(spend(left, "late_inits") if late else left, scenario, each.run, each.slot, None)
-            yield f"a zombie attempt initialises id {each.slot}{LATE if late else ''}", after
+            after = take(left if run >= 0 else spend(left, "late_inits"), scenario, run, slot, None)
+            yield f"a zombie attempt initialises id {slot}{'' if run >= 0 else LATE}", after
 
 
 def arrive_late(world: World, scenario: Scenario) -> Steps:

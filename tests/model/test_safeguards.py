@@ -33,7 +33,6 @@ CAUGHT: list[tuple[tuple[str, ...], str, str]] = [
     (("unsure raises",), "a batch job, an answer lost", UNDONE),
     (("deadline",), "a batch job, close to its timeout", FOR_GOOD),
     (("look at the driver",), "a fenced run's tasks are retried", TAKEN),
-    (("look at the driver",), "transactions v1", TAKEN),
     (("look at what is prepared",), "a task retried", TORN),
     (("skip",), "two runs, two batches", TWICE),
     (("skip",), "versions", TWICE),

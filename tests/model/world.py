@@ -33,13 +33,6 @@ class Waiting(NamedTuple):
     attempts: tuple[Literal["new", "initialised", "writing", "over"], ...]
 
 
-class Sleeper(NamedTuple):
-    """A zombie attempt that will initialise its id when it wakes. ``run`` -1: if it has looked at its driver before."""
-
-    slot: int
-    run: int
-
-
 class Entry(NamedTuple):
     """The ledger's last word on a query: the intent, that it is done, or that its commit has undone it.
 
@@ -194,7 +187,9 @@ class World(NamedTuple):
     buried: int  # rows that were in a topic when it was deleted, and were committed, or decided, or about to be
     topics: tuple[int, ...]  # where they may be deleted: 2 × incarnation, + 1 while there is none
     markers: tuple[tuple[Prepared | None, ...], ...]  # per entry and task: whose marker is the last that is visible
-    sleepers: tuple[Sleeper, ...]
+    sleepers: tuple[
+        tuple[int, int], ...
+    ]  # (id, run) of zombie attempts that will initialise it, -1: if they have looked
     late: frozenset[LateEnd]  # EndTxn requests that are on their way, and whose response nobody waits for
     clock: int  # 1: the deadline for an intent has passed; 2: the oldest transactions time out
     left: Left
@@ -289,9 +284,9 @@ def fenced_by(world: World, scenario: Scenario, index: int, fence: Fence | None)
     bumped = scenario.protocol == "v2" or fence is None or fence.recorded == "nothing"
     if not bumped or not scenario.has("look at the driver"):
         return after
-    others = [each for each in world.sleepers if each.run < 0 or scenario.drivers[each.run] != driver]
-    late = [Sleeper(each.slot, -1) for each in world.sleepers if each not in others and world.left.late_inits]
-    return after._replace(sleepers=tuple(sorted([*others, *late])))
+    sleepers = [(slot, run if run < 0 or scenario.drivers[run] != driver else -1) for slot, run in world.sleepers]
+    awake = [(slot, run) for slot, run in sleepers if run >= 0 or world.left.late_inits]
+    return after._replace(sleepers=tuple(sorted(awake)))
 
 
 def is_current(world: World, scenario: Scenario, index: int) -> bool:
@@ -299,13 +294,6 @@ def is_current(world: World, scenario: Scenario, index: int) -> bool:
     fence = world.fences[scenario.drivers[index]]
     held = fence is not None and fence.who == index and (fence.recorded == "nothing" or scenario.protocol != "v2")
     return held or not scenario.has("fence")
-
-
-def may_sweep(world: World, scenario: Scenario, index: int, who: int) -> bool:
-    """A look at the driver's id, where a sweep or an abort initialises ids. ``who``: as in ``Fence``."""
-    fence = world.fences[scenario.drivers[index]]
-    looks = _aborts_by_init(scenario) and scenario.has("look before a sweep") and scenario.has("fence")
-    return not looks or (fence is not None and fence.who == who) or bool(world.left.late_inits)
 
 
 def may_begin(world: World, scenario: Scenario, index: int) -> bool:
@@ -362,17 +350,21 @@ def abort_exactly(
 
     EndTxn(abort), which bumps the epoch with v2 and does not with v1. Before 3.6 (unverified), unless ``by_end``,
     InitProducerId with this identity: the coordinator aborts under the next epoch, and while a transaction is open it
-    compares only the producer id. So if it comes late it may abort a successor's, whose replay writes the rows again.
+    compares only the producer id. So it looks before whether it is fenced; if it comes late, it may abort a
+    successor's, whose replay writes the rows again.
     """
     holder, init = world.txns[slot].holder, _aborts_by_init(scenario) and not by_end
     if not world.txns[slot].is_open or (holder != prepared and not init):
+        return world
+    late, fence = scenario.late_inits or scenario.late_ends, world.fences[scenario.drivers[who.run]]
+    looks = init and not late and scenario.has("look before a sweep")
+    if looks and (fence is None or fence.who not in (who.run, ~who.run)):
         return world
     after = world
     if scenario.names[holder.run] != scenario.names[who.run]:
         after = breaks(after, f"{who} aborts a transaction of run {holder.run}: {ANOTHERS}")
     decided = (slot % TASKS, holder) in decided_now(world)
-    late = scenario.protocol == "unverified" and (scenario.late_inits or scenario.late_ends)
-    if decided and (holder == prepared or not late):
+    if decided and (holder == prepared or not late or scenario.protocol != "unverified"):
         after = breaks(after, f"{who} aborts a transaction of run {holder.run}, batch {holder.batch}: {DECIDED}")
     bumps = scenario.protocol == "v2" or init
     left = NOBODYS if bumps else Txn(prepared, "none")

@@ -143,14 +143,11 @@ def test_incident_a_job_that_was_started_twice_tore_what_its_second_run_had_prep
         rows = spark.createDataFrame([("0",), ("1",)], "value string")  # a task for each
         save(rows.select(udf(wait, "string")("value").alias("value")), options)
 
-    def start(run, held):
-        started = pool.submit(job, run, held)
-        eventually(lambda: (tmp_path / f"{run} waits").exists() or started.done())
-        return started
-
     with ThreadPoolExecutor(2) as pool:
-        first = start("first", held="0")
-        second = start("second", held="1")  # its task 0 has prepared
+        first = pool.submit(job, "first", held="0")
+        eventually((tmp_path / "first waits").exists)
+        second = pool.submit(job, "second", held="1")
+        eventually((tmp_path / "second waits").exists)  # its task 0 has prepared
         (tmp_path / "first goes on").touch()
         assert f"has fenced txn-{topic.name}-nightly-driver" in fails(first.result)
         (tmp_path / "second goes on").touch()

@@ -163,7 +163,6 @@ def test_a_task_that_starts_late_and_takes_a_prepared_id_keeps_the_batch_from_be
         query.start_task(plan, 0, 1, ROWS[1]).result()
     with pytest.raises(ExactlyOnceError, match="not committed: the transactions of task 1 are gone"):
         query.start_commit(reports).result()
-    assert query.abort(reports).aborted == 1
     query.run(0, ROWS)
     assert query.committed() == EACH_ONCE
 
@@ -218,7 +217,6 @@ def test_two_live_queries_under_one_prefix_are_refused(query):
     with pytest.raises(ExactlyOnceError, match="give each its own"):
         query.start_commit(reports).result()
     assert query.abort(reports).aborted == 2
-    assert query.committed() == {}  # no reader waits
     other.run(0, MORE)
     assert query.committed() == {b"e": 1, b"f": 1}
 

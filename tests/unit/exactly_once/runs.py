@@ -80,9 +80,9 @@ class Query:
     def append(self, write, values) -> None:
         write.append(self.topic, RecordColumns(value=pa.array(values, pa.binary())), None)
 
-    def task(self, plan, number, task, values):
+    def task(self, plan, number, task, values, retried=False):
         """One task's write; its report."""
-        with self.open_task(plan, number, task) as write:
+        with self.open_task(plan, number, task, retried) as write:
             if values:
                 self.append(write, values)
             return carried(write.prepare())

@@ -96,8 +96,7 @@ def gone(broker, query, monkeypatch):
 
 
 def take_ids(query):
-    """As InitProducerIds that arrive late: EndTxn finds other epochs."""
-    for task in range(2):
+    for task in range(2):  # as InitProducerIds that arrive late: EndTxn finds other epochs
         fence({"bootstrap.servers": query.servers}, f"app-{task}")
 
 
