@@ -36,10 +36,13 @@ _OTHER_CLIENTS: Final[Mapping[str, str]] = MappingProxyType({
 """Options of librdkafka and kafka-python."""
 
 _RECEIPTS: Final = "set receiptsTopic, and read the topic or its metrics (spark-kafka-sink exporter)"
+_LEDGER: Final = "the name is ledgerTopic (--ledger-topic), and the default is __pykafka_ledger"
 _PARTITIONER: Final = "the page Recipes has it as a partitioner of your own, in ten lines"
 
 _EARLIER: Final[Mapping[str, str]] = MappingProxyType({
     "certify": "use selftest",
+    "--commit-log-topic": _LEDGER,
+    "commitlogtopic": _LEDGER,
     "demo": "run make demo in a clone of the repository, or selftest",
     "fnv1a": _PARTITIONER,
     "murmur3": _PARTITIONER,

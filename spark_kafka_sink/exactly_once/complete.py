@@ -130,7 +130,7 @@ def lost_tasks(
         return frozenset()
     if entry.ledger_id is not None and entry.ledger_id != ledger.topic_id:
         raise ExactlyOnceError(
-            f"Batch {entry.number} of {entry.query} (name {ledger.view.name}) is decided, but commitLogTopic "
+            f"Batch {entry.number} of {entry.query} (name {ledger.view.name}) is decided, but ledgerTopic "
             f"{ledger.partitions.topic} was deleted and created again after its tasks had written to it, so it does "
             f"not say whether the rows of task {listed(gone)} are committed. Look in Kafka whether they are there, "
             "then continue with a new name (transactionalIdPrefix, or txnAppId)."

@@ -58,7 +58,7 @@ class Verdict(Enum):
     )
     NO_LEDGER = (
         "has no entry in the ledger, though it is not the first. The ledger was lost, transactionalIdPrefix or "
-        "commitLogTopic changed, or the query wrote at-least-once before. This batch may be in Kafka already. If it is "
+        "ledgerTopic changed, or the query wrote at-least-once before. This batch may be in Kafka already. If it is "
         "not, or twice is acceptable this once, set ledgerStart=trust-checkpoint:{number}."
     )
     GAP = (
@@ -171,7 +171,7 @@ def check_size(plan: WritePlan, write_id: WriteId, task: int) -> None:
     topic = plan.ledger.topic
     raise ExactlyOnceError(
         f"{_write(plan, write_id)} has a task {task}. One record of the ledger decides a batch, and with "
-        f"max.message.bytes={limit} of commitLogTopic {topic} it names up to {limit // _ENTRY_BYTES_PER_TASK} tasks. "
+        f"max.message.bytes={limit} of ledgerTopic {topic} it names up to {limit // _ENTRY_BYTES_PER_TASK} tasks. "
         "Nothing is committed. Write with fewer partitions (coalesce), or raise the limit: kafka-configs.sh "
         f"--bootstrap-server … --alter --entity-type topics --entity-name {topic} --add-config "
         f"max.message.bytes={max(2 * limit, 8 << 20)}"
@@ -197,7 +197,7 @@ def check_ledger_of_foreach_batch(plan: WritePlan, write_id: WriteId, batch: int
         return
     raise ExactlyOnceError(
         f"{_write(plan, write_id)} has no entry in the ledger, though micro-batch {batch} of its foreachBatch is not "
-        "the first. The ledger was lost, commitLogTopic or txnAppId changed, or no earlier micro-batch was written "
+        "the first. The ledger was lost, ledgerTopic or txnAppId changed, or no earlier micro-batch was written "
         "with this txnAppId. This version may be in Kafka already. If it is not, or twice is acceptable this once, set "
         f"ledgerStart=trust-checkpoint:{write_id.number}."
     )
@@ -322,7 +322,7 @@ def _ledger_id(prepared: Sequence[TaskReport]) -> UUID | None:
     ids = {report.ledger_id for report in prepared} - {None}
     if len(ids) > 1:
         raise ExactlyOnceError(
-            f"{prepared[0].write} is not committed: commitLogTopic {prepared[0].ledger.topic} was deleted and created "
+            f"{prepared[0].write} is not committed: ledgerTopic {prepared[0].ledger.topic} was deleted and created "
             f"again while its tasks wrote. {_again(prepared[0])}"
         )
     return next(iter(ids), None)
@@ -385,4 +385,4 @@ def _error_text(plan: WritePlan, write_id: WriteId, verdict: Verdict, query: str
 
 
 def _write(plan: WritePlan, write_id: WriteId) -> str:
-    return f"{write_id} (name {plan.name}, commitLogTopic {plan.ledger.topic})"
+    return f"{write_id} (name {plan.name}, ledgerTopic {plan.ledger.topic})"

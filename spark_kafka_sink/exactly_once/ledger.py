@@ -119,7 +119,7 @@ class Ledger:
         info = self._cluster.topic(self.partitions.topic, deadline)
         if info is None or info.topic_id != self._topic_id:
             raise ExactlyOnceError(
-                f"commitLogTopic {self.partitions.topic} was deleted and made again while it was read: it cannot say "
+                f"ledgerTopic {self.partitions.topic} was deleted and made again while it was read: it cannot say "
                 "what was decided"
             )
         return outcomes.committed
@@ -143,7 +143,7 @@ class Ledger:
         while (info := self._cluster.topic(topic, deadline)) is None:
             if self._cluster.now() >= patience:
                 raise ExactlyOnceError(
-                    f"commitLogTopic {topic} does not exist any more. Start the write again: it creates an empty one, "
+                    f"ledgerTopic {topic} does not exist any more. Start the write again: it creates an empty one, "
                     "which does not tell what is committed, so the next error (or the warning, of a batch job with "
                     "txnAppId) says how to go on"
                 )
@@ -188,7 +188,7 @@ class Ledger:
             _warned_foreign.add(partition)
             _log.warning(
                 "%d records in %s are not of this sink and are ignored. A principal that may write to the "
-                "commitLogTopic may decide what is committed: grant WRITE on it to this sink only.",
+                "ledgerTopic may decide what is committed: grant WRITE on it to this sink only.",
                 self.view.foreign,
                 partition,
             )

@@ -156,7 +156,7 @@ def read_entry(key: RecordKey, value: bytes) -> Entry:
     except _UNREADABLE as error:
         raise ExactlyOnceError(
             f"The ledger holds {value[:200]!r} under {key.to_bytes().decode()}, which no release of this sink has "
-            f"written: {str(error)[:200] or type(error).__name__}. Only this sink may write to the commitLogTopic. The "
+            f"written: {str(error)[:200] or type(error).__name__}. Only this sink may write to the ledgerTopic. The "
             "ledger no longer says whether the last batch is in Kafka: look there, then continue with a new name "
             "(transactionalIdPrefix, or txnAppId)."
         ) from error

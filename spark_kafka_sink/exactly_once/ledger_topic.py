@@ -106,14 +106,14 @@ def ensure_ledger(cluster: Cluster, topic: str, deadline: float) -> EnsuredLedge
             if made.left_out or made.replication_factor != wanted.replication:
                 _warned.add(topic)
                 replicas = fewest_replicas(cluster, topic, deadline)
-                _log.warning("commitLogTopic %s was created %s", topic, made.told(wanted, configs, replicas))
+                _log.warning("ledgerTopic %s was created %s", topic, made.told(wanted, configs, replicas))
             return EnsuredLedger(2 * PARTITIONS, True, _number(configs.get(_MAX_MESSAGE)))
         while (info := cluster.topic(topic, deadline)) is None:
-            cluster.check_time(deadline, f"commitLogTopic {topic} exists, but is not in the brokers' metadata")
+            cluster.check_time(deadline, f"ledgerTopic {topic} exists, but is not in the brokers' metadata")
             cluster.pause(_SOON_MS)
     if info.partition_count < PARTITIONS:
         raise ExactlyOnceError(
-            f"commitLogTopic {topic} has {info.partition_count} partitions, the ledger needs {PARTITIONS}: add some, "
+            f"ledgerTopic {topic} has {info.partition_count} partitions, the ledger needs {PARTITIONS}: add some, "
             "or delete an empty one and let this sink create it."
         )
     configs = checked_configs(cluster, topic, wanted, deadline)
@@ -132,13 +132,13 @@ def checked_configs(cluster: Cluster, topic: str, wanted: WantedLedger, deadline
         if error.code not in FORBIDDEN:
             raise
         raise ExactlyOnceError(
-            f"The settings of commitLogTopic {topic} cannot be read: {error.name}: the principal needs "
+            f"The settings of ledgerTopic {topic} cannot be read: {error.name}: the principal needs "
             "DESCRIBE_CONFIGS on it"
         ) from error
     if faults := ledger_faults(configs):
         change = "Change its settings (kafka-configs --alter), or name another topic."
         remedy = change if configs.get(_POLICY) is not None else f"{_USE_OTHER_BROKERS}."
-        raise ExactlyOnceError(f"commitLogTopic {topic} could lose decisions: {'; '.join(faults)}. {remedy}")
+        raise ExactlyOnceError(f"ledgerTopic {topic} could lose decisions: {'; '.join(faults)}. {remedy}")
     return configs
 
 
@@ -180,7 +180,7 @@ def _warn_of_weakness(
         )
     if texts:
         _warned.add(topic)
-        _log.warning("commitLogTopic %s: %s", topic, " ".join(texts))
+        _log.warning("ledgerTopic %s: %s", topic, " ".join(texts))
 
 
 def _costs(names: Sequence[str]) -> str:
@@ -321,7 +321,7 @@ def create_ledger(cluster: Cluster, topic: str, wanted: WantedLedger, deadline: 
     last = [*tried.values()][-1]
     even = ", even with no setting but cleanup.policy=compact" if attempt is None else ""
     raise ExactlyOnceError(
-        f"commitLogTopic {topic} is missing and cannot be created{even}: {why_not_created(last)}. Create it by hand: "
+        f"ledgerTopic {topic} is missing and cannot be created{even}: {why_not_created(last)}. Create it by hand: "
         + by_hand(wanted)
         + (
             "; of these the ledger cannot do without cleanup.policy. Without compaction use "

@@ -249,7 +249,7 @@ def foreign_ledger(name: str, ledger: str, transaction: OpenTransaction) -> str:
     if ledger in topics or (topics and not others):
         return ""
     which = " or ".join(others) or "a topic that this principal may not describe"
-    return f"not in {ledger}: another ledger, perhaps {which}, may have decided it; give that as --commit-log-topic"
+    return f"not in {ledger}: another ledger, perhaps {which}, may have decided it; give that as --ledger-topic"
 
 
 def _intents(entries: Mapping[str, Entry]) -> list[Entry]:

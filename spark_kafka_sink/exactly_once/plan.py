@@ -124,8 +124,8 @@ def _warn_of_unknown_version(session: Session, write_id: WriteId, entries: Mappi
     if write_id.kind is not WriteKind.VERSION or write_id.number == 0 or write_id.query in entries:
         return
     _log.warning(
-        "%s is the first version of this txnAppId in commitLogTopic %s, which %s. If the txnAppId has committed a "
-        "version before, the ledger was lost or commitLogTopic has changed, and a version that runs again is written "
+        "%s is the first version of this txnAppId in ledgerTopic %s, which %s. If the txnAppId has committed a "
+        "version before, the ledger was lost or ledgerTopic has changed, and a version that runs again is written "
         "to Kafka twice.",
         write_id,
         session.settings.topic,

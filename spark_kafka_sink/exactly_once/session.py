@@ -66,7 +66,7 @@ class CommitSettings:
         servers = ",".join(f"{host}:{port}" for host, port in self.producer.bootstrap_servers)
         return (
             f"spark-kafka-sink transactions {action} --bootstrap-server {quote(servers)} --prefix {quote(self.name)} "
-            f"--commit-log-topic {self.topic}"
+            f"--ledger-topic {self.topic}"
         )
 
 

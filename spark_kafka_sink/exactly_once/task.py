@@ -131,7 +131,7 @@ class TaskTransaction:
         """Rows, as for ``ProducerEngine.append_columns``."""
         topics = TopicColumn.of(topic)
         if self._plan.ledger.topic in topics.names:
-            raise ExactlyOnceError(f"Rows name the topic {self._plan.ledger.topic}, which is the commitLogTopic.")
+            raise ExactlyOnceError(f"Rows name the topic {self._plan.ledger.topic}, which is the ledgerTopic.")
         self._rows += row_sum(topics, columns, partitions)
         if self.writes:
             engine = self._begun()

@@ -166,7 +166,7 @@ _ERROR_CLASSES: dict[ErrorCode, type[BrokerError]] = {
 _ADVICE: dict[ErrorCode, str] = {
     ErrorCode.message_too_large: "a record is larger than the topic's max.message.bytes: raise it or shrink the record",
     ErrorCode.topic_authorization_failed: (
-        "the principal needs WRITE and DESCRIBE on it; on commitLogTopic READ and DESCRIBE_CONFIGS too"
+        "the principal needs WRITE and DESCRIBE on it; on ledgerTopic READ and DESCRIBE_CONFIGS too"
     ),
     ErrorCode.invalid_topic_exception: "the topic's name is invalid, or it is one of Kafka's internal topics",
     ErrorCode.unsupported_compression_type: "choose another compression.type",

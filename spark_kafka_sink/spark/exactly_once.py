@@ -173,7 +173,7 @@ def commit_exactly_once(
     reports = all_reports(settings, given)
     if reports[0].other_queries:
         announce(
-            f"{reports[0].write_id} is the query's first, but under its name {settings.name} commitLogTopic "
+            f"{reports[0].write_id} is the query's first, but under its name {settings.name} ledgerTopic "
             f"{settings.topic} has {' and '.join(reports[0].other_queries)}. If the checkpoint of that query was "
             "deleted, or is elsewhere, the source is written again from the start, and the rows that the query has "
             "written are in Kafka twice.",

@@ -128,7 +128,7 @@ def kafka_batches(options: Mapping[str, Any]) -> KafkaBatches:
     if given.get("deliveryguarantee", "").strip().lower() == "exactly-once":
         if _APP not in given:
             faults.append(
-                "txnAppId is required: it names the query in commitLogTopic. Set it to a name that no other query "
+                "txnAppId is required: it names the query in ledgerTopic. Set it to a name that no other query "
                 "has, and that this one keeps over restarts."
             )
         if _VERSION in given:

@@ -47,7 +47,7 @@ _TOPIC_OPTIONS: Final = (
            "Spark's own sink. never: an error before the first row. create: the sink creates it. With never and "
            "create, the driver looks up the topic in the option topic, and tasks look up the topics of their rows. "
            "Each process does so once, and again after metadata.max.age.ms or a failed task. Existing topics are not "
-           "changed. Does not apply to receiptsTopic and commitLogTopic.",
+           "changed. Does not apply to receiptsTopic and ledgerTopic.",
            OneOf(("broker", "never", "create"))),
     Option("topic.creation.default.partitions", OptionKind.INT, -1, "low",
            "Number of partitions of a topic that topicCreation=create creates. -1: the brokers' num.partitions.",
@@ -83,11 +83,11 @@ SINK_OPTIONS: tuple[Option, ...] = (
            "from the query's id, which is in its checkpoint, or from the checkpoint's location if that is not in the "
            "driver's file system; without the option checkpointLocation, from the query's name. A batch write "
            "appends its txnAppId, or a new id if it has none."),
-    Option("commitLogTopic", OptionKind.STRING, "__pykafka_commits", "low",
+    Option("ledgerTopic", OptionKind.STRING, "__pykafka_ledger", "low",
            "Compacted topic that records which batches of exactly-once writes are committed. Created if missing."),
     Option("ledgerStart", OptionKind.STRING, "strict", "low",
-           "What to do if the checkpoint and commitLogTopic disagree about batch N (or txnVersion N). strict: fail "
-           "with an error that names the value to set. trust-checkpoint:N: write batch N even if commitLogTopic lacks "
+           "What to do if the checkpoint and ledgerTopic disagree about batch N (or txnVersion N). strict: fail "
+           "with an error that names the value to set. trust-checkpoint:N: write batch N even if ledgerTopic lacks "
            "batch N-1 (the query was at-least-once, or the topic was lost). trust-ledger:N: accept batch N as "
            "committed even if its replay has different rows, rows of it are lost, or a topic was created again since.",
            Matching(r"(?i:strict|trust-(checkpoint|ledger):\d{1,18})",
@@ -134,14 +134,14 @@ SINK_OPTIONS: tuple[Option, ...] = (
 
 _EXACTLY_ONCE_ONLY = (
     "transactionalidprefix",
-    "commitlogtopic",
+    "ledgertopic",
     "ledgerstart",
     "txnappid",
     "txnversion",
     "neverrepeated",
 )
-_TOPIC_NAMES = ("topic", "commitlogtopic", "receiptstopic", "deadlettertopic")
-LEDGER_TOPIC = "__pykafka_commits"
+_TOPIC_NAMES = ("topic", "ledgertopic", "receiptstopic", "deadlettertopic")
+LEDGER_TOPIC = "__pykafka_ledger"
 _REPEATABLE: Final = (
     "An exactly-once batch write needs txnAppId and txnVersion, or neverRepeated=true. The sink cannot see whether the "
     "write is part of a foreachBatch or of a job that a scheduler repeats, and a repeated write without txnAppId "
@@ -415,7 +415,7 @@ def _exactly_once(own: Mapping[str, Any], options: Mapping[str, str], faults: li
     return ExactlyOnce(
         name=name,
         prefix=prefix,
-        ledger_topic=own.get("commitlogtopic") or LEDGER_TOPIC,
+        ledger_topic=own.get("ledgertopic") or LEDGER_TOPIC,
         ledger_start=(own.get("ledgerstart") or "strict").lower(),
         version=None if app is None or number is None else (app, number),
         never_replayed=never_replayed,
@@ -522,7 +522,7 @@ def _shared_topics(own: Mapping[str, Any], exactly_once: ExactlyOnce | None) -> 
     """A fault for each two options that name the same topic."""
     topics = {_OWN[name].name: own.get(name) for name in _TOPIC_NAMES}
     if exactly_once is not None:
-        topics["commitLogTopic"] = exactly_once.ledger_topic
+        topics["ledgerTopic"] = exactly_once.ledger_topic
     for one, other in combinations(topics, 2):
         if topics[one] is not None and topics[one] == topics[other]:
             yield f"{one} and {other} are both {topics[one]}: each needs a topic of its own."

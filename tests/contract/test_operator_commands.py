@@ -82,7 +82,7 @@ def command(night, capsys):
     def run(action, *more):
         arguments = ["--bootstrap-server", night.kafka.bootstrap_servers, "--prefix", night.prefix]
         yes = [] if action == "list" else ["--yes"]
-        code = main(["transactions", action, *arguments, "--commit-log-topic", LEDGER, *yes, *more])
+        code = main(["transactions", action, *arguments, "--ledger-topic", LEDGER, *yes, *more])
         said = capsys.readouterr()
         return code, said.out + said.err
 
@@ -117,7 +117,7 @@ def test_list_finds_every_write_without_being_told_a_prefix(night, capsys):
         prefix=f"mine-{night.prefix}-app",
     )  # fmt: skip
     app.task(app.plan(3), 3, 0, [b"app"])
-    assert main(["transactions", "list", "--bootstrap-server", servers, "--commit-log-topic", LEDGER]) == 0
+    assert main(["transactions", "list", "--bootstrap-server", servers, "--ledger-topic", LEDGER]) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if night.prefix in line]
     assert [line for line in lines if not line.startswith(" ")] == [
         f"{night.prefix} (stream)",
@@ -186,6 +186,6 @@ def test_abort_by_force_gives_up_rows_that_are_gone_and_commits_the_others(night
 
 
 def test_a_ledger_that_is_not_there_is_named(night, command):
-    code, said = command("list", "--commit-log-topic", "nowhere")
+    code, said = command("list", "--ledger-topic", "nowhere")
     assert code == 1
-    assert "--commit-log-topic nowhere: there is no such topic" in said
+    assert "--ledger-topic nowhere: there is no such topic" in said

@@ -44,7 +44,7 @@ OF_SINK = (
     Saying(DECIDED, ("is decided, but the ledger does not say whether the rows of task ",), "a marker is missing"),
     Saying(
         DECIDED,
-        ("is decided, but commitLogTopic ", "was deleted and created again after its tasks had written to it"),
+        ("is decided, but ledgerTopic ", "was deleted and created again after its tasks had written to it"),
         "the markers are gone with the ledger",
     ),
     Saying(UNKNOWN, ("was overtaken: another driver is at batch ",), "the other driver knows what became of it"),

@@ -10,11 +10,11 @@ PLANNER_DIED = (
 )
 
 LEDGER_RECREATED = (
-    "Batch {number} of {query} (name job) is decided, but commitLogTopic l was deleted and created again after its "
+    "Batch {number} of {query} (name job) is decided, but ledgerTopic l was deleted and created again after its "
     "tasks had written to it, so it does not say whether the rows of task 0 are committed."
 )
 OVERTAKEN = "Batch {number} of {query} (name job) was overtaken: another driver is at batch 9. Stop the run."
-LEDGER_GONE = "commitLogTopic l was deleted and made again while it was read: it cannot say what was decided"
+LEDGER_GONE = "ledgerTopic l was deleted and made again while it was read: it cannot say what was decided"
 OTHERS_FINISHED = "write aborted, but batch 1 of another had been decided and is committed"
 
 T0, T1 = ["job-0", 7, 0], ["job-1", 8, 0]

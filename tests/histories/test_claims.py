@@ -32,7 +32,7 @@ _STILL_OPEN = (
 )
 _NO_MARKER = (
     "Batch 455 of oldest (name txn-oldest) is decided, but the ledger does not say whether the rows of task 2 are "
-    "committed: __pykafka_commits-14 does not say yet what became of the transaction marked at offset 4315 or behind"
+    "committed: __pykafka_ledger-14 does not say yet what became of the transaction marked at offset 4315 or behind"
 )
 _FENCED = (
     "txnVersion 80 of txnAppId pairs-two (name txn-pairs-two) is not committed by this run: Another driver has fenced "
@@ -41,7 +41,7 @@ _FENCED = (
     "written again."
 )
 _REFUSED = (
-    "once-1b3e is not committed: Produce of __pykafka_commits-8: TRANSACTIONAL_ID_AUTHORIZATION_FAILED; the principal "
+    "once-1b3e is not committed: Produce of __pykafka_ledger-8: TRANSACTIONAL_ID_AUTHORIZATION_FAILED; the principal "
     "needs WRITE. None of its rows becomes visible: run the job again."
 )
 _DIED = (
@@ -113,7 +113,7 @@ def test_what_an_error_claims_about_the_decision(text, claim):
         ),
         ("txnVersion 7 of txnAppId app (name q) is decided, but the transactions of task 3 are gone", "app/7", "app/8"),
         (
-            "batch job j (name j, commitLogTopic l) lost the rows of task 1 in Kafka. The other tasks' rows are "
+            "batch job j (name j, ledgerTopic l) lost the rows of task 1 in Kafka. The other tasks' rows are "
             "committed; rewrite the missing ones by hand, then accept the loss with `x`",
             "j/0",
             "k/0",

@@ -112,7 +112,7 @@ class Plan:
     cut: str = "halves"
     version: int | None = None  # batch jobs: the txnVersion asked for, instead of the first not yet reported as written
     ids: int | None = None  # which transactionalIdPrefix the run is given; None: its write's own
-    ledger: int = 0  # which commitLogTopic the run is given
+    ledger: int = 0  # which ledgerTopic the run is given
     trust: Trust | None = None
     at_least_once: bool = False  # the query runs with the other guarantee this time
     until: int | None = None  # the query is stopped after this batch

@@ -176,7 +176,7 @@ def test_for_each_batch_is_idempotent_with_its_number_as_version(spark, topic, t
 def test_foreach_batch_whose_ledger_was_lost_is_refused_until_its_checkpoint_is_trusted(
     spark, topic, to_topic, tmp_path, thread
 ):
-    """Another commitLogTopic is as good as a ledger that was lost. On a pool's thread, Spark does not tell the number
+    """Another ledgerTopic is as good as a ledger that was lost. On a pool's thread, Spark does not tell the number
     of the micro-batch, and it was written twice."""
 
     def run(**options):
@@ -198,7 +198,7 @@ def test_foreach_batch_whose_ledger_was_lost_is_refused_until_its_checkpoint_is_
     frame = streaming(numbers(spark, 0, 100), tmp_path / "in")
     run()
     frame = streaming(numbers(spark, 100, 200), tmp_path / "in")
-    elsewhere = {"commitLogTopic": f"{topic.name}-log"}
+    elsewhere = {"ledgerTopic": f"{topic.name}-log"}
     text = fails(run, **elsewhere)
     assert "txnVersion 1 of" in text
     assert "set ledgerStart=trust-checkpoint:1." in text

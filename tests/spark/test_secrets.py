@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.jvm, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 _DEADLINE_S = 540
-USER, TOPIC, RECEIPTS, LEDGER = "client", "t", "receipts", "__pykafka_commits"
+USER, TOPIC, RECEIPTS, LEDGER = "client", "t", "receipts", "__pykafka_ledger"
 VARIABLE = "KAFKA_PASSWORD"
 NOTHING = "zq-no-option-has-this-name"
 # In every Python process: all of the package's log lines, and what would be gone at once, temporary files.

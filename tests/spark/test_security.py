@@ -67,7 +67,7 @@ def no_right_on_the_ledger(kafka, topic):
     ledger = f"{topic}-ledger"
     kafka.create_topic(ledger, configs={"cleanup.policy": "compact"})
     kafka.allow("other", "WRITE", "TOPIC", ledger)
-    return {**options_of(kafka, "MUTUAL", topic, "exactly-once"), "commitLogTopic": ledger}
+    return {**options_of(kafka, "MUTUAL", topic, "exactly-once"), "ledgerTopic": ledger}
 
 
 def no_right_on_the_transactional_id(kafka, topic):

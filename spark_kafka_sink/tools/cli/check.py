@@ -48,7 +48,7 @@ transactional id. It never shows a secret.
 
 With --exactly-once, it also tries what deliveryGuarantee=exactly-once needs, right by right and API by
 API: it creates a ledger, writes and reads a record, commits and aborts a transaction, and deletes the
-topic. The names of the topic and the transactional id are those of --commit-log-topic and
+topic. The names of the topic and the transactional id are those of --ledger-topic and
 --transactional-id-prefix with a random suffix, so that prefixed ACLs apply to them and no other topic or
 query is affected.
 
@@ -91,11 +91,11 @@ def add_to(commands: Subparsers) -> None:
     command.add_argument(
         "--transactional-id-prefix", metavar="PREFIX",
         help="value of the option transactionalIdPrefix: check what exactly-once needs, such as rights on these "
-        "transactional ids and on the commitLogTopic",
+        "transactional ids and on the ledgerTopic",
     )  # fmt: skip
     command.add_argument(
-        "--commit-log-topic", default=LEDGER_TOPIC, metavar="TOPIC",
-        help="value of the option commitLogTopic, for --transactional-id-prefix and --exactly-once "
+        "--ledger-topic", default=LEDGER_TOPIC, metavar="TOPIC",
+        help="value of the option ledgerTopic, for --transactional-id-prefix and --exactly-once "
         "(default: %(default)s)",
     )  # fmt: skip
     command.add_argument(
@@ -126,10 +126,10 @@ def run(arguments: argparse.Namespace) -> int:
     checked_names({
         "--topic": (arguments.topic, ""),
         "--transactional-id-prefix": (arguments.transactional_id_prefix, _ID_SUFFIX),
-        "--commit-log-topic": (arguments.commit_log_topic, ""),
+        "--ledger-topic": (arguments.ledger_topic, ""),
     })  # fmt: skip
     request = CheckRequest(
-        client_config(arguments), arguments.topic, arguments.transactional_id_prefix, arguments.commit_log_topic
+        client_config(arguments), arguments.topic, arguments.transactional_id_prefix, arguments.ledger_topic
     )
     settings = _spark_settings(arguments)
     findings = [*Printer().all(check(request, SystemClock()))]

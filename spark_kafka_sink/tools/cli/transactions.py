@@ -61,7 +61,7 @@ the driver dies before that, they stay open and block readers with isolation.lev
   commit   commits the transactions of decided batches
   abort    aborts the transactions of batches that are not decided. It is refused while a decided batch is not
            committed; with --force, it commits the rest of that batch and gives up its missing rows. It is also
-           refused, without --force, if another ledger than --commit-log-topic may have decided the batch
+           refused, without --force, if another ledger than --ledger-topic may have decided the batch
   forget   removes entries of batches that are done from the ledger, for jobs and queries that will not run
            again. If a txnVersion runs again after its entry was removed, it writes its rows twice
 
@@ -94,10 +94,10 @@ def add_to(commands: Subparsers) -> None:
         "--older-than", type=above_zero, metavar="DAYS", help="for forget: only entries that were decided longer ago"
     )
     command.add_argument(
-        "--commit-log-topic",
+        "--ledger-topic",
         default=LEDGER_TOPIC,
         metavar="TOPIC",
-        help="the write's commitLogTopic (default: %(default)s)",
+        help="the write's ledgerTopic (default: %(default)s)",
     )
     command.add_argument(
         "--force",
@@ -126,7 +126,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.action == "forget":
         return _forget(found, config, arguments)
     if arguments.action == "list":
-        print(_listed(found, SystemClock().epoch_ms(), arguments.commit_log_topic))
+        print(_listed(found, SystemClock().epoch_ms(), arguments.ledger_topic))
         return 0
     for each in found:
         if each.unreadable is not None:
@@ -148,12 +148,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _discover(config: ProducerConfig, arguments: argparse.Namespace) -> list[FoundWrite]:
-    with closing(Session(CommitSettings(config, "", "", arguments.commit_log_topic), SystemClock())) as session:
+    with closing(Session(CommitSettings(config, "", "", arguments.ledger_topic), SystemClock())) as session:
         deadline = session.deadline(config.max_block_ms)
         if session.cluster.topic(session.settings.topic, deadline) is None:
             raise ConfigError([
-                f"--commit-log-topic {session.settings.topic}: there is no such topic. Set it to the write's option "
-                "commitLogTopic, which has the decisions."
+                f"--ledger-topic {session.settings.topic}: there is no such topic. Set it to the write's option "
+                "ledgerTopic, which has the decisions."
             ])  # fmt: skip
         return _meant(discover(session, deadline), arguments.prefix, arguments.action)
 
@@ -179,7 +179,7 @@ def _to_abort(found: FoundWrite, arguments: argparse.Namespace) -> bool:
     ledger, unless it is forced."""
     if not arguments.force:
         refuse_decided(found.name, found.intents)
-        refuse_foreign(found.name, arguments.commit_log_topic, found.transactions)
+        refuse_foreign(found.name, arguments.ledger_topic, found.transactions)
     return bool(found.undecided or found.intents)
 
 
@@ -218,7 +218,7 @@ def _commit(todo: Sequence[FoundWrite], config: ProducerConfig, arguments: argpa
     """Commits all writes; those with lost rows fail after the others."""
     lost: list[str] = []
     for each in todo:
-        settings = CommitSettings(config, each.name, each.prefix, arguments.commit_log_topic)
+        settings = CommitSettings(config, each.name, each.prefix, arguments.ledger_topic)
         with closing(Session(settings, SystemClock())) as session:
             try:
                 for entry in commit_decided(session, session.deadline(config.max_block_ms)):
@@ -232,7 +232,7 @@ def _commit(todo: Sequence[FoundWrite], config: ProducerConfig, arguments: argpa
 def _abort(todo: Sequence[FoundWrite], config: ProducerConfig, arguments: argparse.Namespace) -> None:
     aborted = 0
     for each in todo:
-        settings = CommitSettings(config, each.name, each.prefix, arguments.commit_log_topic)
+        settings = CommitSettings(config, each.name, each.prefix, arguments.ledger_topic)
         with closing(Session(settings, SystemClock())) as session:
             deadline = session.deadline(config.max_block_ms)
             count, runs = abort_undecided(session, arguments.force, deadline, each.transactions)
@@ -261,7 +261,7 @@ def _forget(found: Sequence[FoundWrite], config: ProducerConfig, arguments: argp
         return code
     count = 0
     for each in todo:
-        settings = CommitSettings(config, each.name, each.prefix, arguments.commit_log_topic)
+        settings = CommitSettings(config, each.name, each.prefix, arguments.ledger_topic)
         with closing(Session(settings, SystemClock())) as session:
             count += len(forget_done(session, before, session.deadline(config.max_block_ms)))
     print(f"removed {counted(count, 'entry', 'entries')}")

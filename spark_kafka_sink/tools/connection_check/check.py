@@ -166,7 +166,7 @@ class _Check:
         yield from _described_topic(subject, topic, _OF_TOPIC, took)
 
     def _ledger(self, connection: BrokerConnection, name: str) -> Iterator[Finding]:
-        subject, began = f"commitLogTopic {name}", self._clock.now()
+        subject, began = f"ledgerTopic {name}", self._clock.now()
         topic = self._described(connection, name)
         took = self._clock.now() - began
         if topic.error_code is not ErrorCode.unknown_topic_or_partition:

@@ -127,7 +127,7 @@ class Plan:
         """The options of a write, as ``format("pykafka")`` takes them."""
         options = {**self.options, "topic": self.topic(guarantee, way), "deliveryGuarantee": guarantee}
         if guarantee == _EXACTLY_ONCE:
-            options |= {"commitLogTopic": self.ledger, "transactionalIdPrefix": f"{self.prefix}-{self.mark}"}
+            options |= {"ledgerTopic": self.ledger, "transactionalIdPrefix": f"{self.prefix}-{self.mark}"}
             if way != _STREAM:
                 options |= {"txnAppId": _BATCH, "txnVersion": "0"}
         return options
@@ -215,7 +215,7 @@ class _Run:
             if has_format():
                 writer = writer.format("pykafka").options(**options)
             else:
-                named = {"txnAppId": "stream"} if "commitLogTopic" in options else {}
+                named = {"txnAppId": "stream"} if "ledgerTopic" in options else {}
                 writer = writer.foreachBatch(kafka_batches({**options, **named}))
             self._await(writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start())
 

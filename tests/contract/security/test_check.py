@@ -48,9 +48,9 @@ def test_missing_rights_are_those_of_the_acls(secure_kafka: LocalKafka) -> None:
     ids, exactly_once = f"transactional ids {prefix}-driver, {prefix}-0", {"ledger_topic": ledger}
 
     found = failed(checked(options, topic=topic, transactional_id_prefix=prefix, **exactly_once))
-    assert found.keys() == {f"topic {topic}", f"commitLogTopic {ledger}", ids}
+    assert found.keys() == {f"topic {topic}", f"ledgerTopic {ledger}", ids}
     assert found[f"topic {topic}"].startswith("WRITE missing: add an ACL for the principal, which may DESCRIBE")
-    assert found[f"commitLogTopic {ledger}"].startswith("READ, DESCRIBE_CONFIGS missing")
+    assert found[f"ledgerTopic {ledger}"].startswith("READ, DESCRIBE_CONFIGS missing")
     assert f"DESCRIBE is missing on {prefix}-driver, {prefix}-0" in found[ids]
     assert "lacks even DESCRIBE" in failed(checked(options, topic=hidden))[f"topic {hidden}"]
     assert topics(secure_kafka) == before, "the check has created a topic"

@@ -111,7 +111,7 @@ def test_a_port_with_tls_among_the_bootstrap_servers_ends_no_call(broker):
     ("command", "flag"),
     [
         (["console-producer", "--topic", "t"], "--producer-property"),
-        (["transactions", "list", "--commit-log-topic", "ledger"], "--command-property"),
+        (["transactions", "list", "--ledger-topic", "ledger"], "--command-property"),
     ],
 )
 def test_commands_end_with_the_error_and_a_status(broker, refused, command, flag, capsys, monkeypatch):

@@ -26,7 +26,7 @@ from tests.faults.support.fault import Fault
 if TYPE_CHECKING:
     from tests.faults.chaos.plan import Step
 
-LEDGER = "__pykafka_commits"
+LEDGER = "__pykafka_ledger"
 _TRANSACTIONS = "__transaction_state"
 REACHED_S = 240.0
 _FULL_S = 60.0

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 ROWS = 40
 TASKS = 4
-LEDGER = "__pykafka_commits"
+LEDGER = "__pykafka_ledger"
 
 
 def main(servers: str, topic: str, checkpoint: str, stop: str, more: str) -> None:

@@ -204,7 +204,7 @@ def test_the_commands_that_are_told_mend_the_topic(three_nodes, caplog, tmp_path
     caplog.set_level(logging.WARNING, logger="spark_kafka_sink.exactly_once")
     ledger_topic._warned.clear()
     stream.run(0, ROWS)
-    (warning,) = [record.getMessage() for record in caplog.records if "commitLogTopic" in record.getMessage()]
+    (warning,) = [record.getMessage() for record in caplog.records if "ledgerTopic" in record.getMessage()]
     for command in warning.split("To change it, if the brokers let you, run: ")[1].split(" ; "):
         script, *arguments = shlex.split(as_files(command, tmp_path))
         kafka._run_tool(kafka.version, TOOLS[script], *arguments)
@@ -212,7 +212,7 @@ def test_the_commands_that_are_told_mend_the_topic(three_nodes, caplog, tmp_path
     caplog.clear()
     ledger_topic._warned.clear()
     stream.run(1, ROWS)
-    again = [record.getMessage() for record in caplog.records if "commitLogTopic" in record.getMessage()]
+    again = [record.getMessage() for record in caplog.records if "ledgerTopic" in record.getMessage()]
     # Partitions that --alter adds have the replication factor that the reassignment has given to the others.
     assert again == []
 

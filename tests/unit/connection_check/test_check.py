@@ -72,7 +72,7 @@ def test_every_step_to_every_broker_is_told_with_its_time(broker, listener):
     by_subject = {each.subject: each.text for each in findings if each.step == "rights" and each.outcome is Outcome.OK}
     assert by_subject == {
         "topic t": "WRITE, DESCRIBE",
-        "commitLogTopic ledger": "CREATE, on the cluster",
+        "ledgerTopic ledger": "CREATE, on the cluster",
         "transactional ids p-driver, p-0": "DESCRIBE",
     }
     (untested,) = [each for each in findings if each.outcome is Outcome.UNTESTED]

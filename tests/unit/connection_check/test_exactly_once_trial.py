@@ -237,7 +237,7 @@ def test_the_command_tries_it_after_the_check(flags, capsys):
         assert "steps failed, first commit of exactly-once" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("option", ["--topic", "--transactional-id-prefix", "--commit-log-topic"])
+@pytest.mark.parametrize("option", ["--topic", "--transactional-id-prefix", "--ledger-topic"])
 @pytest.mark.parametrize(("name", "says"), [("a\udcff", "a lone surrogate"), ("p" * 40_000, "40000 bytes")])
 def test_a_name_that_no_request_can_carry_is_refused_without_a_traceback(option, name, says, capsys):
     """The check ended with a ValueError after it had created the topic."""
@@ -254,7 +254,7 @@ def test_a_name_that_no_request_can_carry_is_refused_without_a_traceback(option,
 @pytest.mark.parametrize(
     ("option", "name", "says"),
     [
-        ("--commit-log-topic", "", "--commit-log-topic is empty"),
+        ("--ledger-topic", "", "--ledger-topic is empty"),
         ("--transactional-id-prefix", "", "--transactional-id-prefix is empty"),
         (
             "--transactional-id-prefix",
@@ -279,6 +279,6 @@ def creations(broker):
 def test_a_ledger_with_the_longest_name_of_a_topic_can_be_tried(capsys):
     """The name of the thrown-away topic had the suffix too many, and the check told a fault that no write has."""
     with TestBroker() as broker:
-        ledger = ["--commit-log-topic", "x" * 249]
+        ledger = ["--ledger-topic", "x" * 249]
         assert main(["check", "--bootstrap-server", broker.bootstrap_servers, "--exactly-once", *ledger]) == 0
         assert left(broker) == []

@@ -130,7 +130,7 @@ def test_tasks_write_what_is_new_and_skip_what_is_committed(number, kind, action
             [entry(4)],
             3,
             WriteKind.MICRO_BATCH,
-            r"micro-batch 3 of query q \(name app, commitLogTopic ledger\) is older than the last batch .*: batch 4",
+            r"micro-batch 3 of query q \(name app, ledgerTopic ledger\) is older than the last batch .*: batch 4",
         ),
         ([], 3, WriteKind.MICRO_BATCH, r"no entry.*ledgerStart=trust-checkpoint:3\."),
         ([entry(4)], 6, WriteKind.MICRO_BATCH, r"batch 4 of q was the last.*ledgerStart=trust-checkpoint:6\."),

@@ -168,7 +168,7 @@ def test_a_ledger_that_may_not_be_read_was_told_as_one_that_may_not_be_written(b
     new_process()
     broker.faults.answer("Fetch", "TOPIC_AUTHORIZATION_FAILED", times=KEPT)
     with pytest.raises(
-        ExactlyOnceError, match="Fetch of .*AUTHORIZATION_FAILED; .*on commitLogTopic READ and DESCRIBE_CONFIGS too"
+        ExactlyOnceError, match="Fetch of .*AUTHORIZATION_FAILED; .*on ledgerTopic READ and DESCRIBE_CONFIGS too"
     ):
         query.plan()
 

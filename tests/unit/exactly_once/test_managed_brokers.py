@@ -70,7 +70,7 @@ def test_the_ledger_has_every_setting_that_the_brokers_take(managed, warnings, e
     works(managed)
     assert settings_of(managed).keys() == {*SETTINGS, "min.insync.replicas"} - {*refused}
     (warning,) = warnings()
-    assert warning.startswith(f"commitLogTopic {LEDGER} was created without ")
+    assert warning.startswith(f"ledgerTopic {LEDGER} was created without ")
     for name in refused:
         assert name in warning.partition(", because the brokers refuse more (")[0]
     assert error in warning
@@ -153,7 +153,7 @@ def test_incident_a_setting_that_is_not_a_number_was_a_value_error(managed, name
 
 
 def test_brokers_without_describe_configs_were_told_to_change_the_settings_of_the_ledger():
-    """ "commitLogTopic could lose decisions: … Change its settings (kafka-configs --alter), or name another topic." """
+    """ "ledgerTopic could lose decisions: … Change its settings (kafka-configs --alter), or name another topic." """
     with TestBroker(api_versions={"DescribeConfigs": None}) as broker:
         with pytest.raises(PlanningError) as refused:
             query(broker).plan()
@@ -227,7 +227,7 @@ def test_a_ledger_with_fewer_replicas_was_told_to_be_as_strong(warnings, default
 
 
 def test_a_missing_right_to_read_the_ledgers_settings_is_named(managed):
-    """It was: "the principal needs WRITE and DESCRIBE on it; on commitLogTopic READ too", which it had."""
+    """It was: "the principal needs WRITE and DESCRIBE on it; on ledgerTopic READ too", which it had."""
     managed.faults.answer("DescribeConfigs", "TOPIC_AUTHORIZATION_FAILED", times=KEPT)
     with pytest.raises(PlanningError, match="TOPIC_AUTHORIZATION_FAILED: the principal needs DESCRIBE_CONFIGS on it"):
         query(managed).plan()
@@ -496,7 +496,7 @@ def foreign_identity(broker, described, owner):
 def test_the_operators_commands_see_what_is_derived(unlisted, capsys):
     query(unlisted).run(0, ROWS)
     query(unlisted).tasks(query(unlisted).plan(), 1, ROWS)
-    command = ["--bootstrap-server", unlisted.bootstrap_servers, "--commit-log-topic", LEDGER]
+    command = ["--bootstrap-server", unlisted.bootstrap_servers, "--ledger-topic", LEDGER]
     assert main(["transactions", "list", *command]) == 0
     shown = capsys.readouterr().out
     assert "app (stream)" in shown

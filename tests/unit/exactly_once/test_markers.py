@@ -221,7 +221,7 @@ def test_incident_a_batch_whose_markers_were_lost_with_the_ledger_was_written_tw
             with pytest.raises(killed):
                 query.commit(reports)
     take_ids(query)
-    with pytest.raises(ExactlyOnceError, match=f"commitLogTopic {LEDGER} was deleted and created again"):
+    with pytest.raises(ExactlyOnceError, match=f"ledgerTopic {LEDGER} was deleted and created again"):
         query.run(1, [[b"d"], [b"e"]])
     assert (committed(broker)[b"d"], committed(broker)[b"e"]) == (1, 1)
 
@@ -237,7 +237,7 @@ def test_an_existing_topic_that_costs_too_much_is_told_once_with_what_mends_it(b
     broker.create_topic(LEDGER, 10, OLD)
     query.plan()
     query.plan()
-    (warning,) = [record.getMessage() for record in warnings.records if "commitLogTopic" in record.getMessage()]
+    (warning,) = [record.getMessage() for record in warnings.records if "ledgerTopic" in record.getMessage()]
     assert (
         f"kafka-topics.sh --bootstrap-server {broker.bootstrap_servers} --alter --topic {LEDGER} --partitions 20"
         in warning

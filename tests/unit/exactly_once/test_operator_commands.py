@@ -36,7 +36,7 @@ def transactions(broker, capsys):
     """Runs ``transactions``; its exit code and what it printed."""
 
     def run(action, *more):
-        arguments = ["--bootstrap-server", broker.bootstrap_servers, "--commit-log-topic", LEDGER]
+        arguments = ["--bootstrap-server", broker.bootstrap_servers, "--ledger-topic", LEDGER]
         code = main(["transactions", action, *arguments, *more])
         said = capsys.readouterr()
         return code, said.out + said.err
@@ -247,14 +247,14 @@ def test_incident_abort_ended_what_was_decided_in_another_ledger(broker, transac
     for killed in crash(monkeypatch, "intent committed"):
         with pytest.raises(killed):
             other.commit(reports)
-    doubt = f"not in {LEDGER}: another ledger, perhaps __other, may have decided it; give that as --commit-log-topic"
+    doubt = f"not in {LEDGER}: another ledger, perhaps __other, may have decided it; give that as --ledger-topic"
     assert f"app-0 (producer id {reports[0].share.prepared.producer_id}, " in transactions("list")[1]
     assert transactions("list")[1].count(doubt) == 2
     for how in ("--dry-run", "--yes"):
         code, said = transactions("abort", "--prefix", "app", how)
         assert (code, f"app-0 is {doubt}" in said) == (1, True)
     assert {broker.transaction_state(f"app-{task}") for task in (0, 1)} == {"Ongoing"}
-    assert transactions("commit", "--prefix", "app", "--yes", "--commit-log-topic", "__other")[0] == 0
+    assert transactions("commit", "--prefix", "app", "--yes", "--ledger-topic", "__other")[0] == 0
     assert committed(broker) == dict.fromkeys(EACH_ONCE, 2)
 
 

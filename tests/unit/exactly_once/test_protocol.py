@@ -158,7 +158,7 @@ def test_planning_with_another_ledger_ends_no_decided_transaction(broker, query,
             query.commit(reports)
     elsewhere = replace(query.settings, topic="__other")
     plan = plan_write(elsewhere)
-    with pytest.raises(ExactlyOnceError, match="commitLogTopic changed"):
+    with pytest.raises(ExactlyOnceError, match="ledgerTopic changed"):
         query.task(plan, 1, 0, MORE[0])
     query.run(1, MORE)
     assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
@@ -375,7 +375,7 @@ def test_incident_a_first_micro_batch_that_was_given_up_left_a_task_in_mid_write
 
 @pytest.fixture
 def elsewhere(broker, monkeypatch):
-    """A job whose version 0 is decided in its ledger, and not committed; the same job with another commitLogTopic."""
+    """A job whose version 0 is decided in its ledger, and not committed; the same job with another ledgerTopic."""
     job = Query(broker.bootstrap_servers, query="job", kind=WriteKind.VERSION)
     reports = job.tasks(job.plan(0), 0, [[b"a"], [b"b"], [b"c"]])
     for killed in crash(monkeypatch, "intent committed"):
@@ -740,7 +740,7 @@ def test_a_version_whose_ledger_was_lost_is_written_with_a_warning(broker, caplo
     job.run(7, ROWS)
     (line,) = told(caplog)
     assert (
-        f"txnVersion 7 of txnAppId nightly is the first version of this txnAppId in commitLogTopic {LEDGER}, which was"
+        f"txnVersion 7 of txnAppId nightly is the first version of this txnAppId in ledgerTopic {LEDGER}, which was"
         in line
     )
     assert committed(broker) == {b"x": 1, **dict.fromkeys(EACH_ONCE, 2)}

@@ -55,7 +55,7 @@ def test_incident_a_deleted_ledger_was_told_as_a_partition_without_leader(broker
     """After the whole of max.block.ms, which is two minutes here."""
     reports = query.tasks(query.plan(), 0, ROWS)
     broker.delete_topic(LEDGER)
-    with pytest.raises(ExactlyOnceError, match=f"commitLogTopic {LEDGER} does not exist any more. Start the write aga"):
+    with pytest.raises(ExactlyOnceError, match=f"ledgerTopic {LEDGER} does not exist any more. Start the write aga"):
         plan_write(query.settings) if process != "abort" else query.abort(reports)
     with pytest.raises(ExactlyOnceError, match="ledgerStart=trust-checkpoint:1"):
         query.run(1, ROWS)
@@ -64,7 +64,7 @@ def test_incident_a_deleted_ledger_was_told_as_a_partition_without_leader(broker
 
 
 def test_rows_that_name_the_ledger_fail_their_task(broker, query):
-    with pytest.raises(ExactlyOnceError, match=f"Rows name the topic {LEDGER}, which is the commitLogTopic"):
+    with pytest.raises(ExactlyOnceError, match=f"Rows name the topic {LEDGER}, which is the ledgerTopic"):
         replace(query, topic=LEDGER).run(0, ROWS)
     query.run(0, ROWS)
     assert committed(broker) == EACH_ONCE

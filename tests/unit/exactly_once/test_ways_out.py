@@ -41,7 +41,7 @@ def take(query, text, *ways):
             query = replace(query, ledger_start=LedgerStart.parse(re.search(rf"ledgerStart=({way}:\d+)", text)[1]))
         else:
             command = re.search(rf"`spark-kafka-sink (transactions {way} [^`]*)`", text)[1]
-            where = ["--bootstrap-server", query.servers, "--commit-log-topic", LEDGER]
+            where = ["--bootstrap-server", query.servers, "--ledger-topic", LEDGER]
             assert main([*shlex.split(command), *where, "--yes"]) == 0
             new_process()
     return query

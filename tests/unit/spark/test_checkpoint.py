@@ -135,7 +135,7 @@ def broker():
 
 def commit(broker, reports, **given):
     messages = [KafkaCommitMessage(report=report) for report in reports]
-    given = {"commitlogtopic": "__ledger", **given}
+    given = {"ledgertopic": "__ledger", **given}
     return exactly_once.commit_exactly_once(messages, options(broker.bootstrap_servers, **given), SystemClock()).line
 
 

@@ -39,7 +39,7 @@ def planned(caplog):
 
 
 def test_a_plain_job_tells_its_name_once(planned):
-    writer, lines = planned(neverrepeated="true", transactionalidprefix="mine", commitlogtopic="mine-log")
+    writer, lines = planned(neverrepeated="true", transactionalidprefix="mine", ledgertopic="mine-log")
     name = writer.plan.name
     assert name.startswith("mine-")
     (line,) = lines
@@ -48,7 +48,7 @@ def test_a_plain_job_tells_its_name_once(planned):
     assert line == (
         f"batch job {name} writes exactly once. If its driver dies, no later run ends its open transactions: "
         "`spark-kafka-sink "
-        f"transactions list --bootstrap-server {servers} --prefix {name} --commit-log-topic mine-log` shows it"
+        f"transactions list --bootstrap-server {servers} --prefix {name} --ledger-topic mine-log` shows it"
     )
 
 

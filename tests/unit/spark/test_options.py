@@ -390,7 +390,7 @@ def test_a_mechanism_of_sasl_ignores_case():
 
 
 @pytest.mark.parametrize("name", ["a b", "ä", "a/b", ".", "..", "a" * 250, "a\tb"])
-@pytest.mark.parametrize("option", ["topic", "receiptsTopic", "commitLogTopic"])
+@pytest.mark.parametrize("option", ["topic", "receiptsTopic", "ledgerTopic"])
 def test_a_topic_name_that_kafka_refuses_is_refused_on_the_driver(option, name):
     given = {option.lower(): name, **EXACTLY_ONCE}
     (fault,) = faults(given)
@@ -401,9 +401,9 @@ def test_a_topic_name_that_kafka_refuses_is_refused_on_the_driver(option, name):
 @pytest.mark.parametrize(
     ("given", "fault"),
     [
-        ({"topic": "ledger", "commitLogTopic": "ledger"}, "topic and commitLogTopic are both ledger"),
-        ({"receiptsTopic": "__pykafka_commits"}, "commitLogTopic and receiptsTopic are both __pykafka_commits"),
-        ({"deadLetterTopic": "__pykafka_commits"}, "commitLogTopic and deadLetterTopic are both __pykafka_commits"),
+        ({"topic": "ledger", "ledgerTopic": "ledger"}, "topic and ledgerTopic are both ledger"),
+        ({"receiptsTopic": "__pykafka_ledger"}, "ledgerTopic and receiptsTopic are both __pykafka_ledger"),
+        ({"deadLetterTopic": "__pykafka_ledger"}, "ledgerTopic and deadLetterTopic are both __pykafka_ledger"),
         ({"topic": "t", "receiptsTopic": "t"}, "topic and receiptsTopic are both t"),
         ({"deadLetterTopic": "d", "receiptsTopic": "d"}, "receiptsTopic and deadLetterTopic are both d"),
     ],
