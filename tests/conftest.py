@@ -13,6 +13,7 @@ import pytest
 from hypothesis import settings
 
 from spark_kafka_sink.testing.java import java_environment
+from tests.child_processes import PYTHON_PATH
 from tests.kept_producers import close_kept_producers
 
 # Spark starts its Python workers with PYSPARK_PYTHON, not with the Python that started the driver.
@@ -32,6 +33,12 @@ ROOT = Path(__file__).parents[1]
 # Tests with these markers need an environment of their own, so only its target selects them.
 ELSEWHERE = ("gssapi", "examples")
 JVM_FIXTURES = {"local_kafka", "local_schema_registry", "secure_kafka", "spark"}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """For the processes that tests start: not in xdist's controller, whose children are to have Hypothesis."""
+    if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (PYTHON_PATH, os.environ.get("PYTHONPATH"))))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -100,8 +107,6 @@ def secure_kafka(request: pytest.FixtureRequest):
 def spark():
     from spark_kafka_sink.testing.local_spark import local_spark
 
-    # Spark's Python processes find the package as this one does, installed or not.
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     settings = {
         "spark.master": "local[2,2]",  # a task may fail once: [cores, attempts]
         "spark.sql.streaming.pollingDelay": "5ms",

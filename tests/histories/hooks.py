@@ -13,6 +13,7 @@ import select
 import time
 from pathlib import Path
 
+from tests import child_processes
 from tests.addresses import address_of
 from tests.faults.chaos.processes import START
 from tests.faults.support import kill_points
@@ -20,7 +21,7 @@ from tests.histories.events import write_of
 from tests.histories.recorder import FOLDER, recorder_of_environment, short
 
 PROXIES, PROXIES_OF_EXECUTORS = "HISTORY_PROXIES", "HISTORY_PROXIES_OF_EXECUTORS"
-PYTHON_PATH = os.pathsep.join((str(Path(__file__).parents[2]), str(Path(__file__).parent / "support")))
+PYTHON_PATH = os.pathsep.join((child_processes.PYTHON_PATH, str(Path(__file__).parent / "support")))
 """PYTHONPATH of a process that is recorded with its children."""
 
 PLANNING = ("driver initialised", "planned")

@@ -13,6 +13,7 @@ from typing import Self
 
 from confluent_kafka import Consumer, TopicPartition
 
+from tests.child_processes import PYTHON_PATH
 from tests.contract.security.librdkafka import produce
 from tests.waiting import DEADLINE_S, eventually, holds_for
 
@@ -114,7 +115,7 @@ class RunningStream:
     def _start(self) -> None:
         self._process = subprocess.Popen(
             [sys.executable, str(ROOT / "tests/spark/stream_job.py"), MASTER, str(self._folder)],
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONPATH": PYTHON_PATH},
             stdin=subprocess.PIPE,
             stdout=self._log,
             stderr=subprocess.STDOUT,

@@ -10,6 +10,7 @@ import pytest
 
 from spark_kafka_sink.testing.kafka_security import properties_text
 from spark_kafka_sink.testing.listener import login
+from tests.child_processes import PYTHON_PATH
 
 pytestmark = pytest.mark.jvm
 
@@ -43,7 +44,7 @@ def check(secure_kafka, tmp_path):
         line = ["--bootstrap-server", servers, "--command-config", str(file), "--timeout", "150"]
         done = subprocess.run(
             [*command, *line, *arguments],
-            env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}", **environment},
+            env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{PYTHON_PATH}", **environment},
             capture_output=True,
             text=True,
             timeout=200,

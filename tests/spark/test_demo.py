@@ -16,6 +16,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from examples.demo.check import CheckError, Topics
+from tests.child_processes import PYTHON_PATH
 from tests.waiting import DEADLINE_S
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.jvm
 def demo(tmp_path, *arguments):
     """Exit code and output; nothing it started may be alive when it has ended, no file of its own be left."""
     mark = uuid.uuid4().hex
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MARK": mark, "TMPDIR": str(tmp_path), "COLUMNS": "100"}
+    environment = {**os.environ, "PYTHONPATH": PYTHON_PATH, "MARK": mark, "TMPDIR": str(tmp_path), "COLUMNS": "100"}
     done = subprocess.run(
         [sys.executable, "-m", "examples.demo", *arguments],
         env=environment,

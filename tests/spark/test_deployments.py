@@ -9,6 +9,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from tests.child_processes import PYTHON_PATH
 from tests.faults.exactly_once.reader import read_committed
 from tests.spark.cluster import StandaloneCluster
 
@@ -19,7 +20,7 @@ ROWS = 10_000
 EVERY_ROW = {str(number).encode(): 1 for number in range(ROWS)}
 
 
-def run_job(script, *arguments, path=(ROOT,)):
+def run_job(script, *arguments, path=(PYTHON_PATH,)):
     """Exit code and output of a script of this folder in a process of its own, with ``path`` as its PYTHONPATH."""
     done = subprocess.run(
         [sys.executable, str(ROOT / "tests/spark" / script), *map(str, arguments)],
@@ -61,7 +62,7 @@ def test_an_executor_without_the_package_names_it(cluster, topic, tmp_path):
     (tmp_path / "sitecustomize.py").write_text(HIDE_THE_PACKAGE)
     settings = ("spark.executor.memory=512m", "spark.executorEnv.WITHOUT_THE_PACKAGE=1", "spark.task.maxFailures=1")
     job = ("job.py", cluster.url, topic.servers, topic.name, ROWS, *settings)
-    code, output = run_job(*job, path=(tmp_path, ROOT))
+    code, output = run_job(*job, path=(tmp_path, PYTHON_PATH))
     assert code != 0
     assert "ModuleNotFoundError" in output
     assert "spark_kafka_sink" in output

@@ -11,6 +11,7 @@ import pyspark
 import pytest
 
 from spark_kafka_sink.tools.cli import job
+from tests.child_processes import PYTHON_PATH
 
 pytestmark = pytest.mark.jvm
 
@@ -25,7 +26,7 @@ def spark_submit(script, *arguments):
     of the environment has found, whatever is registered.
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
-    environment |= {"SPARK_HOME": str(SPARK_HOME), "PYTHONPATH": str(ROOT)}
+    environment |= {"SPARK_HOME": str(SPARK_HOME), "PYTHONPATH": PYTHON_PATH}
     if pyspark.__version__.startswith("4.0."):
         environment["PYSPARK_PYTHON"] = sys.executable
     line = [SPARK_HOME / "bin" / "spark-submit", "--master", "local[2]"]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.child_processes import PYTHON_PATH
 from tests.faults.exactly_once.reader import read_committed
 from tests.spark.writes import lose_commit
 
@@ -72,7 +73,7 @@ class SamplePipeline:
     def run(self, *arguments: str) -> str:
         """The output of ``spark-pipelines run``, which must succeed."""
         command = Path(sys.executable).with_name("spark-pipelines")
-        environment = os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
+        environment = os.environ | {"PYTHONPATH": PYTHON_PATH, "PYSPARK_PYTHON": sys.executable}
         done = subprocess.run(
             [command, "run", "--spec", "pipeline/spark-pipeline.yml", *arguments],
             cwd=self._folder,

@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from spark_kafka_sink.testing import Listener, TestBroker
 from spark_kafka_sink.testing.listener import login as listener_login
+from tests.child_processes import PYTHON_PATH
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow]
 
@@ -155,7 +156,7 @@ def left_behind(
     ]  # fmt: skip
     paths = {"TMPDIR": left / "tmp", "KEPT": left / "kept", "SPARK_LOG_DIR": left / "logs"}
     environment = {**os.environ, **{name: str(path) for name, path in paths.items()}, **more}
-    environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path / "site"), str(ROOT)])
+    environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path / "site"), PYTHON_PATH])
     with (left / "output").open("wb") as output:
         done = subprocess.run(
             [sys.executable, str(ROOT / "tests/spark/secrets_job.py"), master, str(left), *settings],

@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from spark_kafka_sink.testing.kafka_security import properties_text
+from tests.child_processes import PYTHON_PATH
 from tests.waiting import DEADLINE_S, until
 
 ROOT = Path(__file__).parents[2]
@@ -28,7 +29,7 @@ def selftest(kafka, tmp_path, *arguments):
     before = topics(kafka)
     (tmp_path / "no-pandas").mkdir()
     (tmp_path / "no-pandas" / "pandas.py").write_text("raise ImportError('hidden by a test')\n")
-    path = os.pathsep.join([str(tmp_path / "no-pandas"), str(ROOT)])
+    path = os.pathsep.join([str(tmp_path / "no-pandas"), PYTHON_PATH])
     environment = {**os.environ, "PYTHONPATH": path, "TMPDIR": str(tmp_path)}
     with subprocess.Popen(
         [

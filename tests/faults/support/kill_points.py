@@ -22,9 +22,11 @@ from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import MappingProxyType
 
+from tests import child_processes
+
 VARIABLE = "SPARK_KAFKA_SINK_FAULT"
 BETWEEN_ENDS = "between EndTxns"
-PYTHON_PATH = os.pathsep.join((str(Path(__file__).parents[3]), str(Path(__file__).parent)))
+PYTHON_PATH = os.pathsep.join((child_processes.PYTHON_PATH, str(Path(__file__).parent)))
 """PYTHONPATH of a process whose children are to be killed at these steps."""
 
 STEPS = frozenset(
