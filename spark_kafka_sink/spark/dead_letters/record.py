@@ -1,12 +1,10 @@
-"""Dead letters as records of Kafka, with the headers of Kafka Connect, and as lines of JSON. No I/O.
+"""Dead letters as records of Kafka, with the headers of Kafka Connect. No I/O.
 
 Source: Connect's ``DeadLetterQueueReporter``.
 """
 
 from __future__ import annotations
 
-import json
-from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from functools import lru_cache
@@ -168,36 +166,6 @@ class LetterHeaders:
         return RecordColumns(bytes_column(keys), bytes_column(values), bytes_column(sections), columns.timestamps)
 
 
-def json_lines(letters: Letters, **of_task: object) -> bytes:
-    """A line per row. key, value and the headers' values are in Base64. ``of_task``: fields of every line."""
-    columns, kind = letters.columns, letters.kind
-    rows = zip(
-        letters.messages,
-        letters.places(),
-        letters.timestamps.tolist(),
-        _values(columns.key, letters),
-        _values(columns.value, letters),
-        _values(columns.headers, letters),
-        strict=True,
-    )
-    lines = []
-    for message, (topic, partition), timestamp, key, value, headers in rows:
-        line = {
-            **of_task,
-            "reason": kind.reason.value,
-            "message": message,
-            "exception": kind.exception,
-            "topic": topic or None,
-            "partition": None if partition == _NO_PARTITION else partition,
-            "timestamp": timestamp,
-            "key": _base64(key),
-            "value": _base64(value),
-            "headers": _header_pairs(headers),
-        }
-        lines.append(json.dumps(line, separators=(",", ":")) + "\n")
-    return "".join(lines).encode()
-
-
 @lru_cache(256)
 def _header(name: str, value: str) -> bytes:
     return _entry(_CONNECT + name, value.encode())
@@ -257,31 +225,6 @@ def _counted(section: bytes) -> tuple[int, int]:
         position, shift = position + 1, shift + 7
         if byte < 0x80:
             return number >> 1, position
-
-
-def _header_pairs(section: bytes | None) -> list[list[str | None]]:
-    """Key and value (Base64) of each header."""
-    if section is None:
-        return []
-    count, position = _counted(section)
-    pairs = []
-    for _ in range(count):
-        key, position = _field(section, position)
-        value, position = _field(section, position)
-        pairs.append([(key or b"").decode(errors="replace"), _base64(value)])
-    return pairs
-
-
-def _field(section: bytes, position: int) -> tuple[bytes | None, int]:
-    if section[position] == 1:  # zigzag of -1
-        return None, position + 1
-    length, begin = _counted(section[position : position + 5])
-    begin += position
-    return section[begin : begin + length], begin + length
-
-
-def _base64(data: bytes | None) -> str | None:
-    return None if data is None else b64encode(data).decode()
 
 
 def _joined(parts: Sequence[tuple[pa.BinaryArray | None, int]]) -> pa.BinaryArray | None:

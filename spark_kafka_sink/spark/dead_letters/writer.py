@@ -17,7 +17,6 @@ from spark_kafka_sink.errors import DeadLetterLimitError, KafkaError
 from spark_kafka_sink.exactly_once.receipts import TaskName
 from spark_kafka_sink.producer.engine import ProducerEngine
 from spark_kafka_sink.records.columns import TopicColumn
-from spark_kafka_sink.spark.dead_letters.files import DeadLetterFile, LetterFiles
 from spark_kafka_sink.spark.dead_letters.options import NO_TOPIC, DeadLetters, Reason
 from spark_kafka_sink.spark.dead_letters.record import LetterHeaders, Letters, refused_letter, shorter_letter
 from spark_kafka_sink.spark.end import End
@@ -34,21 +33,18 @@ _LETTER_OVERHEAD: Final = 512
 
 
 class DeadLetterWriter:
-    """Writes to the topic, to the file, or to both. One thread. ``close`` ends it; the file is whole after ``finish``.
+    """One thread. Dead letters are held and appended in pieces, the last by ``finish``.
 
-    Rows are counted as they came: a replay counts the same, whatever partition counts and limits are then. Dead letters
-    are held and written in pieces, the last by ``write_held``.
+    Rows are counted as they came: a replay counts the same, whatever partition counts and limits are then.
     """
 
-    def __init__(self, end: End, dead: DeadLetters, clock: Clock, name: TaskName, files: LetterFiles) -> None:
+    def __init__(self, end: End, dead: DeadLetters, clock: Clock, name: TaskName) -> None:
         self.reasons = dead.reasons
         self._end = end
         self._dead = dead
         self._clock = clock
-        self._name = name
+        self._task = name.task
         self._headers = LetterHeaders(dead.connector or name.query, name.task, dead.connect_headers)
-        self._files = files
-        self._file = None if dead.path is None else DeadLetterFile(dead.path, files, name)
         self._held: list[Letters] = []
         self._held_size = 0
         self._letters = 0
@@ -66,41 +62,22 @@ class DeadLetterWriter:
         self._write_refused()
         yield rows
 
-    def write_held(self) -> None:
-        """Appends the dead letters so far, and adds them to the file."""
-        held, self._held, self._held_size = self._held, [], 0
-        if not held:
-            return
-        if self._file is not None:
-            for letters in held:
-                self._file.write(letters)
-        if self._dead.topic is not None:
-            limit = self._limit(self._end.engine(), self._dead.topic)
-            self._end.append_own(self._dead.topic, self._headers.records(held, limit))
-
-    def flush(self) -> None:
-        """After the last row: waits until all rows and dead letters are acknowledged, if brokers may refuse some."""
+    def finish(self) -> None:
+        """After the last row: appends what is held. If brokers may refuse records, waits until all are acknowledged."""
+        with self._end.meter.appending():
+            self._append_held()
         if self._refused is None:
             return
         self._end.flush()
         while self._write_refused():
-            self.write_held()
+            self._append_held()
             self._end.flush()
 
-    def finish(self) -> None:
-        """The file is whole. Call it when the dead letters are acknowledged, before the task reports."""
-        if self._file is not None and self._end.writes:
-            self._file.finish()
-
-    @property
-    def files(self) -> LetterFiles | None:
-        """The task's files, for the driver; None without deadLetterPath."""
-        return None if self._file is None else self._files._replace(complete=self._end.writes)
-
-    def close(self) -> None:
-        """Drops what is not whole."""
-        if self._file is not None:
-            self._file.close()
+    def _append_held(self) -> None:
+        held, self._held, self._held_size = self._held, [], 0
+        if held:
+            limit = self._limit(self._end.engine(), self._dead.topic)
+            self._end.append_own(self._dead.topic, self._headers.records(held, limit))
 
     def _take(self, rejected: RejectedRows, rows: Rows) -> None:
         places = rejected.rows
@@ -141,17 +118,17 @@ class DeadLetterWriter:
         self._letters += len(letters)
         if (text := self._dead.over_limit(self._letters)) is not None:
             self._send_held_before_failing()
-            raise DeadLetterLimitError(f"Task {self._name.task}: {text} The last: {letters.messages[-1]}")
+            raise DeadLetterLimitError(f"Task {self._task}: {text} The last: {letters.messages[-1]}")
         self._held.append(letters)
         self._held_size += letters.size + _LETTER_OVERHEAD * len(letters)
         if self._held_size >= _PIECE_BYTES:
-            self.write_held()
+            self._append_held()
 
     def _send_held_before_failing(self) -> None:
         """At least once, send the dead letters within the limit, which the error points to. Transactions abort."""
         if self._held and not self._end.is_transaction:
             with suppress(KafkaError):  # the task fails already, with another error
-                self.write_held()
+                self._append_held()
                 self._end.engine().flush(_LAST_FLUSH_MS)
 
     def _limit(self, engine: ProducerEngine, topic: str) -> int:
