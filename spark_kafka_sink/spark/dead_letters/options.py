@@ -66,7 +66,7 @@ CONNECT_NAMES: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLetters:
+class DeadLetterOptions:
     """``limit`` None: none. ``connect_headers``: ``__connect.errors.*``. ``connector``: name of the query, None if it
     has none.
     """
@@ -78,7 +78,7 @@ class DeadLetters:
     connector: str | None = None
 
     @classmethod
-    def of(cls, own: Mapping[str, Any], connector: str | None, faults: list[str]) -> DeadLetters | None:
+    def of(cls, own: Mapping[str, Any], connector: str | None, faults: list[str]) -> DeadLetterOptions | None:
         """None without deadLetterTopic. ``own``: the sink's options that are given, by names in lower case."""
         given = [option.name for option in DEAD_LETTER_OPTIONS if option.name.lower() in own]
         if "deadlettertopic" not in own:

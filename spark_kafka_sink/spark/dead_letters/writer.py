@@ -17,8 +17,13 @@ from spark_kafka_sink.errors import DeadLetterLimitError, KafkaError
 from spark_kafka_sink.exactly_once.receipts import TaskName
 from spark_kafka_sink.producer.engine import ProducerEngine
 from spark_kafka_sink.records.columns import TopicColumn
-from spark_kafka_sink.spark.dead_letters.options import NO_TOPIC, DeadLetters, Reason
-from spark_kafka_sink.spark.dead_letters.record import LetterHeaders, Letters, refused_letter, shorter_letter
+from spark_kafka_sink.spark.dead_letters.options import NO_TOPIC, DeadLetterOptions, Reason
+from spark_kafka_sink.spark.dead_letters.record import (
+    DeadLetterEncoder,
+    DeadLetters,
+    dead_letter_for,
+    shorter_dead_letter,
+)
 from spark_kafka_sink.spark.end import End
 from spark_kafka_sink.spark.rows import RejectedRows, Rows
 from spark_kafka_sink.spark.validate import known_limits
@@ -38,14 +43,14 @@ class DeadLetterWriter:
     Rows are counted as they came: a replay counts the same, whatever partition counts and limits are then.
     """
 
-    def __init__(self, end: End, dead: DeadLetters, clock: Clock, name: TaskName) -> None:
+    def __init__(self, end: End, dead: DeadLetterOptions, clock: Clock, name: TaskName) -> None:
         self.reasons = dead.reasons
         self._end = end
         self._dead = dead
         self._clock = clock
         self._task = name.task
-        self._headers = LetterHeaders(dead.connector or name.query, name.task, dead.connect_headers)
-        self._held: list[Letters] = []
+        self._encoder = DeadLetterEncoder(dead.connector or name.query, name.task, dead.connect_headers)
+        self._held: list[DeadLetters] = []
         self._held_size = 0
         self._letters = 0
         self._refused = end.keep_refused() if Reason.RECORD_TOO_LARGE in dead.reasons else None
@@ -77,7 +82,7 @@ class DeadLetterWriter:
         held, self._held, self._held_size = self._held, [], 0
         if held:
             limit = self._limit(self._end.engine(), self._dead.topic)
-            self._end.append_own(self._dead.topic, self._headers.records(held, limit))
+            self._end.append_own(self._dead.topic, self._encoder.encode(held, limit))
 
     def _take(self, rejected: RejectedRows, rows: Rows) -> None:
         places = rejected.rows
@@ -88,9 +93,8 @@ class DeadLetterWriter:
         if self._end.writes:
             now_ms = self._clock.epoch_ms()
             times = columns.timed(now_ms).timestamps
-            if times is None:
-                times = np.full(len(columns), now_ms, np.int64)
-            self._hold(Letters(rejected.kind, rejected.messages, topics, columns, partitions, times))
+            columns = replace(columns, timestamps=np.full(len(columns), now_ms, np.int64) if times is None else times)
+            self._hold(DeadLetters(rejected.kind, rejected.messages, topics, columns, partitions))
 
     def _write_refused(self) -> bool:
         """The records that brokers have refused so far; returns whether there were any. They are taken one by one, and
@@ -103,17 +107,17 @@ class DeadLetterWriter:
         while (row := rows.take_refused()) is not None:
             any_refused = True
             end.engine().topics.doubt_limit(row.partition.topic)
-            self._hold(refused_letter(row))
+            self._hold(dead_letter_for(row))
         while (letter := own.take_refused()) is not None:
             any_refused = True
             end.engine().topics.doubt_limit(letter.partition.topic)
-            shorter = shorter_letter(letter)
+            shorter = shorter_dead_letter(letter)
             if shorter is None:
                 raise letter.error
             end.append_own(letter.partition.topic, shorter)
         return any_refused
 
-    def _hold(self, letters: Letters) -> None:
+    def _hold(self, letters: DeadLetters) -> None:
         self._end.meter.add_dead_letters(letters.kind.reason.value, len(letters))
         self._letters += len(letters)
         if (text := self._dead.over_limit(self._letters)) is not None:
