@@ -154,15 +154,13 @@ class TaskTransaction:
 
     def receipts(self) -> tuple[WriteReceipt, ...]:
         """The receipts of the rows so far. Waits until all rows are acknowledged."""
-        began_at = ended_at = self._clock.epoch_ms()
-        self.flush()
-        if self._engine is not None:
-            began_at, ended_at = self._began_at, self._clock.epoch_ms()
-        elif not self.meter.has_dead_letters:
+        if self._engine is None:
             return ()
+        self.flush()
+        ended_at = self._clock.epoch_ms()
         self.figures = self.meter.figures(self.receipt)
         name = TaskName(self._write_id.query, self._write_id.number, self._task)
-        return receipts_of(name, self.receipt.deliveries, began_at, ended_at, self.figures)
+        return receipts_of(name, self.receipt.deliveries, self._began_at, ended_at, self.figures)
 
     def append_own(self, topic: str, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None = None) -> None:
         """The sink's own records, in the rows' transaction but not in their checksum."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pyarrow as pa
@@ -47,7 +47,7 @@ from spark_kafka_sink.spark.write import (
     BATCH_ID,
     PRODUCERS,
     QUERY_ID,
-    dead_letters,
+    dead_letter_writer,
     partition_writes,
     with_query_name,
 )
@@ -102,23 +102,21 @@ def write_exactly_once(
     check_ledger_of_foreach_batch(plan, write_id, int(context.getLocalProperty(BATCH_ID) or 0))
     name = TaskAttempt(write_id, context.partitionId(), context.taskAttemptId(), context.attemptNumber() > 0)
     of_task = TaskName(write_id.query, write_id.number, context.partitionId())
-    with TaskTransaction(options.producer, plan, name, clock, PRODUCERS.leased) as end, ExitStack() as stack:
-        letters = dead_letters(end, options, clock, of_task, stack)
-        if letters is not None:
-            stack.enter_context(refusals_explained(end, options))
+    with (
+        TaskTransaction(options.producer, plan, name, clock, PRODUCERS.leased) as end,
+        refusals_explained(end, options),
+    ):
         earlier = None if format_plan is None else _earlier(format_plan, plan, write_id)
         formats = task_formats(format_plan, options, end, earlier)
+        letters = dead_letter_writer(end, options, clock, of_task)
         Pipeline(options, end, clock, letters, formats).write(batches, layout)
         if options.receipts_topic is not None and (receipts := with_query_name(end.receipts())):
             end.append_own(options.receipts_topic, receipt_columns(receipts))
         ids = () if formats is None else formats.ids
         report = end.prepare(tuple(SchemaId(side.value, subject, number) for side, subject, number in ids))
         report = replace(report, in_foreach_batch=context.getLocalProperty(BATCH_ID) is not None)
-        if letters is not None:
-            letters.finish()
         asked = () if formats is None else formats.asked
-        files = None if letters is None else letters.files
-        return KafkaCommitMessage(partition_writes(end.receipt), report, end.figures, asked, files)
+        return KafkaCommitMessage(partition_writes(end.receipt), report, end.figures, asked)
 
 
 @contextmanager

@@ -37,7 +37,7 @@ from spark_kafka_sink.schemas.registry.registry_options import (
     unknown_registry_option,
 )
 from spark_kafka_sink.spark import checkpoint
-from spark_kafka_sink.spark.dead_letters.options import CONNECT_NAMES, DEAD_LETTER_OPTIONS, DeadLetters
+from spark_kafka_sink.spark.dead_letters.options import CONNECT_NAMES, DEAD_LETTER_OPTIONS, DeadLetterOptions
 
 KAFKA_PREFIX: Final = "kafka."
 
@@ -274,7 +274,7 @@ class SinkOptions:
     rows_per_s: int | None = None
     log_level: str | None = None
     formats: FormatOptions | None = None
-    dead_letters: DeadLetters | None = None
+    dead_letters: DeadLetterOptions | None = None
     driver_check: bool = True
     query_name: str | None = None
 
@@ -322,7 +322,7 @@ class SinkOptions:
             faults += (_in_sparks_words(fault) for fault in error.faults)
         formats = FormatOptions.parse(own, options, faults, producer)
         query_name = _given(options).get("queryname")
-        dead_letters = DeadLetters.of(own, query_name, faults)
+        dead_letters = DeadLetterOptions.of(own, query_name, faults)
         if faults or producer is None:
             raise ConfigError(faults)
         for text in ignored:

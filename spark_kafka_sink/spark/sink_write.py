@@ -125,7 +125,7 @@ class SinkWrite:
             return write_exactly_once(iterator, self.layout, self.options, self.plan, self.formats)
         from spark_kafka_sink.spark.write import write_rows
 
-        return write_rows(iterator, self.layout, self.options, self.formats, of_job=self._is_batch)
+        return write_rows(iterator, self.layout, self.options, self.formats)
 
     def end(self, messages: list[WriterCommitMessage | None], micro_batch: str = "") -> Committed:
         """Commits what the tasks wrote. ``micro_batch``: the beginning of an at-least-once line. Raises
@@ -142,12 +142,6 @@ class SinkWrite:
         else:
             outcome = Committed(micro_batch + committed(messages, SystemClock()))
         announce(outcome.line)
-        if self.options.dead_letters is not None and self.options.dead_letters.path is not None:
-            from spark_kafka_sink.spark.dead_letters.files import remove_leftovers
-
-            letters = [each.letter_files for each in messages if isinstance(each, KafkaCommitMessage)]
-            written = [files for files in letters if files is not None]
-            remove_leftovers(written, len(messages), self.options.dead_letters.path)
         formats = self.options.formats
         if formats is not None and formats.registry is not None and self.options.topic is None:
             from spark_kafka_sink.spark.formats import store_task_lookups
