@@ -25,7 +25,6 @@ from spark_kafka_sink.errors import KafkaError
 
 if TYPE_CHECKING:
     from spark_kafka_sink.exactly_once.values import TaskReport
-    from spark_kafka_sink.schemas.registry.cache import TaskLookup
     from spark_kafka_sink.spark.dead_letters.files import LetterFiles
 
 if TYPE_CHECKING or importlib.util.find_spec("pyspark.sql.datasource") is not None:
@@ -56,13 +55,12 @@ class KafkaCommitMessage(WriterCommitMessage):
     """The only data that reaches the driver's ``commit`` from a task.
 
     ``report``: of an exactly-once task, None for at-least-once. ``figures``: what the
-    task's producer counted. ``asked_schemas``: what it asked a registry for. ``letter_files``: of deadLetterPath.
+    task's producer counted. ``letter_files``: of deadLetterPath.
     """
 
     writes: tuple[PartitionWrite, ...] = ()
     report: TaskReport | None = None
     figures: TaskFigures = NO_FIGURES
-    asked_schemas: tuple[TaskLookup, ...] = ()
     letter_files: LetterFiles | None = None
 
     def to_json(self) -> str:
@@ -113,10 +111,9 @@ def _parsed(kind: Any, plain: Any) -> Any:
 def _types_of_fields(kind: Any) -> dict[str, Any]:
     """By name. This module imports some only for the type checker."""
     from spark_kafka_sink.exactly_once.values import TaskReport
-    from spark_kafka_sink.schemas.registry.cache import TaskLookup
     from spark_kafka_sink.spark.dead_letters.files import LetterFiles
 
-    imported = (TaskReport, TaskLookup, LetterFiles)
+    imported = (TaskReport, LetterFiles)
     return get_type_hints(kind, localns={each.__name__: each for each in imported})
 
 

@@ -116,9 +116,8 @@ def write_exactly_once(
         report = replace(report, in_foreach_batch=context.getLocalProperty(BATCH_ID) is not None)
         if letters is not None:
             letters.finish()
-        asked = () if formats is None else formats.asked
         files = None if letters is None else letters.files
-        return KafkaCommitMessage(partition_writes(end.receipt), report, end.figures, asked, files)
+        return KafkaCommitMessage(partition_writes(end.receipt), report, end.figures, files)
 
 
 @contextmanager

@@ -137,7 +137,7 @@ def write_rows(
         if letters is not None:
             letters.finish()
             message = replace(message, letter_files=letters.files)
-        return message if formats is None else replace(message, asked_schemas=formats.asked)
+        return message
 
 
 def dead_letters(
