@@ -25,7 +25,6 @@ from spark_kafka_sink.errors import KafkaError
 
 if TYPE_CHECKING:
     from spark_kafka_sink.exactly_once.values import TaskReport
-    from spark_kafka_sink.schemas.registry.cache import TaskLookup
 
 if TYPE_CHECKING or importlib.util.find_spec("pyspark.sql.datasource") is not None:
     from pyspark.sql.datasource import WriterCommitMessage as WriterCommitMessage  # noqa: PLC0414 (mypy: others import it from here)
@@ -54,14 +53,12 @@ class PartitionWrite:
 class KafkaCommitMessage(WriterCommitMessage):
     """The only data that reaches the driver's ``commit`` from a task.
 
-    ``report``: of an exactly-once task, None for at-least-once. ``figures``: what the
-    task's producer counted. ``asked_schemas``: what it asked a registry for.
+    ``report``: of an exactly-once task, None for at-least-once. ``figures``: what the task's producer counted.
     """
 
     writes: tuple[PartitionWrite, ...] = ()
     report: TaskReport | None = None
     figures: TaskFigures = NO_FIGURES
-    asked_schemas: tuple[TaskLookup, ...] = ()
 
     def to_json(self) -> str:
         """For ``write_kafka``, whose messages come through a Spark Connect server: none is unpickled."""
@@ -109,12 +106,10 @@ def _parsed(kind: Any, plain: Any) -> Any:
 
 @cache
 def _types_of_fields(kind: Any) -> dict[str, Any]:
-    """By name. This module imports some only for the type checker."""
+    """By name. This module imports TaskReport only for the type checker."""
     from spark_kafka_sink.exactly_once.values import TaskReport
-    from spark_kafka_sink.schemas.registry.cache import TaskLookup
 
-    imported = (TaskReport, TaskLookup)
-    return get_type_hints(kind, localns={each.__name__: each for each in imported})
+    return get_type_hints(kind, localns={"TaskReport": TaskReport})
 
 
 class LogLine(NamedTuple):

@@ -115,8 +115,7 @@ def write_exactly_once(
         ids = () if formats is None else formats.ids
         report = end.prepare(tuple(SchemaId(side.value, subject, number) for side, subject, number in ids))
         report = replace(report, in_foreach_batch=context.getLocalProperty(BATCH_ID) is not None)
-        asked = () if formats is None else formats.asked
-        return KafkaCommitMessage(partition_writes(end.receipt), report, end.figures, asked)
+        return KafkaCommitMessage(partition_writes(end.receipt), report, end.figures)
 
 
 @contextmanager

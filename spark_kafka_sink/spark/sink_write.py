@@ -80,11 +80,10 @@ class SinkWrite:
         Raises ``KafkaError``, for example ``PlanningError``; then no task has started.
         """
         log_at(self.options.log_level)
-        if self._fields is not None:
+        if self._fields is not None and self.formats is None:
             from spark_kafka_sink.spark.formats import planned_formats
 
             self.formats = planned_formats(self.options, self._fields)
-            self._fields = None
         with explained(self.options):
             check_brokers(self.options)
             ensure_planned_topics(self.options)
@@ -143,10 +142,10 @@ class SinkWrite:
             outcome = Committed(micro_batch + committed(messages, SystemClock()))
         announce(outcome.line)
         formats = self.options.formats
-        if formats is not None and formats.registry is not None and self.options.topic is None:
-            from spark_kafka_sink.spark.formats import store_task_lookups
+        if self._fields and formats and formats.registry and self.options.topic is None:
+            from spark_kafka_sink.spark.formats import learn_topics
 
-            store_task_lookups(messages, formats.registry)
+            learn_topics(self.options, self._fields, messages)
         freeze_imports()
         return outcome
 

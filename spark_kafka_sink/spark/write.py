@@ -123,8 +123,7 @@ def write_rows(
         formats = task_formats(plan, options, end)
         letters = dead_letter_writer(end, options, clock, task_name())
         Pipeline(options, end, clock, letters, formats).write(batches, layout)
-        message = end.finish()
-        return message if formats is None else replace(message, asked_schemas=formats.asked)
+        return end.finish()
 
 
 def dead_letter_writer(end: End, options: SinkOptions, clock: Clock, name: TaskName) -> DeadLetterWriter | None:
