@@ -101,7 +101,7 @@ def test_a_micro_batch_that_spark_connect_repeats_is_not_written_again(connected
 def test_a_write_of_a_micro_batch_without_its_number_is_refused_through_spark_connect(connected):
     _, output, _ = connected
     _, _, refusal = output.partition("REFUSED: ")
-    assert "needs txnAppId and txnVersion, or neverRepeated=true" in refusal
+    assert "An exactly-once batch write needs txnAppId, a name" in refusal
 
 
 def test_a_micro_batch_that_spark_connect_repeats_replaces_the_dead_letters_of_each_of_its_writes(connected):
