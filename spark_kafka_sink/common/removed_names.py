@@ -49,6 +49,7 @@ _EARLIER: Final[Mapping[str, str]] = MappingProxyType({
     "demo": "run make demo in a clone of the repository, or selftest",
     "fnv1a": _PARTITIONER,
     "murmur3": _PARTITIONER,
+    "neverrepeated": "set txnAppId and txnVersion; for a one-off, any unique name and version 0",
     "perf": "run kafka-producer-perf-test, which Kafka brings",
     "receipts": _RECEIPTS,
     "receiptspath": _RECEIPTS,

@@ -34,7 +34,6 @@ from spark_kafka_sink.exactly_once.values import (
     TaskReport,
     TaskShare,
     TopicId,
-    WriteKind,
     WritePlan,
     task_id,
 )
@@ -91,9 +90,8 @@ class TaskTransaction:
         if self.writes:
             check_size(plan, self._write_id, self._task)
         self.receipt = SendReceipt()
-        attempt = name.attempt if self._write_id.kind is WriteKind.ONCE else None
-        self._id = task_id(plan.prefix, self._task, attempt)
-        self._replaces_attempt = name.retried and attempt is None
+        self._id = task_id(plan.prefix, self._task)
+        self._replaces_attempt = name.retried
         self._config = replace(config, transactional_id=_TRANSACTIONAL)
         self._lease = lease
         self._leased = ExitStack()

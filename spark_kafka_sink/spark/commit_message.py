@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
 from functools import cache
@@ -86,8 +86,6 @@ def _parsed(kind: Any, plain: Any) -> Any:
     if origin is tuple:
         kinds = parts[:1] * len(plain) if parts[-1] is ... else parts
         return tuple(_parsed(*each) for each in zip(kinds, plain, strict=True))
-    if origin is Mapping:
-        return {name: _parsed(parts[1], value) for name, value in plain.items()}
     if hasattr(kind, "_fields"):
         return kind(*(_parsed(*each) for each in zip(_types_of_fields(kind).values(), plain, strict=True)))
     if hasattr(kind, "__dataclass_fields__"):

@@ -183,14 +183,6 @@ class BatchWrite(SinkWrite):
 
     _is_batch = True
 
-    def __init__(self, layout: RowLayout, options: SinkOptions, fields: EncodedFields | None = None) -> None:
-        super().__init__(layout, options, fields)
-        if options.exactly_once is None:
-            return
-        from spark_kafka_sink.spark.exactly_once import named
-
-        self.options = named(options)
-
 
 def check_reports(messages: Sequence[WriterCommitMessage | None], micro_batch: str = "") -> None:
     """Raises ``KafkaError`` for a task that reported nothing although Spark commits: its rows were not written.

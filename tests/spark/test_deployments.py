@@ -102,7 +102,7 @@ def test_a_micro_batch_that_spark_connect_repeats_is_not_written_again(connected
 def test_a_write_of_a_micro_batch_without_its_number_is_refused_through_spark_connect(connected):
     _, output = connected
     _, _, refusal = output.partition("REFUSED: ")
-    assert "needs txnAppId and txnVersion, or neverRepeated=true" in refusal
+    assert "An exactly-once batch write needs txnAppId, a name" in refusal
 
 
 def test_write_kafka_and_kafka_batches_through_spark_connect_write_each_row_once(connected):

@@ -15,7 +15,7 @@ from spark_kafka_sink.records.columns import bytes_column
 from tests.faults.exactly_once.reader import read_committed
 from tests.schema_registry_server import SchemaRegistryServer
 from tests.spark.conftest import PARTITIONS
-from tests.spark.writes import fails, never_repeated, one_row, save, stream, streaming
+from tests.spark.writes import fails, one_off, one_row, save, stream, streaming
 from tests.unit.encoding.protos import compiled, upb
 from tests.waiting import eventually
 
@@ -66,7 +66,7 @@ def expected(first=0, end=1000):
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
 def test_a_frame_is_read_as_it_was_written(spark, topic, avro, client, guarantee):
-    save(rows(spark), never_repeated({**avro, "deliveryGuarantee": guarantee}))
+    save(rows(spark), one_off({**avro, "deliveryGuarantee": guarantee}))
     assert decoded_rows(topic, client) == expected()
 
 
@@ -163,7 +163,7 @@ def test_protobuf_is_read_as_it_was_written(spark, topic, avro, client, tmp_path
     line = "message Unused {} message Line { string item = 1; } "
     order = "message Order { int64 id = 1; repeated Line lines = 2; optional string note = 3; }"
     descriptor_set = compiled(shop=f'syntax = "proto3"; package shop; {line}{order}')
-    save_orders(spark, never_repeated({**avro, "deliveryGuarantee": guarantee}), descriptor_set, tmp_path)
+    save_orders(spark, one_off({**avro, "deliveryGuarantee": guarantee}), descriptor_set, tmp_path)
     values = [value for of_partition in read_committed(topic.servers, topic.name).values() for value in of_partition]
     assert {value[5:7] for value in values} == {b"\2\4"}, "the third message of its file"
     orders = {order.id: order for order in (upb(descriptor_set, "shop.Order").FromString(each[7:]) for each in values)}
