@@ -1,6 +1,7 @@
-"""Plants each fault into a copy of the package, and runs the tests that must find it: ``python -m tests.planted``.
+"""Plants each fault into a copy of the package, and runs the tests that must catch it: ``make test-planted``.
 
-Arguments: words of the faults to plant; without any, all of them. Ends with 1 if a fault was not found.
+Arguments: words of the groups and names to plant. Ends with 1 if a fault is not caught or has no place in the code, or
+if a test also fails without a fault.
 """
 
 from __future__ import annotations
@@ -10,64 +11,88 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
+from subprocess import PIPE
 
 from rich.console import Console
 from rich.progress import track
 
 from tests.planted.faults import FAULTS, Fault
-from tests.repository.files import ROOT
+from tests.repository.files import PACKAGE, ROOT
 
-_COPIED = ("spark_kafka_sink", "pyspark_pykafka", "tests", "jobs", "conf", "docs", "benchmarks", "pyproject.toml")
-_TIMEOUT_S = 900
+_COPIED = (PACKAGE.name, "pyspark_pykafka", "tests", "jobs", "conf", "docs", "benchmarks")
+_AT_ONCE = 2
+_LIMIT_S = 900
 
 
 def main(words: Sequence[str]) -> int:
-    chosen = [fault for fault in FAULTS if all(word in fault.name for word in words)]
-    console = Console()
-    missed = []
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder)
-        for name in _COPIED:
-            if (ROOT / name).is_dir():
-                shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-            else:
-                shutil.copy(ROOT / name, copy / name)
-        for fault in track(chosen, "Planting", console=console):
-            found_by = _found_by(copy, fault)
-            console.print(f"{fault.name}: {', '.join(found_by) or 'NOT FOUND'}", markup=False)
-            if not found_by:
-                missed.append(fault)
-    return 1 if missed else 0
+    chosen = [fault for fault in FAULTS if all(word in f"{fault.group}: {fault.name}" for word in words)]
+    console, began, caught = Console(soft_wrap=True, markup=False), time.monotonic(), Counter[str]()
+    tests = sorted({path for fault in chosen for path in fault.test.split()})
+    copies: SimpleQueue[Path] = SimpleQueue()
+
+    def result(fault: Fault | None) -> str:
+        copy = copies.get()
+        try:
+            return _failure(copy, tests) if fault is None else _caught_by(copy, fault)
+        finally:
+            copies.put(copy)
+
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(_AT_ONCE) as pool:
+        for number in range(_AT_ONCE):
+            copies.put(_copied(Path(folder, str(number))))
+        sound = pool.submit(result, None)
+        results = zip(chosen, pool.map(result, chosen), strict=True)
+        for fault, test in track(results, "Planting", len(chosen), console=console):
+            console.print(f"{fault.group}: {fault.name}: {f'caught by {test}' if test else 'NOT CAUGHT'}")
+            caught[fault.group] += bool(test)
+    for group, count in Counter(fault.group for fault in chosen).items():
+        console.print(f"{group}: {caught[group]} of {count} caught")
+    if reason := sound.result():
+        console.print(f"This test fails without a fault, too: {reason}")
+    console.print(f"All: {caught.total()} of {len(chosen)} caught in {time.monotonic() - began:.0f} s")
+    return 1 if reason or caught.total() < len(chosen) else 0
 
 
-def _found_by(copy: Path, fault: Fault) -> list[str]:
-    """The names of the tests that fail with the fault; at most three."""
-    file = copy / "spark_kafka_sink" / fault.file
+def _copied(to: Path) -> Path:
+    for name in _COPIED:
+        shutil.copytree(ROOT / name, to / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", to)
+    return to
+
+
+def _caught_by(copy: Path, fault: Fault) -> str:
+    """The name of the first test that fails with the fault, "" if none does or if the fault has no place."""
+    file = copy / PACKAGE.name / fault.file
     text = file.read_text()
-    file.write_text(planted(text, fault))
     try:
-        command = [sys.executable, "-m", "pytest", "-q", "-x", "--maxfail=3", "-m", "not jvm and not slow"]
-        done = subprocess.run(
-            [*command, "-p", "no:cacheprovider", *fault.test.split()],
-            cwd=copy,
-            env={**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"},
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT_S,
-            check=False,
-        )
+        file.write_text(planted(text, fault))
+        return _failure(copy, fault.test.split())
+    except ValueError:
+        return ""
     finally:
         file.write_text(text)
-    lines = [line.removeprefix("FAILED ") for line in done.stdout.splitlines() if line.startswith("FAILED ")]
-    return [line.partition(" - ")[0].rpartition("::")[2] for line in lines]
+
+
+def _failure(copy: Path, tests: Iterable[str]) -> str:
+    """The name of the first test that fails, "" if none does."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-m", "not jvm and not slow", "-p", "no:cacheprovider"]
+    bytecode = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(copy.parent / "bytecode")}
+    own = {**os.environ, **bytecode, "PYTHONPATH": str(copy)}
+    done = subprocess.run([*command, *tests], cwd=copy, env=own, stdout=PIPE, text=True, timeout=_LIMIT_S, check=False)
+    lines = (line.removeprefix("FAILED ") for line in done.stdout.splitlines() if line.startswith("FAILED "))
+    return next((line.partition(" - ")[0] for line in lines), "")
 
 
 def planted(text: str, fault: Fault) -> str:
     """The file's text with the fault. Raises ``ValueError`` if the place is not there once."""
-    if text.count(fault.was) != 1:
-        raise ValueError(f"{fault.file} has {fault.was!r} {text.count(fault.was)} times, for: {fault.name}")
+    if (found := text.count(fault.was)) != 1:
+        raise ValueError(f"{fault.file} has {fault.was!r} {found} times, for: {fault.name}")
     return text.replace(fault.was, fault.becomes)
 
 

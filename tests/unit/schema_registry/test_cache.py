@@ -51,6 +51,14 @@ def test_each_question_is_asked_once_and_an_error_is_asked_again():
         assert len(registry.requests) == 6, f"round {number}"
 
 
+def test_a_schema_is_registered_under_each_of_its_subjects():
+    registry = FakeRegistry()
+    cached = CachedRegistry(registry, options())
+    found = [cached.register(subject, IMPORTED).subject for subject in ("a-value", "b-value")]
+    assert found == ["a-value", "b-value"]
+    assert registry.requests == [("register", "a-value"), ("register", "b-value")]
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> ApplicationFile:
     return in_process(tmp_path)

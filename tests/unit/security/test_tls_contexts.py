@@ -178,6 +178,16 @@ def test_renegotiation_compression_and_old_versions_are_off(truststore):
     assert (context.minimum_version, context.maximum_version) == (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
 
 
+def test_a_version_that_the_options_leave_out_is_not_spoken(ca, truststore):
+    older = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    older.maximum_version = ssl.TLSVersion.TLSv1_2
+    ca.issue_cert(HOST).configure_cert(older)
+    assert shake_hands(client_context(ssl_truststore_location=truststore), older).version == "TLSv1.2"
+    newer = client_context(ssl_truststore_location=truststore, ssl_enabled_protocols="TLSv1.3")
+    with pytest.raises(ssl.SSLError):
+        shake_hands(newer, older)
+
+
 def test_a_new_connection_has_the_keystore_that_the_config_provider_has_by_then(ca, server, truststore, tmp_path):
     clients = [ca.issue_cert("first"), ca.issue_cert("second")]
     write_pair(tmp_path, clients[0])
