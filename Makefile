@@ -129,8 +129,9 @@ bench: .cache/bench/.ready ## rows per second, next to Spark's own sink (ARGS="d
 	@.ci/setup $(@D) $<
 	@touch $@
 
-fuzz: $(READY) ## hostile bytes for everything that reads bytes from outside: 20 minutes (ARGS="--minutes 60 --target jks")
-	@$(COMPILED) $(BIN)/python -m tests.fuzz $(ARGS)
+fuzz: $(READY) ## hostile bytes for everything that reads bytes from outside: MINUTES=60 on 2 cores (ARGS="-k jks")
+	@ulimit -v 4194304; $(COMPILED) FUZZ_MINUTES=$(or $(MINUTES),20) $(BIN)/python -m pytest -n 2 $(ARGS) \
+		tests/fuzz/test_fuzz.py::test_a_target_raises_only_its_errors_within_its_bounds
 
 model: $(READY) ## every history of the exactly-once protocol at large bounds (15 minutes of one core)
 	@$(BIN)/python -m tests.model $(ARGS)

@@ -1,31 +1,68 @@
-"""A short run of each target, and whether the bounds and the rounds find what they are for. `make fuzz` runs longer."""
+"""Hostile bytes for everything that reads bytes from outside: only the named errors, within bounds.
+
+A minute in all, with the same inputs each time. ``make fuzz`` sets FUZZ_MINUTES and tries others for so long. The last
+input of each target is kept then, because C code may end or hang the process.
+"""
 
 from __future__ import annotations
 
+import base64
+import logging
+import os
 import re
 import subprocess
 import sys
-from dataclasses import replace
-from pathlib import Path
+import time
+from collections.abc import Sequence
+from contextlib import suppress
 
 import pytest
+from hypothesis import HealthCheck, Phase, given, settings
 
-from tests.fuzz.__main__ import Findings, Fuzzing
+from spark_kafka_sink.errors import SaslAuthenticationError
+from tests.fuzz import brokers, records, schemas, security
 from tests.fuzz.bounds import ExcessError, bounded
-from tests.fuzz.mutations import with_other_values
-from tests.fuzz.rounds import attempt, one_round
-from tests.fuzz.targets import TARGETS, Read, Target
+from tests.fuzz.inputs import each_cut_and_flip, with_other_values
+from tests.fuzz.target import Target
 from tests.repository.files import ROOT
 from tests.waiting import DEADLINE_S
 
-EXAMPLES = 40
+TARGETS = {target.name: target for target in (*brokers.TARGETS, *records.TARGETS, *security.TARGETS, *schemas.TARGETS)}
+MINUTES = float(os.environ.get("FUZZ_MINUTES", "0"))
+FOLDER = ROOT / ".cache/fuzz"
+ROUND = settings(
+    max_examples=200 if MINUTES else 60, derandomize=not MINUTES, deadline=None, database=None,
+    phases=(Phase.generate, Phase.shrink), suppress_health_check=list(HealthCheck),
+)  # fmt: skip
 
 
+@pytest.fixture
+def seconds(request: pytest.FixtureRequest) -> float:
+    """The share of one test in FUZZ_MINUTES."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    return 60 * MINUTES * workers / len(request.session.items)
+
+
+@pytest.mark.timeout(0 if MINUTES else 600)  # Hypothesis may make an input smaller for five minutes
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", TARGETS)
-def test_a_target_raises_only_its_errors_within_its_bounds(name: str) -> None:
+def test_a_target_raises_only_its_errors_within_its_bounds(name: str, seconds: float) -> None:
     target = TARGETS[name]
-    crash = one_round(target, 0, EXAMPLES).crash
-    assert crash is None, f"{crash.data!r}\n{crash.text}"
+    if MINUTES:
+        logging.disable()  # a line for each input
+        FOLDER.mkdir(parents=True, exist_ok=True)
+
+    @ROUND
+    @given(target.inputs)
+    def reads(data: bytes) -> None:
+        if MINUTES:
+            (FOLDER / name).write_bytes(data)
+        target.check(data)
+
+    until = time.monotonic() + seconds
+    reads()
+    while time.monotonic() < until:
+        reads()
 
 
 @pytest.mark.parametrize("name", TARGETS)
@@ -33,69 +70,79 @@ def test_each_function_of_a_target_reads_a_seed(name: str) -> None:
     """Otherwise it would reject the inputs before they reach what is to be tried."""
     target = TARGETS[name]
     for seed in target.seeds:
-        assert attempt(target, seed) is None
-    unreached = [read for read in target.reads if not any(accepts(target, read, seed) for seed in target.seeds)]
-    assert unreached == []
+        target.check(seed)
+    outcomes = [target.outcomes(seed) for seed in target.seeds]
+    assert all(None in of_one_function for of_one_function in zip(*outcomes, strict=True))
 
 
-def accepts(target: Target, read: Read, seed: bytes) -> bool:
-    try:
-        read(seed)
-    except target.errors:
-        return False
-    return True
+@pytest.mark.parametrize(("name", "kinds"), [("codecs", range(5)), ("handshakes", [0])])
+def test_no_cut_and_no_flipped_bit_of_a_short_seed_raises_another_error(name: str, kinds: Sequence[int]) -> None:
+    target = TARGETS[name]
+    for seed in (each for each in target.seeds if each[0] in kinds and len(each) < 200):
+        for data in each_cut_and_flip(seed):
+            target.outcomes(data)
 
 
-def planted(read, errors=()) -> Target:
-    return Target("planted", (read,), lambda: [b'{"a": [1, 2]}'], errors)
+def test_no_cut_and_no_flipped_bit_of_the_servers_scram_messages_is_accepted() -> None:
+    first, final = brokers.scram_messages()
+    brokers.log_in(first, final)
+    cases = [(changed, final) for changed in each_cut_and_flip(first)]
+    # The last character of Base64 has bits that mean nothing.
+    cases += [(first, changed) for changed in each_cut_and_flip(final) if not same_signature(changed, final)]
+    for case in cases:
+        with pytest.raises(SaslAuthenticationError):
+            brokers.log_in(*case)
 
 
-def fails(data: bytes) -> None:
-    if b"\xff" in data:
-        raise KeyError(len(data))
+def same_signature(changed: bytes, final: bytes) -> bool:
+    with suppress(ValueError):
+        return changed[:2] == final[:2] and base64.b64decode(changed[2:], validate=True) == base64.b64decode(final[2:])
+    return False
 
 
-def test_a_round_finds_an_error_that_is_not_allowed_and_makes_its_input_small() -> None:
-    crash = one_round(planted(fails), 0, 300).crash
-    assert crash is not None
-    assert crash.place == "KeyError in tests/fuzz/test_fuzz.py:fails"
-    assert len(crash.data) < 100
-    assert one_round(planted(fails, (KeyError,)), 0, 300).crash is None
-    assert one_round(planted(fails), 0, 300, {crash.place}).crash is None
+# -- what finds a defect --
 
 
-def test_a_secret_in_the_cause_of_an_allowed_error_is_a_crash() -> None:
+def planted(read, *errors, secret="") -> Target:
+    return Target("planted", (read,), lambda: ['{"a": [1, 2]}'], errors, secret=secret)
+
+
+def test_an_error_that_is_not_allowed_is_found_and_its_input_made_small() -> None:
+    def read(data: bytes) -> None:
+        if b"\xff" in data:
+            raise KeyError(data)
+
+    inputs = planted(read).inputs
+    with pytest.raises(KeyError) as raised:
+        ROUND(given(inputs)(lambda data: planted(read).check(data)))()
+    assert len(raised.value.args[0]) < 100
+    ROUND(given(inputs)(lambda data: planted(read, KeyError).check(data)))()
+
+
+def test_a_secret_in_the_cause_of_an_allowed_error_is_found() -> None:
     def read(data: bytes) -> None:
         try:
             raise ValueError("pa" + "55")
         except ValueError as error:
             raise KeyError("hidden") from error
 
-    assert attempt(planted(read, (KeyError,)), b"") is None
-    assert attempt(replace(planted(read, (KeyError,)), secret="pa55"), b"") is not None
-
-
-def test_a_round_is_the_same_each_time() -> None:
-    assert one_round(planted(fails), 7, 300) == one_round(planted(fails), 7, 300)
-
-
-def spin() -> None:
-    while True:
-        pass
+    planted(read, KeyError).check(b"")
+    with pytest.raises(AssertionError, match="shows the secret"):
+        planted(read, KeyError, secret="pa55").check(b"")
 
 
 def spin_behind_a_handler() -> None:
     while True:
         try:
-            spin()
+            while True:
+                pass
         except Exception:
             continue
 
 
-@pytest.mark.parametrize("run", [spin, spin_behind_a_handler])
-def test_a_run_without_end_is_stopped_by_its_steps(run) -> None:
+def test_a_run_without_end_is_stopped_by_its_steps() -> None:
     with pytest.raises(ExcessError, match="steps"):
-        bounded(run, 10)
+        bounded(spin_behind_a_handler, 10)
 
 
 def test_a_length_that_is_only_claimed_is_found_by_its_memory() -> None:
@@ -110,42 +157,21 @@ def test_an_expression_that_backtracks_is_stopped_by_its_cpu(monkeypatch) -> Non
         bounded(lambda: re.match(r"(a+)+b", "a" * 40), 10)
 
 
-@pytest.mark.parametrize(
-    ("changes", "text"),
-    [
-        ([], '{"a": [1, 2]}'),
-        ([(0, "replace", None)], "null"),
-        ([(1, "remove", None)], "{}"),
-        ([(1, "rename", "b")], '{"b": [1, 2]}'),
-        ([(3, "replace", 2**64), (2, "remove", 0)], f'{{"a": [{2**64}]}}'),
-        ([(0, "remove", None)], ""),
-    ],
-)
-def test_values_of_json_are_changed_by_their_number(changes, text) -> None:
-    assert with_other_values(b'{"a": [1, 2]}', changes) == text.encode()
-
-
-def test_each_input_that_ends_the_process_is_a_crash_of_its_own(tmp_path) -> None:
-    inputs = iter([b"a", b"b", b"a"])
-
-    class Dying(Fuzzing):
-        def _follow(self, found: Findings, name: str, arguments: list[str]) -> int:
-            data = next(inputs, None)
-            if data is None:
-                raise KeyboardInterrupt
-            Path(arguments[-1]).write_bytes(data)
-            return -11
-
-    fuzzing = Dying(tmp_path, 0, lambda: None)
-    with pytest.raises(KeyboardInterrupt):
-        fuzzing.run("jwt", DEADLINE_S)
-    kept = fuzzing.found["jwt"].places.values()
-    assert [path.read_bytes() for path in kept] == [b"a", b"b"]
-
-
-def test_a_kept_input_is_read_once_more(tmp_path) -> None:
-    kept = tmp_path / "jwt-0"
-    kept.write_bytes(b"a.b.c")
-    command = [sys.executable, "-m", "tests.fuzz", "--replay", kept]
+def test_a_process_that_hangs_in_c_code_is_ended_and_says_where() -> None:
+    hangs = "import ctypes; from tests.fuzz import bounds; bounds.SILENT_S = 0.3\n" + (
+        "def read(): ctypes.CDLL(None).sleep(1000)\nbounds.bounded(read, 10)"
+    )
+    command = [sys.executable, "-c", hangs]
     done = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S)
-    assert (done.returncode, done.stdout) == (0, "no crash\n"), done.stderr
+    assert done.returncode == 1
+    assert "in read" in done.stderr
+
+
+def test_values_of_json_are_changed_by_their_number() -> None:
+    def changed(*changes) -> bytes:
+        return with_other_values(b'{"a": [1, 2]}', changes)
+
+    assert changed() == b'{"a": [1, 2]}'
+    assert changed((0, "replace", None)) == b"null"
+    assert changed((1, "rename", "b"), (3, "replace", 7), (2, "remove", 0)) == b'{"b": [7]}'
+    assert changed((0, "remove", None)) == b""

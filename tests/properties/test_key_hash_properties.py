@@ -29,9 +29,3 @@ def test_every_key_of_a_column_hashes_as_it_does_alone(of_column, of_key, keys, 
     assert [found for found, key in zip(hashes, alone, strict=True) if key is not None] == [
         of_key(key) for key in alone if key is not None
     ]
-
-
-@given(keys=st.lists(st.binary(max_size=40), min_size=1, max_size=20), count=st.integers(1, 10_000))
-def test_partitions_are_the_positive_hash_modulo_their_count(keys, count):
-    partitions = murmur2.partitions(pa.array(keys, pa.binary()), count).tolist()
-    assert partitions == [(murmur2_of(key) & 0x7FFFFFFF) % count for key in keys]

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kio.records.readers import read_batch
 
-from spark_kafka_sink.common.compression import CODEC_IDS, compress, decompress
+from spark_kafka_sink.common.compression import CODEC_IDS, compress
 from spark_kafka_sink.records import large_values
 from spark_kafka_sink.records.batch import BatchHeader, stamp_header
 from spark_kafka_sink.records.columns import RecordColumns, binary_column
@@ -142,17 +142,6 @@ def test_a_column_of_varints_is_that_of_each_value(values):
     encoded = encode_zigzagged(zigzag(column)).to_pylist()
     assert encoded == [encode_varint(value) for value in values]
     assert varint_sizes(column).tolist() == [len(varint) for varint in encoded]
-
-
-@settings(deadline=None)
-@given(
-    codec=st.sampled_from(list(CODEC_IDS)),
-    segments=st.lists(st.binary(max_size=200), max_size=5),
-    times=st.integers(1, 500),
-)
-def test_what_is_compressed_comes_back(codec, segments, times):
-    payload = compress(codec, None, segments * times)
-    assert decompress(CODEC_IDS[codec], payload) == b"".join(segments * times)
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])

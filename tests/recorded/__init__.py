@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from tests.recorded.command_line import command_line
-from tests.recorded.messages import messages
 from tests.recorded.public_names import public_names
 from tests.recorded.writes import at_least_once, exactly_once
 
@@ -19,9 +17,7 @@ FILES = Path(__file__).parent / "files"
 
 RECORDERS: Mapping[str, Callable[[], list[str]]] = MappingProxyType({
     "at_least_once.txt": at_least_once,
-    "command_line.txt": command_line,
     "exactly_once.txt": exactly_once,
-    "messages.txt": messages,
     "public_names.txt": public_names,
 })  # fmt: skip
 """A file of ``FILES`` → its lines."""

@@ -1,4 +1,4 @@
-"""The public names with their signatures, and the options that the sink takes."""
+"""The public names with their signatures."""
 
 from __future__ import annotations
 

@@ -13,6 +13,8 @@ import pytest
 
 from tests.repository.files import ROOT
 
+ADDRESS = "https://code.example/team/sink"
+PROJECT_URL = f"{ADDRESS}/"
 Built = Callable[..., dict[str, bytes]]
 
 

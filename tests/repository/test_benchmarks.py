@@ -10,6 +10,7 @@ from benchmarks.measures import MEASURES, verdict
 from benchmarks.model import Part, Result, Run, Session, Side, Target
 from benchmarks.page import filled, goals
 from benchmarks.parts import BY_NAME, CONFLUENT, GROUPS, OURS, PARTS, THEIRS
+from benchmarks.profile_part import STEPS, steps
 from benchmarks.results import load, save
 
 ENVIRONMENT = {"commit": "abc", "load": "1.0", "machine": "m"}
@@ -130,3 +131,17 @@ def test_a_run_that_is_not_published_changes_no_page():
 def test_a_side_may_have_a_shape_of_its_own():
     part = Part("p", "", "batch", 1, (Side("a", "pykafka"), Side("b", "pykafka", shape=BY_NAME["unkeyed"].shape)))
     assert [part.shape_of(side).frame for side in part.sides] == ["keyed", "unkeyed"]
+
+
+def test_a_sample_of_the_profile_belongs_to_the_innermost_frame_of_the_sink():
+    caller, sink = "thread (0x1): MainThread;main (pyspark/worker.py:1)", "spark_kafka_sink"
+    append = f"append ({sink}/producer/append.py:9)"
+    samples = [
+        f"{caller};read (pyspark/serializers.py:5) 2",
+        f"{caller};gathered ({sink}/spark/write.py:70);load_stream (serializers.py:5) 1",
+        f"{caller};{append};encode ({sink}/records/encode.py:3);take (compute.py:9) 4",
+        f"{caller};{append};argsort (numpy/core.py:5) 64",
+        f"thread (0x2): sender;run_once ({sink}/producer/sender/sender.py:9);write ({sink}/network/selector.py:41) 16",
+    ]
+    assert steps(samples) == {"reading_us": 3, "append_us": 64, "encode_us": 4, "syscall_us": 16}
+    assert {name for _, name in STEPS} | {"reading_us"} <= MEASURES.keys()

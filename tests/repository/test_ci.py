@@ -1,13 +1,16 @@
-"""The scripts of .ci and make's targets for it, with commands in the place of what takes long."""
+"""The scripts of .ci and make's targets for it, with stubs for what takes long, and files that other programs read."""
 
 import json
 import os
-import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
+import pytest
+
 from tests.repository.files import ROOT
+from tests.waiting import DEADLINE_S
 
 LOCKED = sorted(path.name for path in (ROOT / "requirements").glob("*.txt"))
 OLD_ON_PURPOSE = [name for name in LOCKED if name == "lowest.txt" or name.startswith("spark-")]
@@ -32,17 +35,6 @@ def test_incident_the_failures_of_an_earlier_run_made_a_crashed_one_green(tmp_pa
     assert done.returncode != 0, done.stdout
 
 
-def test_each_row_of_the_flaky_tests_names_one_that_exists():
-    table = (ROOT / "CONTRIBUTING.md").read_text().split("### Flaky tests", 1)[1].split("|---|---|---|---|\n", 1)[1]
-    named = [
-        re.findall(r"`(test_\w+)(?:\[.*?\])?`", row.split("|")[1]) for row in table.split("\n\n", 1)[0].splitlines()
-    ]
-    tests = {
-        name for path in (ROOT / "tests").rglob("*.py") for name in re.findall(r"def (test_\w+)", path.read_text())
-    }
-    assert [row for row in named if not row or not set(row) <= tests] == []
-
-
 def test_make_audit_reads_every_locked_environment_and_fails_if_one_does(tmp_path):
     said = tmp_path / "said"
     auditor = command(tmp_path / "auditor", f'echo "$@" >>{said}; case "$*" in *base.txt*) exit 1;; esac')
@@ -51,3 +43,31 @@ def test_make_audit_reads_every_locked_environment_and_fails_if_one_does(tmp_pat
     audited = [line.rpartition("requirements/")[2] for line in said.read_text().splitlines()]
     assert (done.returncode != 0, sorted([*audited, *OLD_ON_PURPOSE])) == (True, LOCKED), done.stderr
     assert {"base.txt", "dev.txt", "release.txt"} <= set(audited)
+
+
+READ_BY_OTHERS = {
+    "github-workflows": [".github/workflows/ci.yml", ".github/workflows/release.yml"],
+    "github-issue-forms": [".github/ISSUE_TEMPLATE/bug.yml", ".github/ISSUE_TEMPLATE/feature.yml"],
+    "github-issue-config": [".github/ISSUE_TEMPLATE/config.yml"],
+    "dependabot": [".github/dependabot.yml"],
+    "compose-spec": ["docker-compose.yml"],
+}
+
+
+@pytest.mark.parametrize("schema", READ_BY_OTHERS)
+def test_a_file_fits_the_schema_of_the_program_that_reads_it(schema):
+    command = [
+        sys.executable,
+        "-m",
+        "check_jsonschema",
+        "--builtin-schema",
+        f"vendor.{schema}",
+        *READ_BY_OTHERS[schema],
+    ]
+    checked = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_every_file_of_github_has_a_schema():
+    there = {str(path.relative_to(ROOT)) for path in (ROOT / ".github").rglob("*.yml")}
+    assert there == {name for names in READ_BY_OTHERS.values() for name in names if name.startswith(".github/")}

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+import spark_kafka_sink
 from spark_kafka_sink.common.config.table import PRODUCER_OPTIONS
 from spark_kafka_sink.common.metrics import METRICS
 from spark_kafka_sink.schemas.registry.registry_options import REGISTRY_OPTIONS
@@ -44,6 +45,11 @@ def test_every_option_is_documented():
 def test_every_metric_is_documented():
     text = (ROOT / "docs/metrics.md").read_text()
     assert [metric.name for metric in METRICS if f"| `{metric.name}` |" not in text] == []
+
+
+def test_every_public_name_is_documented():
+    shown = re.findall(r"^::: [\w.]+\.(\w+)$", (ROOT / "docs/api.md").read_text(), re.MULTILINE)
+    assert set(spark_kafka_sink.__all__) <= set(shown)
 
 
 def test_every_code_of_a_broker_has_a_cause_and_a_remedy():

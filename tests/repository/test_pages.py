@@ -1,10 +1,18 @@
-"""Readers find every page: from README, and in the site's navigation. Links say titles, and lead to files."""
+"""Readers find every page and example; links lead to files; the code, tests and errors that pages name are there."""
 
+from __future__ import annotations
+
+import ast
+import json
 import re
+from functools import cache
 
 import pytest
 
-from tests.repository.files import ROOT
+from tests.model.bounds import LARGE, SMALL
+from tests.recorded.messages import messages
+from tests.repository.architecture import quoted, table
+from tests.repository.files import PACKAGE, ROOT, source_files
 
 LINK = re.compile(r"(?<!!)\[(?P<text>[^\[\]]*)\]\((?P<to>[^)\s#]*)(?:#[^)\s]*)?\)")
 PAGES = sorted(path.name for path in (ROOT / "docs").glob("*.md"))
@@ -41,3 +49,123 @@ def test_a_link_to_a_page_says_its_title(page):
 
 def test_readme_takes_two_screens():
     assert len((ROOT / "README.md").read_text().splitlines()) <= 125
+
+
+# -- examples --
+
+EXAMPLES = sorted(
+    path
+    for path in source_files()
+    if path.parts[0] == "examples" and path.parts[1] != "demo" and path.name not in ("README.md", "__init__.py")
+)
+SCREEN = 75
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=str)
+def test_the_table_of_examples_has_each_file(path):
+    assert f"({path.relative_to('examples')})" in (ROOT / "examples/README.md").read_text()
+
+
+@pytest.mark.parametrize("path", [path for path in EXAMPLES if path.suffix != ".ipynb"], ids=str)
+def test_an_example_is_a_screen(path):
+    assert len((ROOT / path).read_text().splitlines()) <= SCREEN
+
+
+def test_the_notebook_has_outputs_and_no_error():
+    cells = json.loads((ROOT / "examples/notebook.ipynb").read_text())["cells"]
+    outputs = [output for cell in cells for output in cell.get("outputs", ())]
+    assert len(outputs) >= 4
+    assert [output for output in outputs if output["output_type"] == "error"] == []
+
+
+# -- code and tests that pages name --
+
+CODE = {str(path): ROOT / path for path in source_files() if path.suffix == ".py"}
+TESTS = {
+    name
+    for file, path in CODE.items()
+    if file.startswith("tests/")
+    for name in [path.stem, *re.findall(r"^ *def (test_\w+)", path.read_text(), re.MULTILINE)]
+}
+PROGRAMS_OF_READERS = {"quickstart.md"}
+
+
+@cache
+def names_of(file: str) -> set[str]:
+    """Classes, their methods, functions and constants of a file."""
+    names: set[str] = set()
+    for node in ast.parse(CODE[file].read_text()).body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            names.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            names |= {f"{node.name}.{each.name}" for each in node.body if isinstance(each, ast.FunctionDef)}
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return names
+
+
+def is_there(place: str) -> bool:
+    """``place``: a file, or ``file:name``. A page may leave out folders at the front."""
+    path, _, name = place.partition(":")
+    files = [file for file in CODE if f"/{file}".endswith(f"/{path}")]
+    return any(not name or name in names_of(file) for file in files)
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in WITH_LINKS if page.name not in PROGRAMS_OF_READERS], ids=lambda page: page.name
+)
+def test_the_code_and_the_tests_that_a_page_names_are_there(page):
+    text = page.read_text()
+    assert [place for place in re.findall(r"`([\w/.-]+\.py(?::[\w.]+)?)`", text) if not is_there(place)] == []
+    assert [name for name in re.findall(r"`(?:\w+::)?(test_\w+)[`.\[]", text) if name not in TESTS] == []
+    assert set(re.findall(r"`model::([^`]+)`", text)) <= {*SMALL, *LARGE}
+
+
+# What a reader who knows Kafka's producers looks for.
+SOUGHT = (
+    "KafkaProducer ProducerRecord RecordMetadata Callback FutureRecordMetadata ProduceRequestResult ProducerConfig",
+    "ProducerInterceptors Partitioner BuiltInPartitioner RecordAccumulator ProducerBatch BufferPool Sender",
+    "TransactionManager TxnPartitionMap TxnPartitionEntry ProducerIdAndEpoch MemoryRecordsBuilder DefaultRecordBatch",
+    "NetworkClient InFlightRequests ClusterConnectionStates Selector KafkaChannel Authenticator NetworkReceive",
+    "NetworkSend Metadata ProducerMetadata ProduceRequest ProduceResponse SenderMetricsRegistry Errors",
+    "SyncProducer DefaultEventHandler kafka.producer.ProducerConfig ConsoleProducer",
+)
+
+
+def test_each_of_kafkas_classes_has_a_counterpart_in_the_table():
+    rows = [[quoted(cell) for cell in row[:2]] for row in table("## Kafka's classes here")]
+    assert [name for names in SOUGHT for name in names.split() if not any(name in kafkas for kafkas, _ in rows)] == []
+    places = [place for _, ours in rows for place in ours]
+    assert all(ours for _, ours in rows)
+    assert [place for place in places if not (PACKAGE / place.partition(":")[0]).is_file()] == []
+
+
+# -- errors that pages quote --
+
+QUOTED = (
+    "is not an option of",
+    "The driver could not check the connection to the brokers before the tasks (driverCheck)",
+    "No broker could be reached",
+    "could not be established",
+    "is the broker running, are host and port right, is there a firewall in between?",
+    "To try each step from this machine",
+    "No task was started, because the driver could not log in to the brokers",
+    "refused the login with",
+    "username and password in sasl.jaas.config",
+    "not present in metadata after",
+    "and did not create it (their auto.create.topics.enable)",
+    "With topicCreation=create, the sink creates missing topics.",
+    "topicCreation=never: no such topic",
+    "Create it, or set topicCreation=create.",
+    "Required attribute 'value' not found",
+    "topic option required when no 'topic' attribute is present. Use the topic option for setting a topic.",
+    "attribute unsupported type",
+    "bytes when serialized which is larger than",
+)
+
+
+def test_first_errors_quotes_the_sinks_errors_as_the_code_words_them():
+    page, texts = (ROOT / "docs/first-errors.md").read_text(), "\n".join(messages())
+    assert [text for text in QUOTED if text not in page] == []
+    assert [text for text in QUOTED if text not in texts] == []

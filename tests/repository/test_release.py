@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.repository.conftest import PROJECT_URL
 from tests.repository.files import ROOT
-from tests.repository.test_pypi_page import PROJECT_URL
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 WORKFLOW = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())

@@ -1,19 +1,38 @@
-"""What pip installs, and what importing it costs."""
+"""What pip installs, what PyPI's page says, and what an import costs."""
 
+from __future__ import annotations
+
+import email
 import io
+import re
 import subprocess
 import sys
 import zipfile
 
 import pytest
 
+from spark_kafka_sink import __version__
+from tests.repository.conftest import ADDRESS, PROJECT_URL, Built
 from tests.repository.files import PACKAGE, ROOT
+
+RELATIVE = re.compile(r"\]\((?!https?:|#)")
+
+
+def wheel_in(built: dict[str, bytes]) -> zipfile.ZipFile:
+    (content,) = (content for name, content in built.items() if name.endswith(".whl"))
+    return zipfile.ZipFile(io.BytesIO(content))
 
 
 @pytest.fixture(scope="module")
-def wheel(built) -> zipfile.ZipFile:
-    (content,) = (content for name, content in built().items() if name.endswith(".whl"))
-    return zipfile.ZipFile(io.BytesIO(content))
+def wheel(built: Built) -> zipfile.ZipFile:
+    return wheel_in(built())
+
+
+def page_of(built: Built, address: str) -> email.message.Message:
+    """PyPI's page: the metadata of a wheel that is built with this address, and README with absolute links."""
+    wheel = wheel_in(built(address))
+    (name,) = (name for name in wheel.namelist() if name.endswith("METADATA"))
+    return email.message_from_bytes(wheel.read(name))
 
 
 def test_the_wheel_has_every_module_its_types_and_the_format_s_name(wheel):
@@ -33,6 +52,31 @@ def test_the_wheel_brings_the_command_and_no_plugin_for_every_pytest(wheel):
     entry_points = wheel.read(name).decode()
     assert "spark-kafka-sink = spark_kafka_sink.tools.cli.main:main" in entry_points
     assert "pytest11" not in entry_points
+
+
+@pytest.mark.parametrize("address", ["", PROJECT_URL])
+def test_no_link_or_image_is_relative(address, built):
+    metadata = page_of(built, address)
+    page = metadata.get_payload()
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    assert "# spark-kafka-sink" in page
+    assert RELATIVE.findall(page) == []
+    assert ("docs/img" in page) == bool(address)
+
+
+def test_the_projects_address_makes_links_to_the_files_of_this_version(built):
+    metadata = page_of(built, PROJECT_URL)
+    assert f"Source, {ADDRESS}" in metadata.get_all("Project-URL")
+    assert f"Changelog, {ADDRESS}/blob/v{__version__}/CHANGELOG.md" in metadata.get_all("Project-URL")
+    assert f"({ADDRESS}/blob/v{__version__}/docs/migrate.md)" in metadata.get_payload()
+    assert f"({ADDRESS}/raw/v{__version__}/docs/img/" in metadata.get_payload()
+    assert f'pip install "git+{ADDRESS}"' in metadata.get_payload()
+
+
+def test_without_an_address_none_is_invented(built):
+    metadata = page_of(built, "")
+    assert metadata.get_all("Project-URL") is None
+    assert 'pip install "git+<address of this repository>"' in metadata.get_payload()
 
 
 CODEC_LIBRARIES = {"cramjam", "lz4", "zstandard"}

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import hmac
 import re
+from functools import cache
 
 
 class Refused(Exception):  # noqa: N818
@@ -32,6 +33,7 @@ def serve(algorithm, users, *, salt=b"salt of the server", iterations=4096, nonc
     yield b"v=" + base64.b64encode(hmac.new(server_key, auth, algorithm).digest())
 
 
+@cache
 def _hi(algorithm, password, salt, iterations):
     """RFC 5802, 2.2, in its own words."""
     block = hmac.new(password, salt + (1).to_bytes(4, "big"), algorithm).digest()

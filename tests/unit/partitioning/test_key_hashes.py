@@ -23,20 +23,6 @@ def test_keys_of_every_length_hash_as_each_alone(of_column, of_key):
 
 
 @each_hash
-def test_a_slice_hashes_its_own_keys(of_column, of_key):
-    keys = pa.array([f"key {row}".encode() for row in range(100)])
-    assert of_column(keys[37:60]).tolist() == [of_key(f"key {row}".encode()) for row in range(37, 60)]
-    assert of_column(keys[3:3]).tolist() == []
-
-
-@each_hash
-def test_null_slots_do_not_disturb_their_neighbours(of_column, of_key):
-    hashes = of_column(pa.array([None, b"21", None, b"foobar", None], pa.binary()))
-    assert hashes[[1, 3]].tolist() == [of_key(b"21"), of_key(b"foobar")]
-    assert len(of_column(pa.nulls(3, pa.binary()))) == 3
-
-
-@each_hash
 @pytest.mark.parametrize("long_keys", [1, 63, 64, 65, 200])
 def test_many_long_keys_among_short_ones_hash_like_each_alone(of_column, of_key, long_keys):
     keys = [b"s" * (row % 70) for row in range(300)] + [MIB[row : 300 + 7 * row] for row in range(long_keys)]

@@ -67,6 +67,10 @@ def jks(*certificates, password=SECRET, magic="feedfeed", keys=()):
         entry = b"\0\0\0\x01" + field(b"key", 2) + bytes(8) + field(b"encrypted")
         entries.append(entry + len(chain).to_bytes(4, "big") + b"".join(map(encoded, chain)))
     content = bytes.fromhex(magic) + b"\0\0\0\x02" + len(entries).to_bytes(4, "big") + b"".join(entries)
+    return with_digest(content, password)
+
+
+def with_digest(content, password=SECRET):
     return content + hashlib.sha1(password.encode("utf-16-be") + b"Mighty Aphrodite" + content).digest()
 
 

@@ -5,14 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
+from functools import reduce
 from typing import Any, Final
 
 from hypothesis import strategies as st
-
-from tests.properties.bends import Bend, bent
-
-KINDS: Final = ("cut", "overwrite", "insert", "remove", "flip", "repeat", "replace")
-"""The kinds of change that ``bent`` makes."""
 
 PIECES: Final = (
     b"\0", b"\xff", b"\x7f", b"\x80", b"\0\0", b"\xff\xff", b"\x7f\xff", b"\x80\0",
@@ -34,37 +30,67 @@ TIMES: Final = (50, 400, 2000)
 
 DEEP: Final = 3000
 
+Bend = tuple[str, int, bytes]
+"""What is done, where (modulo the length), and with which bytes."""
+
+
+BYTES: Final = st.binary(min_size=1, max_size=8)
+
+
+def bends(piece: st.SearchStrategy[bytes] = BYTES) -> st.SearchStrategy[Bend]:
+    kinds = ("cut", "overwrite", "insert", "remove", "flip", "repeat", "replace")
+    return st.tuples(st.sampled_from(kinds), st.integers(0, 1 << 16), piece)
+
+
+def bent(data: bytes, bend: Bend) -> bytes:
+    what, where, extra = bend
+    at = where % (len(data) + 1)
+    size = len(extra)
+    match what:
+        case "cut":
+            return data[:at]
+        case "overwrite":
+            return data[:at] + extra + data[at + size :]
+        case "insert":
+            return data[:at] + extra + data[at:]
+        case "remove":
+            return data[:at] + data[at + size :]
+        case "flip":
+            flipped = bytes([data[at] ^ (1 << extra[0] % 8)]) if at < len(data) else b""
+            return data[:at] + flipped + data[at + 1 :]
+        case "repeat":
+            return data[:at] + data[max(at - size * 8, 0) :]
+        case _:
+            return extra
+
+
+def each_cut_and_flip(data: bytes) -> Iterator[bytes]:
+    """Cut behind each byte; each bit flipped."""
+    for at in range(len(data)):
+        yield data[:at]
+        for bit in range(8):
+            yield data[:at] + bytes([data[at] ^ (1 << bit)]) + data[at + 1 :]
+
 
 def inputs(seeds: Sequence[bytes], tokens: Sequence[bytes], *, is_json: bool) -> st.SearchStrategy[bytes]:
     """``tokens``: words of the format."""
     seed = st.sampled_from(list(seeds))
-    piece = st.sampled_from([*PIECES, *tokens]) | st.binary(min_size=1, max_size=8)
-    bend = st.tuples(st.sampled_from(KINDS), st.integers(0, 1 << 16), piece)
+    piece = st.sampled_from([*PIECES, *tokens]) | BYTES
     place = st.integers(0, 1 << 16)
-    changed = st.builds(all_bent, seed, st.lists(bend, min_size=1, max_size=6))
-    joined = st.builds(spliced, seed, place, seed, place)
-    pumped = st.builds(repeated, seed, place, piece, st.sampled_from(TIMES))
+    changed = st.builds(lambda data, bent_by: reduce(bent, bent_by, data), seed, st.lists(bends(piece), max_size=6))
+    joined = st.builds(_spliced, seed, place, seed, place)
+    pumped = st.builds(lambda data, at, piece, times: bent(data, ("insert", at, piece * times)),
+                       seed, place, piece, st.sampled_from(TIMES))  # fmt: skip
     if not is_json:
         return st.one_of(changed, changed, changed, joined, pumped)
     value = st.sampled_from(VALUES) | st.integers() | st.text(max_size=8) | st.floats()
-    nodes = st.lists(st.tuples(place, st.sampled_from(("replace", "remove", "rename", "nest")), value), max_size=4)
-    valued = st.builds(with_other_values, seed, nodes)
+    changes = st.lists(st.tuples(place, st.sampled_from(("replace", "remove", "rename", "nest")), value), max_size=4)
+    valued = st.builds(with_other_values, seed, changes)
     return st.one_of(changed, valued, valued, valued, joined, pumped)
 
 
-def all_bent(data: bytes, bends: Sequence[Bend]) -> bytes:
-    for bend in bends:
-        data = bent(data, bend)
-    return data
-
-
-def spliced(head: bytes, end: int, tail: bytes, start: int) -> bytes:
+def _spliced(head: bytes, end: int, tail: bytes, start: int) -> bytes:
     return head[: end % (len(head) + 1)] + tail[start % (len(tail) + 1) :]
-
-
-def repeated(data: bytes, place: int, piece: bytes, times: int) -> bytes:
-    at = place % (len(data) + 1)
-    return data[:at] + piece * times + data[at:]
 
 
 def with_other_values(data: bytes, changes: Sequence[tuple[int, str, Any]]) -> bytes:

@@ -11,23 +11,19 @@ from crc32c import crc32c
 
 from spark_kafka_sink.common.compression import CODEC_IDS, compress, decompress
 from spark_kafka_sink.common.task_figures import TaskFigures
-from spark_kafka_sink.exactly_once.ledger_format import (
-    LedgerRecord,
-    RecordKey,
-    encode_batch,
-    raw_batches,
-    read_entry,
-    read_key,
-)
+from spark_kafka_sink.errors import CorruptRecordError
+from spark_kafka_sink.exactly_once import ledger_format
+from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
+from spark_kafka_sink.exactly_once.ledger_format import LedgerRecord, RecordKey, raw_batches
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView
 from spark_kafka_sink.exactly_once.receipts import WriteReceipt
 from spark_kafka_sink.records.batch import CRC_END, HEADER_SIZE, BatchHeader, stamp_header
 from spark_kafka_sink.records.decode import batch_headers, decode_batches
+from tests.fuzz.target import Target, picked
 from tests.unit.exactly_once.kept_ledger import FILE
 
 _BOUND: Final = 1 << 20
 _CODECS: Final = sorted(codec for codec in CODEC_IDS if codec != "none")
-_LENGTH: Final = slice(8, 12)
 _LENGTH_END: Final = 12
 _KEPT: Final = json.loads(FILE.read_text())
 _SMALL: Final = 4096
@@ -38,7 +34,7 @@ def with_crcs(data: bytes) -> bytes:
     fixed = bytearray(data)
     start = 0
     while len(fixed) - start >= HEADER_SIZE:
-        size = int.from_bytes(fixed[start:][_LENGTH], "big", signed=True) + _LENGTH_END
+        size = int.from_bytes(fixed[start + 8 : start + _LENGTH_END], "big", signed=True) + _LENGTH_END
         if not HEADER_SIZE <= size <= len(fixed) - start:
             size = len(fixed) - start
             fixed[start + 8 : start + _LENGTH_END] = (size - _LENGTH_END).to_bytes(4, "big")
@@ -52,21 +48,10 @@ def _decoded(data: bytes) -> None:
         assert len(batch.records) == batch.header.record_count
 
 
-def _decoded_with_crcs(data: bytes) -> None:
-    _decoded(with_crcs(data))
-
-
-def _headers(data: bytes) -> None:
-    batch_headers(data, partial_tail=True)
-
-
-BATCHES: Final = (_decoded, _decoded_with_crcs, _headers)
-
-
-def batch_seeds() -> Sequence[bytes]:
+def _batches() -> Sequence[bytes]:
     records = [LedgerRecord(b"key", b"value"), LedgerRecord(b"k", None), LedgerRecord(b"", b"v" * 200)]
     header = BatchHeader(0, len(records), 1_700_000_000_000, 1_700_000_000_000, 7, 0, 3)
-    plain = encode_batch(header, records)
+    plain = ledger_format.encode_batch(header, records)
     seeds = [plain, plain + plain]
     for codec in _CODECS:
         payload = compress(codec, None, [plain[HEADER_SIZE:]])
@@ -74,42 +59,37 @@ def batch_seeds() -> Sequence[bytes]:
     return seeds
 
 
-def decompressed(data: bytes) -> None:
+def _decompressed(data: bytes) -> None:
     """The first byte says which codec."""
-    codec = _CODECS[int.from_bytes(data[:1], "big") % len(_CODECS)]
-    assert len(decompress(CODEC_IDS[codec], data[1:], _BOUND)) <= _BOUND
+    assert len(decompress(CODEC_IDS[picked(_CODECS, data)], data[1:], _BOUND)) <= _BOUND
 
 
-def codec_seeds() -> Sequence[bytes]:
+def _compressed() -> Sequence[bytes]:
     payloads = [b"records of some length, and records of the same length " * 20, b"", bytes(100_000)]
-    return [
-        bytes([number]) + compress(codec, None, [payload])
-        for number, codec in enumerate(_CODECS)
-        for payload in payloads
-    ]
+    return [bytes([at]) + compress(codec, None, [data]) for at, codec in enumerate(_CODECS) for data in payloads]
 
 
-def ledger_key(data: bytes) -> None:
-    key = read_key(data)
+def _ledger_key(data: bytes) -> None:
+    key = ledger_format.read_key(data)
     if key is not None:
         key.to_bytes()
 
 
-def ledger_entry(data: bytes) -> None:
-    read_entry(RecordKey("name", "query"), data)
-
-
-def ledger_record_seeds() -> Sequence[bytes]:
+def _ledger_records() -> Sequence[bytes]:
     """Values of the kept ledger, and keys."""
-    records = [
-        record
-        for each in _KEPT
-        for batch in raw_batches(b64decode(each["entries_log"]))
+    values = {
+        record.value
+        for log in _logs(most=1 << 30)
+        for batch in raw_batches(log)
         if not batch.header.is_control
         for record in batch.records()
-    ]
-    keys = [b'["name"]', b'["name","query"]', b'["name","query",3]']
-    return [*keys, *sorted({each.value for each in records if each.value is not None and len(each.value) <= _SMALL})]
+        if record.value is not None and len(record.value) <= _SMALL
+    }
+    return [b'["name"]', b'["name","query"]', b'["name","query",3]', *sorted(values)]
+
+
+def _logs(most: int = _SMALL) -> Sequence[bytes]:
+    return [log for each in _KEPT if len(log := b64decode(each["entries_log"])) <= most]
 
 
 def _ledger(data: bytes) -> None:
@@ -120,26 +100,30 @@ def _ledger(data: bytes) -> None:
             view.writer(query)
 
 
-def _ledger_with_crcs(data: bytes) -> None:
-    _ledger(with_crcs(data))
-
-
-LEDGERS: Final = (_ledger, _ledger_with_crcs)
-
-
-def ledger_seeds() -> Sequence[bytes]:
-    return [log for each in _KEPT if len(log := b64decode(each["entries_log"])) <= _SMALL]
-
-
-def receipt(data: bytes) -> None:
-    read = WriteReceipt.parse(data.decode(errors="replace"))
+def _receipt(text: str) -> None:
+    read = WriteReceipt.parse(text)
     assert WriteReceipt.parse(read.line()).count == read.count
 
 
-def receipt_seeds() -> Sequence[bytes]:
+def _receipts() -> Sequence[str]:
     figures = TaskFigures(1, 2, 3, 4, 5, 6, 7, 0.5, 1.5, 2.5, 3.5, dead_letters=(("too large", 2),))
-    receipts = [
-        WriteReceipt("query", 3, 1, "topic", 0, 10, 19, 10, 500, 1_700_000_000_000, 1_700_000_000_100, given)
-        for given in (None, figures)
-    ]
-    return [each.line().encode() for each in receipts]
+    times = 1_700_000_000_000, 1_700_000_000_100
+    return [WriteReceipt("query", 3, 1, "topic", 0, 10, 19, 10, 500, *times, each).line() for each in (None, figures)]
+
+
+TARGETS: Final = (
+    Target(
+        "batches",
+        (_decoded, lambda data: _decoded(with_crcs(data)), lambda data: batch_headers(data, partial_tail=True)),
+        _batches, (CorruptRecordError,),
+    ),
+    Target("codecs", (_decompressed,), _compressed, (CorruptRecordError,)),
+    Target(
+        "ledger-records", (_ledger_key, lambda data: ledger_format.read_entry(RecordKey("name", "query"), data)),
+        _ledger_records, (ExactlyOnceError,), is_json=True,
+    ),
+    Target(
+        "ledgers", (_ledger, lambda data: _ledger(with_crcs(data))), _logs, (CorruptRecordError, ExactlyOnceError)
+    ),
+    Target("receipts", (_receipt,), _receipts, (ValueError,), is_json=True, is_text=True),
+)  # fmt: skip
