@@ -11,6 +11,8 @@ KAFKA := 2.1.1 2.8.2 3.3.2 3.9.2 4.0.2 4.1.2 4.2.1 4.3.1 4.4.0
 COMPILED := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/.cache/bytecode
 # The Pythons of `make test-pythons`, next to the 3.11 of the locked environment.
 PYTHONS := 3.12 3.13 3.14
+# Of tests/spark, what `make test` runs with real Kafka and Spark.
+CORE := $(patsubst %,tests/spark/test_%.py,batch stream write_kafka exactly_once formats security)
 # Python folders besides the package; the sdist lacks some.
 SOURCES := spark_kafka_sink $(wildcard docs/generate.py pyspark_pykafka jobs examples benchmarks tests)
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
@@ -23,7 +25,7 @@ PIP_AUDIT := .cache/release/bin/pip-audit
 # gssapi is compiled against the system's Kerberos: only requirements/gssapi.txt has it.
 EXTRAS_BUT := python3 -c 'import sys, tomllib; extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; print(*(f"--extra {extra}" for extra in extras if extra not in sys.argv))'
 
-.PHONY: help setup demo test test-fast test-jvm test-all test-spark test-brokers test-foreign test-shipping test-release test-yarn test-examples test-lowest test-pythons test-gssapi test-planted check format bench fuzz model chaos chaos-cluster histories draw pictures audit docs lock build clean
+.PHONY: help setup demo test test-fast test-core test-more test-all test-spark test-brokers test-foreign test-shipping test-release test-yarn test-examples test-lowest test-pythons test-gssapi test-planted check format bench fuzz model chaos chaos-cluster histories draw pictures audit docs lock build clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,13 +39,17 @@ $(READY): requirements/dev.txt pyproject.toml .ci/setup
 demo: $(READY) ## 336,776 real rows onto a real Kafka and back (BROKER=host:port for your own)
 	@$(BIN)/python -m examples.demo $(if $(BROKER),--broker $(BROKER))
 
-test: test-fast test-jvm ## all tests but the slow ones (half an hour on 2 cores)
+test: $(READY) ## the tests without a JVM and, beside them, the first with real Kafka and Spark (10 minutes on 2 cores)
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target test-fast test-core
 
-test-fast: $(READY) ## the tests without a JVM (5 minutes on 2 cores)
-	@$(COMPILED) $(BIN)/python -m pytest -n 3 --dist worksteal -m "not jvm and not slow" $(ARGS)
+test-fast: $(READY) ## the tests without a JVM
+	@$(COMPILED) $(BIN)/python -m pytest -n 3 --dist worksteal -m "not jvm and not slow" -o cache_dir=.pytest_cache/$@ $(ARGS)
 
-test-jvm: $(READY) ## the tests with real Kafka and Spark, but the slow ones
-	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "jvm and not slow" $(ARGS)
+test-core: $(READY) ## batch, stream, both guarantees, a registry, TLS and SASL on one real Kafka and one Spark
+	@$(BIN)/python -m pytest -m "jvm and not slow" -o cache_dir=.pytest_cache/$@ $(CORE) $(ARGS)
+
+test-more: $(READY) ## the other tests with real Kafka and Spark that run before a merge
+	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "jvm and not slow" -o cache_dir=.pytest_cache/$@ $(CORE:%=--ignore %) $(ARGS)
 
 test-all: $(READY) ## every test
 	@$(BIN)/python -m pytest $(ARGS)

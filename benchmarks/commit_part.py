@@ -78,7 +78,7 @@ class _Query:
         row = RecordColumns(value=pa.array([b"row"], pa.binary()))
         reports = []
         for number in range(self._tasks):
-            attempt = TaskAttempt(write_id, number, number)
+            attempt = TaskAttempt(write_id, number)
             with TaskTransaction(self._settings.producer, plan, attempt, SystemClock(), self._cache.leased) as task:
                 task.append(self._topic, row, None)
                 reports.append(task.prepare())

@@ -80,7 +80,6 @@ def _task(batch: pa.RecordBatch, takes_letters: bool) -> Callable[[], float]:
     from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
     from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
     from spark_kafka_sink.schemas.registry.schema import Side
-    from spark_kafka_sink.spark.dead_letters.files import LetterFiles
     from spark_kafka_sink.spark.dead_letters.writer import DeadLetterWriter
     from spark_kafka_sink.spark.options import SinkOptions
     from spark_kafka_sink.spark.pipeline import Pipeline
@@ -106,7 +105,7 @@ def _task(batch: pa.RecordBatch, takes_letters: bool) -> Callable[[], float]:
         before, started = end.cluster.foreign_s, time.thread_time()
         letters: DeadLetterWriter | None = None
         if options.dead_letters is not None:
-            letters = DeadLetterWriter(end, options.dead_letters, clock, name, LetterFiles("query-0"))
+            letters = DeadLetterWriter(end, options.dead_letters, clock, name)
         encoders = None if formats is None else TaskFormats(formats)
         Pipeline(options, end, clock, letters, encoders).write(iter([batch] * BATCHES), layout)
         end.cluster.settle()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from benchmarks.frames import KEY, TOPIC_NUMBER
 
@@ -46,7 +47,7 @@ def _through(source: str) -> Callable[[DataFrame, Destination], None]:
     def write(frame: DataFrame, to: Destination) -> None:
         rows, options = routed(frame, to)
         if to.exactly_once:
-            options["neverRepeated"] = "true"
+            options |= {"txnAppId": uuid4().hex, "txnVersion": "0"}
         rows.write.format(source).mode("append").options(**options).save()
 
     return write

@@ -42,7 +42,7 @@ _PAGE: Final = re.compile(r"\bpage (?P<title>[A-Z][\w-]*) of the documentation\b
 _EVERY_COMMAND_HAS: Final = {"-h", *VERBOSE}
 
 _COMMON: Final = (
-    "topic", "timestampColumn", "deliveryGuarantee", "transactionalIdPrefix", "txnAppId", "txnVersion", "neverRepeated",
+    "topic", "timestampColumn", "deliveryGuarantee", "transactionalIdPrefix", "txnAppId", "txnVersion",
     "topicCreation", "valueFormat", "receiptsTopic", "deadLetterTopic", "saslTokenProvider",
     "unknownOptions",
 )  # fmt: skip
@@ -178,23 +178,15 @@ def error_class_rows() -> list[tuple[str, ...]]:
 
 
 def advice_table() -> str:
-    """What the next run of a failed exactly-once write does, and what to do if no run of it may follow."""
-    placeholders = {
-        "commit": "spark-kafka-sink transactions commit --prefix NAME",
-        "list": "spark-kafka-sink transactions list --prefix NAME",
-        "timeout": "kafka.transaction.timeout.ms",
-    }
+    """What the next run of a failed exactly-once write does."""
     rows = [
         (
             progress.value,
-            ADVICE[Repeat.STREAM, progress].format_map(placeholders).partition(": it ")[2],
-            ADVICE[Repeat.NEVER, progress].format_map(placeholders),
+            ADVICE[Repeat.STREAM, progress].format(timeout="kafka.transaction.timeout.ms").partition(": it ")[2],
         )
         for progress in Progress
     ]
-    again = ", ".join(repeat.value for repeat in Repeat if repeat is not Repeat.NEVER)
-    head = ("the error says that the write is", f"{again}: the next run", f"{Repeat.NEVER.value}: what to do")
-    return table(head, rows)
+    return table(("the error says that the write is", "the next run"), rows)
 
 
 def _option_table(options: Iterable[Option]) -> str:

@@ -112,12 +112,6 @@ class DeadLetterLimitError(KafkaError):
     remedy = "Look at the dead letters first. Then raise `deadLetterLimit`, or set it to `none`."
 
 
-class DeadLetterPathError(KafkaError):
-    """``deadLetterPath`` cannot be written by an executor."""
-
-    remedy = "Set it to a directory that the executors can write to."
-
-
 class SerializationError(KafkaError, ValueError):
     """A serializer failed on a key or value (Java: ``SerializationException``)."""
 

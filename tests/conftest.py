@@ -92,7 +92,7 @@ def ports_of_its_own() -> None:
     acceptor._PORTS = acceptor._PORTS[first : first + part]
 
 
-@pytest.fixture(scope="session", params=["4.4.0", "3.9.1"])
+@pytest.fixture(scope="session", params=["4.4.0", pytest.param("3.9.1", marks=pytest.mark.slow)])
 def secure_kafka(request: pytest.FixtureRequest):
     """A real Kafka with a listener of each kind, shared: give each test's topics names of their own."""
     from spark_kafka_sink.testing import LocalKafka

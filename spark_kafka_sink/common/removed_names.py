@@ -37,15 +37,19 @@ _OTHER_CLIENTS: Final[Mapping[str, str]] = MappingProxyType({
 
 _RECEIPTS: Final = "set receiptsTopic, and read the topic or its metrics (spark-kafka-sink exporter)"
 _LEDGER: Final = "the name is ledgerTopic (--ledger-topic), and the default is __pykafka_ledger"
+_LETTERS: Final = "set deadLetterTopic; the page Operations says how to create the topic so that it takes whole rows"
 _PARTITIONER: Final = "the page Recipes has it as a partitioner of your own, in ten lines"
 
 _EARLIER: Final[Mapping[str, str]] = MappingProxyType({
     "certify": "use selftest",
     "--commit-log-topic": _LEDGER,
     "commitlogtopic": _LEDGER,
+    "deadlettername": _LETTERS,
+    "deadletterpath": _LETTERS,
     "demo": "run make demo in a clone of the repository, or selftest",
     "fnv1a": _PARTITIONER,
     "murmur3": _PARTITIONER,
+    "neverrepeated": "set txnAppId and txnVersion; for a one-off, any unique name and version 0",
     "perf": "run kafka-producer-perf-test, which Kafka brings",
     "receipts": _RECEIPTS,
     "receiptspath": _RECEIPTS,

@@ -14,16 +14,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from spark_kafka_sink.common.foreign_text import clause
 from spark_kafka_sink.common.model import ProducerIdentity
-from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once import steps
-from spark_kafka_sink.exactly_once.commit import topic_changes
 from spark_kafka_sink.exactly_once.complete import Completed, complete_intents
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView
-from spark_kafka_sink.exactly_once.session import CommitSettings, Session, session_for
+from spark_kafka_sink.exactly_once.session import CommitSettings, session_for
 from spark_kafka_sink.exactly_once.sweep import abort_all, list_open, opened_since
-from spark_kafka_sink.exactly_once.values import Entry, EntryState, TaskReport, WriteId, WriteKind, WritePlan, listed
+from spark_kafka_sink.exactly_once.values import Entry, EntryState, TaskReport, WriteId, WritePlan, listed
 from spark_kafka_sink.producer.transactions.values import END_TXN_V2
 
 
@@ -33,8 +30,7 @@ class AbortOutcome:
     each decided batch of the name.
 
     ``aborted`` is the number of transactions. ``gone`` is how many of the reported ones were no longer open, so that
-    another process may have committed them. ``committed``: the whole batch is. ``all_lost``: the decided batch has lost
-    all of its rows.
+    another process may have committed them. ``committed``: the whole batch is.
     """
 
     skipped: str = ""
@@ -42,7 +38,6 @@ class AbortOutcome:
     aborted: int = 0
     gone: int = 0
     committed: bool = False
-    all_lost: bool = False
 
 
 def abort_batch(
@@ -74,14 +69,11 @@ def abort_batch(
         known = decided | {prepared.key for prepared in reported}
         own = {each for each in opened_since(run.open_before, listing, driver) if each.key not in known}
         aborted = abort_all(session, reported | own, deadline, None if listing.derived else driver)
-        committed = {query: entry for query, entry in entries.items() if query not in state.lost}
-        gone = {query: _gone_topics(session, entry, deadline) for query, entry in committed.items()}
         return AbortOutcome(
-            decided=_decided_clauses(run.write_id, entries, state, view, gone),
+            decided=_decided_clauses(run.write_id, entries, state),
             aborted=len(aborted),
             gone=len(reported - aborted),
-            committed=_is_committed(run.write_id, state.entries, view),
-            all_lost=any(not entries[query].has_rows_besides(lost) for query, lost in state.lost.items()),
+            committed=_is_committed(run.write_id, state.entries),
         )
 
 
@@ -95,61 +87,32 @@ def _fenced(run: WritePlan | TaskReport, view: LedgerView, aborted: int) -> Abor
     epoch twice, and its done record has the epoch between. The commit of another run has receipts of its own.
     """
     write_id, identity = run.write_id, run.driver.identity
-    if write_id is None or not _is_committed(write_id, view.entries, view):
+    if write_id is None or not _is_committed(write_id, view.entries):
         return AbortOutcome(f"another driver has fenced {identity.transactional_id} since", aborted=aborted)
     bumps = 1 if identity.end_txn_version >= END_TXN_V2 else 0
     own = ProducerIdentity(identity.producer_id, identity.epoch + bumps)
-    if write_id.query in view.removed:
-        return AbortOutcome(decided=(f"{write_id} was committed before",), committed=True)
     entry = view.entries[write_id.query]
     if view.writer(entry.query) == own:
         return AbortOutcome(decided=(f"{entry} was committed before",), committed=True)
     return AbortOutcome(decided=(f"{entry} was committed by another run",), aborted=aborted)
 
 
-def _is_committed(write_id: WriteId | None, entries: Mapping[str, Entry], view: LedgerView) -> bool:
-    """Whether the write is committed. A batch job's entry is removed when it is done."""
+def _is_committed(write_id: WriteId | None, entries: Mapping[str, Entry]) -> bool:
+    """Whether the write is committed."""
     if write_id is None:
         return False
-    if write_id.kind is WriteKind.ONCE and write_id.query in view.removed:
-        return True
     entry = entries.get(write_id.query)
     return entry is not None and entry.number == write_id.number and entry.state is EntryState.DONE
 
 
-def _gone_topics(session: Session, entry: Entry, deadline: float) -> str:
-    """A clause about topics that no longer hold what the intent, which is committed now, was written to, or ""."""
-    if entry.state is EntryState.DONE:
-        return ""
-    try:
-        gone = topic_changes(session, entry.topics, deadline).gone
-    except KafkaError as error:
-        return f" (no broker says whether its topics are still those that it was written to: {clause(error)})"
-    if not gone:
-        return ""
-    return (
-        f", but topic {', '.join(gone)} was deleted (and perhaps created again) meanwhile: the rows that were written "
-        "to it are gone"
-    )
-
-
-def _decided_clauses(
-    write_id: WriteId | None,
-    before: Mapping[str, Entry],
-    state: Completed,
-    view: LedgerView,
-    gone: Mapping[str, str],
-) -> tuple[str, ...]:
-    """``gone``: query → a clause about the topics of its batch."""
-    if write_id is not None and write_id.query not in before and _is_committed(write_id, before, view):
-        return (f"{write_id} was committed before",)
+def _decided_clauses(write_id: WriteId | None, before: Mapping[str, Entry], state: Completed) -> tuple[str, ...]:
     clauses = []
     for query, entry in before.items():
         if query in state.lost:
-            again = "and no run of it writes them again" if entry.once else "which its replay writes again"
-            clauses.append(f"{entry} is decided and the rows of task {listed(state.lost[query])} are gone, {again}")
+            tasks = listed(state.lost[query])
+            clauses.append(f"{entry} is decided and the rows of task {tasks} are gone, which its replay writes again")
         elif entry.state is EntryState.INTENT:
-            clauses.append(f"{entry} had been decided and is committed{gone[query]}")
+            clauses.append(f"{entry} had been decided and is committed")
         elif write_id is not None and (query, entry.number) == (write_id.query, write_id.number):
             clauses.append(f"{entry} was committed before")
     return tuple(clauses)

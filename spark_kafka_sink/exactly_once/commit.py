@@ -23,7 +23,7 @@ from spark_kafka_sink.exactly_once.errors import (
 from spark_kafka_sink.exactly_once.ledger_format import shown_id
 from spark_kafka_sink.exactly_once.session import CommitSettings, Session, session_for
 from spark_kafka_sink.exactly_once.shared_ids import shared_ids
-from spark_kafka_sink.exactly_once.sweep import ended_tasks, is_current, list_open, sweep
+from spark_kafka_sink.exactly_once.sweep import ended_tasks, is_current
 from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, EntryState, TaskReport, TopicId, listed
 
 _LAG_MS: Final = 2_000.0
@@ -88,7 +88,7 @@ def commit_batch(settings: CommitSettings, reports: Sequence[TaskReport]) -> Com
     except Exception as error:
         failure = (
             f"{write} is committed, all of it is visible. What it leaves behind could not be cleaned up: "
-            f"{clause(error)}. {settings.next_run}`{settings.command('commit')}` does it, then the same with `abort`."
+            f"{clause(error)}. The next run under this name, or `{settings.command('commit')}` does it."
         )
         return CommitOutcome(entry, failure, recreated, missing)
     return CommitOutcome(entry, recreated=recreated, missing=missing)
@@ -186,8 +186,6 @@ def _clean_up(session: Session, driver: DriverIdentity, entry: Entry, deadline: 
     steps.reach("before done")
     if entry.state is EntryState.INTENT:
         session.record(driver, done(entry), deadline)
-    if session.settings.per_attempt:
-        sweep(session, list_open(session, deadline), driver, deadline)
     steps.reach("committed")
 
 

@@ -115,10 +115,8 @@ VERDICTS: Final[Mapping[tuple[WriteKind, Comparison], Verdict]] = MappingProxyTy
         (WriteKind.VERSION, Comparison.NEXT): Verdict.WRITE,
         (WriteKind.VERSION, Comparison.BEYOND): Verdict.WRITE,
         (WriteKind.VERSION, Comparison.AFTER_LOSS): Verdict.LOST_VERSION,
-        (WriteKind.ONCE, Comparison.FIRST): Verdict.WRITE,
     }
 )
-"""A batch job without txnAppId has a fresh name, so its entry never exists."""
 
 
 def compare(write_id: WriteId, entry: Entry | None, lost: frozenset[int]) -> Comparison:
@@ -159,7 +157,7 @@ def task_action(plan: WritePlan, write_id: WriteId, task: int) -> TaskAction:
 
 
 _ENTRY_BYTES_PER_TASK: Final = 25
-"""Size of a task in a compressed intent: 22 bytes in a stream, 25 in a batch job, whose ids have an attempt."""
+"""Size of a task in a compressed intent, 22 bytes, with a margin."""
 
 
 def check_size(plan: WritePlan, write_id: WriteId, task: int) -> None:
@@ -287,7 +285,6 @@ def commit_order(reports: Sequence[TaskReport], timeout_ms: int, now_ms: int) ->
         target=first.write_id.target,
         marker_partition=first.ledger.marker_partition,
         markers_before=max(report.markers_before for report in reports),
-        once=first.write_id.kind is WriteKind.ONCE,
         schemas=_schemas(reports),
         topics=_topics(reports),
         ledger_id=_ledger_id(prepared),

@@ -104,16 +104,5 @@ ADVICE: Final[Mapping[tuple[Repeat, Progress], str]] = MappingProxyType(
         "start the query again with its checkpoint): it writes the missing rows again, and only those.",
         (Repeat.VERSION, Progress.ALL_LOST): "Run the job again with the same txnAppId and txnVersion (in "
         "foreachBatch, start the query again with its checkpoint): it writes the rows again.",
-        (Repeat.NEVER, Progress.NOT_DECIDED): "None of its rows becomes visible: run the job again.",
-        (Repeat.NEVER, Progress.UNKNOWN): "Do not run the job again before this is known: it might write the rows "
-        "twice. Spark's abort finds out, commits what is decided, and logs what it found. If the log has no such line, "
-        "`{commit}` commits the job if it is decided. If that command finds nothing to commit, look in Kafka whether "
-        "the rows are there.",
-        (Repeat.NEVER, Progress.DECIDED): "Do not run the job again: it would write the rows twice. Spark's abort "
-        "commits what is open, and logs that. If the log has no such line, `{commit}` commits it, and `{list}` shows "
-        "it. What is still open after {timeout} is lost.",
-        (Repeat.NEVER, Progress.LOST): "Do not run the job again: it would write the other rows twice. No run of it "
-        "writes the missing rows again: write them yourself.",
-        (Repeat.NEVER, Progress.ALL_LOST): "None of its rows is visible, and none becomes visible: run the job again.",
     }
 )

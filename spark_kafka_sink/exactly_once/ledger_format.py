@@ -11,7 +11,7 @@ import json
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -70,24 +70,25 @@ class LedgerWrite:
 
 
 def entry_write(name: str, entry: Entry) -> LedgerWrite:
-    """A DONE entry removes the markers that are no longer needed, and a batch job's also removes itself."""
+    """A DONE entry removes the markers that are no longer needed."""
     record = entry_record(name, entry)
     if entry.state is not EntryState.DONE:
         return LedgerWrite((record,))
-    spare = range(len(entry.tasks), entry.markers_before)
-    if entry.once:
-        record, spare = LedgerRecord(record.key, None), range(len(entry.tasks))
-    if entry.marker_partition is None:
-        spare = range(0)
-    tombstones = tuple(LedgerRecord(RecordKey(name, entry.query, task).to_bytes(), None) for task in spare)
-    return LedgerWrite((record,), tombstones, entry.marker_partition)
+    spare = range(0) if entry.marker_partition is None else range(len(entry.tasks), entry.markers_before)
+    return LedgerWrite((record,), _tombstones(name, entry, spare), entry.marker_partition)
 
 
 def removal_write(name: str, entries: Iterable[Entry], marker_partition: int) -> LedgerWrite:
     """Removes entries and their markers."""
-    removed = [entry_write(name, replace(each, once=True, marker_partition=marker_partition)) for each in entries]
-    records = tuple(record for write in removed for record in write.entries)
-    return LedgerWrite(records, tuple(record for write in removed for record in write.markers), marker_partition)
+    removed = list(entries)
+    records = tuple(LedgerRecord(RecordKey(name, each.query).to_bytes(), None) for each in removed)
+    markers = tuple(record for each in removed for record in _tombstones(name, each, range(len(each.tasks))))
+    return LedgerWrite(records, markers, marker_partition)
+
+
+def _tombstones(name: str, entry: Entry, tasks: Iterable[int]) -> tuple[LedgerRecord, ...]:
+    """They remove the markers of these tasks."""
+    return tuple(LedgerRecord(RecordKey(name, entry.query, task).to_bytes(), None) for task in tasks)
 
 
 def entry_record(name: str, entry: Entry) -> LedgerRecord:
@@ -105,8 +106,6 @@ def entry_record(name: str, entry: Entry) -> LedgerRecord:
         value["markers"] = [entry.marker_partition, entry.markers_before]
         if entry.ledger_id is not None:
             value["ledger"] = shown_id(entry.ledger_id)
-    if entry.once:
-        value["once"] = True
     if entry.schemas:
         value["schemas"] = entry.schemas
     if entry.topics:
@@ -239,7 +238,6 @@ def _entry(key: RecordKey, fields: dict[str, Any]) -> Entry:
         target=Target(None if target is None else _string(target)) if "target" in fields else None,
         marker_partition=marker_partition,
         markers_before=markers_before,
-        once=fields.get("once", False) is True,
         schemas=tuple(_schema(*each) for each in fields.get("schemas", ())),
         topics=tuple(_topic(*each) for each in fields.get("topics", ())),
         query_name=_string(fields.get("query_name", "")),

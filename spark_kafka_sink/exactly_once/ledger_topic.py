@@ -104,7 +104,6 @@ def ensure_ledger(cluster: Cluster, topic: str, deadline: float) -> EnsuredLedge
         if not made.existed:
             configs = checked_configs(cluster, topic, wanted, deadline)
             if made.left_out or made.replication_factor != wanted.replication:
-                _warned.add(topic)
                 replicas = fewest_replicas(cluster, topic, deadline)
                 _log.warning("ledgerTopic %s was created %s", topic, made.told(wanted, configs, replicas))
             return EnsuredLedger(2 * PARTITIONS, True, _number(configs.get(_MAX_MESSAGE)))
@@ -317,6 +316,8 @@ def create_ledger(cluster: Cluster, topic: str, wanted: WantedLedger, deadline: 
             attempt = _with_fewer(wanted, tried)
         else:
             left_out = tuple(name for name in wanted.settings if name not in settings)
+            if created:
+                _warned.add(topic)  # who creates it tells what it lacks
             return MadeLedger(attempt.replication, left_out, str(next(iter(tried.values()), "")), not created)
     last = [*tried.values()][-1]
     even = ", even with no setting but cleanup.policy=compact" if attempt is None else ""

@@ -37,8 +37,7 @@ from spark_kafka_sink.exactly_once.values import (
     listed,
 )
 
-_TASK: Final = re.compile(r"(?P<prefix>.+)-\d+(\.\d+)?")
-_BATCH_JOB: Final = "-[0-9a-f]{32}"
+_TASK: Final = re.compile(r"(?P<prefix>.+)-\d+")
 _DRIVER: Final = driver_id("")
 
 
@@ -58,9 +57,7 @@ class FoundWrite:
 
     @property
     def kind(self) -> str:
-        if _application(self.name) is not None:
-            return "txnAppId"
-        return "batch job" if re.fullmatch(".+" + _BATCH_JOB, self.name) else "stream"
+        return "stream" if _application(self.name) is None else "txnAppId"
 
     @property
     def intents(self) -> list[Entry]:
@@ -85,7 +82,7 @@ class FoundWrite:
         another write's.
         """
         own = self.name
-        if self.name != prefix and not re.fullmatch(re.escape(prefix) + _BATCH_JOB, self.name):
+        if self.name != prefix:
             own = f"{prefix}-{_application(self.name)}"
             if _owner(own, (self.name,)) is None or own not in self._prefixes:
                 return None

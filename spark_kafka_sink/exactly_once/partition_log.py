@@ -64,11 +64,6 @@ class PartitionLog:
         """The end of the log, with the records of open transactions."""
         return self._offset(_LATEST, deadline)
 
-    def offset_at(self, timestamp: int, deadline: float) -> int:
-        """The offset of the first record with this timestamp (epoch ms) or a later one, else the end of the log."""
-        offset = self._offset(timestamp, deadline)
-        return self.latest(deadline) if offset < 0 else offset
-
     def _offset(self, timestamp: int, deadline: float) -> int:
         def make(module: ModuleType, version: int) -> Any:
             partition = module.request.ListOffsetsPartition(

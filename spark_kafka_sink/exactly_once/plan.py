@@ -71,8 +71,7 @@ def _plan(
         require_transactions(session.cluster, session.settings.producer, deadline)
         created = session.verify_ledger(deadline)
         _check_timeout(session, deadline)
-        if not session.settings.per_attempt:
-            deadline = session.catch_up(deadline)
+        deadline = session.catch_up(deadline)
     listing = None if session.sweeps >= _SWEEPS else list_open(session, deadline)
     state = _complete(session, ledger_start, deadline)
     if shared := shared_ids(session, deadline):  # after what is decided is committed, before anything is aborted
@@ -101,7 +100,7 @@ def _open_before(session: Session, entries: Mapping[str, Entry], deadline: float
     It lacks a transaction whose coordinator moves meanwhile. If another ledger has decided that one, and abort ends it,
     the replay under that ledger writes its rows again.
     """
-    if entries or session.settings.per_attempt:
+    if entries:
         return ()
     listing = list_open(session, deadline)
     return tuple(each._replace(topics=()) for each in listing.transactions) if listing.complete else None
@@ -110,8 +109,6 @@ def _open_before(session: Session, entries: Mapping[str, Entry], deadline: float
 def _complete(session: Session, ledger_start: LedgerStart, deadline: float) -> Completed:
     driver = session.init_driver(deadline)
     steps.reach("driver initialised")
-    if session.settings.per_attempt:
-        return Completed(driver, {}, {})  # the name is fresh: the ledger has no entry under it
     entries = session.read_ledger(driver, deadline).entries
     accepted = {query for query, entry in entries.items() if ledger_start.trusts(RecoveryMode.LEDGER, entry.number)}
     completed = complete_intents(session, driver, entries, deadline, accepted)

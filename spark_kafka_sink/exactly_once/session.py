@@ -29,7 +29,7 @@ from spark_kafka_sink.producer.transactions.committer import Committer, EndVerdi
 from spark_kafka_sink.producer.transactions.values import END_TXN_V1, END_TXN_V2, TransactionalIdentity
 
 _MAX_SESSIONS: Final = 8
-"""Per process. One application has few streams, but each batch job has a name of its own."""
+"""Per process. One application has few streams, but each batch job may have a txnAppId of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,28 +38,20 @@ class CommitSettings:
     ledger's.
 
     Ledger entry, ledger partition and driver id derive from ``name``, which is stable across restarts and unique per
-    write. The tasks' transactional ids begin with ``prefix``. With ``per_attempt`` each attempt of a task has its own
-    id, as in a batch job that is never replayed. ``query_name``: of a streaming query, for people; "" if it has none.
+    write. The tasks' transactional ids begin with ``prefix``. ``query_name``: of a streaming query, for people; "" if
+    it has none.
     """
 
     producer: ProducerConfig
     name: str
     prefix: str
     topic: str
-    per_attempt: bool = False
     query_name: str = ""
-
-    @property
-    def next_run(self) -> str:
-        """The alternative to an operator's command, for error messages; a batch job without txnAppId has none."""
-        return "" if self.per_attempt else "The next run under this name, or "
 
     def advice(self, repeat: Repeat, progress: Progress) -> str:
         """What to do about a write that failed."""
         timeout = f"kafka.transaction.timeout.ms={self.producer.transaction_timeout_ms}"
-        return ADVICE[repeat, progress].format(
-            commit=self.command("commit"), list=self.command("list"), timeout=timeout
-        )
+        return ADVICE[repeat, progress].format(timeout=timeout)
 
     def command(self, action: str) -> str:
         """The shell command with which an operator does what a driver could not."""

@@ -61,18 +61,16 @@ class Listing(NamedTuple):
 
 
 def list_open(session: Session, deadline: float, tasks: int = 0) -> Listing:
-    """The open transactions of tasks with exactly this prefix, whatever their run and attempt.
+    """The open transactions of tasks with exactly this prefix, whatever their run.
 
     ``tasks``: how many tasks the ended batch had at least. If the brokers cannot list transactions, the ledger must
     have been read: how many tasks its entries have says which ids to ask for.
     """
     settings = session.settings
-    pattern = re.compile(re.escape(settings.prefix) + r"-\d+(\.\d+)?")
+    pattern = re.compile(re.escape(settings.prefix) + r"-\d+")
     try:
         return Listing(tuple(list_matching(session.cluster, pattern, deadline)))
     except CannotListError as error:
-        if settings.per_attempt:  # which attempts there were is in no ledger
-            return Listing()
         count = max(tasks, known_tasks(session.ledger.view.entries))
         return derived_listing(session.cluster, settings.prefix, count, error, deadline)
 
@@ -242,7 +240,7 @@ def abort_all(
         settings = session.settings
         raise ExactlyOnceError(
             f"{len(failed)} of {len(transactions)} transactions under the name {settings.name} could not be aborted: "
-            f"{failed[0].error}. {settings.next_run}`{settings.command('abort')}` does it, or "
+            f"{failed[0].error}. The next run under this name, or `{settings.command('abort')}` does it, or "
             "kafka.transaction.timeout.ms."
         )
     verdicts = zip(transactions, outcomes, strict=True)

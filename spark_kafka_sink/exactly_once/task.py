@@ -34,7 +34,6 @@ from spark_kafka_sink.exactly_once.values import (
     TaskReport,
     TaskShare,
     TopicId,
-    WriteKind,
     WritePlan,
     task_id,
 )
@@ -91,9 +90,8 @@ class TaskTransaction:
         if self.writes:
             check_size(plan, self._write_id, self._task)
         self.receipt = SendReceipt()
-        attempt = name.attempt if self._write_id.kind is WriteKind.ONCE else None
-        self._id = task_id(plan.prefix, self._task, attempt)
-        self._replaces_attempt = name.retried and attempt is None
+        self._id = task_id(plan.prefix, self._task)
+        self._replaces_attempt = name.retried
         self._config = replace(config, transactional_id=_TRANSACTIONAL)
         self._lease = lease
         self._leased = ExitStack()
@@ -154,15 +152,13 @@ class TaskTransaction:
 
     def receipts(self) -> tuple[WriteReceipt, ...]:
         """The receipts of the rows so far. Waits until all rows are acknowledged."""
-        began_at = ended_at = self._clock.epoch_ms()
-        self.flush()
-        if self._engine is not None:
-            began_at, ended_at = self._began_at, self._clock.epoch_ms()
-        elif not self.meter.has_dead_letters:
+        if self._engine is None:
             return ()
+        self.flush()
+        ended_at = self._clock.epoch_ms()
         self.figures = self.meter.figures(self.receipt)
         name = TaskName(self._write_id.query, self._write_id.number, self._task)
-        return receipts_of(name, self.receipt.deliveries, began_at, ended_at, self.figures)
+        return receipts_of(name, self.receipt.deliveries, self._began_at, ended_at, self.figures)
 
     def append_own(self, topic: str, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None = None) -> None:
         """The sink's own records, in the rows' transaction but not in their checksum."""

@@ -25,16 +25,14 @@ class WriteKind(Enum):
 
     MICRO_BATCH = "a micro-batch: its query has run every smaller number"
     VERSION = "txnVersion of txnAppId: numbers grow, with gaps; one below the last is refused"
-    ONCE = "a batch job that is never replayed"
 
 
 class Repeat(Enum):
-    """Who runs a write again that failed. The value names it in the documentation."""
+    """Who runs a write again that failed."""
 
     STREAM = "stream"
     FOREACH_BATCH = "`foreachBatch` with `txnAppId`"
     VERSION = "batch job with `txnAppId`"
-    NEVER = "batch job with `neverRepeated=true`"
 
 
 class TaskAction(Enum):
@@ -84,7 +82,7 @@ class Target(NamedTuple):
 
 
 class WriteId(NamedTuple):
-    """A write that is committed as a whole: a micro-batch of a query, a version of an application, or a batch job.
+    """A write that is committed as a whole: a micro-batch of a query, or a version of an application.
 
     ``target``: of a txnAppId, which writes to one target only; else None.
     """
@@ -98,7 +96,6 @@ class WriteId(NamedTuple):
         return {
             WriteKind.MICRO_BATCH: f"micro-batch {self.number} of query {self.query}",
             WriteKind.VERSION: f"txnVersion {self.number} of txnAppId {self.query}",
-            WriteKind.ONCE: f"batch job {self.query}",
         }[self.kind]
 
 
@@ -154,9 +151,8 @@ class Entry:
 
     ``target`` None: not recorded (streams). ``marker_partition``: of the tasks' markers, which an entry that is read as
     DONE does not have. ``markers_before``: number of tasks that may have left a marker in earlier batches.
-    ``once``: of a batch job without txnAppId, whose entry is removed when it is done. ``schemas``: of a registry; a
-    replay encodes its rows with them. ``topics``: those that the batch was written to, without the ledger's.
-    ``query_name``: of a streaming query, printable; "" if it has none.
+    ``schemas``: of a registry; a replay encodes its rows with them. ``topics``: those that the batch was written to,
+    without the ledger's. ``query_name``: of a streaming query, printable; "" if it has none.
     ``ledger_id``: the topic id of the ledger that has the markers, of an intent; None from brokers without topic ids.
     ``checksum``: the kind that its tasks' rows have.
     """
@@ -169,7 +165,6 @@ class Entry:
     target: Target | None = None
     marker_partition: int | None = field(default=None, compare=False)
     markers_before: int = field(default=0, compare=False)
-    once: bool = False
     schemas: tuple[SchemaId, ...] = ()
     topics: tuple[TopicId, ...] = ()
     query_name: str = ""
@@ -181,8 +176,6 @@ class Entry:
 
     @property
     def repeat(self) -> Repeat:
-        if self.once:
-            return Repeat.NEVER
         return Repeat.STREAM if self.target is None else Repeat.VERSION
 
     @property
@@ -314,20 +307,16 @@ class TaskReport:
 
     @property
     def repeat(self) -> Repeat:
-        if self.write_id.kind is WriteKind.ONCE:
-            return Repeat.NEVER
         if self.write_id.kind is WriteKind.MICRO_BATCH:
             return Repeat.STREAM
         return Repeat.FOREACH_BATCH if self.in_foreach_batch else Repeat.VERSION
 
 
 class TaskAttempt(NamedTuple):
-    """``task``: Spark's partition id; ``attempt``: unique within the Spark application. ``retried``: an earlier attempt
-    of the task was given up."""
+    """``task``: Spark's partition id. ``retried``: an earlier attempt of the task was given up."""
 
     write_id: WriteId
     task: int
-    attempt: int
     retried: bool = False
 
 
@@ -335,13 +324,9 @@ def driver_id(name: str) -> str:
     return f"{name}-driver"
 
 
-def task_id(prefix: str, task: int, attempt: int | None = None) -> str:
-    """Transactional id of a task.
-
-    ``attempt``: in a write that is never replayed each attempt has its own id, so that an attempt that wakes up late
-    cannot fence another one whose rows are decided.
-    """
-    return f"{prefix}-{task}" if attempt is None else f"{prefix}-{task}.{attempt}"
+def task_id(prefix: str, task: int) -> str:
+    """Transactional id of a task."""
+    return f"{prefix}-{task}"
 
 
 def listed(tasks: Iterable[int]) -> str:

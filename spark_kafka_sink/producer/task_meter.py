@@ -49,10 +49,6 @@ class TaskMeter:
         """Time slept for the rate limit within ``appending``; not counted as work."""
         self._append_ms -= ms
 
-    @property
-    def has_dead_letters(self) -> bool:
-        return bool(self._dead_letters)
-
     def add_dead_letters(self, reason: str, rows: int) -> None:
         self._dead_letters[reason] = self._dead_letters.get(reason, 0) + rows
 

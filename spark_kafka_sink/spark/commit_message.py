@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
 from functools import cache
@@ -25,8 +25,6 @@ from spark_kafka_sink.errors import KafkaError
 
 if TYPE_CHECKING:
     from spark_kafka_sink.exactly_once.values import TaskReport
-    from spark_kafka_sink.schemas.registry.cache import TaskLookup
-    from spark_kafka_sink.spark.dead_letters.files import LetterFiles
 
 if TYPE_CHECKING or importlib.util.find_spec("pyspark.sql.datasource") is not None:
     from pyspark.sql.datasource import WriterCommitMessage as WriterCommitMessage  # noqa: PLC0414 (mypy: others import it from here)
@@ -55,15 +53,12 @@ class PartitionWrite:
 class KafkaCommitMessage(WriterCommitMessage):
     """The only data that reaches the driver's ``commit`` from a task.
 
-    ``report``: of an exactly-once task, None for at-least-once. ``figures``: what the
-    task's producer counted. ``asked_schemas``: what it asked a registry for. ``letter_files``: of deadLetterPath.
+    ``report``: of an exactly-once task, None for at-least-once. ``figures``: what the task's producer counted.
     """
 
     writes: tuple[PartitionWrite, ...] = ()
     report: TaskReport | None = None
     figures: TaskFigures = NO_FIGURES
-    asked_schemas: tuple[TaskLookup, ...] = ()
-    letter_files: LetterFiles | None = None
 
     def to_json(self) -> str:
         """For ``write_kafka``, whose messages come through a Spark Connect server: none is unpickled."""
@@ -91,8 +86,6 @@ def _parsed(kind: Any, plain: Any) -> Any:
     if origin is tuple:
         kinds = parts[:1] * len(plain) if parts[-1] is ... else parts
         return tuple(_parsed(*each) for each in zip(kinds, plain, strict=True))
-    if origin is Mapping:
-        return {name: _parsed(parts[1], value) for name, value in plain.items()}
     if hasattr(kind, "_fields"):
         return kind(*(_parsed(*each) for each in zip(_types_of_fields(kind).values(), plain, strict=True)))
     if hasattr(kind, "__dataclass_fields__"):
@@ -111,13 +104,10 @@ def _parsed(kind: Any, plain: Any) -> Any:
 
 @cache
 def _types_of_fields(kind: Any) -> dict[str, Any]:
-    """By name. This module imports some only for the type checker."""
+    """By name. This module imports TaskReport only for the type checker."""
     from spark_kafka_sink.exactly_once.values import TaskReport
-    from spark_kafka_sink.schemas.registry.cache import TaskLookup
-    from spark_kafka_sink.spark.dead_letters.files import LetterFiles
 
-    imported = (TaskReport, TaskLookup, LetterFiles)
-    return get_type_hints(kind, localns={each.__name__: each for each in imported})
+    return get_type_hints(kind, localns={"TaskReport": TaskReport})
 
 
 class LogLine(NamedTuple):

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pyspark import TaskContext
 
 from spark_kafka_sink.errors import AuthenticationError, ConfigError, KafkaError, KafkaTimeoutError, RecordTooLargeError
-from spark_kafka_sink.spark.dead_letters.options import DeadLetters, Reason
+from spark_kafka_sink.spark.dead_letters.options import DeadLetterOptions, Reason
 from spark_kafka_sink.spark.option_names import with_prefix
 from spark_kafka_sink.spark.options import SinkOptions
 
@@ -57,7 +57,7 @@ def explained(options: SinkOptions) -> Iterator[None]:
         raise
 
 
-def _remedy(letters: DeadLetters | None) -> str:
+def _remedy(letters: DeadLetterOptions | None) -> str:
     if letters is None:
         return "set deadLetterTopic"
     name = Reason.RECORD_TOO_LARGE.value

@@ -7,9 +7,8 @@ what commit messages carry.
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pyarrow as pa
@@ -47,7 +46,7 @@ from spark_kafka_sink.spark.write import (
     BATCH_ID,
     PRODUCERS,
     QUERY_ID,
-    dead_letters,
+    dead_letter_writer,
     partition_writes,
     with_query_name,
 )
@@ -55,29 +54,12 @@ from spark_kafka_sink.spark.write import (
 _SPECULATION = "spark.speculation"
 
 
-def named(options: SinkOptions) -> SinkOptions:
-    """The options of a batch job; with neverRepeated it gets a fresh name, and the prefix is only its beginning."""
-    exactly_once = _exactly_once(options)
-    if exactly_once.version is not None:
-        return options
-    name = f"{exactly_once.prefix or 'batch'}-{uuid.uuid4().hex}"
-    return replace(options, exactly_once=replace(exactly_once, name=name, prefix=name))
-
-
 def plan_batch(options: SinkOptions) -> WritePlan:
     """Runs when Spark pickles a batch writer for its tasks. Raises ``PlanningError``."""
     exactly_once = _exactly_once(options)
-    settings = _settings(options)
-    if exactly_once.version is None:
-        write_id = WriteId(settings.name, 0, WriteKind.ONCE)
-        announce(
-            f"batch job {settings.name} writes exactly once. If its driver dies, no later run ends its open "
-            "transactions: "
-            f"`{settings.command('list')}` shows it"
-        )
-    else:
-        write_id = WriteId(*exactly_once.version, WriteKind.VERSION, Target(options.topic))
-    return plan_write(settings, write_id, LedgerStart.parse(exactly_once.ledger_start))
+    assert exactly_once.version is not None
+    write_id = WriteId(*exactly_once.version, WriteKind.VERSION, Target(options.topic))
+    return plan_write(_settings(options), write_id, LedgerStart.parse(exactly_once.ledger_start))
 
 
 def plan_stream(options: SinkOptions) -> WritePlan:
@@ -98,27 +80,24 @@ def write_exactly_once(
     assert context is not None
     clock = SystemClock()
     write_id = plan.write_id or _micro_batch(context, options)
-    _refuse_settings(context, write_id)
+    _refuse_speculation(context)
     check_ledger_of_foreach_batch(plan, write_id, int(context.getLocalProperty(BATCH_ID) or 0))
-    name = TaskAttempt(write_id, context.partitionId(), context.taskAttemptId(), context.attemptNumber() > 0)
+    name = TaskAttempt(write_id, context.partitionId(), context.attemptNumber() > 0)
     of_task = TaskName(write_id.query, write_id.number, context.partitionId())
-    with TaskTransaction(options.producer, plan, name, clock, PRODUCERS.leased) as end, ExitStack() as stack:
-        letters = dead_letters(end, options, clock, of_task, stack)
-        if letters is not None:
-            stack.enter_context(refusals_explained(end, options))
+    with (
+        TaskTransaction(options.producer, plan, name, clock, PRODUCERS.leased) as end,
+        refusals_explained(end, options),
+    ):
         earlier = None if format_plan is None else _earlier(format_plan, plan, write_id)
         formats = task_formats(format_plan, options, end, earlier)
+        letters = dead_letter_writer(end, options, clock, of_task)
         Pipeline(options, end, clock, letters, formats).write(batches, layout)
         if options.receipts_topic is not None and (receipts := with_query_name(end.receipts())):
             end.append_own(options.receipts_topic, receipt_columns(receipts))
         ids = () if formats is None else formats.ids
         report = end.prepare(tuple(SchemaId(side.value, subject, number) for side, subject, number in ids))
         report = replace(report, in_foreach_batch=context.getLocalProperty(BATCH_ID) is not None)
-        if letters is not None:
-            letters.finish()
-        asked = () if formats is None else formats.asked
-        files = None if letters is None else letters.files
-        return KafkaCommitMessage(partition_writes(end.receipt), report, end.figures, asked, files)
+        return KafkaCommitMessage(partition_writes(end.receipt), report, end.figures)
 
 
 @contextmanager
@@ -148,19 +127,12 @@ def _earlier(formats: FormatPlan, plan: WritePlan, write_id: WriteId) -> Earlier
     return earlier
 
 
-def _refuse_settings(context: TaskContext, write_id: WriteId) -> None:
-    """Refuses, before the first row, settings that Spark tells only its tasks."""
+def _refuse_speculation(context: TaskContext) -> None:
+    """Refuses, before the first row, a setting that Spark tells only its tasks."""
     if (context.getLocalProperty(_SPECULATION) or "").strip().lower() == "true":
         raise ExactlyOnceError(
             f"{_SPECULATION}=true: a speculative attempt of a task would fence the other one. Set it to false for "
             "writes with deliveryGuarantee=exactly-once."
-        )
-    number = context.getLocalProperty(BATCH_ID)
-    if write_id.kind is WriteKind.ONCE and number is not None:
-        raise ExactlyOnceError(
-            "neverRepeated=true within foreachBatch is refused: after a failure Spark runs micro-batch "
-            f"{number} again, and its rows would be written again. Leave it out, and set txnAppId to a name that this "
-            "write keeps (one for each topic) and txnVersion to the batch id, the second argument of foreachBatch."
         )
 
 
@@ -211,20 +183,14 @@ def abort_exactly_once(
     settings = _settings(options, plan or _run(reports))
     outcome = abort_batch(settings, reports, plan)
     if outcome.skipped:
-        twice = " If that was `transactions commit`, the rows are in Kafka: do not run the job again."
         return LogLine(
-            f"write given up: {outcome.skipped}. {outcome.aborted} prepared transactions aborted. {settings.next_run}"
-            f"`{settings.command('abort')}` or kafka.transaction.timeout.ms aborts others that its tasks may have left "
-            f"open.{twice if settings.per_attempt else ''}",
+            f"write given up: {outcome.skipped}. {outcome.aborted} prepared transactions aborted. The next run "
+            f"under this name, or `{settings.command('abort')}` or kafka.transaction.timeout.ms aborts others that its "
+            "tasks may have left open.",
             logging.WARNING,
         )
     if outcome.decided:
-        again = ""
-        if settings.per_attempt:
-            again = ". Do not run the job again: it would write the rows twice"
-            if outcome.all_lost:
-                again = ". None of its rows becomes visible: run the job again"
-        return LogLine(f"write aborted, but {' and '.join(outcome.decided)}{again}", logging.WARNING)
+        return LogLine(f"write aborted, but {' and '.join(outcome.decided)}", logging.WARNING)
     if outcome.gone:
         return LogLine(
             f"write aborted; no more of its rows become visible: {outcome.aborted} prepared transactions aborted, "
@@ -255,7 +221,7 @@ def _settings(options: SinkOptions, run: WritePlan | TaskReport | None = None) -
     assert name is not None
     assert prefix is not None
     query = shown(options.query_name or "")
-    return CommitSettings(options.producer, name, prefix, chosen.ledger_topic, chosen.never_replayed, query)
+    return CommitSettings(options.producer, name, prefix, chosen.ledger_topic, query)
 
 
 def _run(reports: Sequence[TaskReport | None]) -> TaskReport | None:

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Final
 
 from pyspark import SparkFiles
@@ -21,7 +22,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import StructField
 
-from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.exactly_once.values import Entry
 from spark_kafka_sink.schemas.formats.format_options import ColumnFormat, FormatError, FormatOptions
 from spark_kafka_sink.schemas.formats.plan import (
@@ -30,9 +30,9 @@ from spark_kafka_sink.schemas.formats.plan import (
     derives,
     earlier_schemas,
     plan_formats,
-    with_task_lookups,
+    with_topics,
 )
-from spark_kafka_sink.schemas.registry.cache import CachedRegistry, ResponseFiles, cached_registry
+from spark_kafka_sink.schemas.registry.cache import CachedRegistry, application_file, cached_registry
 from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions
 from spark_kafka_sink.schemas.registry.schema import Side
 from spark_kafka_sink.spark.caller_job import is_connect
@@ -66,8 +66,7 @@ def planned_formats(options: SinkOptions, fields: EncodedFields) -> FormatPlan:
     """The plan of a write. Called when Spark pickles a writer for its tasks. Raises ``FormatError``."""
     formats = options.formats
     assert formats is not None
-    columns = tuple((side, field.json(), _files(formats.column(side))) for side, field in fields.items())
-    cache_key = (_application(), formats, options.topic, columns)
+    cache_key = (_application(), formats, options.topic, _columns(formats, fields))
     if cache_key not in _plans:
         frame = {side: _frame_column(formats, side, field) for side, field in fields.items()}
         registry = None if formats.registry is None else _registry(formats.registry)
@@ -76,11 +75,45 @@ def planned_formats(options: SinkOptions, fields: EncodedFields) -> FormatPlan:
         value = frame.get(Side.VALUE)
         if value is not None and value.derived in _AVRO_TEXTS and is_first(_TEXT):
             announce(_TEXT, logging.WARNING)
-        _plans[cache_key] = plan_formats(formats, frame, options.topic, registry)
+        plan = plan_formats(formats, frame, options.topic, registry)
+        _plans[cache_key] = replace(plan, application=_application())
     plan = _plans[cache_key]
     if options.topic is None and plan.registry is not None:
-        plan = _plans[cache_key] = with_task_lookups(plan, _registry(plan.registry))
+        topics = application_file(_application()).get(_topics_key(options, fields)) or []
+        plan = _plans[cache_key] = with_topics(plan, topics, _registry(plan.registry))
     return plan
+
+
+def learn_topics(options: SinkOptions, fields: EncodedFields, messages: Sequence[WriterCommitMessage | None]) -> None:
+    """Asks the registry about topics that tasks have written, so that later plans know them while it is down.
+
+    A registry that does not respond is no error here, because tasks ask again.
+    """
+    writes = chain.from_iterable(each.writes for each in messages if isinstance(each, KafkaCommitMessage))
+    topics = {write.topic for write in writes}
+    file, key = application_file(_application()), _topics_key(options, fields)
+    known = file.get(key) or []
+    if topics.issubset(known):
+        return
+    with suppress(FormatError):
+        plan = planned_formats(options, fields)
+        assert plan.registry is not None
+        with_topics(plan, topics, _registry(plan.registry))
+        file.add(key, sorted(topics.union(known)))
+
+
+def _topics_key(options: SinkOptions, fields: EncodedFields) -> tuple[str, ...]:
+    """Has what leads from a topic to its schema: a write with other schemas may have other topics."""
+    formats = options.formats
+    assert formats is not None
+    assert formats.registry is not None
+    registry = formats.registry
+    schemas = (formats.key, formats.value, registry.key, registry.value, _columns(formats, fields))
+    return ("topics", *(url.address for url in registry.urls), repr(schemas))
+
+
+def _columns(formats: FormatOptions, fields: EncodedFields) -> tuple[object, ...]:
+    return tuple((side, field.json(), _files(formats.column(side))) for side, field in fields.items())
 
 
 def with_earlier_schemas(plan: FormatPlan, entries: Mapping[str, Entry]) -> FormatPlan:
@@ -125,22 +158,16 @@ def _frame_column(formats: FormatOptions, side: Side, field: StructField) -> Fra
 
 
 def _registry(options: RegistryOptions) -> CachedRegistry:
-    return cached_registry(options, _application())
-
-
-def store_task_lookups(messages: Sequence[WriterCommitMessage | None], options: RegistryOptions) -> None:
-    """Lets later planning processes know what tasks looked up in the registry."""
-    asked = [each for message in messages if isinstance(message, KafkaCommitMessage) for each in message.asked_schemas]
-    if asked:
-        _registry(options).store_task_lookups(asked)
+    return cached_registry(options, _application(), on_driver=True)
 
 
 def is_first(text: str) -> bool:
     """Whether this application says ``text`` for the first time, also if an earlier planning process has ended."""
-    files, key = ResponseFiles(SystemClock()), [_application(), text]
-    said = bool(files.names(key))
-    files.put_names(key, [text])
-    return not said
+    file, key = application_file(_application()), ("said", text)
+    if file.get(key):
+        return False
+    file.add(key, True)
+    return True
 
 
 def name_application(session: Any) -> None:

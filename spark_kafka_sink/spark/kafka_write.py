@@ -133,10 +133,7 @@ def kafka_batches(options: Mapping[str, Any]) -> KafkaBatches:
             )
         if _VERSION in given:
             faults.append("txnVersion is refused: the batch id is the version of a micro-batch. Leave it out.")
-        if given.get("neverrepeated", "").strip().lower() == "true":
-            faults.append("neverRepeated is refused: a query repeats a micro-batch after a failure. Leave it out.")
         probe = {**given, _APP: given.get(_APP, "unnamed"), _VERSION: "0"}
-        probe.pop("neverrepeated", None)
     else:
         probe = given
     try:

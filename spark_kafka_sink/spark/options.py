@@ -37,7 +37,7 @@ from spark_kafka_sink.schemas.registry.registry_options import (
     unknown_registry_option,
 )
 from spark_kafka_sink.spark import checkpoint
-from spark_kafka_sink.spark.dead_letters.options import CONNECT_NAMES, DEAD_LETTER_OPTIONS, DeadLetters
+from spark_kafka_sink.spark.dead_letters.options import CONNECT_NAMES, DEAD_LETTER_OPTIONS, DeadLetterOptions
 
 KAFKA_PREFIX: Final = "kafka."
 
@@ -82,7 +82,7 @@ SINK_OPTIONS: tuple[Option, ...] = (
            "Prefix of the transactional ids. Must be stable across restarts and unique per query. Default: derived "
            "from the query's id, which is in its checkpoint, or from the checkpoint's location if that is not in the "
            "driver's file system; without the option checkpointLocation, from the query's name. A batch write "
-           "appends its txnAppId, or a new id if it has none."),
+           "appends its txnAppId."),
     Option("ledgerTopic", OptionKind.STRING, "__pykafka_ledger", "low",
            "Compacted topic that records which batches of exactly-once writes are committed. Created if missing."),
     Option("ledgerStart", OptionKind.STRING, "strict", "low",
@@ -98,10 +98,6 @@ SINK_OPTIONS: tuple[Option, ...] = (
     Option("txnVersion", OptionKind.LONG, None, "medium",
            "Number of this write for its txnAppId, such as the batch id in foreachBatch. Repeating the last "
            "committed number writes nothing, unless it had no rows; a smaller one is refused.", Range(0)),
-    Option("neverRepeated", OptionKind.BOOLEAN, False, "medium",
-           "true: allow an exactly-once batch write without txnAppId. Set it only if nothing runs the write a second "
-           "time, neither a scheduler after an error nor foreachBatch, because a second run would write all rows "
-           "again."),
     Option("saslTokenProvider", OptionKind.STRING, None, "medium",
            "Source of the tokens for kafka.sasl.mechanism=OAUTHBEARER: aws (Amazon MSK with IAM), gcp, azure, or "
            "the name of an entry point of the group spark_kafka_sink.sasl."),
@@ -138,16 +134,14 @@ _EXACTLY_ONCE_ONLY = (
     "ledgerstart",
     "txnappid",
     "txnversion",
-    "neverrepeated",
 )
 _TOPIC_NAMES = ("topic", "ledgertopic", "receiptstopic", "deadlettertopic")
 LEDGER_TOPIC = "__pykafka_ledger"
-_REPEATABLE: Final = (
-    "An exactly-once batch write needs txnAppId and txnVersion, or neverRepeated=true. The sink cannot see whether the "
-    "write is part of a foreachBatch or of a job that a scheduler repeats, and a repeated write without txnAppId "
-    "writes its rows again. Set txnAppId to a name that this write keeps (one for each topic), and txnVersion to a "
-    "number that grows from run to run and is the same when a run is repeated: in foreachBatch the batch id, in a "
-    "nightly job the date, such as 20250131. Set neverRepeated=true if nothing runs this write a second time."
+_UNNUMBERED: Final = (
+    "An exactly-once batch write needs txnAppId, a name that this write keeps when it is run again (one for each "
+    "topic), and txnVersion, a number that grows from run to run and is the same when a run is repeated: in "
+    "foreachBatch the batch id, in a nightly job the date, such as 20250131, and for a one-off any unique name with "
+    'version 0, such as .option("txnAppId", "copy-of-orders-1").option("txnVersion", 0).'
 )
 
 _TRANSACTION_TIMEOUT_MS = 900_000
@@ -241,8 +235,7 @@ class ExactlyOnce:
     """The options of an exactly-once write.
 
     ``name`` and ``prefix``: as in ``CommitSettings``, None if no option names the write. ``version``: (txnAppId,
-    txnVersion). ``never_replayed``: neverRepeated, a batch job without a version; no later run has its name. ``query``:
-    the id of the stream that is named by it, else None.
+    txnVersion). ``query``: the id of the stream that is named by it, else None.
     """
 
     name: str | None
@@ -250,7 +243,6 @@ class ExactlyOnce:
     ledger_topic: str
     ledger_start: str
     version: tuple[str, int] | None
-    never_replayed: bool = False
     query: str | None = None
 
 
@@ -274,7 +266,7 @@ class SinkOptions:
     rows_per_s: int | None = None
     log_level: str | None = None
     formats: FormatOptions | None = None
-    dead_letters: DeadLetters | None = None
+    dead_letters: DeadLetterOptions | None = None
     driver_check: bool = True
     query_name: str | None = None
 
@@ -307,8 +299,8 @@ class SinkOptions:
             elif not is_registry_option(name) and (unknown := _unknown(name)) is not None:
                 faults.append(unknown)
         exactly_once = _exactly_once(own, options, faults)
-        if of_batch and exactly_once is not None and not _is_repeatable(own):
-            faults.append(_REPEATABLE)
+        if of_batch and exactly_once is not None and not {"txnappid", "txnversion"} & own.keys():
+            faults.append(_UNNUMBERED)
         topic_creation = TopicCreation.of(own, settings, faults)
         faults += filter(None, (_topic_name_fault(_OWN[name].name, own.get(name)) for name in _TOPIC_NAMES))
         faults += _shared_topics(own, exactly_once)
@@ -322,7 +314,7 @@ class SinkOptions:
             faults += (_in_sparks_words(fault) for fault in error.faults)
         formats = FormatOptions.parse(own, options, faults, producer)
         query_name = _given(options).get("queryname")
-        dead_letters = DeadLetters.of(own, query_name, faults)
+        dead_letters = DeadLetterOptions.of(own, query_name, faults)
         if faults or producer is None:
             raise ConfigError(faults)
         for text in ignored:
@@ -401,9 +393,6 @@ def _exactly_once(own: Mapping[str, Any], options: Mapping[str, str], faults: li
     app, number, given = own.get("txnappid"), own.get("txnversion"), own.get("transactionalidprefix")
     if ("txnappid" in own) != ("txnversion" in own):
         faults.append("txnAppId and txnVersion belong together: give both or neither.")
-    never_replayed = bool(own.get("neverrepeated"))
-    if never_replayed and "txnappid" in own:
-        faults.append("neverRepeated and txnAppId contradict each other: leave out one of them.")
     name, query = (f"txn-{app}" if app is not None else given), None
     if not name:
         name, query = _derived_name(options)
@@ -418,15 +407,8 @@ def _exactly_once(own: Mapping[str, Any], options: Mapping[str, str], faults: li
         ledger_topic=own.get("ledgertopic") or LEDGER_TOPIC,
         ledger_start=(own.get("ledgerstart") or "strict").lower(),
         version=None if app is None or number is None else (app, number),
-        never_replayed=never_replayed,
         query=query,
     )
-
-
-def _is_repeatable(own: Mapping[str, Any]) -> bool:
-    """Whether a repeated run of a batch write is recognized, or is said not to happen."""
-    never = own.get("neverrepeated", False) is not False  # a value that is not valid has its fault already
-    return never or "txnappid" in own or "txnversion" in own
 
 
 def _transactional(kafka: dict[str, object], exactly_once: ExactlyOnce | None) -> dict[str, object]:

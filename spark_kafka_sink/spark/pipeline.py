@@ -81,8 +81,7 @@ class Pipeline:
             first_row += batch.num_rows
             del batch  # its rows are encoded: free before the next one is read
         if self._letters is not None:
-            with end.meter.appending():
-                self._letters.write_held()
+            self._letters.finish()
 
     def _write_batch(self, batch: Iterator[Rows], size: AppendSize) -> None:
         for given in batch:

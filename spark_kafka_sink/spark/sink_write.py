@@ -80,11 +80,10 @@ class SinkWrite:
         Raises ``KafkaError``, for example ``PlanningError``; then no task has started.
         """
         log_at(self.options.log_level)
-        if self._fields is not None:
+        if self._fields is not None and self.formats is None:
             from spark_kafka_sink.spark.formats import planned_formats
 
             self.formats = planned_formats(self.options, self._fields)
-            self._fields = None
         with explained(self.options):
             check_brokers(self.options)
             ensure_planned_topics(self.options)
@@ -125,7 +124,7 @@ class SinkWrite:
             return write_exactly_once(iterator, self.layout, self.options, self.plan, self.formats)
         from spark_kafka_sink.spark.write import write_rows
 
-        return write_rows(iterator, self.layout, self.options, self.formats, of_job=self._is_batch)
+        return write_rows(iterator, self.layout, self.options, self.formats)
 
     def end(self, messages: list[WriterCommitMessage | None], micro_batch: str = "") -> Committed:
         """Commits what the tasks wrote. ``micro_batch``: the beginning of an at-least-once line. Raises
@@ -142,17 +141,11 @@ class SinkWrite:
         else:
             outcome = Committed(micro_batch + committed(messages, SystemClock()))
         announce(outcome.line)
-        if self.options.dead_letters is not None and self.options.dead_letters.path is not None:
-            from spark_kafka_sink.spark.dead_letters.files import remove_leftovers
-
-            letters = [each.letter_files for each in messages if isinstance(each, KafkaCommitMessage)]
-            written = [files for files in letters if files is not None]
-            remove_leftovers(written, len(messages), self.options.dead_letters.path)
         formats = self.options.formats
-        if formats is not None and formats.registry is not None and self.options.topic is None:
-            from spark_kafka_sink.spark.formats import store_task_lookups
+        if self._fields and formats and formats.registry and self.options.topic is None:
+            from spark_kafka_sink.spark.formats import learn_topics
 
-            store_task_lookups(messages, formats.registry)
+            learn_topics(self.options, self._fields, messages)
         freeze_imports()
         return outcome
 
@@ -189,14 +182,6 @@ class BatchWrite(SinkWrite):
     """The write of a batch job, which may be one of several in a foreachBatch."""
 
     _is_batch = True
-
-    def __init__(self, layout: RowLayout, options: SinkOptions, fields: EncodedFields | None = None) -> None:
-        super().__init__(layout, options, fields)
-        if options.exactly_once is None:
-            return
-        from spark_kafka_sink.spark.exactly_once import named
-
-        self.options = named(options)
 
 
 def check_reports(messages: Sequence[WriterCommitMessage | None], micro_batch: str = "") -> None:

@@ -27,7 +27,6 @@ from spark_kafka_sink.spark.schema import RowLayout
 if TYPE_CHECKING:
     from spark_kafka_sink.producer.append.receipt import RefusalReceipt
     from spark_kafka_sink.schemas.formats.plan import FormatPlan
-    from spark_kafka_sink.spark.dead_letters.files import LetterRun
     from spark_kafka_sink.spark.dead_letters.writer import DeadLetterWriter
 
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
@@ -35,9 +34,6 @@ QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 
 _DESCRIPTION = "spark.job.description"
 """Local property. Of a micro-batch: the query's name, its id and the run's, on a line each (``StreamExecution``)."""
-
-_RUN = ("spark.app.id", "spark.sql.execution.root.id", "spark.sql.execution.id")
-"""Local properties of ``LetterRun``."""
 
 PRODUCERS = ProducerCache(ProducerEngine)
 
@@ -93,13 +89,12 @@ class LeasedProducer:
 
     def finish(self) -> KafkaCommitMessage:
         """Waits until all rows are acknowledged; then sends the receipts, if the options ask for them."""
-        if self._engine is None and not self.meter.has_dead_letters:
+        if self._engine is None:
             return KafkaCommitMessage()
-        engine = self.engine()  # without rows to send: all are dead letters in files
         self.flush()
         figures = self.meter.figures(self.receipt)
         if self._options.receipts_topic is not None:
-            self._send_receipts(engine, self._options.receipts_topic, figures)
+            self._send_receipts(self._engine, self._options.receipts_topic, figures)
         return KafkaCommitMessage(partition_writes(self.receipt), figures=figures)
 
     def _send_receipts(self, engine: ProducerEngine, topic: str, figures: TaskFigures) -> None:
@@ -117,49 +112,31 @@ def write_rows(
     layout: RowLayout,
     options: SinkOptions,
     plan: FormatPlan | None = None,
-    *,
-    of_job: bool = False,
 ) -> KafkaCommitMessage:
     """Sends all rows and waits until every one is acknowledged; raises the first error, with the row's number.
 
-    A task without rows opens no producer. ``of_job``: of a batch job, which may be one of several in a foreachBatch.
+    A task without rows opens no producer.
     """
     clock = SystemClock()
     with ExitStack() as stack:
         end = LeasedProducer(stack, options, clock)
-        topic = options.topic if of_job and _query_id() else None
-        letters = dead_letters(end, options, clock, _letters_name(), stack, topic)
         formats = task_formats(plan, options, end)
+        letters = dead_letter_writer(end, options, clock, task_name())
         Pipeline(options, end, clock, letters, formats).write(batches, layout)
-        if letters is not None:
-            letters.flush()
-        message = end.finish()
-        if letters is not None:
-            letters.finish()
-            message = replace(message, letter_files=letters.files)
-        return message if formats is None else replace(message, asked_schemas=formats.asked)
+        return end.finish()
 
 
-def dead_letters(
-    end: End, options: SinkOptions, clock: Clock, name: TaskName, stack: ExitStack, topic: str | None = None
-) -> DeadLetterWriter | None:
-    """Imports what tasks without dead letters do not need. ``stack`` closes the writer. ``topic``: tells the write from
-    others of the same name and batch, in a foreachBatch.
-    """
+def dead_letter_writer(end: End, options: SinkOptions, clock: Clock, name: TaskName) -> DeadLetterWriter | None:
+    """Imports what tasks without dead letters do not need."""
     if options.dead_letters is None:
         return None
-    from spark_kafka_sink.spark.dead_letters.files import LetterFiles, quoted, write_name
     from spark_kafka_sink.spark.dead_letters.writer import DeadLetterWriter
 
-    given = options.dead_letters.name
-    of_write = write_name(name.query, name.batch, topic) if given is None else quoted(given)
-    letters = DeadLetterWriter(end, options.dead_letters, clock, name, LetterFiles(of_write, _letters_run()))
-    stack.callback(letters.close)
-    return letters
+    return DeadLetterWriter(end, options.dead_letters, clock, name)
 
 
 def task_name() -> TaskName:
-    """The name of an at-least-once task in its receipts: query or application id, batch, Spark partition."""
+    """Names an at-least-once task in receipts and dead letters: query or application id, batch, Spark partition."""
     context = TaskContext.get()
     if context is None:
         return TaskName("", 0, 0)
@@ -169,35 +146,12 @@ def task_name() -> TaskName:
 
 def with_query_name(receipts: tuple[WriteReceipt, ...]) -> tuple[WriteReceipt, ...]:
     """The receipts with the name of the streaming query that the task belongs to, also inside its foreachBatch."""
-    context, query = TaskContext.get(), _query_id()
+    context = TaskContext.get()
+    query = None if context is None else context.getLocalProperty(QUERY_ID)
     if context is None or query is None:
         return receipts
     name, is_querys, _ = (context.getLocalProperty(_DESCRIPTION) or "").partition(f"\nid = {query}\n")
     return tuple(replace(each, query_name=name) for each in receipts) if is_querys else receipts
-
-
-def _letters_name() -> TaskName:
-    """The task's name for dead letters: ``task_name``, but jobs of one application differ by their stages."""
-    name, context = task_name(), TaskContext.get()
-    if context is None or _query_id():
-        return name
-    return name._replace(query=f"{name.query}-stage-{context.stageId()}")
-
-
-def _query_id() -> str | None:
-    """The id of the streaming query that the task belongs to, also inside its foreachBatch, if Spark tells it."""
-    context = TaskContext.get()
-    query: str | None = None if context is None else context.getLocalProperty(QUERY_ID)
-    return query
-
-
-def _letters_run() -> LetterRun:
-    from spark_kafka_sink.spark.dead_letters.files import LetterRun
-
-    context = TaskContext.get()
-    if context is None:
-        return LetterRun()
-    return LetterRun(*((context.getLocalProperty(name) or "") for name in _RUN))
 
 
 def partition_writes(receipt: SendReceipt) -> tuple[PartitionWrite, ...]:

@@ -49,10 +49,6 @@ class KafkaStreamWriter(_Pickled, DataSourceStreamArrowWriter):
         asked = options.exactly_once
         if asked is not None and asked.version is not None:
             raise ConfigError(["txnAppId and txnVersion are for batch writes; a query's micro-batches are numbered."])
-        if asked is not None and asked.never_replayed:
-            raise ConfigError(["neverRepeated is for batch writes; a query repeats a micro-batch after a failure."])
-        if options.dead_letters is not None and options.dead_letters.name is not None:
-            raise ConfigError(["deadLetterName is for batch writes; a query's files are named by query and batch."])
         if asked is not None and asked.name is None:
             raise ConfigError([
                 "transactionalIdPrefix is required: the query has neither a checkpointLocation option nor a name. "

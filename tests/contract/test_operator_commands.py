@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from contextlib import ExitStack
-from uuid import uuid4
 
 import pytest
 
@@ -108,10 +107,6 @@ def test_list_tells_what_is_open_and_why_and_touches_nothing(night, command):
 def test_list_finds_every_write_without_being_told_a_prefix(night, capsys):
     """Its prefix is one word of what is listed: other tests' writes are, too."""
     servers = night.kafka.bootstrap_servers
-    job = Query(
-        servers, f"{night.prefix}-{uuid4().hex}", "job", WriteKind.ONCE, options=PATIENT, topic=night.topic("open")
-    )
-    job.task(job.plan(), 0, 0, [b"job"])
     app = Query(
         servers, f"txn-{night.prefix}-app", "app", WriteKind.VERSION, options=PATIENT, topic=night.topic("open"),
         prefix=f"mine-{night.prefix}-app",
@@ -121,12 +116,11 @@ def test_list_finds_every_write_without_being_told_a_prefix(night, capsys):
     lines = [line for line in capsys.readouterr().out.splitlines() if night.prefix in line]
     assert [line for line in lines if not line.startswith(" ")] == [
         f"{night.prefix} (stream)",
-        f"{job.name} (batch job)",
         f"{app.name} (txnAppId)",
     ]
     assert (
         sum("not decided: of a run that still writes, or of a dead one; abort would end it" in line for line in lines)
-        == 3
+        == 2
     )
     assert all(" UTC (" in line for line in lines if line.startswith(" "))
     assert not any("more" in line for line in lines)
@@ -137,20 +131,6 @@ def test_a_dry_run_changes_nothing(night, command):
     assert command("commit", "--dry-run") == (0, f"would {told}")
     assert command("abort", "--force", "--dry-run") == (0, f"would {told}would abort {night.prefix}-5\n")
     assert all(night.is_open(name) for name in ("decided", "open", "foreign"))
-
-
-def test_the_prefix_of_a_plain_batch_job_finds_it(night, command):
-    command("commit")
-    command("abort")
-    job = Query(
-        night.kafka.bootstrap_servers, f"{night.prefix}-{uuid4().hex}", "job", WriteKind.ONCE, options=PATIENT,
-        topic=night.topic("open"),
-    )  # fmt: skip
-    job.task(job.plan(), 0, 0, [b"job"])
-    assert night.is_open("open")
-    code, said = command("abort")
-    assert (code, said.splitlines()[-1]) == (0, "aborted 1 transaction")
-    assert night.committed("open") == []
 
 
 def test_commit_carries_out_what_is_decided_and_nothing_else(night, command):

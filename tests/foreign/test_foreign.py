@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from tests.faults.exactly_once.reader import read_committed
 from tests.foreign.brokers import MOCK, Foreign, create_topic, kfake, mock_cluster
-from tests.spark.writes import fails, never_repeated, save, stream, streaming
+from tests.spark.writes import fails, one_off, save, stream, streaming
 from tests.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.slow
@@ -93,11 +93,11 @@ def test_a_query_writes_each_row_once_over_a_restart(
 def test_exactly_once_or_its_refusal(spark: SparkSession, cluster: Foreign, topic: str, tmp_path: Path) -> None:
     options = {"kafka.bootstrap.servers": cluster.servers, "topic": topic, "deliveryGuarantee": "exactly-once"}
     if cluster.name in REFUSED:
-        text = fails(save, rows(spark, 0, 10), never_repeated(options))
+        text = fails(save, rows(spark, 0, 10), one_off(options))
         assert REFUSED[cluster.name] in text
         assert found(cluster, topic) == []
         return
-    save(rows(spark, 0, 1_000), never_repeated(options))
+    save(rows(spark, 0, 1_000), one_off(options))
     for batch in range(2, 4):
         frame = streaming(rows(spark, batch * 500, batch * 500 + 500), tmp_path / "in")
         assert stream(frame, options, tmp_path / "checkpoint") == [batch - 2]

@@ -18,7 +18,7 @@ from spark_kafka_sink.schemas.encoding.descriptors import DECIMAL, META, descrip
 from spark_kafka_sink.schemas.encoding.proto_text import proto_files, text_indexes
 from spark_kafka_sink.schemas.encoding.protobuf import ProtobufEncoder
 from spark_kafka_sink.schemas.formats.protoc import _marked, writes_entries_out
-from spark_kafka_sink.schemas.registry.cache import _parsed
+from spark_kafka_sink.schemas.registry.cache import stored_response
 from spark_kafka_sink.schemas.registry.schema import (
     Schema,
     SchemaType,
@@ -61,8 +61,8 @@ def _problem(data: bytes) -> None:
 
 
 def _kept(data: bytes) -> None:
-    """A file in which the driver keeps a response."""
-    _parsed(data)
+    """A line in which the driver keeps a response."""
+    stored_response(read_object(data))
 
 
 RESPONSES: Final = (_registered, _looked_up, _schema, _problem, _kept)

@@ -186,7 +186,7 @@ def _fetched(body: Any) -> None:
 
 
 def _offsets(body: Any) -> None:
-    PartitionLog(_cluster(body), _PARTITION).offset_at(0, 0.0)
+    PartitionLog(_cluster(body), _PARTITION).earliest(0.0)
 
 
 def _appended(body: Any) -> None:

@@ -143,8 +143,8 @@ def partly_visible_batches(history: History) -> Iterator[Finding | Excuse]:
     it must have seen some, too.
 
     Not a finding if later runs have written just these rows again, if an error said that the batch is decided and
-    nobody has run it since, or if the driver of a job that is not repeated died: docs/exactly-once.md says so of
-    ``neverRepeated``.
+    nobody has run it since, or if the driver of a job that is not repeated died: docs/exactly-once.md says to run it
+    again.
     """
     torn, unread = _torn_batches(history)
     for write in unread:

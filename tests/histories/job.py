@@ -249,7 +249,7 @@ def once(job: Job) -> None:
         number = 1 + max((int(file.name) for file in claimed.iterdir()), default=0)
         (claimed / str(number)).touch(exist_ok=False)  # another driver of this workload may be alive
         write = f"once/{number}"
-        options = job.exactly_once("once", transactionalIdPrefix=f"once-{number}", neverRepeated=True)
+        options = job.exactly_once("once", txnAppId=f"once-{number}", txnVersion=0)
         by = by_format if number % 2 else by_call
         job.told(write, by(rows_of_job(job, write), options))
         if last:

@@ -11,7 +11,6 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.exactly_once.values import driver_id
 from tests.faults.chaos import troubles as of_chaos
 from tests.faults.chaos.drivers import Drivers, await_that
 from tests.faults.chaos.kafka import ChaosKafka
@@ -90,14 +89,7 @@ class Victim:
         running = self.drivers.folder / RUNNING_FILE
         name, _, number = running.read_text().partition("/") if running.exists() else ("", "", "")
         write = next((each for each in self.workload.writes if each.name == name), self.workload.writes[0])
-        if write.repeats:
-            return write.write_name
-        ids = self.kafka.transactional_ids(f"{write.write_name}-{number}-")
-        of_driver = driver_id("")
-        fresh = [each.removesuffix(of_driver) for each in ids if each.endswith(of_driver)]
-        if not fresh:
-            raise NotReachedError
-        return fresh[0]
+        return write.write_name if write.repeats else f"{write.write_name}-{number}"
 
     @property
     def rows(self) -> int:

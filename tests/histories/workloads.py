@@ -39,8 +39,8 @@ class Write:
     """A kind of write and what it promises. Its topic has the same name.
 
     ``write_name``: the name that its transactional ids and its entries in the ledger have; "" at-least-once. A write
-    that is not repeated has another name each time, which begins with this one, its number and a fresh id. ``repeats``:
-    a run that failed is repeated under the same number. ``dead_letters``: the rows that cannot be written and go to
+    that is not repeated has another name each time: this one, and its number. ``repeats``: a run that failed is
+    repeated under the same number. ``dead_letters``: the rows that cannot be written and go to
     ``dead_letter_topic``, by their numbers modulo ``ROWS``.
     """
 
@@ -83,7 +83,7 @@ PAIRS = Workload(
 _LETTERS = Write("letters", "letters", dead_letter_topic="letters-dead", dead_letters=tuple(range(7, ROWS, 10)))
 LETTERS = Workload("letters", (_LETTERS,), ("letters", "letters-dead"), is_query=True)
 NIGHTLY = Workload("nightly", (Write("nightly", "txn-nightly"),), ("nightly",))
-ONCE = Workload("once", (Write("once", "once", repeats=False),), ("once",))
+ONCE = Workload("once", (Write("once", "txn-once", repeats=False),), ("once",))
 OLDEST = Workload("oldest", (Write("oldest", "txn-oldest"),), ("oldest",), spark="3.5")
 CONTROL = Workload("control", (Write("control"),), ("control",), is_query=True)
 
@@ -91,8 +91,8 @@ WORKLOADS: Mapping[str, Workload] = MappingProxyType(
     {workload.name: workload for workload in (PAIRS, LETTERS, NIGHTLY, ONCE, OLDEST, CONTROL)}
 )
 """``foreachBatch`` into two topics, on executors; a query with dead letters and Avro; jobs with ``txnAppId`` and
-``txnVersion``; jobs that are never repeated; ``write_kafka`` on the oldest Spark; an at-least-once query, which may
-double rows."""
+``txnVersion``; one-off jobs, each under a name of its own; ``write_kafka`` on the oldest Spark; an at-least-once query,
+which may double rows."""
 
 
 def replace_file(file: Path, text: str) -> None:

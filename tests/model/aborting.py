@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.model import topics
 from tests.model.endings import called, raises
-from tests.model.scenario import ATTEMPTS, Scenario
+from tests.model.scenario import Scenario
 from tests.model.world import (
     OVER,
     TOLD,
@@ -32,7 +31,7 @@ from tests.model.world import (
 
 Steps = Iterator[tuple[str, World]]
 
-GIVEN_UP = ("tasks", "checked", "unsure", "ending", "undoing", "tidying", "committed")
+GIVEN_UP = ("tasks", "checked", "unsure", "ending", "committed")
 
 
 def give_up(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
@@ -78,7 +77,7 @@ def read_ledger(world: World, scenario: Scenario, index: int, abort: Abort) -> S
         found = standing(view) if scenario.has("abort reads") else ()
         todo = frozenset((task, view[key].parts[task]) for key, task in found)
         entry = view[scenario.entries[index]]
-        sure = entry is None or entry.undone or entry.batch < abort.batch or not scenario.has("abort reads")
+        sure = entry is None or entry.batch < abort.batch or not scenario.has("abort reads")
         knows = abort._replace(sure=sure, listed=_own(scenario, abort), earlier=frozenset())
         if todo:
             finishing = knows._replace(phase="finishing", todo=todo)
@@ -95,7 +94,7 @@ def end_own(world: World, scenario: Scenario, index: int, abort: Abort) -> Steps
         named = {(task, view[key].parts[task]) for key, task in decided}
         for task, part in enumerate(abort.messages):
             if type(part) is Prepared and (task, part) not in named:
-                slot = scenario.slot(index, task, part.attempt)
+                slot = scenario.slot(index, task)
                 ended = abort_exactly(ended, scenario, slot, part, who, by_end=True)  # noqa: PLW2901
         yield f"abort of run {index} ends its own transactions{how}", with_abort(ended, index, over)
 
@@ -110,8 +109,7 @@ def finish(world: World, scenario: Scenario, index: int, abort: Abort) -> Steps:
         task, prepared = item
         for answer, after in end(world, scenario, task, prepared):
             left = abort._replace(todo=abort.todo - {item})
-            told = after if left.todo else topics.abort_told(after, scenario, index)
-            over = with_abort(after, index, left) if left.todo else _aborting(told, scenario, index, left)
+            over = with_abort(after, index, left) if left.todo else _aborting(after, scenario, index, left)
             yield f"abort of run {index} finishes task {task}: {answer}", over
         if world.left.late_ends:
             sent = late_commit(world, scenario, task, prepared, Who(index, "abort of run"))
@@ -124,9 +122,9 @@ def _aborting(world: World, scenario: Scenario, index: int, abort: Abort) -> Wor
     todo: set[tuple[int, Prepared | None]] = set(abort.listed) if by_identity else set()
     for task, message in enumerate(abort.messages):
         if type(message) is Prepared:
-            todo.add((scenario.slot(index, task, message.attempt), message))
+            todo.add((scenario.slot(index, task), message))
         elif message is None and not by_identity:
-            todo |= {(scenario.slot(index, task, attempt), None) for attempt in range(ATTEMPTS)}
+            todo.add((scenario.slot(index, task), None))
     return _next(world, scenario, index, abort._replace(phase="aborting", todo=frozenset(todo), listed=frozenset()))
 
 
@@ -158,7 +156,7 @@ def _next(world: World, scenario: Scenario, index: int, abort: Abort) -> World:
         return with_abort(world, index, OVER)
     after = with_abort(world, index, TOLD)
     if any(
-        type(part) is Prepared and world.txns[scenario.slot(index, task, part.attempt)].is_of(part, "committed")
+        type(part) is Prepared and world.txns[scenario.slot(index, task)].is_of(part, "committed")
         for task, part in enumerate(abort.messages)
     ):
         return breaks(after, f"abort of run {index} says that nothing of it is visible, and rows of it are")

@@ -9,10 +9,7 @@ from tests.model.scenario import Plan, Scenario, Trust
 STREAM, OTHER = Plan(), Plan(query=1)
 SWAPPED, ONE_TASK, ONE_EMPTY = Plan(cut="swapped"), Plan(cut="one task"), Plan(cut="one empty")
 LONGER, NOTHING = Plan(cut="longer"), Plan(cut="nothing")
-JOB, PLAIN = (
-    Plan(query=1, write=1, kind="versions", cut="one task"),
-    Plan(query=1, write=1, kind="once", cut="one task"),
-)
+JOB = Plan(query=1, write=1, kind="versions", cut="one task")
 FIRST_ONLY, AT_LEAST_ONCE = Plan(cut="one task", until=0), Plan(cut="one task", at_least_once=True)
 
 SMALL: dict[str, Scenario] = {
@@ -24,9 +21,6 @@ SMALL: dict[str, Scenario] = {
     "ends that arrive late, aborts": Scenario(runs=(ONE_TASK,) * 2, late_ends=1),
     "ends that arrive late, transactions v1": Scenario(
         runs=(ONE_TASK,) * 2, protocol="v1", mid_write=True, late_ends=1, aborts=False
-    ),
-    "a batch job, an end that arrives late": Scenario(
-        runs=(STREAM,), kind="once", ids="attempt", late_ends=1, retries=1
     ),
     "reads that lag": Scenario(runs=(ONE_TASK,) * 2, stale_reads=1),
     "reads that lag, two batches": Scenario(runs=(ONE_TASK,) * 2, batches=2, stale_reads=1, aborts=False),
@@ -63,6 +57,7 @@ SMALL: dict[str, Scenario] = {
     "the ledger lost": Scenario(
         batches=2, orderly=True, ledger_losses=1, crashes=1, retries=1, late_inits=1, aborts=False
     ),
+    "the ledger lost, an abort": Scenario(runs=(ONE_TASK,), batches=2, ledger_losses=1),
     "another guarantee in between": Scenario(
         runs=(FIRST_ONLY, AT_LEAST_ONCE, ONE_TASK), batches=3, orderly=True, crashes=1, aborts=False
     ),
@@ -95,33 +90,22 @@ SMALL: dict[str, Scenario] = {
     "versions out of order": Scenario(
         runs=(Plan(version=1), Plan(version=0)), batches=2, kind="versions", aborts=False, timeouts=1
     ),
-    "a batch job": Scenario(runs=(STREAM,), kind="once", ids="attempt", retries=1),
-    "a batch job, timed out": Scenario(kind="once", ids="attempt", timeouts=1, aborts=False),
-    "a batch job, an answer lost": Scenario(runs=(STREAM,), kind="once", ids="attempt", lost_answers=1),
-    "a batch job, close to its timeout": Scenario(
-        runs=(STREAM,), kind="once", ids="attempt", clock=True, lost_answers=1
-    ),
-    "a batch job, transactions v1": Scenario(runs=(STREAM,), kind="once", ids="attempt", protocol="v1", lost_answers=1),
-    "two batch jobs, one prefix": Scenario(
-        runs=(ONE_TASK, Plan(query=1, cut="one task")), kind="once", ids="attempt", retries=1, late_inits=1
-    ),
-    "a batch job, recovered": Scenario(kind="once", ids="attempt", orderly=True, crashes=1),
-    "a batch job, recovered while it lives": Scenario(kind="once", ids="attempt", aborts=False, retries=1),
+    "versions, an answer lost": Scenario(runs=(STREAM,), kind="versions", retries=1, lost_answers=1),
+    "versions, transactions v1": Scenario(runs=(ONE_TASK,) * 2, kind="versions", protocol="v1", lost_answers=1),
+    "versions, close to their timeout": Scenario(runs=(STREAM,), kind="versions", clock=True, lost_answers=1),
     "a batch job beside a stream": Scenario(runs=(ONE_TASK, JOB), batches=2, stale_reads=1),
-    "a plain batch job beside a stream, mid-write": Scenario(runs=(ONE_TASK, PLAIN), batches=2, mid_write=True),
-    "a stream beside a plain batch job": Scenario(
+    "a stream beside a batch job": Scenario(
         runs=(
-            Plan(kind="once", cut="one task"),
+            replace(ONE_TASK, kind="versions"),
             replace(ONE_TASK, query=1, write=1),
             replace(ONE_TASK, query=1, write=1),
         ),
         batches=2,
         aborts=False,
     ),
-    "two batch jobs beside each other": Scenario(runs=(replace(ONE_TASK, kind="versions"), PLAIN), retries=1),
+    "two batch jobs beside each other": Scenario(runs=(replace(ONE_TASK, kind="versions"), JOB), retries=1),
     "a topic created again": Scenario(runs=(ONE_TASK,) * 2, deletions=1, mid_write=True),
     "a topic created again, two batches": Scenario(runs=(ONE_TASK,) * 2, batches=2, deletions=1, aborts=False),
-    "a topic created again, a plain batch job": Scenario(kind="once", ids="attempt", deletions=1),
     "one of two topics created again": Scenario(
         runs=(STREAM,) * 3, deletions=1, topics=2, timeouts=1, orderly=True, crashes=2, aborts=False
     ),
@@ -167,12 +151,6 @@ LARGE: dict[str, Scenario] = {
         kind="versions",
         aborts=False,
     ),
-    "a batch job, recovered while it lives, aborts": Scenario(
-        kind="once", ids="attempt", retries=1, lost_answers=1, timeouts=1
-    ),
-    "a batch job, two recoveries": Scenario(
-        runs=(STREAM,) * 3, kind="once", ids="attempt", retries=1, lost_answers=1, aborts=False
-    ),
     "ends that arrive late, two tasks, two batches": Scenario(batches=2, late_ends=2, aborts=False),
     "ends that arrive late, two tasks, aborts": Scenario(late_ends=1, timeouts=1),
     "ends that arrive late, three runs": Scenario(runs=(ONE_TASK,) * 3, late_ends=2, aborts=False),
@@ -182,7 +160,6 @@ LARGE: dict[str, Scenario] = {
     "ends that arrive late, versions, another prefix": Scenario(
         runs=(STREAM, Plan(ids=1)), kind="versions", late_ends=1, timeouts=1
     ),
-    "ends that arrive late, a batch job, recovered": Scenario(kind="once", ids="attempt", late_ends=1, retries=1),
     "reads that lag, a zombie attempt, a timeout": Scenario(
         runs=(ONE_TASK,) * 2, batches=2, stale_reads=1, retries=1, late_inits=1, timeouts=1
     ),
@@ -218,11 +195,8 @@ LARGE: dict[str, Scenario] = {
     "versions, another prefix, aborts": Scenario(
         runs=(STREAM, Plan(ids=1), STREAM), kind="versions", timeouts=1, aborts=False
     ),
-    "two batch jobs, one prefix, two tasks": Scenario(
-        runs=(STREAM, Plan(query=1)), kind="once", ids="attempt", aborts=False, lost_answers=1
-    ),
-    "a batch job, close to its timeout, recovered": Scenario(
-        kind="once", ids="attempt", retries=1, lost_answers=1, clock=True
+    "versions, close to their timeout, two runs": Scenario(
+        runs=(ONE_TASK,) * 2, kind="versions", retries=1, lost_answers=1, clock=True
     ),
     "a batch job beside a stream, everything": Scenario(
         runs=(ONE_TASK, JOB), batches=2, timeouts=1, retries=1, lost_answers=1, mid_write=True
@@ -240,7 +214,7 @@ LARGE: dict[str, Scenario] = {
     "a batch job beside a stream, before Kafka 3.6": Scenario(
         runs=(ONE_TASK, JOB), batches=2, protocol="unverified", mid_write=True, late_rows=1, late_ends=1
     ),
-    "a stream, a batch job and a plain one": Scenario(runs=(ONE_TASK, JOB, replace(PLAIN, query=2, write=2))),
+    "a stream and two batch jobs": Scenario(runs=(ONE_TASK, JOB, replace(JOB, query=2, write=2))),
     "a topic created again, two tasks": Scenario(deletions=1, timeouts=1, aborts=False),
     "one of two topics created again, two runs": Scenario(deletions=1, topics=2, timeouts=1, aborts=False),
     "a topic created again, twice": Scenario(

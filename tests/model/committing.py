@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tests.model import topics
 from tests.model.endings import raises, rewrites_everything
 from tests.model.planning import planned
-from tests.model.scenario import CUTS, TASKS, Scenario
+from tests.model.scenario import CUTS, Scenario
 from tests.model.world import (
     UNCALLED,
     Entry,
@@ -77,7 +77,7 @@ def _looks_gone(world: World, scenario: Scenario, index: int, run: Run) -> bool:
 
 def _gone(world: World, scenario: Scenario, index: int, run: Run) -> bool:
     parts = [(task, part) for task, part in enumerate(run.tasks) if type(part) is Prepared]
-    named = {(scenario.slot(index, task, part.attempt), part) for task, part in parts}
+    named = {(scenario.slot(index, task), part) for task, part in parts}
     return not named <= open_transactions(world, scenario, index)
 
 
@@ -121,7 +121,7 @@ def _decide(world: World, scenario: Scenario, index: int, run: Run, intent: Entr
     if not holds_fence(world, scenario, index) and scenario.has("intent's EndTxn"):
         yield f"run {index}: P2 is fenced at the intent", raises(world, scenario, index, run)
         return
-    if run.phase == "tasks" and _gone(world, scenario, index, run):
+    if (run.phase == "tasks" or world.clock) and _gone(world, scenario, index, run):
         world = breaks(world, f"batch {run.batch} is decided, and a transaction of it is gone")
     decided = topics.written_anew(record(world, scenario, index, intent), scenario, index, run)
     yield f"run {index}: P2 records the intent for batch {run.batch}", with_run(decided, index, ending)
@@ -161,7 +161,7 @@ def ask_again(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
     if not scenario.has("unsure raises"):
         for task in run.todo:
             prepared = run.tasks[task]
-            slot = scenario.slot(index, task, prepared.attempt)
+            slot = scenario.slot(index, task)
             world = abort_exactly(world, scenario, slot, prepared, Who(index, "P2 of run"))
     yield f"run {index}: P2 asks again and is fenced", raises(world, scenario, index, run)
 
@@ -187,26 +187,13 @@ def end_transactions(world: World, scenario: Scenario, index: int, run: Run) -> 
 
 def _mark_done(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
     """All of the batch is visible: from here on nothing raises, also where the fence is lost."""
-    finished = run._replace(phase="tidying" if scenario.kinds[index] == "once" else "committed")
+    finished = run._replace(phase="committed")
     if not holds_fence(world, scenario, index):
-        yield f"run {index}: P2 is fenced at done, and warns", with_run(world, index, run._replace(phase="committed"))
+        yield f"run {index}: P2 is fenced at done, and warns", with_run(world, index, finished)
         return
     after = done(world, scenario, scenario.entries[index], scenario.runs[index].query, run.view[0])
     after = fenced_by(after, scenario, index, Fence(index, "done"))
     yield f"run {index}: P2 marks batch {run.batch} done", with_run(after, index, finished)
-
-
-def tidy(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
-    """A plain job ends what other attempts of it left open, and leaves neither entry nor markers behind."""
-    after = world
-    for slot, holder in open_transactions(world, scenario, index):
-        after = abort_exactly(after, scenario, slot, holder, Who(index, "P2 of run"))
-    if holds_fence(world, scenario, index):
-        key = scenario.entries[index]
-        after = record(after, scenario, index, None)
-        after = after._replace(markers=put(after.markers, key, (None,) * TASKS))
-    finished = with_run(after, index, run._replace(phase="committed"))
-    yield f"run {index}: P2 ends other attempts' transactions, and removes its entry and markers", finished
 
 
 def spark_commits(world: World, scenario: Scenario, index: int, run: Run) -> Steps:

@@ -87,7 +87,7 @@ def zombies(world: World, scenario: Scenario, index: int, run: Run, task: int) -
     sleepers, txns = list(world.sleepers), list(world.txns)
     begins = may_begin(world, scenario, index)
     for attempt, state in enumerate(waiting.attempts):
-        slot = scenario.slot(index, task, attempt)
+        slot = scenario.slot(index, task)
         if state == "new" and (begins or world.left.late_inits):
             sleepers.append((slot, index if begins else -1))
         elif txns[slot].is_of(Prepared(index, run.batch, attempt), "none"):

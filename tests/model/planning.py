@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.model.endings import gone_for_good, raises, verdict_on
-from tests.model.scenario import Scenario
+from tests.model.scenario import TASKS, Scenario
 from tests.model.world import (
     ANOTHERS,
+    DECIDED,
     IDLE,
     Entry,
     Fence,
@@ -18,6 +19,7 @@ from tests.model.world import (
     World,
     abort_exactly,
     breaks,
+    decided_now,
     done,
     end,
     fenced_by,
@@ -42,8 +44,6 @@ def start(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
         return
     plan = scenario.runs[index]
     batch = world.checkpoint[plan.query] + 1 if plan.version is None else plan.version
-    if scenario.kinds[index] == "once":
-        batch = 0
     if plan.ledger and batch == 0 and not scenario.first_batch_too:
         return
     if plan.at_least_once and not _committed(world, scenario, index):
@@ -139,7 +139,7 @@ def _describe(scenario: Scenario, view: tuple[Entry | None, ...]) -> str:
 
 
 def _state(entry: Entry) -> str:
-    return "is done" if entry.done else "is undone" if entry.undone else "stands"
+    return "is done" if entry.done else "stands"
 
 
 def finish(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
@@ -195,7 +195,7 @@ def _sweep_or_plan(world: World, scenario: Scenario, index: int, run: Run) -> Wo
 
 def _may_sweep(scenario: Scenario, index: int, run: Run) -> bool:
     """Under a name without an entry in this ledger a batch may be decided in another ledger: only tasks find that."""
-    return run.found or scenario.recovers(index) or not scenario.has("sweep under an entry")
+    return run.found or not scenario.has("sweep under an entry")
 
 
 def _leftover(world: World, scenario: Scenario, index: int, run: Run) -> frozenset[tuple[int, Prepared | None]]:
@@ -218,6 +218,8 @@ def sweep(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
         after = initialise(world, slot, None)
         if holder is not None:
             after = abort_exactly(world, scenario, slot, holder, Who(index))
+        elif (slot % TASKS, world.txns[slot].holder) in decided_now(world):
+            after = breaks(after, f"run {index}: P1 aborts id {slot}: {DECIDED}")
         left = run._replace(todo=run.todo - {item})
         swept = with_run(after, index, left) if left.todo else plan(after, scenario, index, left)
         yield f"run {index}: P1 sweeps id {slot}", swept
@@ -231,8 +233,6 @@ def plan(world: World, scenario: Scenario, index: int, run: Run) -> World:
 
     A task that skips, refuses or has no rows touches nothing outside itself: settled here, before the others begin.
     """
-    if scenario.recovers(index):
-        return with_run(world, index, Run("over"))  # the recovery command; what is missing it reports
     key = scenario.entries[index]
     missing = frozenset(task for entry, task in run.missing if entry == key)
     waiting = (Waiting(("new",)),) * len(scenario.tasks(index))

@@ -3,39 +3,16 @@
 from __future__ import annotations
 
 from tests.model.scenario import TASKS, Scenario
-from tests.model.world import TOLD, Prepared, World, batch_bits, decided_now
+from tests.model.world import TOLD, World, decided_now
 
 
 def broken(world: World, scenario: Scenario) -> str | None:
     """Asked of every state."""
-    if world.broken or "once" not in scenario.kinds or scenario.timeouts:
-        return world.broken
-    return _decided_and_gone(world, scenario)
-
-
-def _decided_and_gone(world: World, scenario: Scenario) -> str | None:
-    """A batch job that is not rerun has nothing to repair from: only the broker's clock may undo a decision."""
-    for entry in world.ledger:
-        if entry is None or not entry.stands:
-            continue
-        for task, part in enumerate(entry.parts):
-            if (
-                type(part) is Prepared
-                and scenario.kinds[part.run] == "once"
-                and world.txns[scenario.slot(part.run, task, part.attempt)].holder != part
-            ):
-                return f"task {task} was decided, its transaction is gone, and nobody will write it again"
-    return None
+    return world.broken
 
 
 def unfinished(world: World, scenario: Scenario) -> str | None:
     """Asked where nothing more can happen."""
-    if not scenario.timeouts:
-        jobs = [plan for plan, kind in zip(scenario.runs, scenario.kinds, strict=True) if kind == "once"]
-        for plan in jobs:
-            rows = batch_bits(scenario, plan.query, 0, plan.cut)
-            if world.visible & rows not in (0, rows):
-                return "a part of the batch job's rows is visible, and stays so"
     closed = range(scenario.slots) if scenario.tidy else _swept(world, scenario)
     if open_ids := [slot for slot in closed if world.txns[slot].is_open]:
         return f"the transactions of ids {open_ids} are left open: they hold readers up"

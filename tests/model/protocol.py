@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from tests.model import aborting, committing, planning, promises, surroundings, tasks, topics, undoing
+from tests.model import aborting, committing, planning, promises, surroundings, tasks, topics
 from tests.model.engine import Question
 from tests.model.scenario import Scenario
 from tests.model.world import World, first
@@ -37,9 +37,6 @@ RULES: tuple[Rule, ...] = (
     Rule("P2 records the intent in time", "run", ("checked",), committing.decide),
     Rule("P2 repeats the intent's EndTxn", "run", ("unsure",), committing.ask_again),
     Rule("P2 ends the tasks' transactions", "run", ("ending",), committing.end_transactions),
-    Rule("P2 undoes its decision", "run", ("ending",), undoing.undo),
-    Rule("P2 aborts what it has undone", "run", ("undoing",), undoing.abort_transactions),
-    Rule("P2 tidies", "run", ("tidying",), committing.tidy),
     Rule("Spark commits the batch", "run", ("committed",), committing.spark_commits),
     Rule("Spark gives the batch up", "run", aborting.GIVEN_UP, aborting.give_up),
     Rule("abort takes the fence", "abort", ("called",), aborting.take_fence),

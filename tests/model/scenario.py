@@ -35,7 +35,6 @@ SAFEGUARDS: dict[str, str] = {
     "empty batches": "a batch without rows leaves no entry in the ledger",
     "query key": "ledger entries are kept by name, not by (name, query)",
     "named by txnAppId": "entry, fence and ledger of a txnAppId are named by the transactionalIdPrefix it is given",
-    "own names": "plain batch jobs with one transactionalIdPrefix share a name",
     "a driver id for each name": "all writes of the cluster have one driver id",
     "entries of its own name": "planning and abort finish what stands in the ledger under any name",
     "the whole prefix": "listed is what begins with the prefix, so what a neighbour has open, too",
@@ -48,7 +47,6 @@ SAFEGUARDS: dict[str, str] = {
     "topics before the decision": "P2 decides without a look at the topics that its tasks wrote to",
     "topics after the commit": "P2 does not look again, so a topic that was deleted meanwhile is not told",
     "topics of a replay": "a replay does not compare the topics with those that the batch was committed to",
-    "topics of an abort": "an abort that finishes a decided batch does not look at its topics",
     "topics of both runs": "the entry of a repaired batch has only the topics that the repair wrote to",
     "topics by id": "topics are compared by name: one that was created again counts as the old one",
     "topics before their rows": "a task notes a topic's id after its first rows, when it next hears from a broker",
@@ -86,8 +84,7 @@ ATTEMPTS = 2  # at most, per task
 
 
 # stream: a query from a checkpoint. versions: batch jobs with txnAppId and txnVersion, rerun until one succeeds.
-# once: batch jobs without them, one per query, not rerun; later runs of a query are the recovery command.
-Kind = Literal["stream", "versions", "once"]
+Kind = Literal["stream", "versions"]
 
 
 class Trust(NamedTuple):
@@ -99,11 +96,11 @@ class Trust(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """One run of a driver: a query's process from its start, or one run of a batch job, or of the recovery command.
+    """One run of a driver: a query's process from its start, or one run of a batch job.
 
-    ``write``: whose run it is. Each has a name of its own (a stream's prefix, txn-<txnAppId>, a plain job's fresh id),
-    and all have one ledger, one topic and one cluster, which lists every transaction. The name of each is the beginning
-    of the next one's: "a", "a-1".
+    ``write``: whose run it is. Each has a name of its own (a stream's prefix, txn-<txnAppId>), and all have one ledger,
+    one topic and one cluster, which lists every transaction. The name of each is the beginning of the next one's: "a",
+    "a-1".
     """
 
     query: int = 0
@@ -125,7 +122,6 @@ class Scenario:
     runs: tuple[Plan, ...] = (Plan(), Plan())
     batches: int = 1
     kind: Kind = "stream"
-    ids: Literal["partition", "attempt"] = "partition"  # transactional ids: <prefix>-<partition>, or one per attempt
     # v2: EndTxn bumps the epoch. v1: it does not. unverified: v1 before Kafka 3.6, where a partition accepts rows of a
     # transaction that its coordinator has ended.
     protocol: Literal["v2", "v1", "unverified"] = "v2"
@@ -141,7 +137,6 @@ class Scenario:
     mid_write: bool = False  # between a task's first row and its last, other processes may take steps
     failures: int = 0  # a task fails in mid-write, and can still act
     late_rows: int = 0  # unverified: a Produce of an attempt arrives after its transaction was ended
-    undoes: bool = False  # the commit of a plain job may undo its decision before its first EndTxn; the sink does not
     clock: bool = False  # transactions time out when they are old: first the deadline passes, then the timeout
     ledger_losses: int = 0  # the ledger topic is deleted and created anew
     deletions: int = 0  # a topic of the rows is deleted, and may be created again at any later moment
@@ -169,13 +164,8 @@ class Scenario:
     @cached_property
     def names(self) -> tuple[int, ...]:
         """Per run: what its driver's id and its ledger entries are named by."""
-        names = [self._name(plan, kind) for plan, kind in zip(self.runs, self.kinds, strict=True)]
+        names = [(plan.write, 0 if self.has("named by txnAppId") else self._ids(plan)) for plan in self.runs]
         return tuple(map(sorted(set(names)).index, names))
-
-    def _name(self, plan: Plan, kind: Kind) -> tuple[int, int]:
-        if kind == "once":
-            return plan.write, plan.query if self.has("own names") else 0
-        return plan.write, 0 if self.has("named by txnAppId") else self._ids(plan)
 
     def _ids(self, plan: Plan) -> int:
         return plan.write if plan.ids is None else plan.ids
@@ -223,21 +213,10 @@ class Scenario:
 
     @cached_property
     def _slots(self) -> tuple[range, ...]:
-        """Per run: a plain job's ids are its name's, others begin with the prefix that the run is given."""
-        spaces: dict[tuple[str, int], range] = {}
-        after = 0
-        for index, plan in enumerate(self.runs):
-            space = ("name", self.names[index]) if self.kinds[index] == "once" else ("prefix", self._ids(plan))
-            if space not in spaces:
-                size = TASKS * ATTEMPTS if self.per_attempt(index) else TASKS
-                spaces[space], after = range(after, after + size), after + size
-        places = zip(self.names, self.kinds, self.runs, strict=True)
-        return tuple(
-            spaces[("name", name) if kind == "once" else ("prefix", self._ids(plan))] for name, kind, plan in places
-        )
-
-    def per_attempt(self, run: int) -> bool:
-        return self.ids == "attempt" or self.runs[run].kind == "once"
+        """Per run: its ids begin with the prefix that it is given."""
+        prefixes = list(dict.fromkeys(map(self._ids, self.runs)))
+        starts = [TASKS * prefixes.index(self._ids(plan)) for plan in self.runs]
+        return tuple(range(start, start + TASKS) for start in starts)
 
     @cached_property
     def slots(self) -> int:
@@ -251,18 +230,14 @@ class Scenario:
         """The ids that the run picks from the cluster's list."""
         return self._slots[run] if self.has("the whole prefix") else range(self._slots[run].start, self.slots)
 
-    def slot(self, run: int, task: int, attempt: int) -> int:
-        return self._slots[run].start + (task + TASKS * attempt if self.per_attempt(run) else task)
+    def slot(self, run: int, task: int) -> int:
+        return self._slots[run].start + task
 
     def rows(self, run: int, task: int) -> tuple[int, ...]:
         return CUTS[self.runs[run].cut][task]
 
     def tasks(self, run: int) -> range:
         return range(len(CUTS[self.runs[run].cut]))
-
-    def recovers(self, run: int) -> bool:
-        """Whether this run is the recovery command, for a plain job that an earlier run was."""
-        return self.kinds[run] == "once" and any(plan.query == self.runs[run].query for plan in self.runs[:run])
 
     def trusts(self, run: int, what: str, batch: int) -> bool:
         trust = self.runs[run].trust

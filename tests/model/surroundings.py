@@ -33,8 +33,6 @@ AT_WORK = (
     "checked",
     "unsure",
     "ending",
-    "undoing",
-    "tidying",
     "committed",
     "at least once",
 )

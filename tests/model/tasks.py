@@ -37,7 +37,7 @@ def begin(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
         if not begins:
             yield f"{who} finds its driver replaced", _failed(world, scenario, index, run, task, attempt)
         if begins or world.left.late_inits:
-            slot, prepared = scenario.slot(index, task, attempt), Prepared(index, run.batch, attempt)
+            slot, prepared = scenario.slot(index, task), Prepared(index, run.batch, attempt)
             after = take(world if begins else spend(world, "late_inits"), scenario, index, slot, prepared)
             begun = with_run(after, index, _now(run, task, attempt, "initialised"))
             yield f"{who} initialises its id{'' if begins else LATE}", begun
@@ -48,7 +48,7 @@ def write(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
     for task, attempt, state in _attempts(run):
         if state not in ("initialised", "writing"):
             continue
-        slot = scenario.slot(index, task, attempt)
+        slot = scenario.slot(index, task)
         prepared = Prepared(index, run.batch, attempt)
         who = f"run {index} task {task}.{attempt}"
         again = state == "writing" and scenario.protocol == "v1" and world.txns[slot].is_of(prepared, "none")
@@ -91,7 +91,7 @@ def fail(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
     if not world.left.failures:
         return
     for task, attempt, state in _attempts(run):
-        slot = scenario.slot(index, task, attempt)
+        slot = scenario.slot(index, task)
         if state != "writing" or not world.txns[slot].is_of(Prepared(index, run.batch, attempt), "open"):
             continue
         after = spend(world, "failures")

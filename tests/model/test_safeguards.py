@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.model import world
-from tests.model.bounds import AT_LEAST_ONCE, FIRST_ONLY, JOB, LARGE, ONE_TASK, SMALL, STREAM
+from tests.model.bounds import AT_LEAST_ONCE, FIRST_ONLY, JOB, LARGE, ONE_TASK, SMALL
 from tests.model.committing import REFUSED
 from tests.model.engine import explore
 from tests.model.protocol import question
@@ -19,7 +19,6 @@ MOST = 200_000
 TWICE, LOST, STUCK = "is in twice", "and Spark believes it committed", "the query cannot go on"
 UNDONE, EARLY, HELD_UP = "it was decided", "before anything was decided", "are left open"
 STOPPED, WRONG = "which has taken its place", "says that nothing of it is visible"
-FOR_GOOD = "nobody will write it again"
 GONE = "is done, but rows are lost"
 TORN = "is decided, and a transaction of it is gone"
 
@@ -27,11 +26,10 @@ TORN = "is decided, and a transaction of it is gone"
 CAUGHT: list[tuple[tuple[str, ...], str, str]] = [
     (("fence",), "two runs, two batches", TWICE),
     (("intent's EndTxn",), "two runs, two batches", UNDONE),
-    (("intent first",), "a zombie attempt", TWICE),
-    (("intent first",), "a batch job", EARLY),
+    (("intent first",), "versions", EARLY),
     (("unsure raises",), "two runs, a timeout, a lost answer", UNDONE),
-    (("unsure raises",), "a batch job, an answer lost", UNDONE),
-    (("deadline",), "a batch job, close to its timeout", FOR_GOOD),
+    (("unsure raises",), "versions, an answer lost", UNDONE),
+    (("deadline",), "versions, close to their timeout", TORN),
     (("look at the driver",), "a fenced run's tasks are retried", TAKEN),
     (("look at what is prepared",), "a task retried", TORN),
     (("skip",), "two runs, two batches", TWICE),
@@ -46,7 +44,6 @@ CAUGHT: list[tuple[tuple[str, ...], str, str]] = [
     (("empty batches",), "batches without rows", STUCK),
     (("query key",), "two queries, one prefix", "rows are lost"),
     (("named by txnAppId",), "versions, another prefix", TWICE),
-    (("own names",), "two batch jobs, one prefix", FOR_GOOD),
     (("marker",), "two runs, two batches", STUCK),
     (("ask the marker",), "a zombie attempt", TWICE),
     (("marker of its own transaction",), "all gone, written in another cut", LOST),
@@ -61,9 +58,7 @@ CAUGHT: list[tuple[tuple[str, ...], str, str]] = [
     (("barrier",), "reads that lag", TWICE),
     (("continuous fence",), "reads that lag, two batches", TWICE),
     (("abort barrier",), "reads that lag", UNDONE),
-    (("abort reads",), "a batch job", UNDONE),
     (("abort reads",), "one task, aborts", UNDONE),
-    (("abort fence",), "a batch job", UNDONE),
     (("abort fence",), "one task, aborts", UNDONE),
     (("abort for its own run",), "one task, aborts", STOPPED),
     (("abort by identity",), "two runs, aborts", STOPPED),
@@ -72,31 +67,29 @@ CAUGHT: list[tuple[tuple[str, ...], str, str]] = [
     (("list under the fence",), "versions, another ledger, given up", UNDONE),
     (("a fenced abort ends its own",), "one task, aborts", HELD_UP),
     (("a fenced abort reads",), "one task, aborts", UNDONE),
-    (("abort tells what it ended",), "a batch job, transactions v1", WRONG),
+    (("abort tells what it ended",), "the ledger lost, an abort", WRONG),
     (("failing tasks abort",), "a task that fails", HELD_UP),
     (("sweep",), "fewer tasks on replay", HELD_UP),
     (("sweep",), "an empty task on replay", HELD_UP),
-    (("sweep what is listed",), "fewer tasks on replay", HELD_UP),
-    (("list before the fence",), "a batch job, recovered while it lives", FOR_GOOD),
+    (("sweep what is listed",), "fewer tasks on replay", UNDONE),
+    (("list before the fence",), "one task, three runs", UNDONE),
     (("sweep under an entry",), "another ledger in between", UNDONE),
     (("sweep at the first entry",), "fewer tasks on replay", HELD_UP),
     (("abort one epoch",), "transactions v1, a sweep that sleeps", UNDONE),
     (("fence what is swept",), "before Kafka 3.6, rows that arrive late", TWICE),
     (("look before a sweep",), "before Kafka 3.6, an abort", UNDONE),
-    (("end by identity",), "ends that arrive late", TWICE),
+    (("end by identity",), "ends that arrive late", EARLY),
     (("init what is open",), "before Kafka 3.6, rows that arrive late", TWICE),
     (("a driver id for each name",), "a batch job beside a stream", ANOTHERS),
-    (("entries of its own name",), "a stream beside a plain batch job", TWICE),
+    (("entries of its own name",), "a stream beside a batch job", EARLY),
     (("the whole prefix",), "a batch job beside a stream", ANOTHERS),  # planning's sweep
     (("the whole prefix",), "two batch jobs beside each other", ANOTHERS),  # abort
-    (("the whole prefix",), "a stream beside a plain batch job", ANOTHERS),  # the commit of a plain job
     (("resolved reads",), "a batch job beside a stream", STUCK),
-    (("resolved reads",), "a stream beside a plain batch job", TWICE),
+    (("resolved reads",), "a stream beside a batch job", TWICE),
     (("markers of this ledger",), "the ledger lost", TWICE),
     (("topics before the decision",), "a topic created again, two batches", GONE),
     (("topics after the commit",), "a topic created again, two batches", SILENT),
     (("topics of a replay",), "a topic created again, two batches", SILENT),
-    (("topics of an abort",), "a topic created again, a plain batch job", SILENT),
     (("topics of both runs",), "one of two topics created again", SILENT),
     (("topics by id",), "a topic created again, two batches", SILENT),
     (("topics before their rows",), "a topic created again", SILENT),
@@ -111,16 +104,6 @@ LIMITS = [
         "a ledger lost before the first batch is done: batch 0 is no sign that an entry ought to be there",
         Scenario(orderly=True, crashes=1, ledger_losses=1, first_batch_too=True, aborts=False),
         TWICE,
-    ),
-    (
-        "a batch job with one transactional id per partition: a zombie attempt undoes what was decided",
-        Scenario(runs=(STREAM,), kind="once", ids="partition", retries=1, late_inits=1),
-        FOR_GOOD,
-    ),
-    (
-        "a batch job that undoes its decision: a recovery that had read it commits what is left",
-        Scenario(kind="once", ids="attempt", undoes=True, aborts=False),
-        "a part of the batch job's rows is visible",
     ),
     (
         "one batch written at-least-once, and killed before Spark's commit of it: its number is the next one",

@@ -15,7 +15,7 @@ from tests.model.world import Prepared, Run, World, breaks, put, row_bits, spend
 Steps = Iterator[tuple[str, World]]
 Topics = frozenset[tuple[int, int]]  # which, in which incarnation
 
-LOOKED = ("checked", "unsure", "ending", "undoing", "tidying", "committed")
+LOOKED = ("checked", "unsure", "ending", "committed")
 SILENT = "rows are gone with their topic, and nobody is told"
 
 
@@ -156,21 +156,6 @@ def commit_told(world: World, scenario: Scenario, index: int, run: Run) -> World
     told = scenario.has("topics after the commit") and changed(world, scenario, run.topics)
     own = [task for task, part in enumerate(run.tasks) if type(part) is Prepared]
     return _unless_told(world, scenario, index, run.batch, told, own)
-
-
-def abort_told(world: World, scenario: Scenario, index: int) -> World:
-    """Nothing runs a plain job again: its abort, which has finished its batch, looks instead of the commit."""
-    entry = world.ledger[scenario.entries[index]]
-    if not world.topics or scenario.kinds[index] != "once" or entry is None or not entry.stands:
-        return world
-    told = scenario.has("topics of an abort") and changed(world, scenario, entry.topics)
-    slots = {
-        task: scenario.slot(part.run, task, part.attempt)
-        for task, part in enumerate(entry.parts)
-        if type(part) is Prepared
-    }
-    own = [task for task, slot in slots.items() if world.txns[slot].is_of(entry.parts[task], "committed")]
-    return _unless_told(world, scenario, index, entry.batch, told, own)
 
 
 def _unless_told(world: World, scenario: Scenario, index: int, batch: int, told: bool, tasks: Collection[int]) -> World:

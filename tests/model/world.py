@@ -34,7 +34,7 @@ class Waiting(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """The ledger's last word on a query: the intent, that it is done, or that its commit has undone it.
+    """The ledger's last word on a query: the intent, or that it is done.
 
     ``cut`` stands for every task's checksum. ``topics``: those that it was written to, with their incarnations.
     ``ledger``: the incarnation of the ledger that the batch was planned with, see ``Scenario.ledger_losses``.
@@ -44,13 +44,12 @@ class Entry(NamedTuple):
     cut: str
     parts: tuple[Part, ...]
     done: bool
-    undone: bool = False
     topics: frozenset[tuple[int, int]] = frozenset()
     ledger: int = 0
 
     @property
     def stands(self) -> bool:
-        return not self.done and not self.undone
+        return not self.done
 
 
 class Fence(NamedTuple):
@@ -250,7 +249,7 @@ def on_its_way(world: World, end: LateEnd) -> World:
 
 
 def late_commit(world: World, scenario: Scenario, task: int, prepared: Prepared, who: Who) -> World:
-    slot = scenario.slot(prepared.run, task, prepared.attempt)
+    slot = scenario.slot(prepared.run, task)
     return on_its_way(world, LateEnd(who, "commit", prepared.run, task, slot, prepared))
 
 
@@ -301,9 +300,9 @@ def may_begin(world: World, scenario: Scenario, index: int) -> bool:
     return is_current(world, scenario, index) or not scenario.has("look at the driver")
 
 
-def record(world: World, scenario: Scenario, index: int, entry: Entry | None) -> World:
-    """An entry under the fence of this run, or its tombstone."""
-    after = fenced_by(world, scenario, index, Fence(index, "done" if entry is None or entry.done else "intent"))
+def record(world: World, scenario: Scenario, index: int, entry: Entry) -> World:
+    """An entry under the fence of this run."""
+    after = fenced_by(world, scenario, index, Fence(index, "done" if entry.done else "intent"))
     return with_entry(after, scenario, scenario.entries[index], entry)
 
 
@@ -394,7 +393,7 @@ def _aborted_log(world: World, slot: int) -> World:
 
 def end(world: World, scenario: Scenario, task: int, prepared: Prepared) -> list[tuple[str, World]]:
     """EndTxn(commit), and the marker where the answer says gone: "committed", "in", "gone" or "no telling"."""
-    slot = scenario.slot(prepared.run, task, prepared.attempt)
+    slot = scenario.slot(prepared.run, task)
     txn = world.txns[slot]
     if txn.holder != prepared or txn.state == "none":
         return _ask_the_marker(world, scenario, task, prepared)
@@ -403,7 +402,8 @@ def end(world: World, scenario: Scenario, task: int, prepared: Prepared) -> list
     key, query = scenario.entries[prepared.run], scenario.runs[prepared.run].query
     if txn.state == "partial":
         world = breaks(world, f"the first rows of task {task} were aborted, and the others are committed")
-    early = scenario.kinds[prepared.run] == "once" and world.ledger[key] is None
+    decided = world.ledger[key]
+    early = not scenario.ledger_losses and (decided is None or decided.batch < prepared.batch)
     rows = scenario.rows(prepared.run, task)
     if world.topics:  # what is in a topic that was deleted is committed nowhere
         rows = tuple(row for row, incarnation in txn.rows if world.topics[row % scenario.topics] == 2 * incarnation)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
 from typing import Any
 
 import pyarrow as pa
@@ -155,13 +154,11 @@ def _transaction(
     plan, formats = query.plan(0), _formats(columns, options)
     layout = RowLayout(**{name: index for index, name in enumerate(columns)})
     batches: Iterator[pa.RecordBatch] = iter([pa.record_batch(dict(columns))])
-    with query.open_task(plan, 0, 0) as task, ExitStack() as stack:
-        letters = write.dead_letters(task, options, SystemClock(), TaskName("q1", 0, 0), stack)
+    with query.open_task(plan, 0, 0) as task:
+        letters = write.dead_letter_writer(task, options, SystemClock(), TaskName("q1", 0, 0))
         encoders = None if formats is None else TaskFormats(formats)
         Pipeline(options, task, SystemClock(), letters, encoders).write(batches, layout)
         report = task.prepare()
-        if letters is not None:
-            letters.finish()
     query.commit([report])
     return f"{report.share.rows}; dead letters: {dict(task.figures.dead_letters)}"
 

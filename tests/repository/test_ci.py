@@ -24,7 +24,7 @@ def test_incident_the_failures_of_an_earlier_run_made_a_crashed_one_green(tmp_pa
     shutil.copytree(ROOT / ".ci", tmp_path / ".ci")
     command(tmp_path / "bin/make", 'test "$1" = check')  # the tests crash before they write which of them failed
     command(tmp_path / ".venv/bin/python", "exit 0")
-    kept = tmp_path / ".pytest_cache/v/cache/lastfailed"
+    kept = tmp_path / ".pytest_cache/test-fast/v/cache/lastfailed"
     kept.parent.mkdir(parents=True)
     kept.write_text(json.dumps({"tests/test_of_last_week.py::test": True}))
     environment = {**os.environ, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}

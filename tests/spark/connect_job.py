@@ -76,16 +76,9 @@ def by_functions(spark: SparkSession, source: str, checkpoint: Path, options: di
 def run(spark: SparkSession, source: str, checkpoint: Path, options: dict[str, str]) -> None:
     """A query over what its source has, with each micro-batch's number as txnVersion if there is a txnAppId."""
 
-    servers, topic = options["kafka.bootstrap.servers"], options["topic"]
-    letters = {"kafka.bootstrap.servers": servers, "topic": topic, "deadLetterPath": f"{checkpoint}-letters"}
-
     def write(batch: DataFrame, number: int) -> None:
         version = {"txnVersion": str(number)} if "txnAppId" in options else {}
         batch.write.format("pykafka").options(**options, **version).mode("append").save()
-        bad = batch.limit(1).selectExpr("value", "-1 partition")
-        for name in ("first", "second"):
-            named = {**letters, "deadLetterName": f"{name}-{number}"}
-            bad.write.format("pykafka").options(**named).mode("append").save()
 
     writer = spark.readStream.schema("value string").parquet(source).writeStream.foreachBatch(write)
     query = started(writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True))

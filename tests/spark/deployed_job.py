@@ -24,7 +24,7 @@ def main(servers: str, topic: str, folder: str, *more: str) -> None:
     for guarantee in GUARANTEES:
         options = {"kafka.bootstrap.servers": servers, "topic": topic, "deliveryGuarantee": guarantee}
         batch = spark.range(0, ROWS, 1, 4).selectExpr(f"concat('batch {guarantee} ', id) value")
-        job = {**options, "neverRepeated": "true"} if guarantee == "exactly-once" else options
+        job = {**options, "txnAppId": topic, "txnVersion": 0} if guarantee == "exactly-once" else options
         batch.write.format("pykafka").options(**job).mode("append").save()
 
         source = Path(folder, guarantee, "in")

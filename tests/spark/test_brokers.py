@@ -6,7 +6,7 @@
 import pytest
 
 from tests.faults.exactly_once.reader import read_committed
-from tests.spark.writes import never_repeated, save, stream, streaming
+from tests.spark.writes import one_off, save, stream, streaming
 
 pytestmark = pytest.mark.slow
 each_guarantee = pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
@@ -44,7 +44,7 @@ def options_of(topic, guarantee):
 
 @each_guarantee
 def test_a_batch_job_writes_each_row_once(spark, topic, to_topic):
-    save(numbers(spark, 0, 1000), never_repeated(to_topic))
+    save(numbers(spark, 0, 1000), one_off(to_topic))
     assert committed(topic) == list(range(1000))
 
 
@@ -60,9 +60,9 @@ def test_a_query_writes_each_row_once_over_a_restart(spark, topic, to_topic, tmp
 def test_a_failed_job_leaves_nothing_open_and_nothing_visible(spark, topic, to_topic):
     rows = numbers(spark, 0, 1000).selectExpr("value", "if(value = '999', -1, 0) partition")
     with pytest.raises(Exception, match="Invalid partition: -1"):
-        save(rows, never_repeated(to_topic))
+        save(rows, one_off(to_topic))
     assert committed(topic) == []
-    save(numbers(spark, 0, 10), never_repeated(to_topic))
+    save(numbers(spark, 0, 10), one_off(to_topic))
     assert committed(topic) == list(range(10))
 
 
@@ -70,5 +70,5 @@ def test_exactly_once_is_refused_before_the_first_row_where_brokers_lack_it(spar
     if has_exactly_once(local_kafka):
         pytest.skip("these brokers have it")
     with pytest.raises(Exception, match="These brokers lack APIs of transactions that exactly-once needs"):
-        save(numbers(spark, 0, 10), never_repeated(options_of(topic, "exactly-once")))
+        save(numbers(spark, 0, 10), one_off(options_of(topic, "exactly-once")))
     assert committed(topic) == []

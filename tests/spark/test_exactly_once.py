@@ -11,7 +11,7 @@ from pyspark.sql.functions import udf
 
 from spark_kafka_sink.spark import kafka_batches, write_kafka
 from spark_kafka_sink.tools.cli.main import main
-from tests.spark.writes import fails, lose_commit, never_repeated, save, stream, streaming
+from tests.spark.writes import fails, lose_commit, one_off, save, stream, streaming
 from tests.waiting import DEADLINE_S, eventually
 
 pytestmark = pytest.mark.jvm
@@ -80,13 +80,13 @@ def test_many_micro_batches_go_through_one_query(spark, topic, to_topic, tmp_pat
 
 
 def test_a_batch_job_becomes_visible_as_a_whole(spark, topic, to_topic):
-    save(numbers(spark, 0, 1000), never_repeated(to_topic))
+    save(numbers(spark, 0, 1000), one_off(to_topic))
     assert committed(topic) == expected(0, 1000)
 
 
 def test_a_failed_job_shows_nothing_and_holds_nobody_up(spark, topic, to_topic):
     frame = spark.range(0, 1000, 1, 2).selectExpr("cast(id as string) value", "if(id = 999, -1, 0) partition")
-    assert "Invalid partition: -1" in fails(save, frame, never_repeated(to_topic))
+    assert "Invalid partition: -1" in fails(save, frame, one_off(to_topic))
     assert committed(topic) == {}
 
 
@@ -117,11 +117,11 @@ def test_one_txn_app_id_for_two_topics_is_refused(spark, topic, second_topic, to
     assert committed(topic) == expected(0, 100)
 
 
-def test_two_plain_batch_jobs_with_one_prefix_at_the_same_time_both_succeed(spark, topic, to_topic):
+def test_two_batch_jobs_with_one_prefix_at_the_same_time_both_succeed(spark, topic, to_topic):
     def job(first):
         rows = [(str(number),) for number in range(first, first + 100)]
         frame = spark.createDataFrame(rows, "value string")  # which makes the session this thread's, too
-        save(frame, never_repeated(to_topic))
+        save(frame, one_off(to_topic))
 
     with ThreadPoolExecutor(2) as pool:
         for each in [pool.submit(job, first) for first in (0, 100)]:
@@ -247,31 +247,19 @@ def test_another_guarantee_in_between_is_refused_not_written_twice(spark, topic,
     assert committed(topic) == expected(0, 400)
 
 
-def test_a_write_of_a_micro_batch_that_is_said_never_to_be_repeated_is_refused(spark, topic, to_topic, tmp_path):
-    frame = streaming(numbers(spark, 0, 100), tmp_path / "in")
-
-    def write(batch, number):
-        save(batch, never_repeated(to_topic))
-
-    writer = frame.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "checkpoint"))
-    text = fails(writer.trigger(availableNow=True).start().awaitTermination, 60)
-    assert "neverRepeated=true within foreachBatch is refused" in text
-    assert committed(topic) == {}
-
-
 @pytest.mark.parametrize("given", [True, "True", " TRUE "], ids=["bool", "str", "by hand"])
 def test_speculation_is_refused_before_anything_is_written(spark, topic, to_topic, given):
     """PySpark writes a bool in small letters; text reaches the tasks as it is."""
     SparkSession.builder.config("spark.speculation", given).getOrCreate()
     try:
-        assert "Set it to false" in fails(save, numbers(spark, 0, 10), never_repeated(to_topic))
+        assert "Set it to false" in fails(save, numbers(spark, 0, 10), one_off(to_topic))
     finally:
         spark._jsparkSession.sessionState().conf().unsetConf("spark.speculation")
     assert committed(topic) == {}
 
 
 def test_planning_says_what_is_wrong_in_its_own_words(spark, topic, to_topic):
-    text = fails(save, numbers(spark, 0, 10), {**never_repeated(to_topic), "kafka.transaction.timeout.ms": 1_000_000})
+    text = fails(save, numbers(spark, 0, 10), {**one_off(to_topic), "kafka.transaction.timeout.ms": 1_000_000})
     assert "PlanningError" in text
     assert "set it to 900000 or less" in text
 
@@ -307,5 +295,5 @@ def test_receipts_tell_what_was_written_where(spark, topic, second_topic, to_top
 
 def test_receipts_of_rows_that_are_not_committed_are_not_either(spark, topic, second_topic, to_topic):
     frame = spark.range(0, 1000, 1, 2).selectExpr("cast(id as string) value", "if(id = 999, -1, 0) partition")
-    fails(save, frame, {**never_repeated(to_topic), "receiptsTopic": second_topic.name})
+    fails(save, frame, {**one_off(to_topic), "receiptsTopic": second_topic.name})
     assert receipts(second_topic) == []

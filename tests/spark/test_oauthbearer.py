@@ -7,7 +7,7 @@ from tests.contract.scenario import name
 from tests.oauth_kafka import PRIVATE_KEY, SECRET, jwt_bearer, oauth_kafka, oauth_options, oidc_server
 from tests.oidc_server import JWT_BEARER
 from tests.spark.test_security import GUARANTEES, numbers, read_back
-from tests.spark.writes import fails, never_repeated, save, stream, streaming
+from tests.spark.writes import fails, one_off, save, stream, streaming
 
 pytestmark = pytest.mark.jvm
 
@@ -33,7 +33,7 @@ def writes_each_row(spark, kafka, folder, guarantee, given):
     topic = name("oauth")
     kafka.create_topic(topic)
     options = options_of(kafka, topic, guarantee, given)
-    save(numbers(spark, 0, 300), never_repeated({**options, "deliveryGuarantee": guarantee}))
+    save(numbers(spark, 0, 300), one_off({**options, "deliveryGuarantee": guarantee}))
     for first in (300, 600):
         stream(streaming(numbers(spark, first, first + 300), folder / "in"), options, folder / "checkpoint")
     assert read_back({"bootstrap.servers": kafka.bootstrap_servers}, topic, 900) == list(range(900))

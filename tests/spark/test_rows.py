@@ -133,7 +133,7 @@ def test_a_missing_topic_fails_after_max_block_ms_where_the_broker_creates_none(
         kafka.create_topic("orders")
         options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": "ordres", "kafka.max.block.ms": 1500}
         said = fails(save, one_row(spark, "'v' value"), options)
-        exactly_once = {**options, "deliveryGuarantee": "exactly-once", "neverRepeated": True}
+        exactly_once = {**options, "deliveryGuarantee": "exactly-once", "txnAppId": "once", "txnVersion": 0}
         said_too = fails(save, one_row(spark, "'v' value"), exactly_once)
     for each in (said, said_too):
         assert "Topic ordres not present in metadata after 1500 ms." in each

@@ -9,7 +9,7 @@ import pytest
 from spark_kafka_sink.testing.certificates import CertificateAuthority
 from tests.contract.scenario import name
 from tests.contract.security.librdkafka import consume, produce
-from tests.spark.writes import fails, never_repeated, save, stream, streaming
+from tests.spark.writes import fails, one_off, save, stream, streaming
 
 pytestmark = pytest.mark.jvm
 
@@ -48,7 +48,7 @@ def read_back(options, topic, count):
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_a_job_and_a_query_write_each_row(spark, secure_kafka, topic, tmp_path, listener, guarantee):
     options = options_of(secure_kafka, listener, topic, guarantee)
-    save(numbers(spark, 0, 300), never_repeated({**options, "deliveryGuarantee": guarantee}))
+    save(numbers(spark, 0, 300), one_off({**options, "deliveryGuarantee": guarantee}))
     stream(streaming(numbers(spark, 300, 600), tmp_path / "in"), options, tmp_path / "checkpoint")
     stream(streaming(numbers(spark, 600, 900), tmp_path / "in"), options, tmp_path / "checkpoint")
     assert read_back(secure_kafka.client_options(listener), topic, 900) == list(range(900))
@@ -95,7 +95,7 @@ def test_a_failure_is_one_error_that_names_what_to_look_at(spark, secure_kafka, 
     options = failure(secure_kafka, topic)
     rows = numbers(spark, 0, 10).coalesce(1)
     before = refusals(secure_kafka, listener)
-    text = fails(save, rows, never_repeated(options))
+    text = fails(save, rows, one_off(options))
     assert said in text
     assert "secret" not in text
     assert ("To try each step from this machine: spark-kafka-sink check" in text) is (said in CONNECTION_OPTIONS)

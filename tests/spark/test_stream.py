@@ -57,27 +57,6 @@ def test_for_each_batch_can_use_the_batch_writer(spark, topic, to_topic, tmp_pat
     assert topic.values() == expected(0, 300)
 
 
-def test_two_writes_of_a_micro_batch_keep_their_dead_letters_when_it_runs_again(
-    spark, topic, second_topic, to_topic, tmp_path
-):
-    frame = streaming(spark.range(4).selectExpr("cast(id as string) value", "-1 partition"), tmp_path / "in")
-    letters = {**to_topic, "deadLetterPath": str(tmp_path / "letters")}
-
-    def write(batch, number):
-        for name in (topic.name, second_topic.name):
-            save(batch.coalesce(1), {**letters, "topic": name})
-
-    for _ in range(2):
-        query = frame.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "checkpoint"))
-        query = query.trigger(availableNow=True).start()
-        assert query.awaitTermination(60)
-        files = [*(tmp_path / "letters").iterdir()]
-        names = sorted(f"{query.id}-0-{name}-0.jsonl" for name in (topic.name, second_topic.name))
-        assert sorted(each.name for each in files) == names
-        assert [len(each.read_text().splitlines()) for each in files] == [4, 4]
-        lose_commit(tmp_path / "checkpoint", 0)
-
-
 def test_many_micro_batches_go_through_one_query(spark, topic, to_topic, tmp_path):
     for first in range(0, 500, 100):
         streaming(numbers(spark, first, first + 100), tmp_path / "in")

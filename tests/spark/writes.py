@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from pyspark.errors import PySparkException
@@ -12,10 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 _DEADLINE_S = 300
 
 
-def never_repeated(options: Mapping[str, object]) -> dict[str, object]:
-    """The options of a query for a batch job, which has no micro-batches and here no txnAppId either."""
+def one_off(options: Mapping[str, object]) -> dict[str, object]:
+    """The options of a query for a batch job, whose txnAppId no other write has."""
     exactly_once = options.get("deliveryGuarantee") == "exactly-once"
-    return {**options, "neverRepeated": "true"} if exactly_once else dict(options)
+    return {**options, "txnAppId": uuid4().hex, "txnVersion": 0} if exactly_once else dict(options)
 
 
 def save(frame: DataFrame, options: Mapping[str, object], mode: str = "append") -> None:

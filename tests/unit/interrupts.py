@@ -26,12 +26,19 @@ def _with_blocks(file: str) -> dict[int, tuple[int, int]]:
     }
 
 
-class Interrupter:
-    """Raises ``KeyboardInterrupt`` before the ``number``-th line that this thread comes to in ``modules``, once.
+def may_strike(frame: FrameType, before: dict[FrameType, int]) -> bool:
+    """Whether an interrupt can come at the line that ``frame`` has come to. ``before``: the last line of each frame.
 
-    Only where an interrupt can come: not where a ``with`` block ends, the interpreter leaves it and calls ``__exit__``
-    in one, nor at a bare ``try:``, which belongs to no block yet and does nothing.
+    It cannot where a ``with`` block ends, because the interpreter leaves it and calls ``__exit__`` in one, nor at a
+    bare ``try:``, which belongs to no block yet and does nothing.
     """
+    last, before[frame] = before.get(frame, 0), frame.f_lineno
+    first, end = _with_blocks(frame.f_code.co_filename).get(frame.f_lineno, (0, -1))
+    return not (first <= last <= end or frame.f_code.co_code[frame.f_lasti] == _NOP)
+
+
+class Interrupter:
+    """Raises ``KeyboardInterrupt`` before the ``number``-th line that this thread comes to in ``modules``, once."""
 
     def __init__(self, modules: list[ModuleType], number: int) -> None:
         self._files = {module.__file__ for module in modules}
@@ -69,9 +76,7 @@ class Interrupter:
     def _line(self, frame: FrameType, event: str, arg: Any) -> Any:
         if event != "line":
             return self._line
-        before, self._before[frame] = self._before.get(frame, 0), frame.f_lineno
-        first, last = _with_blocks(frame.f_code.co_filename).get(frame.f_lineno, (0, -1))
-        if first <= before <= last or frame.f_code.co_code[frame.f_lasti] == _NOP:
+        if not may_strike(frame, self._before):
             return self._line
         self._left -= 1
         if self._left == 0:

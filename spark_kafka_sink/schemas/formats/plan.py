@@ -1,16 +1,15 @@
 """The plan of a write's formats, which the driver makes of options and columns and Spark sends to every task.
 
-Planning reads files and asks the registry. Later plannings of an application add the topics that tasks met
-(``with_task_lookups``) and the schemas of committed batches (``earlier_schemas``).
+Planning reads files and asks the registry. Later plannings of an application add the topics that its tasks have written
+(``with_topics``) and the schemas of committed batches (``earlier_schemas``).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -38,7 +37,6 @@ from spark_kafka_sink.schemas.formats.subject_schemas import (
     SchemaUse,
     SubjectSchemas,
     mismatch_explained,
-    no_guids,
 )
 from spark_kafka_sink.schemas.registry.cache import CachedRegistry
 from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions, SchemaIdPlace
@@ -60,12 +58,13 @@ class FormatPlan:
     """How a write encodes its columns. Picklable: Spark sends it to every task.
 
     ``columns``: the encoded ones. ``registry``: None for bare Avro or Protobuf. ``earlier``: query → the schemas of
-    its last committed batch.
+    its last committed batch. ``application``: the id of the application's run.
     """
 
     columns: Mapping[Side, ColumnPlan]
     registry: RegistryOptions | None = None
     earlier: Mapping[str, EarlierSchemas] = field(default_factory=dict)
+    application: str = ""
 
     @property
     def has_headers(self) -> bool:
@@ -138,15 +137,11 @@ def _column(
         to_register = schema.to_register(registry, registers=side.auto_register)
         given = GivenSchema(to_register, encoder, schema.message_indexes, is_derived=frame.derived is not None)
         plan = replace(plan, given=given)
-    cache_key = (column, plan.record, None if plan.given is None else plan.given.schema, plan.compared, side)
-    plan = replace(plan, identity=sha256(repr(cache_key).encode()).hexdigest())
     if side.subject_name_strategy.needs_topic and topic is None:
-        if side.schema_id_place is SchemaIdPlace.HEADER and not registry.has_guids():
-            raise FormatError(no_guids(column.side, "has no GUIDs"))
         return plan
     schemas = SubjectSchemas(plan, side, registry)
     subject = schemas.subject(topic or "")
-    return replace(plan, known={subject: schemas.current(subject).without_text()})
+    return replace(plan, known={subject: schemas.current(subject)})
 
 
 def _given(column: ColumnFormat, frame: FrameColumn) -> ColumnSchema | None:
@@ -231,16 +226,16 @@ def _as_format_error() -> Iterator[None]:
         raise FormatError(str(error)) from error
 
 
-def with_task_lookups(plan: FormatPlan, registry: CachedRegistry) -> FormatPlan:
-    """The plan with what tasks of earlier micro-batches looked up."""
+def with_topics(plan: FormatPlan, topics: Iterable[str], registry: CachedRegistry) -> FormatPlan:
+    """The plan of rows that name their topics, with what the registry says of these. Raises ``FormatError``."""
     options = plan.registry
     assert options is not None
     columns = {}
     for side, column in plan.columns.items():
-        new = registry.task_lookups(column.identity, column.known)
         schemas = SubjectSchemas(column, options.side(side), registry)
-        known = {each.subject: schemas.use(each).without_text() for each in new}
-        columns[side] = replace(column, known={**column.known, **known}) if known else column
+        new = sorted({schemas.subject(topic) for topic in topics} - column.known.keys())
+        with _as_format_error():
+            columns[side] = replace(column, known={**column.known, **{each: schemas.current(each) for each in new}})
     return replace(plan, columns=columns)
 
 
@@ -255,10 +250,10 @@ def earlier_schemas(
         if column is None or options is None:
             continue
         known = column.known.get(subject)
-        if known is not None and known.registered is not None and known.registered.id == schema_id:
+        if known is not None and known.schema_id == schema_id:
             continue
         try:
-            use = SubjectSchemas(column, options.side(side), registry).by_id(subject, schema_id).without_text()
+            use = SubjectSchemas(column, options.side(side), registry).by_id(subject, schema_id)
         except KafkaError as error:
             return EarlierSchemas({}, str(error))
         uses.setdefault(side, {})[subject] = use

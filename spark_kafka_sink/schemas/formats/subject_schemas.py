@@ -33,20 +33,13 @@ class SchemaUse(NamedTuple):
     """How rows of one subject are written.
 
     ``prefix``: stands in front of the encoded value. ``header``: the value of the header that names the schema; None
-    if no header does. ``registered``: None without a registry.
+    if no header does. ``schema_id``: None without a registry.
     """
 
     encoder: Encoder
     prefix: bytes = b""
     header: bytes | None = None
-    registered: RegisteredSchema | None = None
-
-    def without_text(self) -> SchemaUse:
-        """The same without the schema's text, which tasks do not need."""
-        registered = self.registered
-        if registered is None:
-            return self
-        return self._replace(registered=registered._replace(schema=Schema(registered.schema.type, "")))
+    schema_id: int | None = None
 
 
 class GivenSchema(NamedTuple):
@@ -64,8 +57,7 @@ class ColumnPlan:
 
     ``kind``: the column's type. ``record``: the name of the record, for subjects; "" if it has none. ``given``: None if
     the registry's schema is taken. ``compared``: Avro JSON of the options, whose data the registry's schema must read.
-    ``known``: subject → what the registry said in planning; the only key is "" without a registry. ``identity``: a
-    digest of everything that leads from a subject to its schema.
+    ``known``: subject → what the registry said in planning; the only key is "" without a registry.
     """
 
     column: ColumnFormat
@@ -74,7 +66,9 @@ class ColumnPlan:
     given: GivenSchema | None = None
     compared: str | None = None
     known: Mapping[str, SchemaUse] = field(default_factory=dict)
-    identity: str = ""
+
+    def subject(self, topic: str, options: SideOptions) -> str:
+        return options.subject_name_strategy.subject(topic, self.column.side, self.record)
 
 
 class SubjectSchemas:
@@ -86,14 +80,17 @@ class SubjectSchemas:
         self._registry = registry
 
     def subject(self, topic: str) -> str:
-        return self._options.subject_name_strategy.subject(topic, self._plan.column.side, self._plan.record)
+        return self._plan.subject(topic, self._options)
 
     def current(self, subject: str) -> SchemaUse:
         """How rows of the subject are written. Raises ``FormatError`` for a schema with rules for writers.
 
         The options decide whether the schema is registered, looked up, the latest version or the one with an id.
         """
-        return self.use(_without_rules(self._found(subject)))
+        found, given = _without_rules(self._found(subject)), self._plan.given
+        if given is None:
+            return self._of_registry(found)
+        return self._use(given.encoder, found, given.message_indexes)
 
     def _found(self, subject: str) -> RegisteredSchema:
         given, options = self._plan.given, self._options
@@ -111,19 +108,6 @@ class SubjectSchemas:
         if self._plan.compared is not None:
             self._check_reads(subject, self._plan.compared, found)
         return found
-
-    def use(self, found: RegisteredSchema) -> SchemaUse:
-        """How rows are written with a schema that ``current`` or a task got from the registry."""
-        given = self._plan.given
-        if given is None:
-            return self._of_registry(found)
-        return self._use(given.encoder, found, given.message_indexes)
-
-    def imports(self, use: SchemaUse) -> Mapping[str, Schema]:
-        """The schemas that the schema imports, by name; none if options give the schema."""
-        if self._plan.given is not None or use.registered is None:
-            return {}
-        return self._registry.imports(use.registered.schema, serialized=self._serialized)
 
     def by_id(self, subject: str, schema_id: int) -> SchemaUse:
         """How rows are written with the schema of this id, whatever the options say."""
@@ -160,7 +144,7 @@ class SubjectSchemas:
 
     def _use(self, encoder: Encoder, found: RegisteredSchema, indexes: tuple[int, ...]) -> SchemaUse:
         prefix, header = schema_name(found, indexes, self._plan.column.side, self._options.schema_id_place)
-        return SchemaUse(encoder, prefix, header, found)
+        return SchemaUse(encoder, prefix, header, found.id)
 
     def _check_reads(self, subject: str, given: str, found: RegisteredSchema) -> None:
         """Raises ``FormatError`` if the registry's schema does not read data of the explicit one (Avro, as in Java)."""
@@ -226,16 +210,12 @@ def schema_name(
     if place is SchemaIdPlace.PREFIX:
         return id_prefix(found.id, indexes), None
     if found.guid is None:
-        raise FormatError(no_guids(side, f"gives schema {found.id} of subject {found.subject} no GUID"))
+        raise FormatError(
+            f"{side.value}.schema.id.serializer=header: the registry gives schema {found.id} of subject "
+            f"{found.subject} no GUID, which the header would name. Use prefix, or a registry that has GUIDs "
+            "(Confluent's from 8.0 on)."
+        )
     return b"", guid_header(found.guid, indexes)
-
-
-def no_guids(side: Side, problem: str) -> str:
-    """The text of an error about a registry without GUIDs."""
-    return (
-        f"{side.value}.schema.id.serializer=header: the registry {problem}, which the header would name. Use prefix, "
-        "or a registry that has GUIDs (Confluent's from 8.0 on)."
-    )
 
 
 @contextmanager

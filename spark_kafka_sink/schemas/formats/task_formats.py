@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -11,11 +11,10 @@ import pyarrow as pa
 from spark_kafka_sink.records.columns import Int32Array, TopicColumn, bytes_column, int32_array, null_mask
 from spark_kafka_sink.schemas.encoding.encoder import Encoder, Fault, UnencodableRowsError
 from spark_kafka_sink.schemas.formats.plan import EarlierSchemas, FormatPlan
-from spark_kafka_sink.schemas.formats.subject_schemas import ColumnPlan, SchemaUse, SubjectSchemas
+from spark_kafka_sink.schemas.formats.subject_schemas import SchemaUse, SubjectSchemas
 from spark_kafka_sink.schemas.formats.wire_format import prefixed
-from spark_kafka_sink.schemas.registry.cache import TaskLookup, cached_registry
-from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions
-from spark_kafka_sink.schemas.registry.schema import Schema, Side
+from spark_kafka_sink.schemas.registry.cache import cached_registry
+from spark_kafka_sink.schemas.registry.schema import Side
 
 
 class EncodedColumn(NamedTuple):
@@ -47,24 +46,19 @@ class TaskFormats:
     def __init__(self, plan: FormatPlan, earlier: EarlierSchemas | None = None, topics: Topics | None = None) -> None:
         self.has_headers = plan.has_headers
         self._columns = {
-            side: _TaskColumn(column, plan.registry, {} if earlier is None else earlier.uses.get(side, {}), topics)
-            for side, column in plan.columns.items()
+            side: _TaskColumn(plan, side, {} if earlier is None else earlier.uses.get(side, {}), topics)
+            for side in plan.columns
         }
 
     @property
     def ids(self) -> tuple[tuple[Side, str, int], ...]:
         """Column, subject and id of each schema that rows of this task were written with."""
         return tuple(
-            (side, subject, use.registered.id)
+            (side, subject, use.schema_id)
             for side, column in self._columns.items()
             for subject, use in column.uses.items()
-            if use.registered is not None
+            if use.schema_id is not None
         )
-
-    @property
-    def asked(self) -> tuple[TaskLookup, ...]:
-        """The schemas that rows of this task were written with and the plan does not know."""
-        return tuple(asked for column in self._columns.values() for asked in column.asked)
 
     @property
     def sides(self) -> Sequence[Side]:
@@ -87,52 +81,30 @@ class TaskFormats:
 class _TaskColumn:
     """The column key or value. ``uses``: how rows are written, by subject."""
 
-    def __init__(
-        self,
-        plan: ColumnPlan,
-        registry: RegistryOptions | None,
-        earlier: Mapping[str, SchemaUse],
-        topics: Topics | None,
-    ) -> None:
+    def __init__(self, plan: FormatPlan, side: Side, earlier: Mapping[str, SchemaUse], topics: Topics | None) -> None:
         self._plan = plan
+        self._column = plan.columns[side]
+        self._options = None if plan.registry is None else plan.registry.side(side)
         self._topics = topics
-        self._registry = registry
-        self._known = {**plan.known, **earlier}
+        self._known = {**self._column.known, **earlier}
         self._subjects: dict[str, str] = {}
-        self._imports: dict[str, Mapping[str, Schema]] = {}
-        self._schemas: SubjectSchemas | None = None
         self.uses: dict[str, SchemaUse] = {}
 
     def use(self, topic: str) -> SchemaUse:
         subject = self._subjects.get(topic)
         if subject is None:
-            subject = self._subject(topic)
+            subject = "" if self._options is None else self._column.subject(topic, self._options)
             if subject not in self._known and self._topics is not None:
                 self._topics.require(topic)
             self.uses[subject] = self._known.get(subject) or self._look_up(subject)
             self._subjects[topic] = subject
         return self.uses[subject]
 
-    @property
-    def asked(self) -> Iterator[TaskLookup]:
-        for subject, use in self.uses.items():
-            if subject not in self._known and use.registered is not None:
-                yield TaskLookup(self._plan.identity, use.registered, self._imports[subject])
-
-    def _subject(self, topic: str) -> str:
-        if self._registry is None:
-            return ""
-        side = self._plan.column.side
-        return self._registry.side(side).subject_name_strategy.subject(topic, side, self._plan.record)
-
     def _look_up(self, subject: str) -> SchemaUse:
-        if self._schemas is None:
-            assert self._registry is not None
-            options = self._registry.side(self._plan.column.side)
-            self._schemas = SubjectSchemas(self._plan, options, cached_registry(self._registry))
-        use = self._schemas.current(subject)
-        self._imports[subject] = self._schemas.imports(use)
-        return use if self._plan.given is None else use.without_text()
+        assert self._plan.registry is not None
+        assert self._options is not None
+        registry = cached_registry(self._plan.registry, self._plan.application)
+        return SubjectSchemas(self._column, self._options, registry).current(subject)
 
 
 def _values(

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
-from uuid import UUID
 
 from spark_kafka_sink.common.backoff import exponential_delay
 from spark_kafka_sink.common.clock import Clock
@@ -59,10 +58,6 @@ _HEADERS: Final = {
 }
 _RETRIABLE: Final = frozenset({408, 429, 500, 502, 503, 504})  # Java: RestService.isRestClientExceptionRetriable
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
-_UNKNOWN_PATH: Final = frozenset({404, 405})
-_NOT_ALLOWED: Final = frozenset({401, 403})
-_NO_SUCH_SCHEMA: Final = 40403
-_NO_GUID: Final = UUID(int=0)
 _MAX_BYTES: Final = 16_000_000
 _MOST_IMPORTS: Final = 500
 
@@ -147,22 +142,6 @@ class SchemaRegistry:
         call = self._of_subject(what, "GET", reference.subject, f"/versions/{reference.version}", query)
         url, parsed = self._request(call)
         return self._read(url, call, parsed, reference.subject)
-
-    def has_guids(self) -> bool:
-        """Whether schemas have GUIDs, which the error for a GUID that no schema has shows.
-
-        Also true if the client is not allowed to ask.
-        """
-        path = f"/schemas/guids/{_NO_GUID}"
-        call = _Call("find out whether schemas have GUIDs", "GET", path, {}, None, "")
-        try:
-            self._request(call)
-        except RegistryError as error:
-            if error.status in _UNKNOWN_PATH:
-                return error.error_code == _NO_SUCH_SCHEMA
-            if error.status not in _NOT_ALLOWED:
-                raise
-        return True
 
     def imports(self, schema: Schema, *, serialized: bool = False) -> dict[str, Schema]:
         """All schemas that ``schema`` imports, by the names of the imports, each after those that it imports.

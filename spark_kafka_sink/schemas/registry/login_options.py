@@ -40,8 +40,9 @@ class CredentialSource(Enum):
     SASL_OAUTHBEARER_INHERIT = "SASL_OAUTHBEARER_INHERIT"
 
     @property
-    def is_bearer(self) -> bool:
-        return self in _BEARER
+    def option(self) -> str:
+        """The option that has this value."""
+        return BEARER_SOURCE if self in _BEARER else BASIC_SOURCE
 
 
 _BASIC: Final = (CredentialSource.URL, CredentialSource.USER_INFO, CredentialSource.SASL_INHERIT)
@@ -119,15 +120,15 @@ def registry_login(draft: Draft, producer: ProducerConfig | None, *, url_has_log
     values = draft.values
     source = _source(draft)
     misplaced = sorted(name for name, sources in _OF_SOURCE.items() if name in draft.given and source not in sources)
-    name = BEARER_SOURCE if source.is_bearer else BASIC_SOURCE
     for each in misplaced:
         needed = " or ".join(each.value for each in _OF_SOURCE[each])
-        draft.fault(each, f"has no effect with {name}={source.value}; it belongs to {needed}.")
+        draft.fault(each, f"has no effect with {source.option}={source.value}; it belongs to {needed}.")
     if url_has_login and source is not CredentialSource.URL:
-        draft.fault(name, f"is {source.value}, but schema.registry.url has user and password; leave one of them out.")
+        problem = f"is {source.value}, but schema.registry.url has user and password; leave one of them out."
+        draft.fault(source.option, problem)
+    inherits = source in (CredentialSource.SASL_INHERIT, CredentialSource.SASL_OAUTHBEARER_INHERIT)
     if not {BASIC_SOURCE, BEARER_SOURCE} & draft.faulty:
         _required(draft, source)
-        inherits = source in (CredentialSource.SASL_INHERIT, CredentialSource.SASL_OAUTHBEARER_INHERIT)
         if inherits and producer is not None:
             _inheritable(draft, source, producer)
     return RegistryLogin(
@@ -140,7 +141,7 @@ def registry_login(draft: Draft, producer: ProducerConfig | None, *, url_has_log
         scope=values[_SCOPE],
         logical_cluster=values[_CLUSTER],
         identity_pool_id=values[_POOL],
-        sasl=producer if source in (CredentialSource.SASL_INHERIT, CredentialSource.SASL_OAUTHBEARER_INHERIT) else None,
+        sasl=producer if inherits else None,
     )
 
 
@@ -155,7 +156,7 @@ def _source(draft: Draft) -> CredentialSource:
         return CredentialSource(values[BASIC_SOURCE])
     for name, source in _IMPLIED.items():
         if name in given:
-            full = f"{BEARER_SOURCE if source.is_bearer else BASIC_SOURCE}={source.value}"
+            full = f"{source.option}={source.value}"
             draft.warn(name, f"is given without {full}: used here, ignored by Java's serializers. Give the source too.")
             return source
     return CredentialSource.URL
@@ -168,10 +169,9 @@ def _required(draft: Draft, source: CredentialSource) -> None:
         CredentialSource.STATIC_TOKEN: (TOKEN,),
         CredentialSource.OAUTHBEARER: (ISSUER, CLIENT_ID, CLIENT_SECRET),
     }
-    source_name = BEARER_SOURCE if source.is_bearer else BASIC_SOURCE
     for name in required.get(source, ()):
         if not getattr(values[name], "value", values[name]) and name not in draft.faulty:
-            draft.fault(name, f"is required with {source_name}={source.value}.")
+            draft.fault(name, f"is required with {source.option}={source.value}.")
     pair = values[USER_INFO]
     if isinstance(pair, Password) and pair.value and ":" not in pair.value and not has_placeholder(pair.value):
         draft.fault(USER_INFO, "must be user:password.")

@@ -35,15 +35,6 @@ DEAD_LETTER_OPTIONS: Final = (
            "Topic for rows that cannot be written (dead letters), with the headers of Kafka Connect's dead letter "
            "queues. With exactly-once, they are in the same transaction as the other rows. No other option may name "
            "the same topic. Default: such a row fails its task."),
-    Option("deadLetterPath", OptionKind.STRING, None, "low",
-           "Directory for dead letters of any size: a path, or a URI such as s3://, that the executors can write "
-           "to. Each task writes one file of JSON lines, named by write and task, which a replay overwrites. Files are "
-           "not transactional, so they may have rows of an aborted batch. May be set together with deadLetterTopic."),
-    Option("deadLetterName", OptionKind.STRING, None, "low",
-           "Name of this batch write in deadLetterPath: its files are <name>-<task>.jsonl, and replace those of an "
-           "earlier write of this name. Set it for at-least-once writes in foreachBatch through Spark Connect or on "
-           "other threads, where the sink does not know the batch. Use a different name for each write and batch, such "
-           "as orders-<batch id>."),
     Option("deadLetterOn", OptionKind.LIST, None, "low",
            "Kinds of rows that become dead letters: record-too-large, null-topic, invalid-topic, "
            "invalid-partition, invalid-timestamp, invalid-header, encode, unknown-topic. Default: all but "
@@ -62,8 +53,8 @@ _INSTEAD: Final = {
     "errors.deadletterqueue.topic.name": "deadLetterTopic",
     "errors.deadletterqueue.topic.replication.factor": "topicCreation, or create the topic",
     "errors.deadletterqueue.context.headers.enable": "deadLetterHeaders",
-    "errors.log.enable": "deadLetterPath",
-    "errors.log.include.messages": "deadLetterPath",
+    "errors.log.enable": "deadLetterTopic",
+    "errors.log.include.messages": "deadLetterTopic",
     "errors.retry.timeout": "kafka.delivery.timeout.ms",
     "errors.retry.delay.max.ms": "kafka.retry.backoff.max.ms",
 }
@@ -75,29 +66,24 @@ CONNECT_NAMES: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLetters:
-    """``topic``, ``path``: one of them or both. ``limit`` None: none. ``connect_headers``: ``__connect.errors.*``.
-    ``connector``: name of the query, None if it has none. ``name``: deadLetterName.
+class DeadLetterOptions:
+    """``limit`` None: none. ``connect_headers``: ``__connect.errors.*``. ``connector``: name of the query, None if it
+    has none.
     """
 
-    topic: str | None
-    path: str | None
+    topic: str
     reasons: frozenset[Reason] = _DEFAULT
     limit: int | None = _DEFAULT_LIMIT
     connect_headers: bool = True
     connector: str | None = None
-    name: str | None = None
 
     @classmethod
-    def of(cls, own: Mapping[str, Any], connector: str | None, faults: list[str]) -> DeadLetters | None:
-        """None without deadLetterTopic and deadLetterPath. ``own``: the sink's options that are given, by names in
-        lower case.
-        """
-        topic, path = own.get("deadlettertopic"), own.get("deadletterpath")
+    def of(cls, own: Mapping[str, Any], connector: str | None, faults: list[str]) -> DeadLetterOptions | None:
+        """None without deadLetterTopic. ``own``: the sink's options that are given, by names in lower case."""
         given = [option.name for option in DEAD_LETTER_OPTIONS if option.name.lower() in own]
-        if "deadlettertopic" not in own and "deadletterpath" not in own:
+        if "deadlettertopic" not in own:
             if given:
-                faults.append(f"{', '.join(given)}: only with deadLetterTopic or deadLetterPath.")
+                faults.append(f"{', '.join(given)}: only with deadLetterTopic.")
             return None
         reasons = _DEFAULT if own.get("deadletteron") is None else _reasons(own["deadletteron"], faults)
         if Reason.UNKNOWN_TOPIC in reasons and own.get("topic") is not None:
@@ -112,10 +98,7 @@ class DeadLetters:
             )
         limit = own.get("deadletterlimit") or str(_DEFAULT_LIMIT)
         most = None if limit.lower() == "none" else int(limit)
-        name = own.get("deadlettername")
-        if name is not None and path is None:
-            faults.append("deadLetterName: only with deadLetterPath.")
-        return cls(topic, path, reasons, most, own.get("deadletterheaders") != "none", connector, name)
+        return cls(own["deadlettertopic"], reasons, most, own.get("deadletterheaders") != "none", connector)
 
     @property
     def judges_topics(self) -> bool:
@@ -128,14 +111,8 @@ class DeadLetters:
             return None
         return (
             f"{counted(rows, 'row')} became dead letters, more than deadLetterLimit={self.limit}. "
-            f"Look at {self.place}; raise deadLetterLimit, or set it to none, to go on."
+            f"Look at deadLetterTopic {self.topic}; raise deadLetterLimit, or set it to none, to go on."
         )
-
-    @property
-    def place(self) -> str:
-        topic = None if self.topic is None else f"deadLetterTopic {self.topic}"
-        path = None if self.path is None else f"deadLetterPath {self.path}"
-        return " and ".join(each for each in (topic, path) if each is not None)
 
 
 def _reasons(names: Sequence[str], faults: list[str]) -> frozenset[Reason]:

@@ -1,30 +1,22 @@
-"""Dead letters as records of Kafka, with the headers of Kafka Connect, and as lines of JSON. No I/O.
+"""Dead letters as records of Kafka, with the headers of Kafka Connect. No I/O.
 
 Source: Connect's ``DeadLetterQueueReporter``.
 """
 
 from __future__ import annotations
 
-import json
-from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from itertools import repeat
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from spark_kafka_sink.producer.append.receipt import RefusedRecord
-from spark_kafka_sink.records.columns import (
-    Int32Array,
-    Int64Array,
-    RecordColumns,
-    TopicColumn,
-    bytes_column,
-)
+from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn, bytes_column
 from spark_kafka_sink.records.decode import DecodedRecord, decode_batches
 from spark_kafka_sink.records.encode import header_section
 from spark_kafka_sink.records.sizes import FieldLengths, encode_varint, java_size_estimate
@@ -45,13 +37,13 @@ _MOST_KEPT: Final = 1_000
 _NO_PARTITION: Final = -1
 _ADDED: Final = (_CONNECT.encode(), _OMITTED.encode())
 
-_Headers: TypeAlias = tuple[tuple[bytes, bytes | None], ...]
+_REFUSED: Final = FaultKind(Reason.RECORD_TOO_LARGE, TOO_LARGE)
 
 
 @dataclass(frozen=True, slots=True)
-class Letters:
-    """Rows that cannot be written, as they would have been sent. ``topics``: "" for a null one. ``partitions``: as the
-    rows name them, -1 for none; None: no row names one. ``timestamps``: epoch ms.
+class DeadLetters:
+    """Rows that were rejected for one reason, as they would have been sent. ``topics``: "" for a null one.
+    ``columns``: with timestamps. ``partitions``: as the rows name them, -1 for none; None: no row names one.
     """
 
     kind: FaultKind
@@ -59,7 +51,6 @@ class Letters:
     topics: TopicColumn
     columns: RecordColumns
     partitions: Int32Array | None
-    timestamps: Int64Array
 
     def __len__(self) -> int:
         return len(self.messages)
@@ -78,9 +69,9 @@ class Letters:
         return zip(topics, numbers, strict=False)
 
 
-class LetterHeaders:
-    """Adds Connect's headers. ``connector``: name of the query, ``task``: Spark's partition; ``connect`` False: none
-    are added.
+class DeadLetterEncoder:
+    """Makes records of dead letters: the rows' fields and Connect's headers. ``connector``: name of the query;
+    ``task``: Spark's partition; ``connect`` False: without these headers.
     """
 
     def __init__(self, connector: str, task: int, connect: bool) -> None:
@@ -90,27 +81,27 @@ class LetterHeaders:
         self._kept: dict[FaultKind, dict[tuple[tuple[str, int], str], _Added]] = {}
         """What ``_added`` returned for rows of this kind, place and message."""
 
-    def records(self, all_letters: Sequence[Letters], limit: int) -> RecordColumns:
-        """The dead letters. A record that takes more than ``limit`` bytes goes without its value, then also without its
-        key and its own headers; headers tell their sizes and SHA-256.
+    def encode(self, dead: Sequence[DeadLetters], limit: int) -> RecordColumns:
+        """A record that takes more than ``limit`` bytes goes without its value, then also without its key and its own
+        headers; headers tell their sizes and SHA-256.
         """
         columns = RecordColumns(
-            _joined([(each.columns.key, len(each)) for each in all_letters]),
-            _joined([(each.columns.value, len(each)) for each in all_letters]),
-            bytes_column([section for each in all_letters for section in self._sections(each)]),
-            np.concatenate([each.timestamps for each in all_letters]),
+            _joined([(each.columns.key, len(each)) for each in dead]),
+            _joined([(each.columns.value, len(each)) for each in dead]),
+            bytes_column([section for each in dead for section in self._sections(each)]),
+            np.concatenate([each.columns.timestamps for each in dead if each.columns.timestamps is not None]),
         )
         too_large = np.flatnonzero(java_size_estimate(FieldLengths.of(columns)) > limit).tolist()
-        return self._shortened(columns, all_letters, too_large, limit) if too_large else columns
+        return self._shortened(columns, dead, too_large, limit) if too_large else columns
 
-    def _sections(self, letters: Letters) -> Iterable[bytes]:
+    def _sections(self, letters: DeadLetters) -> Iterable[bytes]:
         """Each row's own headers and Connect's."""
         own, added = letters.columns.headers, self._added(letters)
         if own is None:
             return [each.alone for each in added]
         return map(_Added.behind, added, own.to_pylist())
 
-    def _added(self, letters: Letters) -> Sequence[_Added]:
+    def _added(self, letters: DeadLetters) -> Sequence[_Added]:
         """The headers that each row gets."""
         if not self._connect:
             return [_NOTHING] * len(letters)
@@ -144,58 +135,17 @@ class LetterHeaders:
         return added
 
     def _shortened(
-        self, columns: RecordColumns, all_letters: Sequence[Letters], rows: Sequence[int], limit: int
+        self, columns: RecordColumns, dead: Sequence[DeadLetters], too_large: Sequence[int], limit: int
     ) -> RecordColumns:
-        keys, values, sections = (
-            _values(columns.key, columns),
-            _values(columns.value, columns),
-            _values(columns.headers, columns),
-        )
-        owns = [own for letters in all_letters for own in _values(letters.columns.headers, letters)]
-        all_added = [added for letters in all_letters for added in self._added(letters)]
-        for row in rows:
-            added = all_added[row]
-            fields: dict[str, bytes | None] = {"value": values[row], "key": keys[row], "headers": owns[row]}
-            for name, data in list(fields.items()):
-                if data is None:
-                    continue
-                fields[name] = None
-                added = added.and_omitted(name, data)
-                sections[row] = added.behind(fields["headers"])
-                if _size(fields["key"], fields["value"], sections[row]) <= limit:
-                    break
-            keys[row], values[row] = fields["key"], fields["value"]
+        keys, values, sections = (_values(each, columns) for each in (columns.key, columns.value, columns.headers))
+        own = [section for each in dead for section in _values(each.columns.headers, each)]
+        added = [headers for each in dead for headers in self._added(each)]
+        for row in too_large:
+            record = _Record(keys[row], values[row], own[row], added[row])
+            while record.size > limit and (shorter := record.shorter()) is not None:
+                record = shorter
+            keys[row], values[row], sections[row] = record.key, record.value, record.section
         return RecordColumns(bytes_column(keys), bytes_column(values), bytes_column(sections), columns.timestamps)
-
-
-def json_lines(letters: Letters, **of_task: object) -> bytes:
-    """A line per row. key, value and the headers' values are in Base64. ``of_task``: fields of every line."""
-    columns, kind = letters.columns, letters.kind
-    rows = zip(
-        letters.messages,
-        letters.places(),
-        letters.timestamps.tolist(),
-        _values(columns.key, letters),
-        _values(columns.value, letters),
-        _values(columns.headers, letters),
-        strict=True,
-    )
-    lines = []
-    for message, (topic, partition), timestamp, key, value, headers in rows:
-        line = {
-            **of_task,
-            "reason": kind.reason.value,
-            "message": message,
-            "exception": kind.exception,
-            "topic": topic or None,
-            "partition": None if partition == _NO_PARTITION else partition,
-            "timestamp": timestamp,
-            "key": _base64(key),
-            "value": _base64(value),
-            "headers": _header_pairs(headers),
-        }
-        lines.append(json.dumps(line, separators=(",", ":")) + "\n")
-    return "".join(lines).encode()
 
 
 @lru_cache(256)
@@ -213,12 +163,6 @@ _MESSAGE: Final = encode_varint(len(_CONNECT + "exception.message")) + (_CONNECT
 _OFFSET: Final = _header("offset", "-1")
 
 _varint: Final = lru_cache(10_000)(encode_varint)
-
-
-def _omitted_headers(field: str, data: bytes) -> tuple[tuple[bytes, bytes], ...]:
-    """Tell what a dead letter without a field lacks."""
-    name, digest = f"{_OMITTED}{field}", sha256(data).hexdigest()
-    return (f"{name}.size".encode(), b"%d" % len(data)), (f"{name}.sha256".encode(), digest.encode())
 
 
 class _Added(NamedTuple):
@@ -241,8 +185,9 @@ class _Added(NamedTuple):
 
     def and_omitted(self, field: str, data: bytes) -> _Added:
         """These headers, and those that describe a field that is left out of the dead letter."""
-        entries = [_entry(name.decode(), value) for name, value in _omitted_headers(field, data)]
-        return _Added.of(self.number + len(entries), self.data + b"".join(entries))
+        size = _entry(f"{_OMITTED}{field}.size", b"%d" % len(data))
+        digest = _entry(f"{_OMITTED}{field}.sha256", sha256(data).hexdigest().encode())
+        return _Added.of(self.number + 2, self.data + size + digest)
 
 
 _NOTHING: Final = _Added.of(0, b"")
@@ -259,29 +204,35 @@ def _counted(section: bytes) -> tuple[int, int]:
             return number >> 1, position
 
 
-def _header_pairs(section: bytes | None) -> list[list[str | None]]:
-    """Key and value (Base64) of each header."""
-    if section is None:
-        return []
-    count, position = _counted(section)
-    pairs = []
-    for _ in range(count):
-        key, position = _field(section, position)
-        value, position = _field(section, position)
-        pairs.append([(key or b"").decode(errors="replace"), _base64(value)])
-    return pairs
+class _Record(NamedTuple):
+    """One dead letter. ``own``: the header section of the row; None: it has none."""
 
+    key: bytes | None
+    value: bytes | None
+    own: bytes | None
+    added: _Added
 
-def _field(section: bytes, position: int) -> tuple[bytes | None, int]:
-    if section[position] == 1:  # zigzag of -1
-        return None, position + 1
-    length, begin = _counted(section[position : position + 5])
-    begin += position
-    return section[begin : begin + length], begin + length
+    @property
+    def section(self) -> bytes:
+        return self.added.behind(self.own)
 
+    @property
+    def size(self) -> int:
+        return int(java_size_estimate(FieldLengths.of(self.as_columns(None)))[0])
 
-def _base64(data: bytes | None) -> str | None:
-    return None if data is None else b64encode(data).decode()
+    def shorter(self) -> _Record | None:
+        """Without its value, or else its key, or else the row's own headers. None: it has none of them."""
+        if self.value is not None:
+            return self._replace(value=None, added=self.added.and_omitted("value", self.value))
+        if self.key is not None:
+            return self._replace(key=None, added=self.added.and_omitted("key", self.key))
+        if self.own is not None:
+            return self._replace(own=None, added=self.added.and_omitted("headers", self.own))
+        return None
+
+    def as_columns(self, timestamp: int | None) -> RecordColumns:
+        times = None if timestamp is None else np.array([timestamp], np.int64)
+        return RecordColumns(bytes_column([self.key]), bytes_column([self.value]), bytes_column([self.section]), times)
 
 
 def _joined(parts: Sequence[tuple[pa.BinaryArray | None, int]]) -> pa.BinaryArray | None:
@@ -295,47 +246,31 @@ def _values(column: pa.BinaryArray | None, of: Sized) -> list[Any]:
     return [None] * len(of) if column is None else column.to_pylist()
 
 
-def _size(key: bytes | None, value: bytes | None, section: bytes) -> int:
-    columns = RecordColumns(bytes_column([key]), bytes_column([value]), bytes_column([section]))
-    return int(java_size_estimate(FieldLengths.of(columns))[0])
-
-
-def refused_letter(record: RefusedRecord) -> Letters:
+def dead_letter_for(record: RefusedRecord) -> DeadLetters:
     """The dead letter for a row that the broker refused. Its partition is the one that it was sent to."""
     sent = _sent_record(record)
-    kind = FaultKind(Reason.RECORD_TOO_LARGE, TOO_LARGE)
-    columns = _one_record(sent, sent.key, sent.value, sent.headers)
+    columns = RecordColumns(
+        bytes_column([sent.key]),
+        bytes_column([sent.value]),
+        bytes_column([header_section(sent.headers)]),
+        np.array([sent.timestamp], np.int64),
+    )
     where = np.array([record.partition.partition], np.int32)
-    times = np.array([sent.timestamp], np.int64)
-    return Letters(kind, [str(record.error)], TopicColumn((record.partition.topic,)), columns, where, times)
+    return DeadLetters(_REFUSED, [str(record.error)], TopicColumn((record.partition.topic,)), columns, where)
 
 
-def shorter_letter(record: RefusedRecord) -> RecordColumns | None:
-    """A refused dead letter without its value; one without a value also without its key; one without both also without
-    the row's own headers. None: it has none of them.
-    """
+def shorter_dead_letter(record: RefusedRecord) -> RecordColumns | None:
+    """A refused dead letter in a shorter form; None: there is none."""
     sent = _sent_record(record)
-    added = tuple(each for each in sent.headers if each[0].startswith(_ADDED))
-    own = tuple(each for each in sent.headers if not each[0].startswith(_ADDED))
-    if sent.value is not None:
-        return _one_record(sent, sent.key, None, sent.headers + _omitted_headers("value", sent.value))
-    if sent.key is not None:
-        return _one_record(sent, None, None, sent.headers + _omitted_headers("key", sent.key))
-    if own:
-        return _one_record(sent, None, None, added + _omitted_headers("headers", header_section(own)))
-    return None
+    own = [each for each in sent.headers if not each[0].startswith(_ADDED)]
+    added = header_section([each for each in sent.headers if each[0].startswith(_ADDED)])
+    number, begin = _counted(added)
+    section = header_section(own) if own else None
+    shorter = _Record(sent.key, sent.value, section, _Added.of(number, added[begin:])).shorter()
+    return None if shorter is None else shorter.as_columns(sent.timestamp)
 
 
 def _sent_record(record: RefusedRecord) -> DecodedRecord:
     (batch,) = decode_batches(record.batch)
     (sent,) = batch.records
     return sent
-
-
-def _one_record(sent: DecodedRecord, key: bytes | None, value: bytes | None, headers: _Headers) -> RecordColumns:
-    return RecordColumns(
-        key=bytes_column([key]),
-        value=bytes_column([value]),
-        headers=bytes_column([header_section(headers)]),
-        timestamps=np.array([sent.timestamp], np.int64),
-    )

@@ -17,9 +17,13 @@ from spark_kafka_sink.errors import DeadLetterLimitError, KafkaError
 from spark_kafka_sink.exactly_once.receipts import TaskName
 from spark_kafka_sink.producer.engine import ProducerEngine
 from spark_kafka_sink.records.columns import TopicColumn
-from spark_kafka_sink.spark.dead_letters.files import DeadLetterFile, LetterFiles
-from spark_kafka_sink.spark.dead_letters.options import NO_TOPIC, DeadLetters, Reason
-from spark_kafka_sink.spark.dead_letters.record import LetterHeaders, Letters, refused_letter, shorter_letter
+from spark_kafka_sink.spark.dead_letters.options import NO_TOPIC, DeadLetterOptions, Reason
+from spark_kafka_sink.spark.dead_letters.record import (
+    DeadLetterEncoder,
+    DeadLetters,
+    dead_letter_for,
+    shorter_dead_letter,
+)
 from spark_kafka_sink.spark.end import End
 from spark_kafka_sink.spark.rows import RejectedRows, Rows
 from spark_kafka_sink.spark.validate import known_limits
@@ -34,22 +38,19 @@ _LETTER_OVERHEAD: Final = 512
 
 
 class DeadLetterWriter:
-    """Writes to the topic, to the file, or to both. One thread. ``close`` ends it; the file is whole after ``finish``.
+    """One thread. Dead letters are held and appended in pieces, the last by ``finish``.
 
-    Rows are counted as they came: a replay counts the same, whatever partition counts and limits are then. Dead letters
-    are held and written in pieces, the last by ``write_held``.
+    Rows are counted as they came: a replay counts the same, whatever partition counts and limits are then.
     """
 
-    def __init__(self, end: End, dead: DeadLetters, clock: Clock, name: TaskName, files: LetterFiles) -> None:
+    def __init__(self, end: End, dead: DeadLetterOptions, clock: Clock, name: TaskName) -> None:
         self.reasons = dead.reasons
         self._end = end
         self._dead = dead
         self._clock = clock
-        self._name = name
-        self._headers = LetterHeaders(dead.connector or name.query, name.task, dead.connect_headers)
-        self._files = files
-        self._file = None if dead.path is None else DeadLetterFile(dead.path, files, name)
-        self._held: list[Letters] = []
+        self._task = name.task
+        self._encoder = DeadLetterEncoder(dead.connector or name.query, name.task, dead.connect_headers)
+        self._held: list[DeadLetters] = []
         self._held_size = 0
         self._letters = 0
         self._refused = end.keep_refused() if Reason.RECORD_TOO_LARGE in dead.reasons else None
@@ -66,41 +67,22 @@ class DeadLetterWriter:
         self._write_refused()
         yield rows
 
-    def write_held(self) -> None:
-        """Appends the dead letters so far, and adds them to the file."""
-        held, self._held, self._held_size = self._held, [], 0
-        if not held:
-            return
-        if self._file is not None:
-            for letters in held:
-                self._file.write(letters)
-        if self._dead.topic is not None:
-            limit = self._limit(self._end.engine(), self._dead.topic)
-            self._end.append_own(self._dead.topic, self._headers.records(held, limit))
-
-    def flush(self) -> None:
-        """After the last row: waits until all rows and dead letters are acknowledged, if brokers may refuse some."""
+    def finish(self) -> None:
+        """After the last row: appends what is held. If brokers may refuse records, waits until all are acknowledged."""
+        with self._end.meter.appending():
+            self._append_held()
         if self._refused is None:
             return
         self._end.flush()
         while self._write_refused():
-            self.write_held()
+            self._append_held()
             self._end.flush()
 
-    def finish(self) -> None:
-        """The file is whole. Call it when the dead letters are acknowledged, before the task reports."""
-        if self._file is not None and self._end.writes:
-            self._file.finish()
-
-    @property
-    def files(self) -> LetterFiles | None:
-        """The task's files, for the driver; None without deadLetterPath."""
-        return None if self._file is None else self._files._replace(complete=self._end.writes)
-
-    def close(self) -> None:
-        """Drops what is not whole."""
-        if self._file is not None:
-            self._file.close()
+    def _append_held(self) -> None:
+        held, self._held, self._held_size = self._held, [], 0
+        if held:
+            limit = self._limit(self._end.engine(), self._dead.topic)
+            self._end.append_own(self._dead.topic, self._encoder.encode(held, limit))
 
     def _take(self, rejected: RejectedRows, rows: Rows) -> None:
         places = rejected.rows
@@ -111,9 +93,8 @@ class DeadLetterWriter:
         if self._end.writes:
             now_ms = self._clock.epoch_ms()
             times = columns.timed(now_ms).timestamps
-            if times is None:
-                times = np.full(len(columns), now_ms, np.int64)
-            self._hold(Letters(rejected.kind, rejected.messages, topics, columns, partitions, times))
+            columns = replace(columns, timestamps=np.full(len(columns), now_ms, np.int64) if times is None else times)
+            self._hold(DeadLetters(rejected.kind, rejected.messages, topics, columns, partitions))
 
     def _write_refused(self) -> bool:
         """The records that brokers have refused so far; returns whether there were any. They are taken one by one, and
@@ -126,32 +107,32 @@ class DeadLetterWriter:
         while (row := rows.take_refused()) is not None:
             any_refused = True
             end.engine().topics.doubt_limit(row.partition.topic)
-            self._hold(refused_letter(row))
+            self._hold(dead_letter_for(row))
         while (letter := own.take_refused()) is not None:
             any_refused = True
             end.engine().topics.doubt_limit(letter.partition.topic)
-            shorter = shorter_letter(letter)
+            shorter = shorter_dead_letter(letter)
             if shorter is None:
                 raise letter.error
             end.append_own(letter.partition.topic, shorter)
         return any_refused
 
-    def _hold(self, letters: Letters) -> None:
+    def _hold(self, letters: DeadLetters) -> None:
         self._end.meter.add_dead_letters(letters.kind.reason.value, len(letters))
         self._letters += len(letters)
         if (text := self._dead.over_limit(self._letters)) is not None:
             self._send_held_before_failing()
-            raise DeadLetterLimitError(f"Task {self._name.task}: {text} The last: {letters.messages[-1]}")
+            raise DeadLetterLimitError(f"Task {self._task}: {text} The last: {letters.messages[-1]}")
         self._held.append(letters)
         self._held_size += letters.size + _LETTER_OVERHEAD * len(letters)
         if self._held_size >= _PIECE_BYTES:
-            self.write_held()
+            self._append_held()
 
     def _send_held_before_failing(self) -> None:
         """At least once, send the dead letters within the limit, which the error points to. Transactions abort."""
         if self._held and not self._end.is_transaction:
             with suppress(KafkaError):  # the task fails already, with another error
-                self.write_held()
+                self._append_held()
                 self._end.engine().flush(_LAST_FLUSH_MS)
 
     def _limit(self, engine: ProducerEngine, topic: str) -> int:

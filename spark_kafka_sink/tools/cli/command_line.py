@@ -13,19 +13,15 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final, TextIO, TypeAlias
 
-from spark_kafka_sink.common.compression import CODECS
 from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig
-from spark_kafka_sink.common.config.old_names import OLD_NAMES, overridden
+from spark_kafka_sink.common.config.old_names import overridden
 from spark_kafka_sink.common.config.option import did_you_mean
 from spark_kafka_sink.common.config.properties import parse_properties
-from spark_kafka_sink.common.config.rules import SERIALIZERS
 from spark_kafka_sink.common.protocol_values import text_fault
 from spark_kafka_sink.common.removed_names import removed_name
 from spark_kafka_sink.errors import ConfigError
 
 _NEGATIVE_NUMBER: Final = re.compile(r"-\.?[0-9]")
-
-_CODECS = tuple(CODECS)
 
 VERBOSE = ("-v", "--verbose")
 
@@ -73,15 +69,19 @@ Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def add_command(
-    commands: Subparsers, run: Callable[[argparse.Namespace], int], name: str, summary: str, *texts: str
+    commands: Subparsers,
+    run: Callable[[argparse.Namespace], int],
+    name: str,
+    summary: str,
+    description: str,
+    examples: str,
 ) -> argparse.ArgumentParser:
-    """A subcommand that calls ``run``. ``texts``: description and examples for its ``--help``, printed as they are."""
-    description, epilog = (*texts, None, None)[:2]
+    """A subcommand that calls ``run``. ``description``, ``examples``: for its ``--help``, printed as they are."""
     command = commands.add_parser(
         name,
         help=summary,
         description=description,
-        epilog=epilog,
+        epilog=examples,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.add_argument(*VERBOSE, action="store_true", default=argparse.SUPPRESS, help="log what the client does")
@@ -191,42 +191,6 @@ def client_config(arguments: argparse.Namespace) -> ProducerConfig:
     return ProducerConfig.parse(
         overridden(client_options(arguments), {"bootstrap.servers": arguments.bootstrap_server})
     )
-
-
-def add_producer_options(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--bootstrap-server", "--broker-list", required=True, metavar="HOST:PORT",
-        help="one or more brokers, separated by commas",
-    )  # fmt: skip
-    command.add_argument("--topic", required=True, help="topic to write to")
-    command.add_argument(
-        "--request-required-acks", metavar="ACKS", choices=("all", "-1", "0", "1"),
-        help="acknowledgements to wait for: of all in-sync replicas (all, the default), of the leader (1), or none (0)",
-    )  # fmt: skip
-    command.add_argument(
-        "--compression-codec", nargs="?", const="gzip", choices=_CODECS, metavar="CODEC",
-        help=f"{', '.join(_CODECS)} (default: none; without a value: gzip)",
-    )  # fmt: skip
-    add_client_options(command, "--producer.config", "--producer-property")
-
-
-def producer_options(arguments: argparse.Namespace) -> dict[str, object]:
-    """The options of file, properties and flags; later ones override. Raises ``ConfigError`` for an unreadable file.
-
-    Java serializers are dropped, because these commands send bytes.
-    """
-    flags = {"bootstrap.servers": arguments.bootstrap_server}
-    if arguments.request_required_acks is not None:
-        flags["acks"] = arguments.request_required_acks
-    if arguments.compression_codec is not None:
-        flags["compression.type"] = arguments.compression_codec
-    given = client_options(arguments)
-    sent_as_bytes = {
-        name: value
-        for name, value in given.items()
-        if ":" in str(value) or OLD_NAMES.get(name, name) not in SERIALIZERS
-    }
-    return overridden(sent_as_bytes, flags)
 
 
 def _properties_of(path: Path | None) -> dict[str, str]:

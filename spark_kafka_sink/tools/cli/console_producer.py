@@ -12,17 +12,20 @@ from itertools import combinations
 from types import FrameType
 from typing import BinaryIO
 
+from spark_kafka_sink.common.compression import CODECS
+from spark_kafka_sink.common.config.old_names import OLD_NAMES, overridden
 from spark_kafka_sink.common.config.option import BOOLEANS, did_you_mean
+from spark_kafka_sink.common.config.rules import SERIALIZERS
 from spark_kafka_sink.errors import ConfigError, FailedToSendError, KafkaError
 from spark_kafka_sink.producer.append.record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.producer.producer import KafkaProducer
 from spark_kafka_sink.producer.sync_producer import SyncProducer, open_producer
 from spark_kafka_sink.tools.cli.command_line import (
     Subparsers,
+    add_client_options,
     add_command,
     add_pairs,
-    add_producer_options,
-    producer_options,
+    client_options,
 )
 
 DESCRIPTION = """\
@@ -48,6 +51,8 @@ examples:
   spark-kafka-sink console-producer --bootstrap-server localhost:9092 --topic t --sync \\
       --request-required-acks 1 --compression-codec zstd --producer-property client.id=me"""
 
+_CODECS = tuple(CODECS)
+
 _EXIT_CODES = {signal.SIGINT: 0, signal.SIGTERM: 128 + signal.SIGTERM, signal.SIGHUP: 128 + signal.SIGHUP}
 """The exit code after one of these signals, with everything delivered."""
 
@@ -55,7 +60,20 @@ _EXIT_CODES = {signal.SIGINT: 0, signal.SIGTERM: 128 + signal.SIGTERM, signal.SI
 def add_to(commands: Subparsers) -> None:
     summary = "send the lines of standard input as records"
     console = add_command(commands, run, "console-producer", summary, DESCRIPTION, PROPERTIES)
-    add_producer_options(console)
+    console.add_argument(
+        "--bootstrap-server", "--broker-list", required=True, metavar="HOST:PORT",
+        help="one or more brokers, separated by commas",
+    )  # fmt: skip
+    console.add_argument("--topic", required=True, help="topic to write to")
+    console.add_argument(
+        "--request-required-acks", metavar="ACKS", choices=("all", "-1", "0", "1"),
+        help="acknowledgements to wait for: of all in-sync replicas (all, the default), of the leader (1), or none (0)",
+    )  # fmt: skip
+    console.add_argument(
+        "--compression-codec", nargs="?", const="gzip", choices=_CODECS, metavar="CODEC",
+        help=f"{', '.join(_CODECS)} (default: none; without a value: gzip)",
+    )  # fmt: skip
+    add_client_options(console, "--producer.config", "--producer-property")
     console.add_argument(
         "--sync", action="store_true",
         help="send one line at a time and wait for its acknowledgement (slow); the same as the "
@@ -67,7 +85,7 @@ def add_to(commands: Subparsers) -> None:
 def run(arguments: argparse.Namespace) -> int:
     reader = LineReader.parse(arguments.topic, arguments.properties)
     lines = Lines(sys.stdin.buffer, prompt=sys.stdin.isatty())
-    config = producer_options(arguments)
+    config = _producer_options(arguments)
     with _handled_by(lines.interrupt):
         try:
             with open_producer(config, "sync") if arguments.sync else open_producer(config) as producer:
@@ -79,6 +97,24 @@ def run(arguments: argparse.Namespace) -> int:
             if not lines.exit_code:
                 raise
     return lines.exit_code
+
+
+def _producer_options(arguments: argparse.Namespace) -> dict[str, object]:
+    """The options of file, properties and flags; later ones override. Raises ``ConfigError`` for an unreadable file.
+
+    Java serializers are dropped, because the command sends bytes.
+    """
+    flags = {"bootstrap.servers": arguments.bootstrap_server}
+    if arguments.request_required_acks is not None:
+        flags["acks"] = arguments.request_required_acks
+    if arguments.compression_codec is not None:
+        flags["compression.type"] = arguments.compression_codec
+    sent_as_bytes = {
+        name: value
+        for name, value in client_options(arguments).items()
+        if ":" in str(value) or OLD_NAMES.get(name, name) not in SERIALIZERS
+    }
+    return overridden(sent_as_bytes, flags)
 
 
 @contextmanager

@@ -56,8 +56,7 @@ transactions. Then the driver decides the batch by a record in the ledger, and c
 the driver dies before that, they stay open and block readers with isolation.level=read_committed.
 
   list     shows the last batch of each write in the ledger, and open transactions, with their age and
-           whether they will be committed. Changes nothing. Without --prefix, it shows all writes, except for
-           batch jobs with neverRepeated=true that are done, because the ledger keeps no entry of them
+           whether they will be committed. Changes nothing. Without --prefix, it shows all writes
   commit   commits the transactions of decided batches
   abort    aborts the transactions of batches that are not decided. It is refused while a decided batch is not
            committed; with --force, it commits the rest of that batch and gives up its missing rows. It is also
@@ -68,8 +67,8 @@ the driver dies before that, they stay open and block readers with isolation.lev
 commit, abort and forget fence a running query with that name: the query fails and must be restarted. They
 ask for confirmation; without a terminal they need --yes. --dry-run shows what they would do.
 
-As long as the checkpoint exists, prefer to restart the query, because it commits and aborts by itself. Use
-this command for a batch job without txnAppId, because no later run has that job's name."""
+As long as the checkpoint exists, prefer to restart the query, and with a txnAppId to run the job again with the
+same txnVersion and rows, because they commit and abort by themselves, and write lost rows again."""
 
 
 EXAMPLES = """\

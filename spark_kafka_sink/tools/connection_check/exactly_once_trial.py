@@ -1,5 +1,5 @@
-"""Goes through what exactly-once needs of the brokers, right by right and API by API, with a ledger and a transactional
-id that are thrown away. It writes to the topic that it creates, and deletes it.
+"""Goes through what exactly-once needs of the brokers, with a throw-away ledger: one batch is planned, written and
+committed, and another one aborted, by the code that a write uses.
 """
 
 from __future__ import annotations
@@ -7,15 +7,18 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Generator, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 from uuid import uuid4
 
 from spark_kafka_sink.common.clock import Clock
-from spark_kafka_sink.common.model import NO_IDENTITY, TopicPartition
+from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.errors import BrokerError, KafkaError
+from spark_kafka_sink.exactly_once.abort import abort_batch
 from spark_kafka_sink.exactly_once.cluster import Cluster
+from spark_kafka_sink.exactly_once.commit import commit_batch
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
-from spark_kafka_sink.exactly_once.ledger_format import barrier_record, encode_batch
 from spark_kafka_sink.exactly_once.ledger_topic import (
     PARTITIONS,
     WantedLedger,
@@ -23,19 +26,30 @@ from spark_kafka_sink.exactly_once.ledger_topic import (
     checked_configs,
     create_ledger,
     fewest_replicas,
+    ledger_partitions,
     wanted_ledger,
 )
+from spark_kafka_sink.exactly_once.operator_commands import abort_undecided
 from spark_kafka_sink.exactly_once.partition_log import PartitionLog
+from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.requirements import TRANSACTION_APIS, missing_transaction_apis
+from spark_kafka_sink.exactly_once.session import CommitSettings, close_sessions, session_for
 from spark_kafka_sink.exactly_once.sweep import CannotListError, describe_open, list_matching
-from spark_kafka_sink.exactly_once.values import DRIVER_TIMEOUT_MS, OpenTransaction, driver_id
+from spark_kafka_sink.exactly_once.task import TaskTransaction
+from spark_kafka_sink.exactly_once.values import (
+    OpenTransaction,
+    TaskAttempt,
+    TaskReport,
+    WriteId,
+    WriteKind,
+    WritePlan,
+    driver_id,
+)
 from spark_kafka_sink.network.api_versions import camel_case
 from spark_kafka_sink.network.error_table import FORBIDDEN
 from spark_kafka_sink.network.messages import API_KEYS
 from spark_kafka_sink.network.topics import why_not_created
-from spark_kafka_sink.producer.transactions.committer import Committer, EndVerdict
-from spark_kafka_sink.producer.transactions.values import END_TXN_V1, END_TXN_V2, TransactionalIdentity
-from spark_kafka_sink.records.batch import TRANSACTIONAL, BatchHeader
+from spark_kafka_sink.producer.transactions.values import END_TXN_V2, PreparedTransaction
 from spark_kafka_sink.tools.connection_check.check import CheckRequest
 from spark_kafka_sink.tools.connection_check.findings import Finding, Outcome
 from spark_kafka_sink.tools.connection_check.throw_away import throw_away_name, thrown_away
@@ -45,7 +59,6 @@ _log = logging.getLogger("spark_kafka_sink.check")
 DEFAULT_PREFIX: Final = "spark-kafka-sink"
 _SUBJECT: Final = "exactly-once"
 _ID_RIGHTS: Final = "WRITE on the transactional id"
-_TOPIC_RIGHTS: Final = "WRITE on the topic"
 _SWEEP: Final = "sweep"
 DELETE: Final = "delete"
 
@@ -67,45 +80,43 @@ class _Trial:
     def __init__(self, request: CheckRequest, clock: Clock, suffix: str) -> None:
         self._ledger = request.ledger_topic
         self._topic = throw_away_name(self._ledger, suffix)
-        self._id = driver_id(f"{request.transactional_id_prefix or DEFAULT_PREFIX}-{suffix}")
+        self._name = f"{request.transactional_id_prefix or DEFAULT_PREFIX}-{suffix}"
         self._timeout_ms = request.config.max_block_ms
+        producer = replace(request.config, acks=-1, enable_idempotence=True, delivery_timeout_ms=self._timeout_ms)
+        self._commit_settings = CommitSettings(producer, self._name, self._name, self._topic)
         self._clock = clock
         self._cluster = Cluster(request.config, clock)
-        self._committer = Committer(self._cluster, DRIVER_TIMEOUT_MS)
-        self._log = PartitionLog(self._cluster, TopicPartition(self._topic, 0))
         self._step = ""
         self._began = clock.now()
-        self._may_exist = False
-        self._open: TransactionalIdentity | None = None
+        self._may_exist = self._may_be_open = False
 
     def findings(self) -> Iterator[Finding]:
         try:
             yield from self._steps()
         except KafkaError as error:
             yield self._finding(Outcome.FAILED, str(error))
-        if self._open is not None:
-            self._abort_open()
+        self._abort_open()
         if self._may_exist:
             yield self._delete()
 
     def close(self) -> None:
         """Removes what is left, and closes the connections. Only warns of what cannot be removed."""
         try:
-            if self._open is not None:
-                self._abort_open()
+            self._abort_open()
             if self._may_exist and (left := self._delete()).outcome is not Outcome.OK:
                 _log.warning("%s", left.text)
         finally:
+            close_sessions()
             self._cluster.close()
 
     def _steps(self) -> Iterator[Finding]:
         yield from self._versions()
         wanted = yield from self._create()
         yield self._settings(wanted)
-        yield from self._write_and_read()
-        identity = yield from self._initialise()
-        identity, sequence = yield from self._commit(identity)
-        yield from self._abort(identity, sequence)
+        _, report = yield from self._write(0)
+        yield from self._commit(report)
+        plan, report = yield from self._write(1)
+        yield from self._abort(plan, report)
 
     def _versions(self) -> Iterator[Finding]:
         self._begin("versions")
@@ -157,88 +168,62 @@ class _Trial:
     def _configs(self, wanted: WantedLedger) -> dict[str, str | None]:
         return checked_configs(self._cluster, self._topic, wanted, self._deadline())
 
-    def _write_and_read(self) -> Iterator[Finding]:
+    # Batches
+
+    def _write(self, number: int) -> Generator[Finding, None, tuple[WritePlan, TaskReport]]:
+        """Plans a batch and prepares its one task, which writes no row but its marker."""
+        self._begin("plan")
+        self._may_be_open = True
+        write_id = WriteId(self._name, number, WriteKind.VERSION)
+        plan = plan_write(self._commit_settings, write_id)
+        text = f"InitProducerId of {driver_id(self._name)} ({_ID_RIGHTS})"
+        yield self._finding(Outcome.OK, f"{text}; Produce, ListOffsets, Fetch (WRITE and READ on the topic)")
         self._begin("write")
-        now = self._clock.epoch_ms()
-        header = BatchHeader(attributes=0, record_count=1, base_timestamp=now, max_timestamp=now)
-        end = self._log.append(encode_batch(header, [barrier_record(self._id)]), None, self._deadline()) + 1
-        yield self._finding(Outcome.OK, f"Produce ({_TOPIC_RIGHTS})")
-        self._begin("read")
-        self._records_before(end, read_committed=False)
-        yield self._finding(Outcome.OK, "ListOffsets, Fetch (READ on the topic)")
+        with TaskTransaction(self._commit_settings.producer, plan, TaskAttempt(write_id, 0), self._clock) as write:
+            write.engine()  # a task that has a producer writes a marker
+            report = write.prepare()
+        version = 2 if _prepared(report).end_txn_version >= END_TXN_V2 else 1
+        produce = "Produce" if version > 1 else "AddPartitionsToTxn, Produce"
+        text = f"InitProducerId of {_prepared(report).transactional_id}, {produce} in a transaction"
+        yield self._finding(Outcome.OK, f"{text} ({_ID_RIGHTS}, WRITE on the topic), transactions version {version}")
+        return plan, report
 
-    def _records_before(self, end: int, *, read_committed: bool) -> int:
-        """How many data batches there are up to offset ``end``, which is waited for."""
-        batches = self._log.batches_before(end, self._deadline(), read_committed=read_committed)
-        return sum(not batch.header.is_control for batch in batches)
-
-    # Transactions
-
-    def _initialise(self) -> Generator[Finding, None, TransactionalIdentity]:
-        self._begin("initialise")
-        unknown = TransactionalIdentity(self._id, *NO_IDENTITY, END_TXN_V1)
-        identity = self._committer.init_producer_id(unknown, self._timeout_ms)
-        version = 2 if identity.end_txn_version >= END_TXN_V2 else 1
-        yield self._finding(Outcome.OK, f"InitProducerId of {self._id} ({_ID_RIGHTS}), transactions version {version}")
-        return identity
-
-    def _append(self, identity: TransactionalIdentity, sequence: int) -> Generator[Finding, None, int]:
-        """A record in a transaction of the id. Returns the offset behind it."""
-        self._begin("add")
-        self._open = identity
-        if identity.end_txn_version < END_TXN_V2:
-            self._committer.add_partitions(identity, [self._log.partition], self._timeout_ms)
-            yield self._finding(Outcome.OK, f"AddPartitionsToTxn ({_ID_RIGHTS}, {_TOPIC_RIGHTS})")
-        else:
-            yield self._finding(Outcome.OK, "AddPartitionsToTxn is not needed: Produce does it")
-        self._begin("produce")
-        now = self._clock.epoch_ms()
-        header = BatchHeader(
-            attributes=TRANSACTIONAL, record_count=1, base_timestamp=now, max_timestamp=now,
-            producer_id=identity.producer_id, producer_epoch=identity.epoch, base_sequence=sequence,
-        )  # fmt: skip
-        offset = self._log.append(encode_batch(header, [barrier_record(self._id)]), identity, self._deadline())
-        yield self._finding(Outcome.OK, f"Produce in a transaction ({_ID_RIGHTS}, {_TOPIC_RIGHTS})")
-        return offset + 1
-
-    def _commit(self, identity: TransactionalIdentity) -> Generator[Finding, None, tuple[TransactionalIdentity, int]]:
-        """Returns the identity of the next transaction and its first sequence."""
-        end = yield from self._append(identity, 0)
+    def _commit(self, report: TaskReport) -> Iterator[Finding]:
         self._begin("commit")
-        after = self._end(commit=True)
-        if (count := self._records_before(end, read_committed=True)) != 2:
-            raise KafkaError(f"a read_committed reader sees {count} batches of 2 after EndTxn has committed")
+        if failure := commit_batch(self._commit_settings, [report]).cleanup_failure:
+            raise KafkaError(failure)
+        self._check_visible(report, "committed")
         yield self._finding(Outcome.OK, f"EndTxn ({_ID_RIGHTS}); read_committed readers see the record")
-        return after, 0 if after.epoch != identity.epoch else 1
 
-    def _abort(self, identity: TransactionalIdentity, sequence: int) -> Iterator[Finding]:
-        end = yield from self._append(identity, sequence)
+    def _abort(self, plan: WritePlan, report: TaskReport) -> Iterator[Finding]:
         self._begin(_SWEEP)
-        yield self._finding(Outcome.OK, self._sweep_text())
+        yield self._finding(Outcome.OK, self._sweep_text(_prepared(report)))
         self._begin("abort")
-        self._end(commit=False)
-        if (count := self._records_before(end, read_committed=True)) != 2:
-            raise KafkaError(f"a read_committed reader sees {count} batches of 2 after EndTxn has aborted")
+        if (outcome := abort_batch(self._commit_settings, [report], plan)).aborted != 1:
+            raise KafkaError(f"EndTxn did not abort the transaction: {outcome}")
+        self._check_visible(report, "aborted")
+        self._may_be_open = False
         yield self._finding(Outcome.OK, f"EndTxn ({_ID_RIGHTS}); read_committed readers do not see the record")
 
-    def _end(self, *, commit: bool) -> TransactionalIdentity:
-        assert self._open is not None
-        (outcome,) = self._committer.end([(self._open, commit)], self._timeout_ms)
-        if outcome.verdict is not (EndVerdict.COMMITTED if commit else EndVerdict.ABORTED) or outcome.identity is None:
-            raise outcome.error or KafkaError(f"EndTxn of {self._id}: {outcome.verdict.value}")
-        self._open = None
-        return outcome.identity
+    def _check_visible(self, report: TaskReport, ended: str) -> None:
+        """Raises ``KafkaError`` unless a read_committed reader sees the first batch's marker and no other one."""
+        partition = ledger_partitions(self._name, self._topic).marker_partition
+        log = PartitionLog(self._cluster, TopicPartition(self._topic, partition))
+        batches = log.batches_before((report.share.marker or 0) + 1, self._deadline(), read_committed=True)
+        if (count := sum(not batch.header.is_control for batch in batches)) != 1:
+            raise KafkaError(f"a read_committed reader sees {count} batches of 1 after EndTxn has {ended}")
 
-    def _sweep_text(self) -> str:
+    def _sweep_text(self, prepared: PreparedTransaction) -> str:
         """How transactions of dead runs would be found, while one is open."""
+        name = prepared.transactional_id
         try:
-            if self._shows(list_matching(self._cluster, re.compile(re.escape(self._id)), self._deadline())):
+            if _shows(list_matching(self._cluster, re.compile(re.escape(name)), self._deadline()), prepared):
                 return "ListTransactions and DescribeTransactions find the open transaction (DESCRIBE on its id)"
             reason = "ListTransactions does not show the open transaction"
         except CannotListError as error:
             reason = str(error)
         try:
-            if self._shows(describe_open(self._cluster, [self._id], self._deadline())):
+            if _shows(describe_open(self._cluster, [name], self._deadline()), prepared):
                 return f"{reason}: those of dead runs are looked up by the ids of tasks (DescribeTransactions)"
             shown = "DescribeTransactions does not show it either"
         except KafkaError as error:
@@ -248,16 +233,15 @@ class _Trial:
             "Until then read_committed readers wait; no row is lost or written twice"
         )
 
-    def _shows(self, found: list[OpenTransaction]) -> bool:
-        return self._open is not None and any(each.key == self._open.key for each in found)
-
     # Removal
 
     def _abort_open(self) -> None:
-        """Only shortens the time until the brokers end the transaction (``DRIVER_TIMEOUT_MS``)."""
-        assert self._open is not None
-        opened, self._open = self._open, None
-        self._committer.end([(opened, False)], self._timeout_ms)
+        """Only shortens the time until the brokers end the transactions."""
+        if not self._may_be_open:
+            return
+        self._may_be_open = False
+        with suppress(KafkaError), session_for(self._commit_settings) as session:
+            abort_undecided(session, True, self._deadline())
 
     def _delete(self) -> Finding:
         self._begin(DELETE)
@@ -272,3 +256,12 @@ class _Trial:
 
     def _finding(self, outcome: Outcome, text: str) -> Finding:
         return Finding(_SUBJECT, self._step, outcome, text, self._clock.now() - self._began)
+
+
+def _prepared(report: TaskReport) -> PreparedTransaction:
+    assert report.share.prepared is not None
+    return report.share.prepared
+
+
+def _shows(found: list[OpenTransaction], prepared: PreparedTransaction) -> bool:
+    return any(each.key == prepared.key for each in found)

@@ -43,7 +43,7 @@ class SampleCollector(Collector):
             family = CounterMetricFamily if metric.is_counter else GaugeMetricFamily
             names[metric.name] = () if metric in EXPORTER_METRICS else (*QUERY_LABELS, *metric.labels)
             families[metric.name] = family(PREFIX + metric.name, metric.doc, labels=names[metric.name])
-        for metric, labels, value, _ in self._exporter.samples:
+        for metric, labels, value in self._exporter.samples:
             families[metric.name].add_metric([labels.get(name, "") for name in names[metric.name]], value)
         yield from families.values()
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Final
 
 from spark_kafka_sink.common.clock import Clock
@@ -18,25 +17,13 @@ from spark_kafka_sink.exactly_once.receipts import WriteReceipt
 _PARTITIONS_EVERY_MS: Final = 60_000.0
 
 
-@dataclass(slots=True)
-class Foreign:
-    """How many records are not receipts, and what is wrong with the first."""
-
-    count: int = 0
-    first: str = ""
-
-    def add(self, where: str, error: ValueError) -> None:
-        self.count += 1
-        self.first = self.first or f"{where}: {error}"
-
-
 class TopicReceipts:
-    """Reads all partitions of a receiptsTopic, read_committed, on one thread. Each request may take max.block.ms. What
-    ``WriteReceipt.parse`` rejects is counted in ``foreign`` and left out.
+    """Reads all partitions of a receiptsTopic, read_committed, on one thread. Each request may take max.block.ms.
+    ``foreign``: how many records ``WriteReceipt.parse`` has rejected, which are left out.
     """
 
     def __init__(self, config: ProducerConfig, topic: str, clock: Clock) -> None:
-        self.foreign = Foreign()
+        self.foreign = 0
         self._topic = topic
         self._wait_ms = config.max_block_ms
         self._cluster = Cluster(config, clock)
@@ -62,15 +49,15 @@ class TopicReceipts:
             if fetched is None:  # retention has removed the records, or the topic was made again
                 self._offsets[number] = log.earliest(self._deadline())
                 continue
-            receipts = [
-                receipt
-                for batch in fetched.batches
-                for record in batch.records()
-                if record.offset >= offset
-                for receipt in parsed(record.value or b"", f"{log.partition} offset {record.offset}", self.foreign)
-            ]
+            records = [record for batch in fetched.batches for record in batch.records() if record.offset >= offset]
             self._offsets[number] = fetched.next_offset
-            yield from receipts
+            for record in records:
+                try:
+                    receipt = WriteReceipt.parse((record.value or b"").decode(errors="replace"))
+                except ValueError:
+                    self.foreign += 1
+                else:
+                    yield receipt
             if fetched.next_offset >= fetched.end:
                 break
 
@@ -88,12 +75,3 @@ class TopicReceipts:
 
     def _deadline(self) -> float:
         return self._cluster.now() + self._wait_ms
-
-
-def parsed(value: bytes, where: str, foreign: Foreign) -> Iterable[WriteReceipt]:
-    """The receipt in a record; none if it is foreign, which is counted."""
-    try:
-        return (WriteReceipt.parse(value.decode(errors="replace").rstrip("\n")),)
-    except ValueError as error:
-        foreign.add(where, error)
-        return ()

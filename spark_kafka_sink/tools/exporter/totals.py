@@ -1,4 +1,4 @@
-"""``Exporter``: reads receipts and sums them up to the samples that Prometheus scrapes and OTLP sends."""
+"""``Exporter``: reads receipts and sums them up to the samples that Prometheus scrapes."""
 
 from __future__ import annotations
 
@@ -83,17 +83,15 @@ EXPORTER_METRICS: Final = (RECEIPTS, FOREIGN, ERRORS, LAST_READ)
 
 
 class Sample(NamedTuple):
-    """A metric's value. ``labels`` maps names to values. A counter counts from ``began`` (epoch ms) on."""
+    """A metric's value. ``labels`` maps names to values."""
 
     metric: Metric
     labels: Mapping[str, str]
     value: float
-    began: int
 
 
 @dataclass(slots=True)
 class _Query:
-    began: int
     name: str = ""
     partitions: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
     sums: dict[tuple[Metric, str], float] = field(default_factory=dict)
@@ -118,9 +116,8 @@ class ReceiptTotals:
         self._queries: OrderedDict[str, _Query] = OrderedDict()
 
     def add(self, receipt: WriteReceipt) -> None:
-        query = self._queries.setdefault(receipt.query, _Query(receipt.began_at))
+        query = self._queries.setdefault(receipt.query, _Query())
         self._queries.move_to_end(receipt.query)
-        query.began = min(query.began, receipt.began_at)
         query.name = receipt.query_name or query.name
         if receipt.count:
             key = self._key(query, receipt)
@@ -138,12 +135,12 @@ class ReceiptTotals:
             for (topic, partition), values in query.partitions.items():
                 labels = {**named, "topic": topic, "partition": partition}
                 for metric, value in zip((ROWS, BYTES), values, strict=True):
-                    yield Sample(metric, labels, value, query.began)
+                    yield Sample(metric, labels, value)
             for (metric, label), total in query.sums.items():
                 labels = {**named, **dict.fromkeys(metric.labels, label)}
-                yield Sample(metric, labels, total, query.began)
+                yield Sample(metric, labels, total)
             for metric, gauge in query.gauges.items():
-                yield Sample(metric, named, gauge, query.began)
+                yield Sample(metric, named, gauge)
 
     def _key(self, query: _Query, receipt: WriteReceipt) -> tuple[str, str]:
         key = (receipt.topic, str(receipt.partition))
@@ -186,7 +183,6 @@ class Exporter:
         self._clock = clock
         self._totals = ReceiptTotals(most_series)
         self._of_queries: tuple[Sample, ...] = ()
-        self._began = clock.epoch_ms()
         self._receipts = self._errors = 0
         self._last_read = 0.0
 
@@ -215,8 +211,8 @@ class Exporter:
     def _publish(self) -> None:
         own = {
             RECEIPTS: self._receipts,
-            FOREIGN: self._reader.foreign.count,
+            FOREIGN: self._reader.foreign,
             ERRORS: self._errors,
             LAST_READ: self._last_read,
         }
-        self.samples = (*self._of_queries, *(Sample(metric, {}, value, self._began) for metric, value in own.items()))
+        self.samples = (*self._of_queries, *(Sample(metric, {}, value) for metric, value in own.items()))

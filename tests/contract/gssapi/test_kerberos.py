@@ -156,7 +156,7 @@ def test_spark_writes_from_its_workers(kafka: LocalKafka, kdc: Kdc, topic: str, 
     options = with_prefix(client_options(kafka, keytab_login(kdc, "orders")))
     if mode == "exactly-once":
         options |= {"deliveryGuarantee": mode, "transactionalIdPrefix": topic, "ledgerTopic": name("ledger")}
-        options["neverRepeated"] = "true"
+        options |= {"txnAppId": topic, "txnVersion": "0"}
     rows = spark.range(100, numPartitions=4).selectExpr("cast(id as string) as value")
     rows.write.format("pykafka").options(**options, topic=topic).mode("append").save()
     assert {int(value) for value in written(kafka, topic, 100)} == set(range(100))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pyarrow as pa
 
 from spark_kafka_sink.common.clock import SystemClock
@@ -20,7 +18,7 @@ from tests.faults.support.proxy import redirected
 
 def task(config, plan, write_id, number, topic, values):
     """A task's write in two appends, so that it can die between them."""
-    with TaskTransaction(config, plan, TaskAttempt(write_id, number, os.getpid()), SystemClock()) as write:
+    with TaskTransaction(config, plan, TaskAttempt(write_id, number), SystemClock()) as write:
         half = len(values) // 2
         for part in (values[:half], values[half:]):
             if part:

@@ -13,6 +13,7 @@ from spark_kafka_sink.exactly_once import ledger_topic, sweep
 from spark_kafka_sink.exactly_once.cluster import Cluster
 from spark_kafka_sink.exactly_once.ledger_format import barrier_record, encode_batch, read_key
 from spark_kafka_sink.exactly_once.ledger_topic import EnsuredLedger, broker_limit_ms, ensure_ledger
+from spark_kafka_sink.exactly_once.operator_commands import forget_done
 from spark_kafka_sink.exactly_once.partition_log import PartitionLog
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import TaskAction, WriteKind
@@ -81,11 +82,12 @@ def roll(kafka):
             PartitionLog(cluster, TopicPartition(LEDGER, partition)).append(batch, None, deadline)
 
 
-def test_compaction_removes_plain_jobs_and_leaves_a_stream_one_entry_and_its_last_markers(kafka):
+def test_compaction_removes_forgotten_jobs_and_leaves_a_stream_one_entry_and_its_last_markers(kafka):
     for number in range(40):
-        query(kafka, name=f"batch-{number}", query="job", kind=WriteKind.ONCE).run(
-            0, [[b"%d" % number], [b"x"], [b"y"]]
-        )
+        job = query(kafka, name=f"txn-job-{number}", query="job", kind=WriteKind.VERSION)
+        job.run(0, [[b"%d" % number], [b"x"], [b"y"]])
+        with closing(Session(job.settings, CLOCK)) as session:
+            forget_done(session, CLOCK.epoch_ms() + 1, session.deadline(30_000))
     stream = query(kafka)
     stream.run(0, [[b"x"]] * 9)
     stream.run(1, [[b"x"]] * 4)
@@ -127,7 +129,7 @@ def fail(stream, plan, task):
     from spark_kafka_sink.exactly_once.task import TaskTransaction
     from spark_kafka_sink.exactly_once.values import TaskAttempt
 
-    name = TaskAttempt(stream.write_id(1), task, 99)
+    name = TaskAttempt(stream.write_id(1), task)
     with TaskTransaction(stream.settings.producer, plan, name, CLOCK, stream.lease) as write:
         write.begun()
         raise RuntimeError

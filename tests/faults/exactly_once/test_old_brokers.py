@@ -29,7 +29,7 @@ class Zombie:
     """A task of this process, of partition 0 and batch 1, that goes on when it should not."""
 
     def __init__(self, query, plan):
-        name = TaskAttempt(WriteId(query.name, 1, WriteKind.MICRO_BATCH), 0, 1)
+        name = TaskAttempt(WriteId(query.name, 1, WriteKind.MICRO_BATCH), 0)
         self._topic = query.topic
         self._write = TaskTransaction(query.settings.producer, plan, name, SystemClock())
 

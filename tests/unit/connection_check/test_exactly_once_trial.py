@@ -16,8 +16,7 @@ from spark_kafka_sink.tools.connection_check.check import CheckRequest
 from spark_kafka_sink.tools.connection_check.exactly_once_trial import try_exactly_once
 from spark_kafka_sink.tools.connection_check.findings import Outcome
 
-ROUND = ["add", "produce"]
-STEPS = ["versions", "create", "settings", "write", "read", "initialise", *ROUND, "commit", *ROUND, "sweep", "abort"]
+STEPS = ["versions", "create", "settings", "plan", "write", "commit", "plan", "write", "sweep", "abort"]
 OPTIONAL = ("unclean.leader.election.enable", "min.insync.replicas", "delete.retention.ms", "segment.ms",
             "min.cleanable.dirty.ratio")  # fmt: skip
 
@@ -64,8 +63,9 @@ def test_the_names_begin_with_the_real_ones(broker):
     """So ACLs for the prefix hold for them. No pattern for tasks of the prefix takes the id for one of a task."""
     findings = texts(tried(broker))
     assert "CreateTopics of ledger-check-" in findings["create"]
-    assert "InitProducerId of orders-check-" in findings["initialise"]
-    assert "-driver (WRITE" in findings["initialise"]
+    assert "InitProducerId of orders-check-" in findings["plan"]
+    assert "-driver (WRITE" in findings["plan"]
+    assert "InitProducerId of orders-check-" in findings["write"]
 
 
 def test_settings_that_are_refused_are_told_with_their_cost():
@@ -103,18 +103,17 @@ def test_a_list_that_shows_no_open_transaction_is_told(monkeypatch):
         assert "ListTransactions does not show the open transaction: those of dead" in texts(tried(broker))["sweep"]
 
 
-FAILURES = {
-    "create": ("CreateTopics", "TOPIC_AUTHORIZATION_FAILED", "needs CREATE on the topic or the cluster"),
-    "write": ("Produce", "TOPIC_AUTHORIZATION_FAILED", "needs WRITE and DESCRIBE"),
-    "read": ("Fetch", "TOPIC_AUTHORIZATION_FAILED", "READ and DESCRIBE_CONFIGS too"),
-    "initialise": ("InitProducerId", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "needs WRITE"),
-    "commit": ("EndTxn", "INVALID_TXN_STATE", "INVALID_TXN_STATE"),
-}
+FAILURES = [
+    ("create", "CreateTopics", "TOPIC_AUTHORIZATION_FAILED", "needs CREATE on the topic or the cluster"),
+    ("plan", "Produce", "TOPIC_AUTHORIZATION_FAILED", "needs WRITE and DESCRIBE"),
+    ("plan", "Fetch", "TOPIC_AUTHORIZATION_FAILED", "READ and DESCRIBE_CONFIGS too"),
+    ("plan", "InitProducerId", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "needs WRITE"),
+    ("commit", "EndTxn", "INVALID_TXN_STATE", "INVALID_TXN_STATE"),
+]
 
 
-@pytest.mark.parametrize("step", FAILURES)
-def test_a_failure_ends_it_and_nothing_is_left(step):
-    api, error, says = FAILURES[step]
+@pytest.mark.parametrize(("step", "api", "error", "says"), FAILURES)
+def test_a_failure_ends_it_and_nothing_is_left(step, api, error, says):
     with TestBroker() as broker:
         broker.faults.answer(api, error)
         findings = tried(broker)

@@ -17,6 +17,7 @@ from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.exactly_once import steps
 from spark_kafka_sink.exactly_once.ledger import Ledger
 from spark_kafka_sink.exactly_once.ledger_format import shown_id
+from spark_kafka_sink.exactly_once.operator_commands import forget_done
 from spark_kafka_sink.exactly_once.partition_log import PartitionLog
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import Entry, EntryState, RowSum, SchemaId, TaskShare, WriteKind
@@ -58,16 +59,18 @@ def die_after_the_intent(query: Query, number: int) -> None:
 
 def write(servers: str) -> list[Query]:
     """A stream that is done, one whose driver died with its batch decided, a txnAppId, a batch job that is done and
-    left nothing, one that was decided, and a batch of many tasks."""
+    was forgotten, one that was decided, and a batch of many tasks."""
     stream, dead = Query(servers, "stream", "q1"), Query(servers, "dead", "q2")
     nightly = Query(servers, "txn-nightly", "nightly", WriteKind.VERSION, prefix="mine-nightly")
-    job, torn = (Query(servers, name, name, WriteKind.ONCE) for name in ("batch-1", "batch-2"))
+    job, torn = (Query(servers, name, name, WriteKind.VERSION) for name in ("batch-1", "batch-2"))
     for number in (0, 1):
         stream.run(number, ROWS)
     dead.run(0, [[b"x"]] * 4)
     die_after_the_intent(dead, 1)
     nightly.run(20250131, ROWS)
     job.run(0, ROWS)
+    with closing(Session(job.settings, SystemClock())) as session:
+        forget_done(session, 1 << 62, session.deadline(60_000))
     die_after_the_intent(torn, 0)
     wide = Query(servers, "wide", "q3")
     wide.run(0, [[b"y"]])
@@ -107,7 +110,6 @@ def shown(entry: Entry) -> dict[str, object]:
         "target": None if entry.target is None else [entry.target.topic],
         "marker_partition": entry.marker_partition,
         "markers_before": entry.markers_before,
-        "once": entry.once,
         "schemas": [list(schema) for schema in entry.schemas],
         "topics": [[topic.name, shown_id(topic.id)] for topic in entry.topics],
         "tasks": [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import pickle
 from collections import Counter
 from dataclasses import dataclass, field
@@ -23,8 +22,6 @@ from spark_kafka_sink.records.columns import RecordColumns
 
 TOPIC = "out"
 LEDGER = "__ledger"
-
-_attempts = itertools.count(1)
 
 
 def new_process() -> None:
@@ -61,8 +58,7 @@ class Query:
             "delivery.timeout.ms": 120_000,
         }
         producer = ProducerConfig.parse({**options, **self.options})
-        once = self.kind is WriteKind.ONCE
-        return CommitSettings(producer, self.name, self.prefix or self.name, self.ledger, once, self.query_name)
+        return CommitSettings(producer, self.name, self.prefix or self.name, self.ledger, self.query_name)
 
     def write_id(self, number: int) -> WriteId:
         target = Target(self.topic) if self.kind is WriteKind.VERSION else None
@@ -74,7 +70,7 @@ class Query:
         return carried(plan_write(self.settings, write_id, self.ledger_start))
 
     def open_task(self, plan, number, task, retried=False) -> TaskTransaction:
-        name = TaskAttempt(self.write_id(number), task, next(_attempts), retried)
+        name = TaskAttempt(self.write_id(number), task, retried)
         return TaskTransaction(self.settings.producer, plan, name, SystemClock(), self.lease)
 
     def append(self, write, values) -> None:

@@ -1,4 +1,4 @@
-"""Each error of a commit says what this kind of write must do: some must be run again, one must not."""
+"""Each error of a commit says what this kind of write must do."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ KINDS = {
     Repeat.STREAM: WriteKind.MICRO_BATCH,
     Repeat.FOREACH_BATCH: WriteKind.VERSION,
     Repeat.VERSION: WriteKind.VERSION,
-    Repeat.NEVER: WriteKind.ONCE,
 }
 VISIBLE = {
     Progress.NOT_DECIDED: {},
@@ -105,7 +104,7 @@ def test_an_error_of_commit_ends_with_what_to_do(broker, monkeypatch, repeat, pr
 
 
 def test_an_error_after_the_decision_says_which_transactions_are_committed(broker, monkeypatch):
-    query = Query(broker.bootstrap_servers, "job", "job", WriteKind.ONCE)
+    query = Query(broker.bootstrap_servers, "job", "job", WriteKind.VERSION)
     reports = query.tasks(query.plan(), 0, ROWS)
     Trouble(monkeypatch, query, reports).at(Progress.DECIDED)
     with pytest.raises(ExactlyOnceError) as failed:
@@ -116,33 +115,9 @@ def test_an_error_after_the_decision_says_which_transactions_are_committed(broke
     )
 
 
-def test_a_plain_job_is_run_again_only_if_none_of_its_rows_becomes_visible():
-    again = {progress for progress in Progress if "Do not run the job again" not in ADVICE[Repeat.NEVER, progress]}
-    assert again == {Progress.NOT_DECIDED, Progress.ALL_LOST}
-    others = [text for (repeat, _), text in ADVICE.items() if repeat is not Repeat.NEVER]
-    assert all(text.startswith(("Start the query again", "Run the job again")) for text in others)
-
-
-def test_every_kind_of_write_has_advice_however_far_it_came():
+def test_every_kind_of_write_is_to_be_run_again_however_far_it_came():
     assert ADVICE.keys() == {(repeat, progress) for repeat in Repeat for progress in Progress}
-
-
-@pytest.mark.parametrize(("progress", "all_lost"), [(Progress.ALL_LOST, True), (Progress.LOST, False)])
-def test_incident_a_plain_job_that_lost_all_of_its_rows_was_told_not_to_run_again(
-    broker, monkeypatch, progress, all_lost
-):
-    """Its commit was suspended right after the decision until all transactions had timed out: nothing is visible."""
-    query = Query(broker.bootstrap_servers, "job", "job", WriteKind.ONCE)
-    plan = query.plan()
-    reports = query.tasks(plan, 0, ROWS)
-    Trouble(monkeypatch, query, reports).at(progress)
-    with pytest.raises(ExactlyOnceError) as failed:
-        query.commit(reports)
-    monkeypatch.undo()
-    assert str(failed.value).endswith("becomes visible: run the job again.") is all_lost
-    assert ("The other tasks' rows are committed" in str(failed.value)) is not all_lost
-    assert query.abort(reports, plan).all_lost is all_lost
-    assert committed(broker) == VISIBLE[progress]
+    assert all(text.startswith(("Start the query again", "Run the job again")) for text in ADVICE.values())
 
 
 @pytest.mark.parametrize("name", ["spark-daily orders", "txn-a;b", "it's", "plain-1"])
@@ -151,7 +126,6 @@ def test_incident_a_command_of_an_error_had_names_that_a_shell_takes_apart(name)
     command = shlex.split(settings.command("commit"))
     assert command[command.index("--prefix") + 1] == name
     assert command[command.index("--bootstrap-server") + 1] == "one:1,two:2"
-    assert settings.command("list") in settings.advice(Repeat.NEVER, Progress.DECIDED)
 
 
 def test_many_tasks_are_named_by_their_ranges():

@@ -22,6 +22,8 @@ def view_of(name):
 @pytest.mark.parametrize("name", sorted(NAMES))
 def test_what_a_release_wrote_is_read_as_it_read_it(name):
     view, kept = view_of(name), NAMES[name]
+    for entry in kept["entries"].values():
+        entry.pop("once", None)  # a field that this release no longer has, and ignores
     assert {query: shown(entry) for query, entry in view.entries.items()} == kept["entries"]
     assert (sorted(view.removed), view.foreign) == (kept["removed"], 0)
 
@@ -34,7 +36,6 @@ def test_the_kept_ledger_has_every_kind_of_entry():
     assert states == {"stream": done, "dead": intent, "txn-nightly": done, "batch-2": intent, "wide": done}
     assert view_of("batch-1").removed == {"batch-1"}
     assert [entries["dead"].markers_before, len(entries["dead"].schemas)] == [4, 2]
-    assert entries["batch-2"].once
     assert entries["txn-nightly"].target is not None
     assert all(entry.topics and entry.checksum == 1 for entry in entries.values())
     assert len(entries["wide"].tasks) == WIDE

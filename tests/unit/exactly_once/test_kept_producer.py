@@ -46,10 +46,9 @@ def test_tasks_and_batches_follow_each_other(broker, opened):
     assert len(opened.producers) == 1
 
 
-@pytest.mark.parametrize("kind", [WriteKind.VERSION, WriteKind.ONCE])
-def test_jobs_under_different_prefixes_share_it(broker, opened, kind):
+def test_jobs_under_different_prefixes_share_it(broker, opened):
     for value, prefix in ((b"0", "app"), (b"1", "batch")):
-        query_of(broker, opened, name=prefix, kind=kind).run(0, [[value]])
+        query_of(broker, opened, name=prefix, kind=WriteKind.VERSION).run(0, [[value]])
     assert committed(broker) == {b"0": 1, b"1": 1}
     assert len(opened.producers) == 1
 

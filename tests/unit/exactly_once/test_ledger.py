@@ -12,7 +12,7 @@ from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.ledger_topic import ledger_partitions
 from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.session import Session
-from spark_kafka_sink.exactly_once.values import TaskAction, WriteKind
+from spark_kafka_sink.exactly_once.values import TaskAction
 from spark_kafka_sink.testing.broker.faults import KEPT
 from tests.unit.exactly_once.runs import LEDGER, Query, carried, committed, new_process
 from tests.unit.exactly_once.test_protocol import crash
@@ -186,10 +186,3 @@ def test_a_long_ledger_is_read_for_longer_than_max_block_ms_as_long_as_it_goes_o
     impatient = Query(broker.bootstrap_servers, options={"max.block.ms": 2_500})
     reports = impatient.tasks(impatient.plan(), 8, ROWS)
     assert {report.action for report in reports} == {TaskAction.SKIP}
-
-
-def test_a_plain_job_does_not_read_the_ledger_to_start(broker):
-    job = Query(broker.bootstrap_servers, name="batch-1", query="job", kind=WriteKind.ONCE)
-    job.run(0, ROWS)
-    assert broker.requests.of("Fetch") == []
-    assert committed(broker) == {b"a": 1, b"b": 1}

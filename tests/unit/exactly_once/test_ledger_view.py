@@ -19,6 +19,7 @@ from spark_kafka_sink.exactly_once.ledger_format import (
     raw_batches,
     read_entry,
     read_key,
+    removal_write,
 )
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView, MarkerOutcomes
 from spark_kafka_sink.exactly_once.values import (
@@ -162,9 +163,8 @@ def test_a_done_stream_keeps_one_entry_and_no_more_markers_than_it_has_tasks():
     assert entry_write("app", replace(entry, state=EntryState.INTENT)).markers == ()
 
 
-def test_a_done_plain_job_leaves_nothing():
-    entry = replace(ENTRY, state=EntryState.DONE, marker_partition=13, once=True)
-    write = entry_write("app", entry)
+def test_a_forgotten_entry_leaves_nothing():
+    write = removal_write("app", [replace(ENTRY, state=EntryState.DONE)], 13)
     assert write.entries == ((b'["app","q"]', None),)
     assert [tuple(record) for record in write.markers] == [(b'["app","q",0]', None), (b'["app","q",1]', None)]
 

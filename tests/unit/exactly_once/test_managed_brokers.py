@@ -397,12 +397,6 @@ def test_abort_describes_the_tasks_that_have_not_reported(unlisted):
     assert set(state[1:]) == {"Ongoing"} if unlisted.blind else set(state) <= ENDED
 
 
-def test_a_job_that_is_never_repeated_commits_without_a_sweep(unlisted):
-    job = Query(unlisted.bootstrap_servers, name="job-1", query="job", kind=WriteKind.ONCE)
-    job.run(0, ROWS)
-    assert committed(unlisted) == {b"a": 1, b"b": 1}
-
-
 def test_a_description_that_takes_too_long_does_not_keep_the_write(managed, warnings):
     managed.faults.answer("ListTransactions", "UNKNOWN_SERVER_ERROR", times=KEPT)
     managed.faults.lose_answer("DescribeTransactions", times=KEPT)

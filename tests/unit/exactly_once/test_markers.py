@@ -15,9 +15,10 @@ from spark_kafka_sink.exactly_once import commit, ledger_topic
 from spark_kafka_sink.exactly_once.complete import lost_tasks
 from spark_kafka_sink.exactly_once.decisions import done
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
+from spark_kafka_sink.exactly_once.ledger_format import entry_write, removal_write
 from spark_kafka_sink.exactly_once.ledger_topic import PARTITIONS, ledger_partitions
 from spark_kafka_sink.exactly_once.session import Session
-from spark_kafka_sink.exactly_once.values import TaskAction, WriteKind
+from spark_kafka_sink.exactly_once.values import TaskAction
 from spark_kafka_sink.testing import TestBroker
 from tests.contract.fencing import fence
 from tests.unit.exactly_once.runs import LEDGER, Query, committed, new_process
@@ -36,31 +37,6 @@ def left(broker):
     for record in broker.topic(LEDGER).records(read_committed=True):
         last[record.partition, record.key] = record.value
     return sorted(key for (_, key), value in last.items() if value is not None)
-
-
-def test_forty_plain_jobs_leave_nothing_behind(broker):
-    for number in range(40):
-        job = Query(broker.bootstrap_servers, name=f"batch-{number}", query="job", kind=WriteKind.ONCE)
-        job.run(0, [[b"%d" % number], [b"x"], []])
-    assert left(broker) == []
-    assert len(committed(broker)) == 41
-
-
-def test_a_plain_job_without_rows_leaves_nothing_behind(broker):
-    Query(broker.bootstrap_servers, name="batch-1", query="job", kind=WriteKind.ONCE).run(0, [[], []])
-    assert left(broker) == []
-
-
-def test_a_plain_job_that_dies_leaves_nothing_once_it_is_finished(broker, monkeypatch):
-    job = Query(broker.bootstrap_servers, name="batch-1", query="job", kind=WriteKind.ONCE)
-    reports = job.tasks(job.plan(), 0, ROWS)
-    for killed in crash(monkeypatch, "between EndTxns"):
-        with pytest.raises(killed):
-            job.commit(reports)
-    assert len(left(broker)) == 2, "the entry, and the marker of the task that was committed"
-    assert job.abort(reports).decided == ("batch 0 of job had been decided and is committed",)
-    assert left(broker) == []
-    assert committed(broker) == EACH_ONCE
 
 
 def test_a_stream_leaves_one_entry_and_no_more_markers_than_its_last_batch_had_tasks(broker, query, monkeypatch):
@@ -135,8 +111,9 @@ def test_markers_tell_what_was_committed(intent):
 @pytest.mark.parametrize("how", ["done", "removed"])
 def test_nothing_is_asked_of_an_entry_that_another_process_carried_out(intent, how):
     session, entry, transactions = intent
-    other = replace(entry, once=how == "removed")
-    session.record(session.init_driver(session.deadline(DEADLINE_MS)), done(other), session.deadline(DEADLINE_MS))
+    name, deadline = session.settings.name, session.deadline(DEADLINE_MS)
+    write = entry_write(name, done(entry)) if how == "done" else removal_write(name, [entry], entry.marker_partition)
+    session.record_write(session.init_driver(deadline), write, deadline)
     wrong = replace(entry, tasks=tuple(replace(share, marker=10_000) for share in entry.tasks))
     assert lost_tasks(session.ledger, wrong, transactions, session.deadline(DEADLINE_MS)) == frozenset()
 

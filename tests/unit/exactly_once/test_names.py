@@ -9,7 +9,7 @@ import pytest
 from spark_kafka_sink.exactly_once import sweep
 from spark_kafka_sink.exactly_once.ledger_format import RecordKey
 from spark_kafka_sink.exactly_once.values import driver_id, task_id
-from spark_kafka_sink.spark.exactly_once import _settings, named
+from spark_kafka_sink.spark.exactly_once import _settings
 from spark_kafka_sink.spark.options import SinkOptions
 
 STREAMS = [
@@ -20,17 +20,14 @@ VERSIONS = [
     for app in ("b", "1", "1.2", "a-b", "0-driver")
     for prefix in (None, "a", "a-1", "txn")
 ]
-PLAIN = [{"neverRepeated": "true", "transactionalIdPrefix": prefix} for prefix in ("a", "a-1", "txn-b")]
 
 
 class Write:
     def __init__(self, own):
         options = {"kafka.bootstrap.servers": "b:1", "topic": "t", "deliveryGuarantee": "exactly-once", **own}
-        parsed = SinkOptions.parse(options)
-        self.settings = _settings(named(parsed) if "neverRepeated" in own else parsed)
+        self.settings = _settings(SinkOptions.parse(options))
         self.query = own.get("txnAppId") or self.settings.name
-        attempts = (3, 12) if self.settings.per_attempt else (None,)
-        self.ids = {task_id(self.settings.prefix, task, attempt) for task in (0, 1, 10) for attempt in attempts}
+        self.ids = {task_id(self.settings.prefix, task) for task in (0, 1, 10)}
         self.keys = {RecordKey(self.settings.name, *rest).to_bytes() for rest in ((), (self.query,), (self.query, 0))}
 
     @property
@@ -41,7 +38,7 @@ class Write:
 @pytest.fixture(scope="module")
 def pairs():
     """Every two writes whose names differ."""
-    writes = [Write(own) for own in (*STREAMS, *VERSIONS, *PLAIN)]
+    writes = [Write(own) for own in (*STREAMS, *VERSIONS)]
     return [(one, other) for one, other in permutations(writes, 2) if one.settings.name != other.settings.name]
 
 

@@ -344,7 +344,7 @@ def test_an_abort_without_a_report_touches_nothing(broker, query):
 
 
 def test_an_abort_of_a_batch_job_knows_its_run_from_the_plan(broker):
-    job = Query(broker.bootstrap_servers, prefix="batch-1", query="job", kind=WriteKind.ONCE)
+    job = Query(broker.bootstrap_servers, prefix="batch-1", query="job", kind=WriteKind.VERSION)
     plan = job.plan()
     reports = job.tasks(plan, 0, ROWS)
     assert job.abort([None, None], plan) == AbortOutcome(aborted=2)
@@ -876,15 +876,6 @@ def test_incident_an_older_checkpoint_whose_rows_had_other_signs_lost_them(broke
 def test_a_replay_may_cut_its_rows_otherwise(broker, query):
     query.run(0, ROWS)
     query.run(0, [[b"c", b"a"], [], [b"b"], []])
-    assert committed(broker) == EACH_ONCE
-
-
-def test_a_late_attempt_of_a_job_that_nobody_replays_takes_nobodys_transaction(broker):
-    job = Query(broker.bootstrap_servers, name="batch-1", query="job", kind=WriteKind.ONCE)
-    plan = job.plan()
-    reports = job.tasks(plan, 0, ROWS)
-    job.task(plan, 0, 1, ROWS[1])
-    job.commit(reports)
     assert committed(broker) == EACH_ONCE
 
 

@@ -15,7 +15,7 @@ from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query, committed
 from tests.unit.exactly_once.test_protocol import EACH_ONCE, ROWS
 
 
-@pytest.mark.parametrize("kind", [WriteKind.MICRO_BATCH, WriteKind.VERSION, WriteKind.ONCE])
+@pytest.mark.parametrize("kind", [WriteKind.MICRO_BATCH, WriteKind.VERSION])
 def test_an_abort_after_its_own_runs_commit_says_that_the_batch_is_committed(broker, kind):
     """The process of the commit died when all was done, before it told Spark. v2: its fence has moved on."""
     query = Query(broker.bootstrap_servers, "job", "job", kind)

@@ -13,7 +13,7 @@ from spark_kafka_sink.exactly_once.ledger_format import shown_id
 from spark_kafka_sink.exactly_once.values import LedgerStart, RecoveryMode, TopicId, WriteKind
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.unit.exactly_once.runs import TOPIC, Query, committed
-from tests.unit.exactly_once.test_protocol import EACH_ONCE, ROWS, crash
+from tests.unit.exactly_once.test_protocol import EACH_ONCE, ROWS
 
 DEAD = "dead"
 ACCEPTED = LedgerStart(RecoveryMode.LEDGER, 5)
@@ -171,22 +171,6 @@ def test_the_topic_of_dead_letters_is_created_again_after_the_decision(broker, q
         )
         assert query.commit([report]).recreated == (DEAD,)
     assert committed(broker) == {b"a": 1}
-
-
-@pytest.mark.parametrize("again", [True, False])
-def test_incident_an_abort_that_committed_a_plain_job_did_not_say_that_its_topic_was_gone(broker, monkeypatch, again):
-    """Nothing runs the job again, so nothing else would have said so."""
-    job = Query(broker.bootstrap_servers, name="batch-1", query="batch-1", kind=WriteKind.ONCE)
-    plan = job.plan()
-    reports = job.tasks(plan, 0, ROWS)
-    for killed in crash(monkeypatch, "intent committed"):
-        with pytest.raises(killed):
-            job.commit(reports)
-    broker.delete_topic(TOPIC)
-    if again:
-        broker.create_topic(TOPIC, partitions=2)
-    (told,) = job.abort(reports, plan).decided
-    assert told.startswith(f"batch 0 of batch-1 had been decided and is committed, but topic {TOPIC} was deleted")
 
 
 def test_the_ledger_is_none_of_the_topics(broker, query):

@@ -25,8 +25,8 @@ class FakeRegistry:
         """Tasks ask this registry, as those of a new worker: no response of an earlier one is cached."""
         caches = {}
 
-        def cached(options):
-            return caches.setdefault(options, CachedRegistry(self, options))
+        def cached(options, application):
+            return caches.setdefault((options, application), CachedRegistry(self, options))
 
         monkeypatch.setattr(task_formats, "cached_registry", cached)
 
@@ -58,10 +58,6 @@ class FakeRegistry:
             if number == schema_id:
                 return self._registered(subject, schema)._replace(version=None)
         raise RegistryError(f"no schema {schema_id}.", 404, 40403)
-
-    def has_guids(self):
-        self._note("has_guids", "")
-        return self._guids
 
     def imports(self, schema, *, serialized=False):
         if schema.references:

@@ -233,17 +233,6 @@ def test_a_header_needs_a_guid():
     assert encoded.headers.to_pylist() == [b"\1" + (1).to_bytes(16, "big"), None]
 
 
-def test_a_header_needs_a_registry_with_guids_before_its_topics_are_known(registry):
-    given = {"valueSchema": record("a"), "value.schema.id.serializer": "header"}
-    with pytest.raises(FormatError, match=r"^value\.schema\.id\.serializer=header: the registry has no GUIDs, which "):
-        plan(registry, topic=None, **given)
-    registry.down = True
-    with pytest.raises(FormatError, match="does not respond"):
-        plan(registry, topic=None, **given)
-    assert plan(registry, topic=None, valueSchema=record("a")).columns, "a prefix asks nothing"
-    assert plan(FakeRegistry(guids=True), topic=None, **given).has_headers
-
-
 def test_a_registry_that_is_down_is_one_error_that_spark_shows(registry):
     registry.down = True
     with pytest.raises(pickle.PickleError, match="the registry does not respond"):

@@ -7,7 +7,6 @@ import pytest
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once.receipts import WriteReceipt, receipt_columns
 from spark_kafka_sink.producer import SendReceipt
@@ -83,14 +82,13 @@ def test_aborted_receipts_are_left_out_and_open_ones_are_hidden(opened, topic, r
         assert read(reader) == RECEIPTS[4:]
 
 
-def test_foreign_records_are_counted_and_the_first_is_named(opened, topic, reader):
+def test_foreign_records_are_counted_and_left_out(opened, topic, reader):
     with KafkaProducer(opened()) as producer:
         producer.send(ProducerRecord(topic, b"\xff{}", partition=1))
         producer.send(ProducerRecord(topic, None, partition=1))
         producer.send(ProducerRecord(topic, RECEIPTS[0].line().encode(), partition=1))
     assert read(reader) == RECEIPTS[:1]
-    assert reader.foreign.count == 2
-    assert reader.foreign.first.startswith(f"{TopicPartition(topic, 1)} offset 0: ")
+    assert reader.foreign == 2
 
 
 def test_a_topic_that_is_not_there_is_an_error(broker):

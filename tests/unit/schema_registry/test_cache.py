@@ -1,4 +1,4 @@
-"""What a registry said: asked for once per process, and in the driver's files private, whole or absent."""
+"""What a registry said: asked for once per process, and in the driver's file private, whole or absent."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from pathlib import Path
 import pytest
 
 from spark_kafka_sink.errors import RegistryError
-from spark_kafka_sink.schemas.registry.cache import CachedRegistry, ResponseFiles, StoredResponse, cached_registry
+from spark_kafka_sink.schemas.registry.cache import ApplicationFile, CachedRegistry, cached_registry
 from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions
-from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, SchemaReference, SchemaType
+from spark_kafka_sink.schemas.registry.schema import Schema, SchemaReference, SchemaType
 from spark_kafka_sink.testing.manual_clock import ManualClock
 from tests.unit.formats.fake_registry import FakeRegistry
 
-KEY = ("app-1", "http://r", "t-value", "options")
+KEY = ("http://r", "t-value", "options")
 IMPORTED = Schema(SchemaType.PROTOBUF, "message C {}")
-SCHEMA = Schema(SchemaType.PROTOBUF, 'import "c.proto"; ü', (SchemaReference("c.proto", "common", 3),))
-RESPONSE = StoredResponse(RegisteredSchema("t-value", 2, 7, SCHEMA, bytes(range(16))), {"c.proto": IMPORTED})
+SCHEMA = Schema(SchemaType.PROTOBUF, 'import "c.proto"; ü', (SchemaReference("c.proto", "common", 1),))
 
 
 def options(**given: str) -> RegistryOptions:
@@ -30,11 +29,10 @@ def options(**given: str) -> RegistryOptions:
 
 
 def test_a_process_has_one_cache_of_a_registry_and_an_application():
-    assert cached_registry(options()) is cached_registry(options())
-    assert cached_registry(options(), "run-1") is cached_registry(options(), "run-1")
-    others = [cached_registry(options(), run) for run in ("run-1", "run-2")]
-    others.append(cached_registry(options(**{"normalize.schemas": "true"})))
-    assert len({cached_registry(options()), *others}) == 4
+    others = [(options(), "run-2"), (options(**{"normalize.schemas": "true"}), "run-1")]
+    caches = [cached_registry(*each) for each in ((options(), "run-1"), (options(), "run-1"), *others)]
+    assert caches[0] is caches[1]
+    assert len(set(caches)) == 3
 
 
 def test_each_question_is_asked_once_and_an_error_is_asked_again():
@@ -46,7 +44,7 @@ def test_each_question_is_asked_once_and_an_error_is_asked_again():
     registry.down = False
     for number in (1, 2, 3):
         cached.register("common", IMPORTED)
-        found = cached.register("t-value", SCHEMA._replace(references=(SchemaReference("c.proto", "common", 1),)))
+        found = cached.register("t-value", SCHEMA)
         cached.lookup("t-value", found.schema)
         assert cached.latest("t-value").schema == cached.by_id(found.id, "t-value").schema == found.schema
         assert cached.imports(found.schema) == {"c.proto": IMPORTED}
@@ -61,174 +59,181 @@ def test_a_schema_is_registered_under_each_of_its_subjects():
     assert registry.requests == [("register", "a-value"), ("register", "b-value")]
 
 
-def test_a_later_process_of_the_driver_asks_nothing(files):
-    registry = FakeRegistry()
-    first = CachedRegistry(registry, options(), files, "run")
+@pytest.fixture
+def file(tmp_path: Path) -> ApplicationFile:
+    return in_process(tmp_path)
+
+
+def in_process(tmp_path: Path, application: str = "run", clock: ManualClock | None = None) -> ApplicationFile:
+    """The file as another process of the driver opens it."""
+    return ApplicationFile(application, clock or ManualClock(), tmp_path / "own")
+
+
+def path_of(tmp_path: Path) -> Path:
+    (path,) = (tmp_path / "own").iterdir()
+    return path
+
+
+def test_a_later_process_of_the_driver_asks_nothing(tmp_path):
+    registry = FakeRegistry(guids=True)
+    first = CachedRegistry(registry, options(), in_process(tmp_path))
     registered = first.register("common", IMPORTED)
-    first.register("t-value", SCHEMA._replace(references=(SchemaReference("c.proto", "common", 1),)))
+    first.register("t-value", SCHEMA)
     found = first.latest("t-value")
+    registry.rules["by-id"] = ("pii (ENCRYPT)",)
+    ruled = first.by_id(1, "by-id")
     registry.down = True
-    later = CachedRegistry(registry, options(), files, "run")
+    later = CachedRegistry(registry, options(), in_process(tmp_path))
     assert later.register("common", IMPORTED) == registered
     assert later.latest("t-value") == found
     assert later.imports(found.schema) == {"c.proto": IMPORTED}
-    with pytest.raises(RegistryError):
-        CachedRegistry(registry, options(), files, "next run").latest("t-value")
+    assert later.by_id(1, "by-id") == ruled
+    assert (ruled.version, ruled.rules) == (None, ("pii (ENCRYPT)",))
+    for given, application in ((options(), "next run"), (options(**{"normalize.schemas": "true"}), "run")):
+        with pytest.raises(RegistryError):
+            CachedRegistry(registry, given, in_process(tmp_path, application)).latest("t-value")
 
 
-@pytest.fixture
-def files(tmp_path: Path) -> ResponseFiles:
-    return ResponseFiles(ManualClock(), tmp_path / "own")
+def test_a_value_is_found_again_by_its_whole_key_and_a_newer_one_replaces_it(file, tmp_path):
+    assert file.get(("a", "b")) is None
+    file.add(("a", "b"), [1, "ü"])
+    other = in_process(tmp_path)
+    assert other.get(("a", "b")) == [1, "ü"]
+    assert [other.get(key) for key in (("a", "c"), ("ab",), ("a",))] == [None] * 3
+    assert in_process(tmp_path, "next run").get(("a", "b")) is None
+    other.add(("a", "b"), 2)
+    assert file.get(("a", "b")) == other.get(("a", "b")) == 2
 
 
-def only_file(tmp_path: Path) -> Path:
-    (file,) = (tmp_path / "own").iterdir()
-    return file
+def test_processes_that_write_at_once_lose_nothing(tmp_path):
+    count, processes = 200, []
+    for number in range(3):
+        if (child := os.fork()) == 0:
+            try:
+                own = in_process(tmp_path)
+                for each in range(count):
+                    own.add((f"{number}", f"{each}"), "x" * 5000)
+            finally:
+                os._exit(0)
+        processes.append(child)
+    for child in processes:
+        os.waitpid(child, 0)
+    file = in_process(tmp_path)
+    values = [file.get((f"{number}", f"{each}")) for number in range(3) for each in range(count)]
+    assert values == ["x" * 5000] * 3 * count
 
 
-def test_a_response_is_found_again_by_its_whole_key(files, tmp_path):
-    files.put(KEY, RESPONSE)
-    assert ResponseFiles(ManualClock(), tmp_path / "own").get(KEY) == RESPONSE
-    for number in range(len(KEY)):
-        assert files.get([*KEY[:number], "other", *KEY[number + 1 :]]) is None
-    assert files.get(("app-1http://r", *KEY[2:])) is None
-
-
-def test_a_schema_asked_by_id_and_without_guid_is_found_again(files):
-    response = StoredResponse(RegisteredSchema("t-value", None, 7, IMPORTED), {})
-    files.put(KEY, response)
-    assert files.get(KEY) == response
-
-
-def test_rules_of_a_schema_are_found_again(files, tmp_path):
-    response = RESPONSE._replace(registered=RESPONSE.registered._replace(rules=("pii (ENCRYPT)",)))
-    files.put(KEY, response)
-    assert files.get(KEY) == response
-    stored = json.loads(only_file(tmp_path).read_text())
-    del stored["rules"]
-    only_file(tmp_path).write_text(json.dumps(stored))
-    assert files.get(KEY) is None
-
-
-def test_nothing_is_stored_at_first_and_a_newer_response_replaces_an_older_one(files):
-    assert files.get(KEY) is None
-    files.put(KEY, RESPONSE)
-    newer = RESPONSE._replace(registered=RESPONSE.registered._replace(id=8))
-    files.put(KEY, newer)
-    assert files.get(KEY) == newer
-
-
-def test_file_and_folder_are_the_users_own(files, tmp_path):
+def test_file_and_folder_are_the_users_own(file, tmp_path):
     old = os.umask(0)
     try:
-        files.put(KEY, RESPONSE)
+        file.add(KEY, 1)
     finally:
         os.umask(old)
     assert stat.S_IMODE((tmp_path / "own").stat().st_mode) == 0o700
-    assert stat.S_IMODE(only_file(tmp_path).stat().st_mode) == 0o600
+    assert stat.S_IMODE(path_of(tmp_path).stat().st_mode) == 0o600
 
 
 def test_the_default_folder_is_of_this_user(monkeypatch, tmp_path):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    ResponseFiles(ManualClock()).put(KEY, RESPONSE)
+    ApplicationFile("run", ManualClock()).add(KEY, 1)
     assert [each.name for each in tmp_path.iterdir()] == [f"spark-kafka-sink-{os.geteuid()}"]
 
 
-def contents() -> list[bytes]:
-    whole = {
-        "subject": "t-value", "version": 2, "id": 7, "schema": "s", "schemaType": "AVRO", "references": [],
-        "imports": {},
-    }  # fmt: skip
-    wrong = [{"id": "7"}, {"subject": 1}, {"imports": []}, {"imports": {"a": 1}}, {"schemaType": "XML"}, {"guid": "x"}]
-    return [b"", b"\xff", b"[]", b'{"id": 7', b"[" * 100_000, *(json.dumps(whole | each).encode() for each in wrong)]
-
-
-@pytest.mark.parametrize("content", contents(), ids=range(len(contents())))
-def test_strange_content_is_absent(files, tmp_path, content, caplog):
-    files.put(KEY, RESPONSE)
-    only_file(tmp_path).write_bytes(content)
+@pytest.mark.parametrize("line", [b"\xff", b"[]", b"[[], 1]", b"1", b'["a"', b"[" * 100_000, b'["a", 1, 2]'])
+def test_a_strange_line_is_absent_and_others_are_not(file, tmp_path, line, caplog):
+    file.add(("before",), 1)
+    with path_of(tmp_path).open("ab") as opened:
+        opened.write(line + b"\n")
+    file.add(("after",), 2)
     with caplog.at_level(logging.WARNING):
-        assert files.get(KEY) is None
+        assert [in_process(tmp_path).get((key,)) for key in ("before", "after")] == [1, 2]
     assert "is not used" in caplog.text
 
 
-def test_a_cut_file_is_absent_at_every_length(files, tmp_path):
-    files.put(KEY, RESPONSE)
-    whole = only_file(tmp_path).read_bytes()
-    for length in range(len(whole)):
-        only_file(tmp_path).write_bytes(whole[:length])
-        assert files.get(KEY) is None
-    only_file(tmp_path).write_bytes(whole)
-    assert files.get(KEY) == RESPONSE
+@pytest.mark.parametrize("change", [{"id": "7"}, {"subject": 1}, {"imports": []}, {"imports": {"a": 1}}, {"guid": "x"}])
+def test_a_response_that_is_strange_is_asked_for_again(tmp_path, change):
+    registry = FakeRegistry()
+    found = CachedRegistry(registry, options(), in_process(tmp_path)).register("t-value", IMPORTED)
+    digest, value = json.loads(path_of(tmp_path).read_text())
+    path_of(tmp_path).write_text(json.dumps([digest, value | change]) + "\n")
+    assert CachedRegistry(registry, options(), in_process(tmp_path)).register("t-value", IMPORTED) == found
+    assert len(registry.requests) == 2
+
+
+def test_a_line_that_a_process_could_not_write_whole_is_absent_at_every_length(file, tmp_path):
+    file.add(("before",), 1)
+    file.add(KEY, "cut")
+    path = path_of(tmp_path)
+    whole = path.read_bytes()
+    for length in range(whole.index(b"\n\n") + 1, len(whole)):
+        path.write_bytes(whole[:length])
+        other = in_process(tmp_path)
+        other.add(("after",), 2)
+        assert (other.get(("before",)), other.get(KEY) in (None, "cut"), other.get(("after",))) == (1, True, 2)
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o770, 0o701])
-def test_a_folder_open_to_others_is_not_used(files, tmp_path, mode, caplog):
-    files.put(KEY, RESPONSE)
+def test_a_folder_open_to_others_is_not_used(file, tmp_path, mode, caplog):
+    file.add(KEY, 1)
     (tmp_path / "own").chmod(mode)
-    assert files.get(KEY) is None
-    files.put(("other",), RESPONSE)
-    assert len(list((tmp_path / "own").iterdir())) == 1
-    assert "is not private to this user" in caplog.text
+    assert in_process(tmp_path).get(KEY) is None
+    size = path_of(tmp_path).stat().st_size
+    file.add(KEY, 2)
+    assert path_of(tmp_path).stat().st_size == size
+    assert "its folder is not private to this user" in caplog.text
 
 
-def test_a_folder_of_another_user_is_not_used(files, monkeypatch):
-    files.put(KEY, RESPONSE)
+def test_a_folder_of_another_user_is_not_used(file, monkeypatch):
+    file.add(KEY, 1)
     monkeypatch.setattr("os.geteuid", lambda: os.getuid() + 1)
-    assert files.get(KEY) is None
+    assert file.get(KEY) is None
 
 
-def test_a_link_instead_of_a_folder_is_not_followed(files, tmp_path):
+def test_a_link_instead_of_a_folder_is_not_followed(file, tmp_path):
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     (tmp_path / "own").symlink_to(tmp_path / "elsewhere")
-    files.put(KEY, RESPONSE)
+    file.add(KEY, 1)
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
 @pytest.mark.parametrize("kind", ["open to others", "link", "folder", "pipe"])
-def test_a_file_that_is_not_the_users_own_is_absent(files, tmp_path, kind):
-    files.put(KEY, RESPONSE)
-    file = only_file(tmp_path)
+def test_a_file_that_is_not_the_users_own_is_neither_read_nor_written(file, tmp_path, kind):
+    file.add(KEY, 1)
+    path = path_of(tmp_path)
+    moved = path.rename(tmp_path / "moved")
     if kind == "open to others":
-        file.chmod(0o644)
+        path.write_bytes(moved.read_bytes())
+        path.chmod(0o644)
+    elif kind == "link":
+        path.symlink_to(moved)
+    elif kind == "folder":
+        path.mkdir(mode=0o700)
     else:
-        file.rename(tmp_path / "moved")
-        if kind == "link":
-            file.symlink_to(tmp_path / "moved")
-        elif kind == "folder":
-            file.mkdir(mode=0o700)
-        else:
-            os.mkfifo(file, 0o600)
-    assert files.get(KEY) is None
+        os.mkfifo(path, 0o600)
+    before = moved.stat().st_size
+    other = in_process(tmp_path)
+    assert other.get(KEY) is None
+    other.add(KEY, 2)
+    assert other.get(KEY) is None
+    assert moved.stat().st_size == before
 
 
 def test_a_folder_that_cannot_be_made_is_a_warning(tmp_path, caplog):
     (tmp_path / "file").write_text("")
-    files = ResponseFiles(ManualClock(), tmp_path / "file" / "own")
-    files.put(KEY, RESPONSE)
-    assert files.get(KEY) is None
+    file = ApplicationFile("run", ManualClock(), tmp_path / "file" / "own")
+    file.add(KEY, 1)
+    assert file.get(KEY) is None
     assert "cannot be written, each micro-batch asks the registry" in caplog.text
 
 
-def test_files_unused_for_a_month_are_removed_and_used_ones_stay(files, tmp_path):
-    for name in ("unused", "used"):
-        files.put((name,), RESPONSE)
+def test_files_unused_for_a_month_are_removed_and_used_ones_stay(tmp_path):
     clock = ManualClock()
     long_ago = clock.epoch_ms() / 1000 - 31 * 24 * 3600
-    for file in (tmp_path / "own").iterdir():
-        os.utime(file, (long_ago, long_ago))
-    assert files.get(("used",)) == RESPONSE
-    files = ResponseFiles(clock, tmp_path / "own")
-    files.put(("new",), RESPONSE)
-    assert (files.get(("unused",)), files.get(("used",)), files.get(("new",))) == (None, RESPONSE, RESPONSE)
-
-
-def test_a_write_that_fails_leaves_no_file(files, tmp_path, monkeypatch):
-    files.put(KEY, RESPONSE)
-
-    def full(*_: object) -> None:
-        raise OSError("no space left")
-
-    monkeypatch.setattr("os.replace", full)
-    files.put(("other",), RESPONSE)
-    assert len(list((tmp_path / "own").iterdir())) == 1
+    for application in ("unused", "used"):
+        in_process(tmp_path, application).add(KEY, application)
+    for each in (tmp_path / "own").iterdir():
+        os.utime(each, (long_ago, long_ago))
+    assert in_process(tmp_path, "used").get(KEY) == "used"
+    in_process(tmp_path, "new", clock).add(KEY, "new")
+    applications = ("unused", "used", "new")
+    assert [in_process(tmp_path, each).get(KEY) for each in applications] == [None, "used", "new"]

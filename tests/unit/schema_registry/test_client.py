@@ -172,17 +172,6 @@ def test_newer_registries_are_asked_for_guids(server):
     assert headers["Content-Type"] == "application/vnd.schemaregistry.v1+json"
 
 
-def test_a_registry_with_guids_is_told_from_one_without(server):
-    assert registry(server.url).has_guids()
-    server.guids = False
-    assert not registry(server.url).has_guids()
-    server.faults += [Fault(404, b""), Fault(405, b""), Fault(403, {"error_code": 40301, "message": "denied"})]
-    assert [registry(server.url).has_guids() for _ in range(3)] == [False, False, True], "one that may not ask tries"
-    server.faults.append(Fault(422, {"error_code": 42201, "message": "Invalid"}))
-    with pytest.raises(RegistryError, match="cannot find out whether schemas have GUIDs: HTTP status 422"):
-        registry(server.url).has_guids()
-
-
 def test_a_missing_subject_says_what_to_do(server):
     client = registry(server.url)
     assert str(error_of(client.latest, "t-value")) == (

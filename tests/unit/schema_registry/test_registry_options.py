@@ -329,7 +329,7 @@ def test_a_bad_value_is_shown_with_what_is_allowed(name, value, problem):
     ],
 )
 def test_the_source_may_be_left_out_with_a_warning_as_java_ignores_the_credentials_then(options, source):
-    name = f"{'bearer' if source.is_bearer else 'basic'}.auth.credentials.source"
+    name = f"{min(options).partition('.')[0]}.auth.credentials.source"
     with pytest.warns(ConfigWarning, match=f"is given without {name}={source.value}: used here, ignored by Java"):
         assert parse(options).login.source is source
     with warnings.catch_warnings():

@@ -22,7 +22,6 @@ from tests.unit.scripted_engine import TOPIC, Engine, Step
 
 OTHER = "another-topic"
 MEMORY = 65_536
-ROWS_OF_A_BATCH = 60
 
 
 class SlowReader(ScriptedTransport):

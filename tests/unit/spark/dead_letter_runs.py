@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import ExitStack
 
 import pyarrow as pa
 
@@ -14,7 +13,7 @@ from spark_kafka_sink.spark.exactly_once import refusals_explained
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.pipeline import Pipeline
 from spark_kafka_sink.spark.schema import RowLayout
-from spark_kafka_sink.spark.write import dead_letters
+from spark_kafka_sink.spark.write import dead_letter_writer
 from tests.unit.exactly_once.runs import Query
 
 
@@ -28,11 +27,7 @@ def prepared(
 ) -> TaskReport:
     """Task ``number`` of batch 0, as ``write_exactly_once`` runs it. ``plan``: of all its tasks."""
     plan = query.plan(0) if plan is None else plan
-    with query.open_task(plan, 0, number) as task, ExitStack() as stack:
-        letters = dead_letters(task, options, SystemClock(), TaskName(query.query, 0, number), stack)
-        assert letters is not None
-        stack.enter_context(refusals_explained(task, options))
+    with query.open_task(plan, 0, number) as task, refusals_explained(task, options):
+        letters = dead_letter_writer(task, options, SystemClock(), TaskName(query.query, 0, number))
         Pipeline(options, task, SystemClock(), letters).write(iter(batches), layout)
-        report = task.prepare()
-        letters.finish()
-        return report
+        return task.prepare()

@@ -11,10 +11,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from spark_kafka_sink.common.task_figures import TaskFigures
 from spark_kafka_sink.exactly_once import values as v
 from spark_kafka_sink.producer.transactions.values import END_TXN_V1, PreparedTransaction, TransactionalIdentity
-from spark_kafka_sink.schemas.registry.cache import TaskLookup
-from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, SchemaReference, SchemaType
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, PartitionWrite, aborted, committed
-from spark_kafka_sink.spark.dead_letters.files import LetterFiles, LetterRun
 from spark_kafka_sink.spark.python_process import announce
 from spark_kafka_sink.testing.manual_clock import ManualClock
 
@@ -44,11 +41,7 @@ def test_a_message_with_everything_goes_through_json():
         open_before=(v.OpenTransaction("x", 1, 2),), ledger_id=UUID(int=6),
     )  # fmt: skip
     figures = TaskFigures(rows=2, throttle_ms=1, dead_letters=(("encode", 2),))
-    schema = Schema(SchemaType.AVRO, '"int"', (SchemaReference("r", "s", 1),))
-    lookup = TaskLookup("i", RegisteredSchema("s", None, 1, schema, bytes(16), ("rule",)), {"r": schema})
-    message = KafkaCommitMessage(
-        MESSAGES[0].writes, report, figures, (lookup,), LetterFiles("f", LetterRun("a", "b", "c"), False)
-    )
+    message = KafkaCommitMessage(MESSAGES[0].writes, report, figures)
     assert KafkaCommitMessage.from_json(message.to_json()) == message
 
 

@@ -1,24 +1,15 @@
-"""Dead letters: every reason with both guarantees, what a dead letter looks like, limits, files, and replays."""
+"""Dead letters: every reason with both guarantees, what a dead letter looks like, limits, and replays."""
 
-import base64
 import hashlib
 import json
-import re
-from contextlib import ExitStack
+from random import Random
 
 import pyarrow as pa
 import pytest
-from pyarrow import fs
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.task_figures import TaskFigures
-from spark_kafka_sink.errors import (
-    ConfigError,
-    DeadLetterLimitError,
-    DeadLetterPathError,
-    InvalidRecordError,
-    KafkaError,
-)
+from spark_kafka_sink.errors import ConfigError, DeadLetterLimitError, InvalidRecordError, KafkaError
 from spark_kafka_sink.exactly_once.receipts import TaskName
 from spark_kafka_sink.exactly_once.values import TaskAction
 from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
@@ -26,7 +17,6 @@ from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
 from spark_kafka_sink.schemas.registry.schema import Side
 from spark_kafka_sink.spark import write as module
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
-from spark_kafka_sink.spark.dead_letters import files as file_module
 from spark_kafka_sink.spark.dead_letters import writer as letters_module
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.pipeline import Pipeline
@@ -84,15 +74,12 @@ class Write:
 
     def task(self, query, plan, rows):
         batch, layout, options, formats = rows
-        with query.open_task(plan, self.number, 0) as task, ExitStack() as stack:
-            letters = module.dead_letters(task, options, SystemClock(), TaskName("q1", self.number, 0), stack)
+        with query.open_task(plan, self.number, 0) as task:
+            letters = module.dead_letter_writer(task, options, SystemClock(), TaskName("q1", self.number, 0))
             batches = iter([batch])
             encoders = None if formats is None else TaskFormats(formats)
             Pipeline(options, task, SystemClock(), letters, encoders).write(batches, layout)
-            report = task.prepare()
-            if letters is not None:
-                letters.finish()
-            return report, task.figures
+            return task.prepare(), task.figures
 
 
 @pytest.fixture(params=["at-least-once", "exactly-once"])
@@ -117,9 +104,16 @@ def test_a_null_topic(write, broker):
     (letter,) = letters(broker)
     assert (letter.key, letter.value) == (b"2", b"b")
     told = headers(letter)
-    assert "topic" not in told
-    assert (told["partition"], told["offset"], told["stage"]) == ("-1", "-1", "KAFKA_PRODUCE")
-    assert told["exception.class.name"] == "java.lang.IllegalArgumentException"
+    assert told.pop("exception.message").startswith("The Kafka message data sent to the producer contains a null topic")
+    assert told.pop("connector.name") == ("q1" if write.exactly_once else "")
+    assert told == {
+        "partition": "-1",
+        "offset": "-1",
+        "task.id": "0",
+        "stage": "KAFKA_PRODUCE",
+        "class.name": "spark_kafka_sink.producer.producer.KafkaProducer",
+        "exception.class.name": "java.lang.IllegalArgumentException",
+    }
     assert figures.dead_letters == (("null-topic", 1),)
     assert figures.rows == 2
 
@@ -297,6 +291,17 @@ def test_a_row_larger_than_its_topic_takes_is_found_before_it_is_sent(write, bro
     assert "max.message.bytes of topic small" in headers(letter)["exception.message"]
 
 
+def test_a_topic_made_for_whole_rows_takes_them_however_large_they_are(write, broker):
+    """As docs/operations.md says: with max.request.size above the largest row, the topics' limits decide."""
+    broker.create_topic("whole", configs={"max.message.bytes": 4 << 20})
+    row = {"value": [large := Random(1).randbytes(2 << 20)], "key": ["k"]}
+    figures = write(row, topic="out", deadlettertopic="whole", **{"kafka.max.request.size": str(4 << 20)})
+    (letter,) = letters(broker, "whole")
+    assert (letter.key, letter.value) == (b"k", large)
+    assert not [key for key, _ in letter.headers if key.startswith(b"__pykafka.")]
+    assert figures.dead_letters == (("record-too-large", 1),)
+
+
 def test_a_row_that_fits_when_compressed_is_sent(write, broker):
     figures = write({"value": ["a", "x" * 50_000]}, topic="small", **{"kafka.compression.type": "gzip"})
     assert sorted(map(len, broker.topic("small").values())) == [1, 50_000]
@@ -345,9 +350,9 @@ def test_a_task_over_the_limit_fails_at_once(write, broker):
 
 
 @pytest.mark.parametrize("piece", [1, 2_000, 1 << 20])
-def test_dead_letters_of_many_batches_keep_their_order(broker, monkeypatch, tmp_path, piece):
+def test_dead_letters_of_many_batches_keep_their_order(broker, monkeypatch, piece):
     monkeypatch.setattr(letters_module, "_PIECE_BYTES", piece)
-    options = Write(broker, exactly_once=False).options(deadletterpath=str(tmp_path))
+    options = Write(broker, exactly_once=False).options()
     batches = [
         pa.record_batch({"value": [f"{number}-{row}" for row in range(4)], "topic": pa.array([None, "out"] * 2)})
         for number in range(5)
@@ -355,8 +360,6 @@ def test_dead_letters_of_many_batches_keep_their_order(broker, monkeypatch, tmp_
     figures = module.write_rows(iter(batches), RowLayout(value=0, topic=1), options).figures
     expected = [f"{number}-{row}" for number in range(5) for row in (0, 2)]
     assert [letter.value.decode() for letter in letters(broker)] == expected
-    lines = next(tmp_path.iterdir()).read_text().splitlines()
-    assert [base64.b64decode(json.loads(line)["value"]).decode() for line in lines] == expected
     assert figures.dead_letters == (("null-topic", 10),)
     assert sorted(map(bytes, broker.topic("out").values())) == sorted(
         f"{number}-{row}".encode() for number in range(5) for row in (1, 3)
@@ -373,92 +376,10 @@ def test_the_sum_of_all_tasks_is_checked_before_the_commit(guarantee):
     check_dead_letters(of[:1], options)
 
 
-def test_a_file_has_the_rows_whatever_their_size(write, broker, tmp_path):
-    large = bytes(range(256)) * 40
-    rows = {"value": [b"a", large], "key": ["1", "2"], "headers": pa.array([None, [("h", b"1")]], HEADERS)}
-    figures = write(rows, topic="small", deadletterpath=str(tmp_path))
-    (file,) = tmp_path.iterdir()
-    (line,) = map(json.loads, file.read_text().splitlines())
-    assert base64.b64decode(line["value"]) == large
-    assert (base64.b64decode(line["key"]), line["topic"], line["reason"]) == (b"2", "small", "record-too-large")
-    assert [(key, base64.b64decode(value)) for key, value in line["headers"]] == [("h", b"1")]
-    assert len(letters(broker)) == 1
-    assert figures.dead_letters == (("record-too-large", 1),)
-
-
-def test_only_a_file_and_no_row_that_can_be_written(write, broker, tmp_path):
-    rows = {"value": ["a"], "topic": pa.array([None], pa.string())}
-    base = {"kafka.bootstrap.servers": broker.bootstrap_servers, "deadletterpath": str(tmp_path)}
-    write.options = lambda **given: SinkOptions.parse({**base, **given})
-    assert write(rows).dead_letters == (("null-topic", 1),)
-    assert len([*tmp_path.iterdir()]) == 1
-    assert letters(broker) == []
-
-
-def test_a_task_that_fails_leaves_no_file_and_a_replay_overwrites(broker, tmp_path):
-    write = Write(broker, exactly_once=False)
-    rows = {"value": ["a", "b"], "topic": pa.array([None, "out"])}
-    for _ in range(2):
-        write(rows, deadletterpath=str(tmp_path))
-    assert len([*tmp_path.iterdir()]) == 1
-    next(tmp_path.iterdir()).unlink()
+def test_a_task_whose_dead_letters_are_not_acknowledged_fails(write, broker):
     broker.faults.answer("Produce", "TOPIC_AUTHORIZATION_FAILED", topic="dead", times=KEPT)
     with pytest.raises(KafkaError, match="TOPIC_AUTHORIZATION_FAILED"):
-        write(rows, deadletterpath=str(tmp_path))
-    assert [*tmp_path.iterdir()] == []
-
-
-def test_a_replay_without_dead_letters_removes_the_file_of_an_earlier_attempt(broker, tmp_path):
-    write = Write(broker, exactly_once=False)
-    write({"value": ["a"], "topic": pa.array([None], pa.string())}, deadletterpath=str(tmp_path))
-    assert len([*tmp_path.iterdir()]) == 1
-    (tmp_path / "of-another-task.jsonl").touch()
-    write({"value": ["a"], "topic": ["out"]}, deadletterpath=str(tmp_path))
-    assert [file.name for file in tmp_path.iterdir()] == ["of-another-task.jsonl"]
-
-
-def test_a_replay_of_a_committed_batch_keeps_its_file(broker, tmp_path):
-    write = Write(broker, exactly_once=True)
-    batch = pa.record_batch({"value": ["a", "b"], "topic": pa.array([None, "out"])})
-    query = Query(broker.bootstrap_servers)
-    rows = (batch, RowLayout(value=0, topic=1), write.options(deadletterpath=str(tmp_path)), None)
-    report, _ = write.task(query, query.plan(0), rows)
-    query.commit([report])
-    (file,) = tmp_path.iterdir()
-    again, _ = write.task(query, query.plan(0), rows)
-    assert again.action is TaskAction.SKIP
-    assert [*tmp_path.iterdir()] == [file]
-    assert len(file.read_text().splitlines()) == 1
-
-
-def test_a_uri_and_another_file_system_of_arrows(broker, tmp_path, monkeypatch):
-    write = Write(broker, exactly_once=False)
-    bad = {"value": ["a"], "topic": pa.array([None], pa.string())}
-    write(bad, deadletterpath=f"file://{tmp_path}/made/by/it")
-    (file,) = (tmp_path / "made/by/it").iterdir()
-    assert json.loads(file.read_text())["reason"] == "null-topic"
-    memory, folder = fs.FileSystem.from_uri("mock:///letters")
-    monkeypatch.setattr(file_module, "file_system", lambda path: (memory, folder))
-    for rows, names in ((bad, [file.name]), (bad, [file.name]), ({"value": ["a"], "topic": ["out"]}, [])):
-        write(rows, deadletterpath="mock:///letters")
-        assert [each.base_name for each in memory.get_file_info(fs.FileSelector(folder))] == names
-
-
-@pytest.mark.parametrize(
-    ("path", "cause"),
-    [
-        ("{file}/folder", "Not a directory|File exists|Cannot create directory"),
-        ("nowhere://folder", "Unrecognized filesystem type"),
-        ("fsspec+memory://folder", "fsspec"),
-    ],
-)
-def test_a_path_that_cannot_be_used_is_an_error_that_names_the_option(broker, tmp_path, path, cause):
-    file = tmp_path / "file"
-    file.touch()
-    path = path.format(file=file)
-    rows = {"value": ["a"], "topic": pa.array([None], pa.string())}
-    with pytest.raises(DeadLetterPathError, match=f"^deadLetterPath {re.escape(path)} cannot be written: .*({cause})"):
-        Write(broker, exactly_once=False)(rows, deadletterpath=path)
+        write({"value": ["a", "b"], "topic": pa.array([None, "out"])})
 
 
 def test_over_the_limit_the_dead_letters_before_are_there_to_look_at(broker):
@@ -514,7 +435,7 @@ OPTIONS = {"kafka.bootstrap.servers": "a:1", "topic": "t"}
 @pytest.mark.parametrize(
     ("given", "fault"),
     [
-        ({"deadletterlimit": "5"}, "deadLetterLimit: only with deadLetterTopic or deadLetterPath."),
+        ({"deadletterlimit": "5"}, "deadLetterLimit: only with deadLetterTopic."),
         ({"deadlettertopic": "d", "deadletteron": "unknown-topic"}, "deadLetterOn=unknown-topic is refused with the"),
         (
             {"topic": None, "deadlettertopic": "d", "deadletteron": "unknown-topic", "topiccreation": "create"},
@@ -526,6 +447,8 @@ OPTIONS = {"kafka.bootstrap.servers": "a:1", "topic": "t"}
         ({"errors.tolerance": "all"}, "errors.tolerance is an option of Kafka Connect. Use deadLetterTopic"),
         ({"errors.deadletterqueue.topic.name": "d"}, "Use deadLetterTopic."),
         ({"errors.deadletterqueue.context.headers.enable": "true"}, "Use deadLetterHeaders."),
+        ({"deadletterpath": "/d"}, "deadletterpath was removed: set deadLetterTopic"),
+        ({"deadlettername": "orders-3"}, "deadlettername was removed: set deadLetterTopic"),
     ],
 )  # fmt: skip
 def test_options_at_fault(given, fault):
@@ -536,8 +459,8 @@ def test_options_at_fault(given, fault):
 
 def test_the_defaults():
     assert SinkOptions.parse(OPTIONS).dead_letters is None
-    parsed = SinkOptions.parse({**OPTIONS, "deadlettertopic": "d", "deadletterpath": "p"}).dead_letters
-    assert (parsed.topic, parsed.path, parsed.limit, parsed.connect_headers) == ("d", "p", 1000, True)
+    parsed = SinkOptions.parse({**OPTIONS, "deadlettertopic": "d"}).dead_letters
+    assert (parsed.topic, parsed.limit, parsed.connect_headers) == ("d", 1000, True)
     assert {reason.value for reason in parsed.reasons} == {
         "record-too-large", "null-topic", "invalid-topic", "invalid-partition", "invalid-timestamp", "invalid-header",
         "encode",

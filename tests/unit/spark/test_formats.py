@@ -2,6 +2,7 @@
 
 import pickle
 import tempfile
+from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
 
@@ -20,14 +21,16 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
+from spark_kafka_sink.errors import RegistryError
 from spark_kafka_sink.exactly_once.values import Entry, EntryState, SchemaId
 from spark_kafka_sink.records.columns import TopicColumn
 from spark_kafka_sink.schemas.formats.format_options import FormatError
 from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
-from spark_kafka_sink.schemas.registry.cache import CachedRegistry
+from spark_kafka_sink.schemas.registry.cache import CachedRegistry, application_file
 from spark_kafka_sink.schemas.registry.schema import Schema, SchemaType, Side
 from spark_kafka_sink.spark import formats as module
-from spark_kafka_sink.spark.formats import name_application, planned_formats, with_earlier_schemas
+from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, PartitionWrite
+from spark_kafka_sink.spark.formats import learn_topics, name_application, planned_formats, with_earlier_schemas
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import RowLayout, SchemaError, encoded_fields
 from tests.unit.formats.fake_registry import FakeRegistry
@@ -41,8 +44,15 @@ def lines(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     lines = []
     monkeypatch.setattr(module, "announce", lambda text, level: lines.append(text))
-    monkeypatch.setattr(module, "_plans", {})
-    return lines
+    end_process()
+    yield lines
+    end_process()
+
+
+def end_process():
+    """What comes now is in a new process, as far as the cached answers go."""
+    module._plans.clear()
+    application_file.cache_clear()
 
 
 def options(**given):
@@ -75,7 +85,7 @@ def test_the_warning_is_one_for_all_planning_processes_of_an_application(lines, 
     given = options()
     for application in ("first", "first", "second"):
         monkeypatch.setattr(SparkFiles, "_root_directory", application)
-        module._plans.clear()
+        end_process()
         planned_formats(given, fields(STRUCT, given))
     assert len(lines) == 2
 
@@ -137,7 +147,7 @@ def test_incident_a_second_application_of_a_process_wrote_the_first_ones_version
     registry = FakeRegistry()
     given = options(**{"schema.registry.url": "http://registry:8081", "use.latest.version": "true"})
     monkeypatch.setattr(
-        module, "cached_registry", cache(lambda options, application: CachedRegistry(registry, options))
+        module, "cached_registry", cache(lambda options, application, on_driver: CachedRegistry(registry, options))
     )
     found = []
     for application, version in (("a", "long"), ("a", "float"), ("b", "double")):
@@ -145,7 +155,7 @@ def test_incident_a_second_application_of_a_process_wrote_the_first_ones_version
         registry.register("t-value", Schema(SchemaType.AVRO, schema))
         name_application(SimpleNamespace(sparkContext=SimpleNamespace(applicationId=application)))
         plan = planned_formats(given, fields(StructType([StructField("a", IntegerType())]), given))
-        found.append(plan.columns[Side.VALUE].known["t-value"].registered.version)
+        found.append(plan.columns[Side.VALUE].known["t-value"].schema_id)
     assert found == [1, 1, 3]
 
 
@@ -156,7 +166,7 @@ def test_a_registry_that_was_down_for_a_replay_is_asked_again(lines, monkeypatch
     written = registry.register("t-value", Schema(SchemaType.AVRO, old)).id
     given = options(valueSchema=new, **{"schema.registry.url": "http://registry:8081"})
     cached = CachedRegistry(registry, given.formats.registry)
-    monkeypatch.setattr(module, "cached_registry", lambda options, application: cached)
+    monkeypatch.setattr(module, "cached_registry", lambda options, application, on_driver: cached)
     plan = planned_formats(given, fields(STRUCT, given))
     entry = Entry("query", 7, EntryState.INTENT, (), schemas=(SchemaId("value", "t-value", written),))
     registry.down = True
@@ -164,7 +174,91 @@ def test_a_registry_that_was_down_for_a_replay_is_asked_again(lines, monkeypatch
     registry.down = False
     found = with_earlier_schemas(plan, {"query": entry}).earlier["query"]
     assert found.fault is None
-    assert found.uses[Side.VALUE]["t-value"].registered.id == written
+    assert found.uses[Side.VALUE]["t-value"].schema_id == written
     del registry.requests[:]
     assert with_earlier_schemas(plan, {"query": entry}).earlier["query"] == found
     assert registry.requests == []
+
+
+class Application:
+    """A query whose processes end between its micro-batches, as after an idle minute: planner, worker and committer."""
+
+    def __init__(self, registry, monkeypatch, topic=None, **given):
+        """``topic``: None for topics in a column."""
+        self.options = replace(options(**{"schema.registry.url": "http://registry:8081"} | given), topic=topic)
+        self._registry = registry
+        self._monkeypatch = monkeypatch
+        monkeypatch.setattr(module, "cached_registry", cache(self._driver_registry))
+
+    def _driver_registry(self, options, application, on_driver):
+        assert on_driver
+        return CachedRegistry(self._registry, options, application_file(application))
+
+    def plan(self):
+        end_process()
+        module.cached_registry.cache_clear()
+        self._registry.serve_workers(self._monkeypatch)
+        return pickle.loads(pickle.dumps(planned_formats(self.options, fields(STRUCT, self.options))))
+
+    def micro_batch(self, *topics):
+        """The value of a row in each topic."""
+        plan = self.plan()
+        rows = pa.array([{"a": 1}], plan.columns[Side.VALUE].kind)
+        task = TaskFormats(plan)
+        values = [task.encode(Side.VALUE, rows, TopicColumn.of(topic)).values[0].as_py() for topic in topics]
+        self.plan()
+        writes = tuple(PartitionWrite(topic, 0, 1, 9, 0, 0) for topic in topics)
+        learn_topics(self.options, fields(STRUCT, self.options), [KafkaCommitMessage(writes), None])
+        return values
+
+
+LONG = '{"type":"record","name":"R","fields":[{"name":"a","type":["null","long"]}]}'
+
+
+@pytest.mark.parametrize("given", [{"valueSchema": LONG}, {"use.latest.version": "true"}, {"use.schema.id": "1"}])
+@pytest.mark.parametrize("topic", ["t", None], ids=["of an option", "in a column"])
+def test_a_registry_that_is_down_stops_no_query_whose_processes_ended(lines, monkeypatch, topic, given):
+    registry = FakeRegistry()
+    for subject in ("t-value", "new-value"):
+        registry.register(subject, Schema(SchemaType.AVRO, LONG))
+    query = Application(registry, monkeypatch, topic=topic, **given)
+    first = query.micro_batch("t")
+    registry.down = True
+    assert query.micro_batch("t") == query.micro_batch("t") == first
+    if topic is None:
+        with pytest.raises(RegistryError, match="does not respond"):
+            query.micro_batch("new")
+    registry.down = False
+    assert query.micro_batch("t") == first
+
+
+def test_a_topic_that_was_written_keeps_its_version_until_the_application_ends(lines, monkeypatch):
+    registry = FakeRegistry()
+    registry.register("t-value", Schema(SchemaType.AVRO, LONG))
+    query = Application(registry, monkeypatch, **{"use.latest.version": "true"})
+    first = query.micro_batch("t")
+    registry.register("t-value", Schema(SchemaType.AVRO, LONG.replace("long", "double")))
+    assert query.micro_batch("t") == first
+    monkeypatch.setattr(SparkFiles, "_root_directory", "started again")
+    assert query.micro_batch("t") != first
+
+
+def test_a_query_registers_nothing_for_the_topics_of_another_one(lines, monkeypatch):
+    registry = FakeRegistry()
+    Application(registry, monkeypatch, valueSchema=LONG).micro_batch("of one")
+    other = Application(registry, monkeypatch, valueSchema=LONG.replace("long", "double"))
+    other.micro_batch("of the other")
+    assert list(other.plan().columns[Side.VALUE].known) == ["of the other-value"]
+    assert {subject for _, subject in registry.requests} == {"of one-value", "of the other-value"}
+
+
+def test_a_registry_that_is_down_after_the_tasks_does_not_fail_the_commit(lines, monkeypatch):
+    registry = FakeRegistry()
+    query = Application(registry, monkeypatch, valueSchema=LONG)
+    messages = [KafkaCommitMessage((PartitionWrite("t", 0, 1, 9, 0, 0),))]
+    registry.down = True
+    learn_topics(query.options, fields(STRUCT, query.options), messages)
+    assert query.plan().columns[Side.VALUE].known == {}
+    registry.down = False
+    learn_topics(query.options, fields(STRUCT, query.options), messages)
+    assert list(query.plan().columns[Side.VALUE].known) == ["t-value"]

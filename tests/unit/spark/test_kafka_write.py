@@ -61,10 +61,9 @@ def test_one_option_in_two_spellings_is_refused():
 
 
 def test_batches_of_an_exactly_once_query_need_its_name_and_number_themselves():
-    told = refused(kafka_batches, {**EXACTLY_ONCE, "txnVersion": 1, "neverRepeated": True, "kafka.acks": "7"})
+    told = refused(kafka_batches, {**EXACTLY_ONCE, "txnVersion": 1, "kafka.acks": "7"})
     assert "txnAppId is required" in told
     assert "txnVersion is refused" in told
-    assert "neverRepeated is refused" in told
     assert "kafka.acks" in told
 
 

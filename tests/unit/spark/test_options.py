@@ -8,7 +8,6 @@ import pytest
 from spark_kafka_sink.common.config import ConfigWarning
 from spark_kafka_sink.common.config.table import OPTIONS_BY_NAME
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.spark.exactly_once import named
 from spark_kafka_sink.spark.options import SINK_OPTIONS, SinkOptions
 
 SERVERS = {"kafka.bootstrap.servers": "broker:9092"}
@@ -114,22 +113,6 @@ def test_at_least_once_is_the_default_and_takes_no_option_of_the_other():
 def test_the_name_is_the_same_in_every_run_and_of_an_application_whatever_prefix_it_has(options, name, prefix):
     asked = parse({**EXACTLY_ONCE, **options}).exactly_once
     assert (asked.name, asked.prefix) == (name, prefix)
-
-
-@pytest.mark.parametrize(("given", "begins"), [({}, "batch-"), ({"transactionalidprefix": "mine"}, "mine-")])
-def test_two_plain_batch_jobs_have_names_of_their_own_whatever_prefix_they_have(given, begins):
-    options = parse({**EXACTLY_ONCE, "neverrepeated": "true", **given})
-    first, second = (named(options).exactly_once for _ in range(2))
-    assert first.name.startswith(begins)
-    assert first.name == first.prefix
-    assert first.name != second.name
-
-
-def test_a_version_of_a_write_that_is_never_repeated_is_a_contradiction():
-    assert faults({**EXACTLY_ONCE, "txnappid": "a", "txnversion": "1", "neverrepeated": "true"}) == (
-        "neverRepeated and txnAppId contradict each other: leave out one of them.",
-    )
-    assert faults({"neverrepeated": "true"}) == ("neverRepeated: only with deliveryGuarantee=exactly-once.",)
 
 
 def test_exactly_once_has_a_producer_that_can_keep_it():

@@ -44,10 +44,9 @@ def pipeline(end, **given):
     letters = None
     if options.dead_letters is not None:
         from spark_kafka_sink.exactly_once.receipts import TaskName
-        from spark_kafka_sink.spark.dead_letters.files import LetterFiles
         from spark_kafka_sink.spark.dead_letters.writer import DeadLetterWriter
 
-        letters = DeadLetterWriter(end, options.dead_letters, ManualClock(), TaskName("q", 0, 0), LetterFiles("q-0"))
+        letters = DeadLetterWriter(end, options.dead_letters, ManualClock(), TaskName("q", 0, 0))
     return Pipeline(options, end, ManualClock(), letters)
 
 

@@ -1,8 +1,6 @@
 """Rows that only a broker finds too large: dead letters at least once, an explained failure in a transaction."""
 
-import base64
 import hashlib
-import json
 from random import Random
 
 import pyarrow as pa
@@ -10,7 +8,6 @@ import pytest
 
 from spark_kafka_sink.errors import BrokerError, DeadLetterLimitError, KafkaError, RecordTooLargeError
 from spark_kafka_sink.spark import write as module
-from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.producer_cache import ProducerCache
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.testing import TestBroker
@@ -143,16 +140,6 @@ def test_a_limit_that_was_lowered_meanwhile(broker):
     (letter,) = letters(broker)
     assert letter.value == LARGE
     assert broker.topic("out").values() == [b"a", LARGE, b"b"]
-
-
-def test_only_a_file(write, broker, tmp_path):
-    given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "small", "deadletterpath": str(tmp_path)}
-    batch = pa.record_batch({"value": [b"a", LARGE]})
-    module.write_rows(iter([batch]), RowLayout(value=0), SinkOptions.parse(given))
-    (file,) = tmp_path.iterdir()
-    (line,) = map(json.loads, file.read_text().splitlines())
-    assert (base64.b64decode(line["value"]), line["reason"]) == (LARGE, "record-too-large")
-    assert letters(broker) == []
 
 
 def test_a_reason_that_is_not_asked_for_fails_the_task_as_without_dead_letters(write, broker):

@@ -98,24 +98,21 @@ VERSIONED = {**ONCE, "txnappid": "nightly", "txnversion": "20250131"}
 
 def test_a_repeated_micro_batch_doubled_its_rows_where_spark_does_not_tell_that_it_is_one():
     """Through Spark Connect and from a thread pool, foreachBatch looks like any other batch write."""
-    with pytest.raises(ConfigError, match="needs txnAppId and txnVersion, or neverRepeated=true") as raised:
+    with pytest.raises(ConfigError, match="needs txnAppId, a name that .*, and txnVersion, a number that") as raised:
         plan("writer", {**ONCE, "transactionalidprefix": "mine"})
     assert "in foreachBatch the batch id" in str(raised.value)
+    assert '.option("txnAppId", "copy-of-orders-1").option("txnVersion", 0)' in str(raised.value)
 
 
-def test_a_batch_write_says_by_its_options_that_it_is_numbered_or_never_repeated():
+def test_a_batch_write_is_numbered_by_its_options():
     assert plan("writer", VERSIONED).options.exactly_once.version == ("nightly", 20250131)
-    once = plan("writer", {**ONCE, "neverrepeated": "true"}).options.exactly_once
-    assert (once.version, once.never_replayed) == (None, True)
-    with pytest.raises(ConfigError, match="needs txnAppId"):
-        plan("writer", {**ONCE, "neverrepeated": "false"})
+    with pytest.raises(ConfigError, match="neverrepeated was removed: set txnAppId and txnVersion; for a one-off, any"):
+        plan("writer", {**VERSIONED, "neverrepeated": "true"})
 
 
 def test_a_query_numbers_its_micro_batches_itself():
     query = {**ONCE, "checkpointlocation": "c"}
     assert plan("streamWriter", query).options.exactly_once.version is None
-    with pytest.raises(ConfigError, match="neverRepeated is for batch writes"):
-        plan("streamWriter", {**query, "neverrepeated": "true"})
 
 
 def test_overwrite_is_refused_in_batch():

@@ -1,0 +1,264 @@
+"""A signal whose handler raises, at each line that a call passes: what other calls sent arrives once, the interrupted
+call's rows arrive once or not at all, memory is free, and the producer goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import count, cycle
+from types import CodeType, FrameType
+from typing import Any
+
+import pytest
+
+import spark_kafka_sink
+from spark_kafka_sink import KafkaProducer, ProducerRecord
+from spark_kafka_sink.errors import IllegalStateError, KafkaError, TransactionAbortableError
+from spark_kafka_sink.testing import TestBroker
+from tests.unit.interrupts import may_strike
+
+PACKAGE = os.path.dirname(spark_kafka_sink.__file__)
+OURS = tuple(os.path.join(PACKAGE, name) for name in ("producer", "network", "records", "common"))
+SIGNALS = (signal.SIGINT, signal.SIGALRM)
+PARTITIONS = 2
+MAX_LOG = 500
+TIMEOUT_MS = 20_000
+
+Line = tuple[CodeType, int]
+
+
+class Interrupted(BaseException):
+    """What the handler raises: like Airflow's and pytest's timeouts no ``KeyboardInterrupt``."""
+
+
+def raises(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt if number == signal.SIGINT else Interrupted
+
+
+@contextmanager
+def traced(at: Callable[[Line], None], only: CodeType | None = None) -> Iterator[None]:
+    """``at`` each line of the package that this thread comes to, where an interrupt can come."""
+    before: dict[FrameType, int] = {}
+
+    def line(frame: FrameType, event: str, arg: Any) -> Any:
+        if event == "line" and may_strike(frame, before):
+            at((frame.f_code, frame.f_lineno))
+        return line
+
+    def call(frame: FrameType, event: str, arg: Any) -> Any:
+        code = frame.f_code
+        return line if code is only or (only is None and code.co_filename.startswith(OURS)) else None
+
+    sys.settrace(call)
+    try:
+        yield
+    finally:
+        sys.settrace(None)
+
+
+class Program:
+    """One that catches what its signal handler raises, and goes on with the same producer."""
+
+    whole = False
+
+    def __init__(self, broker: TestBroker, **options: object) -> None:
+        self.broker = broker
+        self.options = {
+            "bootstrap.servers": broker.bootstrap_servers, "linger.ms": 5, "batch.size": 400, "buffer.memory": 40_000,
+        } | options  # fmt: skip
+        self.names = count()
+        self.make_topic()
+        self.unsure: list[bytes] = []
+        self.futures: list[Any] = []
+        self.producer = self.opened()
+
+    def make_topic(self) -> None:
+        self.topic = f"topic{next(self.names)}"
+        self.broker.create_topic(self.topic, partitions=PARTITIONS)
+        self.sent: Counter[bytes] = Counter()
+
+    def opened(self) -> KafkaProducer:
+        return KafkaProducer(self.options)
+
+    def send(self, size: int = 10, key: bytes | None = None, **fields: Any) -> None:
+        value = b"%d " % next(self.names) + b"x" * size
+        self.unsure = [value]
+        future = self.producer.send(ProducerRecord(self.topic, value, key, **fields))
+        self.futures.append(future)
+        self.sent[value] += 1
+        self.unsure = []
+
+    def send_columns(self, rows: int, size: int) -> None:
+        self.unsure = [b"%d " % next(self.names) + b"y" * size for _ in range(rows)]
+        receipt = self.producer.send_columns(self.topic, value=self.unsure)
+        self.futures.append(receipt)
+        self.sent.update(self.unsure)
+        self.unsure = []
+
+    def check(self) -> None:
+        self.producer.flush(TIMEOUT_MS)
+        for future in self.futures:
+            future.result(0) if hasattr(future, "result") else future.wait(0)
+        self.futures = []
+        self.check_log()
+        free = self.producer.metrics()["producer-metrics"]["buffer-available-bytes"]
+        assert free == self.options["buffer.memory"], f"{free} bytes are free"
+
+    def check_log(self) -> None:
+        log = Counter(value for value in self.broker.topic(self.topic).values() if value is not None)
+        assert self.sent <= log, f"lost: {self.sent - log}"
+        extra = log - self.sent
+        assert extra <= Counter(self.unsure), "rows that no call sent, or twice"
+        if self.whole:
+            assert not extra or extra.total() == len(self.unsure), "committed without rows"
+        self.sent, self.unsure = log, []
+        if len(log) > MAX_LOG:
+            self.make_topic()
+
+    def close(self) -> None:
+        self.producer.close(TIMEOUT_MS)
+
+
+class Transactional(Program):
+    """Each act is a transaction: it is whole, or aborted."""
+
+    whole = True
+
+    def opened(self) -> KafkaProducer:
+        producer = KafkaProducer(self.options | {"transactional.id": "t"})
+        producer.init_transactions()
+        producer.begin_transaction()
+        return producer
+
+    def check(self) -> None:
+        before = Counter(value for value in self.broker.topic(self.topic).values() if value is not None)
+        try:
+            self.commit()
+            super().check()
+        except TransactionAbortableError:
+            self.producer.abort_transaction()
+            assert Counter(self.broker.topic(self.topic).values()) == before
+            self.sent, self.futures, self.unsure = before, [], []
+        self.producer.begin_transaction()
+
+    def commit(self) -> None:
+        """Again after an interrupt, as after a timeout."""
+        with suppress(IllegalStateError):  # the interrupt came when all was done
+            self.producer.commit_transaction()
+
+
+class Closed(Program):
+    """Each act closes the producer; another one takes its place."""
+
+    def check(self) -> None:
+        self.producer.close(TIMEOUT_MS)
+        self.check_log()
+        self.futures = []
+        self.producer = self.opened()
+
+
+def sends(program: Program) -> None:
+    program.send(key=b"key")
+    program.send(key=b"key", partition=1, timestamp=5, headers=(("h", b"v"),))
+    program.send()
+    program.send(6_000)
+    program.send(6_000, b"key")
+
+
+def columns(program: Program) -> None:
+    program.send_columns(9, 100)
+    program.send_columns(3, 100)
+    program.send_columns(1, 1_000)
+
+
+def without_memory(program: Program) -> None:
+    program.send_columns(3, 1_400)
+    program.send_columns(2, 1_400)
+    program.send(1_400)
+
+
+def flush(program: Program) -> None:
+    program.send()
+    program.send_columns(2, 100)
+    program.producer.flush()
+
+
+def commit(program: Transactional) -> None:
+    flush(program)
+    program.producer.commit_transaction()
+
+
+def close(program: Program) -> None:
+    program.send()
+    program.send_columns(2, 100)
+    program.producer.close()
+
+
+def new_topic(program: Program) -> None:
+    program.producer.partitions_for(f"new{next(program.names)}")
+    program.send()
+
+
+@pytest.fixture
+def broker():
+    with TestBroker() as broker:
+        yield broker
+
+
+@pytest.mark.parametrize(
+    ("act", "kind", "options"),
+    [
+        (sends, Program, {}),
+        (sends, Transactional, {}),
+        (columns, Program, {}),
+        (columns, Transactional, {}),
+        (columns, Program, {"compression.type": "lz4"}),
+        (without_memory, Program, {"buffer.memory": 8_000}),
+        (flush, Program, {}),
+        (commit, Transactional, {}),
+        (close, Closed, {}),
+        (new_topic, Program, {}),
+    ],
+)
+def test_a_signal_at_each_line_of(broker, act, kind, options):
+    program = kind(broker, **options)
+    lines: dict[Line, None] = {}
+    for _ in range(3):
+        with traced(lines.setdefault):
+            act(program)
+        program.check()
+    before = {number: signal.signal(number, raises) for number in SIGNALS}
+    failed: list[str] = []
+    try:
+        for line, number in zip(lines, cycle(SIGNALS)):
+            failed += [
+                f"{line[0].co_qualname}, line {line[1]}: {error}" for error in struck(program, act, number, line)
+            ]
+            if len(failed) == 5:
+                break
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert not failed, "\n".join(failed)
+    program.close()
+
+
+def struck(program: Program, act: Callable[[Any], None], number: int, line: Line) -> Iterator[str]:
+    left = [line]
+
+    def strike(at: Line) -> None:
+        if left and at == line:
+            left.clear()
+            signal.raise_signal(number)
+
+    try:
+        with traced(strike, line[0]), suppress(KeyboardInterrupt, Interrupted, KafkaError):
+            act(program)
+        program.check()
+    except Exception as error:
+        yield repr(error)
