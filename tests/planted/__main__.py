@@ -26,8 +26,7 @@ from tests.planted.faults import FAULTS, Fault
 from tests.repository.files import PACKAGE, ROOT
 
 _COPIED = (PACKAGE.name, "pyspark_pykafka", "tests", "jobs", "conf", "docs", "benchmarks")
-_AT_ONCE = 2
-_LIMIT_S = 900
+_AT_ONCE, _LIMIT_S = 2, 900
 
 
 def main(words: Sequence[str]) -> int:
@@ -73,7 +72,8 @@ def _caught_by(copy: Path, fault: Fault) -> str:
     try:
         file.write_text(planted(text, fault))
         return _failure(copy, fault.test.split())
-    except ValueError:
+    except ValueError as error:
+        sys.stderr.write(f"{error}\n")
         return ""
     finally:
         file.write_text(text)
