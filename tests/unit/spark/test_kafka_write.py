@@ -131,7 +131,7 @@ def test_incident_faults_of_one_write_came_one_after_the_other():
     told = refused(write_kafka, frame, {**EXACTLY_ONCE, "Topic": "u", "foo": 1})
     assert "topic and Topic are the same option" in told
     assert "foo is not an option" in told
-    assert "needs txnAppId and txnVersion" in told
+    assert "needs txnAppId, a name" in told
     assert "Required attribute 'value' not found" in told
 
 
