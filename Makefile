@@ -25,7 +25,7 @@ PIP_AUDIT := .cache/release/bin/pip-audit
 # gssapi is compiled against the system's Kerberos: only requirements/gssapi.txt has it.
 EXTRAS_BUT := python3 -c 'import sys, tomllib; extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; print(*(f"--extra {extra}" for extra in extras if extra not in sys.argv))'
 
-.PHONY: help setup demo test test-fast test-core test-more test-all test-spark test-brokers test-foreign test-shipping test-release test-yarn test-examples test-lowest test-pythons test-gssapi test-planted check format bench fuzz model chaos chaos-cluster histories draw pictures audit docs lock build clean
+.PHONY: help setup demo test test-fast test-core test-more test-all test-spark test-brokers test-foreign test-shipping test-release test-yarn test-examples test-lowest test-pythons test-gssapi test-planted check format bench fuzz model soak pictures audit docs lock build clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -139,17 +139,8 @@ model: $(READY) ## every history of the exactly-once protocol at large bounds (1
 test-planted: $(READY) ## faults that are planted into the code one by one: does a test catch each? (10 minutes; ARGS=security)
 	@$(BIN)/python -m tests.planted $(ARGS)
 
-chaos: $(READY) ## kill a hundred processes of an exactly-once query (up to 40 minutes)
-	@$(BIN)/python -m pytest tests/faults/exactly_once/test_query.py -k hundred $(ARGS)
-
-chaos-cluster: $(READY) ## three brokers, executors that outlive their driver, random faults: 30 minutes (ARGS="--seed 7")
-	@$(COMPILED) $(BIN)/python -m tests.faults.chaos $(ARGS)
-
-histories: $(READY) ## six workloads, three brokers, random faults, and a check of all that was done and seen: 20 minutes (ARGS="--seed 7")
-	@$(COMPILED) $(BIN)/python -m tests.histories $(ARGS)
-
-draw: .cache/bench/.ready ## the plots of docs/proof.md from a history, and what its longest gaps are made of (HISTORY=history.jsonl)
-	@.cache/bench/bin/python -m tests.histories.plots $(HISTORY) docs/img
+soak: $(READY) ## queries, jobs and transactions under random faults, then a verdict: 20 minutes (MINUTES=60, ARGS="--seed 7")
+	@$(COMPILED) $(BIN)/python -m tests.soak $(MINUTES:%=--minutes %) $(ARGS)
 
 audit: .cache/release/.ready ## known vulnerabilities of the locked packages, by PyPI's advisories
 	@failed=0; for locked in $(AUDITED); do \

@@ -20,7 +20,7 @@ LEDGER = "__pykafka_ledger"
 
 
 def main(servers: str, topic: str, checkpoint: str, stop: str, more: str) -> None:
-    builder = SparkSession.builder.master("local[2,2]").appName("chaos")
+    builder = SparkSession.builder.master("local[2,2]").appName("query")
     settings = {"spark.ui.enabled": "false", "spark.log.level": "ERROR", "spark.sql.streaming.pollingDelay": "5ms"}
     for name, value in settings.items():
         builder = builder.config(name, value)

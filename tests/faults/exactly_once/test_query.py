@@ -1,7 +1,6 @@
 """A whole Spark query under faults: every row once, in order, and no transaction left open."""
 
 import json
-import logging
 import time
 from io import BytesIO
 from random import Random
@@ -15,8 +14,6 @@ from tests.faults.exactly_once.supervised import Supervised
 from tests.schema_registry_server import SchemaRegistryServer
 
 pytestmark = pytest.mark.jvm
-
-_log = logging.getLogger(__name__)
 
 
 @pytest.fixture
@@ -82,12 +79,12 @@ def test_a_replay_is_encoded_with_the_schemas_of_its_intent(query):
     assert {ids[number] for number in range(rows_before, rows)} == {b"\0\0\0\0\2"}
 
 
-def soak(query, kills, driver_share, random):
-    """``kills`` processes of the query, ``driver_share`` of them the driver: each a few seconds after the query has
-    committed again, since a query that is still starting has nothing to lose.
-    """
-    drivers = round(kills * driver_share)
-    plan = [True] * drivers + [False] * (kills - drivers)
+@pytest.mark.timeout(900)
+def test_a_short_soak(query):
+    """Five processes of the query are killed, one of them the driver: each a few seconds after the query has committed
+    again, since a query that is still starting has nothing to lose."""
+    random = Random(1)
+    plan = [True, False, False, False, False]
     random.shuffle(plan)
     for driver in plan:
         before = query.commits
@@ -100,16 +97,3 @@ def soak(query, kills, driver_share, random):
             query.run_until(lambda: query.kill_worker(random), timeout_s=240)
     query.finish(timeout_s=300)
     check(query)
-    done = query.commits + 1
-    _log.info("%d kills, %d of the driver; %d starts, %d micro-batches", kills, drivers, query.starts, done)
-
-
-@pytest.mark.timeout(900)
-def test_a_short_soak(query):
-    soak(query, kills=5, driver_share=0.2, random=Random(1))
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(2700)
-def test_a_hundred_processes_are_killed(query):
-    soak(query, kills=100, driver_share=0.2, random=Random(2))
