@@ -47,7 +47,6 @@ from spark_kafka_sink.network.metadata_api import parse_metadata
 from spark_kafka_sink.network.rights import Operation, operations
 from spark_kafka_sink.network.topics import NewTopic, create_topic, delete_topic, similar_topics
 from spark_kafka_sink.producer.sender.produce_api import TopicIds, read_response
-from spark_kafka_sink.producer.sender.topic_limit_lookup import described_limit, max_message_bytes_call
 from spark_kafka_sink.producer.transactions.requests import (
     add_offsets,
     add_partitions,
@@ -59,6 +58,7 @@ from spark_kafka_sink.producer.transactions.requests import (
     txn_offset_commit,
 )
 from spark_kafka_sink.producer.transactions.values import END_TXN_V2, ConsumerGroupMetadata, TransactionalIdentity
+from spark_kafka_sink.spark.topic_limits import described_limit, limits_call
 from spark_kafka_sink.tools.connection_check.check import _described_topic
 from tests.properties.test_hostile_security import ALICE, configured, converse, honest, scram_messages
 from tests.unit.login.scram_server import serve
@@ -160,9 +160,10 @@ def _coordinator(body: Any) -> None:
 
 
 def _limits(body: Any) -> None:
-    limit = described_limit(CallEnd(Action.SUCCEED, body))
-    assert isinstance(limit, KafkaError) or 0 < limit < 1 << 63
-    _cluster(body).ended(max_message_bytes_call(_NAME))
+    for result in body.results:
+        limit = described_limit(result)
+        assert isinstance(limit, KafkaError) or 0 < limit < 1 << 63
+    _cluster(body).ended(limits_call([_NAME]))
     checked_configs(_cluster(body), _NAME, WantedLedger(1, {**SETTINGS, "min.insync.replicas": "1"}, False), 0.0)
 
 

@@ -174,7 +174,7 @@ class RecordAccumulator:
     ) -> None:
         self.pool = pool
         self.metrics = metrics
-        self.topic_limits = TopicLimits()
+        self.topic_limits = TopicLimits(config.metadata_max_age_ms)
         self.nodes = NodeAvailability(config.partitioner_availability_timeout_ms)
         self._config = config
         load_codec(config.compression_type)  # a missing library fails here, before any record is accepted

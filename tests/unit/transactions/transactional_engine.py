@@ -163,7 +163,7 @@ class TransactionalEngine(Engine):
     # Responses of the brokers.
 
     def _respond(self, request: SentRequest) -> Any:
-        if request.api in ("metadata", "describe_configs"):
+        if request.api == "metadata":
             return super()._respond(request)
         if request.api == "api_versions":
             return self._respond_api_versions(request)
