@@ -242,7 +242,7 @@ class RecordAccumulator:
         buffers = {batch: batch.buffers.copy() for batch in claim.filled}
         for each in claim.encoded:
             if each.batch in buffers:
-                buffers[each.batch] += each.buffers
+                buffers[each.batch].append(each.records)
         for batch, plain in buffers.items():
             compressed, plain_size = self._compress(batch.partition.topic, plain)
             claim.compressed.append(CompressedBatch(batch, self._codec, compressed, plain_size))

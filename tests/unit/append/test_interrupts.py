@@ -30,7 +30,6 @@ from spark_kafka_sink.producer.sender import sender_thread
 from spark_kafka_sink.producer.serializers import RecordSerializers
 from spark_kafka_sink.producer.transactional_calls import TransactionalCalls
 from spark_kafka_sink.producer.transactions.states import Step
-from spark_kafka_sink.records import large_values
 from spark_kafka_sink.records.columns import RecordColumns, bytes_column
 from tests.unit.interrupts import Interrupter
 from tests.unit.scripted_engine import TOPIC, Engine
@@ -47,7 +46,6 @@ MODULES = [
     producer_batch,
     receipt,
     rows,
-    large_values,
     pending_records,
     future_record_metadata,
     pending,
@@ -98,14 +96,12 @@ class Interrupted:
         self.engine.parts.pending.publish_due(float("inf"))
         self.engine.spin(100)
 
-    def send_columns(self, values: list[bytes], unsent: int = 0) -> None:
-        """``unsent``: bytes of the Arrow buffer besides the values."""
+    def send_columns(self, values: list[bytes]) -> None:
         receipt = SendReceipt()
         self.receipts.append(receipt)
         self.tried = values
         chosen = np.array([row % PARTITIONS for row in range(len(values))], np.int32)
-        column = bytes_column([*values, bytes(unsent)])[:-1]
-        self.door.append_columns(TOPIC, RecordColumns(value=column), chosen, receipt)
+        self.door.append_columns(TOPIC, RecordColumns(value=bytes_column(values)), chosen, receipt)
         self.accepted += values
         self.tried = []
         self.unharmed.append(receipt)
@@ -232,12 +228,6 @@ def columns(interrupted: Interrupted) -> None:
     interrupted.send_columns([b"%03d" % row + b"y" * 100 for row in range(3)])
 
 
-def large_columns(interrupted: Interrupted) -> None:
-    """The first call counts its Arrow buffer, the last one has to copy the values that are not sent."""
-    columns(interrupted)
-    interrupted.send_columns([b"%03d" % row + b"z" * 100 for row in range(5)], unsent=40_000)
-
-
 def sends(interrupted: Interrupted) -> None:
     """Through several pending records, which this thread closes and appends."""
     for number in range(4):
@@ -281,15 +271,6 @@ def flush(interrupted: Interrupted) -> None:
 @pytest.mark.parametrize("made", [Interrupted, InterruptedOutside])
 def test_an_interrupt_at_each_line_of_append_columns(made):
     assert len(at_each_line(columns, made)) > 200
-
-
-@pytest.mark.parametrize("codec", ["none", pytest.param("lz4", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("made", [Interrupted, InterruptedOutside])
-def test_an_interrupt_at_each_line_of_append_columns_that_copies_no_value(made, codec, monkeypatch):
-    monkeypatch.setattr(large_values, "LARGE_VALUE", 100)
-    where = at_each_line(large_columns, made, compression_type=codec)
-    counts_buffers = any("_unpin" in line or "copy_values" in line for line in where)
-    assert counts_buffers == (codec == "none"), "a batch that is compressed keeps no value"
 
 
 @pytest.mark.slow
