@@ -242,9 +242,12 @@ class RequestBuildError(KafkaError):
 
 
 class BrokerError(KafkaError):
-    """A broker responded with an error code. ``code``: Kafka's number; ``name``: its upper-case name."""
+    """A broker responded with an error code. ``code``: Kafka's number; ``name``: its upper-case name. ``said``: the
+    broker's own words in the message.
+    """
 
     remedy = "Look up the code in the table above."
+    said = ""
 
     def __init__(self, code: int, name: str, message: str) -> None:
         self.code = code

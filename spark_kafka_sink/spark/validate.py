@@ -65,8 +65,8 @@ class RowValidator:
         config = engine.config
         of_topics = known_limits(engine, [name for name in topics.names if self._exists(engine, name)])
         limits = {
-            "the max.request.size configuration": config.max_request_size,
-            "the buffer.memory configuration": config.buffer_memory,
+            "the kafka.max.request.size configuration": config.max_request_size,
+            "the kafka.buffer.memory configuration": config.buffer_memory,
         }
         smallest = min([*limits.values(), *of_topics.values()])
         fields = (columns.key, columns.value, columns.headers)
