@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import math
-import re
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -50,7 +49,6 @@ _log = logging.getLogger("spark_kafka_sink.network")
 _FATAL_ERRORS = (AuthenticationError, WrongProtocolError, UnsupportedVersionError)
 
 _UNTIL_CREATED: Final = (ErrorCode.unknown_topic_or_partition, ErrorCode.leader_not_available)
-_CLUSTER_ID: Final = re.compile(r"[A-Za-z0-9_.=-]+")
 _MOST_TEXTS: Final = 3
 _MOST_NAMES: Final = 10
 
