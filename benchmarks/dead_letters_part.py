@@ -10,7 +10,8 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.harness import ROOT
@@ -164,9 +165,22 @@ class _End:
     def refreshed_partition_count(self, topic: str) -> int:
         return self.partitions
 
-    def max_message_bytes(self, topics: Sequence[str]) -> Mapping[str, int]:
-        """A broker's default."""
-        return dict.fromkeys(topics, 1_048_588)
+    @property
+    def calls(self) -> Any:
+        return self
+
+    def now(self) -> float:
+        return 0.0
+
+    def call(self, call: Any, deadline: float) -> Any:
+        """DescribeConfigs: the limits of topics are a broker's default."""
+        from kio.schema.errors import ErrorCode
+
+        config = SimpleNamespace(name="max.message.bytes", value="1048588")
+        described = {"error_code": ErrorCode.none, "configs": [config]}
+        return SimpleNamespace(
+            results=[SimpleNamespace(resource_name=name, **described) for name in (_TOPIC, _LETTERS)]
+        )
 
 
 def _raw() -> pa.RecordBatch:

@@ -177,24 +177,6 @@ class WrongProtocolError(NetworkError):
     remedy = "Set the port and `kafka.security.protocol` of the same listener."
 
 
-class BootstrapResolutionError(KafkaError):
-    """No host of ``bootstrap.servers`` was resolved in time (Java: ``BootstrapResolutionException``).
-
-    The time is ``bootstrap.resolve.timeout.ms``. The error is permanent: close the client, and make a new one.
-    """
-
-    remedy = "Check the names in `kafka.bootstrap.servers` and the name servers."
-
-
-class RebootstrapRequiredError(NetworkError):
-    """A broker is not the one that the connection was meant for (REBOOTSTRAP_REQUIRED, KIP-1242)."""
-
-    remedy = (
-        "None: the client starts again. If it repeats, check what the brokers' addresses in `advertised.listeners` "
-        "lead to."
-    )
-
-
 class AuthenticationError(KafkaError):
     """Authentication failed; a retry would fail too (Java: ``AuthenticationException``)."""
 
@@ -254,9 +236,12 @@ class RequestBuildError(KafkaError):
 
 
 class BrokerError(KafkaError):
-    """A broker responded with an error code. ``code``: Kafka's number; ``name``: its upper-case name."""
+    """A broker responded with an error code. ``code``: Kafka's number; ``name``: its upper-case name. ``said``: the
+    broker's own words in the message.
+    """
 
     remedy = "Look up the code in the table above."
+    said = ""
 
     def __init__(self, code: int, name: str, message: str) -> None:
         self.code = code

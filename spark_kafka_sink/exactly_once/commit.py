@@ -177,7 +177,7 @@ def _decide(
 def _limit(settings: CommitSettings) -> str:
     timeout_ms = settings.producer.transaction_timeout_ms
     return (
-        " (the time ends by delivery.timeout.ms, or when the oldest transaction is about to end by "
+        " (the time ends by kafka.delivery.timeout.ms, or when the oldest transaction is about to end by "
         f"kafka.transaction.timeout.ms={timeout_ms})"
     )
 

@@ -55,7 +55,7 @@ SPOKEN: Final[Mapping[str, Spoken]] = MappingProxyType(
         ),
         "api_versions": Spoken(
             0, 4, ("0.10", "3.9"), "before 3: no features, so transactions of the first protocol",
-            "5 (Kafka 4.4): sent only to name the broker that a connection means to reach (KIP-1242)",
+            "5 (Kafka 4.4): names the broker that a connection means to reach (KIP-1242)",
         ),
         "sasl_handshake": Spoken(
             1, 1, ("1.0", "1.0"), "",

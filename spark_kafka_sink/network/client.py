@@ -169,8 +169,6 @@ class NetworkClient:
         self._wrong_peers: dict[int, WrongProtocolError] = {}  # nodes whose last connection ended so
         self.counters = AuthenticationCounters()
         self._last_connection_id = 0
-        self.cluster_id: str | None = None
-        """The cluster that Metadata told. A handshake names it, so that a broker of another one refuses (KIP-1242)."""
         self._completed: deque[tuple[Request, Response]] = deque()
         self._disconnects: dict[int, tuple[Node, KafkaError]] = {}
         self._repeated_failures: dict[str, int] = {}
@@ -454,7 +452,7 @@ class NetworkClient:
         self._last_connection_id += 1
         node = state.node
         setup_deadline = self._now + self._setup_backoff.delay(state.setup_failures)
-        config, handshake = self._config, self._channels.handshake(node, self.cluster_id)
+        config, handshake = self._config, self._channels.handshake(node)
         if state.probe:
             config, handshake = replace(config, client_id=""), negotiate_api_versions(str(node))
         connection = Connection(self._last_connection_id, node, config, handshake, setup_deadline)

@@ -264,8 +264,10 @@ def broker_error(code: ErrorCode, where: str, detail: str | None = None, api: st
     """The exception for ``code``: Kafka's name, the place, the broker's message and advice."""
     name = code.name.upper()
     parts = [f"{shown(where)}: {name}"]
-    if detail:
-        parts.append(shown(detail))
+    if said := shown(detail or ""):
+        parts.append(said)
     if (text := advice(code, api)) is not None:
         parts.append(text)
-    return _ERROR_CLASSES.get(code, BrokerError)(int(code), name, "; ".join(parts))
+    error = _ERROR_CLASSES.get(code, BrokerError)(int(code), name, "; ".join(parts))
+    error.said = said.rstrip(".")
+    return error

@@ -12,26 +12,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
-from kio.static.primitive import i32
 
 from spark_kafka_sink import __version__
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.common.model import Node
-from spark_kafka_sink.common.protocol_values import LARGEST_INT32
 from spark_kafka_sink.errors import (
     IllegalSaslStateError,
     KafkaError,
     LoginError,
     NetworkError,
-    RebootstrapRequiredError,
     SaslAuthenticationError,
     UnsupportedSaslMechanismError,
     UnsupportedVersionError,
 )
-from spark_kafka_sink.network import broker_identity
 from spark_kafka_sink.network.api_versions import every
-from spark_kafka_sink.network.broker_identity import BrokerIdentity
 from spark_kafka_sink.network.connection import ApiVersions, Handshake
 from spark_kafka_sink.network.login.sasl import Exchange, LoginStep, SaslMechanism, sasl_mechanism
 from spark_kafka_sink.network.messages import API_KEYS, decode_response, response_type, schema, throttle_time_ms
@@ -45,7 +40,6 @@ if TYPE_CHECKING:
 API_VERSIONS = "api_versions"
 CLIENT_SOFTWARE_NAME = "spark-kafka-sink"
 LATEST_VERSION: Final = every(API_VERSIONS).highest
-"""The latest that names no broker."""
 
 FIRST_NAMED_VERSION = 3
 _FIRST_WITH_LIFETIME: Final = 1
@@ -70,8 +64,6 @@ class ChannelBuilder:
 
     def __init__(self, config: ProducerConfig) -> None:
         self._config = config
-        self._checks = config.metadata_cluster_check_enable and config.metadata_recovery_strategy == "rebootstrap"
-        self._brokers_check = False
         self._contexts: TlsContexts | None = None
         self._mechanism: SaslMechanism | None = None
         if config.security_protocol in _WITH_TLS:
@@ -89,23 +81,12 @@ class ChannelBuilder:
 
         return TlsLayer(self._contexts.context(), node.host, node.port)
 
-    def handshake(self, node: Node, cluster_id: str | None = None) -> Handshake:
-        """The handshake of a new connection: ApiVersions, then SASL. ``cluster_id``: of the node's cluster if known.
-
-        The identity is sent only if the last broker said that it checks it. Older ones would refuse the version, which
-        costs each new connection a round trip.
-        """
+    def handshake(self, node: Node) -> Handshake:
+        """The handshake of a new connection: ApiVersions, then SASL."""
         peer = f"{node.host}:{node.port} (id: {node.id})"
-        identity = None
-        # Bootstrap servers have negative ids, further connections to one broker ids above those of brokers.
-        if self._checks and self._brokers_check and cluster_id and 0 <= node.id <= LARGEST_INT32:
-            identity = BrokerIdentity(cluster_id, node.id)
         if self._mechanism is None:
-            versions = yield from negotiate_api_versions(peer, identity)
-        else:
-            versions = yield from authenticate(peer, node.host, self._config, self._mechanism, identity)
-        self._brokers_check = versions.ranges.get(API_KEYS[API_VERSIONS], (0, 0))[1] >= broker_identity.VERSION
-        return versions
+            return negotiate_api_versions(peer)
+        return authenticate(peer, node.host, self._config, self._mechanism)
 
     def reauthentication(self, node: Node, versions: ApiVersions) -> Handshake:
         """SASL again, on a connection whose session ends; ``versions`` are those of the connection."""
@@ -118,15 +99,9 @@ class ChannelBuilder:
             self._mechanism.close()
 
 
-def authenticate(
-    peer: str,
-    host: str,
-    config: ProducerConfig,
-    mechanism: SaslMechanism,
-    identity: BrokerIdentity | None = None,
-) -> Handshake:
-    """ApiVersions, then SASL. ``identity``: as for ``negotiate_api_versions``."""
-    versions = yield from negotiate_api_versions(peer, identity)
+def authenticate(peer: str, host: str, config: ProducerConfig, mechanism: SaslMechanism) -> Handshake:
+    """ApiVersions, then SASL."""
+    versions = yield from negotiate_api_versions(peer)
     lifetime_ms = yield from sasl_steps(versions, host, config, mechanism)
     return replace(versions, session_lifetime_ms=lifetime_ms)
 
@@ -217,17 +192,18 @@ def _credentials_refused(peer: str, mechanism: str, response: Any) -> KafkaError
     return NetworkError(text)
 
 
-def negotiate_api_versions(peer: str, identity: BrokerIdentity | None = None) -> Handshake:
+def negotiate_api_versions(peer: str) -> Handshake:
     """Sends the latest ApiVersions, then the highest version that the broker names, at last v0 (KIP-511).
 
-    Sends v0, which has no tagged fields, also after a response whose fields this client cannot read. With an
-    ``identity``, the first version names it to the broker; raises ``RebootstrapRequiredError`` if that is another one.
+    Sends v0, which has no tagged fields, also after a response whose fields this client cannot read.
     """
-    version = LATEST_VERSION if identity is None else broker_identity.VERSION
+    version = LATEST_VERSION
+    names = {"client_software_name": CLIENT_SOFTWARE_NAME, "client_software_version": __version__}
     while True:
-        data = yield _api_versions_request(version, identity)
+        request = schema(API_VERSIONS, version).ApiVersionsRequest
+        data = yield request(**names) if version >= FIRST_NAMED_VERSION else request()
         try:
-            response: Any = decode_response(data, response_type(API_VERSIONS, min(version, LATEST_VERSION)))
+            response: Any = decode_response(data, response_type(API_VERSIONS, version))
         except NetworkError as error:
             if version == 0:
                 raise NetworkError(f"{peer} gave ApiVersions a response that cannot be read: {error}") from error
@@ -236,32 +212,10 @@ def negotiate_api_versions(peer: str, identity: BrokerIdentity | None = None) ->
             continue
         if response.error_code == ErrorCode.unsupported_version and version > 0:
             version = _next_version(data, version)
-        elif response.error_code == ErrorCode.rebootstrap_required:
-            raise RebootstrapRequiredError(
-                f"{peer} is not {identity} (REBOOTSTRAP_REQUIRED): do name servers or load balancers lead "
-                "elsewhere? The client starts again from bootstrap.servers"
-            )
         elif response.error_code:
             raise NetworkError(f"{peer} refused ApiVersions v{version}: {response.error_code.name.upper()}")
         else:
             return _api_versions(peer, response)
-
-
-def _api_versions_request(version: int, identity: BrokerIdentity | None) -> RequestPayload:
-    if identity is not None and version == broker_identity.VERSION:
-        return broker_identity.ApiVersionsRequest(
-            client_software_name=CLIENT_SOFTWARE_NAME,
-            client_software_version=__version__,
-            cluster_id=identity.cluster_id,
-            node_id=i32(identity.node_id),
-        )
-    request = schema(API_VERSIONS, version).ApiVersionsRequest
-    entity: RequestPayload = (
-        request(client_software_name=CLIENT_SOFTWARE_NAME, client_software_version=__version__)
-        if version >= FIRST_NAMED_VERSION
-        else request()
-    )
-    return entity
 
 
 def _next_version(data: memoryview, refused: int) -> int:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import math
-import re
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -28,14 +27,11 @@ from spark_kafka_sink.common.protocol_values import TOPIC_RULE, is_topic_name, t
 from spark_kafka_sink.common.waiting import SendingThread, Waiters
 from spark_kafka_sink.errors import (
     AuthenticationError,
-    BootstrapResolutionError,
     BrokerError,
-    ConnectionStep,
     InvalidRecordError,
     KafkaError,
     KafkaTimeoutError,
     NetworkError,
-    RebootstrapRequiredError,
     RequestBuildError,
     UnsupportedVersionError,
     WrongProtocolError,
@@ -45,7 +41,7 @@ from spark_kafka_sink.network.client import NetworkClient, NoNode
 from spark_kafka_sink.network.error_table import TOPIC_ERRORS, Action, action
 from spark_kafka_sink.network.messages import Response
 from spark_kafka_sink.network.metadata_api import metadata_request, parse_metadata
-from spark_kafka_sink.network.name_lookup import bootstrap_servers, resolution_error
+from spark_kafka_sink.network.name_lookup import bootstrap_servers
 
 _log = logging.getLogger("spark_kafka_sink.network")
 
@@ -53,7 +49,6 @@ _log = logging.getLogger("spark_kafka_sink.network")
 _FATAL_ERRORS = (AuthenticationError, WrongProtocolError, UnsupportedVersionError)
 
 _UNTIL_CREATED: Final = (ErrorCode.unknown_topic_or_partition, ErrorCode.leader_not_available)
-_CLUSTER_ID: Final = re.compile(r"[A-Za-z0-9_.=-]+")
 _MOST_TEXTS: Final = 3
 _MOST_NAMES: Final = 10
 
@@ -100,7 +95,6 @@ class Metadata:
         self._attempts = 0
         self._allowed_at = -math.inf
         self._updated_at = -math.inf
-        self._began = math.inf
         self._failing_since: float | None = None
         self._rebootstrapping = False
         self._errors: dict[int, KafkaError] = {}
@@ -341,7 +335,6 @@ class Metadata:
     def candidates(self, now: float) -> tuple[Node, ...]:
         """The nodes to ask: those of the snapshot, or the bootstrap servers while there are none or all fail."""
         with self._lock:
-            self._began = min(self._began, now)
             if not self._rebootstrapping and self._lost(now):
                 self._rebootstrapping = True
             return self._candidates()
@@ -407,11 +400,6 @@ class Metadata:
             self._failing_since = now if self._failing_since is None else self._failing_since
             self._errors.pop(node.id, None)
             self._errors[node.id] = error
-            if isinstance(error, RebootstrapRequiredError):
-                self.rebootstrap()
-            if self._is_unresolvable(now):
-                self.fail_waiters(resolution_error(self._config))
-                return
             refused = isinstance(error, AuthenticationError)
             if refused or (
                 isinstance(error, _FATAL_ERRORS) and all(each.id in self._errors for each in self._candidates())
@@ -428,20 +416,9 @@ class Metadata:
 
         With a snapshot only an authentication error counts: another node may serve the request.
         """
-        if isinstance(self._closed, BootstrapResolutionError):
-            raise self._closed.with_traceback(None)
         fatal = self._fatal[1] if self._fatal is not None and self._fatal[0] > begun else None
         if isinstance(fatal, AuthenticationError) or (fatal is not None and not self.snapshot.nodes):
             raise fatal.with_traceback(None)
-
-    @property
-    def cluster_id(self) -> str | None:
-        """The id in the last response; None before the first and while the client starts again from bootstrap.servers.
-
-        None also for an id that has been escaped or cut for errors and logs: no broker would know it.
-        """
-        known = self.snapshot.cluster_id
-        return None if self._rebootstrapping or known is None or not _CLUSTER_ID.fullmatch(known) else known
 
     def rebootstrap(self) -> None:
         """Makes the next update come from the bootstrap servers (REBOOTSTRAP_REQUIRED)."""
@@ -532,15 +509,6 @@ class Metadata:
             return self.bootstrap_nodes
         return tuple(self.snapshot.nodes.values())
 
-    def _is_unresolvable(self, now: float) -> bool:
-        """Whether no bootstrap server could be resolved for bootstrap.resolve.timeout.ms, before the first response."""
-        timeout_ms = self._config.bootstrap_resolve_timeout_ms
-        if not timeout_ms or self.snapshot.generation or now < self._began + timeout_ms:
-            return False
-        failed = [self._errors[node.id].failed_step for node in self.bootstrap_nodes if node.id in self._errors]
-        unresolved = [step is not None and step.step is ConnectionStep.DNS for step in failed]
-        return len(unresolved) == len(self.bootstrap_nodes) and all(unresolved)
-
     def _lost(self, now: float) -> bool:
         if not self._may_rebootstrap or not self.snapshot.nodes or self._failing_since is None:
             return False
@@ -581,10 +549,6 @@ class MetadataUpdater:
         metadata = self._metadata
         for node, error in client.drain_disconnects():
             metadata.note_connection_error(node, error, now)
-            if isinstance(error, RebootstrapRequiredError):
-                # As Java: a node that is still connected may be one of the old cluster.
-                client.disconnect(NetworkError(f"Disconnected because the client starts again: {error}"))
-        client.cluster_id = metadata.cluster_id
         due = metadata.next_update(now)
         if due > now:
             return due

@@ -10,16 +10,14 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, TypeAlias
 
-from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.errors import BootstrapResolutionError, ConfigError
+from spark_kafka_sink.errors import ConfigError
 
 _log = logging.getLogger("spark_kafka_sink.network")
 
 Address: TypeAlias = tuple[socket.AddressFamily, Any]
 Server: TypeAlias = tuple[str, int]
 
-_SHORTEST_PAUSE_MS = 10
 _ERRORS = (OSError, UnicodeError, OverflowError)
 
 
@@ -104,32 +102,11 @@ class NameLookup:
 def bootstrap_servers(config: ProducerConfig) -> tuple[Server, ...]:
     """``bootstrap.servers`` as ``client.dns.lookup`` demands. Canonical names are looked up here, so it may block.
 
-    Raises ``ConfigError`` if none can be resolved; with ``bootstrap.resolve.timeout.ms``, tries for so long and raises
-    ``BootstrapResolutionError``.
+    Raises ``ConfigError`` if none can be resolved.
     """
     if config.client_dns_lookup == "use_all_dns_ips":
         return config.bootstrap_servers
-    now, pause = SystemClock().now, threading.Event()
-    deadline = now() + config.bootstrap_resolve_timeout_ms
-    while True:
-        try:
-            return _canonical_servers(config.bootstrap_servers)
-        except ConfigError as error:
-            if not config.bootstrap_resolve_timeout_ms:
-                raise
-            remaining = deadline - now()
-            if remaining <= 0:
-                raise resolution_error(config) from error
-        pause.wait(min(max(config.retry_backoff_ms, _SHORTEST_PAUSE_MS), remaining) / 1000.0)
-
-
-def resolution_error(config: ProducerConfig) -> BootstrapResolutionError:
-    """That no host of ``bootstrap.servers`` was resolved in time."""
-    servers = ",".join(f"{host}:{port}" for host, port in config.bootstrap_servers)
-    return BootstrapResolutionError(
-        f"No host of bootstrap.servers ({servers}) could be resolved within {config.bootstrap_resolve_timeout_ms} ms "
-        "(bootstrap.resolve.timeout.ms). Close this client, and make a new one when the names can be resolved."
-    )
+    return _canonical_servers(config.bootstrap_servers)
 
 
 def _canonical_servers(servers: Iterable[Server]) -> tuple[Server, ...]:

@@ -25,7 +25,6 @@ from spark_kafka_sink.producer.sender.caller_calls import CallerCalls
 from spark_kafka_sink.producer.sender.context import SenderContext
 from spark_kafka_sink.producer.sender.sender import Sender
 from spark_kafka_sink.producer.sender.sender_thread import SenderThread
-from spark_kafka_sink.producer.sender.topic_limit_lookup import TopicLimitLookup
 from spark_kafka_sink.producer.topics import Topics
 from spark_kafka_sink.producer.transactions.manager import TransactionManager
 from spark_kafka_sink.producer.transactions.sequences import Sequences
@@ -80,9 +79,7 @@ def assemble(
     if isinstance(partitioner, CustomPartitioner) and partitioner.per_record:
         record_partitioning = RecordPartitioning(partitioner, config, accumulator, pending)
     # Calls of their own: a transaction that fails stops its own only.
-    limits = accumulator.topic_limits
     caller_calls = CallerCalls(Calls(client, metadata, config, random), metadata, clock, sender_thread)
-    lookup = TopicLimitLookup(config, Calls(client, metadata, config, random), caller_calls, limits)
     context = SenderContext(
         accumulator=accumulator,
         metadata=metadata,
@@ -92,7 +89,6 @@ def assemble(
         soon=soon,
         sequences=sequences,
         pending=pending,
-        limit_lookup=lookup,
         caller_calls=caller_calls,
         transactions=manager,
     )
@@ -102,7 +98,7 @@ def assemble(
         appender=appender,
         pending=pending,
         metadata=metadata,
-        topics=Topics(config, metadata, limits, lookup, clock, sender_thread),
+        topics=Topics(config, metadata, clock, sender_thread),
         caller_calls=caller_calls,
         sender=sender,
         sender_thread=sender_thread,

@@ -136,8 +136,7 @@ class KafkaProducer:
         Waits for metadata and memory, together up to max.block.ms, which begins anew after each wait for memory that
         was granted: one call may hold many times buffer.memory. Raises ``InvalidRecordError`` or
         ``RecordTooLargeError`` for a row before any of the rows is appended, and ``KafkaTimeoutError`` when a wait is
-        over. Values of 16 KiB and more are not copied: memory that an array only wraps, such as a bytearray, must not
-        change until its rows are sent.
+        over.
         """
         topics = TopicColumn.of(topic)
         given = {"key": key, "value": value, "headers": headers, "timestamp": timestamp, "partition": partition}

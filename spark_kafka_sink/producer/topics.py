@@ -9,12 +9,8 @@ from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import ClusterSnapshot
 from spark_kafka_sink.common.waiting import Wakeable
-from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.network.metadata import Metadata
-from spark_kafka_sink.producer.accumulator.topic_limits import TopicLimits
-from spark_kafka_sink.producer.sender.topic_limit_lookup import TopicLimitLookup
 
-_ASK_AGAIN_MS = 5_000.0
 _RECENT_MS = 200.0
 """Limits the requests of a producer that writes many short tasks. A topic that was deleted and created again in less
 time would fail the task, as if that had happened while it wrote."""
@@ -27,15 +23,11 @@ class Topics:
         self,
         config: ProducerConfig,
         metadata: Metadata,
-        limits: TopicLimits,
-        lookup: TopicLimitLookup,
         clock: Clock,
         sender: Wakeable,
     ) -> None:
         self._max_block_ms = config.max_block_ms
         self._metadata = metadata
-        self._limits = limits
-        self._lookup = lookup
         self._clock = clock
         self._sender = sender
 
@@ -79,17 +71,3 @@ class Topics:
         self._metadata.wait_for_topics(dict.fromkeys(topics), self._max_block_ms, self._clock, self._sender.wakeup)
         self._metadata.await_round(after, deadline - self._clock.now(), self._clock)
         return {topic: self.id(topic) for topic in topics}
-
-    def max_message_bytes(self, topics: Sequence[str]) -> Mapping[str, int | KafkaError]:
-        """The limit of each topic, or why it is not known. Takes at most request.timeout.ms, and asks again after
-        metadata.max.age.ms.
-        """
-        return self._lookup.limits(topics)
-
-    def doubt_limit(self, topic: str) -> None:
-        """A broker has refused a record that the topic's limit allows: ``max_message_bytes`` asks again, at most every
-        five seconds.
-        """
-        answer = self._limits.answers.get(topic)
-        if answer is not None:
-            self._limits.doubt(topic, answer.asked_at + _ASK_AGAIN_MS)

@@ -122,7 +122,7 @@ def _check(config: ProducerConfig, check: _Check, clock: Clock) -> None:
                     "The driver could not check the connection to the brokers before the tasks (driverCheck): %s. The "
                     "write goes on; its tasks wait up to %.0f s for a broker (kafka.max.block.ms). Set "
                     "driverCheck=false if only executors have a way to the brokers, or the files.",
-                    with_prefix(str(error)).rstrip("."),
+                    with_prefix(str(error), error).rstrip("."),
                     config.max_block_ms / 1000,
                 )
             return

@@ -41,9 +41,9 @@ def explained(options: SinkOptions) -> Iterator[None]:
         from spark_kafka_sink.producer.append.receipt import is_refusal
 
         if isinstance(error, ConfigError):
-            error.faults = tuple(with_prefix(fault) for fault in error.faults)
+            error.faults = tuple(with_prefix(fault, error) for fault in error.faults)
         if error.args:
-            error.args = (with_prefix(str(error.args[0])), *error.args[1:])
+            error.args = (with_prefix(str(error.args[0]), error), *error.args[1:])
         refused = is_refusal(error)
         if (refused or isinstance(error, RecordTooLargeError)) and (remedy := _remedy(options.dead_letters)):
             error.add_note(_TOO_LARGE.format(_BROKERS_LIMIT if refused else _OWN_LIMIT, remedy))
@@ -53,7 +53,7 @@ def explained(options: SinkOptions) -> Iterator[None]:
             if note := note_on_missing(error.missing_topic, options):
                 error.add_note(note)
         if note := diagnosis(error, check_command(options.producer, options.topic)):
-            error.add_note(with_prefix(note))
+            error.add_note(with_prefix(note, error))
         raise
 
 

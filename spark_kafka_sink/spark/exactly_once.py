@@ -109,7 +109,7 @@ def refusals_explained(end: TaskTransaction, options: SinkOptions) -> Iterator[N
         where, dead = end.refused_at, options.dead_letters
         if where is None or dead is None or Reason.RECORD_TOO_LARGE not in dead.reasons:
             raise
-        from spark_kafka_sink.spark.validate import why_refused
+        from spark_kafka_sink.spark.topic_limits import why_refused
 
         reason = why_refused(end.engine(), where.topic)
         raise RecordTooLargeError(f"{clause(error)}. {reason}") from error

@@ -46,8 +46,8 @@ _TOPIC_OPTIONS: Final = (
            "What happens if a topic does not exist. broker: the brokers decide (auto.create.topics.enable), as with "
            "Spark's own sink. never: an error before the first row. create: the sink creates it. With never and "
            "create, the driver looks up the topic in the option topic, and tasks look up the topics of their rows. "
-           "Each process does so once, and again after metadata.max.age.ms or a failed task. Existing topics are not "
-           "changed. Does not apply to receiptsTopic and ledgerTopic.",
+           "Each process does so once, and again after kafka.metadata.max.age.ms or a failed task. Existing topics are "
+           "not changed. Does not apply to receiptsTopic and ledgerTopic.",
            OneOf(("broker", "never", "create"))),
     Option("topic.creation.default.partitions", OptionKind.INT, -1, "low",
            "Number of partitions of a topic that topicCreation=create creates. -1: the brokers' num.partitions.",
@@ -109,7 +109,7 @@ SINK_OPTIONS: tuple[Option, ...] = (
     *_TOPIC_OPTIONS,
     Option("maxBytesPerSecondPerTask", OptionKind.LONG, None, "low",
            "Bytes per second that a task may write, counted as records before compression, without receipts. A task "
-           "waits before it appends rows, so the wait does not count towards delivery.timeout.ms. To limit all "
+           "waits before it appends rows, so the wait does not count towards kafka.delivery.timeout.ms. To limit all "
            "tasks together, use the brokers' quotas.", Range(1)),
     Option("maxRowsPerSecondPerTask", OptionKind.LONG, None, "low",
            "Rows per second that a task may write. May be set together with maxBytesPerSecondPerTask.", Range(1)),

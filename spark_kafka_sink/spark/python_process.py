@@ -53,7 +53,8 @@ def _in_sparks_names(record: logging.LogRecord) -> bool:
     the same record later, have the names, too. Not in the caller's process, which may have producers of its own.
     """
     if not _is_callers:
-        record.msg, record.args = with_prefix(record.getMessage()), None
+        errors = record.args if isinstance(record.args, tuple) else ()
+        record.msg, record.args = with_prefix(record.getMessage(), *errors), None
     return True
 
 

@@ -31,7 +31,6 @@ from spark_kafka_sink.records.columns import (
     slot_lengths,
     timestamp_column,
 )
-from spark_kafka_sink.records.large_values import LARGE_VALUE
 from spark_kafka_sink.spark.dead_letters.options import Reason
 from spark_kafka_sink.spark.end import End
 from spark_kafka_sink.spark.rows import ILLEGAL_ARGUMENT, BoolArray, FaultKind, RejectedRows, Rows, rows_numbered
@@ -42,6 +41,8 @@ _MAX_SLICE_BYTES = 1 << 30
 
 _BYTES_PER_TOPIC = 256 << 10
 _LEAST_BYTES = 2 << 20
+_LARGE_ROW = 16 << 10
+"""Bytes. To gather batches of such rows costs more than their appends."""
 
 _NULL_TOPIC_TEXT: Final = (
     "The Kafka message data sent to the producer contains a null topic. "
@@ -103,7 +104,7 @@ def gathered(batches: Iterator[pa.RecordBatch], target: AppendSize) -> Iterator[
     held: list[pa.RecordBatch] = []
     size = 0.0
     for batch in batches:
-        is_large = batch.nbytes >= LARGE_VALUE * max(1, batch.num_rows)
+        is_large = batch.nbytes >= _LARGE_ROW * max(1, batch.num_rows)
         if is_large:
             yield from _combined(held)
         held.append(batch)

@@ -2,46 +2,32 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator
 from typing import Final
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.model import TopicPartition
-from spark_kafka_sink.errors import BrokerError, KafkaError
-from spark_kafka_sink.network.error_table import FORBIDDEN
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.engine import ProducerEngine
 from spark_kafka_sink.producer.partitioning.partitioner import NOT_GIVEN
-from spark_kafka_sink.producer.sender.topic_limit_lookup import MAX_MESSAGE_BYTES
 from spark_kafka_sink.records.batch import HEADER_SIZE
 from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn, slot_lengths
 from spark_kafka_sink.records.sizes import MAX_RECORD_OVERHEAD, FieldLengths, java_size_estimate
 from spark_kafka_sink.spark.dead_letters.options import Reason
 from spark_kafka_sink.spark.end import End
 from spark_kafka_sink.spark.rows import TOO_LARGE, UNKNOWN, FaultKind, RejectedRows, Rows
-
-_log = logging.getLogger("spark_kafka_sink.spark")
+from spark_kafka_sink.spark.topic_limits import known_limits
 
 _LOOK_AGAIN_MS: Final = 5_000.0
 _FIELD_OVERHEAD: Final = HEADER_SIZE + MAX_RECORD_OVERHEAD + 3 * 5
 """Most bytes of a record's batch besides its key, value and headers."""
 
 _MOST_PARTITIONS: Final = 1 << 31
-_SHOWN: Final = 5
-"""Topics in a warning."""
-
 _RECORD_TOO_LARGE: Final = FaultKind(Reason.RECORD_TOO_LARGE, TOO_LARGE)
 _INVALID_PARTITION: Final = FaultKind(Reason.INVALID_PARTITION, UNKNOWN)
 _UNKNOWN_TOPIC: Final = FaultKind(Reason.UNKNOWN_TOPIC, UNKNOWN)
-
-_used_limits: WeakKeyDictionary[ProducerEngine, dict[str, int | KafkaError]] = WeakKeyDictionary()
-"""What tasks have last used as the limit of each topic, or why they knew none. A refused batch makes the sender ask
-again, so that the engine may know better by then.
-"""
 
 
 class RowValidator:
@@ -79,8 +65,8 @@ class RowValidator:
         config = engine.config
         of_topics = known_limits(engine, [name for name in topics.names if self._exists(engine, name)])
         limits = {
-            "the max.request.size configuration": config.max_request_size,
-            "the buffer.memory configuration": config.buffer_memory,
+            "the kafka.max.request.size configuration": config.max_request_size,
+            "the kafka.buffer.memory configuration": config.buffer_memory,
         }
         smallest = min([*limits.values(), *of_topics.values()])
         fields = (columns.key, columns.value, columns.headers)
@@ -154,55 +140,6 @@ class RowValidator:
         else:
             self._unknown.add(topic)
         return count
-
-
-def known_limits(engine: ProducerEngine, topics: Sequence[str]) -> Mapping[str, int]:
-    """``max.message.bytes`` of the topics of which it is known. Warns once of each other one."""
-    outcomes = engine.topics.max_message_bytes(topics)
-    used = _used_limits.setdefault(engine, {})
-    of_cause: dict[str, list[str]] = {}
-    for topic, outcome in outcomes.items():
-        if isinstance(outcome, KafkaError) and not isinstance(used.get(topic), KafkaError):
-            of_cause.setdefault(_cause(outcome), []).append(topic)
-    used.update(outcomes)
-    for cause, named in of_cause.items():
-        _log.warning(
-            "%s of topic %s is unknown (%s): rows larger than that are found only when a broker refuses them, and "
-            "in a transaction they fail their task. %s",
-            MAX_MESSAGE_BYTES, _shown(named), cause, _remedy(outcomes[named[0]], named),
-        )  # fmt: skip
-    return {topic: outcome for topic, outcome in outcomes.items() if isinstance(outcome, int)}
-
-
-def why_refused(engine: ProducerEngine, topic: str) -> str:
-    """Why a record was too large for the topic, though such records are looked for before they are sent."""
-    limit = _used_limits.get(engine, {}).get(topic, KafkaError("not asked for"))
-    if isinstance(limit, int):
-        return (
-            f"The topic's {MAX_MESSAGE_BYTES} was {limit} when this task asked for it, and the record is "
-            "below: it was changed since, or the topic's compression.type makes batches larger. The next attempt "
-            "asks again."
-        )
-    return (
-        f"The topic's {MAX_MESSAGE_BYTES} is unknown ({_cause(limit)}), so that only the broker found the record "
-        f"too large, and its transaction cannot go on. {_remedy(limit, [topic])}."
-    )
-
-
-def _cause(error: int | KafkaError) -> str:
-    """The error's text without the advice on the right to write."""
-    return error.name if isinstance(error, BrokerError) and error.code in FORBIDDEN else str(error)
-
-
-def _remedy(error: int | KafkaError, topics: Sequence[str]) -> str:
-    if isinstance(error, BrokerError) and error.code in FORBIDDEN:
-        return f"Give the principal DESCRIBE_CONFIGS on topic {_shown(topics)}"
-    return "Look at the brokers"
-
-
-def _shown(topics: Sequence[str]) -> str:
-    more = f" and {len(topics) - _SHOWN} more" if len(topics) > _SHOWN else ""
-    return ", ".join(topics[:_SHOWN]) + more
 
 
 def _exceeds(limit: int, engine: ProducerEngine, columns: RecordColumns, row: int, size: int) -> bool:

@@ -87,10 +87,7 @@ def await_limit(servers, topic):
 
 
 def limit_lowered_under_way(servers, topic):
-    """Batches of rows: the second after the limit is below its row. The first is an append of its own.
-
-    The new limit has room for all of it: a refused batch of it would tell the task the new limit.
-    """
+    """Batches of rows: the second after the limit is below its row. The first is an append of its own."""
     yield pa.record_batch({"value": [b"a" * 100] * 100})
     set_limit(servers, topic, 20_000)
     set_limit(servers, f"{topic}-probe", 20_000)

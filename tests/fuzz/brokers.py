@@ -42,9 +42,9 @@ from spark_kafka_sink.network.metadata_api import parse_metadata
 from spark_kafka_sink.network.rights import Operation, operations
 from spark_kafka_sink.network.topics import NewTopic, create_topic, delete_topic, similar_topics
 from spark_kafka_sink.producer.sender.produce_api import TopicIds, read_response
-from spark_kafka_sink.producer.sender.topic_limit_lookup import described_limit, max_message_bytes_call
 from spark_kafka_sink.producer.transactions import requests
 from spark_kafka_sink.producer.transactions.values import END_TXN_V2, ConsumerGroupMetadata, TransactionalIdentity
+from spark_kafka_sink.spark.topic_limits import described_limit, limits_call
 from spark_kafka_sink.testing.scripted_network import api_versions_response, response_frame
 from spark_kafka_sink.tools.connection_check.check import _described_topic
 from tests.fuzz.target import Target, picked
@@ -135,9 +135,10 @@ def _coordinator(cluster: Any) -> None:
 
 
 def _limit(cluster: Any) -> None:
-    limit = described_limit(CallEnd(Action.SUCCEED, cluster.body))
-    assert isinstance(limit, KafkaError) or 0 < limit < 1 << 63
-    cluster.ended(max_message_bytes_call(_NAME))
+    for result in cluster.body.results:
+        limit = described_limit(result)
+        assert isinstance(limit, KafkaError) or 0 < limit < 1 << 63
+    cluster.ended(limits_call([_NAME]))
 
 
 def _ignored(end: CallEnd) -> None:

@@ -27,7 +27,6 @@ from spark_kafka_sink.producer.accumulator.claim import Claim
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch, RecordRange
 from spark_kafka_sink.producer.append import rows as append_rows
 from spark_kafka_sink.producer.transactions.sequences import Sequences
-from spark_kafka_sink.records import large_values
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from spark_kafka_sink.records.decode import decode_batches
 from tests.unit.scripted_engine import TOPIC, Engine
@@ -77,7 +76,6 @@ class Rows:
 
 class AccumulatorMachine(RuleBasedStateMachine):
     codec = "none"
-    large_from = large_values.LARGE_VALUE
 
     @initialize()
     def start(self) -> None:
@@ -110,22 +108,16 @@ class AccumulatorMachine(RuleBasedStateMachine):
         self.admissions = [DrainMode.OPEN] * PARTITIONS
         self.meanwhile: list[Callable[[], None]] = []
 
-        def interrupted(encode: Callable[..., Any]) -> Callable[..., Any]:
-            def after_events(*arguments: Any) -> Any:
-                events, self.meanwhile = self.meanwhile, []
-                for event in events:
-                    event()
-                return encode(*arguments)
+        encode = append_rows.encode_records
 
-            return after_events
+        def after_events(*arguments: Any) -> Any:
+            events, self.meanwhile = self.meanwhile, []
+            for event in events:
+                event()
+            return encode(*arguments)
 
         self.patches = ExitStack()
-        for place, name, replaced in (
-            (append_rows, "encode_records", interrupted(append_rows.encode_records)),
-            (large_values.LargeRows, "encode", interrupted(large_values.LargeRows.encode)),
-            (large_values, "LARGE_VALUE", self.large_from),
-        ):
-            self.patches.enter_context(mock.patch.object(place, name, replaced))
+        self.patches.enter_context(mock.patch.object(append_rows, "encode_records", after_events))
 
     # What callers do
 
@@ -145,8 +137,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
         numbers = range(self.written, self.written + len(rows))
         self.written += len(rows)
         values = [b"%06d" % number + b"v" * size for number, (_, size) in zip(numbers, rows, strict=True)]
-        more = 1500 * (len(rows) % 7) if isinstance(self, LargeValuesMachine) else 0
-        columns = RecordColumns(value=pa.array([*values, bytes(more)], pa.binary())[:-1])
+        columns = RecordColumns(value=pa.array(values, pa.binary()))
         chosen = np.array([partition for partition, _ in rows], np.int32)
         receipt: Any = Rows(self, numbers)
         self.encoding.update(numbers)
@@ -248,10 +239,6 @@ class AccumulatorMachine(RuleBasedStateMachine):
         batches = self.incomplete()
         holds = {batch.shared_buffer for batch in batches if batch.shared_buffer is not None}
         kept = sum(batch.own_bytes for batch in batches) + sum(hold.size for hold in holds)
-        buffers = [each.buffer.held for batch in batches for each in batch.pinned if each.buffer.held is not None]
-        kept += sum(held.size for held in set(buffers))
-        assert all(held.users == buffers.count(held) for held in buffers)
-        assert set(self.accumulator.pool._held.values()) == set(buffers)
         assert self.accumulator.pool.available == BUFFER_MEMORY - kept
 
     @invariant()
@@ -366,23 +353,8 @@ class CompressingMachine(AccumulatorMachine):
     codec = "lz4"
 
 
-class LargeValuesMachine(AccumulatorMachine):
-    """The buffer of some appends does not fit into memory."""
-
-    large_from = 50
-
-
-class CompressingLargeValuesMachine(LargeValuesMachine):
-    codec = "lz4"
-
-
 AccumulatorMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
 CompressingMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
 
-LargeValuesMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
-CompressingLargeValuesMachine.TestCase.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
-
 TestAccumulator = AccumulatorMachine.TestCase
 TestAccumulatorThatCompresses = CompressingMachine.TestCase
-TestAccumulatorThatCopiesNoValue = LargeValuesMachine.TestCase
-TestAccumulatorThatCompressesLargeValues = CompressingLargeValuesMachine.TestCase

@@ -1,7 +1,6 @@
 """Columns → encode → batch → two readers that share nothing with the encoder: our plain one and kio's."""
 
 from dataclasses import dataclass
-from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +9,6 @@ from hypothesis import strategies as st
 from kio.records.readers import read_batch
 
 from spark_kafka_sink.common.compression import CODEC_IDS, compress
-from spark_kafka_sink.records import large_values
 from spark_kafka_sink.records.batch import BatchHeader, stamp_header
 from spark_kafka_sink.records.columns import RecordColumns, binary_column
 from spark_kafka_sink.records.decode import DecodedRecord, decode_batches
@@ -142,29 +140,3 @@ def test_a_column_of_varints_is_that_of_each_value(values):
     encoded = encode_zigzagged(zigzag(column)).to_pylist()
     assert encoded == [encode_varint(value) for value in values]
     assert varint_sizes(column).tolist() == [len(varint) for varint in encoded]
-
-
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(rows=ROWS, draw=st.data())
-def test_large_values_in_pieces_are_the_bytes_of_the_copied_ones(rows, draw):
-    columns = columns_of(rows, draw)
-    lengths = FieldLengths.of(columns)
-    picked = draw.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, unique=True), "order")
-    order = draw.draw(st.sampled_from([None, np.array(picked)]), "has an order")
-    count = len(rows) if order is None else len(order)
-    deltas = columns.timestamps[:count] - columns.timestamps[0]
-    cuts = draw.draw(st.sets(st.integers(1, count - 1)) if count > 1 else st.just(set()), "cuts")
-    bounds = [0, *sorted(cuts), count]
-    with mock.patch.object(large_values, "LARGE_VALUE", draw.draw(st.sampled_from([0, 1, 60, 8192]), "large from")):
-        data, *_ = large_values.value_data(columns.value)
-        large = large_values.LargeRows.of(columns, lengths, order, data)
-        if large is None:
-            return
-        encoded = large.encode(np.arange(count), deltas, bounds)
-    copied, starts = encode_records(columns, np.arange(count), deltas, order, lengths)
-    for pieces, start, end in zip(encoded, bounds, bounds[1:], strict=False):
-        assert b"".join(pieces.buffers) == copied[starts[start] : starts[end]]
-        assert pieces.size == starts[end] - starts[start]
-        referred = [piece for piece in pieces.buffers if isinstance(piece, memoryview)]
-        assert pieces.value_bytes == sum(map(len, referred))
-        assert all(piece.obj is data.obj for piece in referred)

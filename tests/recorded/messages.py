@@ -15,13 +15,13 @@ def messages() -> list[str]:
     found = {
         " ".join(text.split())
         for path in PACKAGE.rglob("*.py")
-        for text in _texts(ast.parse(path.read_text()))
+        for text in texts(ast.parse(path.read_text()))
         if len(text.split()) >= _LEAST_WORDS
     }
     return sorted(found)
 
 
-def _texts(tree: ast.Module) -> Iterator[str]:
+def texts(tree: ast.Module) -> Iterator[str]:
     passed_by: set[ast.AST] = set()
     for node in ast.walk(tree):
         if node in passed_by:

@@ -25,7 +25,7 @@ from spark_kafka_sink.testing.broker.state.producers import last_sequence
 from spark_kafka_sink.testing.manual_clock import ManualClock
 from spark_kafka_sink.testing.scripted_network import ScriptedTransport, SentRequest, api_versions_response
 
-RANGES = {0: (3, 12), 3: (0, 12), 18: (0, 4), 22: (0, 5), 32: (0, 4)}
+RANGES = {0: (3, 12), 3: (0, 12), 18: (0, 4), 22: (0, 5)}
 TOPIC = "t"
 
 
@@ -100,12 +100,7 @@ class Engine:
         self.init_producer_id: deque[ErrorCode] = deque()
         self.granted = 0
         self.max_message_bytes = 1 << 20
-        self.describe_configs: ErrorCode | None = ErrorCode.none
-        """The error of DescribeConfigs; None: it has no response."""
-        self.described_limit = ""
-        """The text that DescribeConfigs has; by default that of ``max_message_bytes``."""
-        self.hold_describe_configs = False
-        self.described = self.refused = 0
+        self.refused = 0
         self.receipt = SendReceipt()
         self.wake_at = 0.0
 
@@ -173,8 +168,6 @@ class Engine:
                 return self._init_producer_id(request.module)
             case "produce":
                 return self._produce(request)
-            case "describe_configs":
-                return self._describe_configs(request)
         raise AssertionError(request.api)
 
     def _metadata(self, request: SentRequest) -> Any:
@@ -206,32 +199,6 @@ class Engine:
         return module.response.InitProducerIdResponse(
             throttle_time=timedelta(0), error_code=code, producer_id=1000 + self.granted, producer_epoch=0
         )
-
-    def _describe_configs(self, request: SentRequest) -> Any:
-        """``max.message.bytes`` of the one topic that is asked for."""
-        self.described += 1
-        code = self.describe_configs
-        if code is None:
-            return None
-        response = request.module.response
-        (asked,) = request.entity().resources
-        config = response.DescribeConfigsResourceResult(
-            name="max.message.bytes",
-            value=self.described_limit or str(self.max_message_bytes),
-            read_only=False,
-            is_sensitive=False,
-            synonyms=(),
-            documentation=None,
-        )
-        result = response.DescribeConfigsResult(
-            error_code=code, error_message=None, resource_type=2, resource_name=asked.resource_name,
-            configs=(config,) if code is ErrorCode.none else (),
-        )  # fmt: skip
-        described = response.DescribeConfigsResponse(throttle_time=timedelta(0), results=(result,))
-        if self.hold_describe_configs:
-            self.held.append((request, described))
-            return None
-        return described
 
     def _produce(self, request: SentRequest) -> Any:
         step = self.steps.popleft() if self.steps else Step()

@@ -79,7 +79,6 @@ class ProducerConfig:
     client_rack: str
     client_id: str
     client_dns_lookup: str
-    bootstrap_resolve_timeout_ms: int
     send_buffer_bytes: int
     receive_buffer_bytes: int
     connections_max_idle_ms: int
@@ -91,7 +90,6 @@ class ProducerConfig:
     metadata_max_idle_ms: int
     metadata_recovery_strategy: str
     metadata_recovery_rebootstrap_trigger_ms: int
-    metadata_cluster_check_enable: bool
     allow_auto_create_topics: bool
     security_protocol: str
     ssl_truststore_location: str | None

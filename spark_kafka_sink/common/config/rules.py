@@ -37,6 +37,7 @@ _BATCHES_IN_MEMORY: Final = 16
 _UNACKNOWLEDGED_BATCH: Final = 16384
 """The default of batch.size for acks=0, Kafka's own. Without responses, a topic with a lower limit drops all."""
 _LARGEST_PORT = 65535
+_WITHOUT_EFFECT: Final = frozenset({"bootstrap.resolve.timeout.ms", "metadata.cluster.check.enable"})
 # As Java's pattern, this takes a protocol in front and an IPv6 address without brackets.
 _ADDRESS = re.compile(r"(?:(?P<protocol>[0-9A-Za-z\-%._]*)://)?\[?(?P<host>[0-9A-Za-z\-%._:]+?)\]?:(?P<port>[0-9]+)")
 
@@ -259,6 +260,13 @@ _BACKOFFS: Mapping[str, str] = {
     "socket.connection.setup.timeout.ms": "socket.connection.setup.timeout.max.ms",
 }
 
+
+def without_effect(draft: Draft) -> None:
+    """Options whose absence could be noticed, unlike that of others without effect."""
+    for name in sorted(_WITHOUT_EFFECT & draft.given):
+        draft.warn(name, "has no effect here; leave it out.")
+
+
 RULES: tuple[tuple[frozenset[str], Callable[[Draft], None]], ...] = (
     (frozenset({"bootstrap.servers", "security.protocol"}), servers),
     (
@@ -282,5 +290,6 @@ RULES: tuple[tuple[frozenset[str], Callable[[Draft], None]], ...] = (
     (frozenset({"delivery.timeout.ms", "linger.ms", "request.timeout.ms"}), delivery_timeout),
     (frozenset({"buffer.memory", "batch.size", "max.request.size", "acks"}), memory),
     (frozenset({*_BACKOFFS.keys(), *_BACKOFFS.values()}), backoffs),
+    (_WITHOUT_EFFECT, without_effect),
 )
 """Each rule with the options it reads. A rule is skipped if one of them is faulty."""

@@ -284,10 +284,8 @@ PRODUCER_OPTIONS: tuple[Option, ...] = (
            "first replace the bootstrap servers by their canonical names.",
            OneOf(("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"))),
     Option("bootstrap.resolve.timeout.ms", LONG, 0, "high",
-           "If greater than 0: time within which a host of bootstrap.servers must be resolved; after that every call "
-           "fails at once with BootstrapResolutionError. 0: each call tries for max.block.ms. (With 0, Java's producer "
-           "fails at its creation.) With client.dns.lookup=resolve_canonical_bootstrap_servers_only, the creation of "
-           "the producer tries for this long (KIP-909).", AT_LEAST_0),
+           "Time within which a host of bootstrap.servers must be resolved (KIP-909). Here each call tries for "
+           "max.block.ms.", AT_LEAST_0, NO_EFFECT),
     Option("send.buffer.bytes", INT, -1, "medium",
            "Size of each connection's TCP send buffer (SO_SNDBUF). -1: the system's default, which Linux adapts to the "
            "connection. (Java's producer: 131072, half a batch of the default size.)",
@@ -318,9 +316,8 @@ PRODUCER_OPTIONS: tuple[Option, ...] = (
     Option("metadata.recovery.rebootstrap.trigger.ms", LONG, 300000, "low",
            "Start again from bootstrap.servers after this long without metadata.", AT_LEAST_0),
     Option("metadata.cluster.check.enable", BOOLEAN, True, "low",
-           "Name cluster and node to each broker at connecting. A broker from Kafka 4.4 on that is not the one meant "
-           "refuses the connection, and the client starts again from bootstrap.servers. No effect with "
-           "metadata.recovery.strategy=none (KIP-1242)."),
+           "Name cluster and node to each broker at connecting (KIP-1242). Here the cluster is known by its id in "
+           "metadata.", status=NO_EFFECT),
     Option("security.protocol", STRING, "PLAINTEXT", "medium",
            "Protocol of the connections: with or without TLS (SSL), with or without SASL.",
            OneOf(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"))),

@@ -174,7 +174,7 @@ class RecordAccumulator:
     ) -> None:
         self.pool = pool
         self.metrics = metrics
-        self.topic_limits = TopicLimits()
+        self.topic_limits = TopicLimits(config.metadata_max_age_ms)
         self.nodes = NodeAvailability(config.partitioner_availability_timeout_ms)
         self._config = config
         load_codec(config.compression_type)  # a missing library fails here, before any record is accepted
@@ -242,7 +242,7 @@ class RecordAccumulator:
         buffers = {batch: batch.buffers.copy() for batch in claim.filled}
         for each in claim.encoded:
             if each.batch in buffers:
-                buffers[each.batch] += each.buffers
+                buffers[each.batch].append(each.records)
         for batch, plain in buffers.items():
             compressed, plain_size = self._compress(batch.partition.topic, plain)
             claim.compressed.append(CompressedBatch(batch, self._codec, compressed, plain_size))

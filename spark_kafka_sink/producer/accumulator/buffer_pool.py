@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.metrics import BufferCounters
@@ -44,57 +44,11 @@ class SharedBuffer:
         self.users = 0
 
 
-class HeldBuffer:
-    """An Arrow buffer that batches keep allocated after the calls that brought it. It counts as a ``whole``: ``used``
-    bytes in the ``users``, the batches that are not done, and ``size``, the rest. Guarded by the pool's lock.
-    """
-
-    __slots__ = ("size", "used", "users", "whole")
-
-    def __init__(self, whole: int) -> None:
-        self.whole = whole
-        self.size = self.used = self.users = 0
-
-
-class PinnedBuffer:
-    """An Arrow buffer that batches refer to, with the values of one call (ADR 25). ``data``: its bytes; ``address`` and
-    ``size``: what stays allocated until the last of the values is sent.
-
-    While the call runs, its caller holds the buffer anyway, so a batch counts the bytes of its own rows (``own_bytes``)
-    and nothing else. When the call returns, ``BufferPool.settle`` makes it one of a ``HeldBuffer``.
-
-    ``data`` and ``batches`` belong to the caller's thread, which empties them when the call returns. The pool's lock
-    guards ``held``.
-    """
-
-    __slots__ = ("address", "batches", "data", "held", "size")
-
-    def __init__(self, data: memoryview, address: int, size: int) -> None:
-        self.data = data
-        self.address = address
-        self.size = size
-        self.batches: dict[MemoryHolder, None] = {}
-        self.held: HeldBuffer | None = None
-
-
-class PinnedValues(NamedTuple):
-    """``size`` bytes of ``buffer`` that a batch refers to; they count in its ``own_bytes``."""
-
-    buffer: PinnedBuffer
-    size: int
-
-
 class MemoryHolder(Protocol):
-    """A batch, as the pool sees it: ``own_bytes`` of its own, its part of a ``shared_buffer``, and the values that it
-    has not copied.
-    """
+    """A batch, as the pool sees it: ``own_bytes`` of its own, and its part of a ``shared_buffer``."""
 
     own_bytes: int
     shared_buffer: SharedBuffer | None
-    pinned: tuple[PinnedValues, ...]
-
-    def copy_values(self, data: memoryview, /) -> None:
-        """Copy the slices of ``data``."""
 
 
 class _Waiter(Sleeper):
@@ -127,7 +81,6 @@ class BufferPool:
         self._freed = Waiters(sender)  # _waiters are served in order
         self._available = total
         self._waiters: deque[_Waiter] = deque()
-        self._held: dict[tuple[int, int], HeldBuffer] = {}  # by address and size
         self._closed_by: Exception | None = None
 
     @property
@@ -218,15 +171,6 @@ class BufferPool:
             self._available, batch.own_bytes = self._available - size, size
             self._grant()
 
-    def settle(self, pinned: PinnedBuffer) -> bool:
-        """The call that brought the buffer ends: count it as a whole while batches refer to it. False if there is no
-        memory for that, or others wait for memory: then the caller copies the values. A second call has no effect.
-        """
-        with self._lock:
-            counts = pinned.held is not None or self._settle(pinned)
-            self._grant()
-            return counts
-
     def release(self, batches: Iterable[MemoryHolder]) -> None:
         """Free what the batches hold."""
         with self._lock:
@@ -241,43 +185,7 @@ class BufferPool:
             for waiter in self._waiters:
                 waiter.wake()
 
-    def _settle(self, pinned: PinnedBuffer) -> bool:
-        sizes = [each.size for batch in pinned.batches for each in batch.pinned if each.buffer is pinned]
-        if not sizes:
-            return True
-        place = pinned.address, pinned.size
-        held = self._held.get(place)
-        if held is None or not held.users:
-            held = HeldBuffer(pinned.size)
-        used = held.used + sum(sizes)
-        left = max(0, held.whole - used)
-        more = left - held.size
-        if more > 0 and (self._waiters or more > self._available):
-            return False
-        self._held[place] = held
-        self._available, held.size, held.used, held.users, pinned.held = (
-            self._available - more, left, used, held.users + len(sizes), held,
-        )  # fmt: skip
-        return True
-
-    def _unpin(self, batch: MemoryHolder) -> None:
-        """A held buffer counts as a whole, or as its users if they have more, until the last one is done."""
-        (buffer, size), *others = batch.pinned
-        held = buffer.held
-        if held is None:
-            batch.pinned = tuple(others)
-            return
-        used, users = held.used - size, held.users - 1
-        left = max(0, held.whole - used) if users else 0
-        self._available, batch.pinned, batch.own_bytes, held.size, held.used, held.users = (
-            self._available + size + held.size - left, tuple(others), batch.own_bytes - size, left, used, users,
-        )  # fmt: skip
-        if not users:
-            self._held.pop((buffer.address, buffer.size), None)
-
     def _free(self, batch: MemoryHolder) -> None:
-        while batch.pinned:
-            self._unpin(batch)
         shared = batch.shared_buffer
         if shared is None:
             self._available, batch.own_bytes = self._available + batch.own_bytes, 0

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from spark_kafka_sink.common.model import TopicPartition
-from spark_kafka_sink.producer.accumulator.buffer_pool import PinnedValues, Reservation, SharedBuffer
+from spark_kafka_sink.producer.accumulator.buffer_pool import Reservation, SharedBuffer
 from spark_kafka_sink.producer.accumulator.producer_batch import Buffer, ProducerBatch, RecordRange
 
 
@@ -62,15 +62,15 @@ class ClaimedRange(NamedTuple):
 
 
 class EncodedRange(NamedTuple):
-    """The encoded ``rows`` that ``batch`` gets. ``source``: what ``buffers`` are slices of, unless they are the
+    """The encoded ``rows`` that ``batch`` gets. ``shared_buffer``: what ``records`` are a slice of, unless they are the
     batch's own. ``largest_record``: an upper bound in bytes of each of the rows.
     """
 
     batch: ProducerBatch
-    buffers: Sequence[Buffer]
+    records: Buffer
     rows: RecordRange
     max_timestamp: int
-    source: SharedBuffer | PinnedValues | None
+    shared_buffer: SharedBuffer | None
     largest_record: int
 
 
@@ -93,7 +93,6 @@ class OpenBatch(NamedTuple):
     buffer_count: int
     record_ranges: int
     own_bytes: int
-    pinned: tuple[PinnedValues, ...]
 
 
 class Claim:
@@ -168,16 +167,14 @@ class Claim:
         self.remove_rows()
         memory = self.memory
         self._reserved, self._rows_added = memory.size, True
-        for batch, buffers, rows, max_timestamp, source, largest in self.encoded:
+        for batch, records, rows, max_timestamp, shared_buffer, largest in self.encoded:
             if largest > batch.largest_record:
                 batch.largest_record = largest
-            batch.add(buffers, rows, max_timestamp, memory, source)
-        for batch, codec, records, plain_size in self.compressed:
-            size = len(records)
-            memory.size, batch.own_bytes, batch.pinned, batch.buffers = (
-                memory.size + batch.own_bytes - size, size, (), [],
-            )  # fmt: skip
-            batch.seal(codec, [records], plain_size)
+            batch.add(records, rows, max_timestamp, memory, shared_buffer)
+        for batch, codec, compressed, plain_size in self.compressed:
+            size = len(compressed)
+            memory.size, batch.own_bytes, batch.buffers = memory.size + batch.own_bytes - size, size, []
+            batch.seal(codec, [compressed], plain_size)
         if not self.compressed:
             for batch in self.filled:
                 if batch.payload is None:
@@ -187,16 +184,16 @@ class Claim:
         """Undo ``add_rows``. Under the accumulator's lock; no effect before ``add_rows``, and when called twice."""
         if not self._rows_added:
             return
-        for batch, _, _, buffers, count, record_ranges, own_bytes, pinned in self.before:
+        for batch, _, _, buffers, count, record_ranges, own_bytes in self.before:
             batch.buffers = buffers  # a batch that was compressed has none
             del buffers[count:], batch.record_ranges[record_ranges:]
-            batch.own_bytes, batch.pinned, batch.shared_buffer, batch.payload = own_bytes, pinned, None, None
+            batch.own_bytes, batch.shared_buffer, batch.payload = own_bytes, None, None
         for batch in self.opened:
             batch.buffers, batch.record_ranges = [], []
-            batch.own_bytes, batch.pinned, batch.shared_buffer, batch.payload = 0, (), None, None
+            batch.own_bytes, batch.shared_buffer, batch.payload = 0, None, None
         for each in self.encoded:
-            if isinstance(each.source, SharedBuffer):
-                each.source.users = 0
+            if each.shared_buffer is not None:
+                each.shared_buffer.users = 0
         self.memory.size, self._rows_added = self._reserved, False
 
     def _claim_last(self, queue: deque[ProducerBatch], rows: RowSizes) -> ProducerBatch | None:
@@ -206,7 +203,7 @@ class Claim:
             return None
         before = OpenBatch(
             batch, batch.count, batch.size, batch.buffers, len(batch.buffers), len(batch.record_ranges),
-            batch.own_bytes, batch.pinned,
+            batch.own_bytes,
         )  # fmt: skip
         self.before.append(before)
         batch.claimed = True

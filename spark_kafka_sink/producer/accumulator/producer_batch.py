@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from spark_kafka_sink.common.compression import CODEC_IDS, CODEC_NAMES, compress, decompress
 from spark_kafka_sink.common.model import NO_IDENTITY, ProducerIdentity, TopicPartition
-from spark_kafka_sink.producer.accumulator.buffer_pool import PinnedValues, Reservation, SharedBuffer
+from spark_kafka_sink.producer.accumulator.buffer_pool import Reservation, SharedBuffer
 from spark_kafka_sink.records.batch import HEADER_SIZE, NO_SEQUENCE, BatchHeader, stamp_header
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.cut import RecordsPart, cut_records
@@ -64,7 +64,7 @@ class RecordRange(NamedTuple):
 
 class ProducerBatch:
     """The accumulator's lock guards an open batch; a claim's caller owns its content; after the drain, the sender does.
-    The buffer pool's lock guards ``own_bytes``, ``shared_buffer`` and ``pinned`` once the batch is published.
+    The buffer pool's lock guards ``own_bytes`` and ``shared_buffer`` once the batch is published.
 
     - ``limit``: bytes it may grow to, header included; ``size``: upper bound of its bytes while open, then exact;
       ``plain_size``: bytes before compression; ``largest_record``: upper bound in bytes; ``codec``: attribute bits;
@@ -78,7 +78,7 @@ class ProducerBatch:
     __slots__ = (
         "attempts", "base_offset", "base_sequence", "base_timestamp", "buffers", "claimed", "codec", "count", "created",
         "done", "due", "error", "filled", "has_result", "header", "identity", "largest_record", "last_error", "limit",
-        "log_append_time", "max_timestamp", "own_bytes", "partition", "parts", "payload", "pinned", "plain_size",
+        "log_append_time", "max_timestamp", "own_bytes", "partition", "parts", "payload", "plain_size",
         "record_ranges", "shared_buffer", "size",
     )  # fmt: skip
 
@@ -97,7 +97,6 @@ class ProducerBatch:
         self.record_ranges: list[RecordRange] = []
         self.claimed = self.filled = self.due = self.has_result = self.done = False
         self.shared_buffer: SharedBuffer | None = None
-        self.pinned: tuple[PinnedValues, ...] = ()
         self.payload: Sequence[Buffer] | None = None
         self.header: bytes | None = None
         self.last_error: Exception | None = None
@@ -131,39 +130,25 @@ class ProducerBatch:
 
     def add(
         self,
-        buffers: Sequence[Buffer],
+        records: Buffer,
         rows: RecordRange,
         max_timestamp: int,
         memory: Reservation,
-        source: SharedBuffer | PinnedValues | None = None,
+        shared: SharedBuffer | None = None,
     ) -> None:
         """Append the encoded records of ``rows`` and take their bytes from ``memory`` (Java: ``tryAppend``).
 
-        ``source``: what ``buffers`` are slices of. The first batch to hold a slice of a ``SharedBuffer`` takes the
-        bytes of all.
+        ``shared``: what ``records`` are a slice of. The first batch to hold a slice of it takes the bytes of all.
         """
-        self.buffers += buffers
-        if source is None:
+        self.buffers.append(records)
+        if shared is None:
             memory.size, self.own_bytes = memory.size - rows.size, self.own_bytes + rows.size
-        elif isinstance(source, PinnedValues):
-            memory.size, self.own_bytes, self.pinned = (
-                memory.size - rows.size, self.own_bytes + rows.size, (*self.pinned, source),
-            )  # fmt: skip
         elif self.shared_buffer is None:
-            taken = 0 if source.users else source.size
-            memory.size, self.shared_buffer, source.users = memory.size - taken, source, source.users + 1
+            taken = 0 if shared.users else shared.size
+            memory.size, self.shared_buffer, shared.users = memory.size - taken, shared, shared.users + 1
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
         self.record_ranges.append(rows)
-
-    def copy_values(self, data: memoryview) -> None:
-        """Copy the slices of ``data``, so that the batch does not pin it. Any thread may call it, also while the sender
-        sends the batch: the bytes stay the same, and the sender sees each of the buffers before or after its copy.
-        """
-        buffers = self.buffers
-        for index, buffer in enumerate(buffers):
-            if isinstance(buffer, memoryview) and buffer.obj is data.obj:
-                buffers[index] = bytes(buffer)
 
     def seal(self, codec: int, payload: Sequence[Buffer], plain_size: int) -> None:
         """Set the final records; ``plain_size``: their bytes before compression."""

@@ -1,57 +1,33 @@
-"""``TopicLimits``: what brokers have said about ``max.message.bytes``, and what their refusals have taught."""
+"""``TopicLimits``: what refused batches have taught about ``max.message.bytes`` of topics."""
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
-
-from spark_kafka_sink.errors import KafkaError
+from typing import Final
 
 NEVER_REFUSED: Final = 2**31 - 1
 """Bytes; the limit of a topic without a refused batch."""
 
 
-class LimitAnswer(NamedTuple):
-    """A topic's ``max.message.bytes``, or why it is not known. ``until``: when it is too old (monotonic ms)."""
-
-    outcome: int | KafkaError
-    asked_at: float
-    until: float
-
-
 class TopicLimits:
-    """Any thread reads it. The sender thread writes it, and a caller that has asked (``answered``, ``doubt``).
+    """Any thread may read ``max_message_bytes``, in bytes of a batch as sent. The sender thread writes it.
 
-    ``max_message_bytes``: per topic its config of that name, or what refusals have taught; bytes of a batch as sent.
+    A limit is forgotten after metadata.max.age.ms, because that of the topic may have been raised.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, max_age_ms: float) -> None:
         self.max_message_bytes: dict[str, int] = {}
-        self.answers: dict[str, LimitAnswer] = {}
-        self._guessed: set[str] = set()
+        self._max_age_ms = max_age_ms
+        self._until: dict[str, float] = {}
 
-    def refused(self, topic: str, size: int) -> int:
+    def refused(self, topic: str, size: int, now: float) -> int:
         """A batch of ``size`` bytes was too large. Returns the topic's limit: the known one below it, or half of it."""
         known = self.max_message_bytes.get(topic)
         if known is None or size <= known:
             known = self.max_message_bytes[topic] = size // 2
-            self._guessed.add(topic)
+            self._until[topic] = now + self._max_age_ms
         return known
 
-    def answered(self, topic: str, answer: LimitAnswer) -> None:
-        """A broker has said what the topic's limit is, or no broker has."""
-        self.answers[topic] = answer
-        if isinstance(answer.outcome, int):
-            self.max_message_bytes[topic] = answer.outcome
-            self._guessed.discard(topic)
-
-    def forget_guess(self, topic: str) -> None:
-        """A limit that only refusals have taught may be too low by now: the next refusal teaches it again."""
-        if topic in self._guessed:
-            self._guessed.discard(topic)
-            self.max_message_bytes.pop(topic, None)
-
-    def doubt(self, topic: str, until: float) -> None:
-        """The known answer counts no longer than ``until``."""
-        answer = self.answers.get(topic)
-        if answer is not None and isinstance(answer.outcome, int):
-            self.answers[topic] = answer._replace(until=min(answer.until, until))
+    def forget_old(self, now: float) -> None:
+        """The next refusal teaches a limit again that still holds."""
+        for topic in [topic for topic, until in self._until.items() if until <= now]:
+            del self._until[topic], self.max_message_bytes[topic]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol, TypeGuard
+from typing import Protocol
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from spark_kafka_sink.common.model import ClusterSnapshot, TopicPartition
 from spark_kafka_sink.errors import InvalidRecordError, KafkaError
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.producer.accumulator.accumulator import RecordAccumulator
-from spark_kafka_sink.producer.accumulator.buffer_pool import PinnedBuffer, PinnedValues, Reservation, SharedBuffer
+from spark_kafka_sink.producer.accumulator.buffer_pool import Reservation, SharedBuffer
 from spark_kafka_sink.producer.accumulator.claim import Claim, EncodedRange, RowSizes, Run
 from spark_kafka_sink.producer.accumulator.producer_batch import (
     NO_TIMESTAMP,
@@ -31,7 +31,6 @@ from spark_kafka_sink.producer.append.pending_records import PendingRecords
 from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.producer.append.rows import (
     ColumnRows,
-    GroupedRows,
     Mask,
     Order,
     Rows,
@@ -50,7 +49,6 @@ from spark_kafka_sink.producer.partitioning.partitioner import NOT_GIVEN, Partit
 from spark_kafka_sink.producer.sender.sender_thread import SenderThread
 from spark_kafka_sink.producer.transactions.manager import TransactionManager
 from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn
-from spark_kafka_sink.records.large_values import RecordPieces
 from spark_kafka_sink.records.sizes import FieldLengths, java_size_estimate
 
 _LARGEST_SLICE = 4 << 20
@@ -113,17 +111,13 @@ class Appender:
         now_ms = self.clock.epoch_ms()
         columns = columns.timed(now_ms)
         times = RowTimes.of(now_ms if columns.timestamps is None else columns.timestamps, self.config.linger_ms)
-        rows = ColumnRows.of(topics, columns, explicit, lengths, times, limit).without(left_out).pinning()
-        try:
-            for slice_ in self._slices(snapshot, rows):
-                if receipt.error is not None:
-                    raise receipt.error
-                if self._append(slice_, receipt, remaining):
-                    remaining = self.config.max_block_ms
-                del slice_  # free before the next one is copied
-        finally:
-            if rows.pinned is not None:
-                self._settle(rows.pinned)
+        rows = ColumnRows.of(topics, columns, explicit, lengths, times, limit).without(left_out)
+        for slice_ in self._slices(snapshot, rows):
+            if receipt.error is not None:
+                raise receipt.error
+            if self._append(slice_, receipt, remaining):
+                remaining = self.config.max_block_ms
+            del slice_  # free before the next one is copied
 
     def append_pending(self, pending: PendingRecords) -> None:
         """Append what ``send`` has buffered, with the memory reserved for it. Never waits: the sender may call it.
@@ -187,7 +181,7 @@ class Appender:
         """The rows in slices that ``buffer.memory`` has room for.
 
         Cut by partition where a slice in the caller's order has less than a full batch for each partition. Each slice
-        is then copied, except for large values, so it has half the size.
+        is then copied, so it has half the size.
         """
         known = TopicPartitions.of(rows.topics.names, snapshot)
         if self.slice_limit < len(known) * rows.limit and self.slice_limit < int(rows.sizes.sum()):
@@ -195,7 +189,7 @@ class Appender:
             order = rows.by_partition(partitions, len(known))
             for cut in slices(rows.sizes[order], self.slice_limit // 2):
                 chosen = order[cut]
-                yield rows.reordered(chosen).grouped(known, partitions[chosen], sorts=False)
+                yield rows.take(chosen).grouped(known, partitions[chosen], sorts=False)
             return
         # A partitioner that may refuse a row sees all rows first: nothing is appended before.
         checked = self._partitions(snapshot, known, rows) if isinstance(self.partitioner, CustomPartitioner) else None
@@ -219,8 +213,7 @@ class Appender:
             lagging = self.accumulator.lagging(rows.sizes.runs, self.clock.now())
             pool = self.accumulator.pool
             size = rows.sizes.cumulative[-1]
-            if not _refers(rows):
-                size = max(size, min(size + _bound_of_copies(rows.sizes, lagging), pool.total))
+            size = max(size, min(size + _bound_of_copies(rows.sizes, lagging), pool.total))
             waited = pool.reserve(claim.memory, size, max_wait_ms, self.sender_thread.wakeup)
             self._publish(claim, rows, receipt, self.clock.now(), lagging)
             return waited
@@ -246,10 +239,7 @@ class Appender:
         """
         accumulator = self.accumulator
         accumulator.claim(claim, rows.sizes, created)
-        if _refers(rows):
-            needed = _assign_large(claim, rows, rows.encode_large(claim.ranges), callbacks, accumulator.compresses)
-        else:
-            needed = _assign(claim, rows, rows.encode(claim.ranges), callbacks, lagging, accumulator.compresses)
+        needed = _assign(claim, rows, rows.encode(claim.ranges), callbacks, lagging, accumulator.compresses)
         accumulator.pool.reduce(claim.memory, needed)
         accumulator.compress_filled(claim)
         callbacks.expect(claim, len(rows.sizes.cumulative) - 1, rows.order)
@@ -258,20 +248,6 @@ class Appender:
             accumulator.pool.cancel(claim.memory)
         if wake:
             self.sender_thread.wakeup()
-
-    def _settle(self, pinned: PinnedBuffer) -> None:
-        """A call that did not copy its values ends: its batches count the whole buffer, or copy their values."""
-        try:
-            self._count_or_copy(pinned)
-        except BaseException:
-            self._count_or_copy(pinned)  # an interrupt
-            raise
-
-    def _count_or_copy(self, pinned: PinnedBuffer) -> None:
-        if not self.accumulator.pool.settle(pinned):
-            for batch in pinned.batches:
-                batch.copy_values(pinned.data)
-        pinned.batches, pinned.data = {}, memoryview(b"")
 
     def _await_topics(self, topics: TopicColumn, explicit: Int32Array | None, left_out: Mask | None) -> ClusterSnapshot:
         """A snapshot with all topics and the partitions that rows name."""
@@ -332,11 +308,6 @@ def as_exception(error: BaseException) -> Exception:
     return error if isinstance(error, Exception) else KafkaError(f"Not sent, because send was interrupted: {error!r}")
 
 
-def _refers(rows: Rows) -> TypeGuard[GroupedRows]:
-    """Whether large values are not copied."""
-    return isinstance(rows, GroupedRows) and rows.large is not None
-
-
 def _bound_of_copies(sizes: RowSizes, lagging: frozenset[TopicPartition]) -> int:
     """Bytes of the rows that ``_add_to_batches`` may copy.
 
@@ -373,34 +344,12 @@ def _assign(
     for (batch, start, end, first), records, timestamp, size in each_range:
         record_range = RecordRange(callbacks, first, end - start, len(records), start)
         if isinstance(records, bytes) or not batch.filled or (batch.partition in lagging and not compresses):
-            claim.encoded.append(EncodedRange(batch, (bytes(records),), record_range, timestamp, None, size))
+            claim.encoded.append(EncodedRange(batch, bytes(records), record_range, timestamp, None, size))
             needed += len(records)
         else:
-            claim.encoded.append(EncodedRange(batch, (records,), record_range, timestamp, shared_buffer, size))
+            claim.encoded.append(EncodedRange(batch, records, record_range, timestamp, shared_buffer, size))
             if shared_buffer is None:
                 needed += len(records)
             else:
                 shared = shared_buffer.size
     return needed + shared
-
-
-def _assign_large(
-    claim: Claim, rows: GroupedRows, encoded: Sequence[RecordPieces], callbacks: AppendCallbacks, compresses: bool
-) -> int:
-    """The same for records that refer to large values. All batches do, also open and lagging ones: when the call ends,
-    ``_settle`` decides whether they may. Batches that are compressed keep no value, so those that are open copy theirs:
-    the claim that fills one can then drop its buffers without the pool.
-    """
-    pinned = rows.pinned
-    assert pinned is not None
-    needed = 0
-    each_range = zip(claim.ranges, encoded, rows.latest(claim.ranges), rows.largest(claim.ranges), strict=True)
-    for (batch, start, end, first), (buffers, size, value_bytes), timestamp, largest in each_range:
-        record_range = RecordRange(callbacks, first, end - start, size, start)
-        pinned.batches[batch] = None
-        copies = compresses and not batch.filled
-        pieces = [b"".join(buffers)] if copies else buffers
-        source = PinnedValues(pinned, value_bytes) if value_bytes and not copies else None
-        claim.encoded.append(EncodedRange(batch, pieces, record_range, timestamp, source, largest))
-        needed += size
-    return needed

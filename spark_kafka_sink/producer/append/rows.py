@@ -22,11 +22,9 @@ import pyarrow.types as pt
 from spark_kafka_sink.common.model import ClusterSnapshot, TopicPartition
 from spark_kafka_sink.common.protocol_values import LARGEST_INT32
 from spark_kafka_sink.errors import InvalidRecordError, RecordTooLargeError
-from spark_kafka_sink.producer.accumulator.buffer_pool import PinnedBuffer
 from spark_kafka_sink.producer.accumulator.claim import ClaimedRange, RowSizes, Run
 from spark_kafka_sink.producer.accumulator.producer_batch import Buffer
 from spark_kafka_sink.producer.partitioning.partitioner import LEFT_OUT, NOT_GIVEN
-from spark_kafka_sink.records import large_values
 from spark_kafka_sink.records.columns import (
     Int32Array,
     Int64Array,
@@ -43,7 +41,6 @@ from spark_kafka_sink.records.columns import (
 from spark_kafka_sink.records.encode import encode_records, header_column
 from spark_kafka_sink.records.encode_values import encode_values
 from spark_kafka_sink.records.from_python import python_column
-from spark_kafka_sink.records.large_values import LargeRows, RecordPieces, value_data
 from spark_kafka_sink.records.sizes import SMALLEST_RECORD, FieldLengths, cumulated, record_size_bounds, varint_size
 
 Column: TypeAlias = Any
@@ -285,8 +282,7 @@ class ColumnRows:
     """Columns in the caller's order. ``sizes``: upper bound in bytes of each record in a batch of ``limit`` bytes.
 
     ``explicit``: the partition of each row, ``NOT_GIVEN`` where the partitioner chooses; None: it chooses all.
-    ``left_out``: rows of size 0 that ``grouped`` drops; None: no row. ``pinned``: large values are referred to there;
-    None: all are copied. ``order``: row ``i`` is row ``order[i]`` of ``columns`` and ``lengths``; None: row ``i``.
+    ``left_out``: rows of size 0 that ``grouped`` drops; None: no row.
     """
 
     topics: TopicColumn
@@ -297,8 +293,6 @@ class ColumnRows:
     limit: int
     sizes: Int64Array
     left_out: Mask | None = None
-    pinned: PinnedBuffer | None = None
-    order: Order | None = None
 
     @classmethod
     def of(
@@ -320,12 +314,6 @@ class ColumnRows:
         self.sizes[left_out] = 0
         return replace(self, left_out=left_out)
 
-    def pinning(self) -> ColumnRows:
-        """The same columns, of which large values are not copied."""
-        if self.lengths.value is None or int(self.lengths.value.max(initial=0)) < large_values.LARGE_VALUE:
-            return self
-        return replace(self, pinned=PinnedBuffer(*value_data(self.columns.value)))
-
     def __getitem__(self, rows: slice) -> ColumnRows:
         start, end, _ = rows.indices(len(self.sizes))
         if end - start == len(self.sizes):
@@ -341,17 +329,9 @@ class ColumnRows:
         order = stable_order(partitions)
         return order[: len(order) - np.count_nonzero(self.left_out)]
 
-    def reordered(self, order: Order) -> ColumnRows:
-        """The rows in this order. Their columns are not copied if the values are large."""
-        sizes = self.lengths.value
-        if self.pinned is None or sizes is None or not large_values.are_large(sizes[order]):
-            return self.take(order)
-        return replace(self._of_rows(order, self.columns, self.lengths), order=order)
-
     def take(self, order: Order) -> ColumnRows:
         """Copies the rows into this order, so that they refer to none of the caller's Arrow buffers."""
-        taken = self._of_rows(order, self.columns.take(order), self.lengths.take(order))
-        return taken if self.pinned is None else replace(taken, pinned=None)
+        return self._of_rows(order, self.columns.take(order), self.lengths.take(order))
 
     def _of_rows(self, rows: slice | Order, columns: RecordColumns, lengths: FieldLengths) -> ColumnRows:
         return ColumnRows(
@@ -363,7 +343,6 @@ class ColumnRows:
             limit=self.limit,
             sizes=self.sizes[rows],
             left_out=None if self.left_out is None else self.left_out[rows],
-            pinned=self.pinned,
         )
 
     def grouped(self, known: TopicPartitions, partitions: Int32Array, *, sorts: bool = True) -> GroupedRows:
@@ -385,10 +364,7 @@ class ColumnRows:
         runs = known.runs(partitions[starts], bounds)
         bounded = self.times.of_rows(order).row_sizes(runs, cumulated(sizes), self.limit)
         largest = int(sizes.max()) if len(known.names) == 1 else sizes
-        if self.order is not None:
-            order = self.order if order is None else self.order[order]
-        grouped = GroupedRows(self.columns, self.lengths, order, bounded, largest)
-        return grouped if self.pinned is None else grouped.pinning(self.pinned)
+        return GroupedRows(self.columns, self.lengths, order, bounded, largest)
 
 
 def slices(sizes: Int64Array, limit: int) -> Iterator[slice]:
@@ -411,7 +387,6 @@ class GroupedRows:
 
     Row ``i`` of ``sizes`` is row ``order[i]``; None: ``sizes`` are in the caller's order. A row that ``order`` lacks is
     not encoded. ``largest_record``: upper bound in bytes of all records; of each one if there are several topics.
-    ``large``: the same rows, which refer to values of ``pinned``.
     """
 
     columns: RecordColumns
@@ -419,24 +394,11 @@ class GroupedRows:
     order: Order | None
     sizes: RowSizes
     largest_record: int | Int64Array
-    large: LargeRows | None = None
-    pinned: PinnedBuffer | None = None
-
-    def pinning(self, buffer: PinnedBuffer) -> GroupedRows:
-        """The same rows. They refer to their values if most of them are large."""
-        large = LargeRows.of(self.columns, self.lengths, self.order, buffer.data)
-        return self if large is None else replace(self, large=large, pinned=buffer)
 
     def encode(self, ranges: Sequence[ClaimedRange]) -> Sequence[Buffer]:
         """The records of each range, with the deltas of its batch: slices of one buffer with all rows."""
         data, ends = encode_records(self.columns, *self._deltas(ranges), self.order, self.lengths)
         return [data[ends[start] : ends[end]] for _, start, end, _ in ranges]
-
-    def encode_large(self, ranges: Sequence[ClaimedRange]) -> Sequence[RecordPieces]:
-        """The same as pieces, of ``large`` rows."""
-        assert self.large is not None
-        bounds = [*(each.start for each in ranges), ranges[-1].end]
-        return self.large.encode(*self._deltas(ranges), bounds)
 
     def _deltas(self, ranges: Sequence[ClaimedRange]) -> tuple[npt.NDArray[np.integer], Int64Array | int]:
         """The offset deltas and the timestamp deltas of all rows."""

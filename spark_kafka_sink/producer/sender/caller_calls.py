@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Collection
 from typing import Any
 
 from spark_kafka_sink.common.clock import Clock
@@ -22,7 +21,6 @@ class CallerCalls:
     """``BlockingCalls`` for any thread but the sender's, which runs ``advance`` while ``busy``, and ``close`` once.
 
     ``busy``: callers set it after they have added a call; only ``advance`` clears it, before it looks at the calls.
-    ``closed_by``: the error of ``close``.
     """
 
     def __init__(self, calls: Calls, metadata: Metadata, clock: Clock, sender: SendingThread) -> None:
@@ -34,7 +32,7 @@ class CallerCalls:
         self._changed = Waiters(sender)
         self._started: deque[Call] = deque()
         self._given_up: deque[Call] = deque()
-        self.closed_by: KafkaError | None = None
+        self._closed_by: KafkaError | None = None
         self.busy = False
 
     # Callers
@@ -47,42 +45,32 @@ class CallerCalls:
         return self._clock.now()
 
     def call(self, call: Call, deadline: float) -> Any:
-        waits_ms = max(0.0, deadline - self._clock.now())
-        self.run((call,), deadline)
+        """Every 10 s a warning says what is waited for. At the deadline the call is given up."""
+        began = self._clock.now()
+        call.on_end = self._ended
+        try:
+            self._started.append(call)
+            self._changed_by_caller()
+            while (left := deadline - self._clock.now()) > 0 and not self._wait(call, min(left, STALL_MS)):
+                if left > STALL_MS:
+                    now = self._clock.now()
+                    _log.warning("%s", self._calls.stalled(call, now - began, now))
+        finally:
+            if call.end is None:
+                self._calls.note_obstacles((call,), self._clock.now())
+                self._given_up.append(call)
+                self._changed_by_caller()
         if call.end is not None:
             if call.end.error is not None:
                 raise call.end.error.with_traceback(None)
             return call.end.body
-        if self.closed_by is not None:
-            raise self.closed_by.with_traceback(None)
-        raise timeout_error(call, waits_ms)
+        if self._closed_by is not None:
+            raise self._closed_by.with_traceback(None)
+        raise timeout_error(call, deadline - began)
 
-    def run(self, calls: Collection[Call], deadline: float) -> None:
-        """Returns when all calls have ended, or the sender has, or the deadline has passed; those that have not ended
-        then are given up. Every 10 s a warning says what is waited for.
-        """
-        began = self._clock.now()
-        for call in calls:
-            call.on_end = self._ended
-        try:
-            self._started.extend(calls)
-            self._changed_by_caller()
-            while (left := deadline - self._clock.now()) > 0 and not self._wait(calls, min(left, STALL_MS)):
-                if left > STALL_MS:
-                    oldest = next(call for call in calls if call.end is None)
-                    now = self._clock.now()
-                    _log.warning("%s", self._calls.stalled(oldest, now - began, now))
-        finally:
-            if unended := [call for call in calls if call.end is None]:
-                self._calls.note_obstacles(unended, self._clock.now())
-                self._given_up.extend(unended)
-                self._changed_by_caller()
-
-    def _wait(self, calls: Collection[Call], ms: float) -> bool:
-        """False if neither all calls nor the sender have ended by then."""
-        return self._changed.wait_for(
-            self._lock, lambda: self.closed_by is not None or all(call.end is not None for call in calls), ms
-        )
+    def _wait(self, call: Call, ms: float) -> bool:
+        """False if neither the call nor the sender has ended by then."""
+        return self._changed.wait_for(self._lock, lambda: self._closed_by is not None or call.end is not None, ms)
 
     def _changed_by_caller(self) -> None:
         self.busy = True
@@ -124,5 +112,5 @@ class CallerCalls:
     def close(self, error: KafkaError) -> None:
         """Every call, now and later, raises ``error``."""
         with self._lock:
-            self.closed_by = error
+            self._closed_by = error
             self._changed.notify_all()

@@ -12,7 +12,6 @@ from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.producer.accumulator.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.sender.caller_calls import CallerCalls
-from spark_kafka_sink.producer.sender.topic_limit_lookup import TopicLimitLookup
 from spark_kafka_sink.producer.transactions.manager import TransactionManager
 from spark_kafka_sink.producer.transactions.sequences import Sequences
 
@@ -41,6 +40,5 @@ class SenderContext:
     soon: ExponentialBackoff
     sequences: Sequences
     pending: Pending
-    limit_lookup: TopicLimitLookup
     caller_calls: CallerCalls
     transactions: TransactionManager | None = None

@@ -10,7 +10,6 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.common.clock import NEVER
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import NO_LEADER, TopicPartition
 from spark_kafka_sink.errors import (
@@ -60,8 +59,6 @@ class ProduceResponseHandler:
         self._backoff = parts.backoff
         self._soon = parts.soon
         self._transactions = parts.transactions
-        self._limit_lookup = parts.limit_lookup
-        self._awaiting_limit: dict[str, list[ProducerBatch]] = {}
         self._metrics = parts.accumulator.metrics
         self._finished: list[ProducerBatch] = []
         self._moved: set[TopicPartition] = set()
@@ -205,7 +202,7 @@ class ProduceResponseHandler:
         if what < Action.SPLIT or what is Action.BUMP_EPOCH:
             self._retry(batch, error, what is Action.BUMP_EPOCH, response.completed_at)
         elif what is Action.SPLIT and batch.count > 1:
-            self._too_large(batch, response.completed_at)
+            self._split(batch, response.completed_at)
         else:
             self._fail_unless_done(batch, error)
 
@@ -246,54 +243,21 @@ class ProduceResponseHandler:
             self._metrics.topic(batch.partition.topic).retries += batch.count
             self._sequences.retry(batch, bump_epoch)
 
-    def look_up_limits(self, now: float) -> float:
-        """Split the batches whose topic's limit became known; returns when to call again (monotonic ms)."""
-        if not self._limit_lookup.busy:
-            return NEVER
-        wake_at = self._limit_lookup.advance(now)
-        for topic in self._limit_lookup.take_ended():
-            for batch in self._awaiting_limit.pop(topic, ()):
-                state = self._sequences.remove_in_flight(batch)
-                try:
-                    self._split(batch)
-                except Exception as error:
-                    _log.exception("A batch could not be split: its records fail")
-                    if not batch.parts:
-                        self._fail_unless_done(batch, unexpected(error))
-                self._resolve(batch.partition, state, now)
-        self.release_finished()
-        return wake_at
-
-    def refresh_limits(self, batches: Iterable[ProducerBatch], now: float) -> None:
-        """Look up old limits of the batches' topics again: they may have been raised."""
-        for topic in {batch.partition.topic for batch in batches}:
-            if topic in self._accumulator.topic_limits.max_message_bytes:
-                self._limit_lookup.refresh(topic, now)
-
-    def split_unsent(self, batch: ProducerBatch) -> None:
+    def split_unsent(self, batch: ProducerBatch, now: float) -> None:
         """Split a drained, sealed batch that its topic does not accept. Its parts become the head of its queue."""
-        parts = self._split_into(batch)
+        parts = self._split_into(batch, now)
         if batch.header is not None:
             self._sequences.replace(batch, parts)
         self._accumulator.undrain_parts(parts)
 
-    def _too_large(self, batch: ProducerBatch, now: float) -> None:
-        """Split the batch; before that, find out how much its topic takes. Its partition is held meanwhile."""
-        topic = batch.partition.topic
-        if not batch.done and self._limit_lookup.begin(topic, now):
-            self._awaiting_limit.setdefault(topic, []).append(batch)
-            self._sequences.hold(batch)
-        else:
-            self._split(batch)
-
-    def _split(self, batch: ProducerBatch) -> None:
+    def _split(self, batch: ProducerBatch, now: float) -> None:
         if not batch.done:
-            self._sequences.replace(batch, self._split_into(batch))
+            self._sequences.replace(batch, self._split_into(batch, now))
             self._sequences.retry(batch, False)
 
-    def _split_into(self, batch: ProducerBatch) -> Sequence[ProducerBatch]:
+    def _split_into(self, batch: ProducerBatch, now: float) -> Sequence[ProducerBatch]:
         topic = batch.partition.topic
-        parts = self._accumulator.split(batch, self._accumulator.topic_limits.refused(topic, batch.size))
+        parts = self._accumulator.split(batch, self._accumulator.topic_limits.refused(topic, batch.size, now))
         self._metrics.topic(topic).splits += 1
         _log.debug("%s: split a batch of %d bytes, more than its topic takes", batch.partition, batch.size)
         return parts

@@ -86,8 +86,6 @@ class Sender:
         parts.client.expire(now)
         self._expire(now)
         wake_at = parts.pending.publish_due(now)
-        # Before the transactions: the parts of a split batch fail in this iteration if the transaction is aborted.
-        wake_at = min(wake_at, self.response_handler.look_up_limits(now))
         if parts.caller_calls.busy:
             wake_at = min(wake_at, parts.caller_calls.advance(now))
         if transactions is not None:
@@ -225,7 +223,7 @@ class Sender:
                     if len(batches) < len(drained):
                         wake_at = now  # the next iteration adds the partitions of the other batches
                 if parts.accumulator.topic_limits.max_message_bytes:
-                    self.response_handler.refresh_limits(batches, now)
+                    parts.accumulator.topic_limits.forget_old(now)
                     batches = self._within_limits(batches, now)
                 if not batches:
                     continue
@@ -243,7 +241,7 @@ class Sender:
                 if batch.payload is None:
                     accumulator.seal(batch)
                 if not batch.attempts and accumulator.exceeds_topic_limit(batch):
-                    self.response_handler.split_unsent(batch)
+                    self.response_handler.split_unsent(batch, now)
                 else:
                     fitting.append(batch)
             except Exception as error:

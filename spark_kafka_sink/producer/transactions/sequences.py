@@ -168,12 +168,6 @@ class Sequences:
         if bump_epoch and state.outstanding[0] is batch:
             state.bump_epoch = self.idempotent
 
-    def hold(self, batch: ProducerBatch) -> None:
-        """Count the batch, too large for its topic, as in flight until ``remove_in_flight``."""
-        state = self.partition(batch.partition)
-        state.in_flight += 1
-        state.retry_pending = True
-
     def replace(self, batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
         """Put the parts of a split batch in its place among the outstanding ones; they get its sequences."""
         state = self.partition(batch.partition)

@@ -26,7 +26,7 @@ from spark_kafka_sink.spark.dead_letters.record import (
 )
 from spark_kafka_sink.spark.end import End
 from spark_kafka_sink.spark.rows import RejectedRows, Rows
-from spark_kafka_sink.spark.validate import known_limits
+from spark_kafka_sink.spark.topic_limits import doubt_limit, known_limits
 
 _PIECE_BYTES: Final = 1 << 20
 """Dead letters are appended this many bytes at a time: an append costs as much as a few hundred of them."""
@@ -106,11 +106,11 @@ class DeadLetterWriter:
         end, any_refused = self._end, False
         while (row := rows.take_refused()) is not None:
             any_refused = True
-            end.engine().topics.doubt_limit(row.partition.topic)
+            doubt_limit(end.engine(), row.partition.topic)
             self._hold(dead_letter_for(row))
         while (letter := own.take_refused()) is not None:
             any_refused = True
-            end.engine().topics.doubt_limit(letter.partition.topic)
+            doubt_limit(end.engine(), letter.partition.topic)
             shorter = shorter_dead_letter(letter)
             if shorter is None:
                 raise letter.error

@@ -10,8 +10,6 @@ from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.errors import BufferExhaustedError, ProducerClosedError, RecordTooLargeError
 from spark_kafka_sink.producer.accumulator.buffer_pool import (
     BufferPool,
-    PinnedBuffer,
-    PinnedValues,
     Reservation,
     SharedBuffer,
 )
@@ -132,41 +130,3 @@ def test_the_longest_max_block_ms_that_kafka_takes_is_waited_for(pool):
     threading.Timer(0.05, lambda: pool.cancel(reservation)).start()
     pool.reserve(Reservation(), 600, 2.0**63, ignore)
     assert pool.available == 400
-
-
-def pinning(pool: BufferPool, whole: int, size: int) -> tuple[PinnedBuffer, ProducerBatch]:
-    """The buffer at address 1, with a batch that refers to ``size`` bytes of it."""
-    pool.reserve(Reservation(), size, 0, ignore)
-    pinned = PinnedBuffer(memoryview(b""), 1, whole)
-    batch = ProducerBatch(TopicPartition("t", 0), 0.0, 16_384, 0)
-    batch.own_bytes, batch.pinned = size, (PinnedValues(pinned, size),)
-    pinned.batches[batch] = None
-    return pinned, batch
-
-
-def test_incident_what_a_second_call_with_a_counted_buffer_freed_was_not_granted_to_a_waiter(pool):
-    first, one = pinning(pool, 600, 100)
-    assert pool.settle(first)
-    second, two = pinning(pool, 600, 300)
-    granted: list[int] = []
-    waiter = waiting(pool, 300, granted)
-    assert pool.settle(second)
-    at_once = eventually_granted(waiter)
-    pool.release([one, two])
-    waiter.join(DEADLINE_S)
-    assert at_once
-
-
-def eventually_granted(waiter: threading.Thread) -> bool:
-    waiter.join(5)
-    return not waiter.is_alive()
-
-
-def test_incident_a_larger_buffer_at_the_address_of_a_counted_one_counted_as_the_smaller(pool):
-    small, one = pinning(pool, 100, 90)
-    assert pool.settle(small)
-    large, two = pinning(pool, 800, 90)
-    assert pool.settle(large)
-    assert pool.available == 100
-    pool.release([one, two])
-    assert pool.available == 1000

@@ -292,6 +292,17 @@ def test_idempotence_on_by_default_gives_way_with_one_warning(option, value, sta
     ]
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "bad"),
+    [("bootstrap.resolve.timeout.ms", "5", "-1"), ("metadata.cluster.check.enable", "false", "no")],
+)
+def test_an_option_whose_effect_would_be_missed_warns_once_that_it_has_none(option, value, bad):
+    with pytest.warns(ConfigWarning) as shown:
+        ProducerConfig.parse({**SERVERS, option: value}, "kafka.")
+    assert [str(warning.message) for warning in shown] == [f"kafka.{option} has no effect here; leave it out."]
+    assert len(faults({option: bad})) == 1
+
+
 @pytest.mark.parametrize(("option", "value", "needed"), [("acks", "1", "all"), ("retries", "0", "1 or more")])
 def test_idempotence_set_by_hand_and_at_odds_is_an_error(option, value, needed):
     assert faults({option: value, "enable.idempotence": "true"}) == (

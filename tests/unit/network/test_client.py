@@ -669,3 +669,10 @@ def test_close_ends_every_request_and_connection(turns, node):
     assert [type(response.error) for response in turns.responses] == [ProducerClosedError]
     assert turns.transport.open == set()
     assert turns.client.in_flight(1) == 0
+
+
+def test_disconnect_closes_every_connection(turns, node):
+    for each in (node, replace(node, id=8)):
+        turns.client.ready(each, 0)
+    turns.client.disconnect(NetworkError("starts again"))
+    assert not turns.transport.open

@@ -1,4 +1,4 @@
-"""What a task asks the engine for besides rows: limits and requests of its own, on the producer's connections."""
+"""What a task asks the engine for besides rows: requests of its own, on the producer's connections."""
 
 import threading
 from contextlib import closing
@@ -23,8 +23,7 @@ PATIENT = {"request.timeout.ms": 3_600_000, "delivery.timeout.ms": 7_200_000}
 @pytest.fixture
 def broker():
     with TestBroker(config={"auto.create.topics.enable": False}) as broker:
-        broker.create_topic("small", configs={"max.message.bytes": 2_000})
-        broker.create_topic("large", configs={"max.message.bytes": 3_000_000})
+        broker.create_topic("small")
         yield broker
 
 
@@ -32,7 +31,7 @@ def engine(broker, **options):
     return closing(ProducerEngine(ProducerConfig.parse({"bootstrap.servers": broker.bootstrap_servers, **options})))
 
 
-def asked(broker, api="DescribeConfigs"):
+def asked(broker, api):
     return sum(seen.api == api for seen in broker.requests)
 
 
@@ -44,57 +43,23 @@ def test_all_requests_of_a_task_are_its_producers(broker):
     with engine(broker, **{"client.id": "task"}) as made:
         create_topic(made.calls, NewTopic("new", partitions=3), soon(made))
         assert made.topics.partition_count("new") == 3
-        assert made.topics.max_message_bytes(["small", "large"]) == {"small": 2_000, "large": 3_000_000}
         assert {seen.client_id for seen in broker.requests} == {"task"}
 
 
-def test_a_limit_is_asked_for_once_and_again_when_it_is_doubted(broker):
-    with engine(broker) as made:
-        for _ in range(3):
-            assert made.topics.max_message_bytes(["small"]) == {"small": 2_000}
-        assert asked(broker) == 1
-        broker.set_topic_configs("small", {"max.message.bytes": 1_000})
-        made.topics.doubt_limit("small")
-        assert made.topics.max_message_bytes(["small"]) == {"small": 2_000}, "asked for a moment ago"
-        made.parts.accumulator.topic_limits.doubt("small", 0.0)
-        assert made.topics.max_message_bytes(["small"]) == {"small": 1_000}
-        assert asked(broker) == 2
-
-
-def test_limits_that_are_old_at_once_are_asked_for_each_time_and_no_caller_waits_for_long(broker):
-    with engine(broker, **PATIENT, **{"metadata.max.age.ms": 0}) as made:  # a wait of request.timeout.ms would not end
-        for _ in range(3):
-            assert made.topics.max_message_bytes(["small"]) == {"small": 2_000}
-        assert asked(broker) == 3
-
-
-def test_a_limit_that_no_broker_tells_is_unknown_with_the_reason(broker):
-    broker.faults.lose_answer("DescribeConfigs", times=KEPT)
-    with engine(broker, **{"request.timeout.ms": 300, "delivery.timeout.ms": 2_000, "linger.ms": 0}) as made:
-        (outcome,) = made.topics.max_message_bytes(["small"]).values()
-        assert isinstance(outcome, KafkaTimeoutError)
-        assert str(outcome).startswith("DescribeConfigs has no response after 300 ms")
-
-
-@pytest.mark.parametrize("use", ["limits", "call"])
-def test_a_caller_that_waits_learns_of_the_close(broker, use):
-    broker.faults.lose_answer("DescribeConfigs", times=KEPT)
+def test_a_caller_that_waits_learns_of_the_close(broker):
     broker.faults.lose_answer("Metadata", times=KEPT)
     outcomes = []
 
     def wait(made):
         try:
-            if use == "limits":
-                outcomes.extend(made.topics.max_message_bytes(["small"]).values())
-            else:
-                topic_metadata(made.calls, ["small"], soon(made, 3_600_000))
+            topic_metadata(made.calls, ["small"], soon(made, 3_600_000))
         except KafkaError as error:
             outcomes.append(error)
 
     with engine(broker, **PATIENT) as made:
         waiting = threading.Thread(target=wait, args=(made,))
         waiting.start()
-        eventually(lambda: asked(broker, "DescribeConfigs" if use == "limits" else "Metadata"))
+        eventually(lambda: asked(broker, "Metadata"))
     waiting.join(DEADLINE_S)
     assert [type(each) for each in outcomes] == [ProducerClosedError]
 

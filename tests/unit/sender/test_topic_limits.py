@@ -9,7 +9,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.model import TopicPartition
-from spark_kafka_sink.errors import BrokerError, KafkaError, KafkaTimeoutError, ProducerClosedError
+from spark_kafka_sink.errors import BrokerError, KafkaError, ProducerClosedError
 from spark_kafka_sink.producer.accumulator import accumulator as accumulator_module
 from spark_kafka_sink.producer.append.receipt import RefusalReceipt, SendReceipt
 from spark_kafka_sink.producer.transactions.states import Step as Call
@@ -41,7 +41,15 @@ def rows(first: int, count: int) -> list[bytes]:
     return [b"%08d" % number + b"x" * 92 for number in range(first, first + count)]
 
 
-def test_the_first_refusal_of_each_partition_is_the_only_one():
+def test_a_topic_of_large_batches_refuses_none():
+    made = engine()
+    made.max_message_bytes = BATCH
+    made.append(rows(0, 6_000))
+    made.settle()
+    assert (made.refused, len(made.requests)) == (0, 3)
+
+
+def test_halving_teaches_the_limit_of_all_partitions():
     partitions = 4
     made = engine(partitions)
     for partition in range(partitions):
@@ -49,77 +57,14 @@ def test_the_first_refusal_of_each_partition_is_the_only_one():
     made.settle()
     made.receipt.wait(0)
     assert all(made.values(partition) == rows(0, 6_000) for partition in range(partitions))
-    assert made.described == 1
-    assert made.refused == partitions
+    assert made.refused <= 4 * partitions, "of 262144, 131072, 65536 and 32768 bytes"
     assert made.memory_is_free()
     assert set(made.logs[0].identities) == {(1001, 0)}, "the parts of a batch share its sequences"
+    refused = made.refused
     made.append(rows(6_000, 3_000))
     made.settle()
-    assert (made.refused, made.described) == (partitions, 1), "new batches are built below the limit"
+    assert made.refused == refused, "new batches are built below the limit"
     assert made.values() == rows(0, 9_000)
-
-
-def test_a_topic_of_large_batches_asks_nothing():
-    made = engine()
-    made.max_message_bytes = BATCH
-    made.append(rows(0, 6_000))
-    made.settle()
-    assert (made.refused, made.described, len(made.requests)) == (0, 0, 3)
-
-
-@pytest.mark.parametrize("code", [ErrorCode.topic_authorization_failed, ErrorCode.cluster_authorization_failed])
-def test_without_the_right_to_describe_halving_teaches_the_limit(code):
-    made = engine()
-    made.describe_configs = code
-    made.append(rows(0, 6_000))
-    made.settle()
-    made.receipt.wait(0)
-    assert made.values() == rows(0, 6_000)
-    assert made.described == 1
-    assert made.refused == 4, "of 262144, 131072, 65536 and 32768 bytes"
-    made.append(rows(6_000, 3_000))
-    made.settle()
-    assert made.refused == 4
-    assert made.values() == rows(0, 9_000)
-
-
-@pytest.mark.parametrize("limit", ["a lot", "-1", "0", "9" * 5_000])
-def test_incident_a_limit_that_is_not_a_positive_number_was_an_error_of_the_sender(limit, caplog):
-    made = engine()
-    made.described_limit = limit
-    made.append(rows(0, 6_000))
-    made.settle()
-    made.receipt.wait(0)
-    assert made.values() == rows(0, 6_000)
-    assert not [record for record in caplog.records if record.levelname == "ERROR"]
-
-
-def test_a_silent_broker_is_not_waited_for_longer_than_request_timeout_ms():
-    made = engine(request_timeout_ms=2_000)
-    made.describe_configs = None
-    made.append(rows(0, 3_000))
-    made.spin()
-    assert made.values() == []
-    made.spin(2_000)
-    made.settle(2_000)
-    made.receipt.wait(0)
-    assert made.values() == rows(0, 3_000)
-
-
-def test_a_batch_expires_while_its_limit_is_asked_for_and_the_next_one_is_sent():
-    made = engine(request_timeout_ms=2_000, delivery_timeout_ms=2_000)
-    made.describe_configs = None
-    made.append(rows(0, 3_000))
-    made.spin()
-    made.settle(10_000)
-    with pytest.raises(KafkaTimeoutError, match="Expiring"):
-        made.receipt.wait(0)
-    later = SendReceipt()
-    made.append(rows(0, 100), receipt=later)
-    made.settle()
-    later.wait(0)
-    assert made.values() == rows(0, 100)
-    assert made.memory_is_free()
 
 
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])
@@ -131,8 +76,8 @@ def test_the_limit_holds_for_the_compressed_batch(codec):
     made.settle()
     made.receipt.wait(0)
     assert made.values() == values
-    assert (made.refused, made.described) == (1, 1)
-    assert len(made.requests) < 150, "batches are filled up to the limit after compression"
+    assert made.refused <= 4
+    assert len(made.requests) < 250, "batches are filled up to the limit after compression"
 
 
 def test_a_record_above_the_limit_fails_alone():
@@ -202,7 +147,6 @@ def test_a_limit_that_was_lowered_is_learned_by_halving():
     made.settle()
     made.receipt.wait(0)
     assert made.values() == rows(0, 6_000)
-    assert made.described == 1
 
 
 @both_protocols
@@ -212,44 +156,22 @@ def test_a_transaction_whose_batches_are_split_is_committed_whole(v2):
     made.spin()
     made.call(Call.COMMIT)
     assert made.visible() == rows(0, 6_000)
-    assert (made.refused, made.described) == (1, 1)
+    refused = made.refused
+    assert 0 < refused <= 4
     made.begin()
     made.append(rows(6_000, 3_000))
     made.call(Call.COMMIT)
     assert made.visible() == rows(0, 9_000)
-    assert made.refused == 1
+    assert made.refused == refused
 
 
-@both_protocols
-def test_an_abort_ends_as_soon_as_the_limit_is_known(v2):
-    made = transaction(v2)
-    made.hold_describe_configs = True
-    made.append(rows(0, 3_000))
-    made.spin()
-    aborted = made.submit(Call.ABORT)
-    made.spin(10)
-    assert not aborted.done
-    made.release_held()
-    made.turn()
-    assert "end_txn" in made.apis(), "no other event wakes the sender"
-    made.await_result(aborted, 1_000)
-    assert made.memory_is_free()
-    made.begin()
-    made.append(rows(0, 3_000), receipt=SendReceipt())
-    made.call(Call.COMMIT)
-    assert made.visible() == rows(0, 3_000)
-
-
-def test_a_batch_that_cannot_be_split_fails_and_the_others_are_sent(monkeypatch):
+def test_a_batch_that_cannot_be_split_fails_and_those_of_other_requests_are_sent(monkeypatch):
     made = engine(partitions=2)
     receipts = [SendReceipt(), SendReceipt()]
     raises_once(monkeypatch, made.parts.accumulator, "split", MemoryError)
-    made.hold_describe_configs = True
     for partition, receipt in enumerate(receipts):
         made.append(rows(0, 2_000), partition, receipt)
-    made.spin()
-    made.release_held()
-    made.settle(10_000)
+        made.settle(10_000)
     with pytest.raises(KafkaError, match="a bug"):
         receipts[0].wait(0)
     receipts[1].wait(0)
@@ -285,33 +207,31 @@ def test_incident_a_raised_limit_was_never_noticed():
     made = engine(metadata_max_age_ms=300_000)
     made.append(rows(0, 3_000))
     made.settle()
-    assert made.parts.accumulator.batch_limit("t") == LIMIT
+    taught = made.parts.accumulator.batch_limit("t")
+    assert taught <= LIMIT
     made.max_message_bytes = BATCH
     made.append(rows(3_000, 1))
     made.settle()
-    assert (made.described, made.parts.accumulator.batch_limit("t")) == (1, LIMIT), "not before its time"
+    assert made.parts.accumulator.batch_limit("t") == taught, "not before its time"
     made.clock.advance(300_000)
     made.append(rows(3_001, 1))
     made.settle()
-    assert (made.described, made.parts.accumulator.batch_limit("t")) == (2, BATCH)
+    assert made.parts.accumulator.batch_limit("t") == BATCH
     made.append(rows(3_002, 3_000))
     made.settle()
     assert made.values() == rows(0, 6_002)
 
 
-def test_a_limit_that_refusals_taught_is_tried_again_and_one_that_stands_is_learned_again():
+def test_a_limit_that_stands_is_learned_again():
     made = engine(metadata_max_age_ms=300_000)
-    made.describe_configs = ErrorCode.topic_authorization_failed
     made.append(rows(0, 3_000))
     made.settle()
     refused = made.refused
-    assert made.parts.accumulator.batch_limit("t") <= LIMIT
     made.clock.advance(300_000)
     made.append(rows(3_000, 1))
     made.settle()
-    assert made.parts.accumulator.batch_limit("t") == BATCH
-    made.append(rows(3_001, 3_000))
+    made.append(rows(3_001, 2_999))
     made.settle()
     assert made.refused > refused
     assert made.parts.accumulator.batch_limit("t") <= LIMIT
-    assert made.values() == rows(0, 6_001)
+    assert made.values() == rows(0, 6_000)

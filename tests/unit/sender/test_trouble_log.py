@@ -204,7 +204,12 @@ def test_a_lost_broker_that_a_caller_waits_for_is_one_warning(connection_warning
     engine = connected(bootstrap_servers="n0:9092")
     calls = engine.parts.caller_calls
     call = Call("metadata", every("metadata"), None, MetadataEntity(None, False), lambda _body: ())
-    caller = threading.Thread(target=calls.run, args=([call], 60_000), daemon=True)
+
+    def wait():
+        with contextlib.suppress(ProducerClosedError):
+            calls.call(call, 60_000)
+
+    caller = threading.Thread(target=wait, daemon=True)
     caller.start()
     while not calls.busy:
         caller.join(0.001)

@@ -111,20 +111,6 @@ def test_records_of_a_produce_request_that_could_not_be_built_fail_once_and_the_
     delivers(engine)
 
 
-def test_a_topics_limit_that_could_not_be_asked_for_does_not_stop_its_records(monkeypatch):
-    engine = Engine(batch_size=4_000, linger_ms=5)
-    engine.connect()
-    engine.max_message_bytes = 2_000
-    fails_once(monkeypatch, "DescribeConfigs")
-    futures = [
-        engine.parts.pending.append(ProducerRecord("t", b"v" * 100, partition=0), None, b"v" * 100) for _ in range(30)
-    ]
-    engine.settle()
-    assert [future.result(0).offset for future in futures] == list(range(30))
-    assert engine.described == 0
-    assert engine.memory_is_free()
-
-
 @both_protocols
 @pytest.mark.parametrize("api", ["FindCoordinator", "InitProducerId"])
 def test_an_init_that_could_not_be_built_may_be_called_again(monkeypatch, v2, api):

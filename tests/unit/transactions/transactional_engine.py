@@ -29,7 +29,6 @@ from tests.unit.scripted_engine import Step as ProduceStep
 
 V1_RANGES = {
     0: (3, 11), 3: (0, 12), 10: (0, 6), 18: (0, 4), 22: (0, 5), 24: (0, 5), 25: (0, 4), 26: (0, 4), 28: (0, 4),
-    32: (0, 4),
 }  # fmt: skip
 V2_RANGES = {**V1_RANGES, 0: (3, 13), 26: (0, 5), 28: (0, 5)}
 TRANSACTIONAL_ID = "tx"
@@ -163,7 +162,7 @@ class TransactionalEngine(Engine):
     # Responses of the brokers.
 
     def _respond(self, request: SentRequest) -> Any:
-        if request.api in ("metadata", "describe_configs"):
+        if request.api == "metadata":
             return super()._respond(request)
         if request.api == "api_versions":
             return self._respond_api_versions(request)
