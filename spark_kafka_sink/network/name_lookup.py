@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.waiting import start_thread
 from spark_kafka_sink.errors import BootstrapResolutionError, ConfigError
 
 _log = logging.getLogger("spark_kafka_sink.network")
@@ -87,7 +88,7 @@ class NameLookup:
         self._wakeup = wakeup
         thread = threading.Thread(target=self._run, name=f"pykafka-dns-{host}", daemon=True)
         try:
-            thread.start()
+            start_thread(thread)
         except RuntimeError:  # the process may have no more threads
             self._run()
 
