@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, TypeAlias
 
+from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.schemas.encoding.encoder import InvalidSchemaError
 
 Json: TypeAlias = Any
@@ -374,4 +375,4 @@ def _check_names(of: str, names: Sequence[Json]) -> None:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= 200 else f"{text[:200]}…"
+    return shown(text, 200)
