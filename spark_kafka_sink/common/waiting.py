@@ -60,6 +60,13 @@ def sleep(ms: float) -> None:
     Sleeper().wait(ms)
 
 
+def start_thread(thread: threading.Thread) -> None:
+    """Raises ``RuntimeError`` as the program ends, where CPython 3.11 waits forever for a thread that never runs."""
+    if sys.is_finalizing():
+        raise RuntimeError("The program ends, and Python starts no more threads")
+    thread.start()
+
+
 class Waiters:
     """The threads that wait for changes of the state that one lock guards; ``sender`` makes these, None: any thread."""
 

@@ -11,6 +11,7 @@ from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.exactly_once.cluster import Cluster
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.ledger_format import LedgerRecord, LedgerWrite, barrier_record, encode_batch
+from spark_kafka_sink.exactly_once.ledger_topic import refuse_too_few
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView, MarkerOutcomes
 from spark_kafka_sink.exactly_once.partition_log import PartitionLog
 from spark_kafka_sink.exactly_once.values import DriverIdentity, LedgerPartitions
@@ -148,6 +149,7 @@ class Ledger:
                     "txnAppId) says how to go on"
                 )
             self._cluster.pause(_SOON_MS)
+        refuse_too_few(topic, info.partition_count)
         topic_id = info.topic_id
         age_ms = max(self._cluster.now() - self._read_at, self._cluster.epoch_ms() - self._read_at_epoch)
         old = age_ms > _MAX_VIEW_AGE_MS

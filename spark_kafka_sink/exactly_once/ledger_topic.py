@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.foreign_text import clause, shown
+from spark_kafka_sink.common.task_figures import counted
 from spark_kafka_sink.errors import BrokerError, NetworkError, UnsupportedVersionError
 from spark_kafka_sink.exactly_once.cluster import Cluster
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
@@ -94,6 +95,15 @@ class EnsuredLedger(NamedTuple):
     max_message_bytes: int | None = None
 
 
+def refuse_too_few(topic: str, partitions: int) -> None:
+    """Raises ``ExactlyOnceError`` if these are too few for a ledger. A late task lets brokers create such a topic."""
+    if partitions < PARTITIONS:
+        raise ExactlyOnceError(
+            f"ledgerTopic {topic} has {counted(partitions, 'partition')}, the ledger needs {PARTITIONS}: add some, or "
+            "delete an empty one and let this sink create it."
+        )
+
+
 def ensure_ledger(cluster: Cluster, topic: str, deadline: float) -> EnsuredLedger:
     """Creates the topic, with as many of its settings as the brokers take, and checks the effective ones. Raises
     ``ExactlyOnceError`` if it cannot be created or would lose entries."""
@@ -110,11 +120,7 @@ def ensure_ledger(cluster: Cluster, topic: str, deadline: float) -> EnsuredLedge
         while (info := cluster.topic(topic, deadline)) is None:
             cluster.check_time(deadline, f"ledgerTopic {topic} exists, but is not in the brokers' metadata")
             cluster.pause(_SOON_MS)
-    if info.partition_count < PARTITIONS:
-        raise ExactlyOnceError(
-            f"ledgerTopic {topic} has {info.partition_count} partitions, the ledger needs {PARTITIONS}: add some, "
-            "or delete an empty one and let this sink create it."
-        )
+    refuse_too_few(topic, info.partition_count)
     configs = checked_configs(cluster, topic, wanted, deadline)
     if topic not in _warned:
         _warn_of_weakness(cluster, topic, wanted, configs, deadline)

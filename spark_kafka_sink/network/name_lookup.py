@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any, TypeAlias
 
 from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.waiting import start_thread
 from spark_kafka_sink.errors import ConfigError
 
 _log = logging.getLogger("spark_kafka_sink.network")
@@ -85,7 +86,7 @@ class NameLookup:
         self._wakeup = wakeup
         thread = threading.Thread(target=self._run, name=f"pykafka-dns-{host}", daemon=True)
         try:
-            thread.start()
+            start_thread(thread)
         except RuntimeError:  # the process may have no more threads
             self._run()
 

@@ -88,9 +88,14 @@ class RowLayout:
 
 
 def check_shippable(schema: StructType) -> None:
-    """Raises ``SchemaError`` for a column that Spark cannot hand to Python. It hands over those that the sink ignores,
+    """Raises ``SchemaError`` for columns that Spark cannot hand to Python. It hands over those that the sink ignores,
     too.
     """
+    if twice := next((name for name in schema.names if schema.names.count(name) > 1), None):
+        raise SchemaError(
+            f"Spark cannot hand two columns {twice} to Python, even if they are not written. Drop or rename one, or "
+            "select only the columns that are written."
+        )
     for column in schema:
         kind = column.dataType
         if isinstance(kind, YearMonthIntervalType) or _has_names_twice(kind):

@@ -14,6 +14,8 @@ from spark_kafka_sink.network.login.token_endpoint import _error_of
 from spark_kafka_sink.network.messages import schema
 from spark_kafka_sink.network.metadata_api import parse_metadata
 from spark_kafka_sink.network.security.tls import handshake_error
+from spark_kafka_sink.schemas.encoding.avro_schema import AvroSchema
+from spark_kafka_sink.schemas.encoding.encoder import InvalidSchemaError
 from spark_kafka_sink.schemas.registry.schema import problem
 from spark_kafka_sink.tools.connection_check.broker_connection import certificate_text
 from tests.unit.security.certificates import NOW, Entity
@@ -81,6 +83,13 @@ def test_incident_the_names_of_a_certificate_reached_the_terminal_as_they_came()
     plain = Entity("Jörg")
     text = certificate_text(plain.certify(plain).public_bytes(Encoding.DER), NOW)
     assert text.startswith("certificate of CN=Jörg, for ")
+
+
+@pytest.mark.parametrize("text", ['"x\\n- forged"', "[x\n- forged"])
+def test_incident_an_avro_schema_forged_items_of_an_errors_list(text):
+    with pytest.raises(InvalidSchemaError, match=r"x\\n- forged") as raised:
+        AvroSchema.parse(text)
+    assert str(raised.value).isprintable()
 
 
 @pytest.mark.parametrize("kind", [ssl.SSLError, ssl.SSLCertVerificationError])

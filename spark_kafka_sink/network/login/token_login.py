@@ -18,6 +18,7 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 from spark_kafka_sink.common.backoff import exponential_delay
 from spark_kafka_sink.common.clock import NEVER, Clock, SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.waiting import start_thread
 from spark_kafka_sink.errors import ConfigError, LoginError, SaslAuthenticationError
 from spark_kafka_sink.network.login.sasl import LoginStep
 
@@ -58,7 +59,7 @@ class LoginThread:
         with self._lock:
             if self._thread is None and not self._closed:
                 self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-                self._thread.start()
+                start_thread(self._thread)
         self._due.set()
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from threading import get_ident
 from typing import Any, TypeAlias
 
-from spark_kafka_sink.common.waiting import SendingThread, Waiters
+from spark_kafka_sink.common.waiting import SendingThread, Waiters, start_thread
 
 _log = logging.getLogger("spark_kafka_sink.producer")
 
@@ -51,7 +51,7 @@ class Callbacks:
             self._added += 1
             late = self._ended
         if late:
-            threading.Thread(target=self.run, name="pykafka-late-callbacks", daemon=True).start()
+            start_thread(threading.Thread(target=self.run, name="pykafka-late-callbacks", daemon=True))
         else:
             self._wakeup()
 

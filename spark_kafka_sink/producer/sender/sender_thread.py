@@ -7,7 +7,7 @@ import sys
 import threading
 
 from spark_kafka_sink.common.clock import NEVER, Clock
-from spark_kafka_sink.common.waiting import Waiters, sleep
+from spark_kafka_sink.common.waiting import Waiters, sleep, start_thread
 from spark_kafka_sink.errors import IllegalStateError, ProducerClosedError
 from spark_kafka_sink.network.transport import Transport
 from spark_kafka_sink.producer.sender.callbacks import Callbacks
@@ -48,7 +48,7 @@ class SenderThread:
 
     def start(self, sender: Sender, parts: object = None) -> None:
         self._sender, self._parts = sender, parts  # the parts of the producer exist until the thread ends
-        self._thread.start()
+        start_thread(self._thread)
 
     def is_alive(self) -> bool:
         """Whether the thread has started and not ended.

@@ -68,6 +68,15 @@ class Allowance:
             raise ValueError(f"the fields without a column have defaults of more than {most}")
 
 
+class _MisfitError(ValueError):
+    """A default, and why it does not fit. Most are of one branch of a union, and their text, which is long, is not
+    needed."""
+
+    def __str__(self) -> str:
+        default, problem, of = self.args
+        return f"{json.dumps(default)} {problem} {of}"
+
+
 class Planner:
     """Plans how a column is written by a schema. ``mismatches`` collects a sentence for each part that does not fit.
 
@@ -342,6 +351,8 @@ def default_bytes(schema: AvroSchema, default: Json, left: Allowance) -> bytes:
     """The encoded default. Raises ``ValueError`` with the reason if the default does not fit its schema."""
     names = default if isinstance(default, dict) else ()
     left.take(_STEP + (len(default) if isinstance(default, str) else sum(map(len, names))))
+    if schema.type == "enum":
+        left.take(len(schema.attributes["symbols"]) // _STEP)  # they are searched
     nested = _union_default if schema.type == "union" else _nested_default
     data = nested(schema, default, left)
     if data is None:
@@ -349,7 +360,7 @@ def default_bytes(schema: AvroSchema, default: Json, left: Allowance) -> bytes:
     if data is None:
         data = _text_default(schema, default)
     if data is None:
-        raise ValueError(f"{json.dumps(default)} is no {schema}")
+        raise _MisfitError(default, "is no", schema)
     return data
 
 
@@ -407,7 +418,7 @@ def _union_default(schema: AvroSchema, default: Json, left: Allowance) -> bytes 
 def _field_default(field: AvroField, default: dict[str, Json], left: Allowance) -> bytes:
     value = default.get(field.name, field.default)
     if value is NO_DEFAULT:
-        raise ValueError(f"{json.dumps(default)} lacks {field.name}")
+        raise _MisfitError(default, "lacks", field.name)
     return default_bytes(field.schema, value, left)
 
 

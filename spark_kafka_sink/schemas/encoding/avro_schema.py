@@ -11,8 +11,10 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, TypeAlias
 
+from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.schemas.encoding.encoder import InvalidSchemaError
 
 Json: TypeAlias = Any
@@ -58,17 +60,17 @@ class AvroSchema:
     them.
     """
 
-    __slots__ = ("_names", "attributes", "branches", "logical", "type")
-
-    def __init__(self, node: Json, names: Mapping[str, Json]) -> None:
+    def __init__(self, node: Json, names: Mapping[str, Json], known: dict[str, AvroSchema] | None = None) -> None:
+        """``known``: the named types that were made before, because a schema may name one many times."""
         if isinstance(node, str) and node not in _PRIMITIVES:
             node = names[node]
         self._names = names
+        self._known = {} if known is None else known
         self.branches: Sequence[AvroSchema] = ()
         self.attributes: Mapping[str, Json] = {}
         if isinstance(node, list):
             self.type = "union"
-            self.branches = [AvroSchema(each, names) for each in node]
+            self.branches = [self._inner(each) for each in node]
         elif isinstance(node, str):
             self.type = node
         else:
@@ -87,21 +89,28 @@ class AvroSchema:
         reader = _Reader()
         return cls(reader.read(text, checks_defaults=checks_defaults), reader.types)
 
-    @property
+    def _inner(self, node: Json) -> AvroSchema:
+        if not isinstance(node, str):
+            return AvroSchema(node, self._names, self._known)
+        if node not in self._known:
+            self._known[node] = AvroSchema(node, self._names, self._known)
+        return self._known[node]
+
+    @cached_property
     def items(self) -> AvroSchema:
         """The items of an array."""
-        return AvroSchema(self.attributes["items"], self._names)
+        return self._inner(self.attributes["items"])
 
-    @property
+    @cached_property
     def values(self) -> AvroSchema:
         """The values of a map."""
-        return AvroSchema(self.attributes["values"], self._names)
+        return self._inner(self.attributes["values"])
 
-    @property
+    @cached_property
     def fields(self) -> Sequence[AvroField]:
         """The fields of a record."""
         return [
-            AvroField(each["name"], AvroSchema(each["type"], self._names), each.get("default", NO_DEFAULT))
+            AvroField(each["name"], self._inner(each["type"]), each.get("default", NO_DEFAULT))
             for each in self.attributes["fields"]
         ]
 
@@ -366,4 +375,4 @@ def _check_names(of: str, names: Sequence[Json]) -> None:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= 200 else f"{text[:200]}…"
+    return shown(text, 200)

@@ -107,7 +107,7 @@ def ordered_files(descriptor_set: bytes) -> list[FileDescriptorProto]:
     descriptor_pb2 = library()
     try:
         files: FileDescriptorSet = descriptor_pb2.FileDescriptorSet.FromString(descriptor_set)
-    except _decode_error():
+    except (_decode_error(), TypeError):
         raise ConfigError(
             ["not a Protobuf descriptor set: make it with protoc --include_imports --descriptor_set_out"]
         ) from None

@@ -307,6 +307,20 @@ def test_incident_a_default_that_doubled_with_each_level_took_all_time_and_memor
         AvroEncoder.plan(json.dumps(schema), ONE.type, checks_defaults=False)
 
 
+_MANY = ["null", *({"type": "record", "name": f"r{number}", "fields": []} for number in range(500))]
+
+
+@pytest.mark.parametrize(("items", "value"), [(_MANY, None), ([{"type": "array", "items": _MANY}, "string"], "text")])
+def test_incident_each_value_of_a_default_made_the_schema_of_the_items_again(items, value):
+    """And, for a branch that did not take it, the text of that branch."""
+
+    def plan(values):
+        schema = with_field({"type": "array", "items": items}, default=[value] * values)
+        AvroEncoder.plan(json.dumps(schema), ONE.type, checks_defaults=False)
+
+    assert cpu_ratio(lambda: plan(300), lambda: plan(1), 3) < 5
+
+
 def test_incident_a_decimal_of_billions_of_digits_or_bytes_held_the_worker():
     """Java's parser takes them, too. The largest number of so many digits has a gigabyte."""
     endless = {"type": "bytes", "logicalType": "decimal", "precision": 2**31 - 1}

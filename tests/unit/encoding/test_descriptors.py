@@ -74,7 +74,7 @@ def test_a_missing_import_is_an_error():
         message_descriptor(only_a.SerializeToString(), "a.M")
 
 
-@pytest.mark.parametrize("content", [b"not a descriptor set", b"\x0a\x05abc"])
+@pytest.mark.parametrize("content", [b"not a descriptor set", b"\x0a\x05abc", "orders.desc", None])
 def test_bytes_that_are_no_descriptor_set_are_an_error(content):
     with pytest.raises(ConfigError, match=r"^not a Protobuf descriptor set: make it with protoc --include_imports"):
         message_descriptor(content, "M")

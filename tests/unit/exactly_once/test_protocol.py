@@ -840,7 +840,7 @@ def test_a_ledger_that_deletes_is_refused(broker, query):
 
 def test_a_ledger_of_too_few_partitions_is_refused(broker, query):
     broker.create_topic(LEDGER, partitions=1, configs={"cleanup.policy": "compact"})
-    with pytest.raises(PlanningError, match="has 1 partitions, the ledger needs 10"):
+    with pytest.raises(PlanningError, match="has 1 partition, the ledger needs 10"):
         query.plan()
 
 

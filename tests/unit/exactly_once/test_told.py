@@ -63,6 +63,15 @@ def test_incident_a_deleted_ledger_was_told_as_a_partition_without_leader(broker
     assert committed(broker) == EACH_ONCE
 
 
+def test_incident_a_ledger_that_a_late_task_let_the_brokers_create_was_told_as_one_without_leader(broker, query):
+    """They gave it one partition. After the whole of max.block.ms, which is two minutes here."""
+    reports = query.tasks(query.plan(), 0, ROWS)
+    broker.delete_topic(LEDGER)
+    broker.create_topic(LEDGER, partitions=1)
+    with pytest.raises(ExactlyOnceError, match=f"ledgerTopic {LEDGER} has 1 partition, the ledger needs 10: add some"):
+        query.abort(reports)
+
+
 def test_rows_that_name_the_ledger_fail_their_task(broker, query):
     with pytest.raises(ExactlyOnceError, match=f"Rows name the topic {LEDGER}, which is the ledgerTopic"):
         replace(query, topic=LEDGER).run(0, ROWS)

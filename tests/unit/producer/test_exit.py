@@ -62,6 +62,20 @@ owner.producer = send(b"v")
     assert [record.value for record in broker.topic("t").records()] == [b"v"] * 5
 
 
+@pytest.mark.parametrize("use", ["KafkaProducer(producer.config)", "future.add_callback(print)"])
+def test_incident_a_finalizer_that_needed_a_new_thread_kept_the_program_from_ending(broker, use):
+    """``Thread.start`` of CPython 3.11 waits for the thread, which does not run any more."""
+    program = f"""
+producer = KafkaProducer({{"bootstrap.servers": sys.argv[1]}})
+future = producer.send(ProducerRecord("t", b"v"))
+producer.close()
+class Owner:
+    __del__ = lambda self: {use}
+owner = Owner()
+"""
+    assert "RuntimeError" in stderr_of(program, broker)
+
+
 @pytest.mark.parametrize("ends", ["", "os.fork() or sys.exit()"])
 def test_incident_a_program_without_close_lost_its_records_in_silence(broker, ends):
     """Nobody holds the producer at the end. A child of the program delivers nothing of its parent's."""

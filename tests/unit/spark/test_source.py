@@ -62,8 +62,15 @@ def test_incident_an_ignored_column_ended_the_job_with_a_key_error(kind, other):
     schema = StructType([*VALUE, StructField("other", other)])
     with pytest.raises(SchemaError, match=r"cannot hand the column other of type .* Drop it, or select only"):
         plan(kind, schema=schema)
-    schema = StructType([*VALUE, StructField("id", StringType()), StructField("id", NullType())])
-    assert plan(kind, schema=schema).layout.value == 0
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_incident_ignored_columns_of_one_name_ended_the_job_in_its_tasks(kind):
+    """With UnsupportedOperationException: DUPLICATED_FIELD_NAME_IN_ARROW_STRUCT."""
+    with pytest.raises(SchemaError, match="cannot hand two columns id to Python, .* Drop or rename one"):
+        plan(kind, schema=StructType([*VALUE, StructField("id", StringType()), StructField("id", NullType())]))
+    other_case = StructType([*VALUE, StructField("id", StringType()), StructField("ID", NullType())])
+    assert plan(kind, schema=other_case).layout.value == 0
 
 
 def test_spark_4_0_lacks_the_stream_arrow_writer_and_time_columns():
