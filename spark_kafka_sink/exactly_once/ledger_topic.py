@@ -322,7 +322,7 @@ def create_ledger(cluster: Cluster, topic: str, wanted: WantedLedger, deadline: 
             attempt = _with_fewer(wanted, tried)
         else:
             left_out = tuple(name for name in wanted.settings if name not in settings)
-            if created:
+            if created and (left_out or attempt.replication != wanted.replication):
                 _warned.add(topic)  # who creates it tells what it lacks
             return MadeLedger(attempt.replication, left_out, str(next(iter(tried.values()), "")), not created)
     last = [*tried.values()][-1]

@@ -44,7 +44,7 @@ def test_each_test_runs_on_each_version_asked_for_but_a_mark_stands(pytester):
 
 def test_a_kafka_that_cannot_start_fails_the_test_and_never_skips_it(pytester):
     pytester.makepyfile("def test_it(local_kafka): ...")
-    result = pytester.runpytest_subprocess(*PLUGIN, "--kafka-version", "none")
+    result = pytester.runpytest_subprocess(*PLUGIN, "-p", "no:hypothesispytest", "--kafka-version", "none")
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*KafkaJarsError: Kafka version 'none' is not of the form 4.4.0."])
 
