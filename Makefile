@@ -152,7 +152,7 @@ audit: .cache/release/.ready ## known vulnerabilities of the locked packages, by
 	@$(@D)/bin/pip install --quiet --require-hashes -r $<
 	@touch $@
 
-pictures: $(READY) ## what commands print, as images of the pages, from real runs (ARGS="check receipts")
+pictures: $(READY) ## what commands print, as images of the pages, from real runs (ARGS="check demo")
 	@PYTHONPATH=. $(BIN)/python docs/pictures.py $(ARGS)
 
 docs: $(READY) .cache/docs/.ready ## generated tables of the pages, then the site in .cache/site; fails on broken links (PROJECT_URL=https://…)

@@ -236,8 +236,9 @@ class RequestBuildError(KafkaError):
 
 
 class BrokerError(KafkaError):
-    """A broker responded with an error code. ``code``: Kafka's number; ``name``: its upper-case name. ``said``: the
-    broker's own words in the message.
+    """A broker responded with an error code. ``code``: Kafka's number; ``name``: its upper-case name.
+
+    ``said``: the broker's own words in the message.
     """
 
     remedy = "Look up the code in the table above."

@@ -1,1 +1,1 @@
-"""The command line and what only it uses: the connection check and the demo."""
+"""The command line, the connection check, the selftest and the exporter."""
