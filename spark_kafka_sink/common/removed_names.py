@@ -1,6 +1,6 @@
 """Names that another Kafka client or an earlier release has, and the sentence that the refusal of each ends with.
 
-Those of earlier releases can be emptied at 1.0. Options are in lower case.
+Those of earlier releases can be emptied at 1.0.
 """
 
 from __future__ import annotations
@@ -37,28 +37,33 @@ _OTHER_CLIENTS: Final[Mapping[str, str]] = MappingProxyType({
 
 _RECEIPTS: Final = "set receiptsTopic, and read the topic or its metrics (spark-kafka-sink exporter)"
 _LEDGER: Final = "the name is ledgerTopic (--ledger-topic), and the default is __pykafka_ledger"
+_SCRAPED: Final = "let a collector scrape the exporter"
 _LETTERS: Final = "set deadLetterTopic; the page Operations says how to create the topic so that it takes whole rows"
 _PARTITIONER: Final = "the page Recipes has it as a partitioner of your own, in ten lines"
 
 _EARLIER: Final[Mapping[str, str]] = MappingProxyType({
     "certify": "use selftest",
     "--commit-log-topic": _LEDGER,
-    "commitlogtopic": _LEDGER,
-    "deadlettername": _LETTERS,
-    "deadletterpath": _LETTERS,
+    "commitLogTopic": _LEDGER,
+    "deadLetterName": _LETTERS,
+    "deadLetterPath": _LETTERS,
     "demo": "run make demo in a clone of the repository, or selftest",
     "fnv1a": _PARTITIONER,
     "murmur3": _PARTITIONER,
-    "neverrepeated": "set txnAppId and txnVersion; for a one-off, any unique name and version 0",
+    "neverRepeated": "set txnAppId and txnVersion; for a one-off, any unique name and version 0",
     "perf": "run kafka-producer-perf-test, which Kafka brings",
     "receipts": _RECEIPTS,
-    "receiptspath": _RECEIPTS,
+    "receiptsPath": _RECEIPTS,
     "ReceiptsListener": _RECEIPTS,
     "WrittenBatch": _RECEIPTS,
-    "--otlp": "let a collector scrape the exporter",
+    "--otlp": _SCRAPED,
+    "--otlp-interval": _SCRAPED,
+    "--path": _RECEIPTS,
     "--print-completion": "type the command, or look it up with --help",
 })  # fmt: skip
 """Options, their values, commands and public names of earlier releases."""
+
+_SPELLINGS: Final = MappingProxyType({name.lower(): name for name in _EARLIER})
 
 
 def removed_name(name: str, written: str, prefix: str = "") -> str | None:
@@ -67,6 +72,7 @@ def removed_name(name: str, written: str, prefix: str = "") -> str | None:
     """
     if (instead := _OTHER_CLIENTS.get(name.replace("_", "."))) is not None:
         return f"{written} is not an option of Kafka's Java producer: {instead.format(prefix=prefix)}."
-    if (instead := _EARLIER.get(name)) is not None:
-        return f"{written} was removed: {instead.format(prefix=prefix)}."
+    if (earlier := _SPELLINGS.get(name.lower())) is not None:
+        # Options come in lower case.
+        return f"{earlier if written.islower() else written} was removed: {_EARLIER[earlier].format(prefix=prefix)}."
     return None

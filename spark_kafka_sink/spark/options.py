@@ -392,7 +392,7 @@ def _exactly_once(own: Mapping[str, Any], options: Mapping[str, str], faults: li
         return None
     app, number, given = own.get("txnappid"), own.get("txnversion"), own.get("transactionalidprefix")
     if ("txnappid" in own) != ("txnversion" in own):
-        faults.append("txnAppId and txnVersion belong together: give both or neither.")
+        faults.append("txnAppId and txnVersion belong together: a batch write needs both, a query neither.")
     name, query = (f"txn-{app}" if app is not None else given), None
     if not name:
         name, query = _derived_name(options)

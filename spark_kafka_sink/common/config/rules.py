@@ -37,7 +37,9 @@ _BATCHES_IN_MEMORY: Final = 16
 _UNACKNOWLEDGED_BATCH: Final = 16384
 """The default of batch.size for acks=0, Kafka's own. Without responses, a topic with a lower limit drops all."""
 _LARGEST_PORT = 65535
-_WITHOUT_EFFECT: Final = frozenset({"bootstrap.resolve.timeout.ms", "metadata.cluster.check.enable"})
+_WITHOUT_EFFECT: Final = frozenset({
+    "bootstrap.resolve.timeout.ms", "buffer.memory.allocation.strategy", "metadata.cluster.check.enable",
+})  # fmt: skip
 # As Java's pattern, this takes a protocol in front and an IPv6 address without brackets.
 _ADDRESS = re.compile(r"(?:(?P<protocol>[0-9A-Za-z\-%._]*)://)?\[?(?P<host>[0-9A-Za-z\-%._:]+?)\]?:(?P<port>[0-9]+)")
 

@@ -40,8 +40,9 @@ The reasons of a failure are on standard error.
 
 Topics, ledger and transactional ids are its own. Their names begin with --prefix, so that prefixed ACLs
 apply to them: the principal needs CREATE, DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE and DELETE on topics, and
-WRITE on transactional ids. Topics, ledger and checkpoints are deleted at the end, also after Ctrl-C or
-SIGTERM. With --remote, this machine must reach the brokers, too, and you delete the checkpoints yourself.
+WRITE on transactional ids that begin with the prefix or with txn- and the prefix. Topics, ledger and
+checkpoints are deleted at the end, also after Ctrl-C or SIGTERM. With --remote, this machine must reach the
+brokers, too, and you delete the checkpoints yourself.
 
 The exit code is 0 if every row was read back, 1 if not, and 2 if the test could not run."""
 
@@ -57,7 +58,7 @@ In a notebook, with the session that is there: spark_kafka_sink.selftest(spark, 
 
 COULD_NOT_RUN = 2
 DEFAULT_PREFIX = "pykafka-selftest"
-_LONGEST_SUFFIX = "-00000000-batch-driver"
+_LONGEST_SUFFIX = "-00000000-00000000-stream-driver"
 
 
 def add_to(commands: Subparsers) -> None:

@@ -123,13 +123,17 @@ class Plan:
     def topic(self, guarantee: str, way: str) -> str:
         return throw_away_name(self.prefix, f"{self.mark}-{guarantee}-{way.partition(',')[0]}")
 
+    def app(self, way: str) -> str:
+        """A txnAppId of this run alone. The driver's transactional id begins with ``txn-`` and this."""
+        return f"{self.prefix}-{self.mark}-{way}"
+
     def write_options(self, guarantee: str, way: str) -> dict[str, str]:
         """The options of a write, as ``format("pykafka")`` takes them."""
         options = {**self.options, "topic": self.topic(guarantee, way), "deliveryGuarantee": guarantee}
         if guarantee == _EXACTLY_ONCE:
             options |= {"ledgerTopic": self.ledger, "transactionalIdPrefix": f"{self.prefix}-{self.mark}"}
             if way != _STREAM:
-                options |= {"txnAppId": _BATCH, "txnVersion": "0"}
+                options |= {"txnAppId": self.app("batch"), "txnVersion": "0"}
         return options
 
 
@@ -215,7 +219,7 @@ class _Run:
             if has_format():
                 writer = writer.format("pykafka").options(**options)
             else:
-                named = {"txnAppId": "stream"} if "ledgerTopic" in options else {}
+                named = {"txnAppId": self._plan.app("stream")} if "ledgerTopic" in options else {}
                 writer = writer.foreachBatch(kafka_batches({**options, **named}))
             self._await(writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start())
 

@@ -55,9 +55,9 @@ def test_options_with_names_of_the_users_own_are_refused():
 def test_every_name_begins_with_the_prefix_so_that_prefixed_rights_apply():
     plan = Plan.of({"kafka.bootstrap.servers": "h:1"}, "orders", is_connect=False)
     written = [plan.write_options(*step) for step in STEPS]
-    names = {options[name] for options in written for name in ("topic", "ledgerTopic", "transactionalIdPrefix")
-             if name in options}  # fmt: skip
-    assert len(names) == 6
+    named = ("topic", "ledgerTopic", "transactionalIdPrefix", "txnAppId")
+    names = {options[name] for options in written for name in named if name in options}
+    assert len(names) == 7
     assert [name for name in names if not name.startswith(f"orders-{plan.mark}")] == []
 
 

@@ -136,7 +136,8 @@ def test_trust_names_the_batch_that_it_is_for(start):
 
 @pytest.mark.parametrize("half", [{"txnappid": "a"}, {"txnversion": "1"}])
 def test_an_application_and_its_version_belong_together(half):
-    assert faults({**EXACTLY_ONCE, **half}) == ("txnAppId and txnVersion belong together: give both or neither.",)
+    (fault,) = faults({**EXACTLY_ONCE, **half})
+    assert fault == "txnAppId and txnVersion belong together: a batch write needs both, a query neither."
 
 
 @pytest.mark.parametrize("version", ["-1", "2025-01-31"])
