@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from spark_kafka_sink.common.foreign_text import error_text
+from spark_kafka_sink.common.foreign_text import LONGEST_ERROR, error_text, shown
 
 
 class ConnectionStep(Enum):
@@ -57,8 +57,8 @@ class ConfigError(KafkaError, ValueError):
     remedy = "Each line of the message names an option and its valid values."
 
     def __init__(self, faults: Sequence[str]) -> None:
-        self.faults = tuple(faults)
-        super().__init__(self.faults[0] if len(faults) == 1 else "\n".join(f"- {fault}" for fault in faults))
+        self.faults = tuple(shown(fault, LONGEST_ERROR) for fault in faults)
+        super().__init__(self.faults[0] if len(faults) == 1 else "\n".join(f"- {fault}" for fault in self.faults))
 
     def __reduce__(self) -> tuple[type[ConfigError], tuple[tuple[str, ...]]]:
         return type(self), (self.faults,)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 _LONGEST = 2000
-_LONGEST_ERROR = 20_000
+LONGEST_ERROR = 20_000
 _ITEM = "\n- "
 
 
@@ -27,8 +27,8 @@ def shown(text: str, longest: int = _LONGEST) -> str:
 
 def error_text(text: str) -> str:
     """The text of an error, which may be a list, and have words of anybody: at most 20,000 characters and a mark."""
-    escaped = _ITEM.join(shown(each, _LONGEST_ERROR) for each in text[: _LONGEST_ERROR + 1].split(_ITEM))
-    return escaped if len(escaped) <= _LONGEST_ERROR else f"{escaped[:_LONGEST_ERROR]}…"
+    escaped = _ITEM.join(shown(each, LONGEST_ERROR) for each in text[: LONGEST_ERROR + 1].split(_ITEM))
+    return escaped if len(escaped) <= LONGEST_ERROR else f"{escaped[:LONGEST_ERROR]}…"
 
 
 def clause(error: object) -> str:

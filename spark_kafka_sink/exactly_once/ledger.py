@@ -24,13 +24,21 @@ from spark_kafka_sink.records.batch import (
 _log = logging.getLogger("spark_kafka_sink.exactly_once")
 
 _SOON_MS: Final = 5.0
-_METADATA_LAG_MS: Final = 2_000.0
+METADATA_LAG_MS: Final = 2_000.0
 """A broker may not know a new topic for this long."""
 
 _MAX_VIEW_AGE_MS: Final = 900_000
 """Half of the delete.retention.ms that the topic is created with."""
 
 _warned_foreign: set[TopicPartition] = set()
+
+
+def missing_ledger(topic: str) -> ExactlyOnceError:
+    """The topic was there when the write was planned."""
+    return ExactlyOnceError(
+        f"ledgerTopic {topic} does not exist any more. Start the write again: it creates an empty one, which does not "
+        "tell what is committed, so the next error (or the warning, of a batch job with txnAppId) says how to go on"
+    )
 
 
 class LedgerPart(NamedTuple):
@@ -140,14 +148,10 @@ class Ledger:
     def _follow_topic(self, deadline: float) -> None:
         """Starts anew if the topic was recreated, or if the view is so old that compaction may have removed the control
         records of transactions that it has as undecided."""
-        topic, patience = self.partitions.topic, min(deadline, self._cluster.now() + _METADATA_LAG_MS)
+        topic, patience = self.partitions.topic, min(deadline, self._cluster.now() + METADATA_LAG_MS)
         while (info := self._cluster.topic(topic, deadline)) is None:
             if self._cluster.now() >= patience:
-                raise ExactlyOnceError(
-                    f"ledgerTopic {topic} does not exist any more. Start the write again: it creates an empty one, "
-                    "which does not tell what is committed, so the next error (or the warning, of a batch job with "
-                    "txnAppId) says how to go on"
-                )
+                raise missing_ledger(topic)
             self._cluster.pause(_SOON_MS)
         refuse_too_few(topic, info.partition_count)
         topic_id = info.topic_id

@@ -96,7 +96,7 @@ class EnsuredLedger(NamedTuple):
 
 
 def refuse_too_few(topic: str, partitions: int) -> None:
-    """Raises ``ExactlyOnceError`` if these are too few for a ledger. A late task lets brokers create such a topic."""
+    """Raises ``ExactlyOnceError`` if these are too few for a ledger. Brokers create such a topic for any client."""
     if partitions < PARTITIONS:
         raise ExactlyOnceError(
             f"ledgerTopic {topic} has {counted(partitions, 'partition')}, the ledger needs {PARTITIONS}: add some, or "

@@ -70,6 +70,8 @@ class Metadata:
     ) -> None:
         self._config = config
         self.allow_auto_topic_creation = config.allow_auto_create_topics
+        self.not_created: set[str] = set()
+        """A request that names one of these creates no topic. Callers that wait for other topics request those anew."""
         self._client = client
         self._may_rebootstrap = config.metadata_recovery_strategy == "rebootstrap"
         servers = enumerate(bootstrap_servers(config))
@@ -558,7 +560,8 @@ class MetadataUpdater:
                 metadata.refused(picked.error)
             return picked.retry_at
         topics = metadata.request_for(now, self._in_use.topics_in_use() if self._in_use is not None else ())
-        request = metadata_request(topics, metadata.allow_auto_topic_creation, self._completed)
+        creates = metadata.allow_auto_topic_creation and metadata.not_created.isdisjoint(topics)
+        request = metadata_request(topics, creates, self._completed)
         metadata.asked = picked
         client.send(picked.id, request, now)
         return math.inf

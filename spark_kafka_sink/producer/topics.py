@@ -9,6 +9,7 @@ from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import ClusterSnapshot
 from spark_kafka_sink.common.waiting import Wakeable
+from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.network.metadata import Metadata
 
 _RECENT_MS = 200.0
@@ -46,6 +47,17 @@ class Topics:
     def has(self, topic: str) -> bool:
         """Whether the metadata has the topic."""
         return topic in self._metadata.snapshot.partition_counts
+
+    def exists(self, topic: str, patience_ms: float) -> bool:
+        """False if the brokers still say after ``patience_ms`` that there is no such topic. The producer does not let
+        them create it, now or later."""
+        self._metadata.not_created.add(topic)
+        timeout_ms = min(patience_ms, self._max_block_ms)
+        try:
+            self._metadata.wait_for_topic(topic, None, timeout_ms, self._clock, self._sender.wakeup)
+        except KafkaTimeoutError as error:
+            return error.missing_topic is None
+        return True
 
     def refresh(self) -> int:
         """Requests a metadata update, without waiting for it; returns ``after`` for ``ids``. A response that came just

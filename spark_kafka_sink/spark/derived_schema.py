@@ -33,6 +33,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.schemas.encoding.avro_schema import is_name
 from spark_kafka_sink.spark.schema import SchemaError
 
@@ -66,7 +67,7 @@ def derived_schema(column: str, kind: DataType, nullable: bool) -> str:
     faults: list[str] = []
     schema = _Deriving(column, faults).schema(kind, nullable, _NAME, "")
     if faults:
-        listed = "\n".join(f"- {fault}" for fault in faults)
+        listed = "\n".join(f"- {shown(fault)}" for fault in faults)
         raise SchemaError(
             f"no Avro schema can be derived for column {column}: change the column, or give {column}Schema.\n{listed}"
         )

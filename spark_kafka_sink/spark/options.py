@@ -303,7 +303,7 @@ class SinkOptions:
             faults.append(_UNNUMBERED)
         topic_creation = TopicCreation.of(own, settings, faults)
         faults += filter(None, (_topic_name_fault(_OWN[name].name, own.get(name)) for name in _TOPIC_NAMES))
-        faults += _shared_topics(own, exactly_once)
+        faults += _shared_topics(own)
         kafka = _without_auto_creation(kafka, own.get("topiccreation"), faults)
         kafka = _with_token_provider(_transactional(kafka, exactly_once), own)
         producer = None
@@ -500,11 +500,11 @@ def _without_auto_creation(kafka: dict[str, object], policy: str | None, faults:
     return {**kafka, _AUTO: meant}
 
 
-def _shared_topics(own: Mapping[str, Any], exactly_once: ExactlyOnce | None) -> Iterator[str]:
-    """A fault for each two options that name the same topic."""
+def _shared_topics(own: Mapping[str, Any]) -> Iterator[str]:
+    """A fault for each two options that name the same topic. At-least-once must not name the ledger either: it could be
+    created without the ledger's settings."""
     topics = {_OWN[name].name: own.get(name) for name in _TOPIC_NAMES}
-    if exactly_once is not None:
-        topics["ledgerTopic"] = exactly_once.ledger_topic
+    topics["ledgerTopic"] = topics["ledgerTopic"] or LEDGER_TOPIC
     for one, other in combinations(topics, 2):
         if topics[one] is not None and topics[one] == topics[other]:
             yield f"{one} and {other} are both {topics[one]}: each needs a topic of its own."

@@ -23,6 +23,7 @@ from pyspark.sql.types import (
 )
 
 from spark_kafka_sink.common.config.option import did_you_mean
+from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.schemas.formats.format_options import ColumnFormat, Format, FormatOptions
 from spark_kafka_sink.schemas.registry.schema import Side
@@ -93,15 +94,15 @@ def check_shippable(schema: StructType) -> None:
     """
     if twice := next((name for name in schema.names if schema.names.count(name) > 1), None):
         raise SchemaError(
-            f"Spark cannot hand two columns {twice} to Python, even if they are not written. Drop or rename one, or "
-            "select only the columns that are written."
+            f"Spark cannot hand two columns {shown(twice)} to Python, even if they are not written. Drop or rename "
+            "one, or select only the columns that are written."
         )
     for column in schema:
         kind = column.dataType
         if isinstance(kind, YearMonthIntervalType) or _has_names_twice(kind):
             raise SchemaError(
-                f"Spark cannot hand the column {column.name} of type {kind.simpleString()} to Python, even if it is "
-                "not written. Drop it, or select only the columns that are written."
+                f"Spark cannot hand the column {shown(column.name)} of type {shown(kind.simpleString())} to Python, "
+                "even if it is not written. Drop it, or select only the columns that are written."
             )
 
 
@@ -166,8 +167,8 @@ def _is_header(kind: DataType) -> bool:
 
 def _unsupported(name: str, kind: DataType, desired: str) -> SchemaError:
     if desired == "struct":  # of a format, so not Spark's text
-        return SchemaError(f"column {name} has the type {kind.simpleString()}, but {name}Format takes a struct")
-    said = f"{name} attribute unsupported type {kind.simpleString()}. {name} must be a(n) {desired}"
+        return SchemaError(f"column {name} has the type {shown(kind.simpleString())}, but {name}Format takes a struct")
+    said = f"{name} attribute unsupported type {shown(kind.simpleString())}. {name} must be a(n) {desired}"
     return SchemaError(said + _remedy(name, kind, desired))
 
 
@@ -198,7 +199,7 @@ def _are_atomic(*kinds: DataType) -> bool:
 
 
 def _instead(schema: StructType, name: str) -> str:
-    columns = ", ".join(dict.fromkeys(schema.names)) or "none"
+    columns = shown(", ".join(dict.fromkeys(schema.names))) or "none"
     return f"; the columns are {columns}{did_you_mean(name, schema.names)}"
 
 
@@ -209,7 +210,7 @@ def _find_timestamp(schema: StructType, name: str) -> int:
     kind = schema[index].dataType
     if not isinstance(kind, (TimestampType, LongType)):
         raise SchemaError(
-            f"timestampColumn {name!r} has unsupported type {kind.simpleString()}. "
+            f"timestampColumn {name!r} has unsupported type {shown(kind.simpleString())}. "
             "It must be a timestamp or a bigint (epoch milliseconds)"
         )
     return index

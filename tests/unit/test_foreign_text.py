@@ -3,20 +3,28 @@
 import ssl
 from datetime import timedelta
 
+import pyarrow as pa
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
+from google.protobuf.wrappers_pb2 import Int64Value
 from kio.schema.errors import ErrorCode
+from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_kafka_sink.common.foreign_text import clause, shown
 from spark_kafka_sink.common.model import Node
+from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.network.error_table import broker_error
 from spark_kafka_sink.network.login.token_endpoint import _error_of
 from spark_kafka_sink.network.messages import schema
 from spark_kafka_sink.network.metadata_api import parse_metadata
 from spark_kafka_sink.network.security.tls import handshake_error
+from spark_kafka_sink.schemas.encoding.avro import AvroEncoder
 from spark_kafka_sink.schemas.encoding.avro_schema import AvroSchema
 from spark_kafka_sink.schemas.encoding.encoder import InvalidSchemaError
+from spark_kafka_sink.schemas.encoding.protobuf import plan_message
 from spark_kafka_sink.schemas.registry.schema import problem
+from spark_kafka_sink.spark.derived_schema import derived_schema
+from spark_kafka_sink.spark.schema import RowLayout, check_shippable
 from spark_kafka_sink.tools.connection_check.broker_connection import certificate_text
 from tests.unit.security.certificates import NOW, Entity
 
@@ -90,6 +98,35 @@ def test_incident_an_avro_schema_forged_items_of_an_errors_list(text):
     with pytest.raises(InvalidSchemaError, match=r"x\\n- forged") as raised:
         AvroSchema.parse(text)
     assert str(raised.value).isprintable()
+
+
+FORGING = pa.field("x\n- forged", pa.int64())
+SPARKS = StructType([StructField(FORGING.name, StringType()), StructField("a b", StringType())])
+EMPTY = '{"type": "record", "name": "R", "fields": []}'
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda: AvroEncoder.plan(EMPTY, pa.struct([FORGING])),
+        lambda: AvroEncoder.plan(EMPTY, pa.struct([FORGING, pa.field("y", pa.int64())])),
+        lambda: AvroEncoder.plan(EMPTY, pa.struct([])).encode(pa.array([{FORGING.name: 1}], pa.struct([FORGING]))),
+        lambda: AvroEncoder.plan('"int"', pa.struct([FORGING])),
+        lambda: plan_message(Int64Value.DESCRIPTOR, pa.struct([FORGING])),
+        lambda: derived_schema("value", SPARKS, False),
+        lambda: RowLayout.of(StructType([StructField("value", SPARKS)]), "t", None, None),
+        lambda: RowLayout.of(SPARKS.add("value", StringType()), "t", "at", None),
+        lambda: check_shippable(StructType([*SPARKS, *SPARKS])),
+    ],
+)
+def test_incident_names_of_fields_forged_items_of_an_errors_list(work):
+    with pytest.raises(KafkaError, match=r"x\\n- forged") as raised:
+        work()
+    assert "\n- forged" not in str(raised.value)
+
+
+def test_incident_a_fault_of_options_forged_another():
+    assert str(ConfigError(["a", "b\n- forged"])) == "- a\n- b\\n- forged"
 
 
 @pytest.mark.parametrize("kind", [ssl.SSLError, ssl.SSLCertVerificationError])

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.schemas.encoding.columns import type_name
 from spark_kafka_sink.schemas.encoding.encoder import Fault, InvalidSchemaError, SchemaMismatchError, column_of
@@ -60,7 +61,7 @@ class AvroEncoder:
         """Implements ``Encoder``, and also takes chunked arrays."""
         if array.type != self._kind and type_name(array.type) != type_name(self._kind):
             raise InvalidRecordError(
-                f"the encoder was planned for {type_name(self._kind)}, the column is {type_name(array.type)}"
+                shown(f"the encoder was planned for {type_name(self._kind)}, the column is {type_name(array.type)}")
             )
         return encode_rows(self._root, array, prefix, faults)
 

@@ -208,6 +208,7 @@ class _Reader:
         self.types: dict[str, Json] = {}
         self._named: dict[str, None] = {}
         self._defaults: list[Json] = []
+        self._taken: dict[tuple[int, int], bool] = {}  # by the ids of a union and a default: branches may nest
 
     def read(self, text: str, *, checks_defaults: bool = False) -> Json:
         """Raises ``InvalidSchemaError``."""
@@ -305,7 +306,10 @@ class _Reader:
     def _takes(self, schema: Json, value: Json) -> bool:
         """Whether the value is a default of the schema (Java: ``Schema.isValidDefault``)."""
         if isinstance(schema, list):
-            return any(self._takes(branch, value) for branch in schema)
+            key = id(schema), id(value)
+            if key not in self._taken:
+                self._taken[key] = any(self._takes(branch, value) for branch in schema)
+            return self._taken[key]
         schema = self.types.get(schema, schema) if isinstance(schema, str) else schema
         match _kind(schema), value:
             case ("null", None) | ("boolean", bool()) | ("string" | "bytes" | "enum" | "fixed", str()):

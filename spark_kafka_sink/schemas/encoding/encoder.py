@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
+from spark_kafka_sink.common.foreign_text import LONGEST_ERROR, shown
 from spark_kafka_sink.errors import InvalidRecordError
 
 
@@ -44,7 +45,7 @@ class UnencodableRowsError(InvalidRecordError):
     def __init__(self, faults: Sequence[Fault]) -> None:
         self.faults = tuple(faults)
         first = self.faults[0]
-        super().__init__(f"{first.path}: {first.problem}" if first.path else first.problem, first.row)
+        super().__init__(shown(f"{first.path}: {first.problem}" if first.path else first.problem), first.row)
 
     def __reduce__(self) -> tuple[type[UnencodableRowsError], tuple[tuple[Fault, ...]]]:
         return type(self), (self.faults,)
@@ -54,8 +55,8 @@ class SchemaMismatchError(InvalidRecordError):
     """A column's type does not fit its schema. ``mismatches``: a sentence for each path, with both types."""
 
     def __init__(self, mismatches: Sequence[str]) -> None:
-        self.mismatches = tuple(mismatches)
-        super().__init__(mismatches[0] if len(mismatches) == 1 else "\n".join(f"- {each}" for each in mismatches))
+        self.mismatches = told = tuple(shown(each, LONGEST_ERROR) for each in mismatches)
+        super().__init__(told[0] if len(told) == 1 else "\n".join(f"- {each}" for each in told))
 
     def __reduce__(self) -> tuple[type[SchemaMismatchError], tuple[tuple[str, ...]]]:
         return type(self), (self.mismatches,)

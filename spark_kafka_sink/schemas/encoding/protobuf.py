@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.types as pt
 
+from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.records.columns import is_any_list
 from spark_kafka_sink.records.sizes import encode_unsigned_varint
@@ -68,7 +69,7 @@ class ProtobufEncoder:
         """Implements ``Encoder``, and also takes chunked arrays."""
         if array.type != self.kind and plain_type(array.type) != plain_type(self.kind):
             raise InvalidRecordError(
-                f"the encoder was planned for {type_name(self.kind)}, the column is {type_name(array.type)}"
+                shown(f"the encoder was planned for {type_name(self.kind)}, the column is {type_name(array.type)}")
             )
         return encode_rows(self.root, array, prefix, faults)
 

@@ -294,7 +294,17 @@ def choose_branch(levels):
     AvroEncoder.plan(json.dumps(schema), kind)
 
 
-@pytest.mark.parametrize("work", [compare, choose_branch])
+def check_default(levels):
+    """Each level of the default may be of two records, and the lowest is of none."""
+    fields, default = [{"name": "n", "type": ["null", "A", "B"]}], {"n": 1}
+    kinds = ["null", *({"type": "record", "name": name, "fields": fields} for name in "AB")]
+    for _ in range(levels):
+        default = {"n": default}
+    with pytest.raises(SchemaMismatchError, match="the default of field d is not of its type"):
+        AvroEncoder.plan(json.dumps(with_field(kinds, default=default)), ONE.type)
+
+
+@pytest.mark.parametrize("work", [compare, choose_branch, check_default])
 def test_incident_work_on_a_schema_doubled_with_each_level(work):
     """With eight levels more, it took some 256 times as long."""
     assert cpu_ratio(lambda: work(14), lambda: work(6), 3) < 30

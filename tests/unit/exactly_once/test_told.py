@@ -11,6 +11,8 @@ from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.session import session_for
 from spark_kafka_sink.exactly_once.values import LedgerStart, RecoveryMode, WriteKind
+from spark_kafka_sink.producer.engine import ProducerEngine
+from spark_kafka_sink.spark.producer_cache import ProducerCache
 from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query, committed
 from tests.unit.exactly_once.test_protocol import EACH_ONCE, ROWS
 
@@ -70,6 +72,22 @@ def test_incident_a_ledger_that_a_late_task_let_the_brokers_create_was_told_as_o
     broker.create_topic(LEDGER, partitions=1)
     with pytest.raises(ExactlyOnceError, match=f"ledgerTopic {LEDGER} has 1 partition, the ledger needs 10: add some"):
         query.abort(reports)
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_incident_a_task_let_the_brokers_create_a_deleted_ledger_with_one_partition(broker, query, kept, monkeypatch):
+    """And waited for its partition for the whole of max.block.ms, which is two minutes here. A kept producer has the
+    ledger in its metadata, and updates them."""
+    monkeypatch.setattr("spark_kafka_sink.producer.topics._RECENT_MS", 0)
+    cache = ProducerCache(ProducerEngine)
+    query = replace(query, lease=cache.leased) if kept else query
+    query.run(0, ROWS)
+    plan = query.plan(1)
+    broker.delete_topic(LEDGER)
+    with pytest.raises(ExactlyOnceError, match=f"ledgerTopic {LEDGER} does not exist any more. Start the write aga"):
+        query.task(plan, 1, 0, [b"x"])
+    cache.close()
+    assert LEDGER not in broker.topics
 
 
 def test_rows_that_name_the_ledger_fail_their_task(broker, query):

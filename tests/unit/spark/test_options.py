@@ -397,6 +397,13 @@ def test_incident_two_options_named_the_same_topic(given, fault):
     assert faults({**EXACTLY_ONCE, **given}) == (f"{fault}: each needs a topic of its own.",)
 
 
+@pytest.mark.parametrize("option", ["topic", "receiptsTopic", "deadLetterTopic"])
+def test_incident_an_at_least_once_write_created_the_ledger_as_a_topic_of_rows(option):
+    """With the brokers' number of partitions, so that every exactly-once write was refused afterwards."""
+    (fault,) = faults({option: "__pykafka_ledger"})
+    assert fault.endswith("are both __pykafka_ledger: each needs a topic of its own.")
+
+
 @pytest.mark.parametrize("name", ["a", "A.b_c-9", "...", "a" * 249, "__x"])
 def test_a_topic_name_that_kafka_takes_passes(name):
     assert parse({"topic": name}).topic == name
