@@ -14,8 +14,8 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.producer.assembly import assemble
 from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn
-from spark_kafka_sink.testing.manual_clock import ManualClock
-from spark_kafka_sink.testing.scripted_network import ScriptedTransport, SentRequest, api_versions_response
+from tests.support.manual_clock import ManualClock
+from tests.support.scripted_network import ScriptedTransport, SentRequest, api_versions_response
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import settings
 
 from spark_kafka_sink.testing.java import java_environment
-from tests.child_processes import PYTHON_PATH
-from tests.kept_producers import close_kept_producers
+from tests.support.child_processes import PYTHON_PATH
+from tests.support.kept_producers import close_kept_producers
 
 # Spark starts its Python workers with PYSPARK_PYTHON, not with the Python that started the driver.
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable

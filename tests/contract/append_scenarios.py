@@ -11,7 +11,7 @@ from spark_kafka_sink.records.batch import CONTROL, HEADER_SIZE, LOG_APPEND_TIME
 from spark_kafka_sink.records.decode import batch_headers
 from tests.contract.plain_client import PlainClient, batch
 from tests.contract.scenario import Scenario, Steps, fetched, name, new_topic
-from tests.waiting import is_of_today
+from tests.support.waiting import is_of_today
 
 
 def sequences_and_epochs(client: PlainClient) -> Steps:

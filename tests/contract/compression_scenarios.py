@@ -7,7 +7,7 @@ from spark_kafka_sink.records.batch import HEADER_SIZE, LOG_APPEND_TIME, BatchHe
 from spark_kafka_sink.records.decode import DecodedBatch, decode_batches
 from tests.contract.plain_client import PlainClient, batch
 from tests.contract.scenario import Scenario, Steps, fetched, name, new_topic
-from tests.waiting import is_of_today
+from tests.support.waiting import is_of_today
 
 TYPES = {"uncompressed": "none", **{codec: codec for codec in CODEC_IDS if codec != "none"}}
 VALUES = [b"a" * 40, b"b" * 40]

@@ -11,7 +11,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway
 from spark_kafka_sink.testing import DEFAULT_VERSION
 from spark_kafka_sink.testing.java import find_java
 from spark_kafka_sink.testing.kafka_jars import kafka_jars
-from tests.waiting import DEADLINE_S
+from tests.support.waiting import DEADLINE_S
 
 
 @pytest.fixture(scope="module")

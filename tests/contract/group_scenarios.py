@@ -16,7 +16,7 @@ from spark_kafka_sink.testing.broker.state.offset_records import (
 from tests.contract.plain_client import PlainClient
 from tests.contract.scenario import Scenario, Steps, name, new_topic
 from tests.contract.transactional_writer import V2, TransactionalWriter
-from tests.waiting import eventually
+from tests.support.waiting import eventually
 
 OFFSETS = "__consumer_offsets"
 STRANGER = {"member_id": "x", "generation_id": 1}

@@ -8,7 +8,7 @@ from spark_kafka_sink.testing.broker.state.config import as_text
 from spark_kafka_sink.testing.broker.state.internal_topics import INTERNAL_TOPICS
 from tests.contract.plain_client import PlainClient, batch
 from tests.contract.scenario import Scenario, Steps, name, new_topic
-from tests.waiting import eventually
+from tests.support.waiting import eventually
 
 OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 SET_ON_TOPIC = 1

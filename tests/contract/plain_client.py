@@ -18,7 +18,7 @@ from kio.serial import entity_reader, entity_writer
 from spark_kafka_sink.network.messages import response_type
 from spark_kafka_sink.records.batch import BatchHeader, stamp_header
 from spark_kafka_sink.testing.broker.wire import build
-from tests.waiting import DEADLINE_S, eventually, is_of_today, until
+from tests.support.waiting import DEADLINE_S, eventually, is_of_today, until
 
 API_KEYS = {"".join(map(str.capitalize, name.split("_"))): int(key) for key, name in api_key_map.items()}
 """Every API of Kafka's protocol, by Kafka's name."""

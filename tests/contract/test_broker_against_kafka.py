@@ -14,7 +14,7 @@ from tests.contract.internal_topic_scenarios import INTERNAL_TOPIC_SCENARIOS
 from tests.contract.plain_client import API_KEYS, PlainClient
 from tests.contract.scenario import Scenario, new_topic
 from tests.contract.transaction_scenarios import TRANSACTION_SCENARIOS
-from tests.kafka_versions import on_kafka
+from tests.support.kafka_versions import on_kafka
 
 SCENARIOS = (
     *APPEND_SCENARIOS,

@@ -15,9 +15,9 @@ from spark_kafka_sink.spark.write import write_rows
 from tests.contract.scenario import name
 from tests.faults.exactly_once.reader import read_committed
 from tests.spark.topics import Topic
+from tests.support.waiting import DEADLINE_S, until
 from tests.unit.exactly_once.runs import Query
 from tests.unit.spark.dead_letter_runs import prepared
-from tests.waiting import DEADLINE_S, until
 
 LARGE = Random(1).randbytes(40_000)
 

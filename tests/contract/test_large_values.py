@@ -18,7 +18,7 @@ from spark_kafka_sink.testing import LocalKafka
 from tests.contract.scenario import name
 from tests.contract.security.librdkafka import librdkafka_options
 from tests.spark.topics import Topic
-from tests.waiting import eventually
+from tests.support.waiting import eventually
 
 SIZES = (10_000, 16_384, 100_000, 900_000, 5, 0)
 PARTITIONS = 3

@@ -10,8 +10,8 @@ import pytest
 from spark_kafka_sink.testing import LocalKafka, TestBroker
 from tests.contract.plain_client import PlainClient, batch
 from tests.contract.scenario import name, new_topic
-from tests.kafka_versions import on_kafka
-from tests.waiting import until
+from tests.support.kafka_versions import on_kafka
+from tests.support.waiting import until
 
 
 def lines_of_a_failed_produce(bootstrap_servers: str) -> list[str]:

@@ -16,7 +16,7 @@ from spark_kafka_sink.exactly_once.values import WriteKind
 from spark_kafka_sink.tools.cli.main import main
 from tests.contract.fencing import fence
 from tests.faults.exactly_once.reader import is_open, read_committed
-from tests.kafka_versions import on_kafka
+from tests.support.kafka_versions import on_kafka
 from tests.unit.exactly_once.runs import LEDGER, Query, new_process
 from tests.unit.exactly_once.test_protocol import crash
 

@@ -9,7 +9,7 @@ from spark_kafka_sink.testing.broker.state.internal_topics import coordinator_pa
 from tests.contract.group_scenarios import OFFSETS, PlainMember
 from tests.contract.plain_client import PlainClient
 from tests.contract.scenario import new_topic
-from tests.waiting import eventually
+from tests.support.waiting import eventually
 
 GROUPS = ("hello", "polygenelubricants", "a-group-with-a-long-name", "gruppe-\u00e4\u00f6\u00fc", "\U0001f600")
 COUNT = 50

@@ -8,7 +8,7 @@ from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import BrokerError
 from spark_kafka_sink.producer.interceptors import ProducerInterceptor
 from tests.spark.topics import Topic
-from tests.waiting import DEADLINE_S
+from tests.support.waiting import DEADLINE_S
 
 OWN = "tests.unit.partitioning.own_partitioners"
 PLUGINS = "tests.unit.producer.own_plugins"

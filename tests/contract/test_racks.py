@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.testing import DEFAULT_VERSION, LocalKafka, TestBroker
-from tests.waiting import DEADLINE_S, eventually, until
+from tests.support.waiting import DEADLINE_S, eventually, until
 
 RACKS = ["a", "b", "c"]
 PARTITIONS = 9

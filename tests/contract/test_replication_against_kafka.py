@@ -11,7 +11,7 @@ import pytest
 from spark_kafka_sink.testing import LocalKafka, TestBroker
 from tests.contract.plain_client import PlainClient, batch
 from tests.contract.scenario import Steps, name
-from tests.waiting import eventually
+from tests.support.waiting import eventually
 
 RECORDS = batch([b"x"])
 REPLICAS = 2

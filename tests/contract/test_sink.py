@@ -8,9 +8,9 @@ import pytest
 from chispa import assert_df_equality
 
 from tests.contract.sink_rows import KEYS, ROW_SCHEMA, rows
-from tests.kafka_versions import on_kafka
 from tests.spark.topics import Topic
 from tests.spark.writes import save, stream, streaming
+from tests.support.kafka_versions import on_kafka
 
 PARTITIONS = 3
 BATCH = re.compile(r"^baseOffset: .* count: (\d+) .* compresscodec: (\w+) .* isvalid: (\w+)$", re.MULTILINE)

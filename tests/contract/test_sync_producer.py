@@ -11,7 +11,7 @@ import confluent_kafka
 import pytest
 
 from spark_kafka_sink import ProducerRecord, SyncProducer
-from tests.waiting import DEADLINE_S
+from tests.support.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.jvm
 

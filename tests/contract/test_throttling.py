@@ -17,8 +17,8 @@ from spark_kafka_sink.testing.broker import KEPT
 from tests.contract.plain_client import PlainClient, batch
 from tests.contract.scenario import name, new_topic
 from tests.faults.exactly_once.reader import read_committed
-from tests.kafka_versions import on_kafka
-from tests.waiting import DEADLINE_S, lasts, until
+from tests.support.kafka_versions import on_kafka
+from tests.support.waiting import DEADLINE_S, lasts, until
 
 RECORDS = batch([b"x" * 50] * 60)
 """About 3,500 bytes: three of these in ten seconds are over a quota of 1,000 bytes a second."""

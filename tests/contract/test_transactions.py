@@ -6,7 +6,7 @@ import pytest
 
 from spark_kafka_sink.testing import LocalKafka, TestBroker
 from tests.contract.transactions_of_the_producer import SCENARIOS, Scenario
-from tests.kafka_versions import on_kafka
+from tests.support.kafka_versions import on_kafka
 
 each_scenario = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 

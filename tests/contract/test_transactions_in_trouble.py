@@ -21,7 +21,7 @@ from spark_kafka_sink.producer.transactions.committer import EndVerdict, end_tra
 from spark_kafka_sink.producer.transactions.values import PreparedTransaction
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
-from tests.waiting import DEADLINE_S
+from tests.support.waiting import DEADLINE_S
 
 TOPIC = "t"
 

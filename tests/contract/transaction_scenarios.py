@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.contract.plain_client import PlainClient, batch
 from tests.contract.scenario import Scenario, Steps, name, new_topic
 from tests.contract.transactional_writer import V2, TransactionalWriter
-from tests.waiting import eventually
+from tests.support.waiting import eventually
 
 
 def init_producer_id_fences_and_continues(client: PlainClient) -> Steps:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tests.contract.plain_client import PlainClient, batch
-from tests.waiting import until
+from tests.support.waiting import until
 
 TRANSACTIONAL = 0x10
 V1, V2 = "v1", "v2"

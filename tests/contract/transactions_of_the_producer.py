@@ -20,8 +20,8 @@ from spark_kafka_sink.exactly_once.values import TaskAction
 from spark_kafka_sink.producer.transactions.committer import EndVerdict, end_transactions, resume
 from spark_kafka_sink.producer.transactions.values import OffsetAndMetadata, PreparedTransaction
 from tests.contract.fencing import fence
+from tests.support.waiting import DEADLINE_S, eventually
 from tests.unit.exactly_once.runs import Query, new_process
-from tests.waiting import DEADLINE_S, eventually
 
 DEADLINE_MS = DEADLINE_S * 1000
 END = b"end"

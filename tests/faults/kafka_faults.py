@@ -13,7 +13,7 @@ from spark_kafka_sink.testing import LocalKafka
 from tests.faults.promises import AGAIN, AGAIN_ANY_ORDER, ONCE, SOME, Lost, Promise
 from tests.faults.settings import Guarantee, Setting
 from tests.faults.support.proxy import Address, Direction, Proxy
-from tests.waiting import DEADLINE_S, eventually
+from tests.support.waiting import DEADLINE_S, eventually
 
 PARTITIONS = 3
 SHORT_TIMEOUT_MS = 1500

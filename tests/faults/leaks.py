@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tests.waiting import until
+from tests.support.waiting import until
 
 _DEADLINE_S = 60.0
 

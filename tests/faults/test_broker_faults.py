@@ -11,7 +11,7 @@ from tests.faults.leaks import nothing_leaks
 from tests.faults.promises import Log, Lost, Promise, check
 from tests.faults.settings import SETTINGS, Setting
 from tests.faults.workload import Workload
-from tests.waiting import DEADLINE_S, eventually
+from tests.support.waiting import DEADLINE_S, eventually
 
 ROWS = [
     pytest.param(fault, setting, promise, id=f"{fault}-{setting}")

@@ -22,7 +22,7 @@ from spark_kafka_sink.producer.append.record import ProducerRecord
 from spark_kafka_sink.testing import KEPT, TestBroker
 from spark_kafka_sink.testing.broker.versions import LATEST
 from tests.faults.leaks import nothing_leaks
-from tests.waiting import DEADLINE_S, eventually
+from tests.support.waiting import DEADLINE_S, eventually
 
 Change = Callable[[bytes], bytes]
 

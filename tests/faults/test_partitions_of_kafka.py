@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient
 from spark_kafka_sink import KafkaProducer
 from spark_kafka_sink.testing import LocalKafka
 from tests.faults.kafka_faults import await_that
-from tests.waiting import DEADLINE_S
+from tests.support.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.jvm
 

@@ -19,7 +19,7 @@ from spark_kafka_sink.producer import KafkaProducer
 from spark_kafka_sink.producer.append.record import ProducerRecord
 from spark_kafka_sink.testing import TestBroker
 from tests.faults.leaks import nothing_leaks
-from tests.waiting import DEADLINE_S
+from tests.support.waiting import DEADLINE_S
 
 SETUP_MS = 300
 MAX_BLOCK_MS = 2_500

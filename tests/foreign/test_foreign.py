@@ -16,7 +16,7 @@ from spark_kafka_sink import KafkaProducer, ProducerRecord
 from tests.faults.exactly_once.reader import read_committed
 from tests.foreign.brokers import MOCK, Foreign, create_topic, kfake, mock_cluster
 from tests.spark.writes import fails, one_off, save, stream, streaming
-from tests.waiting import DEADLINE_S
+from tests.support.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.slow
 

@@ -25,7 +25,7 @@ from tests.fuzz.bounds import ExcessError, bounded
 from tests.fuzz.inputs import each_cut_and_flip, with_other_values
 from tests.fuzz.target import Target
 from tests.repository.files import ROOT
-from tests.waiting import DEADLINE_S
+from tests.support.waiting import DEADLINE_S
 
 TARGETS = {target.name: target for target in (*brokers.TARGETS, *records.TARGETS, *security.TARGETS, *schemas.TARGETS)}
 MINUTES = float(os.environ.get("FUZZ_MINUTES", "0"))

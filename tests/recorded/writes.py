@@ -24,7 +24,7 @@ from spark_kafka_sink.spark.pipeline import Pipeline
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.topic_view import StoredRecord
-from tests.kept_producers import close_kept_producers
+from tests.support.kept_producers import close_kept_producers
 from tests.unit.exactly_once.runs import LEDGER, Query, new_process
 
 _MS = 1_700_000_000_000

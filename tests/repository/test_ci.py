@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.repository.files import ROOT
-from tests.waiting import DEADLINE_S
+from tests.support.waiting import DEADLINE_S
 
 LOCKED = sorted(path.name for path in (ROOT / "requirements").glob("*.txt"))
 OLD_ON_PURPOSE = [name for name in LOCKED if name == "lowest.txt" or name.startswith("spark-")]

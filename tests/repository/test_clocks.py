@@ -1,6 +1,6 @@
 """No test compares a time that it has measured with a number: such a figure says how busy the machine is.
 
-Tests measure ratios and pauses (``tests/waiting.py``), count work, or turn a manual clock.
+Tests measure ratios and pauses (``tests/support/waiting.py``), count work, or turn a manual clock.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CLOCKS = frozenset(
     for unit in ("", "_ns")
 ) | {"getrusage", "times"}
 MODULES = frozenset({"time", "os", "resource"})
-WAITING = "tests/waiting.py"
+WAITING = "tests/support/waiting.py"
 """Has the deadlines of waits and the measurements whose ratios tests compare."""
 
 FILES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("*.py"))

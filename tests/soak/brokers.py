@@ -18,9 +18,9 @@ from kio.schema.api_versions.v4.response import ApiVersionsResponse
 
 from spark_kafka_sink.testing.blocking_admin import exchange
 from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION, LocalKafkaError
-from tests.addresses import Address, addresses_of
 from tests.soak.network import BROKERS, PartableKafka
-from tests.waiting import until
+from tests.support.addresses import Address, addresses_of
+from tests.support.waiting import until
 
 _METADATA_VERSION = "metadata.version"
 # That of transactions is changed by a trouble of its own; the other one can only be set when controllers are formatted.

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from tests.soak.processes import end_all
-from tests.waiting import DEADLINE_S
+from tests.support.waiting import DEADLINE_S
 
 _REPOSITORY = Path(__file__).parents[2]
 

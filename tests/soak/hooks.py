@@ -12,12 +12,12 @@ import json
 import os
 from pathlib import Path
 
-from tests import child_processes
-from tests.addresses import address_of
 from tests.faults.support import kill_points
 from tests.soak import planted
 from tests.soak.events import FOLDER, recorder_of_environment, write_of
 from tests.soak.processes import START
+from tests.support import child_processes
+from tests.support.addresses import address_of
 
 PROXIES, PROXIES_OF_EXECUTORS = "SOAK_PROXIES", "SOAK_PROXIES_OF_EXECUTORS"
 PYTHON_PATH = os.pathsep.join((child_processes.PYTHON_PATH, str(Path(__file__).parent / "support")))

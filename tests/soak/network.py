@@ -15,9 +15,9 @@ from typing import Self
 
 from spark_kafka_sink.testing import LocalKafka
 from spark_kafka_sink.testing.kafka_node import CONTROLLER, KafkaNode
-from tests.addresses import Address, text_of
 from tests.faults.support.proxy import Direction, Proxy
 from tests.soak.gate import Gate
+from tests.support.addresses import Address, text_of
 
 BROKERS = "BROKERS"
 BETWEEN = (BROKERS, CONTROLLER)

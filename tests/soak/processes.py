@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from tests.waiting import DEADLINE_S, until
+from tests.support.waiting import DEADLINE_S, until
 
 MARK, START, SIDE = "SOAK", "SOAK_START", "SOAK_SIDE"
 

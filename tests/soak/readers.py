@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from tests.faults.exactly_once.reader import offsets_at_end
 from tests.soak.events import COMMITTED, Recorder, workload_of, write_of
 from tests.soak.workloads import has_its_value
-from tests.waiting import until
+from tests.support.waiting import until
 
 _CHUNK = 500
 _POLL_S = 0.2

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION
-from tests.addresses import addresses_of
 from tests.faults.support.fault import Fault
 from tests.soak import hooks, job, transfers
 from tests.soak.brokers import SoakKafka
@@ -30,6 +29,7 @@ from tests.soak.readers import Reader, Source, fresh_reader
 from tests.soak.troubles import NotReachedError, Victim
 from tests.soak.workloads import PARTITIONS, PLANTED, ROWS, WORKLOADS, Workload
 from tests.spark.cluster import StandaloneCluster
+from tests.support.addresses import addresses_of
 
 _BEGIN_S = 600.0
 _STEP_S = 600.0

@@ -8,7 +8,7 @@ import pytest
 
 from tests.faults.support.proxy import LOOPBACK, Direction
 from tests.soak.gate import Gate
-from tests.waiting import DEADLINE_S, eventually
+from tests.support.waiting import DEADLINE_S, eventually
 
 
 class Echo:

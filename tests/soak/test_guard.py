@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.soak.drivers import Drivers
 from tests.soak.processes import end_all, spark_processes
-from tests.waiting import eventually
+from tests.support.waiting import eventually
 
 _SLEEPS_WITH_A_CHILD = """
 import subprocess, time

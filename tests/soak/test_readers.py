@@ -11,7 +11,7 @@ from tests.soak.events import Recorder, read_history
 from tests.soak.findings import Kind
 from tests.soak.readers import Source, fresh_reader
 from tests.soak.workloads import WORKLOADS
-from tests.waiting import DEADLINE_S
+from tests.support.waiting import DEADLINE_S
 
 TOPIC = "nightly"
 

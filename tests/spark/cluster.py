@@ -10,7 +10,7 @@ from typing import Self
 import pyspark
 
 from spark_kafka_sink.testing.child_processes import GuardedProcess, tail
-from tests.waiting import until
+from tests.support.waiting import until
 
 _HOME = Path(pyspark.__file__).parent
 _DEPLOY = "org.apache.spark.deploy"

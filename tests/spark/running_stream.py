@@ -13,9 +13,9 @@ from typing import Self
 
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.child_processes import PYTHON_PATH
 from tests.contract.security.librdkafka import produce
-from tests.waiting import DEADLINE_S, eventually, holds_for
+from tests.support.child_processes import PYTHON_PATH
+from tests.support.waiting import DEADLINE_S, eventually, holds_for
 
 ROOT = Path(__file__).parents[2]
 MASTER = "local[2,4]"

@@ -15,10 +15,10 @@ from confluent_kafka.admin import (
 from spark_kafka_sink.testing.listener import login, with_prefix
 from tests.contract.scenario import name
 from tests.contract.security.clusters import ROTATED, SESSION_MS
-from tests.oauth_kafka import oauth_kafka, oauth_options, oidc_server
 from tests.spark.running_stream import RunningStream
 from tests.spark.test_security import GUARANTEES, on_kafka, refusals
-from tests.waiting import DEADLINE_S, eventually
+from tests.support.oauth_kafka import oauth_kafka, oauth_options, oidc_server
+from tests.support.waiting import DEADLINE_S, eventually
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.timeout(600)]
 TOKEN_S = 6

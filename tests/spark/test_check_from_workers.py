@@ -10,7 +10,7 @@ import pytest
 
 from spark_kafka_sink.testing.kafka_security import properties_text
 from spark_kafka_sink.testing.listener import login
-from tests.child_processes import PYTHON_PATH
+from tests.support.child_processes import PYTHON_PATH
 
 pytestmark = pytest.mark.jvm
 

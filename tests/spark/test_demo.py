@@ -16,8 +16,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from examples.demo.check import CheckError, Topics
-from tests.child_processes import PYTHON_PATH
-from tests.waiting import DEADLINE_S
+from tests.support.child_processes import PYTHON_PATH
+from tests.support.waiting import DEADLINE_S
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 290  # an idle machine needs a seventh of it

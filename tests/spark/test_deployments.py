@@ -9,9 +9,9 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from tests.child_processes import PYTHON_PATH
 from tests.faults.exactly_once.reader import read_committed
 from tests.spark.cluster import StandaloneCluster
+from tests.support.child_processes import PYTHON_PATH
 
 pytestmark = pytest.mark.jvm
 

@@ -14,9 +14,9 @@ from spark_kafka_sink.testing import Listener, TestBroker
 from spark_kafka_sink.testing.certificates import CertificateAuthority
 from tests.repository.files import ROOT
 from tests.repository.python_blocks import python_blocks
-from tests.schema_registry_server import SchemaRegistryServer
+from tests.support.schema_registry_server import SchemaRegistryServer
+from tests.support.waiting import DEADLINE_S
 from tests.unit.encoding.protos import upb
-from tests.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.jvm
 

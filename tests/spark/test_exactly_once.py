@@ -12,7 +12,7 @@ from pyspark.sql.functions import udf
 from spark_kafka_sink.spark import kafka_batches, write_kafka
 from spark_kafka_sink.tools.cli.main import main
 from tests.spark.writes import fails, lose_commit, one_off, save, stream, streaming
-from tests.waiting import DEADLINE_S, eventually
+from tests.support.waiting import DEADLINE_S, eventually
 
 pytestmark = pytest.mark.jvm
 

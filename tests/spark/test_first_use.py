@@ -15,7 +15,7 @@ from spark_kafka_sink.testing.kafka_node import free_ports
 from tests.repository.files import ROOT
 from tests.spark.test_readme import BATCH, PRINTED, TEN_LINES
 from tests.spark.topics import Topic
-from tests.waiting import DEADLINE_S
+from tests.support.waiting import DEADLINE_S
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.timeout(1200)]
 

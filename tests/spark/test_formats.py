@@ -13,11 +13,11 @@ from benchmarks.spark_jars import avro_jar
 from spark_kafka_sink.producer.partitioning.key_hashes import murmur2
 from spark_kafka_sink.records.columns import bytes_column
 from tests.faults.exactly_once.reader import read_committed
-from tests.schema_registry_server import SchemaRegistryServer
 from tests.spark.conftest import PARTITIONS
 from tests.spark.writes import fails, one_off, one_row, save, stream, streaming
+from tests.support.schema_registry_server import SchemaRegistryServer
+from tests.support.waiting import eventually
 from tests.unit.encoding.protos import compiled, upb
-from tests.waiting import eventually
 
 pytestmark = pytest.mark.jvm
 

@@ -11,7 +11,7 @@ import pyspark
 import pytest
 
 from spark_kafka_sink.tools.cli import job
-from tests.child_processes import PYTHON_PATH
+from tests.support.child_processes import PYTHON_PATH
 
 pytestmark = pytest.mark.jvm
 

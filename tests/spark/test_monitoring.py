@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.faults.exactly_once.reader import read_committed
 from tests.spark.writes import save, stream, streaming
-from tests.waiting import until
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.jvm
 

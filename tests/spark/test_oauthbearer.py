@@ -4,10 +4,10 @@ import pytest
 
 from spark_kafka_sink.testing.listener import with_prefix
 from tests.contract.scenario import name
-from tests.oauth_kafka import PRIVATE_KEY, SECRET, jwt_bearer, oauth_kafka, oauth_options, oidc_server
-from tests.oidc_server import JWT_BEARER
 from tests.spark.test_security import GUARANTEES, numbers, read_back
 from tests.spark.writes import fails, one_off, save, stream, streaming
+from tests.support.oauth_kafka import PRIVATE_KEY, SECRET, jwt_bearer, oauth_kafka, oauth_options, oidc_server
+from tests.support.oidc_server import JWT_BEARER
 
 pytestmark = pytest.mark.jvm
 

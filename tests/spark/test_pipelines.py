@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.child_processes import PYTHON_PATH
 from tests.faults.exactly_once.reader import read_committed
 from tests.spark.writes import lose_commit
+from tests.support.child_processes import PYTHON_PATH
 
 pytest.importorskip("pyspark.pipelines", reason="pipelines came with Spark 4.1")
 pytest.importorskip("yaml", reason="spark-pipelines reads its specification with PyYAML")

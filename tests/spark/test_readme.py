@@ -8,7 +8,7 @@ import pytest
 
 from tests.repository.files import ROOT
 from tests.repository.python_blocks import python_blocks
-from tests.waiting import eventually
+from tests.support.waiting import eventually
 
 README = (ROOT / "README.md").read_text()
 TEN_LINES, PRINTED = re.search(r"```python\n(.*?)```\n\n```\n(.*?)```", README, re.DOTALL).groups()

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from spark_kafka_sink.testing import Listener, TestBroker
 from spark_kafka_sink.testing.listener import login as listener_login
-from tests.child_processes import PYTHON_PATH
+from tests.support.child_processes import PYTHON_PATH
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow]
 

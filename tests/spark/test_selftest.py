@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from spark_kafka_sink.testing.kafka_security import properties_text
-from tests.child_processes import PYTHON_PATH
-from tests.waiting import DEADLINE_S, until
+from tests.support.child_processes import PYTHON_PATH
+from tests.support.waiting import DEADLINE_S, until
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 280  # an idle machine needs a tenth of it

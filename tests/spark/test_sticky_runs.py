@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.waiting import until
+from tests.support.waiting import until
 
 MICRO_BATCHES = 400
 ROWS = 1_000

@@ -9,7 +9,7 @@ from tests.contract.scenario import name
 from tests.contract.security.librdkafka import consume
 from tests.spark.topics import Topic
 from tests.spark.writes import fails, one_row, save, stream, streaming
-from tests.waiting import DEADLINE_S
+from tests.support.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.jvm
 

@@ -10,7 +10,7 @@ from pyspark.sql.streaming import DataStreamWriter
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from tests.spark.writes import fails, streaming
-from tests.waiting import DEADLINE_S, eventually
+from tests.support.waiting import DEADLINE_S, eventually
 
 pytestmark = pytest.mark.jvm
 

@@ -12,7 +12,7 @@ from tests.spark.killed_worker import ROWS_BEFORE
 from tests.spark.topics import Topic
 from tests.spark.worker_memory import peak_worker_memory
 from tests.spark.writes import save, stream, streaming
-from tests.waiting import until
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.jvm
 

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from spark_kafka_sink.spark import kafka_batches, write_kafka
 from tests.spark.test_exactly_once import committed, expected, numbers
 from tests.spark.writes import lose_commit, streaming
-from tests.waiting import DEADLINE_S
+from tests.support.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.jvm
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.testing.scripted_network import SentRequest
+from tests.support.scripted_network import SentRequest
 from tests.unit.scripted_engine import Engine, Step
 
 PARTITIONS = 2

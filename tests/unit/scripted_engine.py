@@ -22,8 +22,8 @@ from spark_kafka_sink.testing.broker.state.cluster import BrokerNode, Cluster
 from spark_kafka_sink.testing.broker.state.config import BROKER_DEFAULTS
 from spark_kafka_sink.testing.broker.state.partition import Partition
 from spark_kafka_sink.testing.broker.state.producers import last_sequence
-from spark_kafka_sink.testing.manual_clock import ManualClock
-from spark_kafka_sink.testing.scripted_network import ScriptedTransport, SentRequest, api_versions_response
+from tests.support.manual_clock import ManualClock
+from tests.support.scripted_network import ScriptedTransport, SentRequest, api_versions_response
 
 RANGES = {0: (3, 12), 3: (0, 12), 18: (0, 4), 22: (0, 5)}
 TOPIC = "t"

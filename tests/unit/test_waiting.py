@@ -23,8 +23,8 @@ from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool, Reserv
 from spark_kafka_sink.producer.accumulator.claim import Claim
 from spark_kafka_sink.producer.append import future_record_metadata, pending, receipt
 from spark_kafka_sink.producer.sender import callbacks
+from tests.support.waiting import DEADLINE_S
 from tests.unit.interrupts import Interrupter
-from tests.waiting import DEADLINE_S
 
 WAIT_MS = 20.0
 

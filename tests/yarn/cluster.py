@@ -11,7 +11,7 @@ from xml.sax.saxutils import escape
 
 from spark_kafka_sink.testing.child_processes import GuardedProcess, tail
 from spark_kafka_sink.testing.java import find_java
-from tests.waiting import eventually
+from tests.support.waiting import eventually
 from tests.yarn.hadoop_jars import hadoop_jars
 
 _SERVER = "org.apache.hadoop.yarn.server"

@@ -8,7 +8,7 @@ import pytest
 
 from tests.faults.exactly_once.reader import read_committed
 from tests.spark import deployed_job
-from tests.waiting import eventually, until
+from tests.support.waiting import eventually, until
 from tests.yarn import gated_job
 
 EVERY_ROW = sorted(

@@ -37,7 +37,7 @@ from tests.contract.gssapi.kerberos import (
 )
 from tests.contract.scenario import name
 from tests.contract.security.librdkafka import consume
-from tests.waiting import DEADLINE_S, holds_for
+from tests.support.waiting import DEADLINE_S, holds_for
 
 pytestmark = [pytest.mark.gssapi, pytest.mark.jvm]
 PAGE = Path(__file__).parents[3] / "docs" / "security.md"

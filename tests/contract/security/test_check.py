@@ -12,7 +12,7 @@ from spark_kafka_sink.tools.connection_check.exactly_once_trial import try_exact
 from spark_kafka_sink.tools.connection_check.findings import Finding, Outcome
 from tests.contract.scenario import name
 from tests.contract.security.clusters import each_client
-from tests.waiting import DEADLINE_S
+from tests.support.waiting import DEADLINE_S
 
 
 def checked(options: dict[str, str], **more: str) -> list[Finding]:

@@ -15,7 +15,7 @@ from spark_kafka_sink.testing.certificates import CertificateAuthority
 from tests.contract.scenario import name
 from tests.contract.security.clusters import each_client
 from tests.contract.security.librdkafka import consume
-from tests.waiting import DEADLINE_S
+from tests.support.waiting import DEADLINE_S
 
 MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 CREDENTIALS = ("sasl.jaas.config", "ssl.keystore.key", "ssl.keystore.certificate.chain", "ssl.truststore.certificates")

@@ -30,7 +30,7 @@ from tests.contract.security.librdkafka import (
     is_silent,
     produce,
 )
-from tests.waiting import DEADLINE_S
+from tests.support.waiting import DEADLINE_S
 
 
 @each_client

@@ -14,10 +14,19 @@ from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.testing import LocalKafka
 from tests.contract.scenario import name
 from tests.contract.security.librdkafka import consume
-from tests.oauth_kafka import LISTENER, PRIVATE_KEY, SECRET, STRANGER_S_KEY, URL, jwt_bearer, oauth_kafka, oidc_server
-from tests.oauth_kafka import oauth_options as options
-from tests.oidc_server import JWT_BEARER, Client, OidcServer
-from tests.waiting import DEADLINE_S
+from tests.support.oauth_kafka import (
+    LISTENER,
+    PRIVATE_KEY,
+    SECRET,
+    STRANGER_S_KEY,
+    URL,
+    jwt_bearer,
+    oauth_kafka,
+    oidc_server,
+)
+from tests.support.oauth_kafka import oauth_options as options
+from tests.support.oidc_server import JWT_BEARER, Client, OidcServer
+from tests.support.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.jvm
 

@@ -17,7 +17,7 @@ from spark_kafka_sink.testing.listener import login
 from tests.contract.scenario import name
 from tests.contract.security.clusters import ODD_USER, each_client
 from tests.contract.security.librdkafka import HUNG_UP, consume
-from tests.waiting import DEADLINE_S
+from tests.support.waiting import DEADLINE_S
 
 Cluster: TypeAlias = LocalKafka | TestBroker
 # A call that made a second attempt at a broker would not end before the test does.

@@ -20,7 +20,7 @@ from spark_kafka_sink.testing.listener import login
 from tests.contract.scenario import name
 from tests.contract.security.clusters import SESSION_MECHANISMS, SESSION_MS
 from tests.contract.security.librdkafka import HUNG_UP, consume, librdkafka_options
-from tests.waiting import DEADLINE_S, eventually
+from tests.support.waiting import DEADLINE_S, eventually
 
 Cluster: TypeAlias = LocalKafka | TestBroker
 LISTENER = "SESSIONS"

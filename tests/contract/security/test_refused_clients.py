@@ -16,7 +16,7 @@ from spark_kafka_sink.producer.sync_producer import SyncProducer
 from spark_kafka_sink.testing import Listener, TestBroker
 from spark_kafka_sink.testing.listener import login
 from spark_kafka_sink.tools.cli import main
-from tests.waiting import DEADLINE_S
+from tests.support.waiting import DEADLINE_S
 
 # A call that made a second attempt at a broker would not end before the test does.
 ONE_ATTEMPT = {"reconnect.backoff.ms": "3600000", "reconnect.backoff.max.ms": "3600000", "max.block.ms": "7200000"}

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
 from spark_kafka_sink.testing import StoredRecord, TestBroker
-from tests.waiting import DEADLINE_S, eventually
+from tests.support.waiting import DEADLINE_S, eventually
 
 RECORDS = 200
 

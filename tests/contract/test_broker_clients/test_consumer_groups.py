@@ -18,7 +18,7 @@ from spark_kafka_sink.testing.broker.state.internal_topics import coordinator_pa
 from spark_kafka_sink.testing.broker.state.offset_records import offset_key
 from tests.contract.plain_client import PlainClient
 from tests.contract.test_broker_clients.test_confluent_kafka import done, producer, write
-from tests.waiting import DEADLINE_S, eventually
+from tests.support.waiting import DEADLINE_S, eventually
 
 PARTITIONS = 4
 RECORDS = 100

@@ -6,7 +6,7 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from spark_kafka_sink.testing import StoredRecord, TestBroker
-from tests.waiting import DEADLINE_S, eventually
+from tests.support.waiting import DEADLINE_S, eventually
 
 RECORDS = 100
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from confluent_kafka import Consumer, IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from tests.waiting import until
+from tests.support.waiting import until
 
 _DEADLINE_S = 60.0
 # Well below transaction.timeout.ms, or the broker would end what was left open before anybody sees it.

@@ -15,7 +15,7 @@ from random import Random
 from tests.faults.exactly_once import batch_job, query_job
 from tests.faults.support.fault import Fault
 from tests.faults.support.kill_points import PYTHON_PATH
-from tests.waiting import eventually
+from tests.support.waiting import eventually
 
 
 @dataclass

@@ -18,7 +18,7 @@ from tests.faults.exactly_once.query_job import ROWS
 from tests.faults.exactly_once.reader import read_committed
 from tests.faults.exactly_once.supervised import Supervised, SupervisedBatch
 from tests.spark.topics import Topic
-from tests.waiting import DEADLINE_S
+from tests.support.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.jvm
 

@@ -19,9 +19,9 @@ from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import TaskAction, WriteKind
 from spark_kafka_sink.records.batch import BatchHeader
 from spark_kafka_sink.testing import LocalKafka
+from tests.support.waiting import lasts, until
 from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query, new_process
 from tests.unit.exactly_once.test_protocol import crash
-from tests.waiting import lasts, until
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow]
 

@@ -11,7 +11,7 @@ from fastavro import schemaless_reader
 from tests.faults.exactly_once.query_job import LEDGER, ROWS, TASKS
 from tests.faults.exactly_once.reader import read_committed
 from tests.faults.exactly_once.supervised import Supervised
-from tests.schema_registry_server import SchemaRegistryServer
+from tests.support.schema_registry_server import SchemaRegistryServer
 
 pytestmark = pytest.mark.jvm
 

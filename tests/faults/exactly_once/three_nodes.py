@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from tests.faults.exactly_once.processes import LEDGER
 from tests.faults.support.proxy import Direction
-from tests.waiting import eventually
+from tests.support.waiting import eventually
 
 # What is acknowledged outlives any one node, and a dead one is missed after three seconds.
 PROPERTIES = {"min.insync.replicas": "2", "broker.session.timeout.ms": "3000"}

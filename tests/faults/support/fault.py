@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from tests.waiting import eventually
+from tests.support.waiting import eventually
 
 _RELEASE_S = 2.0
 

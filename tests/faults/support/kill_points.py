@@ -22,7 +22,7 @@ from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import MappingProxyType
 
-from tests import child_processes
+from tests.support import child_processes
 
 VARIABLE = "SPARK_KAFKA_SINK_FAULT"
 BETWEEN_ENDS = "between EndTxns"

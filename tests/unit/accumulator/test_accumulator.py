@@ -12,7 +12,7 @@ from spark_kafka_sink.producer.accumulator.accumulator import DrainMode, RecordA
 from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool, Reservation
 from spark_kafka_sink.producer.accumulator.claim import Claim, RowSizes, Run
 from spark_kafka_sink.records.batch import HEADER_SIZE
-from spark_kafka_sink.testing.manual_clock import ManualClock
+from tests.support.manual_clock import ManualClock
 
 T0 = TopicPartition("t", 0)
 ROW = 100

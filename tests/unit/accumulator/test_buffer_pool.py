@@ -14,7 +14,7 @@ from spark_kafka_sink.producer.accumulator.buffer_pool import (
     SharedBuffer,
 )
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
-from tests.waiting import DEADLINE_S, eventually
+from tests.support.waiting import DEADLINE_S, eventually
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from spark_kafka_sink.producer.append import rows as append_rows
 from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from spark_kafka_sink.records.decode import decode_batches
+from tests.support.waiting import DEADLINE_S
 from tests.unit.scripted_engine import TOPIC, Engine, Step
-from tests.waiting import DEADLINE_S
 
 
 def append(engine: Engine, columns: RecordColumns, partitions=None) -> SendReceipt:

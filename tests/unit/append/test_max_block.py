@@ -10,9 +10,9 @@ from spark_kafka_sink.errors import BufferExhaustedError, KafkaTimeoutError
 from spark_kafka_sink.producer.accumulator.buffer_pool import Reservation
 from spark_kafka_sink.producer.append.pending_records import CLOSED
 from spark_kafka_sink.producer.serializers import StringSerializer
-from spark_kafka_sink.testing.manual_clock import ManualClock
+from tests.support.manual_clock import ManualClock
+from tests.support.waiting import DEADLINE_S, eventually
 from tests.unit.scripted_engine import Engine
-from tests.waiting import DEADLINE_S, eventually
 
 GRANTED = 1_000.0
 

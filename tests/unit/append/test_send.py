@@ -19,8 +19,8 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.producer.append.record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.records.decode import decode_batches
+from tests.support.waiting import DEADLINE_S
 from tests.unit.scripted_engine import Engine, Step
-from tests.waiting import DEADLINE_S
 
 
 def send(engine: Engine, value=b"v", key=None, **fields):

@@ -18,7 +18,7 @@ from spark_kafka_sink.tools.cli.check_workers import WorkerFindings, check_on_wo
 from spark_kafka_sink.tools.cli.main import main
 from spark_kafka_sink.tools.connection_check.check import CheckRequest, check
 from spark_kafka_sink.tools.connection_check.findings import Outcome, Place, library_findings, required_libraries
-from tests.waiting import DEADLINE_S
+from tests.support.waiting import DEADLINE_S
 
 FROM_WORKERS = "--from-workers"
 

@@ -23,7 +23,7 @@ from spark_kafka_sink.producer.serializers import Serializer
 from spark_kafka_sink.testing import KEPT, TestBroker
 from spark_kafka_sink.tools.cli.console_producer import Lines, _handled_by
 from spark_kafka_sink.tools.cli.main import main
-from tests.waiting import DEADLINE_S
+from tests.support.waiting import DEADLINE_S
 
 both_ways = pytest.mark.parametrize("how", [(), ("--sync",)], ids=["async", "sync"])
 

@@ -18,8 +18,8 @@ from spark_kafka_sink.testing.broker.versions import LATEST
 from spark_kafka_sink.testing.kafka_node import free_ports
 from spark_kafka_sink.tools.cli.main import main
 from tests.contract.plain_client import PlainClient
+from tests.support.waiting import DEADLINE_S, eventually
 from tests.unit.network.file_descriptors import none_left
-from tests.waiting import DEADLINE_S, eventually
 
 COMMAND = [sys.executable, "-m", "spark_kafka_sink.tools.cli.main", "broker", "--in-process"]
 SLOW_TO_IMPORT = {"pandas", "pyspark", "google", "fastavro", "rich", "confluent_kafka"}

@@ -11,7 +11,7 @@ from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.testing import local_kafka
 from spark_kafka_sink.tools.cli.command_line import plain_config_warnings
 from spark_kafka_sink.tools.cli.main import COMMANDS, main, parser
-from tests.waiting import DEADLINE_S
+from tests.support.waiting import DEADLINE_S
 
 CONSOLE = ["console-producer", "--bootstrap-server", "h:1", "--topic", "t"]
 

@@ -10,7 +10,7 @@ from spark_kafka_sink.common.config.config_providers import ConfigProviders
 from spark_kafka_sink.common.config.option import Password
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.spark.options import SinkOptions
-from tests.waiting import cpu_ratio
+from tests.support.waiting import cpu_ratio
 
 SERVERS = {"bootstrap.servers": "localhost:9092"}
 JAVA = "org.apache.kafka.common.config.provider."

@@ -16,8 +16,8 @@ from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.schemas.encoding.avro import AvroEncoder, encode_avro
 from spark_kafka_sink.schemas.encoding.avro_compatibility import unreadable
 from spark_kafka_sink.schemas.encoding.encoder import InvalidSchemaError, SchemaMismatchError, UnencodableRowsError
+from tests.support.waiting import DEADLINE_S, cpu_ratio
 from tests.unit.encoding.avro_referee import encoded, mismatches, read, record, struct, written
-from tests.waiting import DEADLINE_S, cpu_ratio
 
 ONE = struct(x=pa.array([1, 2]))
 

@@ -16,8 +16,8 @@ from spark_kafka_sink.exactly_once.sweep import list_open
 from spark_kafka_sink.network.calls import BrokerGoneError, Call, CodeAt
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
+from tests.support.waiting import DEADLINE_S
 from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query, committed, new_process
-from tests.waiting import DEADLINE_S
 
 CLOCK = SystemClock()
 

@@ -14,9 +14,9 @@ from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import TaskAction
 from spark_kafka_sink.testing.broker.faults import KEPT
+from tests.support.waiting import DEADLINE_S
 from tests.unit.exactly_once.runs import LEDGER, Query, carried, committed, new_process
 from tests.unit.exactly_once.test_protocol import crash
-from tests.waiting import DEADLINE_S
 
 DEADLINE_MS = 1_000 * DEADLINE_S
 ROWS = [[b"a"], [b"b"]]

@@ -15,8 +15,8 @@ from spark_kafka_sink.records.batch import TRANSACTIONAL, BatchHeader
 from spark_kafka_sink.records.decode import batch_headers
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.state.log import Marker as ControlRecord
+from tests.support.waiting import cpu_ratio
 from tests.unit.exactly_once.runs import LEDGER, Query, new_process
-from tests.waiting import cpu_ratio
 
 pytestmark = pytest.mark.slow
 

@@ -18,8 +18,8 @@ from spark_kafka_sink.exactly_once.values import WriteKind
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
 from spark_kafka_sink.tools.cli.main import main
+from tests.support.waiting import DEADLINE_S
 from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query, committed, new_process
-from tests.waiting import DEADLINE_S
 
 ROWS = [[b"a"], [b"b"]]
 OPTIONAL = ("unclean.leader.election.enable", "min.insync.replicas", "delete.retention.ms", "segment.ms",

@@ -21,9 +21,9 @@ from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import TaskAction
 from spark_kafka_sink.testing import TestBroker
 from tests.contract.fencing import fence
+from tests.support.waiting import DEADLINE_S
 from tests.unit.exactly_once.runs import LEDGER, Query, committed, new_process
 from tests.unit.exactly_once.test_protocol import crash
-from tests.waiting import DEADLINE_S
 
 ROWS = [[b"a", b"b"], [b"c"]]
 EACH_ONCE = {b"a": 1, b"b": 1, b"c": 1}

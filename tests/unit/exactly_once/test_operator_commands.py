@@ -19,9 +19,9 @@ from spark_kafka_sink.exactly_once.operator_commands import forget_done
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import Entry, EntryState, RowSum, TaskShare, WriteKind, WritePlan
 from spark_kafka_sink.tools.cli.main import main
+from tests.support.waiting import DEADLINE_S
 from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query, committed
 from tests.unit.exactly_once.test_protocol import EACH_ONCE, MORE, ROWS, crash
-from tests.waiting import DEADLINE_S
 
 # max.block.ms is the only option that can end a command within the time that a test has.
 BRIEF = [

@@ -16,7 +16,7 @@ from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
 from spark_kafka_sink.schemas.registry.client import SchemaRegistry
 from spark_kafka_sink.schemas.registry.schema import Side
 from spark_kafka_sink.spark.options import SinkOptions
-from tests.schema_registry_server import SchemaRegistryServer
+from tests.support.schema_registry_server import SchemaRegistryServer
 
 DECIMAL = json.dumps({"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2})
 LATEST = {"auto.register.schemas": False, "use.latest.version": True}

@@ -11,7 +11,7 @@ from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
 from spark_kafka_sink.schemas.registry.cache import ApplicationFile, CachedRegistry
 from spark_kafka_sink.schemas.registry.schema import Schema, SchemaReference, SchemaType, Side
 from spark_kafka_sink.spark.options import SinkOptions
-from spark_kafka_sink.testing.manual_clock import ManualClock
+from tests.support.manual_clock import ManualClock
 from tests.unit.formats.fake_registry import FakeRegistry
 
 OLD = '{"type":"record","name":"R","fields":[{"name":"a","type":["null","int"],"default":null}]}'

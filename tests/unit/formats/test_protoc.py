@@ -14,10 +14,10 @@ from spark_kafka_sink.schemas.formats import protoc
 from spark_kafka_sink.schemas.formats.format_options import FormatError
 from spark_kafka_sink.schemas.formats.protoc import compile_proto
 from spark_kafka_sink.schemas.registry.schema import Schema, SchemaReference, SchemaType
+from tests.support.waiting import cpu_ratio
 from tests.unit.encoding.protos import files_of
 from tests.unit.formats.fake_registry import FakeRegistry
 from tests.unit.formats.test_planning import plan, written
-from tests.waiting import cpu_ratio
 
 MONEY = 'syntax = "proto3"; package common; message Currency { string code = 1; } message Money { int64 units = 1; }'
 ORDER = """syntax = "proto3"; package shop;

@@ -15,8 +15,8 @@ from spark_kafka_sink.schemas.registry.cache import CachedRegistry
 from spark_kafka_sink.schemas.registry.client import SchemaRegistry
 from spark_kafka_sink.schemas.registry.schema import Side
 from spark_kafka_sink.spark.options import SinkOptions
-from tests.schema_registry_server import SchemaRegistryServer
-from tests.waiting import DEADLINE_S
+from tests.support.schema_registry_server import SchemaRegistryServer
+from tests.support.waiting import DEADLINE_S
 
 STRUCT = pa.struct([("a", pa.int32())])
 SCHEMA = '{"type":"record","name":"R","fields":[{"name":"a","type":["null","int"]}]}'

@@ -23,7 +23,7 @@ from spark_kafka_sink.network.login.aws import AwsTokens
 from spark_kafka_sink.network.login.azure import AzureTokens
 from spark_kafka_sink.network.login.gcp import GcpTokens
 from spark_kafka_sink.network.login.oauthbearer import initial_response
-from spark_kafka_sink.testing.manual_clock import ManualClock
+from tests.support.manual_clock import ManualClock
 
 OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 MSK = "b-1.orders.abc123.c2.kafka.eu-central-1.amazonaws.com:9098"

@@ -14,7 +14,7 @@ from spark_kafka_sink.errors import ConfigError, LoginError, SaslAuthenticationE
 from spark_kafka_sink.network.login.kerberos import Kerberos, renewal
 from spark_kafka_sink.network.login.sasl import LoginStep, sasl_mechanism
 from spark_kafka_sink.network.login.token_login import RetriableLoginError, Token
-from tests.waiting import DEADLINE_S
+from tests.support.waiting import DEADLINE_S
 
 KRB5 = "com.sun.security.auth.module.Krb5LoginModule required"
 HOUR = 3_600_000.0

@@ -9,7 +9,7 @@ from spark_kafka_sink.errors import LoginError, SaslAuthenticationError
 from spark_kafka_sink.network.login.oauthbearer import OAuthBearer, initial_response
 from spark_kafka_sink.network.login.sasl import LoginStep
 from spark_kafka_sink.network.login.token_login import Token
-from tests.waiting import DEADLINE_S
+from tests.support.waiting import DEADLINE_S
 
 OAUTH = "org.apache.kafka.common.security.oauthbearer."
 

@@ -9,7 +9,7 @@ from spark_kafka_sink.common.clock import NEVER
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import LoginError
 from spark_kafka_sink.network.login.token_login import RefreshWindow, RetriableLoginError, Token, TokenLogin
-from spark_kafka_sink.testing.manual_clock import ManualClock
+from tests.support.manual_clock import ManualClock
 
 CONFIG = replace(
     ProducerConfig.parse({"bootstrap.servers": "b:1"}),

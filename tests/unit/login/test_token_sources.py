@@ -28,8 +28,8 @@ from spark_kafka_sink.network.login import token_sources
 from spark_kafka_sink.network.login.token_login import RefusedLoginError, RetriableLoginError
 from spark_kafka_sink.network.login.token_sources import assertion, token_source
 from spark_kafka_sink.testing.certificates import CertificateAuthority
-from tests.oidc_server import Client, OidcServer
-from tests.waiting import DEADLINE_S
+from tests.support.oidc_server import Client, OidcServer
+from tests.support.waiting import DEADLINE_S
 
 OAUTH = "org.apache.kafka.common.security.oauthbearer."
 URL = "sasl.oauthbearer.token.endpoint.url"

@@ -12,11 +12,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from spark_kafka_sink.common.task_figures import TaskFigures
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once.receipts import WriteReceipt
-from spark_kafka_sink.testing.manual_clock import ManualClock
 from spark_kafka_sink.tools.cli.main import main, parser
 from spark_kafka_sink.tools.exporter.prometheus import CONNECTION_MS, MOST_CONNECTIONS, serve
 from spark_kafka_sink.tools.exporter.totals import EXPORTER_METRICS, METRICS, Exporter, ReceiptTotals
-from tests.waiting import DEADLINE_S, eventually
+from tests.support.manual_clock import ManualClock
+from tests.support.waiting import DEADLINE_S, eventually
 
 FIGURES = TaskFigures(
     rows=30, bytes=300, compressed_bytes=200, batches=3, retries=2, requests=4, throttle_ms=500.0, latency_avg_ms=5.0,

@@ -10,8 +10,8 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.messages import KioRequest, Request, Response, schema
-from spark_kafka_sink.testing.manual_clock import ManualClock
-from spark_kafka_sink.testing.scripted_network import ScriptedTransport, SentRequest, api_versions_response
+from tests.support.manual_clock import ManualClock
+from tests.support.scripted_network import ScriptedTransport, SentRequest, api_versions_response
 
 CONFIG = ProducerConfig.parse({"bootstrap.servers": "boot:9092", "client.id": "me"})
 RANGES = {0: (3, 13), 3: (0, 13), 18: (0, 4), 26: (0, 5)}

@@ -12,7 +12,7 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.testing import TestBroker
-from tests.waiting import DEADLINE_S, eventually
+from tests.support.waiting import DEADLINE_S, eventually
 
 NAME = "kafka.example"
 

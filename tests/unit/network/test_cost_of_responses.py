@@ -15,9 +15,9 @@ from spark_kafka_sink.network.messages import decode_response, response_type
 from spark_kafka_sink.network.response_check import MAX_TAGGED_FIELDS, check_response
 from spark_kafka_sink.producer.sender.produce_api import read_response
 from tests.repository.files import ROOT
+from tests.support.waiting import cpu_ratio
 from tests.unit.network.response_bytes import Path, Shape, arrays_of, compact
 from tests.unit.network.test_unknown_codes import RESPONSES
-from tests.waiting import cpu_ratio
 
 SIZE = 128 * 1024
 MOST = 2.0

@@ -12,7 +12,7 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.network.messages import CompletionHandler, KioRequest, Request, Response
 from spark_kafka_sink.network.rpc import Rpc
 from spark_kafka_sink.testing import LocalKafka, TestBroker
-from tests.kafka_versions import on_kafka
+from tests.support.kafka_versions import on_kafka
 
 
 def test_an_id_without_a_transaction_is_described(kafka_test_broker: TestBroker) -> None:

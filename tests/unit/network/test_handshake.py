@@ -9,7 +9,7 @@ from spark_kafka_sink.errors import NetworkError, UnsupportedVersionError
 from spark_kafka_sink.network.connection import ApiVersions
 from spark_kafka_sink.network.handshake import negotiate_api_versions
 from spark_kafka_sink.network.messages import schema
-from spark_kafka_sink.testing.scripted_network import api_versions_response, response_frame
+from tests.support.scripted_network import api_versions_response, response_frame
 
 
 def body(version: int, ranges: dict[int, tuple[int, int]]) -> memoryview:

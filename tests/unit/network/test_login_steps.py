@@ -10,7 +10,7 @@ from spark_kafka_sink.errors import KafkaTimeoutError, LoginError
 from spark_kafka_sink.network.login import sasl
 from spark_kafka_sink.network.login.sasl import LoginStep
 from spark_kafka_sink.network.messages import schema
-from spark_kafka_sink.testing.scripted_network import api_versions_response
+from tests.support.scripted_network import api_versions_response
 
 WHAT = "a token of sasl.oauthbearer.token.endpoint.url"
 RANGES = {0: (3, 13), 17: (0, 1), 18: (0, 4), 26: (0, 5), 36: (0, 2)}

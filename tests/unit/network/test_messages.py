@@ -11,7 +11,7 @@ from kio.static.constants import EntityType
 from spark_kafka_sink.errors import NetworkError
 from spark_kafka_sink.network.messages import camel_case, decode_response, request_header, schema
 from spark_kafka_sink.network.metadata_api import metadata_request
-from spark_kafka_sink.testing.scripted_network import response_frame
+from tests.support.scripted_network import response_frame
 
 
 def test_the_names_of_kios_classes_follow_from_the_name_of_the_api():

@@ -23,7 +23,7 @@ from spark_kafka_sink.errors import (
     WrongProtocolError,
 )
 from spark_kafka_sink.network.metadata import Metadata
-from tests.waiting import DEADLINE_S, lasts
+from tests.support.waiting import DEADLINE_S, lasts
 
 B1, B2 = Node(1, "b1", 9092), Node(2, "b2", 9092)
 

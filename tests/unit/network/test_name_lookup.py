@@ -18,8 +18,8 @@ from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.network.transport import Closed, Connected, Received
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.listener import Listener
+from tests.support.waiting import DEADLINE_S
 from tests.unit.network.test_selector import until
-from tests.waiting import DEADLINE_S
 
 NAME = "slow.example"
 

@@ -11,7 +11,7 @@ from spark_kafka_sink.errors import KafkaTimeoutError, LoginError, SaslAuthentic
 from spark_kafka_sink.network.login import sasl
 from spark_kafka_sink.network.login.sasl import LoginStep
 from spark_kafka_sink.network.messages import schema
-from spark_kafka_sink.testing.scripted_network import api_versions_response
+from tests.support.scripted_network import api_versions_response
 
 RANGES = {0: (3, 13), 17: (0, 1), 18: (0, 4), 26: (0, 5), 36: (0, 2)}
 SASL = ["sasl_handshake", "sasl_authenticate"]

@@ -24,9 +24,9 @@ from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.network.transport import Bytes, Event
 from spark_kafka_sink.producer.sync_producer import SyncProducer
 from spark_kafka_sink.testing import TestBroker
-from spark_kafka_sink.testing.manual_clock import ManualClock
-from spark_kafka_sink.testing.scripted_network import ScriptedTransport
-from tests.waiting import DEADLINE_S
+from tests.support.manual_clock import ManualClock
+from tests.support.scripted_network import ScriptedTransport
+from tests.support.waiting import DEADLINE_S
 
 DEADLINE_MS = 1_000 * DEADLINE_S
 

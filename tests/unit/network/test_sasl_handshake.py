@@ -18,7 +18,7 @@ from spark_kafka_sink.network.connection import ApiVersions
 from spark_kafka_sink.network.handshake import authenticate, sasl_steps
 from spark_kafka_sink.network.login.sasl import sasl_mechanism
 from spark_kafka_sink.network.messages import schema
-from spark_kafka_sink.testing.scripted_network import api_versions_response, response_frame
+from tests.support.scripted_network import api_versions_response, response_frame
 from tests.unit.login.scram_server import serve
 
 from .conftest import CONFIG

@@ -13,8 +13,8 @@ from spark_kafka_sink.network import selector as selector_module
 from spark_kafka_sink.network.name_lookup import AddressList
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.network.transport import Closed, Connected, Event, Received, Written
+from tests.support.waiting import DEADLINE_S, eventually, lasts
 from tests.unit.network.file_descriptors import none_left
-from tests.waiting import DEADLINE_S, eventually, lasts
 
 
 def until(selector: Selector, kind: type) -> list[Event]:

@@ -18,8 +18,8 @@ from spark_kafka_sink.network import selector as selector_module
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.network.transport import Closed, Connected, Event, Received
 from spark_kafka_sink.testing import TestBroker
+from tests.support.waiting import DEADLINE_S, eventually
 from tests.unit.network.file_descriptors import none_left
-from tests.waiting import DEADLINE_S, eventually
 
 NOT_YET = {errno.EAGAIN, errno.EWOULDBLOCK, errno.EINPROGRESS, errno.EALREADY}
 """A call that would block: nothing has failed."""

@@ -20,7 +20,7 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.name_lookup import AddressList
-from spark_kafka_sink.testing.scripted_network import ScriptedTransport
+from tests.support.scripted_network import ScriptedTransport
 from tests.unit.network.conftest import CONFIG, Turns
 from tests.unit.security.conftest import HOST, Certificates, Server
 

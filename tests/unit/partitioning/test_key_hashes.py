@@ -6,8 +6,8 @@ import pytest
 
 from spark_kafka_sink.producer.partitioning.key_hashes import crc32, murmur2
 from spark_kafka_sink.producer.partitioning.partitioner import NOT_GIVEN
+from tests.support.waiting import cpu_ratio
 from tests.unit.partitioning.test_murmur2 import MIB, murmur2_of
-from tests.waiting import cpu_ratio
 
 HASHES = {
     "murmur2": (murmur2, murmur2_of),

@@ -12,7 +12,7 @@ import pytest
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import BufferExhaustedError, IllegalStateError, ProducerClosedError
 from spark_kafka_sink.producer.interceptors import ProducerInterceptor
-from tests.waiting import DEADLINE_S
+from tests.support.waiting import DEADLINE_S
 
 MANY = 20_000
 """Records of 1 KiB: they fill pending records several times, which the caller then appends."""

@@ -14,7 +14,7 @@ from spark_kafka_sink.network.topics import NewTopic, create_topic, topic_metada
 from spark_kafka_sink.producer.engine import ProducerEngine
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
-from tests.waiting import DEADLINE_S, eventually
+from tests.support.waiting import DEADLINE_S, eventually
 
 PATIENT = {"request.timeout.ms": 3_600_000, "delivery.timeout.ms": 7_200_000}
 """Longer than a test may take."""

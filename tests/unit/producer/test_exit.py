@@ -12,7 +12,7 @@ import pytest
 from spark_kafka_sink import KafkaProducer
 from spark_kafka_sink.producer import engine
 from spark_kafka_sink.testing import KEPT, TestBroker
-from tests.waiting import DEADLINE_S
+from tests.support.waiting import DEADLINE_S
 
 PROGRAM = """
 import os, sys

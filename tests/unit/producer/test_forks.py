@@ -18,7 +18,7 @@ from spark_kafka_sink.errors import ProducerClosedError
 from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.producer.sync_producer import SyncProducer
 from spark_kafka_sink.testing import TestBroker
-from tests.waiting import DEADLINE_S
+from tests.support.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
 

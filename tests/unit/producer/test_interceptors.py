@@ -11,8 +11,8 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.producer.append.record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.producer.interceptors import InterceptorChain, ProducerInterceptor
+from tests.support.waiting import DEADLINE_S
 from tests.unit.producer import own_plugins
-from tests.waiting import DEADLINE_S
 
 HERE = "tests.unit.producer.own_plugins"
 

@@ -11,7 +11,7 @@ import pytest
 from spark_kafka_sink import KafkaProducer, ProducerRecord, open_producer
 from spark_kafka_sink.errors import BrokerError, BufferExhaustedError, KafkaTimeoutError, WrongProtocolError
 from spark_kafka_sink.testing import Listener, TestBroker
-from tests.oauth_kafka import LISTENER, oauth_options
+from tests.support.oauth_kafka import LISTENER, oauth_options
 
 RECORD = ProducerRecord("t", b"value")
 BRIEFLY = {"max.block.ms": 1_500, "delivery.timeout.ms": 900, "request.timeout.ms": 900, "linger.ms": 0}

@@ -13,7 +13,7 @@ from spark_kafka_sink.errors import TransactionAbortableError, UnsupportedVersio
 from spark_kafka_sink.producer.transactions.values import ConsumerGroupMetadata, OffsetAndMetadata
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
-from tests.waiting import DEADLINE_S
+from tests.support.waiting import DEADLINE_S
 
 LIKE_EVENT_HUBS = {"Metadata": (0, 5), "Produce": (0, 7), "ApiVersions": (0, 1)}
 OLDEST = {

@@ -19,7 +19,7 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.producer.interceptors import ProducerInterceptor
 from spark_kafka_sink.producer.serializers import JsonSerializer, StringSerializer
 from spark_kafka_sink.testing import TestBroker
-from tests.waiting import DEADLINE_S
+from tests.support.waiting import DEADLINE_S
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from spark_kafka_sink.producer.serializers import (
     Serializer,
     StringSerializer,
 )
+from tests.support.waiting import DEADLINE_S
 from tests.unit.producer import own_plugins
-from tests.waiting import DEADLINE_S
 
 HERE = "tests.unit.producer.own_plugins"
 JAVA = "org.apache.kafka.common.serialization"

@@ -26,7 +26,7 @@ from spark_kafka_sink.producer.partitioning.kafka_partitioners import KEY_HASHES
 from spark_kafka_sink.producer.serializers import BytesSerializer, Serializer, StringSerializer
 from spark_kafka_sink.producer.sync_producer import SyncProducer
 from spark_kafka_sink.testing import KEPT, TestBroker
-from tests.waiting import DEADLINE_S
+from tests.support.waiting import DEADLINE_S
 
 GROUPS = ("producer-metrics", "producer-topic-metrics.t", "producer-topic-metrics.u")
 

@@ -15,7 +15,7 @@ from spark_kafka_sink.producer.engine import ProducerEngine
 from spark_kafka_sink.producer.task_meter import TaskMeter
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.testing import TestBroker
-from spark_kafka_sink.testing.manual_clock import ManualClock
+from tests.support.manual_clock import ManualClock
 
 
 class Counting:

@@ -8,7 +8,7 @@ from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker import KEPT
-from tests.waiting import eventually, lasts
+from tests.support.waiting import eventually, lasts
 
 APIS = ["ApiVersions", "Metadata", "FindCoordinator", "InitProducerId", "AddPartitionsToTxn", "Produce", "EndTxn"]
 THROTTLE_MS = 100

@@ -18,9 +18,9 @@ from spark_kafka_sink.schemas.registry.client import SchemaRegistry
 from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions
 from spark_kafka_sink.schemas.registry.schema import Schema, SchemaType
 from spark_kafka_sink.testing.certificates import CertificateAuthority
-from spark_kafka_sink.testing.manual_clock import ManualClock
-from tests.oidc_server import Client, OidcServer
-from tests.schema_registry_server import Fault, SchemaRegistryServer
+from tests.support.manual_clock import ManualClock
+from tests.support.oidc_server import Client, OidcServer
+from tests.support.schema_registry_server import Fault, SchemaRegistryServer
 
 INT = Schema(SchemaType.AVRO, '"int"')
 SECRET = "zq7f3a91:+ä"

@@ -14,7 +14,7 @@ from spark_kafka_sink.errors import RegistryError
 from spark_kafka_sink.schemas.registry.cache import ApplicationFile, CachedRegistry, cached_registry
 from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions
 from spark_kafka_sink.schemas.registry.schema import Schema, SchemaReference, SchemaType
-from spark_kafka_sink.testing.manual_clock import ManualClock
+from tests.support.manual_clock import ManualClock
 from tests.unit.formats.fake_registry import FakeRegistry
 
 KEY = ("http://r", "t-value", "options")

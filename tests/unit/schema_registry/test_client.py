@@ -19,9 +19,9 @@ from spark_kafka_sink.schemas.registry import client
 from spark_kafka_sink.schemas.registry.client import SchemaRegistry
 from spark_kafka_sink.schemas.registry.registry_options import CONNECT_TIMEOUT, READ_TIMEOUT, RegistryOptions
 from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, SchemaReference, SchemaType
-from spark_kafka_sink.testing.manual_clock import ManualClock
-from tests.schema_registry_server import Fault, SchemaRegistryServer
-from tests.waiting import DEADLINE_S, eventually, lasts
+from tests.support.manual_clock import ManualClock
+from tests.support.schema_registry_server import Fault, SchemaRegistryServer
+from tests.support.waiting import DEADLINE_S, eventually, lasts
 
 INT = Schema(SchemaType.AVRO, '"int"')
 LONG = Schema(SchemaType.AVRO, '"long"')

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.waiting import DEADLINE_S
+from tests.support.waiting import DEADLINE_S
 
 
 def test_the_libraries_of_certificates_and_tokens_are_imported_only_where_they_are_used():

@@ -14,9 +14,9 @@ from spark_kafka_sink.common.config.option import Password
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.network.security.stores import key_pair, read_files, trusted_certificates
 from spark_kafka_sink.testing.java import find_java
+from tests.support.waiting import DEADLINE_S
 from tests.unit.security.certificates import Entity, key_pem, pem
 from tests.unit.security.tls_peers import config
-from tests.waiting import DEADLINE_S
 
 SECRET = "hunter2-päss"
 CA, INTERMEDIATE, CLIENT = Entity("ca"), Entity("intermediate"), Entity("client")

@@ -17,7 +17,7 @@ from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from spark_kafka_sink.records.decode import decode_batches
-from spark_kafka_sink.testing.scripted_network import ScriptedTransport, SentRequest
+from tests.support.scripted_network import ScriptedTransport, SentRequest
 from tests.unit.scripted_engine import TOPIC, Engine, Step
 
 OTHER = "another-topic"

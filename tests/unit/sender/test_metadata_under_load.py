@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from spark_kafka_sink.testing.scripted_network import SentRequest
+from tests.support.scripted_network import SentRequest
 from tests.unit.scripted_engine import TOPIC, Engine
 
 ANSWER_MS = 30

@@ -25,8 +25,8 @@ from spark_kafka_sink.network.transport import Event
 from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.producer.transactions.requests import transaction_key
 from spark_kafka_sink.producer.transactions.states import Step
-from spark_kafka_sink.testing.manual_clock import ManualClock
-from spark_kafka_sink.testing.scripted_network import ScriptedTransport, SentRequest, api_versions_response
+from tests.support.manual_clock import ManualClock
+from tests.support.scripted_network import ScriptedTransport, SentRequest, api_versions_response
 from tests.unit.scripted_engine import TOPIC, Engine
 from tests.unit.scripted_engine import Step as EngineStep
 from tests.unit.sender.test_authentication_errors import SaslEngine

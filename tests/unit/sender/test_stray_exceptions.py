@@ -11,8 +11,8 @@ from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, ProducerClosedError
 from spark_kafka_sink.producer.sender import sender as loop
 from spark_kafka_sink.testing.broker import TestBroker
+from tests.support.waiting import DEADLINE_S
 from tests.unit.scripted_engine import Engine
-from tests.waiting import DEADLINE_S
 
 
 @pytest.fixture

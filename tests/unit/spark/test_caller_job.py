@@ -10,8 +10,8 @@ from pyspark import SparkJobInfo, SparkStageInfo
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.spark import caller_job
-from spark_kafka_sink.testing.manual_clock import ManualClock
-from tests.waiting import DEADLINE_S, eventually
+from tests.support.manual_clock import ManualClock
+from tests.support.waiting import DEADLINE_S, eventually
 
 CLOCK = SystemClock()
 

@@ -13,7 +13,7 @@ from spark_kafka_sink.exactly_once import values as v
 from spark_kafka_sink.producer.transactions.values import END_TXN_V1, PreparedTransaction, TransactionalIdentity
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, PartitionWrite, aborted, committed
 from spark_kafka_sink.spark.python_process import announce
-from spark_kafka_sink.testing.manual_clock import ManualClock
+from tests.support.manual_clock import ManualClock
 
 MESSAGES = [
     KafkaCommitMessage((PartitionWrite("a", 0, 3, 30, 5, 7), PartitionWrite("b", 0, 1, 4, 0, 0))),

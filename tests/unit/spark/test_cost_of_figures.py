@@ -12,7 +12,7 @@ from spark_kafka_sink.producer import Delivery
 from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.producer.task_meter import TaskMeter
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, PartitionWrite, committed
-from tests.waiting import cpu_ratio
+from tests.support.waiting import cpu_ratio
 
 TASKS, TOPICS = 8, 20
 CLOCK = SystemClock()

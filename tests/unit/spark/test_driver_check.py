@@ -25,8 +25,8 @@ from spark_kafka_sink.spark.writers import KafkaBatchWriter, KafkaStreamWriter
 from spark_kafka_sink.testing import Listener, TestBroker
 from spark_kafka_sink.testing.certificates import CertificateAuthority
 from spark_kafka_sink.testing.listener import login
-from tests.oauth_kafka import CLIENT_CREDENTIALS, SECRET, oidc_server
-from tests.waiting import DEADLINE_S, holds_for
+from tests.support.oauth_kafka import CLIENT_CREDENTIALS, SECRET, oidc_server
+from tests.support.waiting import DEADLINE_S, holds_for
 
 SCHEMA = StructType([StructField("value", StringType())])
 AN_HOUR_MS = 3_600_000.0

@@ -15,7 +15,7 @@ from spark_kafka_sink.spark import kafka_batches, kafka_write, python_process, w
 from spark_kafka_sink.spark.commit_message import Committed, KafkaCommitMessage, PartitionWrite
 from spark_kafka_sink.spark.schema import SchemaError
 from spark_kafka_sink.spark.write_result import WriteResult
-from tests.waiting import DEADLINE_S
+from tests.support.waiting import DEADLINE_S
 
 AT_LEAST_ONCE = {"kafka.bootstrap.servers": "localhost:1", "topic": "t"}
 SCHEMA = StructType([StructField("value", BinaryType())])

@@ -15,7 +15,7 @@ from spark_kafka_sink.spark.pipeline import Pipeline
 from spark_kafka_sink.spark.read import AppendSize
 from spark_kafka_sink.spark.rows import ILLEGAL_ARGUMENT, FaultKind, RejectedRows, Rows
 from spark_kafka_sink.spark.schema import RowLayout
-from spark_kafka_sink.testing.manual_clock import ManualClock
+from tests.support.manual_clock import ManualClock
 
 KIND = FaultKind(Reason.INVALID_PARTITION, ILLEGAL_ARGUMENT)
 OTHER = FaultKind(Reason.ENCODE, ILLEGAL_ARGUMENT)

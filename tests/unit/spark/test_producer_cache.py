@@ -7,8 +7,8 @@ import pytest
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.spark.producer_cache import ProducerCache
-from spark_kafka_sink.testing.manual_clock import ManualClock
-from tests.waiting import DEADLINE_S
+from tests.support.manual_clock import ManualClock
+from tests.support.waiting import DEADLINE_S
 
 CONFIG = ProducerConfig.parse({"bootstrap.servers": "a:1"})
 OTHER = ProducerConfig.parse({"bootstrap.servers": "b:1"})

@@ -13,9 +13,9 @@ from spark_kafka_sink.spark.pace import CATCH_UP_MS, PART_MS, Pace
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.write import write_rows
 from spark_kafka_sink.testing import TestBroker
-from spark_kafka_sink.testing.manual_clock import ManualClock
+from tests.support.manual_clock import ManualClock
+from tests.support.waiting import lasts
 from tests.unit.exactly_once.runs import TOPIC, Query, committed, new_process
-from tests.waiting import lasts
 
 LAYOUT = RowLayout(value=0)
 

@@ -13,7 +13,7 @@ from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.sink_write import SinkWrite, check_reports
 from spark_kafka_sink.spark.writers import KafkaStreamWriter
-from tests.waiting import DEADLINE_S
+from tests.support.waiting import DEADLINE_S
 
 
 def test_a_write_is_planned_and_run_where_spark_has_no_python_data_sources():

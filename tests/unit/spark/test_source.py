@@ -23,7 +23,7 @@ import pyspark_pykafka
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.spark.schema import SchemaError
 from spark_kafka_sink.spark.source import KafkaDataSource
-from tests.waiting import DEADLINE_S
+from tests.support.waiting import DEADLINE_S
 
 OPTIONS = {"kafka.bootstrap.servers": "a:1", "topic": "t"}
 VALUE = StructType([StructField("value", StringType())])

@@ -19,7 +19,7 @@ from spark_kafka_sink.spark.write import write_rows
 from spark_kafka_sink.spark.writers import KafkaBatchWriter, KafkaStreamWriter
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
-from tests.waiting import DEADLINE_S
+from tests.support.waiting import DEADLINE_S
 
 SCHEMA = StructType([StructField("value", StringType())])
 BY_ROW = RowLayout(value=0, topic=1)

@@ -13,7 +13,7 @@ from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.writers import KafkaBatchWriter
-from tests.waiting import DEADLINE_S
+from tests.support.waiting import DEADLINE_S
 
 SCHEMA = StructType([StructField("value", StringType())])
 

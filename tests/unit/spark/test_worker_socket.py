@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from spark_kafka_sink.spark.python_process import acknowledge_at_once
-from tests.waiting import DEADLINE_S, measured_s
+from tests.support.waiting import DEADLINE_S, measured_s
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="TCP_QUICKACK is Linux's")
 

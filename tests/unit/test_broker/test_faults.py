@@ -6,7 +6,7 @@ import pytest
 
 from spark_kafka_sink.testing import KEPT, TestBroker
 from tests.contract.plain_client import PlainClient, batch
-from tests.waiting import lasts
+from tests.support.waiting import lasts
 
 RECORDS = batch([b"x"])
 

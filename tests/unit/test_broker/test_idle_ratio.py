@@ -7,7 +7,7 @@ import pytest
 from spark_kafka_sink.testing import KEPT, TestBroker
 from spark_kafka_sink.testing.broker.idle_meter import IdleMeter
 from tests.contract.plain_client import PlainClient
-from tests.waiting import eventually
+from tests.support.waiting import eventually
 
 
 class Clock:

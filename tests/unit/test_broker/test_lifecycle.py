@@ -20,7 +20,7 @@ from spark_kafka_sink.testing.broker.acceptor import LOOPBACK, Acceptor
 from spark_kafka_sink.testing.broker.authentication import AtListener, AuthenticationLog
 from spark_kafka_sink.testing.listener import Listener
 from tests.contract.plain_client import PlainClient, batch
-from tests.waiting import DEADLINE_S, wall_ratio
+from tests.support.waiting import DEADLINE_S, wall_ratio
 
 
 def open_files() -> int:

@@ -10,7 +10,7 @@ from spark_kafka_sink.testing import StoredRecord, TestBroker
 from spark_kafka_sink.testing.broker.state.producers import ProducerStates, SequenceRange, last_sequence
 from tests.contract.plain_client import PlainClient, batch
 from tests.contract.transactional_writer import V2, TransactionalWriter
-from tests.waiting import is_of_today
+from tests.support.waiting import is_of_today
 
 LAST_SEQUENCE = 2**31 - 1
 

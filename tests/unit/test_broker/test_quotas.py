@@ -7,7 +7,7 @@ import pytest
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.state.quotas import SampledRate
 from tests.contract.plain_client import PlainClient, batch
-from tests.waiting import lasts
+from tests.support.waiting import lasts
 
 RECORDS = batch([b"x" * 50] * 60)
 DATA = [{"name": "t", "partition_data": [{"index": 0, "records": RECORDS}]}]

@@ -20,7 +20,7 @@ from spark_kafka_sink.testing.broker.state.transactions import (
 )
 from tests.contract.plain_client import PlainClient
 from tests.contract.transactional_writer import V1, V2, TransactionalWriter
-from tests.waiting import eventually
+from tests.support.waiting import eventually
 
 TIMEOUT_MS = 1000
 

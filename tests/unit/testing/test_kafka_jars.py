@@ -14,8 +14,8 @@ from spark_kafka_sink.testing.kafka_jars import _ESSENTIAL_JARS, KafkaJarsError,
 from spark_kafka_sink.testing.kafka_jars import __file__ as kafka_jars_file
 from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION
 from spark_kafka_sink.testing.maven import CACHE_VARIABLE, FetchError, cache_folder
+from tests.support.waiting import DEADLINE_S
 from tests.unit.testing.fake_ivy import FakeIvy, left_in
-from tests.waiting import DEADLINE_S
 
 NAMES = ("kafka_2.13-9.8.7.jar", "kafka-clients-9.8.7.jar", "kafka-tools-9.8.7.jar")
 

@@ -13,8 +13,8 @@ from confluent_kafka import TopicPartition as Place
 
 from spark_kafka_sink.errors import BrokerError
 from spark_kafka_sink.testing import LocalKafka, LocalKafkaError
-from tests.kafka_versions import on_kafka
-from tests.waiting import DEADLINE_S, eventually, until
+from tests.support.kafka_versions import on_kafka
+from tests.support.waiting import DEADLINE_S, eventually, until
 
 pytestmark = pytest.mark.jvm
 

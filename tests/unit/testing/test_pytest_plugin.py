@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.waiting import DEADLINE_S
+from tests.support.waiting import DEADLINE_S
 
 pytest_plugins = ["pytester"]
 

@@ -18,8 +18,8 @@ from spark_kafka_sink.network.rpc import Rpc
 from spark_kafka_sink.network.transport import Event
 from spark_kafka_sink.producer.transactions.committer import Committer, EndVerdict
 from spark_kafka_sink.producer.transactions.values import PreparedTransaction, TransactionalIdentity
-from spark_kafka_sink.testing.manual_clock import ManualClock
-from spark_kafka_sink.testing.scripted_network import ScriptedTransport, SentRequest, api_versions_response
+from tests.support.manual_clock import ManualClock
+from tests.support.scripted_network import ScriptedTransport, SentRequest, api_versions_response
 from tests.unit.transactions.transactional_engine import NO_THROTTLE, V2_RANGES
 
 CONFIG = ProducerConfig.parse({"bootstrap.servers": "boot:9092", "request.timeout.ms": 1_000})

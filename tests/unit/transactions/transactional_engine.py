@@ -23,7 +23,7 @@ from spark_kafka_sink.testing.broker.state.offset_records import CommittedOffset
 from spark_kafka_sink.testing.broker.state.offsets import GroupOffsets
 from spark_kafka_sink.testing.broker.state.transactions import NOBODY, ProducerIdentity, TransactionCoordinator
 from spark_kafka_sink.testing.broker.state.transactions import State as TransactionState
-from spark_kafka_sink.testing.scripted_network import SentRequest, api_versions_response
+from tests.support.scripted_network import SentRequest, api_versions_response
 from tests.unit.scripted_engine import TOPIC, Engine
 from tests.unit.scripted_engine import Step as ProduceStep
 

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 from flask import Flask, Response, request
 from werkzeug.serving import make_server
 
-from tests.loopback_app import LoopbackApp
+from tests.support.loopback_app import LoopbackApp
+from tests.support.waiting import DEADLINE_S
 from tests.unit.encoding.protos import compiled, files_of
-from tests.waiting import DEADLINE_S
 
 
 class Asked(NamedTuple):

@@ -6,6 +6,6 @@ import os
 from pathlib import Path
 from typing import Final
 
-_TESTS: Final = Path(__file__).parent
-PYTHON_PATH: Final = os.pathsep.join((str(_TESTS / "without_hypothesis"), str(_TESTS.parent)))
+_HERE: Final = Path(__file__).parent
+PYTHON_PATH: Final = os.pathsep.join((str(_HERE / "without_hypothesis"), str(_HERE.parents[1])))
 """Their PYTHONPATH: this repository, without Hypothesis."""

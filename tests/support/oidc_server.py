@@ -15,8 +15,8 @@ from flask import Flask, request
 from joserfc.jwk import KeySet, RSAKey
 from werkzeug.serving import make_server
 
-from tests.loopback_app import LoopbackApp
-from tests.waiting import DEADLINE_S
+from tests.support.loopback_app import LoopbackApp
+from tests.support.waiting import DEADLINE_S
 
 JWT_BEARER = JWTBearerGrant.GRANT_TYPE
 

@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from joserfc.jwk import RSAKey
 
 from spark_kafka_sink.testing import Listener, LocalKafka
-from tests.oidc_server import Client, OidcServer
+from tests.support.oidc_server import Client, OidcServer
 
 OAUTH = "org.apache.kafka.common.security.oauthbearer."
 URL = "sasl.oauthbearer.token.endpoint.url"
