@@ -40,7 +40,9 @@ demo: $(READY) ## 336,776 real rows onto a real Kafka and back (BROKER=host:port
 	@$(BIN)/python -m examples.demo $(if $(BROKER),--broker $(BROKER))
 
 test: $(READY) ## the tests without a JVM and, beside them, the first with real Kafka and Spark (10 minutes on 2 cores)
-	@$(MAKE) --no-print-directory -j 2 --output-sync=target test-fast test-core
+	@mkdir -p .cache; $(MAKE) --no-print-directory test-core >.cache/test-core.log 2>&1 & core=$$!; \
+	$(MAKE) --no-print-directory test-fast; fast=$$?; echo 'The tests with Kafka and Spark:'; \
+	wait $$core; core=$$?; cat .cache/test-core.log; exit $$((fast || core))
 
 test-fast: $(READY) ## the tests without a JVM
 	@$(COMPILED) $(BIN)/python -m pytest -n 3 --dist worksteal -m "not jvm and not slow" -o cache_dir=.pytest_cache/$@ $(ARGS)
