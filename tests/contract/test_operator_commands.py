@@ -39,11 +39,11 @@ class Night:
         query = Query(kafka.bootstrap_servers, self.prefix, options=PATIENT, topic=self.topic("decided"))
         plan = query.plan()
         reports = query.tasks(plan, 0, [[b"a"], [b"b"]])
+        undecided = Query(kafka.bootstrap_servers, self.prefix, options=PATIENT, topic=self.topic("open"))
+        undecided.task(plan, 0, 5, [b"open"])
         for killed in crash(monkeypatch, "intent committed"):
             with pytest.raises(killed):
                 query.commit(reports)
-        undecided = Query(kafka.bootstrap_servers, self.prefix, options=PATIENT, topic=self.topic("open"))
-        undecided.task(plan, 0, 5, [b"open"])
         producer = stack.enter_context(self.producer(f"{self.prefix}-more-0"))
         producer.send(ProducerRecord(self.topic("foreign"), b"foreign"))
         producer.prepare_transaction()
