@@ -97,7 +97,7 @@ def test_an_interrupted_run_leaves_nothing(local_kafka, tmp_path, after, send):
 @pytest.mark.parametrize("secure_kafka", ["4.4.0"], indirect=True, scope="session")
 @pytest.mark.parametrize("ids", ["own", "others"])
 def test_rights_for_its_prefix_are_enough_and_a_missing_one_is_named(secure_kafka, tmp_path, ids):
-    """It needs no right to a group, so the package reads itself what librdkafka may not."""
+    """It needs no right to a group, though librdkafka asks for the coordinator of its own."""
     prefix = f"rights{uuid4().hex[:8]}"
     for operation in ("CREATE", "DESCRIBE", "DESCRIBE_CONFIGS", "READ", "WRITE", "DELETE"):
         secure_kafka.allow("client", operation, "TOPIC", prefix, prefixed=True)
@@ -114,7 +114,7 @@ def test_rights_for_its_prefix_are_enough_and_a_missing_one_is_named(secure_kafk
     assert "ok      at-least-once, stream, stopped and started again: 10,000 rows" in shown
     if ids == "own":
         assert process.returncode == 0, shown + told
-        assert "whole: every row was read back by the package's own reader" in shown
+        assert "whole: every row was read back by confluent-kafka" in shown
     else:
         assert process.returncode == 1, shown + told
         assert "FAILED  exactly-once, batch: the reason is on standard error" in shown
