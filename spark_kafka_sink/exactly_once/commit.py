@@ -20,14 +20,12 @@ from spark_kafka_sink.exactly_once.errors import (
     NotDecidedError,
     Progress,
 )
+from spark_kafka_sink.exactly_once.ledger import LAG_MS
 from spark_kafka_sink.exactly_once.ledger_format import shown_id
 from spark_kafka_sink.exactly_once.session import CommitSettings, Session, session_for
 from spark_kafka_sink.exactly_once.shared_ids import shared_ids
 from spark_kafka_sink.exactly_once.sweep import ended_tasks, is_current
 from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, EntryState, TaskReport, TopicId, listed
-
-_LAG_MS: Final = 2_000.0
-"""A broker may not know a new topic, or that it no longer coordinates a transaction, for this long."""
 
 _PAUSE_MS: Final = 100.0
 
@@ -129,7 +127,7 @@ def _refuse_recreated(session: Session, reports: Sequence[TaskReport], entry: En
 
 def _refuse_ended(session: Session, report: TaskReport, entry: Entry, deadline: float) -> None:
     """Raises ``ExactlyOnceError`` if a transaction of the intent is no longer open."""
-    patience = min(deadline, session.deadline(_LAG_MS))
+    patience = min(deadline, session.deadline(LAG_MS))
     while gone := ended_tasks(session.cluster, entry.prepared, deadline):
         if not is_current(session.cluster, report.driver):
             return  # the run was fenced, which its intent finds
@@ -204,7 +202,7 @@ class TopicChanges(NamedTuple):
 def topic_changes(session: Session, written: Iterable[TopicId], deadline: float) -> TopicChanges:
     """How the topics differ from ``written``. If they do, it repeats the request for a while. Raises ``KafkaError``."""
     topics = frozenset(written)
-    patience = min(deadline, session.deadline(_LAG_MS))
+    patience = min(deadline, session.deadline(LAG_MS))
     while topics:
         found = session.cluster.topics(sorted({topic.name for topic in topics}), deadline)
         missing = {name for name, info in found.items() if info is None}

@@ -24,8 +24,8 @@ from spark_kafka_sink.records.batch import (
 _log = logging.getLogger("spark_kafka_sink.exactly_once")
 
 _SOON_MS: Final = 5.0
-METADATA_LAG_MS: Final = 2_000.0
-"""A broker may not know a new topic for this long."""
+LAG_MS: Final = 2_000.0
+"""A broker may not know a new topic, or that it no longer coordinates a transaction, for this long."""
 
 _MAX_VIEW_AGE_MS: Final = 900_000
 """Half of the delete.retention.ms that the topic is created with."""
@@ -148,7 +148,7 @@ class Ledger:
     def _follow_topic(self, deadline: float) -> None:
         """Starts anew if the topic was recreated, or if the view is so old that compaction may have removed the control
         records of transactions that it has as undecided."""
-        topic, patience = self.partitions.topic, min(deadline, self._cluster.now() + METADATA_LAG_MS)
+        topic, patience = self.partitions.topic, min(deadline, self._cluster.now() + LAG_MS)
         while (info := self._cluster.topic(topic, deadline)) is None:
             if self._cluster.now() >= patience:
                 raise missing_ledger(topic)

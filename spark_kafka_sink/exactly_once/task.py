@@ -20,7 +20,7 @@ from spark_kafka_sink.exactly_once import steps
 from spark_kafka_sink.exactly_once.checksum import row_sum
 from spark_kafka_sink.exactly_once.decisions import check_size, other_queries, prove, task_action
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, FencedRunError
-from spark_kafka_sink.exactly_once.ledger import METADATA_LAG_MS, missing_ledger
+from spark_kafka_sink.exactly_once.ledger import LAG_MS, missing_ledger
 from spark_kafka_sink.exactly_once.ledger_format import marker_record
 from spark_kafka_sink.exactly_once.ledger_topic import refuse_too_few
 from spark_kafka_sink.exactly_once.receipts import TaskName, WriteReceipt, receipts_of
@@ -177,7 +177,7 @@ class TaskTransaction:
         share = TaskShare(rows)
         if self._engine is not None:
             marker = TopicPartition(plan.ledger.topic, plan.ledger.marker_partition)
-            if not self._engine.topics.exists(marker.topic, METADATA_LAG_MS):
+            if not self._engine.topics.exists(marker.topic, LAG_MS):
                 raise missing_ledger(marker.topic)
             refuse_too_few(marker.topic, self._engine.topics.partition_count(marker.topic))
             key, value = marker_record(plan.name, Marker(write_id.query, write_id.number, self._task, rows))

@@ -100,7 +100,7 @@ def test_incident_rows_of_a_topic_whose_id_was_noted_after_them_were_told_commit
 ):
     """The task wrote to the topic as it was, and noted the id of the one that was created in its place. Commit compared
     this with itself: the rows were in neither, and nobody was told."""
-    monkeypatch.setattr("spark_kafka_sink.exactly_once.commit._LAG_MS", 100.0)
+    monkeypatch.setattr("spark_kafka_sink.exactly_once.commit.LAG_MS", 100.0)
     query = query_of(broker, opened, options={"retry.backoff.ms": 1000})
     query.run(0, ROWS)
     plan = query.plan()

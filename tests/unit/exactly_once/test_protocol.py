@@ -463,7 +463,7 @@ def test_incident_tasks_of_a_fenced_run_took_what_its_successor_had_prepared(bro
 
 
 def test_incident_a_batch_was_decided_though_a_transaction_of_it_was_gone(broker, query, monkeypatch):
-    monkeypatch.setattr("spark_kafka_sink.exactly_once.commit._LAG_MS", 100.0)
+    monkeypatch.setattr("spark_kafka_sink.exactly_once.commit.LAG_MS", 100.0)
     reports = query.tasks(query.plan(), 0, ROWS)
     fence({"bootstrap.servers": query.servers}, "app-1")
     with pytest.raises(ExactlyOnceError, match="not committed: the transactions of task 1 are gone"):

@@ -21,7 +21,7 @@ ACCEPTED = LedgerStart(RecoveryMode.LEDGER, 5)
 
 @pytest.fixture(autouse=True)
 def brokers_that_know_new_topics_at_once(monkeypatch):
-    monkeypatch.setattr("spark_kafka_sink.exactly_once.commit._LAG_MS", 100.0)
+    monkeypatch.setattr("spark_kafka_sink.exactly_once.commit.LAG_MS", 100.0)
 
 
 def create_again(broker, topic=TOPIC):

@@ -21,7 +21,7 @@ OTHER_ROWS = [[b"a", b"c"], [b"b"], []]
 
 @pytest.fixture
 def broker(monkeypatch):
-    monkeypatch.setattr("spark_kafka_sink.exactly_once.commit._LAG_MS", 100.0)
+    monkeypatch.setattr("spark_kafka_sink.exactly_once.commit.LAG_MS", 100.0)
     with TestBroker() as broker:
         broker.create_topic(TOPIC, partitions=2)
         yield broker
