@@ -10,7 +10,6 @@ import pyarrow as pa
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.waiting import sleep
 from spark_kafka_sink.errors import IllegalStateError
-from spark_kafka_sink.records.columns import NOT_TIMED
 from spark_kafka_sink.spark.dead_letters.options import Reason
 from spark_kafka_sink.spark.encode import RawEncoder
 from spark_kafka_sink.spark.end import End
@@ -75,7 +74,7 @@ class Pipeline:
         end, size, first_row = self._end, AppendSize(self._options.producer), 0
         for batch in gathered(batches, size):
             with end.meter.appending():
-                self._write_batch(read(batch, first_row, NOT_TIMED), size)
+                self._write_batch(read(batch, first_row), size)
             if not self._is_raw:
                 size.end_batch(batch)
             first_row += batch.num_rows

@@ -137,14 +137,12 @@ class ReadRows:
     topic: str | None
     rejects: Collection[Reason] = frozenset()
 
-    def __call__(self, batch: pa.RecordBatch, first_row: int, now_ms: int) -> Iterator[Rows]:
-        """One part unless the batch is very large. ``first_row``: number of its first row in the task. ``now_ms``: time
-        of rows whose timestamp is null (epoch ms).
-        """
+    def __call__(self, batch: pa.RecordBatch, first_row: int) -> Iterator[Rows]:
+        """One part unless the batch is very large. ``first_row``: number of its first row in the task."""
         if batch.nbytes > _MAX_SLICE_BYTES and batch.num_rows > 1:
             half = batch.num_rows // 2
-            yield from self(batch.slice(0, half), first_row, now_ms)
-            yield from self(batch.slice(half), first_row + half, now_ms)
+            yield from self(batch.slice(0, half), first_row)
+            yield from self(batch.slice(half), first_row + half)
             return
         layout = self.layout
         found: list[RejectedRows] = []
@@ -155,7 +153,7 @@ class ReadRows:
                 key=None if layout.key is None else batch.column(layout.key),
                 value=batch.column(layout.value),
                 headers=None if layout.headers is None else batch.column(layout.headers),
-                timestamps=self._timestamps(batch, now_ms, found),
+                timestamps=self._timestamps(batch, found),
             )
         rows = Rows(first_row, topics, columns, partitions)
         for rejected in found:
@@ -195,15 +193,15 @@ class ReadRows:
         numbers[nulls] = NOT_GIVEN
         return numbers
 
-    def _timestamps(self, batch: pa.RecordBatch, now_ms: int, found: list[RejectedRows]) -> Int64Array | None:
+    def _timestamps(self, batch: pa.RecordBatch, found: list[RejectedRows]) -> Int64Array | None:
+        """``NOT_TIMED`` is for null, for a record that was read without a timestamp, and for rejected rows."""
         if self.layout.timestamp is None:
             return None
-        times = timestamp_column(batch.column(self.layout.timestamp), now_ms, takes_negative=True)
-        if times.min(initial=0) < 0:
-            bad = times < NOT_TIMED  # a record that was read may have no timestamp
-            times[times == NOT_TIMED] = now_ms
+        times = timestamp_column(batch.column(self.layout.timestamp), NOT_TIMED, takes_negative=True)
+        if times.min(initial=0) < NOT_TIMED:
+            bad = times < NOT_TIMED
             found.append(self._rejected(_INVALID_TIMESTAMP, bad, list(map(negative_timestamp, times[bad].tolist()))))
-            times[bad] = now_ms  # of their dead letters
+            times[bad] = NOT_TIMED
         return times
 
     def _rejected(self, kind: FaultKind, bad: BoolArray, messages: Sequence[str]) -> RejectedRows:

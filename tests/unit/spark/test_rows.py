@@ -1,6 +1,7 @@
 """Arrow batches as Spark hands them over → columns of records."""
 
 import datetime as dt
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +17,9 @@ NOW_MS = 1_700_000_000_000
 
 
 def task_rows(batch, layout, topic, first_row, now_ms):
-    for rows in module.ReadRows(layout, topic)(batch, first_row, now_ms):
-        yield from RawEncoder()(rows)
+    for read_rows in module.ReadRows(layout, topic)(batch, first_row):
+        for rows in RawEncoder()(read_rows):
+            yield replace(rows, columns=rows.columns.timed(now_ms))
 
 
 def read(batch, layout, topic=None, first_row=0):
