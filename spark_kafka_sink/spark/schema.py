@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -92,7 +93,7 @@ def check_shippable(schema: StructType) -> None:
     """Raises ``SchemaError`` for columns that Spark cannot hand to Python. It hands over those that the sink ignores,
     too.
     """
-    if twice := next((name for name in schema.names if schema.names.count(name) > 1), None):
+    if twice := next((name for name, count in Counter(schema.names).items() if count > 1), None):
         raise SchemaError(
             f"Spark cannot hand two columns {shown(twice)} to Python, even if they are not written. Drop or rename "
             "one, or select only the columns that are written."
