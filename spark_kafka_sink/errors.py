@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from spark_kafka_sink.common.foreign_text import LONGEST_ERROR, error_text, shown
+from spark_kafka_sink.common.foreign_text import LONGEST_ERROR, error_list, error_text, shown
 
 
 class ConnectionStep(Enum):
@@ -58,7 +58,7 @@ class ConfigError(KafkaError, ValueError):
 
     def __init__(self, faults: Sequence[str]) -> None:
         self.faults = tuple(shown(fault, LONGEST_ERROR) for fault in faults)
-        super().__init__(self.faults[0] if len(faults) == 1 else "\n".join(f"- {fault}" for fault in self.faults))
+        super().__init__(error_list(faults))
 
     def __reduce__(self) -> tuple[type[ConfigError], tuple[tuple[str, ...]]]:
         return type(self), (self.faults,)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 _LONGEST = 2000
 LONGEST_ERROR = 20_000
 _ITEM = "\n- "
@@ -29,6 +31,12 @@ def error_text(text: str) -> str:
     """The text of an error, which may be a list, and have words of anybody: at most 20,000 characters and a mark."""
     escaped = _ITEM.join(shown(each, LONGEST_ERROR) for each in text[: LONGEST_ERROR + 1].split(_ITEM))
     return escaped if len(escaped) <= LONGEST_ERROR else f"{escaped[:LONGEST_ERROR]}…"
+
+
+def error_list(items: Sequence[str]) -> str:
+    """The text of an error about these items: each on a line of its own, unless there is only one."""
+    escaped = [shown(each, LONGEST_ERROR) for each in items]
+    return escaped[0] if len(escaped) == 1 else "\n".join(f"- {each}" for each in escaped)
 
 
 def clause(error: object) -> str:

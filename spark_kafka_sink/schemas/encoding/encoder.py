@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
-from spark_kafka_sink.common.foreign_text import LONGEST_ERROR, shown
+from spark_kafka_sink.common.foreign_text import LONGEST_ERROR, error_list, shown
 from spark_kafka_sink.errors import InvalidRecordError
 
 
@@ -55,8 +55,8 @@ class SchemaMismatchError(InvalidRecordError):
     """A column's type does not fit its schema. ``mismatches``: a sentence for each path, with both types."""
 
     def __init__(self, mismatches: Sequence[str]) -> None:
-        self.mismatches = told = tuple(shown(each, LONGEST_ERROR) for each in mismatches)
-        super().__init__(told[0] if len(told) == 1 else "\n".join(f"- {each}" for each in told))
+        self.mismatches = tuple(shown(each, LONGEST_ERROR) for each in mismatches)
+        super().__init__(error_list(mismatches))
 
     def __reduce__(self) -> tuple[type[SchemaMismatchError], tuple[tuple[str, ...]]]:
         return type(self), (self.mismatches,)

@@ -11,7 +11,7 @@ from typing import Final
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.foreign_text import shown
+from spark_kafka_sink.common.foreign_text import error_list, shown
 from spark_kafka_sink.common.task_figures import counted
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError
@@ -225,7 +225,7 @@ def _commit(todo: Sequence[FoundWrite], config: ProducerConfig, arguments: argpa
             except LostRowsError as error:
                 lost.append(str(error))
     if lost:
-        raise ExactlyOnceError("\n- ".join(lost))
+        raise ExactlyOnceError(error_list(lost))
 
 
 def _abort(todo: Sequence[FoundWrite], config: ProducerConfig, arguments: argparse.Namespace) -> None:
