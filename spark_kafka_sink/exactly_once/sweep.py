@@ -143,7 +143,8 @@ def is_current(calls: BlockingCalls, driver: DriverIdentity) -> bool:
             return True
         if found.error_code is not ErrorCode.none or identity == (found.producer_id, found.producer_epoch):
             return True
-        if not found.transaction_state.startswith("Prepare"):  # until then it has its last producer id
+        # While it is being completed, the id still has its last producer id.
+        if not found.transaction_state.startswith("Prepare"):
             return False
         calls.pause(SOON_MS)
 
