@@ -29,16 +29,16 @@ class FailedStep(NamedTuple):
 
 
 class KafkaError(Exception):
-    """Base of all errors. ``failed_step``: of the connection attempt that failed with it. ``remedy``: of the class, for
-    the documentation.
+    """Base of all errors. ``failed_step`` is the step of a connection attempt that failed with this error. ``remedy``
+    is what the documentation says to do.
 
-    Its text may have words of peers and data of rows, so it is escaped and cut here, for logs and terminals too.
+    An error's text may quote peers and rows, so it is escaped and cut here, also for logs and terminals.
     """
 
     failed_step: FailedStep | None = None
     remedy = ""
     escapes = True
-    """False for texts with lines of their own, such as a log of a process that this one has started."""
+    """False for texts with line ends of their own, such as the log of a child process."""
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*(error_text(each) if self.escapes and isinstance(each, str) else each for each in arguments))
@@ -90,7 +90,7 @@ class InvalidRecordError(KafkaError, ValueError):
     ``row``: its index in the caller's columns, None if the error concerns all rows.
     """
 
-    remedy = "Correct the row whose number the message has."
+    remedy = "The message has the number of the row to correct."
 
     def __init__(self, message: str, row: int | None = None) -> None:
         super().__init__(message)
@@ -210,11 +210,11 @@ class UnsupportedSaslMechanismError(AuthenticationError):
 class IllegalSaslStateError(AuthenticationError):
     """A SASL message was not expected (Java: ``IllegalSaslStateException``)."""
 
-    remedy = "A proxy, or a broker that uses another protocol. Run `spark-kafka-sink check`."
+    remedy = "A proxy may be in between, or the broker uses another protocol. Run `spark-kafka-sink check`."
 
 
 class DriverCheckError(AuthenticationError, pickle.PickleError):
-    """A broker refused the driver's login or certificate before any task, or is not a broker (``driverCheck``).
+    """Before any task, a broker refused the driver's login or certificate, or was not a broker (``driverCheck``).
     ``__cause__`` is the reason.
 
     A ``PickleError``, as ``TopicCreationError``.
@@ -232,7 +232,7 @@ class UnsupportedVersionError(KafkaError):
 class RequestBuildError(KafkaError):
     """A request could not be built, so it was not sent. ``__cause__`` is the exception; the log has its trace."""
 
-    remedy = "A defect, or a value that no request can carry: the message and the log have the cause."
+    remedy = "The cause is a defect, or a value that no request can carry. The message and the log show it."
 
 
 class BrokerError(KafkaError):

@@ -28,7 +28,7 @@ def shown(text: str, longest: int = _LONGEST) -> str:
 
 
 def error_text(text: str) -> str:
-    """The text of an error, which may be a list, and have words of anybody: at most 20,000 characters and a mark."""
+    """The text of an error, escaped, and cut with a mark after 20,000 characters. It may be a list, and quote peers."""
     escaped = _ITEM.join(shown(each, LONGEST_ERROR) for each in text[: LONGEST_ERROR + 1].split(_ITEM))
     return escaped if len(escaped) <= LONGEST_ERROR else f"{escaped[:LONGEST_ERROR]}…"
 

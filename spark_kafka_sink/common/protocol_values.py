@@ -23,7 +23,7 @@ _TOPIC: Final = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}")
 
 
 def is_topic_name(name: str) -> bool:
-    """Whether brokers take it, by ``TOPIC_RULE`` (Java: ``Topic.validate``)."""
+    """Whether brokers accept a topic of this name, by ``TOPIC_RULE`` (Java: ``Topic.validate``)."""
     return _TOPIC.fullmatch(name) is not None
 
 

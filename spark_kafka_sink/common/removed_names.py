@@ -1,6 +1,6 @@
-"""Names that another Kafka client or an earlier release has, and the sentence that the refusal of each ends with.
+"""Names of other Kafka clients and of earlier releases, each with the sentence that ends its error.
 
-Those of earlier releases can be emptied at 1.0.
+The table of earlier releases can be emptied at 1.0.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def text(value: str) -> str:
 
 
 def finite(value: float) -> float:
-    """Raises ``ValueError`` for a number that is infinite or none."""
+    """Raises ``ValueError`` for infinity and NaN."""
     if not math.isfinite(value):
         raise ValueError(f"{value} is not finite")
     return value

@@ -83,13 +83,13 @@ class Waiters:
         return self._generation != forks.generation or sys.is_finalizing()
 
     def obstacle(self) -> KafkaError | None:
-        """Why a wait of the calling thread would not end; None if it would. Asked before every wait."""
+        """Why a wait of the calling thread would not end; None if it would. Called before every wait."""
         if self._generation != forks.generation:
             return forks.inherited_error()
         return None if self.sender is None else self.sender.obstacle()
 
     def check(self) -> None:
-        """Raises the ``obstacle``, if there is one."""
+        """Raises the ``obstacle`` of the calling thread, if it has one."""
         if (obstacle := self.obstacle()) is not None:
             raise obstacle
 

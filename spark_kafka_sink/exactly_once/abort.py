@@ -26,8 +26,8 @@ from spark_kafka_sink.producer.transactions.values import END_TXN_V2
 
 @dataclass(frozen=True, slots=True)
 class AbortOutcome:
-    """What abort did. ``skipped`` says why it ended at most what was reported, or is "". ``decided`` has a clause for
-    each decided batch of the name.
+    """What abort did. ``skipped`` says why it ended at most the reported transactions, or is "". ``decided`` has a
+    clause for each decided batch of the name.
 
     ``aborted`` is the number of transactions. ``gone`` is how many of the reported ones were no longer open, so that
     another process may have committed them. ``committed``: the whole batch is.

@@ -39,7 +39,7 @@ _CLASSES: Final = (16, 64, 192, _LONGEST_IN_MATRIX)
 """Slots are padded to the longest of their class."""
 
 _LARGEST_MATRIX: Final = 2 << 20
-"""In bytes. Beyond this, memory takes longer than the products."""
+"""A size in bytes, beyond which memory access takes longer than the products."""
 
 _FEW_WORDS: Final = 4
 _random = Random(0x6B61666B61)
@@ -58,7 +58,7 @@ _EMPTY: Final = bytes_column([b""])[0]
 
 
 def row_sum(topics: TopicColumn, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None = None) -> RowSum:
-    """The sum of these rows; the arguments are those of ``row_hashes``."""
+    """The checksum of these rows. Takes the arguments of ``row_hashes``."""
     hashes = row_hashes(topics, columns, partitions)
     return RowSum(len(hashes), int(hashes.sum(dtype=np.uint64)))
 
@@ -83,7 +83,7 @@ def row_hashes(
 
 
 def slot_hashes(column: pa.BinaryArray) -> UInt64Array:
-    """One hash per slot: 0 for null; empty and zeros of different lengths have different ones."""
+    """One hash per slot, 0 for null. Empty values and zeros of different lengths have different hashes."""
     lengths = slot_lengths(column).astype(np.int64)
     longest = int(lengths.max(initial=0))
     if longest <= _LONGEST_IN_MATRIX and longest * len(column) > _LARGEST_MATRIX:

@@ -126,7 +126,7 @@ def _refuse_recreated(session: Session, reports: Sequence[TaskReport], entry: En
 
 
 def _refuse_ended(session: Session, report: TaskReport, entry: Entry, deadline: float) -> None:
-    """Raises ``ExactlyOnceError`` if a transaction of the intent is no longer open."""
+    """Raises ``ExactlyOnceError`` unless all transactions that the intent names are still open."""
     patience = min(deadline, session.deadline(LAG_MS))
     while gone := ended_tasks(session.cluster, entry.prepared, deadline):
         if not is_current(session.cluster, report.driver):

@@ -84,7 +84,7 @@ class Verdict(Enum):
     )
     OTHER_CHECKSUM = (
         "is the last batch in the ledger ({entry}), but another release has summed up its rows in another way, so this "
-        "one cannot tell whether they are the same. Run it once more with that release, or set "
+        "one cannot tell whether the rows are the same. Run it once more with that release, or set "
         "ledgerStart=trust-ledger:{number}, which accepts it as committed, even if rows of it are lost."
     )
 

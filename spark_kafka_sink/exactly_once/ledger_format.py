@@ -70,7 +70,7 @@ class LedgerWrite:
 
 
 def entry_write(name: str, entry: Entry) -> LedgerWrite:
-    """A DONE entry removes the markers that are no longer needed."""
+    """The entry's record, and with a DONE entry also tombstones for the markers that its batch does not have."""
     record = entry_record(name, entry)
     if entry.state is not EntryState.DONE:
         return LedgerWrite((record,))
@@ -87,7 +87,7 @@ def removal_write(name: str, entries: Iterable[Entry], marker_partition: int) ->
 
 
 def _tombstones(name: str, entry: Entry, tasks: Iterable[int]) -> tuple[LedgerRecord, ...]:
-    """They remove the markers of these tasks."""
+    """Tombstones that remove the markers of these tasks."""
     return tuple(LedgerRecord(RecordKey(name, entry.query, task).to_bytes(), None) for task in tasks)
 
 

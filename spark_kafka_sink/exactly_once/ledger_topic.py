@@ -323,7 +323,7 @@ def create_ledger(cluster: Cluster, topic: str, wanted: WantedLedger, deadline: 
         else:
             left_out = tuple(name for name in wanted.settings if name not in settings)
             if created and (left_out or attempt.replication != wanted.replication):
-                _warned.add(topic)  # who creates it tells what it lacks
+                _warned.add(topic)  # the warning about its creation says what it lacks
             return MadeLedger(attempt.replication, left_out, str(next(iter(tried.values()), "")), not created)
     last = [*tried.values()][-1]
     even = ", even with no setting but cleanup.policy=compact" if attempt is None else ""

@@ -183,8 +183,8 @@ def commit_decided(session: Session, deadline: float) -> list[Entry]:
 def abort_undecided(
     session: Session, force: bool, deadline: float, found: Sequence[OpenTransaction] = ()
 ) -> tuple[int, bool]:
-    """Aborts every open transaction of the name that no intent names, and fences its running query. Returns how many,
-    and whether others have been opened since those in ``found``, so that the query or job is still running.
+    """Aborts every open transaction of the write that no intent names, and fences its running query. Returns how many
+    they were, and whether the query or job still runs, because it has opened others than those in ``found``.
 
     An intent makes it raise ``ExactlyOnceError``, unless ``force``: then the intent is completed and recorded as done
     even if rows are lost, and a replay skips them. So does a transaction that another ledger may have decided.

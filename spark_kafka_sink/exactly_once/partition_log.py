@@ -163,7 +163,7 @@ class PartitionLog:
         return self._own(self._cluster.call(Call(api, versions, self.partition, make, codes), deadline))[0]
 
     def _own(self, body: Any) -> list[Any]:
-        """This partition in a ListOffsets, Fetch or Produce response; a throttled Fetch has none."""
+        """The part of a ListOffsets, Fetch or Produce response about this partition. A throttled Fetch has none."""
         names = (self.partition.topic, self._topic_id)
         return [
             each

@@ -29,7 +29,7 @@ from spark_kafka_sink.producer.transactions.committer import Committer, EndVerdi
 from spark_kafka_sink.producer.transactions.values import END_TXN_V1, END_TXN_V2, TransactionalIdentity
 
 _MAX_SESSIONS: Final = 8
-"""Per process. One application has few streams, but each batch job may have a txnAppId of its own."""
+"""Limit per process. An application has few streams, but each batch job may have a txnAppId of its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,6 @@ def shared_ids(session: Session, deadline: float) -> str:
     return (
         f"its tasks' transactional ids begin with {settings.prefix}-, and so do those of a query that has "
         f"transactionalIdPrefix {settings.prefix} (the brokers know its driver's id, {other}). Each would end the "
-        "other's transactions: give one of them another transactionalIdPrefix. If there is no such query any more, the "
+        "other's transactions: give one of them another transactionalIdPrefix. If that query no longer exists, the "
         "brokers forget the id transactional.id.expiration.ms (7 days) after its last use"
     )

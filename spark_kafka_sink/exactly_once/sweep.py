@@ -129,10 +129,10 @@ def is_known(cluster: Cluster, transactional_id: str, deadline: float) -> bool:
 
 
 def is_current(calls: BlockingCalls, driver: DriverIdentity) -> bool:
-    """Whether the driver's id is as planning left it: neither has another process initialised it since, nor, under
-    transactions v2, has its own commit used it. True if no broker tells in two seconds.
+    """Whether the driver's id is as planning left it: no other process has initialised it since, and, under
+    transactions v2, its own commit has not used it. True if no broker responds in two seconds.
 
-    To be asked before an InitProducerId of a task's id, which would end what another run has prepared under it.
+    Call it before an InitProducerId of a task's id, which would end what another run has prepared under that id.
     """
     name, identity = driver.identity.transactional_id, driver.identity.identity
     until = calls.now() + _BRIEF_MS
@@ -143,13 +143,14 @@ def is_current(calls: BlockingCalls, driver: DriverIdentity) -> bool:
             return True
         if found.error_code is not ErrorCode.none or identity == (found.producer_id, found.producer_epoch):
             return True
-        if not found.transaction_state.startswith("Prepare"):  # until it is complete it has its last producer id
+        # While it is being completed, the id still has its last producer id.
+        if not found.transaction_state.startswith("Prepare"):
             return False
         calls.pause(SOON_MS)
 
 
 def ended_tasks(cluster: Cluster, prepared: Mapping[int, PreparedTransaction], deadline: float) -> list[int]:
-    """The tasks whose transaction is no longer open. One that no broker describes in two seconds counts as open."""
+    """The tasks whose transactions have ended. A transaction that no broker describes in two seconds counts as open."""
     ids: dict[Target, list[str]] = {}
     for key in [transaction_key(each.transactional_id) for each in prepared.values()]:
         node = cluster.calls.located(key)
@@ -225,8 +226,8 @@ def left_open(listing: Listing, driver: DriverIdentity) -> list[PreparedTransact
 def abort_all(
     session: Session, prepared: Iterable[PreparedTransaction], deadline: float, driver: DriverIdentity | None = None
 ) -> frozenset[PreparedTransaction]:
-    """Aborts the transactions. Returns those that were still open. Without ``driver`` it does so only by EndTxn, and
-    with it by InitProducerId, too, unless another driver has replaced it: then these are the other one's to end."""
+    """Aborts the transactions, and returns those that were still open. Without ``driver`` it uses only EndTxn, and with
+    ``driver`` InitProducerId, too. If another driver has replaced that one, the rest is left to the other driver."""
     transactions, committer = list(prepared), session.committer
     if driver and any(map(committer.aborts_by_init, transactions)) and not is_current(session.cluster, driver):
         return frozenset()
@@ -329,7 +330,7 @@ def _of_ids(body: Any, ids: Sequence[str]) -> dict[str, Any]:
     if missing := [each for each in ids if each not in described]:
         raise NetworkError(f"The DescribeTransactions response lacks {missing[0]}")
     if faults := [fault for each in described.values() if _is_open(each) and (fault := impossible(each)) is not None]:
-        raise NetworkError(f"The DescribeTransactions response cannot be: {faults[0]}")
+        raise NetworkError(f"The DescribeTransactions response is impossible: {faults[0]}")
     return {each: described[each] for each in ids}
 
 

@@ -251,7 +251,7 @@ class TaskTransaction:
             self._init(producer)
 
     def _init(self, engine: ProducerEngine) -> TransactionalIdentity:
-        """InitProducerId, unless the run was fenced: it would end what the successor has prepared under the id."""
+        """Initializes the task's id, unless the run was fenced: that would end what its successor has prepared."""
         driver = self._plan.driver
         if not is_current(engine.calls, driver):
             raise FencedRunError(fenced(driver.identity.transactional_id, f"task {self._task} writes nothing"))

@@ -28,7 +28,7 @@ class WriteKind(Enum):
 
 
 class Repeat(Enum):
-    """Who runs a write again that failed."""
+    """How a failed write is run again."""
 
     STREAM = "stream"
     FOREACH_BATCH = "`foreachBatch` with `txnAppId`"
@@ -325,7 +325,7 @@ def driver_id(name: str) -> str:
 
 
 def task_id(prefix: str, task: int) -> str:
-    """Transactional id of a task."""
+    """The transactional id of a task."""
     return f"{prefix}-{task}"
 
 

@@ -91,7 +91,7 @@ SPOKEN: Final[Mapping[str, Spoken]] = MappingProxyType(
         "describe_cluster": Spoken(0, 2, ("2.8", "4.0"), "without the API: Metadata 8 to 10"),
         "list_transactions": Spoken(0, 2, ("3.0", "4.1"), "without the API: DescribeTransactions of the ids of tasks"),
         "describe_transactions": Spoken(
-            0, 0, ("3.0", "3.0"), "without the API: transactions of dead runs end by their timeout, fenced tasks go on"
+            0, 0, ("3.0", "3.0"), "without it, transactions of dead runs end by their timeout, and fenced tasks go on"
         ),
     }
 )  # fmt: skip

@@ -334,7 +334,7 @@ class NetworkClient:
         return connection.obstacle(now)
 
     def has_failed(self, node_id: int) -> bool:
-        """Whether the last connection failed, and nothing else is left to try for the host name."""
+        """Whether the last connection to the node failed, and its host name has no further address to try."""
         state = self._states.get(node_id)
         if state is None or state.connection is not None or state.addresses or state.probe:
             return False

@@ -42,7 +42,7 @@ MAX_HANDSHAKE_FRAME_BYTES = 1024 * 1024
 _MAX_CORRELATION_ID = 2**31 - 1
 _MAX_UNREAD_BYTES = 64 * 1024
 _NOTICEABLE_MS = 100.0
-"""A response that has taken less is no obstacle, because each request in flight waits for one."""
+"""Only a response that takes longer counts as an obstacle, because every request in flight waits for a response."""
 
 # First bytes of other protocols, their servers, and the advice. Read as a frame size, each is above MAX_FRAME_BYTES.
 _FOREIGN_PROTOCOLS = (
@@ -364,7 +364,7 @@ class Connection:
         return min(deadline, self.unacknowledged[0].deadline) if self.unacknowledged else deadline
 
     def obstacle(self, now: float) -> str | None:
-        """What it waits for, and for how long; None if it does not. Any thread may call it."""
+        """What the connection waits for, and for how long; None if it does not wait. Any thread may call it."""
         if (step := self.login_step) is not None:
             waited = max(0.0, now - self._login_deadline + self._config.request_timeout_ms)
             return f"The login at {self.node} has waited {waited:.0f} ms for {step.what}"

@@ -100,7 +100,7 @@ class ChannelBuilder:
 
 
 def authenticate(peer: str, host: str, config: ProducerConfig, mechanism: SaslMechanism) -> Handshake:
-    """ApiVersions, then SASL."""
+    """Sends ApiVersions, then logs in by SASL."""
     versions = yield from negotiate_api_versions(peer)
     lifetime_ms = yield from sasl_steps(versions, host, config, mechanism)
     return replace(versions, session_lifetime_ms=lifetime_ms)

@@ -103,7 +103,7 @@ class KioRequest(Request):
     def parse(self, version: int, data: memoryview) -> object:
         body = decode_response(data, response_type(self._api, version))
         if (fault := impossible(body)) is not None:
-            raise NetworkError(f"its {fault}, which cannot be")
+            raise NetworkError(f"its {fault}, which is impossible")
         return body
 
 

@@ -45,7 +45,7 @@ from spark_kafka_sink.network.name_lookup import bootstrap_servers
 
 _log = logging.getLogger("spark_kafka_sink.network")
 
-# Errors of a connection or a request that waiting does not mend.
+# Errors of a connection or a request that are permanent.
 _FATAL_ERRORS = (AuthenticationError, WrongProtocolError, UnsupportedVersionError)
 
 _UNTIL_CREATED: Final = (ErrorCode.unknown_topic_or_partition, ErrorCode.leader_not_available)
@@ -292,7 +292,7 @@ class Metadata:
             return list(self._errors.values())[-1] if self._errors else None
 
     def request_update(self, *, at_once: bool = False) -> None:
-        """All topics are requested ``at_once``, or when the backoff allows, which may take a second."""
+        """Requests all topics ``at_once``, or when the backoff allows, which may take a second."""
         with self._lock:
             self._full_requested = True
             self._urgent = self._urgent or at_once
@@ -300,7 +300,7 @@ class Metadata:
     # The sender thread.
 
     def doubt_leaders(self, partitions: Iterable[TopicPartition]) -> None:
-        """Requests an update, and doubts the leader's epoch: the topic may have been made anew, with lower epochs."""
+        """Requests an update that may lower the leader's epoch, because the topic may have been created again."""
         with self._lock:
             self._doubted.update(partitions)
             self._full_requested = True
@@ -467,7 +467,7 @@ class Metadata:
             raise self._fatal[1].with_traceback(None)
         code, seen_in = self._topic_errors.get(topic, (0, 0))
         if code in TOPIC_ERRORS and seen_in > begun and action("metadata", code) is Action.FAIL:
-            self._last_used.pop(topic, None)  # the next update does not ask for it
+            self._last_used.pop(topic, None)  # the next update does not request it
             raise BrokerError(code, ErrorCode(code).name.upper(), TOPIC_ERRORS[code].format(topic=topic))
 
     def _note_topic_errors(self, update: ClusterSnapshot) -> list[str]:
@@ -488,12 +488,12 @@ class Metadata:
 
     def _merged(self, update: ClusterSnapshot) -> ClusterSnapshot:
         known, topics = self.snapshot, dict[str, TopicInfo]()
-        # Another cluster has other topics and epochs. Some brokers tell no cluster id.
+        # Another cluster has other topics and epochs. Some brokers do not report a cluster id.
         if None in (known.cluster_id, update.cluster_id) or known.cluster_id == update.cluster_id:
             topics = {name: info for name, info in known.topics.items() if name in self._last_used}
         for name, info in update.topics.items():
             old = topics.get(name)
-            # A broker before Metadata 10 tells no id, which does not make it another topic (as in Java).
+            # Brokers before Metadata 10 report no id, which does not mean another topic (as in Java).
             again = old is not None and info.topic_id not in (None, old.topic_id)
             topics[name] = info if old is None or again else self._newer_leaders(old, info, update.nodes)
         return replace(update, generation=known.generation + 1, topics=MappingProxyType(topics))

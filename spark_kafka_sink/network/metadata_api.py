@@ -38,7 +38,7 @@ class MetadataEntity:
     """Makes kio's MetadataRequest. ``topics`` None: all.
 
     ``include_authorized_operations``: of the topics, ``include_cluster_operations``: of the cluster. Older versions do
-    not tell them, and the cluster's are told by DescribeCluster since.
+    not have them, and those of the cluster have moved to DescribeCluster since.
     """
 
     topics: Sequence[str] | None
@@ -48,7 +48,7 @@ class MetadataEntity:
 
     @property
     def versions(self) -> VersionRange:
-        """The versions that can express it: older ones create every topic that they name."""
+        """The versions that can express this request: older ones create every topic that they name."""
         return METADATA if self.allow_auto_topic_creation or not self.topics else METADATA_WITHOUT_CREATION
 
     def __call__(self, module: ModuleType, version: int, /) -> RequestPayload:

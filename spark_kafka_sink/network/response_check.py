@@ -55,7 +55,7 @@ _POSSIBLE: Final = {
 }
 """The numbers of a broker, a coordinator or a producer that a response without an error names."""
 _END_TXN: Final = 26
-"""Its response has -1 for a producer id and epoch that stay."""
+"""The API whose response has -1 for a producer id and epoch that do not change."""
 
 
 Cut: TypeAlias = tuple[int, int, int, int]
@@ -145,7 +145,7 @@ def check_response(data: Data, offset: int, entity_type: type) -> Checked:
 
 
 def impossible(body: Any) -> str | None:
-    """Which number in the body, or in a broker or coordinator of it, cannot be; None if all can."""
+    """The first impossible number in the body, or in a broker or coordinator of it; None if all are possible."""
     for part in (body, *getattr(body, "brokers", ()), *getattr(body, "coordinators", ())):
         for name in () if getattr(part, "error_code", 0) else _POSSIBLE:
             value = int(getattr(part, name, 1))

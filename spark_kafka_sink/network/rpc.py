@@ -146,7 +146,7 @@ class Rpc:
         return ended
 
     def doubt_leaders(self, partitions: Iterable[TopicPartition]) -> None:
-        """As ``Metadata.doubt_leaders``."""
+        """Calls ``Metadata.doubt_leaders``."""
         self._metadata.doubt_leaders(partitions)
 
     def await_topic(self, topic: str, partition: int | None, max_wait_ms: float) -> None:

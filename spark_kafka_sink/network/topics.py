@@ -51,7 +51,7 @@ def topic_metadata(
 
 
 def similar_topics(calls: BlockingCalls, name: str, deadline: float) -> list[str]:
-    """As ``closest_topics``, of all that the principal may describe."""
+    """Up to three topics with names close to ``name``, of all that the principal may describe."""
     return closest_topics(topic_metadata(calls, None, deadline).topics, name)
 
 
@@ -132,6 +132,6 @@ def why_not_created(error: BrokerError) -> str:
 
 
 def _no_codes(body: Any) -> list[CodeAt]:
-    """No errors, because the callers look at those of the topics."""
+    """The topics as if none had an error, because the callers check those errors themselves."""
     topics = [CodeAt(f"Metadata of topic {each.name}", ErrorCode.none) for each in body.topics]
     return [CodeAt("Metadata", ErrorCode.none), *topics]

@@ -29,7 +29,7 @@ MILLIS_PER_UNIT = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_00
 """The factor and the divisor that turn a unit of Arrow into milliseconds."""
 
 NOT_TIMED = -1
-"""In a column of timestamps, for a row that names none (Java: ``RecordBatch.NO_TIMESTAMP``): the time of writing."""
+"""The timestamp of a row that names none (Java: ``RecordBatch.NO_TIMESTAMP``): it gets the time of writing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class RecordColumns:
         return RecordColumns(key, value, headers, None if self.timestamps is None else self.timestamps[order])
 
     def timed(self, now_ms: int) -> RecordColumns:
-        """With ``now_ms`` for the rows that name no timestamp."""
+        """These columns with ``now_ms`` for the rows that name no timestamp."""
         if self.timestamps is None:
             return self
         return replace(self, timestamps=np.where(self.timestamps == NOT_TIMED, now_ms, self.timestamps))
@@ -190,7 +190,7 @@ def timestamp_column(array: pa.Array | pa.ChunkedArray, default_ms: int, *, take
 
 
 def negative_timestamp(millis: int) -> str:
-    """Java's text."""
+    """Java's text for a timestamp that is negative."""
     return f"Invalid timestamp: {millis}. Timestamp should always be non-negative or null."
 
 
@@ -231,7 +231,7 @@ def plain(array: pa.Array) -> pa.Array:
 
 
 def _without_views(array: pa.DictionaryArray) -> pa.DictionaryArray:
-    """The array with values that are no views, which ``dictionary_decode`` does not take."""
+    """The array with its views as plain values, because ``dictionary_decode`` does not take views."""
     kind = array.type.value_type
     if not is_view(kind):
         return array

@@ -25,7 +25,7 @@ _log = logging.getLogger("spark_kafka_sink.spark")
 _Result = TypeVar("_Result")
 
 _CANCEL_S: Final = 60.0
-"""How long a caller waits for the job that it cancelled. Spark ends a job when its tasks have been told to end."""
+"""How long a caller waits for the job that it cancelled. Spark ends a job after it has asked its tasks to end."""
 
 _AGAIN_S: Final = 0.5
 """A cancelled plan may start a further job."""
@@ -97,7 +97,7 @@ class _Job(Protocol):
     def thread(self, target: Callable[[], None]) -> threading.Thread: ...
 
     def add_tag(self, tag: str) -> None:
-        """Called first. Spark's UI then also shows which line of the caller's has started the job."""
+        """Tags the job. Called first, and Spark's UI then also shows the caller's line that started the job."""
 
     def cancel(self, tag: str) -> None: ...
 

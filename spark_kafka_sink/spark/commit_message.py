@@ -61,7 +61,7 @@ class KafkaCommitMessage(WriterCommitMessage):
     figures: TaskFigures = NO_FIGURES
 
     def to_json(self) -> str:
-        """For ``write_kafka``, whose messages come through a Spark Connect server: none is unpickled."""
+        """The message as JSON, for ``write_kafka``: a Spark Connect server returns it, so it must not be unpickled."""
         return json.dumps(asdict(self), default=_plain)
 
     @classmethod
@@ -104,7 +104,7 @@ def _parsed(kind: Any, plain: Any) -> Any:
 
 @cache
 def _types_of_fields(kind: Any) -> dict[str, Any]:
-    """By name. This module imports TaskReport only for the type checker."""
+    """The types of a class's fields. Names TaskReport, which this module imports only for the type checker."""
     from spark_kafka_sink.exactly_once.values import TaskReport
 
     return get_type_hints(kind, localns={"TaskReport": TaskReport})

@@ -131,8 +131,8 @@ def _check(config: ProducerConfig, check: _Check, clock: Clock) -> None:
 
 
 def _is_refusal(error: KafkaError) -> bool:
-    """Whether a broker, or a token endpoint, refused what it was given, or it is no broker; not if this machine has
-    nothing to give."""
+    """Whether a broker or token endpoint refused the credentials or certificate, or is not a broker. False if this
+    machine has no credentials to send."""
     from spark_kafka_sink.network.login.token_login import RefusedLoginError
 
     if isinstance(error, LoginError):

@@ -128,7 +128,7 @@ def _earlier(formats: FormatPlan, plan: WritePlan, write_id: WriteId) -> Earlier
 
 
 def _refuse_speculation(context: TaskContext) -> None:
-    """Refuses, before the first row, a setting that Spark tells only its tasks."""
+    """Raises an error, before the first row, for a setting that Spark passes only to tasks."""
     if (context.getLocalProperty(_SPECULATION) or "").strip().lower() == "true":
         raise ExactlyOnceError(
             f"{_SPECULATION}=true: a speculative attempt of a task would fence the other one. Set it to false for "

@@ -53,7 +53,7 @@ def write_kafka(frame: DataFrame, options: Mapping[str, Any]) -> WriteResult:
 
 
 def _write(frame: DataFrame, options: Mapping[str, Any], micro_batch: int = 0) -> WriteResult:
-    """``micro_batch``: that of ``kafka_batches``, which may be called on a thread that Spark does not tell it."""
+    """``micro_batch``: that of ``kafka_batches``, because Spark may not know it on the calling thread."""
     if TaskContext.get() is not None:
         raise ConfigError([
             "write_kafka was called in a task. It starts a Spark job itself: call it on the driver, or use "

@@ -9,7 +9,7 @@ from typing import Final
 from spark_kafka_sink.common.config.table import OPTIONS_BY_NAME
 from spark_kafka_sink.errors import BrokerError
 
-# Not those of one word: acks and retries are words of sentences, too. A topic has settings of the same names.
+# Names of one word are left out, because sentences have acks and retries, too. Topics have settings of the same names.
 _PRODUCERS_OPTION: Final = re.compile(
     rf"(?<![\w.])(?<!topic's )(?:{'|'.join(re.escape(name) for name in OPTIONS_BY_NAME if '.' in name)})(?!\.?\w)"
 )

@@ -511,7 +511,7 @@ def _shared_topics(own: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _topic_name_fault(option: str, name: str | None) -> str | None:
-    """None for a valid name, or none."""
+    """The fault of a topic's name; None for a valid name, or without a name."""
     if not name or is_topic_name(name):
         return None
     return f"{option} {name!a} is not a valid topic name: {TOPIC_RULE}."

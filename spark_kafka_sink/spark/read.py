@@ -42,7 +42,7 @@ _MAX_SLICE_BYTES = 1 << 30
 _BYTES_PER_TOPIC = 256 << 10
 _LEAST_BYTES = 2 << 20
 _LARGE_ROW = 16 << 10
-"""Bytes. To gather batches of such rows costs more than their appends."""
+"""Size in bytes. Collecting batches of larger rows costs more than appending them."""
 
 _NULL_TOPIC_TEXT: Final = (
     "The Kafka message data sent to the producer contains a null topic. "
@@ -245,5 +245,5 @@ def _only_topic(column: pa.Array) -> str | None:
 
 
 def _text(name: bytes) -> str:
-    """A name that is not UTF-8 stays one that no broker takes."""
+    """Decodes a topic's name. A name that is not UTF-8 becomes one that no broker accepts."""
     return name.decode(errors="replace")

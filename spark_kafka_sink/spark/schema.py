@@ -90,8 +90,8 @@ class RowLayout:
 
 
 def check_shippable(schema: StructType) -> None:
-    """Raises ``SchemaError`` for columns that Spark cannot hand to Python. It hands over those that the sink ignores,
-    too.
+    """Raises ``SchemaError`` for columns that Spark cannot hand to Python, even if the sink ignores them, because Spark
+    hands over all columns.
     """
     if twice := next((name for name, count in Counter(schema.names).items() if count > 1), None):
         raise SchemaError(

@@ -167,7 +167,7 @@ class SinkWrite:
 
 
 def _schema_faults(schema: StructType, options: Mapping[str, str]) -> list[str]:
-    """The fault of the columns that does not depend on formats, beside those of the options."""
+    """The faults of the options, and of the columns as far as they do not depend on formats."""
     given = {name.lower(): value for name, value in options.items()}
     if "keyformat" in given or "valueformat" in given:
         return []

@@ -126,7 +126,7 @@ def _remember(options: SinkOptions, names: Collection[str]) -> None:
 
 
 def _ensure(calls: BlockingCalls, creation: TopicCreation | None, names: Sequence[str], options: SinkOptions) -> None:
-    """``creation`` None: of the sink's own topics."""
+    """``creation`` is None for the sink's own topics."""
     deadline = _deadline(calls, options)
     missing = _missing(calls, names, deadline)
     if not missing:

@@ -27,11 +27,11 @@ _TOPIC: Final = 2
 _POSITIVE: Final = re.compile(r"[1-9][0-9]{0,9}")  # Kafka: an int of Java
 _ASK_AGAIN_MS: Final = 5_000.0
 _SHOWN: Final = 5
-"""Topics in a warning."""
+"""The most topics that a warning names."""
 
 
 class _Answer(NamedTuple):
-    """A topic's limit, or why it is not known. ``until``: when it is too old (monotonic ms)."""
+    """A topic's limit, or why the limit is unknown. ``until``: when it is too old (monotonic ms)."""
 
     outcome: int | KafkaError
     asked_at: float
@@ -73,7 +73,7 @@ def doubt_limit(engine: ProducerEngine, topic: str) -> None:
 
 
 def why_refused(engine: ProducerEngine, topic: str) -> str:
-    """Why a record was too large for the topic, though such records are looked for before they are sent."""
+    """Why only a broker found a record too large for the topic, although tasks check sizes before they send."""
     answer = _answers.get(engine, {}).get(topic)
     limit = KafkaError("not asked for") if answer is None else answer.outcome
     if isinstance(limit, int):
@@ -99,7 +99,7 @@ def _ask(engine: ProducerEngine, topics: Sequence[str]) -> Mapping[str, int | Ka
 
 
 def limits_call(topics: Sequence[str]) -> Call:
-    """A topic's error that is not retried is left in its result, because the others have theirs."""
+    """A call that looks up the limits. A topic's permanent error stays in its result, so the others keep theirs."""
 
     def make(module: ModuleType, version: int) -> Any:
         resource = module.request.DescribeConfigsResource

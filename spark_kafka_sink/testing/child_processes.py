@@ -18,8 +18,8 @@ START_DEADLINE_S = 30.0
 
 
 class WithLogError(KafkaError):
-    """An error whose message ends with a log. Each line of it is an item of a list, because other line ends are escaped
-    in errors."""
+    """An error whose message ends with a log. Each line of the log becomes an item of a list, because errors escape all
+    other line ends."""
 
     def __init__(self, text: str) -> None:
         super().__init__("\n- ".join(line.removeprefix("- ") for line in text.splitlines()))

@@ -25,7 +25,7 @@ FETCH_DEADLINE_S = 600.0
 _ATTEMPTS = 3
 _LOOK_S = 0.2
 _DESCRIPTIONS = frozenset({".xml", ".original", ".properties", ".sha1", ".md5"})
-"""Suffixes of Ivy's own files, beside those that it fetches."""
+"""Suffixes of Ivy's own files, which lie next to those that it fetches."""
 _WANTED = re.compile(r"^\tfound (\S+) in ", re.MULTILINE)
 _BEGUN = re.compile(r"^downloading \S+/(\S+) \.\.\.$", re.MULTILINE)
 

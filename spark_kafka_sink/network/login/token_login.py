@@ -27,7 +27,7 @@ _log = logging.getLogger("spark_kafka_sink.login")
 _AFTER_FAILURE_MS: Final = 10_000.0
 """After this time a failed refresh is repeated, as in Java. Until then all get the error of a failed first login."""
 _LEAST_PAUSE_MS: Final = 1_000.0
-"""Between two tokens. Those of a source may live for milliseconds, and each connection needs a valid one."""
+"""The shortest time between two fetches. Tokens may live for milliseconds, and each connection needs a valid one."""
 _LONGEST_MS: Final = 3_600_000.0
 """The longest wait, because the timeout of an event cannot be infinite."""
 

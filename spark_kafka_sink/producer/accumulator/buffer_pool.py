@@ -45,7 +45,7 @@ class SharedBuffer:
 
 
 class MemoryHolder(Protocol):
-    """A batch, as the pool sees it: ``own_bytes`` of its own, and its part of a ``shared_buffer``."""
+    """A batch as the pool sees it, with ``own_bytes`` of memory, and its part of a ``shared_buffer``."""
 
     own_bytes: int
     shared_buffer: SharedBuffer | None

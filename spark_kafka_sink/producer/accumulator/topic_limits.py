@@ -1,4 +1,4 @@
-"""``TopicLimits``: what refused batches have taught about ``max.message.bytes`` of topics."""
+"""``TopicLimits``: the ``max.message.bytes`` of topics, as far as refused batches show them."""
 
 from __future__ import annotations
 
@@ -28,6 +28,6 @@ class TopicLimits:
         return known
 
     def forget_old(self, now: float) -> None:
-        """The next refusal teaches a limit again that still holds."""
+        """Forgets old limits. If a limit still holds, the next refusal shows it again."""
         for topic in [topic for topic, until in self._until.items() if until <= now]:
             del self._until[topic], self.max_message_bytes[topic]

@@ -117,7 +117,7 @@ class Appender:
                 raise receipt.error
             if self._append(slice_, receipt, remaining):
                 remaining = self.config.max_block_ms
-            del slice_  # free before the next one is copied
+            del slice_  # frees its memory before the next slice is copied
 
     def append_pending(self, pending: PendingRecords) -> None:
         """Append what ``send`` has buffered, with the memory reserved for it. Never waits: the sender may call it.

@@ -113,8 +113,8 @@ class ProduceRequestResult:
             self.callbacks.add(watchers, done.error or done)
 
     def watch(self, index: int, call: Watcher, *, waits: bool = False) -> Outcome | None:
-        """Have the sender thread run ``call``, for which the caller may wait, when record ``index`` completes; its
-        outcome if it has already.
+        """Has the sender thread run ``call``, for which the caller may wait, when record ``index`` completes. Returns
+        the outcome if the record has completed already.
         """
         if waits or self._changed.alone:
             if (outcome := self.outcome(index)) is not None:

@@ -45,7 +45,7 @@ class CallerCalls:
         return self._clock.now()
 
     def call(self, call: Call, deadline: float) -> Any:
-        """Every 10 s a warning says what is waited for. At the deadline the call is given up."""
+        """Waits for the call. Logs every 10 s what it waits for, and gives the call up at the deadline."""
         began = self._clock.now()
         call.on_end = self._ended
         try:

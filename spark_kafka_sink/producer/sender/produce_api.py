@@ -252,7 +252,7 @@ def _read_nodes(data: memoryview, at: int) -> dict[int, Node]:
         (port,) = _INT32.unpack_from(data, at)
         rack, at = _read_nullable_string(data, at + _INT32.size)
         at = _read_tags(data, at)[1]
-        if node_id >= 0 and 0 < port < 1 << 16:  # otherwise it is no broker, and metadata tells the leader
+        if node_id >= 0 and 0 < port < 1 << 16:  # otherwise no broker is meant, and metadata has the leader
             nodes[node_id] = Node(node_id, host, port, rack)
     return nodes
 

@@ -285,7 +285,7 @@ def _is_completing(error: Exception | None) -> bool:
 
 
 def expiry_error(batch: ProducerBatch, now: float, obstacle: str | None = None) -> KafkaTimeoutError:
-    """Kafka's text, the last error of the batch, and what stands in its way now."""
+    """Kafka's text, the batch's last error, and the reason why it is not acknowledged now."""
     waited = f"{now - batch.created:.0f} ms has passed since batch creation"
     text = f"Expiring {batch.count} record(s) for {batch.partition}: {waited}"
     if batch.last_error is not None:

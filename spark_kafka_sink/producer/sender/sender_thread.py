@@ -63,7 +63,7 @@ class SenderThread:
         return threading.get_ident() == self._thread.ident or self.callbacks.runs_here
 
     def obstacle(self) -> ProducerClosedError | IllegalStateError | None:
-        """As in ``SendingThread``; ``ProducerClosedError`` if the thread runs no more."""
+        """Why a wait for this thread would not end (``SendingThread``): a ``ProducerClosedError`` if it has ended."""
         if sys.is_finalizing():
             return ProducerClosedError("The program ends, and Python has stopped the sender thread. Flush it earlier.")
         if self._ended or not self.is_current:

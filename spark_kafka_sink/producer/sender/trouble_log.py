@@ -116,7 +116,7 @@ class TroubleLog:
             self._summing_since = now
 
     def _check_metadata(self, now: float) -> float:
-        """Rows that wait for their topics; returns since when they do."""
+        """Warns about rows that wait for their topics. Returns since when they wait."""
         since = self._metadata.waiting_since
         if since is None:
             return NEVER
@@ -125,7 +125,7 @@ class TroubleLog:
         return since
 
     def _check_calls(self, now: float) -> float:
-        """API calls, such as those of a transaction; returns since when the oldest waits."""
+        """Warns about API calls, such as those of a transaction. Returns since when the oldest one waits."""
         call = self._calls.oldest
         if call is None:
             return NEVER
@@ -134,7 +134,7 @@ class TroubleLog:
         return call.began
 
     def _check_rows(self, now: float) -> float:
-        """Batches without an acknowledgement; returns since when there was none."""
+        """Warns about batches without an acknowledgement. Returns since when no batch was acknowledged."""
         backlog = self._accumulator.backlog()
         if backlog is None:
             return NEVER

@@ -149,7 +149,7 @@ class Committer:
         ]
 
     def aborts_by_init(self, prepared: PreparedTransaction) -> bool:
-        """Whether ``abort`` sends InitProducerId for it."""
+        """Whether ``abort`` ends the transaction by InitProducerId."""
         return prepared.end_txn_version < END_TXN_V2 and not self._partitions_are_verified()
 
     def init_producer_id(self, identity: TransactionalIdentity, timeout_ms: float) -> TransactionalIdentity:

@@ -368,7 +368,7 @@ class Duration:
 
 
 MOST_DIGITS = 76
-"""Of a decimal in Arrow."""
+"""The most digits that a decimal has in Arrow."""
 _DIGIT_BYTES = WORD_BITS // 8
 _DIGIT_MASK = (1 << WORD_BITS) - 1
 

@@ -52,11 +52,11 @@ _INTS = (-1 << 31, (1 << 31) - 1)
 _LARGEST_DECIMAL = 1_000
 _LARGEST_DEFAULTS = 1_000_000
 _STEP = 10
-"""Counted for each value in a default, besides its bytes, because a record without fields has none."""
+"""Counted for each value in a default in addition to its bytes, because a record without fields has no bytes."""
 
 
 class Allowance:
-    """Limits the defaults in a plan, which may double with each level of records."""
+    """Limits the size of a plan's defaults, which may double with each level of records."""
 
     def __init__(self) -> None:
         self._left = _LARGEST_DEFAULTS
@@ -69,8 +69,8 @@ class Allowance:
 
 
 class _MisfitError(ValueError):
-    """A default, and why it does not fit. Most are of one branch of a union, and their text, which is long, is not
-    needed."""
+    """A default does not fit a type. The text, which is long, is only made when it is needed: most of these errors are
+    about one branch of a union, while another one fits."""
 
     def __str__(self) -> str:
         default, problem, of = self.args
@@ -352,7 +352,7 @@ def default_bytes(schema: AvroSchema, default: Json, left: Allowance) -> bytes:
     names = default if isinstance(default, dict) else ()
     left.take(_STEP + (len(default) if isinstance(default, str) else sum(map(len, names))))
     if schema.type == "enum":
-        left.take(len(schema.attributes["symbols"]) // _STEP)  # they are searched
+        left.take(len(schema.attributes["symbols"]) // _STEP)  # because they are searched
     nested = _union_default if schema.type == "union" else _nested_default
     data = nested(schema, default, left)
     if data is None:

@@ -28,7 +28,7 @@ _LONGEST_SHOWN: Final = 2000
 _COMMAND: Final = f"""
 import contextlib, resource, runpy
 for name, limit in ("AS", {_MAX_MEMORY}), ("CPU", {_TIMEOUT_S}), ("FSIZE", {_MAX_OUTPUT}), ("CORE", 0):
-    with contextlib.suppress(ValueError, OSError):  # it is lower already, or the system has none
+    with contextlib.suppress(ValueError, OSError):  # the limit is lower already, or the system lacks it
         resource.setrlimit(getattr(resource, f"RLIMIT_{{name}}"), (limit, limit))
 runpy.run_module("grpc_tools.protoc", run_name="__main__", alter_sys=True)
 """

@@ -147,10 +147,10 @@ class ApplicationFile:
         self._folder = folder or Path(tempfile.gettempdir(), f"spark-kafka-sink-{os.geteuid()}")
         self._path = self._folder / f"{_digest([application])}.jsonl"
         self._values: dict[str, Any] = {}
-        self._end = 0  # of the lines that were read
+        self._end = 0  # position after the lines that were read
 
     def get(self, key: Sequence[str]) -> Any:
-        """The value of the key, as JSON has it; None if there is none."""
+        """The JSON value of the key; None without one."""
         try:
             self._read()
         except OSError as error:
@@ -174,7 +174,7 @@ class ApplicationFile:
             _log.warning("%s cannot be written, each micro-batch asks the registry: %s", self._path, error)
 
     def _read(self) -> None:
-        """Reads the lines that were added since it was called last."""
+        """Reads the lines that were added since the last call."""
         with os.fdopen(self._open(os.O_RDONLY), "rb") as file:
             os.utime(file.fileno())
             file.seek(self._end)
@@ -189,7 +189,7 @@ class ApplicationFile:
                 _log.warning("a line of %s is not used: %s", self._path, error)
 
     def _open(self, flags: int) -> int:
-        """A descriptor. Raises ``OSError``, also for a file or folder that is not this user's own."""
+        """Opens the file and returns its descriptor. Raises ``OSError``, also for a file or folder of another user."""
         folder = self._folder.lstat()
         if not stat.S_ISDIR(folder.st_mode) or not _is_own(folder):
             raise PermissionError("its folder is not private to this user")
@@ -217,7 +217,7 @@ def _digest(key: Sequence[str]) -> str:
 
 
 class StoredResponse(NamedTuple):
-    """A response as the file has it. ``imports``: the schemas that it imports, by the names of the imports."""
+    """A response as JSON for the file. ``imports``: the schemas that it imports, by the names of the imports."""
 
     registered: RegisteredSchema
     imports: Mapping[str, Schema]

@@ -79,7 +79,7 @@ class DeadLetterOptions:
 
     @classmethod
     def of(cls, own: Mapping[str, Any], connector: str | None, faults: list[str]) -> DeadLetterOptions | None:
-        """None without deadLetterTopic. ``own``: the sink's options that are given, by names in lower case."""
+        """Parses the options; None without deadLetterTopic. ``own``: the sink's options, by names in lower case."""
         given = [option.name for option in DEAD_LETTER_OPTIONS if option.name.lower() in own]
         if "deadlettertopic" not in own:
             if given:

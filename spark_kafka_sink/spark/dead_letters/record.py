@@ -221,7 +221,7 @@ class _Record(NamedTuple):
         return int(java_size_estimate(FieldLengths.of(self.as_columns(None)))[0])
 
     def shorter(self) -> _Record | None:
-        """Without its value, or else its key, or else the row's own headers. None: it has none of them."""
+        """The letter without its value, or else its key, or else the row's own headers; None if it has none of them."""
         if self.value is not None:
             return self._replace(value=None, added=self.added.and_omitted("value", self.value))
         if self.key is not None:

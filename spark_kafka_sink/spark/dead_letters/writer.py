@@ -38,7 +38,7 @@ _LETTER_OVERHEAD: Final = 512
 
 
 class DeadLetterWriter:
-    """One thread. Dead letters are held and appended in pieces, the last by ``finish``.
+    """Writes dead letters on one thread. It holds them, and appends them in pieces, the last one in ``finish``.
 
     Rows are counted as they came: a replay counts the same, whatever partition counts and limits are then.
     """

@@ -183,7 +183,7 @@ def checked_names(names: Mapping[str, tuple[str | None, str]]) -> None:
 def client_options(arguments: argparse.Namespace) -> dict[str, object]:
     """The options of file and properties, which override the file. Raises ``ConfigError`` for an unreadable file."""
     given = overridden(_properties_of(arguments.client_config), dict(arguments.client_properties))
-    return {name.removeprefix("kafka."): value for name, value in given.items()}  # as jobs write them
+    return {name.removeprefix("kafka."): value for name, value in given.items()}  # jobs write the prefix
 
 
 def client_config(arguments: argparse.Namespace) -> ProducerConfig:

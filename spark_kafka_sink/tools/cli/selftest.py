@@ -36,13 +36,13 @@ which must not add a row. It reads every row back, with confluent-kafka if that 
 else with the package's own reader, and compares key and value.
 
 Standard output has versions and results, but no hosts, users or paths, so you can paste it into a report.
-The reasons of a failure are on standard error.
+The reasons for a failure are on standard error.
 
-Topics, ledger and transactional ids are its own. Their names begin with --prefix, so that prefixed ACLs
-apply to them: the principal needs CREATE, DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE and DELETE on topics, and
-WRITE on transactional ids that begin with the prefix or with txn- and the prefix. Topics, ledger and
-checkpoints are deleted at the end, also after Ctrl-C or SIGTERM. With --remote, this machine must reach the
-brokers, too, and you delete the checkpoints yourself.
+The selftest has topics, a ledger and transactional ids of its own. Their names begin with --prefix, so that
+prefixed ACLs apply to them. The principal needs CREATE, DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE and DELETE
+on topics, and WRITE on transactional ids that begin with the prefix or with txn- and the prefix. Topics,
+ledger and checkpoints are deleted at the end, also after Ctrl-C or SIGTERM. With --remote, this machine must
+reach the brokers, too, and you delete the checkpoints yourself.
 
 The exit code is 0 if every row was read back, 1 if not, and 2 if the test could not run."""
 
@@ -54,7 +54,7 @@ examples:
   spark-kafka-sink selftest --bootstrap-server kafka1:9092 --remote sc://spark:15002 \\
       --checkpoint-location s3a://bucket/checkpoints
 
-In a notebook, with the session that is there: spark_kafka_sink.selftest(spark, options)"""
+In a notebook, use the existing session: spark_kafka_sink.selftest(spark, options)"""
 
 COULD_NOT_RUN = 2
 DEFAULT_PREFIX = "pykafka-selftest"
@@ -94,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # on Ctrl-C it logs each call
     if not logging.getLogger("spark_kafka_sink").isEnabledFor(logging.DEBUG):
         logging.getLogger("spark_kafka_sink").setLevel(logging.WARNING)  # the steps show it
-    client_config(arguments)  # wrong options are told by the names that a client.properties file has
+    client_config(arguments)  # errors use the names that a client.properties file has
     given = {**client_options(arguments), "bootstrap.servers": arguments.bootstrap_server}
     options = {name if name in OWN_NAMES else f"{KAFKA_PREFIX}{name}": value for name, value in given.items()}
     options["checkpointLocation"] = arguments.checkpoint_location

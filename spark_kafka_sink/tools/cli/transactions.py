@@ -174,8 +174,8 @@ def _meant(found: list[FoundWrite], prefix: str | None, action: str) -> list[Fou
 
 
 def _to_abort(found: FoundWrite, arguments: argparse.Namespace) -> bool:
-    """Whether there is anything to abort. Raises ``ExactlyOnceError`` if there is an intent, here or perhaps in another
-    ledger, unless it is forced."""
+    """Whether anything is left to abort. Raises ``ExactlyOnceError`` if an intent exists, here or perhaps in another
+    ledger, unless ``--force`` is given."""
     if not arguments.force:
         refuse_decided(found.name, found.intents)
         refuse_foreign(found.name, arguments.ledger_topic, found.transactions)
@@ -281,7 +281,7 @@ def _kept(found: FoundWrite) -> str | None:
         return f"{batches} is decided and not committed yet: `commit` commits it, `abort --force` gives up lost rows"
     if found.transactions:
         are_open = counted(len(found.transactions), "transaction is open", "transactions are open")
-        return f"{are_open}, so it may be running; `abort` ends them if it does not"
+        return f"{are_open}, so it may be running; if it is not, `abort` ends them"
     return None
 
 

@@ -190,7 +190,7 @@ class _Check:
         return topics[0]
 
     def _metadata(self, connection: BrokerConnection, topics: Sequence[str] | None) -> Any:
-        """The Metadata response for these topics; None: for all. Creates none."""
+        """The Metadata response for these topics, or for all if None. Does not create topics."""
         make = MetadataEntity(topics, allow_auto_topic_creation=False, include_authorized_operations=True)
         return connection.call("metadata", make.versions, make)
 

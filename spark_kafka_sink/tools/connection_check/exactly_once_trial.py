@@ -236,7 +236,7 @@ class _Trial:
     # Removal
 
     def _abort_open(self) -> None:
-        """Only shortens the time until the brokers end the transactions."""
+        """Ends transactions that are still open, earlier than the brokers would."""
         if not self._may_be_open:
             return
         self._may_be_open = False

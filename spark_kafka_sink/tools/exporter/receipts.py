@@ -1,4 +1,4 @@
-"""``TopicReceipts``: the receipts of a receiptsTopic, and those that come later."""
+"""``TopicReceipts``: the receipts in a receiptsTopic, old and new ones."""
 
 from __future__ import annotations
 

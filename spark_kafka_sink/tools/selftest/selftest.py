@@ -80,7 +80,7 @@ def selftest(spark: SparkSession, options: Mapping[str, Any], *, prefix: str = D
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The writes of one run. ``options``: what all of them have in common. ``mark``: every name that the run makes
+    """The writes of one run. ``options``: those of every write. ``mark``: every name that the run makes
     begins with the user's prefix and ends with it or something behind it. ``checkpoint``: the folder of all
     checkpoints.
     """
@@ -276,7 +276,7 @@ def compare(
 
 
 def _clean_up(plan: Plan, spark: SparkSession, topics: Topics) -> None:
-    """Deletes topics and checkpoints. What stays, and why, goes to standard error."""
+    """Deletes topics and checkpoints. Prints to standard error what it could not delete, and why."""
     left = [*topics.delete()]
     try:
         if is_connect(spark):

@@ -38,7 +38,7 @@ class Topics:
         self._names: list[str] = []
         self._has_librdkafka = importlib.util.find_spec("confluent_kafka") is not None
         self.reader = ""
-        """What has read the topics so far."""
+        """The reader that has read the topics so far."""
 
     def also_delete(self, name: str) -> None:
         """Remembers a topic that something else may create."""
