@@ -190,13 +190,6 @@ def followers_go_on(broker: TestBroker) -> None:
         broker.release_followers(TOPIC, partition)
 
 
-def followers_are_too_slow(broker: TestBroker, write: Write) -> None:
-    followers_stop(broker)
-    write()
-    broker.requests.wait_for("Produce", len(broker.requests.of("Produce")) + 3)
-    followers_go_on(broker)
-
-
 def disk_fails(broker: TestBroker) -> None:
     broker.fail_storage(TOPIC, 0)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 import struct
 import tracemalloc
@@ -11,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from kio.serial import entity_writer
 
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, NetworkError, UnsupportedVersionError
 from spark_kafka_sink.errors import WrongProtocolError as WrongProtocol
@@ -22,6 +20,7 @@ from spark_kafka_sink.producer.append.record import ProducerRecord
 from spark_kafka_sink.testing import KEPT, TestBroker
 from spark_kafka_sink.testing.broker.versions import LATEST
 from tests.faults.leaks import nothing_leaks
+from tests.support.scripted_network import response_frame
 from tests.support.waiting import DEADLINE_S, eventually
 
 Change = Callable[[bytes], bytes]
@@ -172,9 +171,8 @@ def rewritten(api: str, *path: str, **fields: Any) -> Change:
     kind = response_type(api, SPOKEN[api].highest)
 
     def mangled(frame: bytes) -> bytes:
-        written = io.BytesIO()
-        entity_writer(kind)(written, changed(decode_response(memoryview(frame)[8:], kind), path, fields))
-        return with_body(b"\0" * kind.__header_schema__.__flexible__ + written.getvalue())(frame)
+        answer = changed(decode_response(memoryview(frame)[8:], kind), path, fields)
+        return response_frame(int.from_bytes(frame[4:8], "big"), answer)
 
     return mangled
 

@@ -6,10 +6,9 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import count, cycle
 from types import CodeType, FrameType
 from typing import Any
@@ -20,7 +19,7 @@ import spark_kafka_sink
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import IllegalStateError, KafkaError, TransactionAbortableError
 from spark_kafka_sink.testing import TestBroker
-from tests.unit.interrupts import may_strike
+from tests.unit.interrupts import traced
 
 PACKAGE = os.path.dirname(spark_kafka_sink.__file__)
 OURS = tuple(os.path.join(PACKAGE, name) for name in ("producer", "network", "records", "common"))
@@ -38,27 +37,6 @@ class Interrupted(BaseException):
 
 def raises(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt if number == signal.SIGINT else Interrupted
-
-
-@contextmanager
-def traced(at: Callable[[Line], None], only: CodeType | None = None) -> Iterator[None]:
-    """``at`` each line of the package that this thread comes to, where an interrupt can come."""
-    before: dict[FrameType, int] = {}
-
-    def line(frame: FrameType, event: str, arg: Any) -> Any:
-        if event == "line" and may_strike(frame, before):
-            at((frame.f_code, frame.f_lineno))
-        return line
-
-    def call(frame: FrameType, event: str, arg: Any) -> Any:
-        code = frame.f_code
-        return line if code is only or (only is None and code.co_filename.startswith(OURS)) else None
-
-    sys.settrace(call)
-    try:
-        yield
-    finally:
-        sys.settrace(None)
 
 
 class Program:
@@ -229,7 +207,7 @@ def test_a_signal_at_each_line_of(broker, act, kind, options):
     program = kind(broker, **options)
     lines: dict[Line, None] = {}
     for _ in range(3):
-        with traced(lines.setdefault):
+        with traced(lambda code: code.co_filename.startswith(OURS), lambda frame: lines.setdefault(line_of(frame))):
             act(program)
         program.check()
     before = {number: signal.signal(number, raises) for number in SIGNALS}
@@ -248,16 +226,20 @@ def test_a_signal_at_each_line_of(broker, act, kind, options):
     program.close()
 
 
+def line_of(frame: FrameType) -> Line:
+    return frame.f_code, frame.f_lineno
+
+
 def struck(program: Program, act: Callable[[Any], None], number: int, line: Line) -> Iterator[str]:
     left = [line]
 
-    def strike(at: Line) -> None:
-        if left and at == line:
+    def strike(frame: FrameType) -> None:
+        if left and line_of(frame) == line:
             left.clear()
             signal.raise_signal(number)
 
     try:
-        with traced(strike, line[0]), suppress(KeyboardInterrupt, Interrupted, KafkaError):
+        with traced(lambda code: code is line[0], strike), suppress(KeyboardInterrupt, Interrupted, KafkaError):
             act(program)
         program.check()
     except Exception as error:

@@ -1,14 +1,10 @@
-"""What must hold. Most promises are noticed by the step that breaks them, and stand in the state."""
+"""What must hold where nothing more can happen. Other promises are noticed by the step that breaks them, and stand in
+the state (``World.broken``)."""
 
 from __future__ import annotations
 
 from tests.model.scenario import TASKS, Scenario
 from tests.model.world import TOLD, World, decided_now
-
-
-def broken(world: World, scenario: Scenario) -> str | None:
-    """Asked of every state."""
-    return world.broken
 
 
 def unfinished(world: World, scenario: Scenario) -> str | None:

@@ -9,6 +9,7 @@ import ast
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 from tests.repository.architecture import quoted, table
@@ -21,9 +22,12 @@ def _module(path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts)
 
 
-FILES: dict[str, ast.Module] = {_module(path): ast.parse(path.read_text()) for path in sorted(PACKAGE.rglob("*.py"))}
-PAGES = {name.removesuffix(".__init__"): tree for name, tree in FILES.items() if name.endswith(".__init__")}
-MODULES = {name: tree for name, tree in FILES.items() if not name.endswith(".__init__")}
+@cache
+def parsed() -> tuple[dict[str, ast.Module], dict[str, ast.Module]]:
+    """The modules, and the pages of packages."""
+    files = {_module(path): ast.parse(path.read_text()) for path in sorted(PACKAGE.rglob("*.py"))}
+    modules = {name: tree for name, tree in files.items() if not name.endswith(".__init__")}
+    return modules, {name.removesuffix(".__init__"): files[name] for name in files.keys() - modules.keys()}
 
 
 def names_imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
@@ -38,20 +42,22 @@ def names_imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 def home(package: str, name: str) -> str | None:
     """The module that ``from package import name`` reads: the page of a package only repeats names of modules."""
-    if package in MODULES:
+    modules, pages = parsed()
+    if package in modules:
         return package
-    if f"{package}.{name}" in MODULES:
+    if f"{package}.{name}" in modules:
         return f"{package}.{name}"
-    for origin, imported in names_imported(PAGES[package]) if package in PAGES else ():
+    for origin, imported in names_imported(pages[package]) if package in pages else ():
         if imported == name:
             return home(origin, name)
     return None
 
 
 def imports() -> Graph:
+    modules, _ = parsed()
     found = {
         module: {target for package, name in names_imported(tree) if (target := home(package, name))}
-        for module, tree in MODULES.items()
+        for module, tree in modules.items()
     }
     return {module: targets - {module} for module, targets in found.items()}
 

@@ -10,9 +10,9 @@ from functools import cache
 import pytest
 
 from tests.model.bounds import LARGE, SMALL
-from tests.recorded.messages import messages
 from tests.repository.architecture import quoted, table
 from tests.repository.files import PACKAGE, ROOT, source_files
+from tests.repository.messages import messages
 
 LINK = re.compile(r"(?<!!)\[(?P<text>[^\[\]]*)\]\((?P<to>[^)\s#]*)(?:#[^)\s]*)?\)")
 PAGES = sorted(path.name for path in (ROOT / "docs").glob("*.md"))
@@ -51,13 +51,15 @@ def test_readme_takes_two_screens():
     assert len((ROOT / "README.md").read_text().splitlines()) <= 125
 
 
+SOURCES = sorted(source_files())
+
 # -- examples --
 
-EXAMPLES = sorted(
+EXAMPLES = [
     path
-    for path in source_files()
+    for path in SOURCES
     if path.parts[0] == "examples" and path.parts[1] != "demo" and path.name not in ("README.md", "__init__.py")
-)
+]
 SCREEN = 75
 
 
@@ -80,14 +82,18 @@ def test_the_notebook_has_outputs_and_no_error():
 
 # -- code and tests that pages name --
 
-CODE = {str(path): ROOT / path for path in source_files() if path.suffix == ".py"}
-TESTS = {
-    name
-    for file, path in CODE.items()
-    if file.startswith("tests/")
-    for name in [path.stem, *re.findall(r"^ *def (test_\w+)", path.read_text(), re.MULTILINE)]
-}
+CODE = {str(path): ROOT / path for path in SOURCES if path.suffix == ".py"}
 PROGRAMS_OF_READERS = {"quickstart.md"}
+
+
+@cache
+def names_of_tests() -> set[str]:
+    return {
+        name
+        for file, path in CODE.items()
+        if file.startswith("tests/")
+        for name in [path.stem, *re.findall(r"^ *def (test_\w+)", path.read_text(), re.MULTILINE)]
+    }
 
 
 @cache
@@ -118,7 +124,7 @@ def is_there(place: str) -> bool:
 def test_the_code_and_the_tests_that_a_page_names_are_there(page):
     text = page.read_text()
     assert [place for place in re.findall(r"`([\w/.-]+\.py(?::[\w.]+)?)`", text) if not is_there(place)] == []
-    assert [name for name in re.findall(r"`(?:\w+::)?(test_\w+)[`.\[]", text) if name not in TESTS] == []
+    assert [name for name in re.findall(r"`(?:\w+::)?(test_\w+)[`.\[]", text) if name not in names_of_tests()] == []
     assert set(re.findall(r"`model::([^`]+)`", text)) <= {*SMALL, *LARGE}
 
 

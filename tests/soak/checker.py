@@ -17,7 +17,6 @@ from tests.soak.history import (
     GivenUp,
     History,
     Intent,
-    Partition,
     Report,
     Run,
     Spot,
@@ -76,11 +75,11 @@ def doubled_rows(history: History) -> Iterator[Finding | Excuse]:
     """Rows of exactly-once writes that a read_committed reader saw at two places."""
     allowed: dict[str, set[str]] = defaultdict(set)
     for view in history.of_kind(COMMITTED):
-        for row, spots in _places_of_rows(view).items():
+        for row, spots in _spots_of_rows(view).items():
             if len(spots) < 2:
                 continue
             if history.workload(write_of(row)).exactly_once:
-                yield Finding(Kind.DOUBLED, row, f"{view.reader} saw it at {listed(_offsets(spots))}")
+                yield Finding(Kind.DOUBLED, row, f"{view.reader} saw it at {listed([spot.where for spot in spots])}")
             else:
                 allowed[workload_of(write_of(row))].add(row)
     for name, rows in allowed.items():
@@ -95,7 +94,7 @@ def aborted_rows_read(history: History) -> Iterator[Finding]:
             write = write_of(spot.row)
             if history.workload(write).exactly_once and (why := _why_aborted(history, spot, write)):
                 task = history.rows[write].get(spot.row)
-                found[str(task or write), f"{why}, and {view.reader} saw rows of it"].append(_offset(spot))
+                found[str(task or write), f"{why}, and {view.reader} saw rows of it"].append(spot.where)
     for (about, text), spots in found.items():
         yield Finding(Kind.ABORTED_READ, about, f"{text}: {listed(spots)}")
 
@@ -247,7 +246,7 @@ def _rows_of(history: History, write: str, run: Run, spots: Iterable[Spot]) -> l
     for spot in sorted(spots):
         by = {report.attempt for report in history.authors(spot)} or set(history.attempts_of.get(spot.row, ()))
         if not attempts.isdisjoint(by):
-            found.append(f"{spot.row} in {_offset(spot)}")
+            found.append(f"{spot.row} in {spot.where}")
     return found
 
 
@@ -305,17 +304,8 @@ RULES: tuple[Callable[[History], Iterator[Finding | Excuse]], ...] = (
 )
 
 
-def _places_of_rows(view: View) -> dict[str, list[tuple[Partition, int]]]:
-    found: dict[str, list[tuple[Partition, int]]] = defaultdict(list)
-    for partition, rows in view.rows.items():
-        for offset, row in rows.items():
-            found[row].append((partition, offset))
+def _spots_of_rows(view: View) -> dict[str, list[Spot]]:
+    found: dict[str, list[Spot]] = defaultdict(list)
+    for spot in view.spots():
+        found[spot.row].append(spot)
     return found
-
-
-def _offsets(spots: list[tuple[Partition, int]]) -> list[str]:
-    return [f"{partition} at {offset}" for partition, offset in spots]
-
-
-def _offset(spot: Spot) -> str:
-    return f"{spot.partition} at {spot.offset}"

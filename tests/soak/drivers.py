@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -13,9 +14,16 @@ from pathlib import Path
 from tests.faults.support.kill_points import VARIABLE
 from tests.soak.guard import Guard
 from tests.soak.processes import MARK, SIDE, START, Kind, SparkProcess, send, spark_processes
+from tests.soak.workloads import STOP_FILE
 
 FAILED = "FAILED: "
 """A line of a driver's log begins with it, and what its workload has failed with follows."""
+
+
+def print_failure(error: Exception) -> None:
+    """Called by the driver, whose output is its log."""
+    sys.stdout.write(f"{FAILED}{type(error).__name__}: {' '.join(str(error).split())}\n")
+    sys.stdout.flush()
 
 
 class Drivers(threading.Thread):
@@ -87,9 +95,12 @@ class Drivers(threading.Thread):
         folder = self.folder / "checkpoint" / "commits"
         return max((int(file.name) for file in folder.glob("[0-9]*")), default=-1)
 
-    def finish(self, timeout_s: float) -> None:
+    def stop(self) -> None:
         """Let the workload write once more and end."""
-        (self.folder / "stop").touch()
+        (self.folder / STOP_FILE).touch()
+
+    def finish(self, timeout_s: float) -> None:
+        """Until the workload has ended after ``stop``."""
         assert self._done.wait(timeout_s), f"it did not end within {timeout_s:.0f} s:\n{self.log_tail()}"
 
     def close(self) -> None:

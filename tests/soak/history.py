@@ -127,6 +127,10 @@ class Spot(NamedTuple):
     partition: Partition
     offset: int
 
+    @property
+    def where(self) -> str:
+        return f"{self.partition} at {self.offset}"
+
 
 class Workload(NamedTuple):
     """``rows``: how many there are for each of its writes. ``topic``: where its rows belong. ``dead_letters``: those

@@ -19,11 +19,11 @@ from pyspark.sql.streaming import DataStreamWriter
 
 from spark_kafka_sink.spark import write_kafka
 from tests.faults.support.kill_points import VARIABLE
-from tests.soak.drivers import FAILED
+from tests.soak.drivers import print_failure
 from tests.soak.events import ACTOR, FOLDER, Recorder, recorder_of_environment
 from tests.soak.hooks import PROXIES, PROXIES_OF_EXECUTORS
 from tests.soak.processes import MARK, SIDE, START
-from tests.soak.workloads import HALT_FILE, LETTERS, PLANTED, ROWS, RUNNING_FILE, TASKS, replace_file
+from tests.soak.workloads import HALT_FILE, LETTERS, PLANTED, ROWS, RUNNING_FILE, STOP_FILE, TASKS, replace_file
 
 _APART_S = 1.0
 _PAUSE_S = 0.5
@@ -73,7 +73,7 @@ class Job:
 
     @property
     def stops(self) -> bool:
-        return (self.folder / "stop").exists()
+        return (self.folder / STOP_FILE).exists()
 
     def options(self, topic: str, **more: object) -> dict[str, object]:
         """Those of an at-least-once write."""
@@ -195,8 +195,7 @@ def run_until_done(spark: SparkSession, work: Callable[[], None]) -> None:
             work()
             break
         except Exception as error:
-            sys.stdout.write(f"{FAILED}{type(error).__name__}: {' '.join(str(error).split())}\n")
-            sys.stdout.flush()
+            print_failure(error)
             if spark.sparkContext._jsc.sc().isStopped() or _NO_SOURCE in str(error):
                 raise SystemExit(1) from None
             time.sleep(_PAUSE_S)

@@ -77,7 +77,7 @@ def rows_without_a_receipt(history: History) -> Iterator[Finding | Excuse]:
             if spot.partition.topic not in history.topics:
                 uncompared[spot.partition.topic].add(spot.row)
             elif not history.authors(spot):
-                text = f"{view.reader} saw {spot.row} in {spot.partition} at {spot.offset}, where no receipt has rows"
+                text = f"{view.reader} saw {spot.row} in {spot.where}, where no receipt has rows"
                 yield Finding(Kind.RECEIPT_CONTRADICTED, str(task), text)
     for topic, rows in uncompared.items():
         yield Excuse(Reason.NO_RECEIPTS, topic, len(rows))
@@ -118,17 +118,16 @@ def misplaced_rows(history: History) -> Iterator[Finding]:
                 continue
             if spot.partition.topic != (due := workload.topic_of(spot.row)):
                 text = f"{view.reader} saw rows in {spot.partition.topic} that belong to {due}"
-                found[write, text].append(f"{spot.row} in {spot.partition} at {spot.offset}")
+                found[write, text].append(f"{spot.row} in {spot.where}")
     for (write, text), spots in found.items():
         yield Finding(Kind.MISPLACED, write, f"{text}: {listed(spots)}")
 
 
 def foreign_rows(history: History) -> Iterator[Finding]:
     for view in history.views.values():
-        for partition, rows in view.rows.items():
-            for offset, row in rows.items():
-                if row not in history.rows.get(write_of(row), {}):
-                    yield Finding(Kind.FOREIGN_ROW, row, f"{view.reader} saw it in {partition} at {offset}")
+        for spot in view.spots():
+            if spot.row not in history.rows.get(write_of(spot.row), {}):
+                yield Finding(Kind.FOREIGN_ROW, spot.row, f"{view.reader} saw it in {spot.where}")
 
 
 RULES: tuple[Callable[[History], Iterator[Finding | Excuse]], ...] = (

@@ -153,7 +153,7 @@ class Soak:
                 self._await_rows(f"every workload goes on after round {number}", _PROGRESS_S)
             self._say("the workloads end")
             for victim in self.victims.values():
-                (victim.drivers.folder / "stop").touch()
+                victim.drivers.stop()
             for victim in self.victims.values():
                 victim.drivers.finish(_END_S)
         except AssertionError as error:

@@ -14,10 +14,10 @@ from collections import defaultdict
 from pathlib import Path
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
-from tests.soak.drivers import FAILED
+from tests.soak.drivers import print_failure
 from tests.soak.events import Recorder, recorder_of_environment
 from tests.soak.processes import START
-from tests.soak.workloads import ROWS
+from tests.soak.workloads import ROWS, STOP_FILE
 
 _APART_S = 1.0
 _ABORTED = 5
@@ -105,11 +105,11 @@ def main(workload: str, settings: str) -> None:
     try:
         with KafkaProducer(config) as producer:
             producer.init_transactions()
-            while not (folder / "stop").exists():
+            while not (folder / STOP_FILE).exists():
                 Transfer(producer, record, workload, claimed(folder / "claimed")).run()
                 time.sleep(_APART_S)
     except Exception as error:
-        sys.stdout.write(f"{FAILED}{type(error).__name__}: {' '.join(str(error).split())}\n")
+        print_failure(error)
         raise SystemExit(1) from None
 
 

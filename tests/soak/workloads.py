@@ -16,6 +16,9 @@ PARTITIONS = 4
 RUNNING_FILE = "running"
 """In the folder of a workload whose writes are batches: the write that runs now or was the last one."""
 
+STOP_FILE = "stop"
+"""In a workload's folder: its driver ends with a write that leaves nothing open."""
+
 HALT_FILE = "halt"
 """In a workload's folder: its driver stops the query, removes the file, and goes on with a new one."""
 

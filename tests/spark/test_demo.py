@@ -19,7 +19,6 @@ from examples.demo.check import CheckError, Topics
 from tests.support.child_processes import PYTHON_PATH
 from tests.support.waiting import DEADLINE_S
 
-ROOT = Path(__file__).parents[2]
 LIMIT_S = 290  # an idle machine needs a seventh of it
 
 pytestmark = pytest.mark.jvm

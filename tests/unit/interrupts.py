@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import cache
 from opcode import opmap
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 _NOP = opmap["NOP"]
@@ -26,7 +26,27 @@ def _with_blocks(file: str) -> dict[int, tuple[int, int]]:
     }
 
 
-def may_strike(frame: FrameType, before: dict[FrameType, int]) -> bool:
+@contextmanager
+def traced(concerns: Callable[[CodeType], object], at: Callable[[FrameType], object]) -> Iterator[None]:
+    """``at`` each line of code that ``concerns`` this and that this thread comes to, where an interrupt can come."""
+    before: dict[FrameType, int] = {}
+
+    def line(frame: FrameType, event: str, arg: Any) -> Any:
+        if event == "line" and _may_strike(frame, before):
+            at(frame)
+        return line
+
+    def call(frame: FrameType, event: str, arg: Any) -> Any:
+        return line if concerns(frame.f_code) else None
+
+    sys.settrace(call)
+    try:
+        yield
+    finally:
+        sys.settrace(None)
+
+
+def _may_strike(frame: FrameType, before: dict[FrameType, int]) -> bool:
     """Whether an interrupt can come at the line that ``frame`` has come to. ``before``: the last line of each frame.
 
     It cannot where a ``with`` block ends, because the interpreter leaves it and calls ``__exit__`` in one, nor at a
@@ -44,17 +64,13 @@ class Interrupter:
         self._files = {module.__file__ for module in modules}
         self._left = number
         self._paused = 0
-        self._before: dict[FrameType, int] = {}
         self.struck: str | None = None
         self.before_strike: Callable[[], object] = bool
 
     @contextmanager
     def armed(self) -> Iterator[None]:
-        sys.settrace(self._called)
-        try:
+        with traced(lambda code: not self._paused and code.co_filename in self._files, self._strike):
             yield
-        finally:
-            sys.settrace(None)
 
     def paused(self, call: Callable[..., Any]) -> Callable[..., Any]:
         """``call`` without interrupts: it stands for what another thread does."""
@@ -68,19 +84,9 @@ class Interrupter:
 
         return unharmed
 
-    def _called(self, frame: FrameType, event: str, arg: Any) -> Any:
-        if self._paused or frame.f_code.co_filename not in self._files:
-            return None
-        return self._line
-
-    def _line(self, frame: FrameType, event: str, arg: Any) -> Any:
-        if event != "line":
-            return self._line
-        if not may_strike(frame, self._before):
-            return self._line
+    def _strike(self, frame: FrameType) -> None:
         self._left -= 1
         if self._left == 0:
             self.struck = f"{frame.f_code.co_qualname}, line {frame.f_lineno}"
             self.before_strike()
             raise KeyboardInterrupt
-        return self._line

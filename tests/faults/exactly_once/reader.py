@@ -17,17 +17,8 @@ _COMMITTED, _UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UN
 
 def read_committed(servers: str, topic: str) -> dict[int, list[bytes]]:
     """The values of each partition in their order, up to its very end: fails when an open transaction hides it."""
-    return _read(servers, topic, "read_committed")
-
-
-def read_uncommitted(servers: str, topic: str) -> dict[int, list[bytes]]:
-    """The same, and what was aborted."""
-    return _read(servers, topic, "read_uncommitted")
-
-
-def _read(servers: str, topic: str, isolation: str) -> dict[int, list[bytes]]:
     settings = {"bootstrap.servers": servers, "group.id": "reader", "enable.auto.commit": False}
-    consumer = Consumer({**settings, "isolation.level": isolation, "enable.partition.eof": True})
+    consumer = Consumer({**settings, "isolation.level": "read_committed", "enable.partition.eof": True})
     try:
         places = _partitions(consumer, topic)
         ends = offsets_at_end(servers, places, _UNCOMMITTED)

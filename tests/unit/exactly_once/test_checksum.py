@@ -61,9 +61,15 @@ def test_rows_of_several_topics_together_are_those_of_each_topic():
 
 MANY = 1 << 18
 NUMBERS = np.arange(MANY, dtype=np.uint64)
-BITS = (NUMBERS[:, None] >> np.arange(18, dtype=np.uint64)) & np.uint64(1)
 PAIRS = np.triu_indices(720, 1)
-SIGNED = (np.arange(18) + 1.5) * (1 - 2 * BITS.astype(np.float64))
+
+
+def bits():
+    return (NUMBERS[:, None] >> np.arange(18, dtype=np.uint64)) & np.uint64(1)
+
+
+def signed():
+    return (np.arange(18) + 1.5) * (1 - 2 * bits().astype(np.float64))
 
 
 def fixed(rows):
@@ -82,10 +88,10 @@ def one_bit_each(size):
 
 
 NEAR = {
-    "signs of doubles": lambda: hashes_of(value=fixed(SIGNED)),
-    "signs of doubles, other byte order": lambda: hashes_of(value=fixed(SIGNED.astype(">f8"))),
-    "signs of floats": lambda: hashes_of(value=fixed(SIGNED.astype("<f4"))),
-    "flags": lambda: hashes_of(value=fixed(BITS)),
+    "signs of doubles": lambda: hashes_of(value=fixed(signed())),
+    "signs of doubles, other byte order": lambda: hashes_of(value=fixed(signed().astype(">f8"))),
+    "signs of floats": lambda: hashes_of(value=fixed(signed().astype("<f4"))),
+    "flags": lambda: hashes_of(value=fixed(bits())),
     "numbers": lambda: hashes_of(key=fixed(NUMBERS)),
     "numbers, upper bits": lambda: hashes_of(value=fixed(NUMBERS << np.uint64(46))),
     "numbers across words": lambda: hashes_of(value=pa.array([b"%021d" % each for each in NUMBERS.tolist()])),

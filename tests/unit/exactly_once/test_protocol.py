@@ -438,13 +438,6 @@ def test_two_live_queries_under_one_prefix_are_refused(broker, query):
     assert committed(broker) == {b"d": 1, b"e": 1}
 
 
-def written(query, write, values):
-    with write:
-        if values:
-            query.append(write, values)
-        write.prepare()
-
-
 @pytest.mark.parametrize("at", ["before the intent", "intent committed"])
 def test_incident_tasks_of_a_fenced_run_took_what_its_successor_had_prepared(broker, query, at):
     """Spark begins the later tasks of a run that was fenced, and retries those that fail."""

@@ -2,8 +2,8 @@
 the sink, which puts the producer's messages through ``with_prefix``. Settings of topics and a broker's own words stay.
 """
 
-import ast
 import re
+from collections.abc import Iterable, Iterator
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -14,22 +14,23 @@ from spark_kafka_sink.network.error_table import broker_error
 from spark_kafka_sink.spark.error_notes import explained
 from spark_kafka_sink.spark.option_names import with_prefix
 from spark_kafka_sink.spark.options import SinkOptions
-from tests.recorded.messages import texts
 from tests.repository.files import PACKAGE
+from tests.repository.messages import LEAST_WORDS, texts_in
 
 NAMES = "|".join(re.escape(name) for name in OPTIONS_BY_NAME if "." in name)
 NAMED = re.compile(rf"(?<![\w.])(?<!topic's )(kafka\.)?(?:{NAMES})(?!\.?\w)")
 
 
+PRODUCERS = ("common", "network", "producer", "records")
+
+
+def texts_of(packages: Iterable[str]) -> Iterator[str]:
+    return texts_in(*(PACKAGE / package for package in packages))
+
+
 def messages(*packages: str) -> list[tuple[str, list[str]]]:
     """The texts that name options, with the prefix of each name. The value ``{}`` in front of a name is a prefix."""
-    found = {
-        text.replace("{}", "kafka.")
-        for package in packages
-        for path in (PACKAGE / package).rglob("*.py")
-        for text in texts(ast.parse(path.read_text()))
-        if len(text.split()) > 2
-    }
+    found = {text.replace("{}", "kafka.") for text in texts_of(packages) if len(text.split()) >= LEAST_WORDS}
     return [(text, prefixes) for text in sorted(found) if (prefixes := NAMED.findall(text))]
 
 
@@ -42,7 +43,7 @@ def test_the_sinks_own_messages_name_the_producers_options_with_their_prefix():
 
 
 def test_the_producers_messages_get_the_prefix_at_the_border_of_the_sink():
-    found = messages("common", "network", "producer", "records")
+    found = messages(*PRODUCERS)
     assert len(found) > 50
     for text, prefixes in found:
         shown = with_prefix(text)
@@ -51,10 +52,8 @@ def test_the_producers_messages_get_the_prefix_at_the_border_of_the_sink():
 
 
 def test_the_producers_messages_have_no_prefix_of_their_own():
-    for path in (PACKAGE / each for each in ("common", "network", "producer", "records")):
-        for file in path.rglob("*.py"):
-            for text in texts(ast.parse(file.read_text())):
-                assert "kafka." not in NAMED.findall(text), text
+    for text in texts_of(PRODUCERS):
+        assert "kafka." not in NAMED.findall(text), text
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,7 @@ TEST = """
 
 def names(pytester: pytest.Pytester, *options: str) -> set[str]:
     pytester.makepyfile(TEST)
-    result = pytester.runpytest_inprocess(
-        "-p", "spark_kafka_sink.testing.pytest_plugin", "--collect-only", "-q", *options
-    )
+    result = pytester.runpytest_inprocess(*PLUGIN, "--collect-only", "-q", *options)
     return {line.split("::")[1] for line in result.outlines if "::" in line}
 
 

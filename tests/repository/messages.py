@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from pathlib import Path
 
 from tests.repository.files import PACKAGE
 
-_LEAST_WORDS = 3
+LEAST_WORDS = 3
 
 
 def messages() -> list[str]:
-    """Each text of three words or more that is no docstring, with ``{}`` for what is put in."""
-    found = {
-        " ".join(text.split())
-        for path in PACKAGE.rglob("*.py")
-        for text in texts(ast.parse(path.read_text()))
-        if len(text.split()) >= _LEAST_WORDS
-    }
+    """Each text of three words or more, as ``texts_in`` gives it, in one line."""
+    found = {" ".join(text.split()) for text in texts_in(PACKAGE) if len(text.split()) >= LEAST_WORDS}
     return sorted(found)
 
 
-def texts(tree: ast.Module) -> Iterator[str]:
+def texts_in(*folders: Path) -> Iterator[str]:
+    """Each text that is no docstring, with ``{}`` for what is put in."""
+    for folder in folders:
+        for path in folder.rglob("*.py"):
+            yield from _texts(ast.parse(path.read_text()))
+
+
+def _texts(tree: ast.Module) -> Iterator[str]:
     passed_by: set[ast.AST] = set()
     for node in ast.walk(tree):
         if node in passed_by:
