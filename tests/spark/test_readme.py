@@ -95,5 +95,5 @@ def test_the_examples_of_tests_need_only_the_plugin_s_fixtures(pytester):
     assert sum(block.count("def test_") for block in EXAMPLES) == 3
     pytester.makepyfile("\n".join([dedent(A_JOB), *EXAMPLES]))
     pytester.runpytest_subprocess(
-        "-p", "no:cacheprovider", "-p", "spark_kafka_sink.testing.pytest_plugin"
+        "-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-p", "spark_kafka_sink.testing.pytest_plugin"
     ).assert_outcomes(passed=3)
