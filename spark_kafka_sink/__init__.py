@@ -17,10 +17,10 @@ if TYPE_CHECKING:
         KafkaTimeoutError,
         ProducerFencedError,
     )
+    from spark_kafka_sink.exactly_once.committer import resume
     from spark_kafka_sink.producer import Delivery, KafkaProducer, SendReceipt
     from spark_kafka_sink.producer.append.record import ProducerRecord, RecordMetadata
     from spark_kafka_sink.producer.sync_producer import SyncProducer, open_producer
-    from spark_kafka_sink.producer.transactions.committer import resume
     from spark_kafka_sink.producer.transactions.values import (
         ConsumerGroupMetadata,
         OffsetAndMetadata,
@@ -74,7 +74,7 @@ _HOMES = {
     "encode_avro": "schemas.encoding.avro",
     "encode_protobuf": "schemas.encoding.protobuf",
     "open_producer": "producer.sync_producer",
-    "resume": "producer.transactions.committer",
+    "resume": "exactly_once.committer",
     "selftest": "tools.selftest.selftest",
 }
 

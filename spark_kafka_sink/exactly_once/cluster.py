@@ -10,11 +10,11 @@ from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import TopicInfo
 from spark_kafka_sink.errors import KafkaTimeoutError, NetworkError
+from spark_kafka_sink.exactly_once.committer import CONNECTIONS
 from spark_kafka_sink.network.error_table import Action, action, broker_error
 from spark_kafka_sink.network.metadata_api import parse_metadata
 from spark_kafka_sink.network.rpc import Rpc
 from spark_kafka_sink.network.topics import topic_metadata
-from spark_kafka_sink.producer.transactions.committer import CONNECTIONS
 
 
 class Cluster(Rpc):

@@ -11,13 +11,13 @@ from typing import Final
 
 from spark_kafka_sink.common.foreign_text import clause
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError
+from spark_kafka_sink.exactly_once.committer import EndTxnOutcome, EndVerdict
 from spark_kafka_sink.exactly_once.decisions import done
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, Progress
 from spark_kafka_sink.exactly_once.ledger import Ledger
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, EntryState, Repeat, listed
-from spark_kafka_sink.producer.transactions.committer import EndTxnOutcome, EndVerdict
 from spark_kafka_sink.producer.transactions.values import PreparedTransaction
 
 _log = logging.getLogger("spark_kafka_sink.exactly_once")

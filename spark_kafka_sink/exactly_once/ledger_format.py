@@ -18,11 +18,11 @@ from uuid import UUID
 from spark_kafka_sink.common.compression import CODEC_IDS, compress
 from spark_kafka_sink.common.protocol_values import LARGEST_INT16, LARGEST_INT32, LARGEST_INT64
 from spark_kafka_sink.errors import CorruptRecordError
+from spark_kafka_sink.exactly_once.decode import BatchView, DecodedRecord, batch_headers, decode_batches
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.values import Entry, EntryState, Marker, RowSum, SchemaId, Target, TaskShare, TopicId
 from spark_kafka_sink.producer.transactions.values import PreparedTransaction
 from spark_kafka_sink.records.batch import BatchHeader, stamp_header
-from spark_kafka_sink.records.decode import BatchView, DecodedRecord, batch_headers, decode_batches
 from spark_kafka_sink.records.sizes import encode_varint
 
 VERSION: Final = 1

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from spark_kafka_sink.common.model import ProducerIdentity
 from spark_kafka_sink.errors import CorruptRecordError
+from spark_kafka_sink.exactly_once.decode import BatchView, DecodedRecord
 from spark_kafka_sink.exactly_once.ledger_format import RawBatch, RecordKey, read_entry, read_key
 from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, EntryState
 from spark_kafka_sink.producer.transactions.values import END_TXN_V2, PreparedTransaction, TransactionalIdentity
-from spark_kafka_sink.records.decode import BatchView, DecodedRecord
 
 
 class _Written(NamedTuple):

@@ -8,8 +8,8 @@ from contextlib import closing
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import NO_IDENTITY
+from spark_kafka_sink.exactly_once.committer import CONNECTIONS, Committer
 from spark_kafka_sink.network.rpc import Rpc
-from spark_kafka_sink.producer.transactions.committer import CONNECTIONS, Committer
 from spark_kafka_sink.producer.transactions.values import END_TXN_V1, TransactionalIdentity
 
 

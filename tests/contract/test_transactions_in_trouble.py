@@ -17,7 +17,7 @@ from spark_kafka_sink.errors import (
     TransactionAbortableError,
     TransactionAbortedError,
 )
-from spark_kafka_sink.producer.transactions.committer import EndVerdict, end_transactions
+from spark_kafka_sink.exactly_once.committer import EndVerdict, end_transactions
 from spark_kafka_sink.producer.transactions.values import PreparedTransaction
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT

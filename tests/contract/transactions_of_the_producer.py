@@ -16,8 +16,8 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import BrokerError, IllegalStateError, ProducerFencedError, TransactionAbortableError
+from spark_kafka_sink.exactly_once.committer import EndVerdict, end_transactions, resume
 from spark_kafka_sink.exactly_once.values import TaskAction
-from spark_kafka_sink.producer.transactions.committer import EndVerdict, end_transactions, resume
 from spark_kafka_sink.producer.transactions.values import OffsetAndMetadata, PreparedTransaction
 from tests.contract.fencing import fence
 from tests.support.waiting import DEADLINE_S, eventually

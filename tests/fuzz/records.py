@@ -13,12 +13,12 @@ from spark_kafka_sink.common.compression import CODEC_IDS, compress, decompress
 from spark_kafka_sink.common.task_figures import TaskFigures
 from spark_kafka_sink.errors import CorruptRecordError
 from spark_kafka_sink.exactly_once import ledger_format
+from spark_kafka_sink.exactly_once.decode import batch_headers, decode_batches
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.ledger_format import LedgerRecord, RecordKey, raw_batches
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView
 from spark_kafka_sink.exactly_once.receipts import WriteReceipt
 from spark_kafka_sink.records.batch import CRC_END, HEADER_SIZE, BatchHeader, stamp_header
-from spark_kafka_sink.records.decode import batch_headers, decode_batches
 from tests.fuzz.target import Target, picked
 from tests.unit.exactly_once.kept_ledger import FILE
 

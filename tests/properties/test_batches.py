@@ -9,9 +9,9 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spark_kafka_sink.exactly_once.decode import decode_batches
 from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
-from spark_kafka_sink.records.decode import decode_batches
 from tests.unit.scripted_engine import TOPIC, Engine
 
 _rows = st.lists(

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from kio.records.readers import read_batch
 
 from spark_kafka_sink.common.compression import CODEC_IDS, compress
+from spark_kafka_sink.exactly_once.decode import DecodedRecord, decode_batches
 from spark_kafka_sink.records.batch import BatchHeader, stamp_header
 from spark_kafka_sink.records.columns import RecordColumns, binary_column
-from spark_kafka_sink.records.decode import DecodedRecord, decode_batches
 from spark_kafka_sink.records.encode import encode_records, header_column
 from spark_kafka_sink.records.sizes import (
     FieldLengths,

@@ -185,7 +185,7 @@ def _change_selector(module):
 CHANGES = {
     "spark_kafka_sink.spark.sink_write": _change_sink_write,
     "spark_kafka_sink.exactly_once.session": _change_session,
-    "spark_kafka_sink.producer.transactions.committer": _change_committer,
+    "spark_kafka_sink.exactly_once.committer": _change_committer,
     "spark_kafka_sink.network.rpc": _change_selector,
     "spark_kafka_sink.producer.engine": _change_selector,
     "spark_kafka_sink.producer.producer": planted.change_producer,

@@ -13,10 +13,10 @@ import pyarrow as pa
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.exactly_once.decode import batch_headers, decode_batches
 from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.producer.assembly import assemble
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
-from spark_kafka_sink.records.decode import batch_headers, decode_batches
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.cluster import BrokerNode, Cluster
 from spark_kafka_sink.testing.broker.state.config import BROKER_DEFAULTS

@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from spark_kafka_sink.exactly_once.decode import DecodedRecord, decode_batches
 from spark_kafka_sink.producer.append.receipt import RefusedRecord
 from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn, bytes_column
-from spark_kafka_sink.records.decode import DecodedRecord, decode_batches
 from spark_kafka_sink.records.encode import header_section
 from spark_kafka_sink.records.sizes import FieldLengths, encode_varint, java_size_estimate
 from spark_kafka_sink.spark.dead_letters.options import Reason

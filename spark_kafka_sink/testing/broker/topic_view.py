@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from spark_kafka_sink.records.decode import BatchView, DecodedBatch, decode_batches
+from spark_kafka_sink.exactly_once.decode import BatchView, DecodedBatch, decode_batches
 from spark_kafka_sink.testing.broker.state.cluster import Topic
 from spark_kafka_sink.testing.broker.state.log import AbortedTransaction
 from spark_kafka_sink.testing.broker.state.partition import Partition

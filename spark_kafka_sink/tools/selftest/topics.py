@@ -29,7 +29,7 @@ class Topics:
     take that long between two lists of records.
 
     It reads with librdkafka if confluent-kafka is installed and can log in. Otherwise it uses the package's own slow
-    reader, which shares no code with what has encoded the records (``records/decode.py``).
+    reader, which shares no code with what has encoded the records (``exactly_once/decode.py``).
     """
 
     def __init__(self, cluster: Cluster, config: ProducerConfig) -> None:

@@ -11,12 +11,12 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.exactly_once import steps
+from spark_kafka_sink.exactly_once.committer import EndVerdict
 from spark_kafka_sink.exactly_once.session import session_for
 from spark_kafka_sink.exactly_once.sweep import list_open
 from spark_kafka_sink.network import rpc
 from spark_kafka_sink.producer import KafkaProducer, engine
 from spark_kafka_sink.producer.append.record import ProducerRecord
-from spark_kafka_sink.producer.transactions.committer import EndVerdict
 from spark_kafka_sink.producer.transactions.values import PreparedTransaction
 from spark_kafka_sink.testing import LocalKafka
 from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION

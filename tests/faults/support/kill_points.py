@@ -132,7 +132,7 @@ def _change_committer(module):
 
 _CHANGES = {
     "spark_kafka_sink.exactly_once.steps": [_change_steps],
-    "spark_kafka_sink.producer.transactions.committer": [_change_committer],
+    "spark_kafka_sink.exactly_once.committer": [_change_committer],
 }
 
 

@@ -14,11 +14,11 @@ import pytest
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.common.waiting import Waiters
 from spark_kafka_sink.errors import InvalidRecordError, KafkaTimeoutError, RecordTooLargeError
+from spark_kafka_sink.exactly_once.decode import decode_batches
 from spark_kafka_sink.producer.accumulator.accumulator import Flush
 from spark_kafka_sink.producer.append import rows as append_rows
 from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
-from spark_kafka_sink.records.decode import decode_batches
 from tests.support.waiting import DEADLINE_S
 from tests.unit.scripted_engine import TOPIC, Engine, Step
 

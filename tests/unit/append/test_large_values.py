@@ -11,11 +11,11 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.errors import BufferExhaustedError
+from spark_kafka_sink.exactly_once.decode import decode_batches
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.records import encode
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
-from spark_kafka_sink.records.decode import decode_batches
 from spark_kafka_sink.records.encode import header_column
 from tests.unit.scripted_engine import TOPIC, Engine, Step
 

@@ -17,8 +17,8 @@ from spark_kafka_sink.errors import (
     ProducerClosedError,
     RecordTooLargeError,
 )
+from spark_kafka_sink.exactly_once.decode import decode_batches
 from spark_kafka_sink.producer.append.record import ProducerRecord, RecordMetadata
-from spark_kafka_sink.records.decode import decode_batches
 from tests.support.waiting import DEADLINE_S
 from tests.unit.scripted_engine import Engine, Step
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from spark_kafka_sink.exactly_once.decode import decode_batches
 from spark_kafka_sink.producer.append.record import ProducerRecord
-from spark_kafka_sink.records.decode import decode_batches
 from tests.unit.scripted_engine import TOPIC, Engine
 
 KINDS: dict[str, dict[str, Any]] = {

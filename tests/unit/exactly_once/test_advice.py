@@ -10,9 +10,9 @@ import pytest
 from spark_kafka_sink.common.clock import NEVER, SystemClock
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.exactly_once import steps
+from spark_kafka_sink.exactly_once.committer import Committer, EndTxnOutcome, EndVerdict, end_transactions
 from spark_kafka_sink.exactly_once.errors import ADVICE, ExactlyOnceError, Progress
 from spark_kafka_sink.exactly_once.values import Repeat, WriteKind, listed
-from spark_kafka_sink.producer.transactions.committer import Committer, EndTxnOutcome, EndVerdict, end_transactions
 from spark_kafka_sink.testing import TestBroker
 from tests.unit.exactly_once.runs import TOPIC, Query, committed, new_process
 

@@ -6,13 +6,13 @@ import pytest
 
 from benchmarks.guard import objects_kernel
 from spark_kafka_sink.exactly_once.decisions import done
+from spark_kafka_sink.exactly_once.decode import batch_headers
 from spark_kafka_sink.exactly_once.ledger_format import encode_batch, entry_write
 from spark_kafka_sink.exactly_once.ledger_topic import SETTINGS, ledger_partitions
 from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.values import Entry, EntryState, RowSum, TaskShare
 from spark_kafka_sink.producer.transactions.values import PreparedTransaction
 from spark_kafka_sink.records.batch import TRANSACTIONAL, BatchHeader
-from spark_kafka_sink.records.decode import batch_headers
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.state.log import Marker as ControlRecord
 from tests.support.waiting import cpu_ratio

@@ -12,11 +12,11 @@ from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once import abort, errors, steps, sweep
 from spark_kafka_sink.exactly_once.abort import AbortOutcome
 from spark_kafka_sink.exactly_once.commit import commit_batch
+from spark_kafka_sink.exactly_once.committer import Committer, EndVerdict, end_transactions
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError, PlanningError, ReplayMismatchError
 from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.values import LedgerStart, RecoveryMode, TaskAction, WriteKind
 from spark_kafka_sink.producer.engine import ProducerEngine
-from spark_kafka_sink.producer.transactions.committer import Committer, EndVerdict, end_transactions
 from spark_kafka_sink.producer.transactions.values import END_TXN_V1, END_TXN_V2
 from spark_kafka_sink.spark.producer_cache import ProducerCache
 from spark_kafka_sink.testing.broker.faults import KEPT

@@ -14,9 +14,9 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.errors import KafkaTimeoutError
+from spark_kafka_sink.exactly_once.decode import decode_batches
 from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
-from spark_kafka_sink.records.decode import decode_batches
 from tests.support.scripted_network import ScriptedTransport, SentRequest
 from tests.unit.scripted_engine import TOPIC, Engine, Step
 

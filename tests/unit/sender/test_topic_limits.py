@@ -10,10 +10,10 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.errors import BrokerError, KafkaError, ProducerClosedError
+from spark_kafka_sink.exactly_once.decode import decode_batches
 from spark_kafka_sink.producer.accumulator import accumulator as accumulator_module
 from spark_kafka_sink.producer.append.receipt import RefusalReceipt, SendReceipt
 from spark_kafka_sink.producer.transactions.states import Step as Call
-from spark_kafka_sink.records.decode import decode_batches
 from tests.unit.interrupts import Interrupter
 from tests.unit.scripted_engine import Engine, Step
 from tests.unit.sender.test_stray_exceptions import raises_once

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.records.decode import decode_batches
+from spark_kafka_sink.exactly_once.decode import decode_batches
 from spark_kafka_sink.testing.broker.request_context import RequestContext, by_topic
 from spark_kafka_sink.testing.broker.state.partition import Partition
 from spark_kafka_sink.testing.broker.wire import Fields

@@ -5,6 +5,7 @@ from crc32c import crc32c
 
 from spark_kafka_sink.common.compression import CODEC_IDS, compress
 from spark_kafka_sink.errors import CorruptRecordError
+from spark_kafka_sink.exactly_once.decode import DecodedRecord, batch_headers, decode_batches
 from spark_kafka_sink.records.batch import (
     CONTROL,
     HEADER_SIZE,
@@ -13,7 +14,6 @@ from spark_kafka_sink.records.batch import (
     BatchHeader,
     stamp_header,
 )
-from spark_kafka_sink.records.decode import DecodedRecord, batch_headers, decode_batches
 
 # length 8, attributes, timestamp delta 1, offset delta, key "k", value null, no headers
 FIRST = bytes.fromhex("100002 00 026b 01 00")

@@ -13,10 +13,10 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import NO_IDENTITY
 from spark_kafka_sink.errors import KafkaTimeoutError, ProducerFencedError
+from spark_kafka_sink.exactly_once.committer import Committer, EndVerdict
 from spark_kafka_sink.network.name_lookup import AddressList
 from spark_kafka_sink.network.rpc import Rpc
 from spark_kafka_sink.network.transport import Event
-from spark_kafka_sink.producer.transactions.committer import Committer, EndVerdict
 from spark_kafka_sink.producer.transactions.values import PreparedTransaction, TransactionalIdentity
 from tests.support.manual_clock import ManualClock
 from tests.support.scripted_network import ScriptedTransport, SentRequest, api_versions_response
