@@ -19,7 +19,7 @@ from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.session import CommitSettings, close_sessions
 from spark_kafka_sink.exactly_once.task import TaskTransaction
 from spark_kafka_sink.exactly_once.values import TaskAttempt, TaskReport, WriteId, WriteKind
-from spark_kafka_sink.producer.engine import ProducerEngine
+from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.spark.producer_cache import ProducerCache
 
@@ -53,7 +53,7 @@ class _Query:
         self._servers = servers
         self._topic = topic
         self._tasks = tasks
-        self._cache = ProducerCache(ProducerEngine)
+        self._cache = ProducerCache(ProducerCore.open)
         self._number = 0
 
     def run(self, side: Side) -> float:

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.producer.append.receipt import SendReceipt
-from spark_kafka_sink.producer.assembly import assemble
+from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn
 from tests.support.manual_clock import ManualClock
 from tests.support.scripted_network import ScriptedTransport, SentRequest, api_versions_response
@@ -35,10 +35,10 @@ class ScriptedCluster:
         self._clock = ManualClock()
         self._transport = _Transport(self._answer)
         self.config = ProducerConfig.parse({"bootstrap.servers": "boot:9092", **options})
-        self._parts = assemble(self.config, self._transport, self._clock, Random(1))
+        self._core = ProducerCore(self.config, self._transport, self._clock, Random(1))
         self._receipt = SendReceipt()
         wanted: dict[str, int | None] = dict.fromkeys(topics)
-        self._parts.metadata.wait_for_topics(wanted, 60_000, self._clock, lambda: self._connect(topics))
+        self._core.metadata.wait_for_topics(wanted, 60_000, self._clock, lambda: self._connect(topics))
 
     @property
     def foreign_s(self) -> float:
@@ -46,11 +46,11 @@ class ScriptedCluster:
         return self._transport.foreign_s
 
     def append(self, topic: TopicColumn, columns: RecordColumns, partitions: Int32Array | None) -> None:
-        self._parts.appender.append(topic, columns, partitions, self._receipt)
+        self._core.appender.append(topic, columns, partitions, self._receipt)
 
     def settle(self) -> None:
         self._clock.advance(10)  # linger is over
-        while self._parts.accumulator.has_incomplete:
+        while self._core.accumulator.has_incomplete:
             self._turn()
         self._receipt.wait(0)
 
@@ -63,11 +63,11 @@ class ScriptedCluster:
         return counts
 
     def _connect(self, topics: Sequence[str]) -> None:
-        while not set(topics) <= self._parts.metadata.snapshot.topics.keys():
+        while not set(topics) <= self._core.metadata.snapshot.topics.keys():
             self._turn()
 
     def _turn(self) -> None:
-        self._parts.sender.run_once(self._clock.now(), self._transport.poll(0))
+        self._core.sender.run_once(self._clock.now(), self._transport.poll(0))
 
     def _answer(self, request: SentRequest) -> ResponsePayload:
         module: Any = request.module.response

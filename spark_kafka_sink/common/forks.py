@@ -13,7 +13,7 @@ from spark_kafka_sink.errors import ProducerClosedError
 
 
 class Inheritable(Protocol):
-    def become_inherited(self) -> None:
+    def after_fork_in_child(self) -> None:
         """Called in the child, on its only thread. Locks may be held for ever, by threads that the child lacks."""
 
 
@@ -24,7 +24,7 @@ generation = 0
 
 
 def on_fork(inheritable: Inheritable) -> None:
-    """Has its ``become_inherited`` called in each child of this process, for as long as the object exists."""
+    """Has its ``after_fork_in_child`` called in each child of this process, for as long as the object exists."""
     _inheritable.add(inheritable)
 
 
@@ -40,7 +40,7 @@ def _in_child() -> None:
     global generation
     generation += 1
     for each in tuple(_inheritable):
-        each.become_inherited()
+        each.after_fork_in_child()
 
 
 os.register_at_fork(after_in_child=_in_child)

@@ -135,3 +135,33 @@ class Waiters:
             for sleeper in tuple(self._sleepers):
                 sleeper.wake()
             self._sleepers.clear()
+
+
+class Outcome:
+    """The result or error of a call that the sender thread completes, for the caller that waits for it."""
+
+    __slots__ = ("_changed", "_done", "_error", "_lock", "_result")
+
+    def __init__(self, sender: SendingThread | None = None) -> None:
+        self._lock = threading.Lock()
+        self._changed = Waiters(sender)
+        self._done = False
+        self._result: object = None
+        self._error: Exception | None = None
+
+    def complete(self, result: object, error: Exception | None) -> None:
+        """Any thread; a second call has no effect."""
+        with self._lock:
+            if not self._done:
+                self._result, self._error, self._done = result, error, True
+            self._changed.notify_all()
+
+    def wait(self, ms: float) -> bool:
+        """False if it is not complete by then. Raises the ``obstacle`` of the calling thread."""
+        return self._changed.wait_for(self._lock, lambda: self._done, ms)
+
+    def value(self) -> object:
+        """The result, once ``wait`` has returned True; raises the error."""
+        if self._error is not None:
+            raise self._error.with_traceback(None)
+        return self._result

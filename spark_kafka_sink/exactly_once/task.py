@@ -41,7 +41,7 @@ from spark_kafka_sink.exactly_once.values import (
 )
 from spark_kafka_sink.producer import SendReceipt
 from spark_kafka_sink.producer.append.receipt import is_refusal
-from spark_kafka_sink.producer.engine import ProducerEngine
+from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.producer.task_meter import TaskMeter
 from spark_kafka_sink.producer.transactions.values import END_TXN_V2, TransactionalIdentity
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, bytes_column
@@ -56,13 +56,13 @@ _ABORT_MS: Final = 5_000.0
 class Lease(Protocol):
     """Lends a producer for a block, and closes it if the block raises."""
 
-    def __call__(self, config: ProducerConfig, /) -> AbstractContextManager[ProducerEngine]: ...
+    def __call__(self, config: ProducerConfig, /) -> AbstractContextManager[ProducerCore]: ...
 
 
 @contextmanager
-def opened(config: ProducerConfig) -> Iterator[ProducerEngine]:
+def opened(config: ProducerConfig) -> Iterator[ProducerCore]:
     """A ``Lease`` of a new producer, closed after the block; a prepared transaction stays open."""
-    producer = ProducerEngine(config)
+    producer = ProducerCore.open(config)
     try:
         yield producer
     finally:
@@ -104,7 +104,7 @@ class TaskTransaction:
         self.figures = NO_FIGURES
         """The figures of the task's rows, known after ``receipts`` or ``prepare``."""
         self._rows = RowSum()
-        self._engine: ProducerEngine | None = None
+        self._core: ProducerCore | None = None
         self._has_begun = False
         self._began_at = 0
         self._aborts = False
@@ -128,33 +128,33 @@ class TaskTransaction:
     def append(
         self, topic: str | TopicColumn, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None
     ) -> None:
-        """Rows, as for ``ProducerEngine.append_columns``."""
+        """Rows, as for ``ProducerCore.append_columns``."""
         topics = TopicColumn.of(topic)
         if self._plan.ledger.topic in topics.names:
             raise ExactlyOnceError(f"Rows name the topic {self._plan.ledger.topic}, which is the ledgerTopic.")
         self._rows += row_sum(topics, columns, partitions)
         if self.writes:
-            engine = self._begun()
-            self._note_topic_ids(engine, topics.names)
-            engine.append_columns(topics, columns, partitions, self.receipt)
+            core = self._begun()
+            self._note_topic_ids(core, topics.names)
+            core.append_columns(topics, columns, partitions, self.receipt)
             steps.reach("task in mid-write", self._task)
 
     def partition_count(self, topic: str) -> int:
         """0 if the batch is not written again."""
-        return self.engine().topics.partition_count(topic) if self.writes else 0
+        return self.core().partition_count(topic) if self.writes else 0
 
     def keep_refused(self) -> None:
         """A refused record has failed the transaction."""
 
     def flush(self) -> None:
-        if self._engine is not None:
+        if self._core is not None:
             with self.meter.awaiting():
-                self._engine.flush()
+                self._core.flush()
                 self.receipt.wait(self._config.delivery_timeout_ms)
 
     def receipts(self) -> tuple[WriteReceipt, ...]:
         """The receipts of the rows so far. Waits until all rows are acknowledged."""
-        if self._engine is None:
+        if self._core is None:
             return ()
         self.flush()
         ended_at = self._clock.epoch_ms()
@@ -164,9 +164,9 @@ class TaskTransaction:
 
     def append_own(self, topic: str, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None = None) -> None:
         """The sink's own records, in the rows' transaction but not in their checksum."""
-        engine = self._begun()
-        self._note_topic_ids(engine, (topic,))
-        engine.append_columns(topic, columns, partitions, self._own)
+        core = self._begun()
+        self._note_topic_ids(core, (topic,))
+        core.append_columns(topic, columns, partitions, self._own)
 
     def prepare(self, schemas: tuple[SchemaId, ...] = ()) -> TaskReport:
         """Proves a replay, appends the marker, and leaves the transaction open for commit. ``schemas``: of the rows."""
@@ -175,16 +175,16 @@ class TaskTransaction:
         if repaired:
             prove(plan, write_id, self._task, rows)
         share = TaskShare(rows)
-        if self._engine is not None:
+        if self._core is not None:
             marker = TopicPartition(plan.ledger.topic, plan.ledger.marker_partition)
-            if not self._engine.topics.exists(marker.topic, LAG_MS):
+            if not self._core.topic_exists(marker.topic, LAG_MS):
                 raise missing_ledger(marker.topic)
-            refuse_too_few(marker.topic, self._engine.topics.partition_count(marker.topic))
+            refuse_too_few(marker.topic, self._core.partition_count(marker.topic))
             key, value = marker_record(plan.name, Marker(write_id.query, write_id.number, self._task, rows))
             columns = RecordColumns(bytes_column([key]), bytes_column([value]))
             self.append_own(marker.topic, columns, np.array([marker.partition], np.int32))
             with self.meter.awaiting():
-                prepared = self._engine.prepare_transaction(self._config.delivery_timeout_ms)
+                prepared = self._core.transactions.prepare(self._config.delivery_timeout_ms)
             self.receipt.wait(0)
             self._own.wait(0)
             share = TaskShare(rows, prepared, self._marker_offset(marker))
@@ -221,56 +221,56 @@ class TaskTransaction:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if error is not None and self._engine is not None and self._aborts:
+        if error is not None and self._core is not None and self._aborts:
             with suppress(Exception):  # else a broker aborts it after transaction.timeout.ms
-                self._engine.abort_transaction(_ABORT_MS)
+                self._core.transactions.abort(_ABORT_MS)
         self._leased.__exit__(kind, error, at)
 
-    def engine(self) -> ProducerEngine:
-        if self._engine is None:
+    def core(self) -> ProducerCore:
+        if self._core is None:
             self._began_at = self._clock.epoch_ms()
-            self._engine = self._leased.enter_context(self._lease(self._config))
+            self._core = self._leased.enter_context(self._lease(self._config))
             # A kept producer may have the old id of a recreated topic: ids count from the next metadata response on.
-            self.meter.lease(self._engine)
-            self._metadata_version = self._engine.topics.refresh()
-        return self._engine
+            self.meter.lease(self._core)
+            self._metadata_version = self._core.refresh_metadata()
+        return self._core
 
-    def _begun(self) -> ProducerEngine:
+    def _begun(self) -> ProducerCore:
         """With the transaction begun."""
-        engine = self.engine()
+        core = self.core()
         if not self._has_begun:
             self._has_begun = True
-            self._aborts = self._init(engine).end_txn_version >= END_TXN_V2
-            engine.begin_transaction()
+            self._aborts = self._init(core).end_txn_version >= END_TXN_V2
+            core.transactions.begin()
             steps.reach("task initialised", self._task)
-        return engine
+        return core
 
     def _end_earlier_attempt(self) -> None:
         """It may have left a transaction open, which this attempt, without rows, does not replace."""
         with self._lease(self._config) as producer:
             self._init(producer)
 
-    def _init(self, engine: ProducerEngine) -> TransactionalIdentity:
+    def _init(self, core: ProducerCore) -> TransactionalIdentity:
         """Initializes the task's id, unless the run was fenced: that would end what its successor has prepared."""
         driver = self._plan.driver
-        if not is_current(engine.calls, driver):
+        if not is_current(core.calls, driver):
             raise FencedRunError(fenced(driver.identity.transactional_id, f"task {self._task} writes nothing"))
-        return engine.init_transactions(transactional_id=self._id)
+        return core.transactions.init(transactional_id=self._id)
 
-    def _note_topic_ids(self, engine: ProducerEngine, topics: Sequence[str]) -> None:
+    def _note_topic_ids(self, core: ProducerCore, topics: Sequence[str]) -> None:
         """Before the first row in a topic, because commit compares the id with the present one: equal ids mean that the
         topic has been there all the time."""
         if new := [topic for topic in topics if topic not in self._topic_ids]:
-            self._topic_ids.update(engine.topics.ids(new, self._metadata_version))
+            self._topic_ids.update(core.topic_ids(new, self._metadata_version))
 
     def _topics(self) -> tuple[TopicId, ...]:
         """The topics written to, with their ids; raises if one was recreated since its first record."""
-        if self._engine is None:
+        if self._core is None:
             return ()
         written = {partition.topic for receipt in (self.receipt, self._own) for partition in receipt.deliveries}
         noted = {name: self._topic_ids[name] for name in sorted(written - {self._plan.ledger.topic})}
         known = [TopicId(name, topic_id) for name, topic_id in noted.items() if topic_id is not None]
-        recreated = [each.name for each in known if self._engine.topics.id(each.name) != each.id]
+        recreated = [each.name for each in known if self._core.topic_id(each.name) != each.id]
         if recreated:
             raise ExactlyOnceError(
                 f"Task {self._task} of {self._write_id} (name {self._plan.name}): topic {', '.join(recreated)} was "

@@ -17,7 +17,7 @@ from spark_kafka_sink.producer.append.pending import TopicPendingRecords
 from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.producer.append.record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.producer.append.rows import Column, record_columns
-from spark_kafka_sink.producer.engine import ProducerEngine
+from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.producer.interceptors import InterceptorChain, ProducerInterceptor
 from spark_kafka_sink.producer.serializers import AnySerializer, RecordSerializers
 from spark_kafka_sink.producer.transactional_calls import Offsets
@@ -81,18 +81,18 @@ class KafkaProducer:
         try:
             self._serializers.configure(config.by_name())
             self._interceptors.configure(config.by_name())
-            self._engine = ProducerEngine(config, (self._interceptors, self._serializers))
+            self._core = ProducerCore.open(config, self._interceptors, self._serializers)
         except BaseException:
             self._interceptors.close()
             with suppress(Exception):  # logged
                 self._serializers.close()
             raise
-        self.config = self._engine.config
-        parts = self._engine.parts
-        self._partitioning = parts.record_partitioning
-        special = parts.transaction_manager or self._interceptors or self._serializers or self._partitioning
+        self.config = self._core.config
+        core = self._core
+        self._partitioning = core.record_partitioning
+        special = core.transaction_manager or self._interceptors or self._serializers or self._partitioning
         # Topics that `send` appends to at once; none with checks, serializers, interceptors, or once it is closed.
-        self._fast: Mapping[str, TopicPendingRecords] = {} if special else parts.pending.topics
+        self._fast: Mapping[str, TopicPendingRecords] = {} if special else core.pending.topics
 
     def send(self, record: ProducerRecord, callback: Callback | None = None) -> FutureRecordMetadata:
         """Send one record asynchronously; the future gives its ``RecordMetadata``.
@@ -140,10 +140,10 @@ class KafkaProducer:
         """
         topics = TopicColumn.of(topic)
         given = {"key": key, "value": value, "headers": headers, "timestamp": timestamp, "partition": partition}
-        columns, partitions = record_columns(given, self._engine.parts.clock.epoch_ms())
+        columns, partitions = record_columns(given, self._core.clock.epoch_ms())
         receipt = SendReceipt()
         if columns is not None:
-            self._engine.append_columns(topics, columns, partitions, receipt)
+            self._core.append_columns(topics, columns, partitions, receipt)
         return receipt
 
     def flush(self, timeout_ms: float | None = None) -> None:
@@ -152,12 +152,12 @@ class KafkaProducer:
         The callbacks of these records have run by then. Raises ``IllegalStateError`` in a callback. Without
         ``timeout_ms``, delivery.timeout.ms is the deadline.
         """
-        self._engine.flush(timeout_ms)
+        self._core.flush(timeout_ms)
 
     def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
         """The partitions of ``topic`` with leader and replicas; waits up to max.block.ms for its metadata."""
-        self._engine.check_open()
-        return self._engine.topics.wait_for(topic).partitions(topic)
+        self._core.check_open()
+        return self._core.wait_for_topic(topic).partitions(topic)
 
     def metrics(self) -> dict[str, dict[str, float]]:
         """Every metric by Kafka's group and name: ``metrics()["producer-metrics"]["record-send-rate"]``.
@@ -165,12 +165,12 @@ class KafkaProducer:
         ``producer-topic-metrics.<topic>`` and ``producer-node-metrics.node-<id>`` exist once something was sent there.
         Averages and maxima without a measurement are NaN.
         """
-        return self._engine.parts.accumulator.metrics.read(self._engine.parts.clock.now())
+        return self._core.accumulator.metrics.read(self._core.clock.now())
 
     def open_metrics(self) -> str:
         """The metrics as OpenMetrics text, for a Prometheus endpoint."""
-        parts = self._engine.parts
-        return parts.accumulator.metrics.open_metrics(self.config.client_id, parts.clock.now())
+        core = self._core
+        return core.accumulator.metrics.open_metrics(self.config.client_id, core.clock.now())
 
     def init_transactions(
         self, timeout_ms: float | None = None, *, transactional_id: str | None = None
@@ -181,7 +181,7 @@ class KafkaProducer:
         ``prepare_transaction``, which leaves the prepared one open under its own id. So one producer with its
         connections can serve one task after the other. The same id again is fenced like any other.
         """
-        return self._engine.init_transactions(timeout_ms, transactional_id=transactional_id)
+        return self._core.transactions.init(timeout_ms, transactional_id=transactional_id)
 
     def resume_transactions(self, identity: TransactionalIdentity) -> None:
         """Instead of ``init_transactions``: go on with an identity from ``init_transactions`` elsewhere, perhaps in
@@ -190,11 +190,11 @@ class KafkaProducer:
         The broker is not asked: the first transaction shows whether the identity is still valid. It may be used once,
         by a producer with its transactional.id.
         """
-        self._engine.resume_transactions(identity)
+        self._core.transactions.resume(identity)
 
     def begin_transaction(self) -> None:
         """Records may be sent from here on, until the transaction is prepared, committed or aborted."""
-        self._engine.begin_transaction()
+        self._core.transactions.begin()
 
     def send_offsets_to_transaction(
         self, offsets: Offsets, group: str | ConsumerGroupMetadata, timeout_ms: float | None = None
@@ -205,15 +205,15 @@ class KafkaProducer:
         group's id; ``ConsumerGroupMetadata`` also fences zombie members (KIP-447). Raises ``ValueError`` for a value
         that no request can carry.
         """
-        self._engine.send_offsets_to_transaction(offsets, group, timeout_ms)
+        self._core.transactions.send_offsets(offsets, group, timeout_ms)
 
     def commit_transaction(self, timeout_ms: float | None = None) -> None:
         """Send what is left, wait for every batch, commit."""
-        self._engine.commit_transaction(timeout_ms)
+        self._core.transactions.commit(timeout_ms)
 
     def abort_transaction(self, timeout_ms: float | None = None) -> None:
         """Drop what is not sent yet (its futures fail with ``TransactionAbortedError``), wait for the rest, abort."""
-        self._engine.abort_transaction(timeout_ms)
+        self._core.transactions.abort(timeout_ms)
 
     def prepare_transaction(self, timeout_ms: float | None = None) -> PreparedTransaction:
         """Send what is left, wait for every batch, leave the transaction open.
@@ -221,12 +221,12 @@ class KafkaProducer:
         This producer or another process ends it later. ``close`` leaves it open, so does ``init_transactions`` with
         another ``transactional_id``.
         """
-        return self._engine.prepare_transaction(timeout_ms)
+        return self._core.transactions.prepare(timeout_ms)
 
     @property
     def transactional_identity(self) -> TransactionalIdentity | None:
         """The identity that the next transaction is written under: with protocol v2 each end bumps the epoch."""
-        return self._engine.transactional_identity
+        return self._core.transactions.identity
 
     def close(self, timeout_ms: float | None = None) -> None:
         """Deliver what is left for up to ``timeout_ms``, fail the rest, end the thread and the connections.
@@ -239,13 +239,13 @@ class KafkaProducer:
         are lost. It does not if a signal or ``os._exit`` ends it, as with Spark's Python workers. In finalizers
         (``__del__``) that run later, ``close`` has no effect; what would send or wait raises ``ProducerClosedError``.
         """
-        if self._engine.is_inherited:
+        if self._core.is_inherited:
             return
-        if timeout_ms != 0 and self._engine.parts.sender_thread.is_current:
+        if timeout_ms != 0 and self._core.sender_thread.is_current:
             _log.warning("close() in a callback cannot wait: like close(0), it fails undelivered records")
             timeout_ms = 0
         self._fast = {}
-        self._engine.close(timeout_ms)
+        self._core.close(timeout_ms)
 
     def __enter__(self) -> KafkaProducer:
         """The block ends with ``close()``, also by an exception: what was sent before is delivered, and an open
@@ -257,16 +257,15 @@ class KafkaProducer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if isinstance(error, KeyboardInterrupt) and not self._engine.is_inherited:
+        if isinstance(error, KeyboardInterrupt) and not self._core.is_inherited:
             self._give_up()
         else:
             self.close()
 
     def _give_up(self) -> None:
         """Close without delivering what is left, but abort an open transaction."""
-        parts = self._engine.parts
-        undelivered = parts.pending.undelivered + parts.accumulator.undelivered
-        self.close(0.0 if parts.transaction_manager is None else _ABORT_MS)
+        undelivered = self._core.undelivered
+        self.close(0.0 if self._core.transaction_manager is None else _ABORT_MS)
         if undelivered:
             _log.warning("Interrupted: %d records were not delivered before the producer was closed", undelivered)
 
@@ -274,14 +273,14 @@ class KafkaProducer:
         """The first record of a topic, and each with transactions, serializers, interceptors, a RecordPartitioner."""
         if self._interceptors:
             return self._send_intercepted(record)
-        self._engine.check_may_append()
+        self._core.check_may_append()
         return self._append(self._prepare(record))
 
     def _send_intercepted(self, record: ProducerRecord) -> FutureRecordMetadata:
         """Interceptors learn of each error of ``send``, also of a closed producer (Java: ``onSendError``)."""
         record = self._interceptors.on_send(record)
         try:
-            self._engine.check_may_append()
+            self._core.check_may_append()
             prepared = self._prepare(record)
             record = prepared.record
             future = self._append(prepared)
@@ -302,11 +301,11 @@ class KafkaProducer:
         """The record with its serialized key and value, and the partition that a ``RecordPartitioner`` chooses."""
         if not self._serializers and self._partitioning is None:
             return _Prepared(record, record.key, record.value)
-        cluster, left = self._engine.parts.metadata.snapshot, None
+        cluster, left = self._core.metadata.snapshot, None
         if record.topic not in cluster.partition_counts:
-            began = self._engine.parts.clock.now()
-            cluster = self._engine.topics.wait_for(record.topic)
-            left = max(0.0, self.config.max_block_ms - (self._engine.parts.clock.now() - began))
+            began = self._core.clock.now()
+            cluster = self._core.wait_for_topic(record.topic)
+            left = max(0.0, self.config.max_block_ms - (self._core.clock.now() - began))
         key, value, headers = self._serializers.serialize(record)
         if headers is not record.headers:
             record = replace(record, headers=headers)
@@ -316,9 +315,9 @@ class KafkaProducer:
 
     def _append(self, prepared: _Prepared) -> FutureRecordMetadata:
         try:
-            future = self._engine.parts.pending.append(*prepared)
+            future = self._core.pending.append(*prepared)
         except BaseException as error:
-            self._engine.records_lost(error)
+            self._core.records_lost(error)
             raise
         if self._partitioning is not None:
             self._partitioning.appended(prepared.record.topic)

@@ -334,7 +334,7 @@ class SyncProducer:
                 finally:
                     self._partitioner.close()
 
-    def become_inherited(self) -> None:
+    def after_fork_in_child(self) -> None:
         """In the child of a fork: every use but ``close`` raises from now on. The connections are the parent's."""
         self._inherited = True
 

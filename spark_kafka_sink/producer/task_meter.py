@@ -9,7 +9,7 @@ from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.metrics import ProducerTotals
 from spark_kafka_sink.common.task_figures import TaskFigures
 from spark_kafka_sink.producer.append.receipt import SendReceipt
-from spark_kafka_sink.producer.engine import ProducerEngine
+from spark_kafka_sink.producer.core import ProducerCore
 
 
 class TaskMeter:
@@ -22,12 +22,12 @@ class TaskMeter:
         self._clock = clock
         self._own_topics = own_topics
         self._began, self._began_at = clock.now(), clock.epoch_ms()
-        self._producer: ProducerEngine | None = None
+        self._producer: ProducerCore | None = None
         self._before = ProducerTotals()
         self._append_ms = self._wait_ms = 0.0
         self._dead_letters: dict[str, int] = {}
 
-    def lease(self, producer: ProducerEngine) -> None:
+    def lease(self, producer: ProducerCore) -> None:
         """The task has the producer for itself from here on."""
         self._producer, self._before = producer, producer.begin_totals(self._own_topics)
 

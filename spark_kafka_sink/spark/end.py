@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from spark_kafka_sink.producer.append.receipt import RefusalReceipt
-    from spark_kafka_sink.producer.engine import ProducerEngine
+    from spark_kafka_sink.producer.core import ProducerCore
     from spark_kafka_sink.producer.task_meter import TaskMeter
     from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn
 
@@ -25,11 +25,11 @@ class End(Protocol):
     def is_transaction(self) -> bool:
         """Whether nothing is written if the task fails."""
 
-    def engine(self) -> ProducerEngine:
-        """The producer's engine, leased at the first call. Its transaction may still have to begin."""
+    def core(self) -> ProducerCore:
+        """The producer's core, leased at the first call. Its transaction may still have to begin."""
 
     def append(self, topics: TopicColumn, columns: RecordColumns, partitions: Int32Array | None) -> None:
-        """Rows, as for ``ProducerEngine.append_columns``."""
+        """Rows, as for ``ProducerCore.append_columns``."""
 
     def append_own(self, topic: str, columns: RecordColumns) -> None:
         """The sink's own records: dead letters and receipts."""

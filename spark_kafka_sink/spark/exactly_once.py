@@ -111,7 +111,7 @@ def refusals_explained(end: TaskTransaction, options: SinkOptions) -> Iterator[N
             raise
         from spark_kafka_sink.spark.topic_limits import why_refused
 
-        reason = why_refused(end.engine(), where.topic)
+        reason = why_refused(end.core(), where.topic)
         raise RecordTooLargeError(f"{clause(error)}. {reason}") from error
 
 

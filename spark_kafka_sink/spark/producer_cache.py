@@ -16,7 +16,7 @@ from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.producer.engine import ProducerEngine
+    from spark_kafka_sink.producer.core import ProducerCore
 
 IDLE_MS = 600_000.0
 """How long an unused producer is kept: Spark's default of ``spark.kafka.producer.cache.timeout``."""
@@ -25,7 +25,7 @@ IDLE_MS = 600_000.0
 class _Idle(NamedTuple):
     """A producer that is not leased; ``until``: its expiry (monotonic ms)."""
 
-    producer: ProducerEngine
+    producer: ProducerCore
     until: float
 
 
@@ -36,7 +36,7 @@ class ProducerCache:
     the cache is empty.
     """
 
-    def __init__(self, open_producer: Callable[[ProducerConfig], ProducerEngine], idle_ms: float = IDLE_MS) -> None:
+    def __init__(self, open_producer: Callable[[ProducerConfig], ProducerCore], idle_ms: float = IDLE_MS) -> None:
         self._open_producer = open_producer
         self._idle_ms = idle_ms
         self._clock = SystemClock()
@@ -52,7 +52,7 @@ class ProducerCache:
         self._closed = threading.Event()
 
     @contextmanager
-    def leased(self, config: ProducerConfig) -> Iterator[ProducerEngine]:
+    def leased(self, config: ProducerConfig) -> Iterator[ProducerCore]:
         """A working producer for the duration of the block. Each block starts new sticky runs.
 
         If the block fails the producer is closed: the next task must not send its unfinished batches.
@@ -73,7 +73,7 @@ class ProducerCache:
         for idle in kept.values():
             idle.producer.close(0)
 
-    def _lease(self, config: ProducerConfig) -> ProducerEngine:
+    def _lease(self, config: ProducerConfig) -> ProducerCore:
         with self._lock:
             idle = self._idle.pop(config, None)
         if idle is not None and idle.producer.is_alive():
@@ -83,7 +83,7 @@ class ProducerCache:
             idle.producer.close(0)
         return self._open_producer(config)
 
-    def _give_back(self, config: ProducerConfig, producer: ProducerEngine) -> None:
+    def _give_back(self, config: ProducerConfig, producer: ProducerCore) -> None:
         with self._lock:
             kept = not self._closed.is_set() and config not in self._idle
             if kept:

@@ -1,7 +1,7 @@
 """``SinkWrite``: what a write of the sink does on the driver and in its tasks, without Spark's data source classes.
 
-Spark 3.5 has no such classes. Imports stay light: the driver's processes need no engine, so the first task that writes
-imports it.
+Spark 3.5 has no such classes. Imports stay light, because the driver's processes need no producer: the first task that
+writes imports it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """``format("pykafka")``: the data source that Spark asks for writers.
 
-The driver imports it to look up any Python data source, so it imports neither the engine nor Arrow nor kio.
+The driver imports it to look up any Python data source, so it imports neither the producer nor Arrow nor kio.
 """
 
 from __future__ import annotations

@@ -84,12 +84,12 @@ class RequireTopics:
     def require(self, topic: str) -> None:
         """Looks the topic up as an append does, too."""
         self._ensure([topic])
-        self._end.engine().topics.partition_count(topic)
+        self._end.core().partition_count(topic)
 
     def _ensure(self, names: Collection[str]) -> None:
         creation, unknown = self._options.topic_creation, _unknown(self._options, names)
         if creation is not None and unknown:
-            calls = self._end.engine().calls
+            calls = self._end.core().calls
             with _explained(creation, unknown):
                 _ensure(calls, creation, unknown, self._options)
             _remember(self._options, unknown)

@@ -16,7 +16,7 @@ from spark_kafka_sink.errors import BrokerError, KafkaError
 from spark_kafka_sink.network.api_versions import every
 from spark_kafka_sink.network.calls import Call, CodeAt
 from spark_kafka_sink.network.error_table import FORBIDDEN, Action, action, broker_error
-from spark_kafka_sink.producer.engine import ProducerEngine
+from spark_kafka_sink.producer.core import ProducerCore
 
 _log = logging.getLogger("spark_kafka_sink.spark")
 
@@ -38,22 +38,22 @@ class _Answer(NamedTuple):
     until: float
 
 
-_answers: WeakKeyDictionary[ProducerEngine, dict[str, _Answer]] = WeakKeyDictionary()
+_answers: WeakKeyDictionary[ProducerCore, dict[str, _Answer]] = WeakKeyDictionary()
 
 
-def known_limits(engine: ProducerEngine, topics: Sequence[str]) -> Mapping[str, int]:
+def known_limits(core: ProducerCore, topics: Sequence[str]) -> Mapping[str, int]:
     """The limits of the topics of which they are known. Asks anew after metadata.max.age.ms, for at most
     request.timeout.ms. Warns once of each topic whose limit is unknown.
     """
-    answers, now = _answers.setdefault(engine, {}), engine.calls.now()
+    answers, now = _answers.setdefault(core, {}), core.calls.now()
     if due := [topic for topic in topics if topic not in answers or answers[topic].until <= now]:
         of_cause: dict[str, list[str]] = {}
-        outcomes = _ask(engine, due)
+        outcomes = _ask(core, due)
         for topic, outcome in outcomes.items():
             before = answers.get(topic)
             if isinstance(outcome, KafkaError) and (before is None or isinstance(before.outcome, int)):
                 of_cause.setdefault(_cause(outcome), []).append(topic)
-            answers[topic] = _Answer(outcome, now, now + engine.config.metadata_max_age_ms)
+            answers[topic] = _Answer(outcome, now, now + core.config.metadata_max_age_ms)
         for cause, named in of_cause.items():
             _log.warning(
                 "%s of topic %s is unknown (%s): rows larger than that are found only when a broker refuses them, and "
@@ -63,18 +63,18 @@ def known_limits(engine: ProducerEngine, topics: Sequence[str]) -> Mapping[str, 
     return {topic: limit for topic in topics if isinstance(limit := answers[topic].outcome, int)}
 
 
-def doubt_limit(engine: ProducerEngine, topic: str) -> None:
+def doubt_limit(core: ProducerCore, topic: str) -> None:
     """A broker has refused a record that the topic's limit allows: ``known_limits`` asks again, at most every five
     seconds.
     """
-    answers = _answers.get(engine, {})
+    answers = _answers.get(core, {})
     if (answer := answers.get(topic)) is not None and isinstance(answer.outcome, int):
         answers[topic] = answer._replace(until=min(answer.until, answer.asked_at + _ASK_AGAIN_MS))
 
 
-def why_refused(engine: ProducerEngine, topic: str) -> str:
+def why_refused(core: ProducerCore, topic: str) -> str:
     """Why only a broker found a record too large for the topic, although tasks check sizes before they send."""
-    answer = _answers.get(engine, {}).get(topic)
+    answer = _answers.get(core, {}).get(topic)
     limit = KafkaError("not asked for") if answer is None else answer.outcome
     if isinstance(limit, int):
         return (
@@ -88,10 +88,10 @@ def why_refused(engine: ProducerEngine, topic: str) -> str:
     )
 
 
-def _ask(engine: ProducerEngine, topics: Sequence[str]) -> Mapping[str, int | KafkaError]:
+def _ask(core: ProducerCore, topics: Sequence[str]) -> Mapping[str, int | KafkaError]:
     """One request, which needs the right DESCRIBE_CONFIGS on each topic."""
     try:
-        body = engine.calls.call(limits_call(topics), engine.calls.now() + engine.config.request_timeout_ms)
+        body = core.calls.call(limits_call(topics), core.calls.now() + core.config.request_timeout_ms)
     except KafkaError as error:
         return dict.fromkeys(topics, error)
     described = {each.resource_name: described_limit(each) for each in body.results}

@@ -10,7 +10,7 @@ import numpy as np
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.engine import ProducerEngine
+from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.producer.partitioning.partitioner import NOT_GIVEN
 from spark_kafka_sink.records.batch import HEADER_SIZE
 from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn, slot_lengths
@@ -44,26 +44,26 @@ class RowValidator:
 
     def __call__(self, rows: Rows) -> Iterator[Rows]:
         if not rows.are_all_rejected:
-            engine, topics, columns = self._end.engine(), rows.kept_topics, rows.columns
-            for found in self._found(engine, topics, columns, rows.partitions):
+            core, topics, columns = self._end.core(), rows.kept_topics, rows.columns
+            for found in self._found(core, topics, columns, rows.partitions):
                 rows = rows.rejecting(found)
         yield rows
 
     def _found(
-        self, engine: ProducerEngine, topics: TopicColumn, columns: RecordColumns, partitions: Int32Array | None
+        self, core: ProducerCore, topics: TopicColumn, columns: RecordColumns, partitions: Int32Array | None
     ) -> Iterator[RejectedRows]:
         """May name rows that are rejected already, and a row several times."""
         reasons = self._reasons
         if Reason.RECORD_TOO_LARGE in reasons:
-            yield from self._too_large(engine, topics, columns)
+            yield from self._too_large(core, topics, columns)
         if partitions is not None and Reason.INVALID_PARTITION in reasons:
-            yield from self._beyond_count(engine, topics, partitions)
+            yield from self._beyond_count(core, topics, partitions)
         if Reason.UNKNOWN_TOPIC in reasons:
-            yield from self._of_unknown_topics(engine, topics, len(columns))
+            yield from self._of_unknown_topics(core, topics, len(columns))
 
-    def _too_large(self, engine: ProducerEngine, topics: TopicColumn, columns: RecordColumns) -> Iterator[RejectedRows]:
-        config = engine.config
-        of_topics = known_limits(engine, [name for name in topics.names if self._exists(engine, name)])
+    def _too_large(self, core: ProducerCore, topics: TopicColumn, columns: RecordColumns) -> Iterator[RejectedRows]:
+        config = core.config
+        of_topics = known_limits(core, [name for name in topics.names if self._exists(core, name)])
         limits = {
             "the kafka.max.request.size configuration": config.max_request_size,
             "the kafka.buffer.memory configuration": config.buffer_memory,
@@ -82,7 +82,7 @@ class RowValidator:
             over = next((option for option, most in limits.items() if size > most), None)
             if over is not None:
                 most = limits[over]
-            elif limit is not None and size > limit and _exceeds(limit, engine, columns, row, size):
+            elif limit is not None and size > limit and _exceeds(limit, core, columns, row, size):
                 over, most = f"max.message.bytes of topic {name}", limit
             else:
                 continue
@@ -93,47 +93,45 @@ class RowValidator:
         if rows:
             yield RejectedRows(_RECORD_TOO_LARGE, np.array(rows, np.intp), messages)
 
-    def _beyond_count(
-        self, engine: ProducerEngine, topics: TopicColumn, partitions: Int32Array
-    ) -> Iterator[RejectedRows]:
-        counts = {name: engine.topics.partition_count(name) for name in topics.names if self._exists(engine, name)}
+    def _beyond_count(self, core: ProducerCore, topics: TopicColumn, partitions: Int32Array) -> Iterator[RejectedRows]:
+        counts = {name: core.partition_count(name) for name in topics.names if self._exists(core, name)}
         if not counts or int(partitions.max(initial=NOT_GIVEN)) < min(counts.values()):
             return
         limits = np.array([counts.get(name, _MOST_PARTITIONS) for name in topics.names])
         beyond = np.flatnonzero(partitions >= (limits[0] if topics.codes is None else limits[topics.codes]))
         for name, rows in topics.groups(beyond):
-            count = self._looked_again(engine, name)
+            count = self._looked_again(core, name)
             bad = rows[partitions[rows] >= count]
             if len(bad):
                 after = f" of topic {name} with partition count {count} is not present in metadata."
                 messages = [f"Partition {each}{after}" for each in partitions[bad].tolist()]
                 yield RejectedRows(_INVALID_PARTITION, bad, messages)
 
-    def _of_unknown_topics(self, engine: ProducerEngine, topics: TopicColumn, count: int) -> Iterator[RejectedRows]:
-        if all(self._exists(engine, name) for name in topics.names):
+    def _of_unknown_topics(self, core: ProducerCore, topics: TopicColumn, count: int) -> Iterator[RejectedRows]:
+        if all(self._exists(core, name) for name in topics.names):
             return
         for name, rows in topics.groups(np.arange(count)):
             if name in self._unknown:
                 yield RejectedRows(_UNKNOWN_TOPIC, rows, [f"Topic {name} does not exist."] * len(rows))
 
-    def _exists(self, engine: ProducerEngine, topic: str) -> bool:
+    def _exists(self, core: ProducerCore, topic: str) -> bool:
         """Waits for the topic up to max.block.ms, unless unknown-topic is asked for."""
-        if engine.topics.has(topic):
+        if core.has_metadata(topic):
             self._unknown.discard(topic)
         elif Reason.UNKNOWN_TOPIC not in self._reasons:
-            engine.topics.partition_count(topic)
+            core.partition_count(topic)
         else:
-            self._looked_again(engine, topic)
+            self._looked_again(core, topic)
         return topic not in self._unknown
 
-    def _looked_again(self, engine: ProducerEngine, topic: str) -> int:
+    def _looked_again(self, core: ProducerCore, topic: str) -> int:
         """The partition count after a metadata refresh, at most one in five seconds. 0 for an unknown topic, which is
         looked for twice: brokers may be creating it.
         """
         now = self._clock.now()
         if now < self._looked_at.get(topic, now) + _LOOK_AGAIN_MS and topic in self._looked_at:
-            return 0 if topic in self._unknown else engine.topics.partition_count(topic)
-        count = engine.topics.refreshed_partition_count(topic) or engine.topics.refreshed_partition_count(topic) or 0
+            return 0 if topic in self._unknown else core.partition_count(topic)
+        count = core.refreshed_partition_count(topic) or core.refreshed_partition_count(topic) or 0
         self._looked_at[topic] = self._clock.now()
         if count:
             self._unknown.discard(topic)
@@ -142,9 +140,9 @@ class RowValidator:
         return count
 
 
-def _exceeds(limit: int, engine: ProducerEngine, columns: RecordColumns, row: int, size: int) -> bool:
+def _exceeds(limit: int, core: ProducerCore, columns: RecordColumns, row: int, size: int) -> bool:
     """Whether a batch with this row alone, compressed as the producer does it, is larger. ``size``: Java's estimate."""
-    config = engine.config
+    config = core.config
     if config.compression_type == "none" and size - MAX_RECORD_OVERHEAD > limit:
         return True
     one, time = columns.slice(row, 1), np.zeros(1, np.int64)

@@ -14,7 +14,7 @@ from spark_kafka_sink.common.clock import Clock, SystemClock
 from spark_kafka_sink.common.task_figures import TaskFigures
 from spark_kafka_sink.exactly_once.receipts import TaskName, WriteReceipt, receipt_columns, receipts_of
 from spark_kafka_sink.producer import SendReceipt
-from spark_kafka_sink.producer.engine import ProducerEngine
+from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.producer.task_meter import TaskMeter
 from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, PartitionWrite
@@ -35,7 +35,7 @@ QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 _DESCRIPTION = "spark.job.description"
 """Local property. Of a micro-batch: the query's name, its id and the run's, on a line each (``StreamExecution``)."""
 
-PRODUCERS = ProducerCache(ProducerEngine)
+PRODUCERS = ProducerCache(ProducerCore.open)
 
 
 class LeasedProducer:
@@ -48,27 +48,27 @@ class LeasedProducer:
         self._stack = stack
         self._options = options
         self._clock = clock
-        self._engine: ProducerEngine | None = None
+        self._core: ProducerCore | None = None
         self._began_at = 0
         self.receipt = SendReceipt()
         self._own = SendReceipt()
         self.meter = TaskMeter(clock)
 
-    def engine(self) -> ProducerEngine:
-        if self._engine is None:
+    def core(self) -> ProducerCore:
+        if self._core is None:
             self._began_at = self._clock.epoch_ms()
-            self._engine = self._stack.enter_context(PRODUCERS.leased(self._options.producer))
-            self.meter.lease(self._engine)
-        return self._engine
+            self._core = self._stack.enter_context(PRODUCERS.leased(self._options.producer))
+            self.meter.lease(self._core)
+        return self._core
 
     def count(self, topics: TopicColumn, columns: RecordColumns, partitions: Int32Array | None) -> None:
         """At-least-once compares no replays."""
 
     def append(self, topics: TopicColumn, columns: RecordColumns, partitions: Int32Array | None) -> None:
-        self.engine().append_columns(topics, columns, partitions, receipt=self.receipt)
+        self.core().append_columns(topics, columns, partitions, receipt=self.receipt)
 
     def append_own(self, topic: str, columns: RecordColumns) -> None:
-        self.engine().append_columns(topic, columns, None, receipt=self._own)
+        self.core().append_columns(topic, columns, None, receipt=self._own)
 
     def keep_refused(self) -> tuple[RefusalReceipt, RefusalReceipt]:
         from spark_kafka_sink.producer.append.receipt import RefusalReceipt
@@ -78,32 +78,32 @@ class LeasedProducer:
         return rows, own
 
     def flush(self) -> None:
-        if self._engine is not None:
+        if self._core is not None:
             with self.meter.awaiting():
-                self._engine.flush()
+                self._core.flush()
                 self.receipt.wait(self._options.producer.delivery_timeout_ms)
                 self._own.wait(self._options.producer.delivery_timeout_ms)
 
     def partition_count(self, topic: str) -> int:
-        return self.engine().topics.partition_count(topic)
+        return self.core().partition_count(topic)
 
     def finish(self) -> KafkaCommitMessage:
         """Waits until all rows are acknowledged; then sends the receipts, if the options ask for them."""
-        if self._engine is None:
+        if self._core is None:
             return KafkaCommitMessage()
         self.flush()
         figures = self.meter.figures(self.receipt)
         if self._options.receipts_topic is not None:
-            self._send_receipts(self._engine, self._options.receipts_topic, figures)
+            self._send_receipts(self._core, self._options.receipts_topic, figures)
         return KafkaCommitMessage(partition_writes(self.receipt), figures=figures)
 
-    def _send_receipts(self, engine: ProducerEngine, topic: str, figures: TaskFigures) -> None:
+    def _send_receipts(self, core: ProducerCore, topic: str, figures: TaskFigures) -> None:
         ended_at = self._clock.epoch_ms()
         receipts = with_query_name(receipts_of(task_name(), self.receipt.deliveries, self._began_at, ended_at, figures))
         if receipts:
             sent = SendReceipt()
-            engine.append_columns(topic, receipt_columns(receipts), None, receipt=sent)
-            engine.flush()
+            core.append_columns(topic, receipt_columns(receipts), None, receipt=sent)
+            core.flush()
             sent.wait(self._options.producer.delivery_timeout_ms)
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.producer.engine import ProducerEngine
+from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.spark import write as module
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.producer_cache import ProducerCache
@@ -65,7 +65,7 @@ def nobody():
 @pytest.fixture
 def producers(monkeypatch):
     """The worker's own producers, as if it had just started."""
-    cache = ProducerCache(ProducerEngine)
+    cache = ProducerCache(ProducerCore.open)
     monkeypatch.setattr(module, "PRODUCERS", cache)
     yield cache
     cache.close()

@@ -157,7 +157,7 @@ def test_records_dropped_by_an_abort_fail_their_futures(broker: TestBroker) -> N
         producer.abort_transaction()
         with pytest.raises(TransactionAbortedError):
             future.result(DEADLINE_S)
-        assert producer._engine.parts.accumulator.pool.available == producer.config.buffer_memory
+        assert producer._core.accumulator.pool.available == producer.config.buffer_memory
     assert broker.topic(TOPIC).values() == []
 
 
@@ -241,7 +241,7 @@ def test_closing_ends_though_nobody_is_left_to_abort_the_transaction(broker: Tes
     producer.flush()
     broker.kill(1)
     producer.close()
-    assert not producer._engine.is_alive()
+    assert not producer._core.is_alive()
     broker.start(1)
     assert broker.transaction_state("alone") == "Ongoing"
 

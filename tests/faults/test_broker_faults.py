@@ -42,7 +42,7 @@ def run(fault: BrokerFault, setting: Setting, promise: Promise) -> None:
             fault.strike(broker, workload.write)
             workload.write()
             producer.flush(FLUSH_MS)
-            assert producer._engine.parts.accumulator.pool.available == producer.config.buffer_memory
+            assert producer._core.accumulator.pool.available == producer.config.buffer_memory
             failed = workload.failed()
         if setting.acks == "0" and promise.lost is Lost.NOTHING:
             await_rows(broker, workload.written)

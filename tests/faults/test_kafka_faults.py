@@ -78,7 +78,7 @@ def run(site: Site, fault: KafkaFault, setting: Setting, promise: Promise) -> No
         fault.strike(site, workload.write)
         workload.write()
         kafka_producer.flush(FLUSH_MS)
-        assert kafka_producer._engine.parts.accumulator.pool.available == kafka_producer.config.buffer_memory
+        assert kafka_producer._core.accumulator.pool.available == kafka_producer.config.buffer_memory
         failed = workload.failed()
     site.kafka.await_in_sync(site.topic)  # before that a leader may not say how far consumers can read
     if promise.lost is Lost.NOTHING and setting.acks != "all":

@@ -42,7 +42,7 @@ class Workload:
         receipt = self._receipts[rows] = SendReceipt()
         key_column = pa.array(keys, pa.binary()) if self._setting.keyed else None
         columns = RecordColumns(key_column, pa.array(values, pa.binary()))
-        self._producer._engine.append_columns(self._topic, columns, None, receipt)
+        self._producer._core.append_columns(self._topic, columns, None, receipt)
 
     def failed(self) -> dict[int, Exception]:
         """Rows that were reported as failed, with the reason; everything must be settled."""

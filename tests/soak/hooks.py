@@ -187,6 +187,6 @@ CHANGES = {
     "spark_kafka_sink.exactly_once.session": _change_session,
     "spark_kafka_sink.exactly_once.committer": _change_committer,
     "spark_kafka_sink.network.rpc": _change_selector,
-    "spark_kafka_sink.producer.engine": _change_selector,
+    "spark_kafka_sink.producer.core": _change_selector,
     "spark_kafka_sink.producer.producer": planted.change_producer,
 }

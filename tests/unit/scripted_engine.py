@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.exactly_once.decode import batch_headers, decode_batches
 from spark_kafka_sink.producer.append.receipt import SendReceipt
-from spark_kafka_sink.producer.assembly import assemble
+from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.cluster import BrokerNode, Cluster
@@ -89,7 +89,7 @@ class Engine:
         names = {name.replace("_", "."): value for name, value in config.items()}
         defaults = {"bootstrap.servers": "boot:9092", "linger.ms": 0, "batch.size": 16384}
         self.config = ProducerConfig.parse({**defaults, **names})
-        self.parts = assemble(self.config, self.transport, self.clock, Random(1))
+        self.parts = ProducerCore(self.config, self.transport, self.clock, Random(1))
         self.leaders = {p: p % nodes for p in range(partitions)}
         self.nodes = nodes
         self.cluster = Cluster([BrokerNode(node, f"n{node}", 9092) for node in range(nodes)], BROKER_DEFAULTS)

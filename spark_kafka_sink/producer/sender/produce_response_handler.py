@@ -6,10 +6,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from random import Random
 from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from spark_kafka_sink.common.backoff import ExponentialBackoff
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import NO_LEADER, TopicPartition
 from spark_kafka_sink.errors import (
@@ -18,11 +21,12 @@ from spark_kafka_sink.errors import (
     NetworkError,
     unexpected,
 )
+from spark_kafka_sink.network.calls import SOON_MS
 from spark_kafka_sink.network.error_table import NOT_RETRIED, TRANSACTIONAL_PRODUCE, Action, action, broker_error
 from spark_kafka_sink.network.messages import Response, throttle_time_ms
-from spark_kafka_sink.producer.accumulator.accumulator import DrainMode
+from spark_kafka_sink.network.metadata import Metadata
+from spark_kafka_sink.producer.accumulator.accumulator import DrainMode, RecordAccumulator
 from spark_kafka_sink.producer.accumulator.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, ProducerBatch
-from spark_kafka_sink.producer.sender.context import SenderContext
 from spark_kafka_sink.producer.sender.produce_response import (
     NO_ERROR,
     UNKNOWN_START,
@@ -30,7 +34,8 @@ from spark_kafka_sink.producer.sender.produce_response import (
     ProduceResponse,
 )
 from spark_kafka_sink.producer.sender.trouble_log import TroubleLog
-from spark_kafka_sink.producer.transactions.sequences import PartitionSequence
+from spark_kafka_sink.producer.transactions.manager import TransactionManager
+from spark_kafka_sink.producer.transactions.sequences import PartitionSequence, Sequences
 
 _log = logging.getLogger("spark_kafka_sink.sender")
 
@@ -42,24 +47,29 @@ _NO_SUCH_TOPIC: Final = (
 )
 
 
+@dataclass(eq=False)
 class ProduceResponseHandler:
     """Owned by the sender thread. A batch completes once; later responses for it are dropped.
 
     ``completed``: number of completed batches, delivered or failed.
     """
 
-    def __init__(self, config: ProducerConfig, parts: SenderContext, trouble: TroubleLog) -> None:
-        self.completed = 0
-        self._trouble = trouble
-        self._config = config
+    config: ProducerConfig
+    random: Random
+    accumulator: RecordAccumulator
+    sequences: Sequences
+    metadata: Metadata
+    transactions: TransactionManager | None
+    trouble: TroubleLog
+    completed: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        config = self.config
         self._one_in_flight = config.max_in_flight_requests_per_connection == 1
-        self._accumulator = parts.accumulator
-        self._sequences = parts.sequences
-        self._metadata = parts.metadata
-        self._backoff = parts.backoff
-        self._soon = parts.soon
-        self._transactions = parts.transactions
-        self._metrics = parts.accumulator.metrics
+        self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, self.random)
+        # While the coordinator completes the previous transaction.
+        self._soon = ExponentialBackoff(SOON_MS, config.retry_backoff_max_ms, self.random)
+        self._metrics = self.accumulator.metrics
         self._finished: list[ProducerBatch] = []
         self._moved: set[TopicPartition] = set()
 
@@ -69,7 +79,7 @@ class ProduceResponseHandler:
         """
         states: list[PartitionSequence] = []
         try:
-            states.extend(map(self._sequences.remove_in_flight, batches))
+            states.extend(map(self.sequences.remove_in_flight, batches))
             self._metrics.request_ended(response.node_id)
             self._handle_response(batches, response)
             self._resolve_all(batches, states, response.completed_at)
@@ -78,7 +88,7 @@ class ProduceResponseHandler:
             for batch in batches:
                 if not batch.parts:
                     self._fail_unless_done(batch, unexpected(error))
-            states.extend(map(self._sequences.remove_in_flight, batches[len(states) :]))
+            states.extend(map(self.sequences.remove_in_flight, batches[len(states) :]))
             self._resolve_all(batches, states, response.completed_at)
         finally:
             self.release_finished()
@@ -86,9 +96,9 @@ class ProduceResponseHandler:
     def fail(self, batch: ProducerBatch, error: Exception) -> None:
         """Fail a batch that will not be sent (again). ``release_finished`` must follow."""
         if batch.header is not None:
-            self._sequences.fail(batch)
-        if self._transactions is not None:
-            self._transactions.batch_failed(error)
+            self.sequences.fail(batch)
+        if self.transactions is not None:
+            self.transactions.batch_failed(error)
         self._complete_with_error(batch, error)
 
     def abort(self, batches: Iterable[ProducerBatch], error: Exception) -> None:
@@ -105,8 +115,8 @@ class ProduceResponseHandler:
     def release_finished(self) -> None:
         """Release the memory of all completed batches and remove them from the accumulator, together."""
         if self._finished:
-            self._accumulator.pool.release(self._finished)
-            self._accumulator.finish(self._finished)
+            self.accumulator.pool.release(self._finished)
+            self.accumulator.finish(self._finished)
             self.completed += len(self._finished)
             self._finished = []
 
@@ -114,7 +124,7 @@ class ProduceResponseHandler:
         """Reenqueue retries or bump the epoch, once the partition has no batch in flight (Java:
         ``maybeResolveSequences``).
         """
-        self._resolve(partition, self._sequences.partition(partition), now)
+        self._resolve(partition, self.sequences.partition(partition), now)
 
     def _resolve_all(self, batches: Sequence[ProducerBatch], states: Sequence[PartitionSequence], now: float) -> None:
         for batch, state in zip(batches, states, strict=True):
@@ -124,16 +134,16 @@ class ProduceResponseHandler:
         if state.resolved and not self._one_in_flight:
             return
         if state.in_flight:
-            self._accumulator.set_drain_mode(partition, DrainMode.MUTED)
+            self.accumulator.set_drain_mode(partition, DrainMode.MUTED)
             return
-        retries = self._sequences.resolve(partition)
+        retries = self.sequences.resolve(partition)
         moved = partition in self._moved
         self._moved.discard(partition)
         if retries:
             delay = 0.0 if moved else self._retry_delay(retries)
-            self._accumulator.reenqueue(retries, now + delay)
+            self.accumulator.reenqueue(retries, now + delay)
         mode = DrainMode.MUTED if state.bump_epoch else DrainMode.OPEN if state.takes_new else DrainMode.RETRIES_ONLY
-        self._accumulator.set_drain_mode(partition, mode)
+        self.accumulator.set_drain_mode(partition, mode)
 
     def _retry_delay(self, retries: Sequence[ProducerBatch]) -> float:
         if not retries[0].attempts:
@@ -167,7 +177,7 @@ class ProduceResponseHandler:
                 self._handle_error(batch, partition, response)
 
     def _handle_failed_request(self, batches: Sequence[ProducerBatch], error: Exception, now: float) -> None:
-        self._metadata.request_update()
+        self.metadata.request_update()
         for batch in batches:
             if isinstance(error, NOT_RETRIED):
                 self._fail_unless_done(batch, error)
@@ -177,20 +187,20 @@ class ProduceResponseHandler:
     def _handle_error(self, batch: ProducerBatch, partition: PartitionResponse, response: Response) -> None:
         code = partition.error_code
         if partition.leader is not None:
-            self._metadata.update_leader(batch.partition, partition.leader, partition.leader_epoch)
+            self.metadata.update_leader(batch.partition, partition.leader, partition.leader_epoch)
             # The retry goes to the new leader without backoff (KIP-951). An outdated hint changes no leader.
-            if self._metadata.snapshot.leader(batch.partition) not in (response.node_id, NO_LEADER):
+            if self.metadata.snapshot.leader(batch.partition) not in (response.node_id, NO_LEADER):
                 self._moved.add(batch.partition)
-        transactional = self._sequences.transactional
+        transactional = self.sequences.transactional
         what = action(TRANSACTIONAL_PRODUCE if transactional else "produce", code)
         if what is Action.REFRESH_RETRY:
-            self._metadata.doubt_leaders((batch.partition,))
+            self.metadata.doubt_leaders((batch.partition,))
         if what is Action.SUCCEED:
             self._complete(batch, partition.base_offset, NO_TIMESTAMP, response.completed_at)
             return
         error = broker_error(code, str(batch.partition), partition.error_message)
         if code in _NO_SUCH_TOPIC:
-            self._sequences.forget_producer(batch)
+            self.sequences.forget_producer(batch)
         if (
             code is ErrorCode.unknown_producer_id
             and transactional
@@ -213,9 +223,9 @@ class ProduceResponseHandler:
         """
         if log_start_offset == UNKNOWN_START:
             return True
-        deleted = self._sequences.partition(batch.partition).acked_offset < log_start_offset
+        deleted = self.sequences.partition(batch.partition).acked_offset < log_start_offset
         if deleted:
-            self._sequences.start_again(batch)
+            self.sequences.start_again(batch)
         return deleted
 
     def keep_order(self) -> None:
@@ -224,40 +234,40 @@ class ProduceResponseHandler:
 
     def _can_retry_sequence(self, batch: ProducerBatch) -> bool:
         """Not if a new epoch would be needed in a transaction, or would put the batch behind later ones."""
-        if self._sequences.transactional:
-            return not self._sequences.is_first(batch)
-        return not self._sequences.is_overtaken(batch)
+        if self.sequences.transactional:
+            return not self.sequences.is_first(batch)
+        return not self.sequences.is_overtaken(batch)
 
     def _retry(self, batch: ProducerBatch, error: Exception, bump_epoch: bool, now: float) -> None:
         if batch.done:
             return
         batch.last_error = error
-        if now >= batch.created + self._config.delivery_timeout_ms:
+        if now >= batch.created + self.config.delivery_timeout_ms:
             self._fail_unless_done(batch, expiry_error(batch, now))
-        elif batch.attempts > self._config.retries:
+        elif batch.attempts > self.config.retries:
             self._fail_unless_done(batch, error)
         else:
             _log.debug("Retrying %s after attempt %d: %s", batch.partition, batch.attempts, error)
             if not _is_completing(error):
-                self._trouble.retried(batch, error, now)
+                self.trouble.retried(batch, error, now)
             self._metrics.topic(batch.partition.topic).retries += batch.count
-            self._sequences.retry(batch, bump_epoch)
+            self.sequences.retry(batch, bump_epoch)
 
     def split_unsent(self, batch: ProducerBatch, now: float) -> None:
         """Split a drained, sealed batch that its topic does not accept. Its parts become the head of its queue."""
         parts = self._split_into(batch, now)
         if batch.header is not None:
-            self._sequences.replace(batch, parts)
-        self._accumulator.undrain_parts(parts)
+            self.sequences.replace(batch, parts)
+        self.accumulator.undrain_parts(parts)
 
     def _split(self, batch: ProducerBatch, now: float) -> None:
         if not batch.done:
-            self._sequences.replace(batch, self._split_into(batch, now))
-            self._sequences.retry(batch, False)
+            self.sequences.replace(batch, self._split_into(batch, now))
+            self.sequences.retry(batch, False)
 
     def _split_into(self, batch: ProducerBatch, now: float) -> Sequence[ProducerBatch]:
         topic = batch.partition.topic
-        parts = self._accumulator.split(batch, self._accumulator.topic_limits.refused(topic, batch.size, now))
+        parts = self.accumulator.split(batch, self.accumulator.topic_limits.refused(topic, batch.size, now))
         self._metrics.topic(topic).splits += 1
         _log.debug("%s: split a batch of %d bytes, more than its topic takes", batch.partition, batch.size)
         return parts
@@ -267,9 +277,9 @@ class ProduceResponseHandler:
             self.fail(batch, error)
 
     def _complete(self, batch: ProducerBatch, base_offset: int, log_append_time: int, now: float) -> None:
-        self._trouble.acknowledged_at = now
+        self.trouble.acknowledged_at = now
         if not batch.done:
-            self._sequences.complete(batch, base_offset)
+            self.sequences.complete(batch, base_offset)
             batch.complete(base_offset, log_append_time, None)
             self._finished.append(batch)
 

@@ -7,29 +7,34 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from typing import Final
+from dataclasses import dataclass
+from random import Random
+from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
+from spark_kafka_sink.common.backoff import ExponentialBackoff
 from spark_kafka_sink.common.clock import NEVER
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import ClusterSnapshot, ProducerIdentity
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, UnsupportedVersionError, unexpected
 from spark_kafka_sink.network.api_versions import produce_versions
 from spark_kafka_sink.network.broker_requirements import idempotence_error
-from spark_kafka_sink.network.calls import CallEnd
+from spark_kafka_sink.network.calls import CallEnd, Calls
+from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.error_table import NOT_RETRIED
 from spark_kafka_sink.network.messages import Response
-from spark_kafka_sink.network.metadata import MetadataUpdater
+from spark_kafka_sink.network.metadata import Metadata, MetadataUpdater
 from spark_kafka_sink.network.transport import Event
-from spark_kafka_sink.producer.accumulator.accumulator import DrainMode
+from spark_kafka_sink.producer.accumulator.accumulator import DrainMode, RecordAccumulator
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.sender.context import SenderContext
+from spark_kafka_sink.producer.sender.caller_calls import CallerCalls
 from spark_kafka_sink.producer.sender.produce_api import ProduceRequest, TopicIds, topic_ids
 from spark_kafka_sink.producer.sender.produce_response_handler import ProduceResponseHandler, expiry_error
 from spark_kafka_sink.producer.sender.trouble_log import TroubleLog
 from spark_kafka_sink.producer.transactions import requests
 from spark_kafka_sink.producer.transactions.manager import TransactionManager
+from spark_kafka_sink.producer.transactions.sequences import Sequences
 from spark_kafka_sink.producer.transactions.states import State
 
 _log = logging.getLogger("spark_kafka_sink.sender")
@@ -37,15 +42,40 @@ _log = logging.getLogger("spark_kafka_sink.sender")
 _IN_FLIGHT: Final = "max.in.flight.requests.per.connection"
 
 
+class Pending(Protocol):
+    """Records of ``send`` that are not in the accumulator yet (``append.pending``)."""
+
+    def publish_due(self, now: float) -> float:
+        """Append those whose linger.ms is over; returns when the next are due (monotonic ms)."""
+
+    def abort(self, error: KafkaError) -> None:
+        """Fail all of them."""
+
+
+@dataclass(eq=False)
 class Sender:
     """Drains batches and sends them to the leaders. Owned by the thread that runs the loop."""
 
-    def __init__(self, config: ProducerConfig, parts: SenderContext) -> None:
-        self._trouble = TroubleLog(config, parts)
-        self.response_handler = ProduceResponseHandler(config, parts, self._trouble)
-        self._config = config
-        self._parts = parts
-        self._metadata_updater = MetadataUpdater(parts.metadata, parts.accumulator)
+    config: ProducerConfig
+    random: Random
+    accumulator: RecordAccumulator
+    metadata: Metadata
+    client: NetworkClient
+    calls: Calls
+    sequences: Sequences
+    pending: Pending
+    caller_calls: CallerCalls
+    transactions: TransactionManager | None
+
+    def __post_init__(self) -> None:
+        self._backoff = ExponentialBackoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms, self.random)
+        self._trouble = TroubleLog(
+            self.config, self.accumulator, self.metadata, self.client, self.calls, self.caller_calls
+        )
+        self.response_handler = ProduceResponseHandler(
+            self.config, self.random, self.accumulator, self.sequences, self.metadata, self.transactions, self._trouble
+        )
+        self._metadata_updater = MetadataUpdater(self.metadata, self.accumulator)
         self._granted: ProducerIdentity | None = None
         self._was_granted = False
         self._refused: KafkaError | None = None
@@ -54,17 +84,17 @@ class Sender:
         )
         self._no_producer_id: KafkaError | None = None  # the last answer that was no producer id
         self._producer_id_delay = 0.0
-        self._one_in_flight = config.max_in_flight_requests_per_connection == 1
+        self._one_in_flight = self.config.max_in_flight_requests_per_connection == 1
         self._ids: TopicIds | None = None
         self._ids_of: ClusterSnapshot | None = None
-        self._zstd = config.compression_type == "zstd"
+        self._zstd = self.config.compression_type == "zstd"
         self._in_flight: dict[ProducerBatch, None] = {}
         self._aborted = False
 
     @property
     def has_work(self) -> bool:
-        transactions = self._parts.transactions
-        return self._parts.accumulator.has_incomplete or (transactions is not None and transactions.is_ending)
+        transactions = self.transactions
+        return self.accumulator.has_incomplete or (transactions is not None and transactions.is_ending)
 
     @property
     def completed(self) -> int:
@@ -73,60 +103,59 @@ class Sender:
 
     def begin_close(self, now: float) -> float:
         """Abort an open transaction. Returns a deadline for its end (monotonic ms); batches expire by themselves."""
-        if self._parts.transactions is None:
+        if self.transactions is None:
             return NEVER
-        self._parts.transactions.close()
-        return now + self._config.delivery_timeout_ms
+        self.transactions.close()
+        return now + self.config.delivery_timeout_ms
 
     def run_once(self, now: float, events: Sequence[Event]) -> float:
         """Handle ``events``, send ready batches, return the time of the next call at the latest (monotonic ms)."""
-        parts = self._parts
-        transactions = parts.transactions
-        parts.client.handle(events, now)
-        parts.client.expire(now)
+        transactions = self.transactions
+        self.client.handle(events, now)
+        self.client.expire(now)
         self._expire(now)
-        wake_at = parts.pending.publish_due(now)
-        if parts.caller_calls.busy:
-            wake_at = min(wake_at, parts.caller_calls.advance(now))
+        wake_at = self.pending.publish_due(now)
+        if self.caller_calls.busy:
+            wake_at = min(wake_at, self.caller_calls.advance(now))
         if transactions is not None:
             wake_at = min(wake_at, self._run_transactions(transactions, now))
-        snapshot = parts.metadata.snapshot
-        ready = parts.accumulator.ready(snapshot, now)
+        snapshot = self.metadata.snapshot
+        ready = self.accumulator.ready(snapshot, now)
         if ready.unknown_leaders:
-            parts.metadata.request_update()
+            self.metadata.request_update()
         # Before Produce requests: under load they fill every connection, and an update would never find room.
-        wake_at = min(wake_at, ready.next_check, self._metadata_updater.maybe_update(parts.client, now))
+        wake_at = min(wake_at, ready.next_check, self._metadata_updater.maybe_update(self.client, now))
         if transactions is None:
             wake_at = min(wake_at, self._request_producer_id(ready.nodes, now))
-        if not parts.sequences.needs_identity and (transactions is None or transactions.may_send):
+        if not self.sequences.needs_identity and (transactions is None or transactions.may_send):
             wake_at = min(wake_at, self._send_producer_data(snapshot, ready.nodes, now))
         trouble = self._trouble
         if now >= trouble.next_at:
             trouble.write(now)
-        rows_wait = parts.accumulator.has_incomplete or parts.metadata.waiting_since is not None
-        if rows_wait or trouble.unwritten or (transactions is not None and parts.calls.busy):
+        rows_wait = self.accumulator.has_incomplete or self.metadata.waiting_since is not None
+        if rows_wait or trouble.unwritten or (transactions is not None and self.calls.busy):
             wake_at = min(wake_at, trouble.next_at)
-        return min(wake_at, parts.client.next_deadline(now), parts.accumulator.next_expiry)
+        return min(wake_at, self.client.next_deadline(now), self.accumulator.next_expiry)
 
     def abort(self, error: KafkaError) -> None:
         """Fail every batch, queued or in flight, and refuse new rows."""
-        self.response_handler.abort(self._parts.accumulator.abort(error), error)
-        self._parts.pending.abort(error)
+        self.response_handler.abort(self.accumulator.abort(error), error)
+        self.pending.abort(error)
         self._in_flight.clear()
-        self._parts.metadata.fail_waiters(error)
-        self._parts.caller_calls.close(error)
-        if self._parts.transactions is not None:
-            self._parts.transactions.end(error)
+        self.metadata.fail_waiters(error)
+        self.caller_calls.close(error)
+        if self.transactions is not None:
+            self.transactions.end(error)
         self._aborted = True
 
     def close(self) -> None:
         """Close every connection."""
-        self._parts.client.close()
+        self.client.close()
 
     def _run_transactions(self, transactions: TransactionManager, now: float) -> float:
         """Java: ``maybeSendAndPollTransactionalRequest``."""
         self._fail_rejected(transactions, now)
-        transactions.take_commands()
+        transactions.take_submitted()
         self._fail_rejected(transactions, now)
         wake_at = transactions.advance(now)
         if transactions.state is State.FATAL_ERROR and transactions.error is not None and not self._aborted:
@@ -135,18 +164,18 @@ class Sender:
 
     def _fail_rejected(self, transactions: TransactionManager, now: float) -> None:
         """Outside a transaction, and in a failed one, queued batches fail."""
-        if not transactions.may_send and self._parts.accumulator.has_incomplete:
-            batches = self._parts.accumulator.drain_all()
+        if not transactions.may_send and self.accumulator.has_incomplete:
+            batches = self.accumulator.drain_all()
             if batches:
                 error = transactions.rejection()
                 self._fail_all([(batch, error) for batch in batches], now)
 
     def _request_producer_id(self, nodes: Sequence[int], now: float) -> float:
         """Get a producer id once a batch needs it; returns when to call again at the latest."""
-        sequences, calls = self._parts.sequences, self._parts.calls
+        sequences, calls = self.sequences, self.calls
         if self._unavailable is not None:
             error, self._unavailable = self._unavailable, None
-            self._fail_all([(batch, error) for batch in self._parts.accumulator.drain_all()], now)
+            self._fail_all([(batch, error) for batch in self.accumulator.drain_all()], now)
         if not sequences.needs_identity or not (nodes or sequences.epochs_exhausted):
             return NEVER
         if self._refused is not None:
@@ -178,21 +207,21 @@ class Sender:
             self._refused = end.error
         else:  # no broker refused
             self._no_producer_id = end.error
-            self._producer_id_delay = self._parts.backoff.delay(0)
+            self._producer_id_delay = self._backoff.delay(0)
 
     @property
     def _may_do_without_idempotence(self) -> bool:
         """Whether the option was not given, and no row was sent with idempotence."""
-        return not self._config.asks_for_idempotence and not self._was_granted
+        return not self.config.asks_for_idempotence and not self._was_granted
 
     def _do_without_idempotence(self, error: KafkaError) -> None:
         """The brokers are older than idempotence. Without it only one request in flight keeps the order."""
-        self._parts.sequences.idempotent = False
+        self.sequences.idempotent = False
         order = "the order of rows may change, too"
         if self._one_in_flight:
             order = f"{_IN_FLIGHT}=1 keeps the order"
-        elif _IN_FLIGHT not in self._config.asked:
-            self._parts.client.send_one_at_a_time()
+        elif _IN_FLIGHT not in self.config.asked:
+            self.client.send_one_at_a_time()
             self.response_handler.keep_order()
             self._one_in_flight = True
             order = f"one request at a time to each broker keeps the order ({_IN_FLIGHT})"
@@ -205,36 +234,35 @@ class Sender:
         """Fill each ready node's connection with Produce requests (Java: ``sendProducerData``); returns when a full
         connection may have room.
         """
-        parts = self._parts
         wake_at = NEVER
         for node_id in nodes:
             node = snapshot.nodes[node_id]
-            if (error := parts.client.authentication_error(node, now)) is not None:
-                while batches := parts.accumulator.drain(node_id, now):
+            if (error := self.client.authentication_error(node, now)) is not None:
+                while batches := self.accumulator.drain(node_id, now):
                     self._fail_all([(batch, error) for batch in batches], now)
                 continue
-            parts.accumulator.nodes.update(node_id, parts.client.ready(node, now), now)
-            while parts.client.ready(node, now):
-                batches = parts.accumulator.drain(node_id, now)
+            self.accumulator.nodes.update(node_id, self.client.ready(node, now), now)
+            while self.client.ready(node, now):
+                batches = self.accumulator.drain(node_id, now)
                 if not batches:
                     break
-                if parts.transactions is not None:
-                    drained, batches = batches, parts.transactions.sendable(batches)
+                if self.transactions is not None:
+                    drained, batches = batches, self.transactions.sendable(batches)
                     if len(batches) < len(drained):
                         wake_at = now  # the next iteration adds the partitions of the other batches
-                if parts.accumulator.topic_limits.max_message_bytes:
-                    parts.accumulator.topic_limits.forget_old(now)
+                if self.accumulator.topic_limits.max_message_bytes:
+                    self.accumulator.topic_limits.forget_old(now)
                     batches = self._within_limits(batches, now)
                 if not batches:
                     continue
                 self._send_produce_request(node_id, batches, now)
             else:
-                wake_at = min(wake_at, now + parts.client.ready_delay(node, now))
+                wake_at = min(wake_at, now + self.client.ready_delay(node, now))
         return wake_at
 
     def _within_limits(self, batches: Iterable[ProducerBatch], now: float) -> list[ProducerBatch]:
         """The batches that their topics take. Larger ones that were never sent are split and return to their queues."""
-        accumulator = self._parts.accumulator
+        accumulator = self.accumulator
         fitting = []
         for batch in batches:
             try:
@@ -262,45 +290,44 @@ class Sender:
         try:
             for batch in batches:
                 self._stamp(batch)
-            transactions = self._parts.transactions
+            transactions = self.transactions
             ids = self._topic_ids()
             protocol = 0 if transactions is None else transactions.protocol
             versions = produce_versions(ids is not None, protocol, self._zstd)
             transactional_id = None if transactions is None else transactions.transactional_id
-            request = ProduceRequest(batches, self._config, on_complete, versions, transactional_id, ids)
-            self._parts.client.send(node_id, request, now)
+            request = ProduceRequest(batches, self.config, on_complete, versions, transactional_id, ids)
+            self.client.send(node_id, request, now)
             sent = True
         except Exception as error:
             _log.exception("A Produce request could not be made: its records fail")
             for batch in batches:
                 if batch in self._in_flight:
                     del self._in_flight[batch]
-                    self._parts.sequences.remove_in_flight(batch)
+                    self.sequences.remove_in_flight(batch)
             self._fail_all([(batch, unexpected(error)) for batch in batches], now)
         else:
-            metrics = self._parts.accumulator.metrics
+            metrics = self.accumulator.metrics
             metrics.request_sent(node_id, sum([batch.count for batch in batches]), now)
             for batch in batches:
                 metrics.batch_sent(batch, now - batch.created)
 
     def _topic_ids(self) -> TopicIds | None:
-        snapshot = self._parts.metadata.snapshot
+        snapshot = self.metadata.snapshot
         if snapshot is not self._ids_of:
             self._ids_of, self._ids = snapshot, topic_ids(snapshot)
         return self._ids
 
     def _stamp(self, batch: ProducerBatch) -> None:
-        parts = self._parts
         if batch.payload is None:
-            parts.accumulator.seal(batch)
-        alone = parts.sequences.send(batch)
+            self.accumulator.seal(batch)
+        alone = self.sequences.send(batch)
         self._in_flight[batch] = None
         if alone or self._one_in_flight:
-            parts.accumulator.set_drain_mode(batch.partition, DrainMode.MUTED)
+            self.accumulator.set_drain_mode(batch.partition, DrainMode.MUTED)
 
     def _expire(self, now: float) -> None:
         """Fail batches older than delivery.timeout.ms, those in flight first, in their order."""
-        overdue = dict.fromkeys(self._parts.accumulator.expire(now))
+        overdue = dict.fromkeys(self.accumulator.expire(now))
         if overdue:
             in_flight = [batch for batch in self._in_flight if batch in overdue]
             for batch in in_flight:
@@ -318,10 +345,10 @@ class Sender:
     def obstacle(self, now: float) -> str | None:
         """What keeps the oldest request of a transaction, else the oldest batch, from its end; None if nothing is
         known. Any thread may call it."""
-        parts, call = self._parts, self._parts.calls.oldest
-        if parts.transactions is not None and call is not None:
-            return parts.calls.obstacle(call, now)
-        backlog = parts.accumulator.backlog()
+        call = self.calls.oldest
+        if self.transactions is not None and call is not None:
+            return self.calls.obstacle(call, now)
+        backlog = self.accumulator.backlog()
         if backlog is None:
             return None
         last = backlog.oldest.last_error
@@ -329,12 +356,11 @@ class Sender:
 
     def _batch_obstacle(self, batch: ProducerBatch, now: float) -> str | None:
         """What keeps a batch from its acknowledgement, besides its last error; None if nothing is known."""
-        parts = self._parts
-        call, transactions = parts.calls.oldest, parts.transactions
-        waits = parts.sequences.needs_identity if transactions is None else transactions.is_adding(batch.partition)
-        if waits and (why := self._no_producer_id if call is None else parts.calls.obstacle(call, now)):
+        call, transactions = self.calls.oldest, self.transactions
+        waits = self.sequences.needs_identity if transactions is None else transactions.is_adding(batch.partition)
+        if waits and (why := self._no_producer_id if call is None else self.calls.obstacle(call, now)):
             return str(why)
-        return parts.metadata.leader_obstacle(batch.partition, now)
+        return self.metadata.leader_obstacle(batch.partition, now)
 
     def _fail_all(self, batches: Iterable[tuple[ProducerBatch, KafkaError]], now: float) -> None:
         """Each batch is tried. One that raises stays incomplete until delivery.timeout.ms."""

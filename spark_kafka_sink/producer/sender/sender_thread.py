@@ -46,8 +46,8 @@ class SenderThread:
         self.callbacks = Callbacks(self._callback_added, self)
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
-    def start(self, sender: Sender, parts: object = None) -> None:
-        self._sender, self._parts = sender, parts  # the parts of the producer exist until the thread ends
+    def start(self, sender: Sender, core: object = None) -> None:
+        self._sender, self._core = sender, core  # which exists until the thread ends
         start_thread(self._thread)
 
     def is_alive(self) -> bool:
@@ -90,7 +90,7 @@ class SenderThread:
             self._thread.join(_GRACE_MS / 1000.0)
         return not self.is_alive()
 
-    def become_inherited(self) -> None:
+    def after_fork_in_child(self) -> None:
         """In the child of a fork: the copy of a thread whose callback forked must not go on with the loop."""
         self._inherited = True
 

@@ -11,10 +11,12 @@ from spark_kafka_sink.common.clock import NEVER
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.task_figures import counted
 from spark_kafka_sink.errors import BrokerError
-from spark_kafka_sink.network.calls import STALL_MS
-from spark_kafka_sink.producer.accumulator.accumulator import Backlog
+from spark_kafka_sink.network.calls import STALL_MS, Calls
+from spark_kafka_sink.network.client import NetworkClient
+from spark_kafka_sink.network.metadata import Metadata
+from spark_kafka_sink.producer.accumulator.accumulator import Backlog, RecordAccumulator
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.sender.context import SenderContext
+from spark_kafka_sink.producer.sender.caller_calls import CallerCalls
 
 _log = logging.getLogger("spark_kafka_sink.sender")
 
@@ -48,16 +50,24 @@ class TroubleLog:
     last acknowledgement, which the response handler notes.
     """
 
-    def __init__(self, config: ProducerConfig, parts: SenderContext) -> None:
+    def __init__(
+        self,
+        config: ProducerConfig,
+        accumulator: RecordAccumulator,
+        metadata: Metadata,
+        client: NetworkClient,
+        calls: Calls,
+        caller_calls: CallerCalls,
+    ) -> None:
         self.next_at = 0.0
         self.unwritten = False
         self.acknowledged_at = -NEVER
         self._config = config
-        self._accumulator = parts.accumulator
-        self._metadata = parts.metadata
-        self._client = parts.client
-        self._calls = parts.calls
-        self._caller_calls = parts.caller_calls
+        self._accumulator = accumulator
+        self._metadata = metadata
+        self._client = client
+        self._calls = calls
+        self._caller_calls = caller_calls
         self._client.waits = self
         self._retries: Counter[str] = Counter()
         self._summing_since: float | None = None  # None: the next retry is logged at once

@@ -9,14 +9,15 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol
+from dataclasses import InitVar, dataclass, field, replace
+from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.clock import NEVER
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import NO_IDENTITY, ProducerIdentity, TopicPartition
+from spark_kafka_sink.common.waiting import Outcome, SendingThread
 from spark_kafka_sink.errors import (
     BrokerError,
     IllegalStateError,
@@ -57,27 +58,26 @@ _CANNOT_GO_ON: Final = (
 )
 
 
-class CommandListener(Protocol):
-    def complete(self, result: object, error: Exception | None) -> None:
-        """Called once, on the sender thread or the thread that closes the producer. Must not block."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Command:
+@dataclass(slots=True, eq=False)
+class TransactionalCall:
     """A user's call on its way to the sender thread. ``offsets`` and ``group`` belong to SEND_OFFSETS, ``identity`` to
-    RESUME, ``transactional_id`` to INIT_AS.
+    RESUME, ``transactional_id`` to INIT_AS. ``sender``: the thread that completes ``outcome``.
     """
 
     step: Step
-    listener: CommandListener
+    sender: InitVar[SendingThread | None] = None
     offsets: Offsets = field(default_factory=dict)
     group: ConsumerGroupMetadata | None = None
     identity: TransactionalIdentity | None = None
     transactional_id: str | None = None
+    outcome: Outcome = field(init=False)
+
+    def __post_init__(self, sender: SendingThread | None) -> None:
+        self.outcome = Outcome(sender)
 
 
 class TransactionManager:
-    """The state of a transactional producer. Callers ``submit`` commands; the sender calls ``take_commands``, then
+    """The state of a transactional producer. Callers ``submit`` calls; the sender calls ``take_submitted``, then
     ``advance``, in each iteration.
 
     Protocol v1 (before KIP-890): the first batch of a partition waits, the partition muted, for AddPartitionsToTxn.
@@ -100,12 +100,12 @@ class TransactionManager:
         self._sequences = sequences
         self._client = client
         self._calls = calls
-        self._commands: deque[Command] = deque()
-        self._taken: Command | None = None
+        self._submitted: deque[TransactionalCall] = deque()
+        self._taken: TransactionalCall | None = None
         self._losses: deque[Exception] = deque()
         self._ended_by: Exception | None = None
-        self._pending: Command | None = None
-        self._sending_offsets: dict[Command, None] = {}
+        self._pending: TransactionalCall | None = None
+        self._sending_offsets: dict[TransactionalCall, None] = {}
         self._flush = Flush()
         self._flushing = False
         self._partitions: set[TopicPartition] = set()
@@ -123,11 +123,11 @@ class TransactionManager:
         """The identity of the next transaction; None before the first InitProducerId response."""
         return None if self._identity.identity == NO_IDENTITY else self._identity
 
-    def submit(self, command: Command) -> None:
-        """Queue a command. The caller wakes the sender. A second call with the same command has no effect."""
-        self._commands.append(command)
+    def submit(self, call: TransactionalCall) -> None:
+        """Queue a call. The caller wakes the sender. Submitting a call again has no effect."""
+        self._submitted.append(call)
         if self._ended_by is not None:
-            self._refuse_commands(self._ended_by)
+            self._refuse_submitted(self._ended_by)
 
     def records_lost(self, error: Exception) -> None:
         """Records of the open transaction could not be appended."""
@@ -162,20 +162,20 @@ class TransactionManager:
         """1 or 2: the protocol of the open transaction, or of the next."""
         return 2 if self._v2 else 1
 
-    def take_commands(self) -> None:
+    def take_submitted(self) -> None:
         """A caller notes lost records, then submits its commit. This method takes the commit, then the lost records, so
         it sees both.
         """
-        while self._commands and self._ended_by is None:
-            command = self._commands.popleft()
-            if command is self._taken:
+        while self._submitted and self._ended_by is None:
+            call = self._submitted.popleft()
+            if call is self._taken:
                 continue  # submitted again after an interrupt
-            self._taken = command
+            self._taken = call
             try:
                 self._take_losses()
-                self._take(command)
+                self._take(call)
             except Exception as error:
-                command.listener.complete(None, unexpected(error))
+                call.outcome.complete(None, unexpected(error))
                 raise
         self._take_losses()
 
@@ -228,64 +228,64 @@ class TransactionManager:
             self._abort(None)
 
     def end(self, error: Exception) -> None:
-        """Fails every command, now and later, because the sender ends."""
+        """Fails every call, now and later, because the sender ends."""
         self._ended_by = error
         self._fail_requests(error)
-        self._refuse_commands(error)
+        self._refuse_submitted(error)
 
-    def _refuse_commands(self, error: Exception) -> None:
-        """Fails submitted commands after the end, on any thread."""
+    def _refuse_submitted(self, error: Exception) -> None:
+        """Fails submitted calls after the end, on any thread."""
         while True:
             try:
-                command = self._commands.popleft()
+                call = self._submitted.popleft()
             except IndexError:
                 return
-            command.listener.complete(None, error)
+            call.outcome.complete(None, error)
 
     def _take_losses(self) -> None:
         while self._losses:
             self.batch_failed(self._losses.popleft())
 
-    # Commands
+    # Calls
 
-    def _take(self, command: Command) -> None:
-        if (self.state, command.step) not in TRANSITIONS:
-            command.listener.complete(None, self._state_error(command.step.value))
+    def _take(self, call: TransactionalCall) -> None:
+        if (self.state, call.step) not in TRANSITIONS:
+            call.outcome.complete(None, self._state_error(call.step.value))
             return
-        match command.step:
+        match call.step:
             case Step.INIT:
-                self._begin_step(command)
+                self._begin_step(call)
                 self._init()
             case Step.INIT_AS:
-                assert command.transactional_id is not None
-                self._begin_step(command)
+                assert call.transactional_id is not None
+                self._begin_step(call)
                 self._identity = TransactionalIdentity(
-                    command.transactional_id, *NO_IDENTITY, self._identity.end_txn_version
+                    call.transactional_id, *NO_IDENTITY, self._identity.end_txn_version
                 )
                 self._init()
             case Step.RESUME:
-                assert command.identity is not None
-                self._identity = replace(self._identity, end_txn_version=command.identity.end_txn_version)
-                self._restart(command.identity.identity)
-                self._begin_step(command)
-                self._complete(command.identity, None)
+                assert call.identity is not None
+                self._identity = replace(self._identity, end_txn_version=call.identity.end_txn_version)
+                self._restart(call.identity.identity)
+                self._begin_step(call)
+                self._complete(call.identity, None)
             case Step.BEGIN:
-                self._begin(command)
+                self._begin(call)
             case Step.SEND_OFFSETS:
-                self._send_offsets(command)
+                self._send_offsets(call)
             case Step.ABORT:
-                self._abort(command)
+                self._abort(call)
             case _:
-                self._begin_step(command)
+                self._begin_step(call)
 
-    def _begin_step(self, command: Command) -> None:
-        self._pending = command
-        self._move(command.step)
+    def _begin_step(self, call: TransactionalCall) -> None:
+        self._pending = call
+        self._move(call.step)
 
-    def _begin(self, command: Command) -> None:
+    def _begin(self, call: TransactionalCall) -> None:
         if self._end_unanswered and self._can_bump:
             # It would end the next transaction of the same epoch, should it arrive late (KAFKA-17754).
-            self._pending = command
+            self._pending = call
             self._move(Step.BUMP)
             self._init()
             return
@@ -293,17 +293,17 @@ class TransactionManager:
         node = self._calls.located(requests.transaction_key(self.transactional_id))
         if node is not None:
             self._choose_protocol(node.id)
-        self._begin_step(command)
+        self._begin_step(call)
         self._complete(None, None)
 
-    def _send_offsets(self, command: Command) -> None:
-        group = command.group
+    def _send_offsets(self, call: TransactionalCall) -> None:
+        group = call.group
         assert group is not None
 
         def committed(end: CallEnd) -> None:
-            del self._sending_offsets[command]
+            del self._sending_offsets[call]
             self._handle_error(end)
-            command.listener.complete(None, None if end.error is None else self.error)
+            call.outcome.complete(None, None if end.error is None else self.error)
 
         def added(end: CallEnd) -> None:
             if end.error is None:
@@ -313,18 +313,18 @@ class TransactionManager:
                 committed(end)
 
         def commit() -> None:
-            self._calls.start(requests.txn_offset_commit(self._identity, command.offsets, group, committed))
+            self._calls.start(requests.txn_offset_commit(self._identity, call.offsets, group, committed))
 
         self._started = True
-        self._sending_offsets[command] = None
+        self._sending_offsets[call] = None
         if self._v2:
             commit()
         else:
             self._calls.start(requests.add_offsets(self._identity, group, added))
 
-    def _abort(self, command: Command | None) -> None:
+    def _abort(self, call: TransactionalCall | None) -> None:
         self._fail_requests(TransactionAbortedError("The transaction is being aborted"))
-        self._pending = command
+        self._pending = call
         self._move(Step.ABORT)
 
     # Requests and their responses
@@ -343,9 +343,9 @@ class TransactionManager:
         self._choose_protocol(end.node_id)
         self._restart(ProducerIdentity(int(end.body.producer_id), int(end.body.producer_epoch)))
         self._move(Step.INITIALIZED)
-        command = self._pending
-        if command is not None and command.step is Step.BEGIN:
-            self._begin(command)
+        call = self._pending
+        if call is not None and call.step is Step.BEGIN:
+            self._begin(call)
         else:
             self._complete(self.identity, None)
 
@@ -461,12 +461,12 @@ class TransactionManager:
         self._fail_requests(error)
 
     def _fail_requests(self, error: Exception) -> None:
-        """Drop every pending request; the commands that wait for them fail."""
+        """Drop every pending request; the calls that wait for them fail."""
         self._calls.stop()
         self._adding_partitions = False
         self._complete(None, error)
         while self._sending_offsets:
-            self._sending_offsets.popitem()[0].listener.complete(None, error)
+            self._sending_offsets.popitem()[0].outcome.complete(None, error)
 
     def _move(self, step: Step) -> None:
         self.state = TRANSITIONS[self.state, step]
@@ -480,9 +480,9 @@ class TransactionManager:
         self._flushing = flush
 
     def _complete(self, result: Any, error: Exception | None) -> None:
-        command, self._pending = self._pending, None
-        if command is not None:
-            command.listener.complete(result, error)
+        call, self._pending = self._pending, None
+        if call is not None:
+            call.outcome.complete(result, error)
 
     def _state_error(self, call: str) -> KafkaError:
         if self.error is not None and self.state in (State.ABORTABLE_ERROR, State.FATAL_ERROR):

@@ -15,7 +15,7 @@ import numpy as np
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.errors import DeadLetterLimitError, KafkaError
 from spark_kafka_sink.exactly_once.receipts import TaskName
-from spark_kafka_sink.producer.engine import ProducerEngine
+from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.records.columns import TopicColumn
 from spark_kafka_sink.spark.dead_letters.options import NO_TOPIC, DeadLetterOptions, Reason
 from spark_kafka_sink.spark.dead_letters.record import (
@@ -81,7 +81,7 @@ class DeadLetterWriter:
     def _append_held(self) -> None:
         held, self._held, self._held_size = self._held, [], 0
         if held:
-            limit = self._limit(self._end.engine(), self._dead.topic)
+            limit = self._limit(self._end.core(), self._dead.topic)
             self._end.append_own(self._dead.topic, self._encoder.encode(held, limit))
 
     def _take(self, rejected: RejectedRows, rows: Rows) -> None:
@@ -106,11 +106,11 @@ class DeadLetterWriter:
         end, any_refused = self._end, False
         while (row := rows.take_refused()) is not None:
             any_refused = True
-            doubt_limit(end.engine(), row.partition.topic)
+            doubt_limit(end.core(), row.partition.topic)
             self._hold(dead_letter_for(row))
         while (letter := own.take_refused()) is not None:
             any_refused = True
-            doubt_limit(end.engine(), letter.partition.topic)
+            doubt_limit(end.core(), letter.partition.topic)
             shorter = shorter_dead_letter(letter)
             if shorter is None:
                 raise letter.error
@@ -133,11 +133,11 @@ class DeadLetterWriter:
         if self._held and not self._end.is_transaction:
             with suppress(KafkaError):  # the task fails already, with another error
                 self._append_held()
-                self._end.engine().flush(_LAST_FLUSH_MS)
+                self._end.core().flush(_LAST_FLUSH_MS)
 
-    def _limit(self, engine: ProducerEngine, topic: str) -> int:
+    def _limit(self, core: ProducerCore, topic: str) -> int:
         """The largest record in bytes that the dead-letter topic takes."""
-        engine.topics.partition_count(topic)
-        limit = known_limits(engine, [topic]).get(topic)
-        size = min(engine.config.max_request_size, engine.config.buffer_memory)
+        core.partition_count(topic)
+        limit = known_limits(core, [topic]).get(topic)
+        size = min(core.config.max_request_size, core.config.buffer_memory)
         return size if limit is None else min(size, limit)

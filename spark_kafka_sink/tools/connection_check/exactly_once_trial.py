@@ -180,7 +180,7 @@ class _Trial:
         yield self._finding(Outcome.OK, f"{text}; Produce, ListOffsets, Fetch (WRITE and READ on the topic)")
         self._begin("write")
         with TaskTransaction(self._commit_settings.producer, plan, TaskAttempt(write_id, 0), self._clock) as write:
-            write.engine()  # a task that has a producer writes a marker
+            write.core()  # a task that has a producer writes a marker
             report = write.prepare()
         version = 2 if _prepared(report).end_txn_version >= END_TXN_V2 else 1
         produce = "Produce" if version > 1 else "AddPartitionsToTxn, Produce"

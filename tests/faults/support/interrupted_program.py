@@ -48,12 +48,12 @@ class Program:
             future.result(0)
         for receipt in self._receipts:
             receipt.wait(0)
-        held = self._producer.config.buffer_memory - self._producer._engine.parts.accumulator.pool.available
+        held = self._producer.config.buffer_memory - self._producer._core.accumulator.pool.available
         assert held == 0, f"{held} bytes of buffer.memory are lost"
         self._interrupted(self._send)
         self._interrupted(self._close)
         self._producer.close(DEADLINE_MS)
-        assert not self._producer._engine.is_alive()
+        assert not self._producer._core.is_alive()
         for future in self._futures:
             future.result(0)
 
@@ -88,7 +88,7 @@ class Program:
 
     def _look_up(self) -> None:
         self._producer.partitions_for(TOPIC)
-        self._producer._engine.topics.refreshed_partition_count(TOPIC)
+        self._producer._core.refreshed_partition_count(TOPIC)
 
     def _close(self) -> None:
         self._producer.close(DEADLINE_MS)

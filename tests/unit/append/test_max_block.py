@@ -104,7 +104,7 @@ def config(broker):
 def test_a_producer_with_serializers_has_one_deadline_too(config, monkeypatch):
     """It waits for metadata before it serializes, as Java does."""
     with KafkaProducer(config, value_serializer=StringSerializer()) as producer:
-        parts, clock = producer._engine.parts, ManualClock()
+        parts, clock = producer._core, ManualClock()
         clock.advance(parts.clock.now())
         eventually(lambda: knows_the_topic(producer))
         waits = Waits(monkeypatch, clock, 400)
@@ -130,7 +130,7 @@ def knows_the_topic(producer):
 
 def test_flush_has_one_deadline(config, monkeypatch):
     with KafkaProducer(config) as producer:
-        parts, clock = producer._engine.parts, ManualClock()
+        parts, clock = producer._core, ManualClock()
         object.__setattr__(parts, "clock", clock)
         waits = Waits(monkeypatch, clock, 400)
         waits.note(parts.pending, "flush", 0)
@@ -142,7 +142,7 @@ def test_flush_has_one_deadline(config, monkeypatch):
 
 def test_close_has_one_deadline(config, monkeypatch):
     producer = KafkaProducer(config)
-    parts, clock = producer._engine.parts, ManualClock()
+    parts, clock = producer._core, ManualClock()
     object.__setattr__(parts, "clock", clock)
     waits = Waits(monkeypatch, clock, 400)
     waits.note(parts.pending, "flush", 0)
@@ -156,7 +156,7 @@ def test_flush_and_commit_do_not_wait_for_ever_for_another_threads_encoding(conf
         producer.init_transactions()
         producer.begin_transaction()
         producer.send(ProducerRecord("t", b"v")).result(DEADLINE_S)
-        topic = producer._engine.parts.pending.topics["t"]
+        topic = producer._core.pending.topics["t"]
         topic._appending = CLOSED
         with pytest.raises(KafkaTimeoutError, match="^Failed to flush within 50 ms$"):
             producer.flush(50)

@@ -58,8 +58,8 @@ def test_columns_of_many_topics_come_behind_the_records_of_each(broker, producer
         producer.send(ProducerRecord(topic, b"first", b"key"))
     columns = RecordColumns(bytes_column([b"key"] * 4), bytes_column([b"second", b"second", b"third", b"third"]))
     topics = TopicColumn(("t", "u"), np.array([0, 1, 0, 1], np.int32))
-    producer._engine.append_columns(topics, columns, None, SendReceipt())
-    assert producer._engine.parts.pending.topic("v").may_hold_mine, "no columns came to this topic"
+    producer._core.append_columns(topics, columns, None, SendReceipt())
+    assert producer._core.pending.topic("v").may_hold_mine, "no columns came to this topic"
     producer.flush()
     assert [logged(broker, topic) for topic in ("t", "u", "v")] == [[b"first", b"second", b"third"]] * 2 + [[b"first"]]
 
@@ -83,9 +83,9 @@ def test_records_of_another_thread_stay_pending_when_columns_are_sent(producer):
     thread = threading.Thread(target=producer.send, args=(ProducerRecord("t", b"theirs"),))
     thread.start()
     thread.join(60)
-    theirs = producer._engine.parts.pending.topic("t")._open
+    theirs = producer._core.pending.topic("t")._open
     producer.send_columns("t", value=["ours"])
-    assert producer._engine.parts.pending.topic("t")._open is theirs
+    assert producer._core.pending.topic("t")._open is theirs
     assert not theirs.closed
 
 
@@ -96,7 +96,7 @@ def test_a_record_that_cannot_be_appended_does_not_fail_the_columns_behind_it(pr
         raise MemoryError
 
     with monkeypatch.context() as failing:
-        failing.setattr(producer._engine.parts.appender, "append_pending", fail)
+        failing.setattr(producer._core.appender, "append_pending", fail)
         producer.send_columns("t", value=["kept"])
     producer.flush()
     assert isinstance(lost.exception(60), MemoryError)

@@ -34,7 +34,7 @@ def append(broker, codes, values, *, keys=None, partitions=None, **options) -> S
     receipt = SendReceipt()
     columns = RecordColumns(None if keys is None else bytes_column(keys), bytes_column(values))
     with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers} | options) as producer:
-        producer._engine.append_columns(TopicColumn(NAMES, np.asarray(codes, np.int32)), columns, partitions, receipt)
+        producer._core.append_columns(TopicColumn(NAMES, np.asarray(codes, np.int32)), columns, partitions, receipt)
         producer.flush()
     receipt.wait(0)
     return receipt
@@ -133,7 +133,7 @@ def test_incident_the_largest_record_of_an_append_counted_for_every_topic_in_it(
     values = [b"x" * (sizes[code] - row % 40) for row, code in enumerate(codes.tolist())]
     columns = RecordColumns(None, bytes_column(values))
     with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, **options}) as producer:
-        producer._engine.append_columns(TopicColumn(NAMES, codes), columns, None, SendReceipt())
+        producer._core.append_columns(TopicColumn(NAMES, codes), columns, None, SendReceipt())
         producer.flush()
         metrics = producer.metrics()
     for code, name in enumerate(NAMES):
@@ -201,6 +201,6 @@ def test_a_topic_that_brokers_refuse_is_told_and_no_row_is_appended(broker):
     receipt, topics = SendReceipt(), TopicColumn(("a", "b?"), np.array([0, 1], np.int32))
     with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
         with pytest.raises(BrokerError, match=r"b\?"):
-            producer._engine.append_columns(topics, RecordColumns(value=bytes_column([b"x", b"y"])), None, receipt)
+            producer._core.append_columns(topics, RecordColumns(value=bytes_column([b"x", b"y"])), None, receipt)
         producer.flush()
     assert broker.topic("a").values() == []

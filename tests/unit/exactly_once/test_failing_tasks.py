@@ -49,7 +49,7 @@ def test_what_a_failed_task_sends_late_is_not_committed_with_its_successors_rows
 
 
 def identity_of(write):
-    return write._engine.transactional_identity
+    return write._core.transactions.identity
 
 
 def send_late(query, partition, identity, value):

@@ -7,7 +7,7 @@ import pytest
 from spark_kafka_sink.errors import RecordTooLargeError
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.values import WriteKind
-from spark_kafka_sink.producer.engine import ProducerEngine
+from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.spark.producer_cache import ProducerCache
 from tests.unit.exactly_once.runs import TOPIC, Query, committed
 
@@ -23,7 +23,7 @@ class Opened:
         self.cache = ProducerCache(self._open)
 
     def _open(self, config):
-        self.producers.append(ProducerEngine(config))
+        self.producers.append(ProducerCore.open(config))
         return self.producers[-1]
 
 

@@ -16,7 +16,7 @@ from spark_kafka_sink.exactly_once.committer import Committer, EndVerdict, end_t
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError, PlanningError, ReplayMismatchError
 from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.values import LedgerStart, RecoveryMode, TaskAction, WriteKind
-from spark_kafka_sink.producer.engine import ProducerEngine
+from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.producer.transactions.values import END_TXN_V1, END_TXN_V2
 from spark_kafka_sink.spark.producer_cache import ProducerCache
 from spark_kafka_sink.testing.broker.faults import KEPT
@@ -818,7 +818,7 @@ def test_one_txn_app_id_for_two_topics_is_refused(broker):
 
 def test_two_hundred_transactions_are_committed_at_once(broker, query):
     rows = [b"%d" % task for task in range(200)]
-    with closing(ProducerCache(ProducerEngine)) as producers:
+    with closing(ProducerCache(ProducerCore.open)) as producers:
         query.lease = producers.leased
         query.run(0, [[row] for row in rows])
     assert committed(broker) == dict.fromkeys(rows, 1)

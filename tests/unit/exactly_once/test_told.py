@@ -11,7 +11,7 @@ from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.session import session_for
 from spark_kafka_sink.exactly_once.values import LedgerStart, RecoveryMode, WriteKind
-from spark_kafka_sink.producer.engine import ProducerEngine
+from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.spark.producer_cache import ProducerCache
 from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query, committed
 from tests.unit.exactly_once.test_protocol import EACH_ONCE, ROWS
@@ -41,11 +41,11 @@ def test_a_topic_that_is_made_again_while_a_task_writes_fails_the_task(broker, q
     write = query.open_task(query.plan(), 0, 0)
     with write:
         query.append(write, [b"a", b"b"])
-        old = write._engine.topics.id(TOPIC)
+        old = write._core.topic_id(TOPIC)
         broker.delete_topic(TOPIC)
         broker.create_topic(TOPIC, partitions=2)
-        write._engine.topics.refreshed_partition_count(TOPIC)
-        assert write._engine.topics.id(TOPIC) not in (None, old)
+        write._core.refreshed_partition_count(TOPIC)
+        assert write._core.topic_id(TOPIC) not in (None, old)
         with pytest.raises(ExactlyOnceError, match=f"Task 0 of .*topic {TOPIC} was deleted"):
             write.prepare()
     query.run(0, ROWS)
@@ -78,8 +78,8 @@ def test_incident_a_ledger_that_a_late_task_let_the_brokers_create_was_told_as_o
 def test_incident_a_task_let_the_brokers_create_a_deleted_ledger_with_one_partition(broker, query, kept, monkeypatch):
     """And waited for its partition for the whole of max.block.ms, which is two minutes here. A kept producer has the
     ledger in its metadata, and updates them."""
-    monkeypatch.setattr("spark_kafka_sink.producer.topics._RECENT_MS", 0)
-    cache = ProducerCache(ProducerEngine)
+    monkeypatch.setattr("spark_kafka_sink.producer.core._RECENT_MS", 0)
+    cache = ProducerCache(ProducerCore.open)
     query = replace(query, lease=cache.leased) if kept else query
     query.run(0, ROWS)
     plan = query.plan(1)

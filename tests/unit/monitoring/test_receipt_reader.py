@@ -47,7 +47,7 @@ def reader(broker, topic):
 
 def send(producer, topic, receipts):
     receipt = SendReceipt()
-    producer._engine.append_columns(topic, receipt_columns(receipts), None, receipt)
+    producer._core.append_columns(topic, receipt_columns(receipts), None, receipt)
     producer.flush()
     receipt.wait(10_000)
 

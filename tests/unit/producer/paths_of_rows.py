@@ -147,7 +147,7 @@ def columns_of_many_topics() -> None:
         topics = TopicColumn((TOPIC, "other"), np.array([0, 1, 0], np.int32))
         receipt = producer.send_columns(TOPIC, value=["first"])
         columns = RecordColumns(bytes_column([b"k"] * 3), bytes_column([LONG] * 3))
-        producer._engine.append_columns(topics, columns, None, receipt)
+        producer._core.append_columns(topics, columns, None, receipt)
         receipt.wait(60_000)
         producer.metrics()
 

@@ -34,16 +34,16 @@ def send_columns(producer, topic):
 
 
 def partition_count(producer, topic):
-    return producer._engine.topics.partition_count(topic)
+    return producer._core.partition_count(topic)
 
 
 def refreshed_partition_count(producer, topic):
-    return producer._engine.topics.refreshed_partition_count(topic)
+    return producer._core.refreshed_partition_count(topic)
 
 
 def append_columns(producer, topic):
     columns = RecordColumns(None, bytes_column([b"v"]))
-    return producer._engine.append_columns(TopicColumn((topic,)), columns, None, SendReceipt())
+    return producer._core.append_columns(TopicColumn((topic,)), columns, None, SendReceipt())
 
 
 USES_OF_TOPICS = [

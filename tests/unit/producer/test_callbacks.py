@@ -231,7 +231,7 @@ def test_close_in_a_callback_does_not_wait(options, monkeypatch, fails, caplog):
     producer = KafkaProducer(options)
     in_callback(producer, producer.close)
     within_deadline(producer.close)
-    assert not producer._engine.is_alive()
+    assert not producer._core.is_alive()
     assert "close() in a callback" in caplog.text
 
 

@@ -81,12 +81,12 @@ USES: dict[str, Callable[[KafkaProducer], object]] = {
     "send_columns": lambda producer: producer.send_columns(TOPIC, value=pa.array([b"v"])),
     "flush": lambda producer: producer.flush(),
     "partitions_for": lambda producer: producer.partitions_for(TOPIC),
-    "partition_count": lambda producer: producer._engine.topics.partition_count(TOPIC),
-    "refreshed_partition_count": lambda producer: producer._engine.topics.refreshed_partition_count(TOPIC),
+    "partition_count": lambda producer: producer._core.partition_count(TOPIC),
+    "refreshed_partition_count": lambda producer: producer._core.refreshed_partition_count(TOPIC),
     "metrics": lambda producer: producer.metrics(),
     "open_metrics": lambda producer: producer.open_metrics(),
-    "totals": lambda producer: producer._engine.totals(),
-    "buffer_available_bytes": lambda producer: producer._engine.parts.accumulator.pool.available,
+    "totals": lambda producer: producer._core.totals(),
+    "buffer_available_bytes": lambda producer: producer._core.accumulator.pool.available,
     "init_transactions": lambda producer: producer.init_transactions(),
     "begin_transaction": lambda producer: producer.begin_transaction(),
     "commit_transaction": lambda producer: producer.commit_transaction(),
@@ -149,7 +149,7 @@ def test_closing_and_collecting_in_the_child_leave_the_parents_connections(
     kept = [producer]
 
     def check() -> None:
-        assert not producer._engine.is_alive()
+        assert not producer._core.is_alive()
         with producer:
             pass
         try:
@@ -192,7 +192,7 @@ def test_a_new_producer_in_the_child_works_and_so_do_those_of_its_children(
 def test_locks_that_other_threads_hold_at_the_fork_do_not_block_the_child(
     broker: TestBroker, producer: KafkaProducer, sync_producer: SyncProducer
 ) -> None:
-    parts = producer._engine.parts
+    parts = producer._core
     result: Any = producer.send(ProducerRecord(TOPIC, b"more"))._result
     producer.flush()
     future = result.future(0)

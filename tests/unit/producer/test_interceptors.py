@@ -211,7 +211,7 @@ def test_interceptors_see_an_interrupt_of_send(broker, monkeypatch):
 
     told = Told()
     with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}, interceptors=[told]) as producer:
-        monkeypatch.setattr(producer._engine.parts.pending, "append", interrupt)
+        monkeypatch.setattr(producer._core.pending, "append", interrupt)
         with pytest.raises(KeyboardInterrupt):
             producer.send(ProducerRecord("t", b"v"))
     assert told.told == [(failed_on("t", -1), KafkaError)]

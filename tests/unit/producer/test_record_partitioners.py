@@ -86,7 +86,7 @@ def test_a_record_that_finds_no_room_in_its_batch_asks_again(broker, options):
     with opened(options, "Sticky", batch_size=1_000) as producer:
         futures = [producer.send(ProducerRecord("t", b"x" * 200)) for _ in range(20)]
         producer.flush()
-        sticky = producer._engine.parts.appender.partitioner._partitioner
+        sticky = producer._core.appender.partitioner._partitioner
     partitions = [future.result(0).partition for future in futures]
     assert partitions == [1] * 4 + [2] * 4 + [0] * 4 + [1] * 4 + [2] * 4
     assert sticky.left == [0, 1, 2, 0, 1]

@@ -215,7 +215,7 @@ def test_threads_that_close_at_once_close_a_serializer_once(broker, calls, monke
     options = {"bootstrap.servers": broker.bootstrap_servers, "value.serializer": f"{HERE}:Upper"}
     producer = KafkaProducer(options)
     both = threading.Barrier(2, timeout=DEADLINE_S)
-    monkeypatch.setattr(type(producer._engine.parts.pending), "flush", lambda *_: both.wait() >= 0)
+    monkeypatch.setattr(type(producer._core.pending), "flush", lambda *_: both.wait() >= 0)
     closing = [threading.Thread(target=producer.close) for _ in range(2)]
     for thread in closing:
         thread.start()

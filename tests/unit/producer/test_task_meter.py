@@ -11,7 +11,7 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.metrics import ProducerTotals
 from spark_kafka_sink.common.task_figures import TaskFigures
 from spark_kafka_sink.producer.append.receipt import SendReceipt
-from spark_kafka_sink.producer.engine import ProducerEngine
+from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.producer.task_meter import TaskMeter
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.testing import TestBroker
@@ -77,7 +77,7 @@ def producer():
         broker.create_topic("t", partitions=1)
         broker.create_topic("own", partitions=1)
         config = ProducerConfig.parse({"bootstrap.servers": broker.bootstrap_servers, "compression.type": "lz4"})
-        with closing(ProducerEngine(config)) as producer:
+        with closing(ProducerCore.open(config)) as producer:
             yield producer
 
 

@@ -32,7 +32,7 @@ def leave_by(ended_by: BaseException, options: dict[str, object]) -> list[Future
             producer.send(ProducerRecord(TOPIC, b"first"))
             producer.flush()
         futures = [producer.send(ProducerRecord(TOPIC, b"%d" % number)) for number in range(RECORDS // 2)]
-        producer._engine.parts.pending.flush()
+        producer._core.pending.flush()
         futures += [producer.send(ProducerRecord(TOPIC, b"%d" % number)) for number in range(RECORDS // 2, RECORDS)]
         raise ended_by
     return futures

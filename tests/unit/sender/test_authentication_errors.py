@@ -145,7 +145,7 @@ def test_incident_one_of_three_addresses_that_refused_the_login_blocked_the_good
     taken = with_addresses(engine, refusing={1, 2})
     assert has_topic(engine, 1_000)
     assert taken == [1, 2, 3]
-    assert engine.parts.sender._parts.client.counters.authentications_failed == 2
+    assert engine.parts.sender.client.counters.authentications_failed == 2
 
 
 @pytest.mark.parametrize(("refusing", "unreachable"), [({1, 2, 3}, ()), ({1}, {2, 3})])
@@ -211,7 +211,7 @@ def test_a_connection_that_was_accepted_before_goes_on_when_another_to_its_broke
     engine.spin()
     engine.refusing = {"n0"}
     second = Node(1 << 32, "n0", 9092)
-    client = engine.parts.sender._parts.client
+    client = engine.parts.sender.client
     client.ready(second, engine.clock.now())
     engine.spin()
     assert isinstance(client.authentication_error(second, engine.clock.now()), SaslAuthenticationError)
@@ -245,12 +245,12 @@ def test_calls_to_any_broker_and_to_one_end_with_the_error():
         make = MetadataEntity([], False)
         codes = [CodeAt("Metadata", ErrorCode.none)]
         call = Call("metadata", METADATA, target, make, lambda _body, codes=codes: codes, ends.append)
-        engine.parts.sender._parts.calls.start(call)
+        engine.parts.sender.calls.start(call)
     for _ in range(20):
-        engine.parts.sender._parts.calls.advance(engine.clock.now())
+        engine.parts.sender.calls.advance(engine.clock.now())
         engine.turn()
     assert [type(end.error) for end in ends] == [SaslAuthenticationError] * 2
-    assert not engine.parts.sender._parts.calls.busy
+    assert not engine.parts.sender.calls.busy
     assert engine.logins["n0"] == 1
 
 
@@ -260,18 +260,18 @@ def test_a_broker_that_hangs_does_not_keep_a_call_from_ending_5_s_after_another_
     engine.refusing = {"n0", "n1"}
     ends = []
     codes = [CodeAt("Metadata", ErrorCode.none)]
-    engine.parts.sender._parts.calls.start(
+    engine.parts.sender.calls.start(
         Call("metadata", METADATA, None, MetadataEntity([], False), lambda _body: codes, ends.append)
     )
     while not engine.logins:
-        engine.parts.sender._parts.calls.advance(engine.clock.now())
+        engine.parts.sender.calls.advance(engine.clock.now())
         engine.turn()
     engine.transport.accept_all = False
     began = engine.clock.now()
     engine.spin()  # the refusal arrives
     while not ends:
-        wake_at = engine.parts.sender._parts.calls.advance(engine.clock.now())
-        wake_at = min(wake_at, engine.parts.sender._parts.client.next_deadline(engine.clock.now()))
+        wake_at = engine.parts.sender.calls.advance(engine.clock.now())
+        wake_at = min(wake_at, engine.parts.sender.client.next_deadline(engine.clock.now()))
         engine.turn(max(1.0, wake_at - engine.clock.now()))
     assert engine.clock.now() - began <= 5_000
     assert isinstance(ends[0].error, SaslAuthenticationError)
@@ -283,7 +283,7 @@ def test_a_broker_that_is_only_down_is_tried_again():
     engine.transport.accept_all = False
     codes = [CodeAt("Metadata", ErrorCode.none)]
     call = Call("metadata", METADATA, None, MetadataEntity([], False), lambda _body: codes)
-    calls = engine.parts.sender._parts.calls
+    calls = engine.parts.sender.calls
     calls.start(call)
     for _ in range(3):
         calls.advance(engine.clock.now())

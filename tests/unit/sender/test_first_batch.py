@@ -61,7 +61,7 @@ def test_sequences_go_on_with_0_after_the_largest():
     made.append(ROWS[:1])
     made.spin()
     made.create_topic(PARTITIONS)
-    sequence = made.parts.sender._parts.sequences.partition(TopicPartition(TOPIC, 0))
+    sequence = made.parts.sender.sequences.partition(TopicPartition(TOPIC, 0))
     sequence.next = sequence.acked_until = 2**31 - 5
     made.append(ROWS[1:])
     made.settle()

@@ -302,7 +302,7 @@ def test_when_the_epochs_run_out_a_new_producer_id_is_asked_for():
     engine.connect()
     engine.append([b"a"])
     engine.spin()
-    sequences = engine.parts.sender._parts.sequences
+    sequences = engine.parts.sender.sequences
     sequences.identity = sequences.identity._replace(epoch=32766)
     sequences.partition(TopicPartition("t", 0)).identity = sequences.identity
     engine.logs[0].forget_producers()

@@ -52,7 +52,7 @@ def is_as_new(engine):
 
 @pytest.mark.parametrize("method", ["seal", "succeed", "settle"])
 def test_only_the_records_it_concerned_fail(engine, monkeypatch, caplog, method):
-    parts = engine.parts.sender._parts
+    parts = engine.parts.sender
     match method:
         case "seal":
             raises_once(monkeypatch, parts.accumulator, "seal", MemoryError)
@@ -80,7 +80,7 @@ def test_records_of_a_request_that_could_not_be_made_fail_with_it(engine, monkey
 
 def test_metadata_that_cannot_be_taken_in_is_asked_for_again(monkeypatch):
     engine = Engine(partitions=2)
-    raises_once(monkeypatch, engine.parts.sender._parts.metadata, "updated")
+    raises_once(monkeypatch, engine.parts.sender.metadata, "updated")
     with suppress(KafkaTimeoutError):
         engine.parts.metadata.wait_for_topic("t", None, 0, engine.clock, bool)
     for _ in range(10):
@@ -102,7 +102,7 @@ def test_a_producer_id_that_cannot_be_taken_in_is_asked_for_again(engine, monkey
 def test_bytes_that_cannot_be_taken_in_end_their_connection_only(engine, monkeypatch):
     send(engine)
     engine.settle()
-    raises_once(monkeypatch, engine.parts.sender._parts.client, "_received", IndexError)
+    raises_once(monkeypatch, engine.parts.sender.client, "_received", IndexError)
     future = send(engine)
     engine.settle()
     assert future.result(0).offset == 1
@@ -128,7 +128,7 @@ def test_a_batch_that_a_stray_exception_leaves_nowhere_fails_by_its_delivery_tim
     short = {"delivery.timeout.ms": 1_500, "request.timeout.ms": 1_000}
     transaction = {"transactional.id": "tx"} if method == "sendable" else {}
     producer = KafkaProducer({**config, **short, **transaction})
-    parts = producer._engine.parts.sender._parts
+    parts = producer._core.sender
     if transaction:
         producer.init_transactions()
         producer.begin_transaction()
@@ -139,15 +139,15 @@ def test_a_batch_that_a_stray_exception_leaves_nowhere_fails_by_its_delivery_tim
         case "remove_in_flight":
             raises_once(monkeypatch, parts.sequences, "remove_in_flight")
         case "fail":
-            raises_once(monkeypatch, producer._engine.parts.sender.response_handler, "fail")
+            raises_once(monkeypatch, producer._core.sender.response_handler, "fail")
             broker.faults.lose_answer("Produce", times=1_000)
     future = producer.send(ProducerRecord("t", b"v"))
     producer.flush(DEADLINE_S * 1_000)
     assert isinstance(future.exception(0), KafkaError)
-    assert producer._engine.is_alive()
+    assert producer._core.is_alive()
     producer.close(DEADLINE_S * 1_000)
-    assert not producer._engine.is_alive()
-    assert not producer._engine.parts.accumulator.has_incomplete
+    assert not producer._core.is_alive()
+    assert not producer._core.accumulator.has_incomplete
 
 
 def test_the_batches_that_expire_with_one_that_cannot_be_given_up_expire_all_the_same(engine, monkeypatch):
@@ -167,7 +167,7 @@ def test_the_batches_that_expire_with_one_that_cannot_be_given_up_expire_all_the
 
 def fails_turns(monkeypatch, producer, count):
     """So many turns raise, whoever turns; afterwards an event is set."""
-    sender, over = producer._engine.parts.sender, threading.Event()
+    sender, over = producer._core.sender, threading.Event()
     run_once = sender.run_once
     left = [count]
 
@@ -180,7 +180,7 @@ def fails_turns(monkeypatch, producer, count):
         return wake_at
 
     monkeypatch.setattr(sender, "run_once", turn)
-    producer._engine.parts.sender_thread.wakeup()
+    producer._core.sender_thread.wakeup()
     return over
 
 
@@ -198,7 +198,7 @@ def test_a_stray_exception_in_a_turn_is_logged_with_its_trace_and_the_producer_g
 def test_turns_that_only_fail_end_the_producer_and_say_so(config, monkeypatch, caplog):
     with KafkaProducer(config) as producer:
         producer.partitions_for("t")
-        monkeypatch.setattr(producer._engine.parts.sender, "run_once", lambda *_: 1 / 0)
+        monkeypatch.setattr(producer._core.sender, "run_once", lambda *_: 1 / 0)
         future = producer.send(ProducerRecord("t", b"v"))
         with pytest.raises(
             ProducerClosedError, match=r"gave up after \d+ failed iterations .* ZeroDivisionError.* Open a new"
@@ -215,8 +215,8 @@ def test_incident_a_call_waited_for_ever_for_a_thread_that_ended_without_failing
 ):
     with KafkaProducer({**config, "linger.ms": 60_000}) as producer:
         future, receipt = producer.send(ProducerRecord("t", b"v")), producer.send_columns("t", value=[b"v"])
-        monkeypatch.setattr(producer._engine.parts.accumulator, "abort", lambda _: 1 / 0)
-        monkeypatch.setattr(producer._engine.parts.sender, "run_once", lambda *_: 1 / 0)
+        monkeypatch.setattr(producer._core.accumulator, "abort", lambda _: 1 / 0)
+        monkeypatch.setattr(producer._core.sender, "run_once", lambda *_: 1 / 0)
         waits = {"future": future.result, "receipt": receipt.wait, "flush": producer.flush}
         with pytest.raises(ProducerClosedError, match="gave up after .* Open a new producer"):
             waits[wait]()
@@ -230,17 +230,17 @@ def test_turns_that_fail_but_get_records_delivered_do_not_end_the_producer(confi
         fails_turns(monkeypatch, producer, 1_000_000)
         for _ in range(30):
             producer.send(ProducerRecord("t", b"v")).result(DEADLINE_S)
-        assert producer._engine.is_alive()
+        assert producer._core.is_alive()
         monkeypatch.undo()
 
 
 def test_close_ends_though_every_turn_fails(config, monkeypatch):
     producer = KafkaProducer(config)
     producer.partitions_for("t")
-    monkeypatch.setattr(producer._engine.parts.sender, "run_once", lambda *_: 1 / 0)
+    monkeypatch.setattr(producer._core.sender, "run_once", lambda *_: 1 / 0)
     future = producer.send(ProducerRecord("t", b"v"))
     producer.close()
-    assert not producer._engine.is_alive()
+    assert not producer._core.is_alive()
     assert isinstance(future.exception(DEADLINE_S), ProducerClosedError)
 
 
@@ -253,7 +253,7 @@ def transactional(config):
 
 def test_a_transaction_that_lost_records_to_a_stray_exception_cannot_be_committed(broker, transactional, monkeypatch):
     transactional.begin_transaction()
-    raises_once(monkeypatch, transactional._engine.parts.sender._parts.sequences, "complete")
+    raises_once(monkeypatch, transactional._core.sender.sequences, "complete")
     transactional.send(ProducerRecord("t", b"lost"))
     with pytest.raises(KafkaError, match="abort it"):
         transactional.commit_transaction()
@@ -274,19 +274,19 @@ calls = {
 def test_a_transactional_call_whose_response_cannot_be_taken_in_fails_at_once(
     transactional, monkeypatch, method, caplog
 ):
-    manager = transactional._engine.parts.transaction_manager
+    manager = transactional._core.transaction_manager
     raises_once(monkeypatch, manager, method)
     if method == "_end_txn_completed":
         transactional.begin_transaction()
         transactional.send(ProducerRecord("t", b"v"))
     with pytest.raises(KafkaError, match="a bug"):
         calls[method](transactional)
-    assert transactional._engine.parts.sender_thread.is_alive()
+    assert transactional._core.sender_thread.is_alive()
     assert "Traceback" in caplog.text
 
 
 def test_a_command_that_cannot_be_taken_fails_at_once(transactional, monkeypatch):
-    raises_once(monkeypatch, transactional._engine.parts.transaction_manager, "_begin")
+    raises_once(monkeypatch, transactional._core.transaction_manager, "_begin")
     with pytest.raises(KafkaError, match="a bug"):
         transactional.begin_transaction()
     transactional.begin_transaction()

@@ -35,7 +35,7 @@ CONNECT = b"__connect.errors."
 
 @pytest.fixture
 def broker(monkeypatch):
-    cache = ProducerCache(module.ProducerEngine)
+    cache = ProducerCache(module.ProducerCore.open)
     monkeypatch.setattr(module, "PRODUCERS", cache)
     with TestBroker(config={"auto.create.topics.enable": False}) as broker:
         broker.create_topic("out", partitions=2)

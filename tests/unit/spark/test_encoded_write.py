@@ -29,7 +29,7 @@ def registry(monkeypatch):
 
 @pytest.fixture
 def broker(monkeypatch):
-    cache = ProducerCache(module.ProducerEngine)
+    cache = ProducerCache(module.ProducerCore.open)
     monkeypatch.setattr(module, "PRODUCERS", cache)
     with TestBroker(config={"auto.create.topics.enable": False}) as broker:
         for topic in ("out", "dead"):

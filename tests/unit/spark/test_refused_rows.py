@@ -22,7 +22,7 @@ LARGE = Random(1).randbytes(2_500)
 
 @pytest.fixture
 def broker(monkeypatch):
-    cache = ProducerCache(module.ProducerEngine)
+    cache = ProducerCache(module.ProducerCore.open)
     monkeypatch.setattr(module, "PRODUCERS", cache)
     with TestBroker(config={"auto.create.topics.enable": False}) as broker:
         broker.create_topic("small", partitions=2, configs={"max.message.bytes": 2_000})

@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import RequestBuildError
-from spark_kafka_sink.producer.engine import ProducerEngine
+from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.spark import topic_limits
 from spark_kafka_sink.spark.topic_limits import described_limit, doubt_limit, known_limits
 from spark_kafka_sink.testing import TestBroker
@@ -27,7 +27,7 @@ def broker():
 
 
 def engine(broker, **options):
-    return closing(ProducerEngine(ProducerConfig.parse({"bootstrap.servers": broker.bootstrap_servers, **options})))
+    return closing(ProducerCore.open(ProducerConfig.parse({"bootstrap.servers": broker.bootstrap_servers, **options})))
 
 
 def asked(broker):

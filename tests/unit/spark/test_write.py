@@ -12,7 +12,7 @@ from spark_kafka_sink.errors import InvalidRecordError, KafkaTimeoutError, Recor
 from spark_kafka_sink.producer.accumulator.buffer_pool import Reservation
 from spark_kafka_sink.producer.accumulator.claim import Claim
 from spark_kafka_sink.producer.accumulator.producer_batch import NO_TIMESTAMP, ProducerBatch, RecordRange
-from spark_kafka_sink.producer.engine import ProducerEngine
+from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.records.columns import binary_array
 from spark_kafka_sink.spark import read
 from spark_kafka_sink.spark import write as module
@@ -250,7 +250,7 @@ def test_the_partitions_of_every_topic_a_task_has_met_count_once():
 
 def test_the_topics_of_a_batch_were_waited_for_one_after_the_other(kafka_test_broker, monkeypatch):
     """Each behind the Produce requests of the one before: 20 new topics took a task 0.4 s."""
-    monkeypatch.setattr(module, "PRODUCERS", ProducerCache(ProducerEngine))
+    monkeypatch.setattr(module, "PRODUCERS", ProducerCache(ProducerCore.open))
     names = [f"t{number}" for number in range(20)]
     for name in names:
         kafka_test_broker.create_topic(name, partitions=1)
@@ -264,7 +264,7 @@ def test_the_topics_of_a_batch_were_waited_for_one_after_the_other(kafka_test_br
 
 def test_many_small_tasks_without_keys_reach_all_partitions_alike(kafka_test_broker, monkeypatch):
     """500 tasks of 10 rows are two batches of 256 KiB: a run that outlives its task ends on a few partitions."""
-    monkeypatch.setattr(module, "PRODUCERS", ProducerCache(ProducerEngine))
+    monkeypatch.setattr(module, "PRODUCERS", ProducerCache(ProducerCore.open))
     kafka_test_broker.create_topic("t", partitions=4)
     options = SinkOptions.parse({"kafka.bootstrap.servers": kafka_test_broker.bootstrap_servers})
     rows = pa.record_batch({"value": pa.array([b"x" * 50] * 10), "topic": pa.array(["t"] * 10)})

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from kio.schema.errors import ErrorCode
 
+from spark_kafka_sink.common.waiting import Outcome
 from spark_kafka_sink.errors import IllegalStateError, KafkaError, ProducerFencedError, TransactionAbortableError
 from spark_kafka_sink.producer.append.receipt import SendReceipt
-from spark_kafka_sink.producer.transactional_calls import TransactionalRequestResult
 from spark_kafka_sink.producer.transactions.states import TRANSITIONS, State, Step
 from spark_kafka_sink.producer.transactions.values import ConsumerGroupMetadata, OffsetAndMetadata
 from tests.unit.transactions.transactional_engine import TransactionalEngine, Trouble, partition
@@ -58,7 +58,7 @@ class Transactions(RuleBasedStateMachine):
         self.offset = self.committed_offset = -1
         self.number = 0
         self.receipts: list[SendReceipt] = []
-        self.pending: TransactionalRequestResult | None = None
+        self.pending: Outcome | None = None
 
     @rule(trouble=st.sampled_from([(api, each) for api, some in TROUBLES.items() for each in some]))
     def plan_trouble(self, trouble: tuple[str, ErrorCode | Trouble]) -> None:

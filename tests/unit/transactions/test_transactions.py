@@ -9,6 +9,7 @@ from itertools import pairwise
 import pytest
 from kio.schema.errors import ErrorCode
 
+from spark_kafka_sink.common.waiting import Outcome
 from spark_kafka_sink.errors import (
     BrokerError,
     IllegalStateError,
@@ -19,7 +20,6 @@ from spark_kafka_sink.errors import (
     TransactionAbortedError,
 )
 from spark_kafka_sink.producer.append.receipt import SendReceipt
-from spark_kafka_sink.producer.transactional_calls import TransactionalRequestResult
 from spark_kafka_sink.producer.transactions.states import State, Step
 from spark_kafka_sink.producer.transactions.values import (
     ConsumerGroupMetadata,
@@ -193,7 +193,7 @@ def test_no_other_id_while_anything_of_this_one_is_under_way(state):
     refused = engine.submit(Step.INIT_AS, transactional_id="other")
     engine.turn()
     with pytest.raises((IllegalStateError, TransactionAbortableError)):
-        refused.wait(0)
+        refused.value()
     assert engine.manager.transactional_id == TRANSACTIONAL_ID
 
 
@@ -502,7 +502,7 @@ def test_records_that_could_not_be_appended_fail_the_transaction(v2):
         engine.call(Step.COMMIT)
 
 
-def _committing(engine: TransactionalEngine) -> TransactionalRequestResult:
+def _committing(engine: TransactionalEngine) -> Outcome:
     """EndTxn is on its way, and its response does not come."""
     engine.append([b"in time"])
     engine.troubles["end_txn"].append(Trouble.SWALLOWED)
@@ -565,7 +565,7 @@ def test_incident_rows_lost_just_before_the_commit_was_taken_were_noted_after_it
             answers.append(engine.submit(Step.COMMIT))
             return False
 
-    answers: list[TransactionalRequestResult] = []
+    answers: list[Outcome] = []
     engine.manager._losses = Losses()
     engine.spin()
     with pytest.raises(TransactionAbortableError, match=r"buffer\.memory stayed full"):
@@ -850,9 +850,9 @@ def test_an_open_call_is_answered_when_the_sender_ends():
     engine.spin()
     engine.parts.sender.abort(ProducerClosedError("closed"))
     with pytest.raises(ProducerClosedError):
-        answer.wait(0)
+        answer.value()
     with pytest.raises(ProducerClosedError):
-        engine.submit(Step.ABORT).wait(0)
+        engine.submit(Step.ABORT).value()
 
 
 def test_an_abort_replaces_offsets_that_are_still_on_their_way():
@@ -862,5 +862,5 @@ def test_an_abort_replaces_offsets_that_are_still_on_their_way():
     engine.spin(5_000)
     engine.call(Step.ABORT)
     with pytest.raises(TransactionAbortedError):
-        answer.wait(0)
+        answer.value()
     assert engine.offsets() == {}

@@ -13,10 +13,10 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.model import TopicPartition
+from spark_kafka_sink.common.waiting import Outcome
 from spark_kafka_sink.exactly_once.decode import batch_headers
 from spark_kafka_sink.network.name_lookup import AddressList
-from spark_kafka_sink.producer.transactional_calls import TransactionalRequestResult
-from spark_kafka_sink.producer.transactions.manager import Command
+from spark_kafka_sink.producer.transactions.manager import TransactionalCall
 from spark_kafka_sink.producer.transactions.states import State, Step
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.offset_records import CommittedOffset
@@ -63,22 +63,22 @@ class TransactionalEngine(Engine):
     def state(self) -> State:
         return self.manager.state
 
-    def submit(self, step: Step, **details: Any) -> TransactionalRequestResult:
-        result = TransactionalRequestResult(step)
-        self.manager.submit(Command(step, result, **details))
-        return result
+    def submit(self, step: Step, **details: Any) -> Outcome:
+        call = TransactionalCall(step, **details)
+        self.manager.submit(call)
+        return call.outcome
 
     def call(self, step: Step, **details: Any) -> Any:
         """Submit, let time pass from deadline to deadline until there is a result, return or raise it."""
         return self.await_result(self.submit(step, **details))
 
-    def await_result(self, result: TransactionalRequestResult, ms: float = 600_000) -> Any:
+    def await_result(self, result: Outcome, ms: float = 600_000) -> Any:
         end = self.clock.now() + ms
         self.spin()
-        while not result.done and self.clock.now() < end:
+        while not result.wait(0) and self.clock.now() < end:
             assert self.wake_at < float("inf"), "a call waits, and nothing will wake the sender"
             self.spin(max(self.wake_at - self.clock.now(), 1.0))
-        return result.wait(0)
+        return result.value()
 
     def begin(self) -> None:
         self.call(Step.BEGIN)

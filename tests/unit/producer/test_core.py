@@ -1,4 +1,4 @@
-"""What a task asks the engine for besides rows: requests of its own, on the producer's connections."""
+"""What a task asks the core for besides rows: requests of its own, on the producer's connections."""
 
 import threading
 from contextlib import closing
@@ -11,7 +11,7 @@ from spark_kafka_sink.network.api_versions import METADATA
 from spark_kafka_sink.network.calls import Call
 from spark_kafka_sink.network.metadata_api import MetadataEntity
 from spark_kafka_sink.network.topics import NewTopic, create_topic, topic_metadata
-from spark_kafka_sink.producer.engine import ProducerEngine
+from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
 from tests.support.waiting import DEADLINE_S, eventually
@@ -27,8 +27,8 @@ def broker():
         yield broker
 
 
-def engine(broker, **options):
-    return closing(ProducerEngine(ProducerConfig.parse({"bootstrap.servers": broker.bootstrap_servers, **options})))
+def opened(broker, **options):
+    return closing(ProducerCore.open(ProducerConfig.parse({"bootstrap.servers": broker.bootstrap_servers, **options})))
 
 
 def asked(broker, api):
@@ -40,9 +40,9 @@ def soon(made, ms=60_000):
 
 
 def test_all_requests_of_a_task_are_its_producers(broker):
-    with engine(broker, **{"client.id": "task"}) as made:
+    with opened(broker, **{"client.id": "task"}) as made:
         create_topic(made.calls, NewTopic("new", partitions=3), soon(made))
-        assert made.topics.partition_count("new") == 3
+        assert made.partition_count("new") == 3
         assert {seen.client_id for seen in broker.requests} == {"task"}
 
 
@@ -56,7 +56,7 @@ def test_a_caller_that_waits_learns_of_the_close(broker):
         except KafkaError as error:
             outcomes.append(error)
 
-    with engine(broker, **PATIENT) as made:
+    with opened(broker, **PATIENT) as made:
         waiting = threading.Thread(target=wait, args=(made,))
         waiting.start()
         eventually(lambda: asked(broker, "Metadata"))
@@ -65,27 +65,27 @@ def test_a_caller_that_waits_learns_of_the_close(broker):
 
 
 def test_a_call_that_its_caller_gave_up_is_not_sent_again(broker):
-    with engine(broker, **{"retry.backoff.ms": 1, "retry.backoff.max.ms": 1}) as made:
+    with opened(broker, **{"retry.backoff.ms": 1, "retry.backoff.max.ms": 1}) as made:
         broker.kill(broker.node_ids[0])
         # Whether the call still had a broker when its time was up depends on when the refused connections were noticed.
         with pytest.raises(
             KafkaTimeoutError, match="No broker of .* has responded: |CreateTopics has no response after"
         ):
             create_topic(made.calls, NewTopic("late"), soon(made, 300))
-        eventually(lambda: not made.parts.caller_calls.busy)
+        eventually(lambda: not made.caller_calls.busy)
         broker.start(broker.node_ids[0])
-        assert made.topics.partition_count("small") == 1
+        assert made.partition_count("small") == 1
         assert "late" not in broker.topics
 
 
 def test_a_call_that_is_given_up_before_the_sender_has_seen_it_is_never_sent(broker):
-    with engine(broker) as made:
-        calls = made.parts.caller_calls
+    with opened(broker) as made:
+        calls = made.caller_calls
         call = Call("metadata", METADATA, None, MetadataEntity(["small"], False), lambda _: ())
         call.stopped = True
         calls._started.append(call)
         calls.busy = True
-        made.parts.sender_thread.wakeup()
+        made.sender_thread.wakeup()
         eventually(lambda: not calls.busy)
         assert asked(broker, "Metadata") == 0 or not call.in_flight
         assert call.began == float("inf")

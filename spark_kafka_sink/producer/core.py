@@ -1,0 +1,356 @@
+"""``ProducerCore``: the objects of one producer, which ``KafkaProducer`` and a Spark task share."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from random import Random
+from typing import TYPE_CHECKING, Final, NoReturn
+from uuid import UUID
+from weakref import WeakSet
+
+from spark_kafka_sink.common.clock import NEVER, Clock, SystemClock
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.forks import inherited_error, on_fork
+from spark_kafka_sink.common.metrics import NetworkCounters, ProducerMetrics, ProducerTotals
+from spark_kafka_sink.common.model import ClusterSnapshot
+from spark_kafka_sink.errors import (
+    IllegalStateError,
+    InvalidRecordError,
+    KafkaError,
+    KafkaTimeoutError,
+    ProducerClosedError,
+    RecordTooLargeError,
+)
+from spark_kafka_sink.network.calls import BlockingCalls, Calls
+from spark_kafka_sink.network.client import NetworkClient
+from spark_kafka_sink.network.metadata import Metadata
+from spark_kafka_sink.network.selector import Selector
+from spark_kafka_sink.network.transport import Transport
+from spark_kafka_sink.producer.accumulator.accumulator import Flush, RecordAccumulator
+from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
+from spark_kafka_sink.producer.append.append import Appender, as_exception
+from spark_kafka_sink.producer.append.pending import PendingTopics, RecordPartitioning
+from spark_kafka_sink.producer.append.receipt import SendReceipt
+from spark_kafka_sink.producer.interceptors import InterceptorChain
+from spark_kafka_sink.producer.partitioning.custom import CustomPartitioner
+from spark_kafka_sink.producer.partitioning.kafka_partitioners import BuiltInPartitioner, load_partitioner
+from spark_kafka_sink.producer.sender.caller_calls import CallerCalls
+from spark_kafka_sink.producer.sender.sender import Sender
+from spark_kafka_sink.producer.sender.sender_thread import SenderThread
+from spark_kafka_sink.producer.serializers import RecordSerializers
+from spark_kafka_sink.producer.transactional_calls import TransactionalCalls
+from spark_kafka_sink.producer.transactions.manager import TransactionManager
+from spark_kafka_sink.producer.transactions.sequences import Sequences
+from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn
+
+_log = logging.getLogger("spark_kafka_sink.producer")
+
+_EXIT_MS: Final = 10_000.0
+
+_RECENT_MS = 200.0
+"""Limits the requests of a producer that writes many short tasks. A topic that was deleted and created again in less
+time would fail the task, as if that had happened while it wrote."""
+
+
+class ProducerCore:
+    """Rows in columns in, receipts out, with all that a Spark task needs, on one set of connections.
+
+    Any thread may use it. After ``close``, and in a child of the process that made it, every call raises
+    ``ProducerClosedError``. ``open`` makes one with a sender thread; one that is only constructed has a loop that
+    nobody runs, over any ``transport`` and ``clock``. ``network``: what the transport counts, for the metrics.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        transport: Transport,
+        clock: Clock,
+        random: Random,
+        network: NetworkCounters | None = None,
+    ) -> None:
+        self.config = config
+        self.clock = clock
+        self.sender_thread = SenderThread(transport, clock, f"kafka-producer-network-thread | {config.client_id}")
+        client = NetworkClient(config, transport, random)
+        self.metadata = Metadata(config, random, client, self.sender_thread)
+        pool = BufferPool(config.buffer_memory, clock, self.sender_thread)
+        metrics = ProducerMetrics(pool, pool.counters, network or NetworkCounters(), client.counters, self.metadata)
+        self.accumulator = RecordAccumulator(config, pool, metrics, self.sender_thread)
+        sequences = Sequences(config.enable_idempotence, config.transactional_id is not None)
+        calls = Calls(client, self.metadata, config, random)
+        self.transaction_manager: TransactionManager | None = None
+        if config.transactional_id is not None:
+            self.transaction_manager = TransactionManager(config, self.accumulator, sequences, client, calls)
+        self.partitioner = load_partitioner(config, random)
+        self.appender = Appender(
+            config, self.accumulator, self.metadata, self.partitioner, self.sender_thread,
+            self.transaction_manager, clock,
+        )  # fmt: skip
+        self.pending = PendingTopics(self.appender)
+        self.record_partitioning: RecordPartitioning | None = None
+        if isinstance(self.partitioner, CustomPartitioner) and self.partitioner.per_record:
+            self.record_partitioning = RecordPartitioning(self.partitioner, config, self.accumulator, self.pending)
+        # Calls of their own: a transaction that fails stops its own only.
+        self.caller_calls = CallerCalls(
+            Calls(client, self.metadata, config, random), self.metadata, clock, self.sender_thread
+        )
+        self.sender = pool.sender = Sender(
+            config, random, self.accumulator, self.metadata, client, calls, sequences, self.pending,
+            self.caller_calls, self.transaction_manager,
+        )  # fmt: skip
+        self._transactional = None
+        if self.transaction_manager is not None:
+            self._transactional = TransactionalCalls(
+                config, self.transaction_manager, self.pending, self.sender, self.sender_thread, clock
+            )
+        self._closed = False
+        self._plugins: tuple[RecordSerializers | InterceptorChain, ...] = ()
+        self._plugins_closed = threading.Lock()  # acquired once, by the close() that closes them
+
+    @classmethod
+    def open(cls, config: ProducerConfig, *plugins: RecordSerializers | InterceptorChain) -> ProducerCore:
+        """One with a thread and sockets of its own, which connects with the first row. ``plugins`` are closed with it.
+
+        Raises ``ConfigError`` if none of the bootstrap servers can be resolved.
+        """
+        config = config.with_client_id()
+        selector = Selector(config.send_buffer_bytes, config.receive_buffer_bytes)
+        try:
+            core = cls(config, selector, SystemClock(), Random(), selector.counters)
+        except BaseException:
+            selector.shutdown()
+            raise
+        core._plugins = plugins
+        core.sender_thread.start(core.sender, core)
+        _running.add(core)
+        on_fork(core)
+        return core
+
+    # Rows
+
+    def append_columns(
+        self, topic: str | TopicColumn, columns: RecordColumns, partitions: Int32Array | None, receipt: SendReceipt
+    ) -> None:
+        """Append rows; ``receipt`` collects the outcome of each batch.
+
+        In each partition they come behind what this thread has sent before, also by ``KafkaProducer.send``.
+
+        ``topic``: of all rows, or one per row. ``partitions`` (int32): the partition of each row, -1 where the
+        partitioner chooses, ``LEFT_OUT`` for a row that is not appended; None: it chooses all. Waits and raises as
+        ``KafkaProducer.send_columns``, and raises the receipt's error once an earlier batch of it has failed.
+        """
+        self.check_may_append()
+        topics = TopicColumn.of(topic)
+        receipt.waiters.sender = self.sender_thread
+        try:
+            self.pending.go_before(topics.names)
+            self.appender.append(topics, columns, partitions, receipt)
+        except BaseException as error:
+            self.records_lost(error)
+            raise
+
+    def flush(self, timeout_ms: float | None = None) -> None:
+        """Send what was appended without lingering, and wait until it is complete (see ``KafkaProducer.flush``)."""
+        self.check_open()
+        self._flush(NEVER if timeout_ms is None else timeout_ms)
+
+    def _flush(self, timeout_ms: float) -> None:
+        self.sender_thread.waiters.check()
+        clock, accumulator, flush = self.clock, self.accumulator, Flush()
+        deadline = clock.now() + timeout_ms
+        if not self.pending.flush(timeout_ms):
+            raise KafkaTimeoutError(f"Failed to flush within {timeout_ms:.0f} ms")
+        try:
+            accumulator.begin_flush(flush)
+            self.sender_thread.wakeup()
+            accumulator.await_flush(flush, max(0.0, deadline - clock.now()))
+        except KafkaTimeoutError as timeout:
+            raise self.sender.with_obstacle(f"Failed to flush within {timeout_ms:.0f} ms", clock.now()) from timeout
+        finally:
+            accumulator.end_flush(flush)
+        if not self.sender_thread.callbacks.wait(max(0.0, deadline - clock.now())):
+            raise KafkaTimeoutError(f"The callbacks of the flushed records have not run within {timeout_ms:.0f} ms")
+
+    def begin_sticky_runs(self) -> None:
+        """The next unkeyed rows of each topic go to a new sticky partition, where ``partitioner.class`` is sticky.
+
+        For small writes with a ``flush`` each: a run that outlives its batch puts many of them on one partition.
+        """
+        if isinstance(self.partitioner, BuiltInPartitioner):
+            self.partitioner.begin_sticky_runs()
+
+    @property
+    def transactions(self) -> TransactionalCalls:
+        """The transactional calls; raises ``IllegalStateError`` without transactional.id."""
+        self.check_open()
+        if self._transactional is None:
+            raise IllegalStateError("Transactions need transactional.id in the producer's configuration")
+        return self._transactional
+
+    def records_lost(self, error: BaseException) -> None:
+        """An append has raised ``error``: a transaction must not be committed without its records.
+
+        An invalid record was never part of it: the caller may go on, as in Java, where only an ``ApiException``
+        fails the transaction. A record that is too large has such an exception.
+        """
+        refused = isinstance(error, InvalidRecordError) and not isinstance(error, RecordTooLargeError)
+        if self.transaction_manager is not None and not refused:
+            self.transaction_manager.records_lost(as_exception(error))
+
+    @property
+    def undelivered(self) -> int:
+        """Number of records that were sent and have no result yet."""
+        return self.pending.undelivered + self.accumulator.undelivered
+
+    # What the brokers say of topics; for any thread but the sender's. Waits take up to max.block.ms.
+
+    @property
+    def calls(self) -> BlockingCalls:
+        """Requests other than Produce for callers that wait, such as CreateTopics."""
+        self.check_open()
+        return self.caller_calls
+
+    def wait_for_topic(self, topic: str, timeout_ms: float = NEVER) -> ClusterSnapshot:
+        """A snapshot of the cluster that has the topic. Raises as ``Metadata.wait_for_topics``."""
+        timeout_ms = min(timeout_ms, self.config.max_block_ms)
+        return self.metadata.wait_for_topic(topic, None, timeout_ms, self.clock, self.sender_thread.wakeup)
+
+    def partition_count(self, topic: str) -> int:
+        """Number of partitions of ``topic``."""
+        return self.wait_for_topic(topic).topics[topic].partition_count
+
+    def refreshed_partition_count(self, topic: str) -> int | None:
+        """Number of partitions in the next metadata response; None: there is no such topic."""
+        wake = self.sender_thread.wakeup
+        return self.metadata.refreshed_partition_count(topic, self.config.max_block_ms, self.clock, wake)
+
+    def has_metadata(self, topic: str) -> bool:
+        """Whether the metadata has the topic now."""
+        return topic in self.metadata.snapshot.partition_counts
+
+    def topic_exists(self, topic: str, patience_ms: float) -> bool:
+        """False if the brokers still say after ``patience_ms`` that there is no such topic. The producer does not let
+        them create it, now or later."""
+        self.metadata.not_created.add(topic)
+        try:
+            self.wait_for_topic(topic, patience_ms)
+        except KafkaTimeoutError as error:
+            return error.missing_topic is None
+        return True
+
+    def refresh_metadata(self) -> int:
+        """Requests a metadata update, without waiting for it; returns ``after`` for ``topic_ids``. A response that came
+        just now counts as the update."""
+        before = self.metadata.round
+        if self.metadata.updated_at > self.clock.now() - _RECENT_MS:
+            return before - 1
+        self.metadata.request_update(at_once=True)
+        self.sender_thread.wakeup()
+        return before
+
+    def topic_id(self, topic: str) -> UUID | None:
+        """The topic's id, which a topic made again under the same name does not share. None while it is unknown."""
+        info = self.metadata.snapshot.topics.get(topic)
+        return None if info is None else info.topic_id
+
+    def topic_ids(self, topics: Sequence[str], after: int) -> Mapping[str, UUID | None]:
+        """The ids of existing topics, None from brokers that have none. Waits for a metadata response since the
+        ``refresh_metadata`` that returned ``after``, because an earlier one may have the id of a topic that was deleted
+        since. After max.block.ms it returns what is known: an old id is one that commit refuses.
+        """
+        timeout_ms, wake = self.config.max_block_ms, self.sender_thread.wakeup
+        deadline = self.clock.now() + timeout_ms
+        self.metadata.wait_for_topics(dict.fromkeys(topics), timeout_ms, self.clock, wake)
+        self.metadata.await_round(after, deadline - self.clock.now(), self.clock)
+        return {topic: self.topic_id(topic) for topic in topics}
+
+    # Metrics
+
+    def begin_totals(self, without: Collection[str] = ()) -> ProducerTotals:
+        """``totals`` at the begin of a task: the longest latency starts anew. Nothing may be in flight."""
+        return self.accumulator.metrics.begin_totals(without)
+
+    def totals(self, without: Collection[str] = ()) -> ProducerTotals:
+        """Sums of the metrics' counters. ``without``: topics whose bytes, batches and retries are left out."""
+        return self.accumulator.metrics.totals(without)
+
+    # From open to closed
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether this process is a child of the one that made it."""
+        return "_parents" in self.__dict__
+
+    def is_alive(self) -> bool:
+        """Whether it still accepts rows: not closed, and its sender thread runs."""
+        return not self.is_inherited and not self._closed and self.sender_thread.is_alive()
+
+    def check_open(self) -> None:
+        """Raises ``ProducerClosedError`` if it accepts no rows."""
+        if self._closed:
+            raise ProducerClosedError("The producer is closed. Open a new one.")
+        if isinstance(error := self.sender_thread.obstacle(), ProducerClosedError):
+            raise error
+
+    def check_may_append(self) -> None:
+        """``check_open``; raises ``IllegalStateError`` outside a transaction, if the producer is transactional."""
+        self.check_open()
+        if self.transaction_manager is not None:
+            self.transaction_manager.check_in_transaction()
+
+    def close(self, timeout_ms: float | None = None) -> None:
+        """Deliver what is left for up to ``timeout_ms``, fail the rest, end the thread and the connections.
+
+        ``KafkaProducer.close`` says what ``close(0)``, closing twice and closing in a fork do.
+        """
+        if self.is_inherited or self.sender_thread.waiters.alone:
+            return
+        timeout_ms = NEVER if timeout_ms is None else timeout_ms
+        deadline = self.clock.now() + timeout_ms
+        if not self._closed and timeout_ms > 0 and self.sender_thread.is_alive():
+            self.pending.flush(timeout_ms)
+        self._closed = True
+        self.accumulator.close()
+        self.sender_thread.close(max(0.0, deadline - self.clock.now()))
+        if self._plugins_closed.acquire(blocking=False):
+            with ExitStack() as closing:  # the last one first; each, also after one that raises
+                closing.callback(self.partitioner.close)
+                for plugin in reversed(self._plugins):
+                    closing.callback(plugin.close)
+
+    def after_fork_in_child(self) -> None:
+        """In the child of a fork: every use but ``close`` raises from now on. The objects are the parent's."""
+        if not self.is_inherited:
+            self.sender_thread.after_fork_in_child()
+            self.pending.topics.clear()  # KafkaProducer.send appends to these without another check
+            parents = dict(self.__dict__)
+            self.__dict__.clear()
+            self._parents = parents  # finalisers would close the parent's sockets
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if self.is_inherited:
+                raise inherited_error()
+            raise AttributeError(name)
+
+
+_running: Final[WeakSet[ProducerCore]] = WeakSet()  # their threads hold them
+
+
+@atexit.register
+def _flush_at_exit() -> None:
+    """Python stops the sender threads after this. The producers stay open for handlers that run later."""
+    clock = SystemClock()
+    deadline = clock.now() + _EXIT_MS
+    for core in [each for each in _running if not (each.is_inherited or each.sender_thread.waiters.alone)]:
+        with suppress(KafkaError, KeyboardInterrupt):
+            core._flush(max(0.0, deadline - clock.now()))
+        if lost := core.undelivered:
+            _log.error(
+                "%d records are lost, as the program ends before they are delivered. Flush or close earlier.", lost
+            )
