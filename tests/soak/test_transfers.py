@@ -15,7 +15,7 @@ from tests.soak.checker import check
 from tests.soak.events import COMMITTED, UNCOMMITTED, Recorder, read_history
 from tests.soak.findings import Kind
 from tests.soak.processes import START
-from tests.soak.transfers import Transfer, claimed
+from tests.soak.transfers import Transfer
 from tests.soak.workloads import PARTITIONS, PLANTED, WORKLOADS
 
 NAME = "transfers"
@@ -90,7 +90,3 @@ def test_a_producer_into_which_a_doubled_record_is_planted_is_found(run, monkeyp
     monkeypatch.setattr(KafkaProducer, "send", KafkaProducer.send)  # it is as before afterwards
     planted.change_producer(SimpleNamespace(KafkaProducer=KafkaProducer))
     assert Kind.DOUBLED in {finding.kind for finding in check(run(1))}
-
-
-def test_no_two_drivers_get_one_number(tmp_path):
-    assert [claimed(tmp_path / "claimed") for _ in range(3)] == [1, 2, 3]
