@@ -9,7 +9,7 @@ import pytest
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.model import TopicPartition
-from spark_kafka_sink.exactly_once import ledger_topic, sweep
+from spark_kafka_sink.exactly_once import ledger_topic
 from spark_kafka_sink.exactly_once.cluster import Cluster
 from spark_kafka_sink.exactly_once.ledger_format import barrier_record, encode_batch, read_key
 from spark_kafka_sink.exactly_once.ledger_topic import EnsuredLedger, broker_limit_ms, ensure_ledger
@@ -157,21 +157,6 @@ def test_a_setting_that_kafka_refuses_is_left_out_with_a_warning(kafka, caplog, 
     assert "refused-settings was created without min.cleanable.dirty.ratio, because the brokers refuse more" in warning
     assert "INVALID_CONFIG" in warning
     assert warning.endswith("The settings in effect are as strong.")
-
-
-def test_without_a_list_a_dead_runs_transactions_are_described_and_ended(kafka, monkeypatch):
-    def refused(*of):
-        raise sweep.CannotListError("These brokers do not list transactions")
-
-    stream = query(kafka, name="unlisted")
-    stream.run(0, ROWS)
-    stream.tasks(stream.plan(), 1, [[b"dead"]] * 20)
-    with monkeypatch.context() as patch:
-        patch.setattr(sweep, "_listed_by", refused)
-        stream.plan()
-    with closing(Session(stream.settings, CLOCK)) as session:
-        assert sweep.list_open(session, session.deadline(30_000)).transactions == ()
-    stream.run(1, ROWS)
 
 
 @pytest.fixture
