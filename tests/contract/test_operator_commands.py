@@ -18,7 +18,6 @@ from tests.contract.fencing import fence
 from tests.faults.exactly_once.reader import is_open, read_committed
 from tests.support.kafka_versions import on_kafka
 from tests.unit.exactly_once.runs import LEDGER, Query, new_process
-from tests.unit.exactly_once.test_protocol import crash
 
 pytestmark = on_kafka("4.4.0", "3.9.1")
 
@@ -31,7 +30,7 @@ class Night:
     """``decided``: two tasks' transactions whose intent is recorded, not committed yet; ``open``: one more of task 5,
     undecided; ``foreign``: under ``<prefix>-more``. Each with a topic of its own, named after it."""
 
-    def __init__(self, kafka, monkeypatch, stack):
+    def __init__(self, kafka, stack):
         self.kafka = kafka
         self.prefix = f"night-{next(_numbers)}"
         for name in ("decided", "open", "foreign"):
@@ -41,9 +40,7 @@ class Night:
         reports = query.tasks(plan, 0, [[b"a"], [b"b"]])
         undecided = Query(kafka.bootstrap_servers, self.prefix, options=PATIENT, topic=self.topic("open"))
         undecided.task(plan, 0, 5, [b"open"])
-        for killed in crash(monkeypatch, "intent committed"):
-            with pytest.raises(killed):
-                query.commit(reports)
+        query.commit_killed_at(reports)
         producer = stack.enter_context(self.producer(f"{self.prefix}-more-0"))
         producer.send(ProducerRecord(self.topic("foreign"), b"foreign"))
         producer.prepare_transaction()

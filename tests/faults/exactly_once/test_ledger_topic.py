@@ -21,7 +21,6 @@ from spark_kafka_sink.records.batch import BatchHeader
 from spark_kafka_sink.testing import LocalKafka
 from tests.support.waiting import lasts, until
 from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query, new_process
-from tests.unit.exactly_once.test_protocol import crash
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow]
 
@@ -105,15 +104,13 @@ def test_compaction_removes_forgotten_jobs_and_leaves_a_stream_one_entry_and_its
     stream.run(3, [[b"x"]] * 2)
 
 
-def test_markers_that_compaction_went_over_tell_what_was_committed(kafka, monkeypatch):
+def test_markers_that_compaction_went_over_tell_what_was_committed(kafka):
     """And aborted ones, of which it leaves nothing, are gone."""
     stream = query(kafka, name="compacted")
     stream.run(0, ROWS)
     plan = stream.plan()
     reports = stream.tasks(plan, 1, ROWS)
-    for killed in crash(monkeypatch, "between EndTxns"):
-        with pytest.raises(killed):
-            stream.commit(reports)
+    stream.commit_killed_at(reports, "between EndTxns")
     for task in range(2):  # takes the ids anew: the first task's transaction is committed, the second's aborted
         with pytest.raises(RuntimeError):
             fail(stream, plan, task)
@@ -167,15 +164,13 @@ def three_nodes():
     new_process()
 
 
-def test_an_intent_is_found_right_after_an_election(three_nodes, monkeypatch):
+def test_an_intent_is_found_right_after_an_election(three_nodes):
     kafka, stream = three_nodes, query(three_nodes)
     stream.run(0, ROWS)
     partition = ledger_topic.ledger_partitions("app", LEDGER).partition
     for number in range(1, 5):
         reports = stream.tasks(stream.plan(), number, ROWS)
-        for killed in crash(monkeypatch, "intent committed"):
-            with pytest.raises(killed):
-                stream.commit(reports)
+        stream.commit_killed_at(reports)
         leader = kafka.leader(LEDGER, partition)
         kafka.kill(leader)
         assert {report.action for report in stream.tasks(stream.plan(), number, ROWS)} == {TaskAction.SKIP}
