@@ -96,13 +96,6 @@ def test_a_line_per_differing_step_with_what_was_found_here_and_exit_code_1(brok
     ]
 
 
-def test_a_difference_without_a_failed_step_is_exit_code_0(broker, capsys, spark_finds):
-    spark_finds({Place("a", 9): with_text(findings_of(broker), "kio", "0.0.1", Outcome.OK)})
-    code, out, _ = run(capsys, broker.bootstrap_servers, FROM_WORKERS)
-    assert code == 0
-    assert "1 executor of spark://m:7077 checked, 1 differs from here" in out
-
-
 def test_without_pyspark_it_says_what_to_install_before_anything_is_tried(broker, capsys, monkeypatch):
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == "pyspark" else found(name))
@@ -118,12 +111,6 @@ def test_options_of_the_workers_need_from_workers(broker, capsys, option):
     code, out, err = run(capsys, broker.bootstrap_servers, *option)
     assert (code, out) == (1, "")
     assert "belong to --from-workers: add it" in err
-
-
-def test_no_tasks_are_a_wrong_command_line(capsys):
-    with pytest.raises(SystemExit, match="2"):
-        main(["check", "--bootstrap-server", "a:1", FROM_WORKERS, "--tasks", "0"])
-    assert "argument --tasks: '0' is not a whole number of at least 1" in capsys.readouterr().err
 
 
 def test_a_spark_that_does_not_start_is_an_error_in_time(monkeypatch):

@@ -176,10 +176,12 @@ def test_tls_against_a_listener_without_tls_was_left_to_the_tasks(broker, patien
 # What may be different on the executors is a warning.
 
 
-def test_no_broker_at_the_address_is_one_warning_and_the_write_goes_on(patient, caplog):
-    with unused_address() as server:
+@pytest.mark.parametrize("why", ["nothing listens", "nothing responds", "unknown host name"])
+def test_no_broker_at_the_address_is_one_warning_in_time_and_the_write_goes_on(why, caplog):
+    with unused_address() as unused, silent_server() as silent:
+        server = {"nothing listens": unused, "nothing responds": silent}.get(why, "no-such-host.invalid:9092")
         for _ in range(3):
-            plan({"kafka.bootstrap.servers": server, **patient})
+            plan({"kafka.bootstrap.servers": server, "kafka.max.block.ms": "300"})
     (text,) = warnings(caplog)
     assert text.startswith("The driver could not check the connection to the brokers before the tasks (driverCheck): ")
     assert server in text
@@ -187,43 +189,25 @@ def test_no_broker_at_the_address_is_one_warning_and_the_write_goes_on(patient, 
     assert " s for a broker (kafka.max.block.ms). Set driverCheck=false" in text
 
 
-def test_a_server_that_does_not_respond_is_a_warning_in_time(caplog):
-    with silent_server() as server:
-        plan({"kafka.bootstrap.servers": server, "kafka.max.block.ms": "300"})
-    (text,) = warnings(caplog)
-    assert server in text
-    assert "has not responded to ApiVersions" in text
-
-
-def test_an_unknown_host_name_is_a_warning(patient, caplog):
-    plan({"kafka.bootstrap.servers": "no-such-host.invalid:9092", **patient})
-    (text,) = warnings(caplog)
-    assert "no-such-host.invalid" in text
+FILE_PROVIDER = {
+    "kafka.config.providers": "file",
+    "kafka.config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
+}
 
 
 @pytest.mark.parametrize(
     "more",
     [
-        {"kafka.ssl.truststore.location": "/only/executors.pem", "kafka.ssl.truststore.type": "PEM"},
-        {"kafka.ssl.keystore.location": "/only/executors.pem", "kafka.ssl.keystore.type": "PEM"},
+        {"kafka.ssl.truststore.location": "/only/executors", "kafka.ssl.truststore.type": "PEM"},
+        {"kafka.ssl.keystore.location": "/only/executors", "kafka.ssl.keystore.type": "PEM"},
+        {**FILE_PROVIDER, "kafka.ssl.key.password": "${file:/only/executors:password}"},
     ],
-    ids=["truststore", "keystore"],
+    ids=["truststore", "keystore", "password"],
 )
-def test_a_certificate_that_only_executors_have_is_a_warning(secure, patient, caplog, more):
+def test_a_file_that_only_executors_have_is_a_warning(secure, patient, caplog, more):
     plan({"kafka.bootstrap.servers": secure.servers("TLS"), "kafka.security.protocol": "SSL", **patient, **more})
     (text,) = warnings(caplog)
-    assert "/only/executors.pem cannot be read" in text
-
-
-def test_a_password_in_a_file_that_only_executors_have_is_a_warning(secure, patient, caplog):
-    jaas = WRONG["kafka.sasl.jaas.config"].replace("wr0ng", "${file:/only/executors.properties:password}")
-    providers = {
-        "kafka.config.providers": "file",
-        "kafka.config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
-    }
-    plan({**secure.spark_options("SASL"), **patient, **providers, "kafka.sasl.jaas.config": jaas})
-    (text,) = warnings(caplog)
-    assert "/only/executors.properties" in text
+    assert "/only/executors" in text
     assert not secure.authentications
 
 
@@ -313,13 +297,6 @@ def test_other_options_are_another_look(broker):
     for user in ("a", "b", "a"):
         check_brokers(options(broker, client_id=user))
     assert connections(broker) == 2
-
-
-def test_the_options_that_a_process_remembers_are_limited(broker, monkeypatch):
-    monkeypatch.setattr(driver_check, "_MOST_KEPT", 3)
-    for number in range(5):
-        check_brokers(options(broker, client_id=str(number)))
-    assert len(driver_check._checks) == 3
 
 
 def test_threads_with_the_same_options_make_one_connection(secure):

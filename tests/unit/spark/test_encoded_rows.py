@@ -59,11 +59,6 @@ def test_columns_that_are_not_written_are_left_out():
     ]
 
 
-def test_large_types_are_taken_too():
-    large = pa.struct([("a", pa.large_string())])
-    assert run(encoder(RowLayout(value=0)), batch("x", kind=large)) == [{"value": [b"\2x"]}]
-
-
 def test_the_time_zone_of_the_session_does_not_matter(tmp_path):
     """Spark's Arrow batches have it in their type; planning does not know it."""
     path = tmp_path / "descriptors"
@@ -88,12 +83,6 @@ def test_a_row_that_cannot_be_encoded_is_numbered_in_the_task(monkeypatch):
     batches = [batch("p", "q"), pa.RecordBatch.from_arrays([missing], ["value"])]
     with pytest.raises(InvalidRecordError, match=r"^value\.a: .* \(row 5 of the task, counted from 0\)$"):
         run(encoder(RowLayout(value=0)), *batches)
-
-
-def test_a_null_topic_is_sparks_error_with_the_rows_number():
-    encoded = encoder(RowLayout(value=1, topic=0), topic=None)
-    with pytest.raises(InvalidRecordError, match=r"null topic.*\(row 3 of the task"):
-        run(encoded, batch("a", "b", topic=["t", "t"]), batch("a", "b", topic=["t", None]))
 
 
 def test_the_header_of_a_schema_is_added_where_the_frame_has_none():
