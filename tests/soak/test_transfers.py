@@ -21,6 +21,16 @@ from tests.soak.workloads import PARTITIONS, PLANTED, WORKLOADS
 NAME = "transfers"
 
 
+def read_everything(broker, record, topic, partitions):
+    """What two readers of the topic would note at its end."""
+    for reader, isolation in (("raw", UNCOMMITTED), ("fresh", COMMITTED)):
+        for partition in range(partitions):
+            found = broker.topic(topic).records(partition, read_committed=isolation == COMMITTED)
+            where = {"reader": reader, "isolation": isolation, "topic": topic, "partition": partition}
+            record("seen", **where, rows=[[each.offset, each.key.decode()] for each in found])
+            record("passed", **where, offset=1_000)
+
+
 @pytest.fixture
 def broker():
     with TestBroker() as broker:
@@ -41,12 +51,7 @@ def run(broker, tmp_path, monkeypatch):
         def run(number):
             with suppress(KafkaError):
                 Transfer(producer, record, NAME, number).run()
-            for reader, isolation in (("raw", UNCOMMITTED), ("fresh", COMMITTED)):
-                for partition in range(PARTITIONS):
-                    found = broker.topic(NAME).records(partition, read_committed=isolation == COMMITTED)
-                    where = {"reader": reader, "isolation": isolation, "topic": NAME, "partition": partition}
-                    record("seen", **where, rows=[[each.offset, each.key.decode()] for each in found])
-                    record("passed", **where, offset=1_000)
+            read_everything(broker, record, NAME, PARTITIONS)
             return read_history(tmp_path)
 
         yield run

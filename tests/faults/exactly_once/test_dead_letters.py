@@ -4,19 +4,9 @@ import time
 from collections import Counter
 
 import pytest
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    NewPartitions,
-    ResourceType,
-)
 
-from tests.faults.exactly_once.query_job import ROWS
 from tests.faults.exactly_once.reader import read_committed
-from tests.faults.exactly_once.supervised import Supervised, SupervisedBatch
-from tests.support.waiting import DEADLINE_S
+from tests.faults.exactly_once.supervised import SupervisedBatch
 
 pytestmark = pytest.mark.jvm
 
@@ -67,41 +57,3 @@ def test_one_bad_row_of_many_while_a_task_and_the_commit_are_killed(kafka, topic
     delivered, dead = found(kafka, topics)
     assert delivered == {str(number).encode(): 1 for number in range(MANY) if number != MANY // 2}
     assert dead == {b"x" * 2 * LIMIT: 1}
-
-
-def raise_limits(servers, topic):
-    """One partition more, and room for every row."""
-    admin = AdminClient({"bootstrap.servers": servers})
-    admin.create_partitions([NewPartitions(topic, PARTITIONS + 1)])[topic].result(DEADLINE_S)
-    entry = ConfigEntry("max.message.bytes", "1000000", incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    admin.incremental_alter_configs([resource])[resource].result(DEADLINE_S)
-
-
-@pytest.mark.timeout(900)
-def test_a_replay_compares_equal_though_partitions_and_limit_have_changed(kafka, topics, fault, tmp_path):
-    """Killed behind the intent; then its dead letters could be written. The restart writes only later ones' rows."""
-    large = f"if(value % 10 = 7, concat(value, repeat('x', {2 * LIMIT})), cast(value as string)) value"
-    partition = f"if(value % 10 = 3, {PARTITIONS}, spark_partition_id()) partition"
-    options = {"columns": [large, partition], "deadLetterTopic": topics[1]}
-    query = Supervised(kafka.bootstrap_servers, topics[0], tmp_path, fault, options)
-    try:
-        query.run_until(lambda: query.commits >= 0, timeout_s=400)
-        fault.arm("intent committed", "stop")
-        query.run_until(lambda: fault.happened, timeout_s=400)
-        query.kill_driver()
-        before = (query.commits + 2) * ROWS
-        raise_limits(kafka.bootstrap_servers, topics[0])
-        query.finish(timeout_s=400)
-    finally:
-        fault.disarm()
-        query.end()
-    delivered, dead = found(kafka, topics)
-    bad = [number for number in range(before) if number % 10 in (3, 7)]
-    assert sorted(map(number_of, dead.elements())) == bad
-    everything = {*range((query.commits + 1) * ROWS)}
-    assert sorted(map(number_of, delivered.elements())) == sorted(everything - {*bad})
-
-
-def number_of(value):
-    return int(value.rstrip(b"x"))

@@ -19,7 +19,7 @@ from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import TaskAction, WriteKind
 from spark_kafka_sink.records.batch import BatchHeader
 from spark_kafka_sink.testing import LocalKafka
-from tests.support.waiting import lasts, until
+from tests.support.waiting import until
 from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query, new_process
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow]
@@ -130,17 +130,6 @@ def fail(stream, plan, task):
     with TaskTransaction(stream.settings.producer, plan, name, CLOCK, stream.lease) as write:
         write.begun()
         raise RuntimeError
-
-
-def test_a_consumer_quota_does_not_stop_a_start(kafka):
-    stream = Query(kafka.bootstrap_servers, name="slowly", options={**PATIENT, "client.id": "throttled"})
-    for number in range(6):
-        stream.run(number, [[b"%d" % task] for task in range(20)])
-    kafka.set_quotas("throttled", {"consumer_byte_rate": 500.0})
-    time.sleep(1)
-    with lasts(2):
-        for number in range(6, 9):
-            stream.run(number, ROWS)
 
 
 def test_a_setting_that_kafka_refuses_is_left_out_with_a_warning(kafka, caplog, monkeypatch):
