@@ -1,12 +1,13 @@
 """The check of what exactly-once needs against TestBroker: what it finds, and that it leaves nothing behind."""
 
+from _thread import interrupt_main
+
 import pytest
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.exactly_once import ledger_topic, sweep
-from spark_kafka_sink.network import rpc
 from spark_kafka_sink.network.error_table import broker_error
 from spark_kafka_sink.network.topics import create_topic
 from spark_kafka_sink.testing import TestBroker
@@ -176,22 +177,12 @@ def test_ctrl_c_while_a_finding_is_printed_leaves_nothing(after):
 
 
 @pytest.mark.parametrize("api", ["CreateTopics", "DescribeConfigs", "Produce", "Fetch", "EndTxn", "ListTransactions"])
-def test_ctrl_c_while_it_waits_leaves_nothing(api, monkeypatch):
-    """The request was handled, and its response was never seen."""
-    poll = rpc.Rpc._poll
-    struck = []
-
-    def interrupted(self, now, deadline):
-        poll(self, now, deadline)
-        if not struck and broker.requests.of(api):
-            struck.append(api)
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(rpc.Rpc, "_poll", interrupted)
+def test_ctrl_c_while_it_waits_leaves_nothing(api):
     with TestBroker() as broker:
+        broker.faults.run(api, interrupt_main)
         with pytest.raises(KeyboardInterrupt):
             tried(broker)
-        assert struck
+        assert broker.requests.of(api)
         assert left(broker) == []
         assert open_ids(broker) == []
 

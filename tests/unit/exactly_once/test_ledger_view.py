@@ -5,8 +5,6 @@ from dataclasses import replace
 from uuid import UUID
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import CorruptRecordError
 from spark_kafka_sink.exactly_once.decisions import done
@@ -42,14 +40,6 @@ SHARES = (TaskShare(RowSum(2, 2**64 - 1), PREPARED, 77), TaskShare(RowSum()))
 ENTRY = Entry("q", 4, EntryState.INTENT, SHARES, 123, marker_partition=13, markers_before=40)
 MARKER = Marker("q", 4, 0, RowSum(2, 9))
 TOMBSTONE = None
-
-json_text = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=8) | st.dictionaries(st.text(max_size=10), inner, max_size=8),
-    max_leaves=30,
-).map(lambda value: json.dumps(value).encode())
-nested = st.sampled_from([b"[" * 3000 + b"]" * 3000, b'{"a":' * 3000 + b"1" + b"}" * 3000, b"[" * 100_000, b"9" * 5000])
-anything = st.binary(max_size=40) | json_text | nested
 
 
 def read_record(name, key, value):
@@ -287,30 +277,6 @@ def test_a_batch_that_was_damaged_is_an_error():
     data[-1] ^= 1
     with pytest.raises(CorruptRecordError, match="crc"):
         LedgerView("app").apply(raw_batches(data))
-
-
-@given(st.lists(st.tuples(st.sampled_from([b'["app","q"]', b'["app","q",0]', b'["app"]', None]) | anything,
-                          st.none() | anything, st.booleans()), max_size=6))  # fmt: skip
-def test_whatever_stands_in_the_ledger_is_read_or_refused(records):
-    view, log = LedgerView("app"), RawLog()
-    for key, value, transactional in records:
-        log.records(7, (key or b"", value), attributes=TRANSACTIONAL if transactional else 0)
-    log.end(7, COMMIT)
-    view.apply(log.take())
-    try:
-        entries = view.entries
-    except ExactlyOnceError:
-        return
-    assert all(isinstance(entry, Entry) for entry in entries.values())
-
-
-@given(st.binary(max_size=300))
-def test_whatever_a_broker_sends_is_batches_or_a_corrupt_record(data):
-    try:
-        list(raw_batches(data))
-        LedgerView("app").apply(raw_batches(data))
-    except CorruptRecordError:
-        pass
 
 
 # -- what became of transactions that are gone ------------------------------------------------------------------------

@@ -16,7 +16,6 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.errors import AuthenticationError, DriverCheckError, UnsupportedVersionError
-from spark_kafka_sink.network import name_lookup
 from spark_kafka_sink.spark import driver_check
 from spark_kafka_sink.spark.driver_check import check_again, check_brokers
 from spark_kafka_sink.spark.options import SinkOptions
@@ -224,15 +223,6 @@ def test_one_server_of_several_that_works_is_enough(broker, patient, caplog):
         given = {"kafka.bootstrap.servers": f"{unused},{silent},{broker.bootstrap_servers}", **patient}
         plan(given)
         plan(given)
-    assert connections(broker) == 1
-    assert warnings(caplog) == []
-
-
-def test_each_address_of_a_host_name_is_tried(broker, patient, caplog, monkeypatch):
-    port = int(broker.bootstrap_servers.rpartition(":")[2])
-    found = [(socket.AF_INET, (address, port)) for address in ("127.0.0.3", "127.0.0.2", "127.0.0.1")]
-    monkeypatch.setattr(name_lookup, "_addresses", lambda host, *_: tuple(found) if host == "brokers" else ())
-    plan({"kafka.bootstrap.servers": f"brokers:{port}", **patient})
     assert connections(broker) == 1
     assert warnings(caplog) == []
 
