@@ -39,7 +39,7 @@ def run(stages, *batches):
     read, encode = stages
     parts, first_row = [], 0
     for batch in batches:
-        for rows in read(batch, first_row, 0):
+        for rows in read(batch, first_row):
             parts += [
                 {
                     name: column.to_pylist()
@@ -101,7 +101,7 @@ def test_the_slices_of_an_append_are_joined_and_their_rejected_rows_keep_their_p
     options = {"kafka.bootstrap.servers": "a:1", "valueFormat": "avro", "valueSchema": SCHEMA}
     plan = plan_formats(SinkOptions.parse(options).formats, {Side.VALUE: FrameColumn(STRUCT)}, "t", None)
     values = pa.array([{"a": "v"}, {"a": None}, {"a": "x"}, {"a": "y"}, {"a": None}], STRUCT)
-    (given,) = read(pa.RecordBatch.from_arrays([values], ["value"]), 10, 0)
+    (given,) = read(pa.RecordBatch.from_arrays([values], ["value"]), 10)
     (rows,) = module.FormatEncoder(TaskFormats(plan), {Reason.ENCODE})(given)
     assert rows.columns.value.to_pylist() == [b"\2v", None, b"\2x", b"\2y", None]
     assert rows.kept.tolist() == [True, False, True, True, False]
