@@ -65,9 +65,9 @@ class Night:
 
 
 @pytest.fixture
-def night(local_kafka, monkeypatch):
+def night(local_kafka):
     with ExitStack() as stack:
-        yield Night(local_kafka, monkeypatch, stack)
+        yield Night(local_kafka, stack)
     new_process()
 
 

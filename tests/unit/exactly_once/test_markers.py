@@ -49,7 +49,7 @@ def test_a_stream_leaves_one_entry_and_no_more_markers_than_its_last_batch_had_t
     assert len(left(broker)) <= 2
 
 
-def gone(broker, query):
+def gone(query):
     """An intent whose transactions are committed and answer that they are gone; gives its batch's reports."""
     reports = query.tasks(query.plan(), 0, ROWS)
     query.commit_killed_at(reports, "before done")
@@ -63,27 +63,27 @@ def take_ids(query):
 
 
 @pytest.mark.parametrize("partitions", [10, 15, 30])
-def test_a_topic_of_any_size_serves(broker, query, monkeypatch, partitions):
+def test_a_topic_of_any_size_serves(broker, query, partitions):
     broker.create_topic(LEDGER, partitions, {"cleanup.policy": "compact"})
-    gone(broker, query, monkeypatch)
+    gone(query)
     assert {report.action for report in query.tasks(query.plan(), 0, ROWS)} == {TaskAction.SKIP}
     query.run(1, [[b"d"]])
     assert committed(broker) == {**EACH_ONCE, b"d": 1}
     assert len(left(broker)) == 2
 
 
-def test_a_topic_that_grows_meanwhile_is_asked_where_the_markers_were(broker, query, monkeypatch):
+def test_a_topic_that_grows_meanwhile_is_asked_where_the_markers_were(broker, query):
     broker.create_topic(LEDGER, 10, {"cleanup.policy": "compact"})
-    gone(broker, query, monkeypatch)
+    gone(query)
     broker.create_partitions(LEDGER, 20)
     assert {report.action for report in query.tasks(query.plan(), 0, ROWS)} == {TaskAction.SKIP}
     assert committed(broker) == EACH_ONCE
 
 
 @pytest.fixture
-def intent(broker, query, monkeypatch):
+def intent(broker, query):
     """A session that has read an intent, the intent, and its transactions."""
-    gone(broker, query, monkeypatch)
+    gone(query)
     with closing(Session(query.settings, SystemClock())) as session:
         entry = session.ledger.read(session.deadline(DEADLINE_MS)).entries["q1"]
         yield session, entry, {task: share.prepared for task, share in enumerate(entry.tasks)}

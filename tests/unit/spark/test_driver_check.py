@@ -289,6 +289,13 @@ def test_other_options_are_another_look(broker):
     assert connections(broker) == 2
 
 
+def test_the_options_that_a_process_remembers_are_limited(broker, monkeypatch):
+    monkeypatch.setattr(driver_check, "_MOST_KEPT", 3)
+    for number in range(5):
+        check_brokers(options(broker, client_id=str(number)))
+    assert len(driver_check._checks) == 3
+
+
 def test_threads_with_the_same_options_make_one_connection(secure):
     asked = SinkOptions.parse({"topic": "t", **secure.spark_options("SASL")})
     with ThreadPoolExecutor(8) as threads:

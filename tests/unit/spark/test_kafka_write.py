@@ -215,3 +215,9 @@ def test_a_result_has_one_entry_for_each_partition_that_several_tasks_wrote():
     result = WriteResult.of(tasks, Committed("6 rows"), 1.5)
     assert result.partitions == (PartitionWrite("t", 0, 1, 10, 0, 0), PartitionWrite("t", 1, 5, 50, 2, 11))
     assert (result.rows, result.bytes, str(result), result.replayed) == (6, 60, "6 rows", False)
+
+
+def test_a_replay_has_written_nothing():
+    tasks = [KafkaCommitMessage((PartitionWrite("t", 1, 2, 20, 5, 9),))]
+    result = WriteResult.of(tasks, Committed("was committed before", replayed=True), 1.5)
+    assert (result.rows, result.bytes, result.partitions, result.replayed) == (0, 0, (), True)

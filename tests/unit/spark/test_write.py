@@ -7,17 +7,18 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.common.clock import SystemClock
-from spark_kafka_sink.errors import InvalidRecordError, KafkaError, RecordTooLargeError
+from spark_kafka_sink.errors import IllegalStateError, InvalidRecordError, KafkaError, RecordTooLargeError
 from spark_kafka_sink.producer.engine import ProducerEngine
 from spark_kafka_sink.producer.task_meter import TaskMeter
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, binary_array
 from spark_kafka_sink.spark import read
 from spark_kafka_sink.spark import write as module
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
+from spark_kafka_sink.spark.dead_letters.options import Reason
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.pipeline import Pipeline
 from spark_kafka_sink.spark.producer_cache import ProducerCache
-from spark_kafka_sink.spark.rows import Rows
+from spark_kafka_sink.spark.rows import ILLEGAL_ARGUMENT, FaultKind, RejectedRows, Rows
 from spark_kafka_sink.spark.schema import RowLayout
 
 OPTIONS = SinkOptions.parse({"kafka.bootstrap.servers": "a:1", "kafka.batch.size": "16384"})
@@ -140,6 +141,14 @@ class Discarding:
 
     def partition_count(self, topic):
         return 1
+
+
+def test_rejected_rows_that_no_stage_takes_are_an_error_and_not_lost():
+    pipeline = Pipeline(OPTIONS, Discarding(), SystemClock())
+    rejected = RejectedRows(FaultKind(Reason.INVALID_PARTITION, ILLEGAL_ARGUMENT), np.array([1]), ["bad"])
+    pipeline._stages = (lambda rows: iter([rows.rejecting(rejected)]),)
+    with pytest.raises(IllegalStateError, match="invalid-partition"):
+        pipeline.write(iter([batch(("a", "x"), ("b", "x"))]), LAYOUT)
 
 
 @pytest.mark.parametrize(
