@@ -5,6 +5,7 @@ import pickle
 import re
 from uuid import UUID
 
+import pytest
 from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_kafka_sink.common.task_figures import TaskFigures
