@@ -82,19 +82,6 @@ def test_a_record_lingers_once_not_while_it_is_pending_and_again_in_its_batch(en
     assert future.done()
 
 
-def test_a_record_of_batch_size_and_more_fills_its_batch_and_does_not_linger():
-    engine = Engine(partitions=1, linger_ms=1000, batch_size=16_384)
-    engine.connect()
-    large = send(engine, b"x" * 20_000)
-    engine.parts.pending.flush()
-    engine.spin(1)
-    assert large.done()
-    small = send(engine, b"y")
-    engine.parts.pending.flush()
-    engine.spin(1)
-    assert not small.done(), "an open batch lingers"
-
-
 def test_a_batch_worth_of_records_does_not_linger(engine):
     wakeups = engine.transport.wakeups
     futures = [send(engine, b"x" * 1000, partition=0) for _ in range(20)]

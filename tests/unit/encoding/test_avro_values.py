@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import datetime
 
 import numpy as np
 import pyarrow as pa
@@ -11,40 +11,6 @@ import pytest
 
 from spark_kafka_sink import encode_avro
 from tests.unit.encoding.avro_referee import encoded, faults, mismatches, written
-
-INT64 = [
-    0,
-    1,
-    -1,
-    63,
-    64,
-    -64,
-    -65,
-    8191,
-    8192,
-    2**20,
-    -(2**27),
-    2**34,
-    2**41,
-    -(2**48),
-    2**55,
-    2**62,
-    2**63 - 1,
-    -(2**63),
-]
-
-
-@pytest.mark.parametrize("largest", range(1, len(INT64) + 1))
-def test_varints_of_any_size_beside_each_other(largest):
-    values = INT64[:largest] * 3
-
-    assert encoded("long", pa.array(values)) == written("long", values)
-
-
-@pytest.mark.parametrize("value", INT64)
-def test_varints_of_one_size(value):
-    assert encoded("long", pa.array([value] * 3)) == written("long", [value] * 3)
-    assert encoded(["null", "long"], pa.array([value, None])) == [written(["null", "long"], [value])[0], None]
 
 
 @pytest.mark.parametrize(
@@ -69,23 +35,6 @@ def test_value(schema, array):
     assert encoded(schema, array) == written(schema, array.to_pylist())
 
 
-def test_strings_and_bytes_become_each_other():
-    assert encoded("string", pa.array([b"bytes", "é".encode()])) == written("string", ["bytes", "é"])
-    assert encoded("bytes", pa.array(["a", "é"])) == written("bytes", [b"a", "é".encode()])
-
-
-INSTANTS = [datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC), datetime(2024, 2, 29, 12, 0, 0, 123_456, UTC)]
-
-
-@pytest.mark.parametrize("unit", ["us", "ns"])
-def test_timestamps_round_down_to_milliseconds(unit):
-    array = pa.array(INSTANTS, pa.timestamp(unit, tz="Europe/Berlin"))
-    millis = [-1, 1709208000123]
-
-    assert encoded({"type": "long", "logicalType": "timestamp-millis"}, array) == written("long", millis)
-    assert encoded("long", array) == written("long", millis)
-
-
 def test_timestamps_of_any_unit():
     for unit, instants in (("s", [0, -5]), ("ms", [1, -1]), ("us", [1, -1])):
         array = pa.array(instants, pa.timestamp(unit, tz="UTC"))
@@ -108,22 +57,6 @@ def test_timestamps_without_a_time_zone_are_local():
     ]
 
 
-def test_dates_and_times():
-    days = [date(1969, 12, 31), date(2024, 2, 29)]
-    schema = {"type": "int", "logicalType": "date"}
-    assert encoded(schema, pa.array(days)) == written(schema, days)
-    assert encoded(schema, pa.array(days, pa.date64())) == written(schema, days)
-    assert encoded("int", pa.array(days)) == written("int", [-1, 19782])
-    times = [time(0), time(23, 59, 59, 999_000)]
-    for kind in (pa.time32("ms"), pa.time64("us"), pa.time64("ns")):
-        for schema in ({"type": "int", "logicalType": "time-millis"}, {"type": "long", "logicalType": "time-micros"}):
-            assert encoded(schema, pa.array(times, kind)) == written(schema, times)
-
-
-def test_intervals_are_microseconds_as_sparks_are():
-    assert encoded("long", pa.array([timedelta(days=-1, microseconds=7)])) == written("long", [-86_400_000_000 + 7])
-
-
 def test_what_a_type_does_not_hold():
     micros = {"type": "long", "logicalType": "timestamp-micros"}
     array = pa.array([1000, 1001, None, 7], pa.timestamp("ns", tz="UTC"))
@@ -143,20 +76,6 @@ def test_what_a_type_does_not_hold():
 
 def test_a_character_that_two_slots_share_is_not_utf8():
     assert [row for row, _, _ in faults("string", pa.array([b"\xc3", b"\xa9"]))] == [0, 1]
-
-
-def test_a_null_row_is_a_null_result():
-    for schema in ("long", ["null", "long"], ["long", "null"]):
-        assert encoded(schema, pa.array([1, None]))[1] is None
-
-
-def test_a_prefix_stands_in_front_of_every_row_that_is_not_null():
-    from spark_kafka_sink.schemas.encoding.avro import AvroEncoder
-
-    for prefix in (b"\0\0\0\0\7", b"long enough to need a piece"):
-        encoder = AvroEncoder.plan('"long"', pa.int64())
-        assert encoder.encode(pa.array([1, None]), prefix).to_pylist() == [prefix + b"\2", None]
-        assert encoder.encode(pa.array([1]), prefix).to_pylist() == [prefix + b"\2"]
 
 
 def test_no_rows():

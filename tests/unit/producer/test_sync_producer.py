@@ -396,18 +396,6 @@ def test_closing_waits_for_another_threads_call(broker):
         producer.send(record(b"later"))
 
 
-def test_a_serializer_runs_while_another_thread_waits_for_its_response(broker):
-    """Only the sending is one call at a time."""
-    broker.faults.answer("Produce", "NOT_LEADER_OR_FOLLOWER")
-    with sync_producer(broker, retry_backoff_ms=1000) as producer:
-        sender = threading.Thread(target=lambda: producer.send(record(b"v", partition=0)))
-        sender.start()
-        broker.requests.wait_for("Produce")
-        with pytest.raises(SerializationError):
-            producer.send(record("no bytes"))
-        assert sender.is_alive()
-
-
 def test_the_partition_key_chooses_the_partition_and_is_not_stored(broker):
     with sync_producer(broker) as producer:
         by_key = {n: producer.send(record(b"v", key=b"%d" % n))[0].partition for n in range(20)}
