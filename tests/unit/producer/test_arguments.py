@@ -51,12 +51,6 @@ USES_OF_TOPICS = [
 ]  # fmt: skip
 
 
-@pytest.fixture
-def broker(kafka_test_broker):
-    kafka_test_broker.create_topic("t")
-    return kafka_test_broker
-
-
 @pytest.mark.parametrize("use", USES_OF_TOPICS)
 @pytest.mark.parametrize(
     ("name", "reason"),

@@ -19,12 +19,6 @@ MANY = 20_000
 
 
 @pytest.fixture
-def broker(kafka_test_broker):
-    kafka_test_broker.create_topic("t", partitions=2)
-    return kafka_test_broker
-
-
-@pytest.fixture
 def options(broker):
     return {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 5}
 

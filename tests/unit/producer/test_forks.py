@@ -25,12 +25,6 @@ TOPIC = "t"
 
 
 @pytest.fixture
-def broker(kafka_test_broker: TestBroker) -> TestBroker:
-    kafka_test_broker.create_topic(TOPIC)
-    return kafka_test_broker
-
-
-@pytest.fixture
 def producer(broker: TestBroker) -> Iterator[KafkaProducer]:
     with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 0}) as producer:
         producer.send(ProducerRecord(TOPIC, b"before")).result(DEADLINE_S)

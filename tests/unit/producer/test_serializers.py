@@ -87,12 +87,6 @@ def calls():
     return own_plugins.CALLS
 
 
-@pytest.fixture
-def broker(kafka_test_broker):
-    kafka_test_broker.create_topic("t")
-    return kafka_test_broker
-
-
 @pytest.fixture(params=[KafkaProducer, SyncProducer])
 def opened(request, broker):
     """Either producer, with these options."""
