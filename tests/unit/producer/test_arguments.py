@@ -11,14 +11,12 @@ import pytest
 from spark_kafka_sink import KafkaProducer, ProducerRecord, SyncProducer
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError, InvalidRecordError, RecordTooLargeError, TransactionAbortableError
-from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.producer.transactions.values import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
     PreparedTransaction,
     TransactionalIdentity,
 )
-from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, bytes_column
 
 SURROGATE = "caf\udce9"
 TOO_LONG = "x" * 32_768
@@ -33,25 +31,7 @@ def send_columns(producer, topic):
     return producer.send_columns(topic, value=[b"v"])
 
 
-def partition_count(producer, topic):
-    return producer._engine.topics.partition_count(topic)
-
-
-def refreshed_partition_count(producer, topic):
-    return producer._engine.topics.refreshed_partition_count(topic)
-
-
-def append_columns(producer, topic):
-    columns = RecordColumns(None, bytes_column([b"v"]))
-    return producer._engine.append_columns(TopicColumn((topic,)), columns, None, SendReceipt())
-
-
-USES_OF_TOPICS = [
-    send, send_columns, append_columns, KafkaProducer.partitions_for, partition_count, refreshed_partition_count,
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("use", USES_OF_TOPICS)
+@pytest.mark.parametrize("use", [send, send_columns, KafkaProducer.partitions_for])
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
