@@ -85,6 +85,11 @@ def test_a_broken_payload_is_refused(codec, harm):
         decompress(CODEC_IDS[codec], harm(compress(codec, None, [TEXT])))
 
 
+def test_an_unknown_codec_is_refused():
+    with pytest.raises(CorruptRecordError, match="codec 5"):
+        decompress(5, b"")
+
+
 @pytest.mark.parametrize(("codec", "library"), [("snappy", "cramjam"), ("lz4", "lz4.frame"), ("zstd", "zstandard")])
 @pytest.mark.parametrize("producer", ["KafkaProducer", "SyncProducer"])
 def test_a_missing_library_is_an_error_of_the_producers_that_compress_with_it(producer, codec, library):

@@ -81,6 +81,11 @@ def test_a_long_value_does_not_fill_the_error():
     assert len(str(caught.value)) < 250
 
 
+def test_an_encoding_that_does_not_exist_is_refused_at_once():
+    with pytest.raises(LookupError, match="no-such"):
+        StringSerializer("no-such")
+
+
 @pytest.fixture
 def calls():
     own_plugins.CALLS.clear()
