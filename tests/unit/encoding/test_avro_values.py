@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
+from datetime import UTC, date, datetime, time, timedelta
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +35,23 @@ def test_value(schema, array):
     assert encoded(schema, array) == written(schema, array.to_pylist())
 
 
+def test_strings_and_bytes_become_each_other():
+    assert encoded("string", pa.array([b"bytes", "é".encode()])) == written("string", ["bytes", "é"])
+    assert encoded("bytes", pa.array(["a", "é"])) == written("bytes", [b"a", "é".encode()])
+
+
+INSTANTS = [datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC), datetime(2024, 2, 29, 12, 0, 0, 123_456, UTC)]
+
+
+@pytest.mark.parametrize("unit", ["us", "ns"])
+def test_timestamps_round_down_to_milliseconds(unit):
+    array = pa.array(INSTANTS, pa.timestamp(unit, tz="Europe/Berlin"))
+    millis = [-1, 1709208000123]
+
+    assert encoded({"type": "long", "logicalType": "timestamp-millis"}, array) == written("long", millis)
+    assert encoded("long", array) == written("long", millis)
+
+
 def test_timestamps_of_any_unit():
     for unit, instants in (("s", [0, -5]), ("ms", [1, -1]), ("us", [1, -1])):
         array = pa.array(instants, pa.timestamp(unit, tz="UTC"))
@@ -55,6 +72,22 @@ def test_timestamps_without_a_time_zone_are_local():
     assert mismatches(schema, pa.timestamp("us", "UTC")) == [
         "column type timestamp does not fit schema type long local-timestamp-micros: it has a time zone, cast it"
     ]
+
+
+def test_dates_and_times():
+    days = [date(1969, 12, 31), date(2024, 2, 29)]
+    schema = {"type": "int", "logicalType": "date"}
+    assert encoded(schema, pa.array(days)) == written(schema, days)
+    assert encoded(schema, pa.array(days, pa.date64())) == written(schema, days)
+    assert encoded("int", pa.array(days)) == written("int", [-1, 19782])
+    times = [time(0), time(23, 59, 59, 999_000)]
+    for kind in (pa.time32("ms"), pa.time64("us"), pa.time64("ns")):
+        for schema in ({"type": "int", "logicalType": "time-millis"}, {"type": "long", "logicalType": "time-micros"}):
+            assert encoded(schema, pa.array(times, kind)) == written(schema, times)
+
+
+def test_intervals_are_microseconds_as_sparks_are():
+    assert encoded("long", pa.array([timedelta(days=-1, microseconds=7)])) == written("long", [-86_400_000_000 + 7])
 
 
 def test_what_a_type_does_not_hold():
