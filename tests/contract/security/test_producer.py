@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeAlias
 
 import pytest
 
@@ -14,12 +13,11 @@ from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.testing import LocalKafka, TestBroker
 from spark_kafka_sink.testing.certificates import CertificateAuthority
 from spark_kafka_sink.testing.listener import login
-from tests.contract.scenario import name
-from tests.contract.security.clusters import ODD_USER, each_client
+from tests.contract.scenario import Cluster, name
+from tests.contract.security.clusters import ODD_USER, each_client, on_both
 from tests.contract.security.librdkafka import HUNG_UP, consume
 from tests.support.waiting import DEADLINE_S
 
-Cluster: TypeAlias = LocalKafka | TestBroker
 # A call that made a second attempt at a broker would not end before the test does.
 ONE_ATTEMPT = {"reconnect.backoff.ms": "3600000", "reconnect.backoff.max.ms": "3600000", "max.block.ms": "7200000"}
 # A broker that only hangs up may do so for other reasons: such an error ends calls after max.block.ms, as Java's.
@@ -51,24 +49,24 @@ def through(cluster: Cluster, options: Mapping[str, str]) -> None:
     assert consume(options, topic, 3) == [b"1", b"2", b"3"]
 
 
+@on_both
 @each_client
-def test_rows_and_a_transaction_go_through_each_listener_of_kafka(
-    secure_kafka: LocalKafka, listener: str, mechanism: str | None
+def test_rows_and_a_transaction_go_through_each_listener(
+    secure_cluster: Cluster, listener: str, mechanism: str | None
 ) -> None:
-    through(secure_kafka, secure_kafka.client_options(listener, mechanism=mechanism))
+    through(secure_cluster, secure_cluster.client_options(listener, mechanism=mechanism))
+    if isinstance(secure_cluster, TestBroker):
+        logins = [each for each in secure_cluster.authentications if each.error is None]
+        steps = {"TLS"} if listener in ("TLS", "MUTUAL", "SASL_TLS") else set()
+        steps |= {mechanism} - {None}
+        assert {(each.step, each.listener) for each in logins} == {(step, listener) for step in steps}
+        assert {each.error for each in secure_cluster.authentications.failed()} <= {HUNG_UP}
 
 
-@each_client
-def test_rows_and_a_transaction_go_through_each_listener_of_test_broker(
-    secure_broker: TestBroker, listener: str, mechanism: str | None
-) -> None:
-    through(secure_broker, secure_broker.client_options(listener, mechanism=mechanism))
-    assert {attempt.error for attempt in secure_broker.authentications.failed()} <= {HUNG_UP}
-
-
+@on_both
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_odd_names_and_passwords_log_in(secure_kafka: LocalKafka, mechanism: str) -> None:
-    through(secure_kafka, secure_kafka.client_options("SASL", ODD_USER, mechanism))
+def test_odd_names_and_passwords_log_in(secure_cluster: Cluster, mechanism: str) -> None:
+    through(secure_cluster, secure_cluster.client_options("SASL", ODD_USER, mechanism))
 
 
 # -- failures ---------------------------------------------------------------------------------------------------------

@@ -65,10 +65,6 @@ def test_given_providers_replace_the_three(monkeypatch):
     assert parse(given).client_id == "${env:TEAM} blue"
 
 
-def test_a_placeholder_in_a_value_stays(secrets):
-    assert parse({"client.id": f"${{file:{secrets}/kafka.properties:again}}"}).client_id == "${file:x:y}"
-
-
 @pytest.mark.parametrize("text", ["${nope:a}", "${file:kafka.properties}", "${env:NO_SUCH_VARIABLE}", "${dir:/:..}",
                                   "${dir:/no/such/folder:a}", "$env:HOME", "${}"])  # fmt: skip
 def test_outside_of_credentials_a_placeholder_without_a_value_stays(text):
@@ -202,10 +198,6 @@ def test_a_placeholder_of_no_provider_in_a_credential_is_refused_and_not_shown()
         "kafka.sasl.jaas.config has a placeholder ${alias:…} of an unknown config provider; the aliases are dir, env, "
         "file."
     )
-
-
-def test_placeholders_may_stand_for_any_part_of_the_login_module():
-    assert parse({**LOGIN, "sasl.jaas.config": "${file:/etc/kafka/jaas.properties:jaas}"}).sasl_mechanism == "PLAIN"
 
 
 def test_what_can_be_read_of_the_login_module_is_checked_before_the_login():

@@ -56,10 +56,6 @@ def test_an_old_name_is_the_current_option(old, current):
     assert parse(old) == parse(current)
 
 
-def test_the_current_serializer_of_values_is_not_that_of_keys():
-    assert parse({**SERVERS, "value.serializer": "a.b:C"}).key_serializer is None
-
-
 def test_a_fault_has_the_name_that_was_given():
     assert faults({"metadata.broker.list": "nowhere", "request.required.acks": 2}) == (
         "request.required.acks must be one of all, -1, 0, 1, but is 2.",

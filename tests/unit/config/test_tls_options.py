@@ -9,7 +9,6 @@ import warnings
 import pytest
 
 from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig, tls_rules
-from spark_kafka_sink.common.config.option import Password
 from spark_kafka_sink.common.config.tls_rules import TLS_1_2, TLS_1_3
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.testing.java import find_java
@@ -33,16 +32,6 @@ def faults(options, prefix="kafka."):
         parse(options, prefix)
     assert "hunter2" not in str(raised.value)
     return raised.value.faults
-
-
-def test_passwords_and_keys_are_in_no_text_of_the_configuration():
-    given = {
-        "ssl.truststore.location": "t", "ssl.truststore.password": "hunter2-1", "ssl.key.password": "hunter2-2",
-        "ssl.keystore.key": "hunter2-3", "ssl.keystore.certificate.chain": "hunter2-4",
-    }  # fmt: skip
-    config = parse(given)
-    assert config.ssl_keystore_key == Password("hunter2-3")
-    assert "hunter2" not in f"{config} {config.by_name()}"
 
 
 @pytest.mark.parametrize(

@@ -115,12 +115,6 @@ def test_a_derived_schema_that_a_topics_registry_refuses_points_at_an_explicit_o
         encode(TaskFormats(plan(registry, valueSchema=LONG)), [1], "a")
 
 
-def test_a_header_needs_a_guid_of_each_topics_schema(registry):
-    formats = TaskFormats(plan(registry, valueSchema=LONG, value_schema_id_serializer="header"))
-    with pytest.raises(FormatError, match=r"^value\.schema\.id\.serializer=header: the registry gives schema 1 of sub"):
-        encode(formats, [1], "a")
-
-
 def test_a_header_names_the_schema_of_each_topic(monkeypatch):
     registry = FakeRegistry(guids=True)
     registry.serve_workers(monkeypatch)

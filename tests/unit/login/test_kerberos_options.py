@@ -64,14 +64,6 @@ def test_options_of_javas_renewal_are_accepted():
     assert config.sasl_kerberos_min_time_before_relogin == 1000
 
 
-def test_options_of_kerberos_have_no_effect_on_other_mechanisms():
-    plain = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="b";'
-    assert (
-        parse({**gssapi(plain, **{"bootstrap.servers": "localhost:9092"}), "sasl.mechanism": "PLAIN"}).sasl_mechanism
-        == "PLAIN"
-    )
-
-
 @pytest.mark.parametrize(
     ("jaas", "reason"),
     [
@@ -100,9 +92,3 @@ def test_the_service_name_is_required_and_two_must_agree():
     assert fault(gssapi(f"{KEYTAB[:-1]} serviceName=other;")) == (
         f"{SERVICE} is not the serviceName in sasl.jaas.config; leave one of them out."
     )
-
-
-def test_paths_may_come_from_config_providers():
-    jaas = f'{KRB5} required useKeyTab=true keyTab="${{env:KEYTAB}}" principal="${{env:PRINCIPAL}}";'
-    assert "${env:KEYTAB}" in parse(gssapi(jaas)).sasl_jaas_config.value
-    assert parse(gssapi("${file:/etc/kafka.properties:jaas}")).sasl_mechanism == "GSSAPI"

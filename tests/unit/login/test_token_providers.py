@@ -42,16 +42,6 @@ def test_the_settings_of_amazons_java_library_mean_aws(shaded):
     assert (config.sasl_mechanism, config.sasl_token_provider) == ("OAUTHBEARER", "aws")
 
 
-@pytest.mark.parametrize("shaded", ["", "shadedmskiam."])
-def test_the_client_handler_that_amazon_documents_may_stay(shaded):
-    jaas = f"{IAM}IAMLoginModule required;"
-    handler = f"{shaded}{IAM}IAMClientCallbackHandler"
-    config = parse({
-        "sasl.mechanism": "AWS_MSK_IAM", "sasl.jaas.config": jaas, "sasl.client.callback.handler.class": handler,
-    })  # fmt: skip
-    assert config.sasl_token_provider == "aws"
-
-
 @pytest.mark.parametrize(
     ("handler", "provider"),
     [
@@ -195,8 +185,3 @@ def test_an_entry_point_that_makes_no_source_is_one_error_that_names_it(entry_po
     with pytest.raises(ConfigError) as raised:
         entry_point(code)
     assert str(raised.value) == f"saslTokenProvider=own: the entry point own_provider_module:Own {reason}"
-
-
-def test_without_sasl_the_option_has_no_effect_and_a_warning_says_so():
-    with pytest.warns(ConfigWarning, match=r"^sasl\.token\.provider has no effect, as security\.protocol is SSL"):
-        ProducerConfig.parse({**SERVERS, "security.protocol": "SSL", "saslTokenProvider": "aws"})
