@@ -212,20 +212,6 @@ def test_many_are_ended_at_once_each_with_its_own_verdict(cluster: Cluster) -> N
     assert sorted(values) == sorted(b"%d" % number for number in range(12) if number % 3)
 
 
-def test_the_producer_that_prepared_may_end_it_itself_and_go_on(cluster: Cluster) -> None:
-    topic = new_topic(cluster)
-    with transactional(cluster) as producer:
-        for number in range(4):
-            producer.begin_transaction()
-            send(producer, topic, b"%d" % number)
-            producer.prepare_transaction()
-            if number % 2:
-                producer.commit_transaction()
-            else:
-                producer.abort_transaction()
-    assert committed(cluster, topic) == {0: [b"1", b"3"]}
-
-
 def test_a_producer_that_prepared_goes_on_under_another_id(cluster: Cluster) -> None:
     """And leaves what it prepared alone, also when it comes back to an id that it had before."""
     topic, ids = new_topic(cluster, 2), [new_id() for _ in range(3)]
@@ -320,28 +306,6 @@ def test_a_fence_is_taken_again_only_while_it_stands(cluster: Cluster) -> None:
     fence(servers(cluster), transactional_id, DEADLINE_MS)
     with pytest.raises(ProducerFencedError):
         fence(servers(cluster), transactional_id, DEADLINE_MS, held=second)
-
-
-def test_a_fence_taken_elsewhere_is_written_under_until_it_falls(cluster: Cluster) -> None:
-    topic, transactional_id = new_topic(cluster), new_id()
-    config = {**servers(cluster), "transactional.id": transactional_id}
-    fenced = fence(servers(cluster), transactional_id, DEADLINE_MS)
-    with KafkaProducer(config) as producer:
-        producer.resume_transactions(fenced)
-        for value in (b"a", b"b"):
-            producer.begin_transaction()
-            send(producer, topic, value)
-            producer.commit_transaction()
-        standing = producer.transactional_identity
-    assert standing is not None
-    fence(servers(cluster), transactional_id, DEADLINE_MS)
-    with KafkaProducer(config) as producer:
-        producer.resume_transactions(standing)
-        producer.begin_transaction()
-        send(producer, topic, b"zombie")
-        with pytest.raises((TransactionAbortableError, ProducerFencedError)):
-            producer.commit_transaction()
-    assert committed(cluster, topic) == {0: [b"a", b"b"]}
 
 
 def test_a_refused_record_fails_its_transaction_and_not_the_next(cluster: Cluster) -> None:

@@ -70,17 +70,6 @@ def test_client_credentials_log_in_with_extensions_and_one_token_for_all_connect
     assert written(kafka, topic, 2) == [b"1", b"2"]
 
 
-def test_a_transaction_is_written_with_a_token(kafka: LocalKafka, oidc: OidcServer) -> None:
-    topic = name("oauth")
-    kafka.create_topic(topic)
-    with KafkaProducer({**options(kafka, oidc.token_url), "transactional.id": topic}) as producer:
-        producer.init_transactions()
-        producer.begin_transaction()
-        producer.send(ProducerRecord(topic, b"1", partition=0))
-        producer.commit_transaction()
-    assert written(kafka, topic, 1) == [b"1"]
-
-
 def test_a_token_file_logs_in_and_one_that_the_broker_refuses_is_one_clear_error(
     kafka: LocalKafka, oidc: OidcServer, tmp_path: Path
 ) -> None:
