@@ -1,7 +1,6 @@
 """Placeholders of config providers: what they stand for, when they are looked up, and that no text shows it."""
 
 import pickle
-import warnings
 
 import pytest
 
@@ -10,25 +9,12 @@ from spark_kafka_sink.common.config.config_providers import ConfigProviders
 from spark_kafka_sink.common.config.option import Password
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.spark.options import SinkOptions
+from tests.support.options import SERVERS, fault, parse
 from tests.support.waiting import cpu_ratio
 
-SERVERS = {"bootstrap.servers": "localhost:9092"}
 JAVA = "org.apache.kafka.common.config.provider."
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 LOGIN = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
-
-
-def parse(options, prefix=""):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        return ProducerConfig.parse({**SERVERS, **options}, prefix)
-
-
-def fault(options, prefix=""):
-    with pytest.raises(ConfigError) as raised:
-        ProducerConfig.parse({**SERVERS, **options}, prefix)
-    (only,) = raised.value.faults
-    return only
 
 
 def providers(**classes):

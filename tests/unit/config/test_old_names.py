@@ -6,9 +6,8 @@ import pytest
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.old_names import OLD_NAMES, overridden
-from spark_kafka_sink.errors import ConfigError
+from tests.support.options import SERVERS, faults
 
-SERVERS = {"bootstrap.servers": "broker:9092"}
 STRINGS = "spark_kafka_sink.producer.serializers:StringSerializer"
 
 
@@ -16,12 +15,6 @@ def parse(options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return ProducerConfig.parse(options)
-
-
-def faults(options, prefix=""):
-    with pytest.raises(ConfigError) as raised:
-        ProducerConfig.parse(options, prefix)
-    return raised.value.faults
 
 
 @pytest.mark.parametrize(

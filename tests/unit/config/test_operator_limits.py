@@ -28,8 +28,8 @@ from spark_kafka_sink.schemas.registry.client import SchemaRegistry
 from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions
 from spark_kafka_sink.schemas.registry.schema import Side
 from spark_kafka_sink.spark.options import SinkOptions
+from tests.support.options import SERVERS
 
-SERVERS = {"bootstrap.servers": "broker:9092"}
 PLAIN = {
     "security.protocol": "SASL_SSL",
     "sasl.mechanism": "PLAIN",

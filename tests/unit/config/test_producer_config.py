@@ -1,27 +1,18 @@
 """What a mapping of Kafka's producer options means, and what is said about one that cannot work."""
 
 import pickle
-import warnings
 
 import pytest
 
 from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig
 from spark_kafka_sink.errors import ConfigError
-
-SERVERS = {"bootstrap.servers": "broker:9092"}
+from tests.support import options as parsing
+from tests.support.options import SERVERS, faults
 
 
 def parse(prefix="", **options):
-    """Options with underscores for dots, on top of one bootstrap server; a warning is an error."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        return ProducerConfig.parse({**SERVERS, **{name.replace("_", "."): v for name, v in options.items()}}, prefix)
-
-
-def faults(mapping, prefix=""):
-    with pytest.raises(ConfigError) as raised:
-        ProducerConfig.parse({**SERVERS, **mapping}, prefix)
-    return raised.value.faults
+    """Options with underscores for dots."""
+    return parsing.parse({name.replace("_", "."): value for name, value in options.items()}, prefix)
 
 
 @pytest.mark.parametrize(

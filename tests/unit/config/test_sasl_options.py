@@ -1,12 +1,10 @@
 """Which SASL options go together, and what the error says where they do not; no error shows a password."""
 
-import warnings
-
 import pytest
 
 from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig
 from spark_kafka_sink.common.config.option import Password
-from spark_kafka_sink.errors import ConfigError
+from tests.support.options import fault, parse
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -19,20 +17,6 @@ SCRAMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 def sasl(mechanism=None, jaas=None, protocol="SASL_PLAINTEXT"):
     given = {"security.protocol": protocol, "sasl.mechanism": mechanism, "sasl.jaas.config": jaas}
     return {"bootstrap.servers": "localhost:9092", **given}
-
-
-def parse(options, prefix=""):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        return ProducerConfig.parse(options, prefix)
-
-
-def fault(options, prefix=""):
-    with pytest.raises(ConfigError) as raised:
-        ProducerConfig.parse(options, prefix)
-    (only,) = raised.value.faults
-    assert "hunter2" not in only
-    return only
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,9 @@
 """GSSAPI: which options of ``Krb5LoginModule`` log in, and the service name; no error shows the module's values."""
 
-import warnings
-
 import pytest
 
-from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.network.login.kerberos import KRB5_EXAMPLE
+from tests.support.options import fault, parse
 
 KRB5 = "com.sun.security.auth.module.Krb5LoginModule"
 KEYTAB = f'{KRB5} required useKeyTab=true storeKey=true keyTab="/etc/orders.keytab" principal="orders@EXAMPLE.COM";'
@@ -19,19 +16,6 @@ def gssapi(jaas, **others):
         "bootstrap.servers": "broker:9092", "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "GSSAPI",
         "sasl.jaas.config": jaas, SERVICE: "kafka", **others,
     }  # fmt: skip
-
-
-def parse(options):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        return ProducerConfig.parse(options)
-
-
-def fault(options):
-    with pytest.raises(ConfigError) as raised:
-        ProducerConfig.parse(options)
-    (only,) = raised.value.faults
-    return only
 
 
 @pytest.mark.parametrize("jaas", [KEYTAB, TICKETS, KEYTAB.replace("storeKey", "useTicketCache")])

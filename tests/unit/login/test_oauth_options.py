@@ -3,7 +3,7 @@
 import pytest
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.errors import ConfigError
+from tests.support.options import fault
 
 OAUTH = "org.apache.kafka.common.security.oauthbearer."
 MODULE = f"{OAUTH}OAuthBearerLoginModule"
@@ -24,14 +24,6 @@ def oauth(jaas=f"{MODULE} required {CLIENT};", **others):
 
 def parse(**others):
     return ProducerConfig.parse(oauth(**others))
-
-
-def fault(**others):
-    with pytest.raises(ConfigError) as raised:
-        parse(**others)
-    (only,) = raised.value.faults
-    assert "hunter2" not in only
-    return only
 
 
 @pytest.mark.parametrize("prefix", ["", "kafkashaded."])
@@ -96,4 +88,4 @@ def test_credentials_may_come_from_options_of_kafka_4_without_a_login_module():
     ],
 )  # fmt: skip
 def test_options_that_cannot_log_in_are_refused_with_what_to_write(given, reason):
-    assert fault(**given) == reason
+    assert fault(oauth(**given)) == reason
