@@ -15,7 +15,6 @@ from spark_kafka_sink.testing import DEFAULT_VERSION, LocalKafka
 from spark_kafka_sink.testing.broker import KEPT
 from tests.contract.plain_client import PlainClient, batch
 from tests.contract.scenario import Cluster, name, new_topic
-from tests.faults.exactly_once.reader import read_committed
 from tests.support.kafka_versions import TEST_BROKER, on_kafka
 from tests.support.waiting import DEADLINE_S, lasts, until
 
@@ -140,24 +139,3 @@ def test_a_producer_over_its_byte_rate_delivers_everything_once(cluster: Cluster
     assert offsets == list(range(1_300))
     assert metrics["produce-throttle-time-max"] > 0
     assert metrics["record-retry-total"] == metrics["record-error-total"] == 0
-
-
-@on_kafka("4.4.0", "3.9.1")
-def test_a_transaction_over_the_request_quota_is_committed(local_kafka: LocalKafka) -> None:
-    """Each response asks for a pause of up to a second: Metadata, FindCoordinator, InitProducerId, Produce, EndTxn."""
-    topic, client_id = name("topic"), name("busy")
-    local_kafka.create_topic(topic)
-    local_kafka.set_quotas(client_id, {"request_percentage": 0.01})
-    config = {
-        "bootstrap.servers": local_kafka.bootstrap_servers,
-        "client.id": client_id,
-        "transactional.id": name("id"),
-        "max.block.ms": 60_000,
-    }
-    with lasts(1), KafkaProducer(config) as producer:
-        producer.init_transactions()
-        for value in (b"1", b"2"):
-            producer.begin_transaction()
-            producer.send(ProducerRecord(topic, value))
-            producer.commit_transaction()
-    assert read_committed(local_kafka.bootstrap_servers, topic) == {0: [b"1", b"2"]}

@@ -268,24 +268,6 @@ def test_incident_a_token_file_that_is_a_pipe_or_has_no_end_held_the_login(oidc,
     assert fetch(f"file:{link}").value == token
 
 
-@pytest.mark.parametrize("option", ["private.key.file", "template.file", "file"])
-def test_incident_a_private_key_that_is_a_pipe_or_has_no_end_held_the_login(tmp_path, option):
-    large = tmp_path / "large"
-    large.write_bytes(b"x" * 1_000_001)
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    for file, problem in (
-        (large, "has more than 1000000 bytes"),
-        (tmp_path, "cannot be read: Is a directory"),
-        (pipe, "is not a regular file"),
-        (Path("/dev/zero"), "is not a regular file"),
-    ):
-        options = signed(tmp_path) | {f"{ASSERTION}{option}": str(file)}
-        with pytest.raises(LoginError) as raised:
-            assertion(config("http://idp", **options), 0)
-        assert str(raised.value) == f"{ASSERTION}{option} {file} {problem}"
-
-
 @pytest.mark.parametrize("end", ["NaN", "Infinity", "1e300", "true", '"soon"'])
 def test_a_token_without_an_end_in_time_is_refused_and_not_fetched_without_pause(tmp_path, end):
     file = tmp_path / "token"
