@@ -15,9 +15,8 @@ from spark_kafka_sink.schemas.formats.format_options import FormatError
 from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
 from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
 from spark_kafka_sink.schemas.registry.schema import Schema, SchemaReference, SchemaType, Side
-from spark_kafka_sink.spark.options import SinkOptions
 from tests.unit.encoding.protos import compiled, files_of
-from tests.unit.formats.fake_registry import FakeRegistry
+from tests.unit.formats.fake_registry import FakeRegistry, formats_of
 
 STRUCT = pa.struct([("a", pa.int32())])
 
@@ -27,15 +26,9 @@ def record(*names, default=None, name="R"):
     return json.dumps({"type": "record", "name": name, "namespace": "n", "fields": fields})
 
 
-def options(**given):
-    named = {name.replace("_", "."): value for name, value in given.items()}
-    url = {"schema.registry.url": "http://registry:8081"}
-    return SinkOptions.parse({"kafka.bootstrap.servers": "a:1", "valueFormat": "avro", **url, **named}).formats
-
-
 def plan(registry, topic="t", derived=None, kind=STRUCT, **given):
     frame = {Side.VALUE: FrameColumn(kind, derived)}
-    return pickle.loads(pickle.dumps(plan_formats(options(**given), frame, topic, registry)))
+    return pickle.loads(pickle.dumps(plan_formats(formats_of(**given), frame, topic, registry)))
 
 
 def written(formats, rows, topics="t"):
