@@ -98,14 +98,14 @@ def test_a_refused_token_is_answered_with_one_byte_and_then_an_error_with_the_br
 
 
 def test_clients_with_the_same_credentials_share_one_login_that_the_last_one_ends():
-    sources = [Source(), Source(), Source()]
+    sources, before = [Source(), Source(), Source()], set(threading.enumerate())
     first, second = (OAuthBearer(configured("four"), source) for source in sources[:2])
     assert first_message(first)[1] == first_message(second)[1]
     first.close()
     first.close()
     assert first_message(second)[1] == b"n,,\x01auth=Bearer token1\x01\x01"
     assert [source.fetches for source in sources] == [1, 0, 0]
-    thread = second._login._login._thread._thread
+    (thread,) = set(threading.enumerate()) - before
     second.close()
     thread.join(DEADLINE_S)
     assert not thread.is_alive()
