@@ -89,3 +89,9 @@ def test_credentials_may_come_from_options_of_kafka_4_without_a_login_module():
 )  # fmt: skip
 def test_options_that_cannot_log_in_are_refused_with_what_to_write(given, reason):
     assert fault(oauth(**given)) == reason
+
+
+def test_an_unknown_retriever_is_refused_with_the_known_ones():
+    assert fault(oauth(**{RETRIEVER: "com.example.Mine"})).startswith(
+        f"{RETRIEVER} must be one of {OAUTH}DefaultJwtRetriever, "
+    )

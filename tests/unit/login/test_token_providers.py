@@ -177,3 +177,8 @@ def test_an_entry_point_that_makes_no_source_is_one_error_that_names_it(entry_po
     with pytest.raises(ConfigError) as raised:
         entry_point(code)
     assert str(raised.value) == f"saslTokenProvider=own: the entry point own_provider_module:Own {reason}"
+
+
+def test_without_sasl_the_option_has_no_effect_and_a_warning_says_so():
+    with pytest.warns(ConfigWarning, match=r"^sasl\.token\.provider has no effect, as security\.protocol is SSL"):
+        ProducerConfig.parse({**SERVERS, "security.protocol": "SSL", "saslTokenProvider": "aws"})
