@@ -152,3 +152,5 @@ def test_messages_name_the_user_but_show_no_value_of_a_config_provider(
     login = LOGIN.replace('"u"', f'"{user}"')
     options = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.jaas.config": login}
     assert username(ProducerConfig.parse({"bootstrap.servers": "b:9092", **options})) == user
+    behind_placeholder = {**options, "sasl.jaas.config": "${env:API_KEY}"}
+    assert username(ProducerConfig.parse({"bootstrap.servers": "b:9092", **behind_placeholder})) is None
