@@ -6,6 +6,7 @@ import pytest
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.old_names import OLD_NAMES, overridden
+from spark_kafka_sink.errors import ConfigError
 from tests.support.options import SERVERS, faults
 
 STRINGS = "spark_kafka_sink.producer.serializers:StringSerializer"
@@ -50,7 +51,9 @@ def test_an_old_name_is_the_current_option(old, current):
 
 
 def test_a_fault_has_the_name_that_was_given():
-    assert faults({"metadata.broker.list": "nowhere", "request.required.acks": 2}) == (
+    with pytest.raises(ConfigError) as raised:
+        ProducerConfig.parse({"metadata.broker.list": "nowhere", "request.required.acks": 2})
+    assert raised.value.faults == (
         "request.required.acks must be one of all, -1, 0, 1, but is 2.",
         "metadata.broker.list entry 'nowhere' is not host:port (an IPv6 address is written [::1]:9092).",
     )
