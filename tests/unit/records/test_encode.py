@@ -134,7 +134,7 @@ def check_short_way(lengths: list[int], first: int, timestamp_delta: int) -> Non
 # Around every size of a varint.
 LENGTHS = st.sampled_from([0, 1, 50, 55, 56, 57, 58, 63, 64, 65, 127, 128, 8_180, 8_181, 8_182, 8_191, 8_192, 8_193])
 FIRST_OFFSETS = st.sampled_from([0, 1, 62, 63, 64, 8190, 8191, 8192, 65_500, 65_535, 65_536, 1_048_570])
-TIMESTAMP_DELTAS = st.sampled_from([0, 1, -1, 63, 64, -65, 8192, 1 << 40])
+TIMESTAMP_DELTAS = st.sampled_from([0, 1, -1, 63, 64, -65, 8192, 1 << 40, -(1 << 62), (1 << 63) - 1])
 
 
 @settings(max_examples=200, deadline=None)
@@ -156,3 +156,8 @@ def test_many_values_of_one_length_go_the_short_way_too(rows, first, timestamp_d
 @pytest.mark.parametrize(("lengths", "first", "timestamp_delta"), [([1_048_576], 0, 0), ([1, 0, 300], 60, -(1 << 62))])
 def test_a_mebibyte_and_a_time_of_the_far_past_go_the_short_way_too(lengths, first, timestamp_delta):
     check_short_way(lengths, first, timestamp_delta)
+
+
+@pytest.mark.parametrize(("lengths", "first"), [([8_180], 8192), ([0, 0, 8_180], 0), ([500] * 70, 60)])
+def test_incident_records_of_one_far_time_had_other_bytes_of_the_process(lengths, first):
+    check_short_way(lengths, first, -(1 << 62))
