@@ -14,9 +14,7 @@ from spark_kafka_sink.network.api_versions import (
     METADATA_WITHOUT_CREATION,
     SPOKEN,
     VersionRange,
-    between,
     camel_case,
-    every,
     produce_versions,
 )
 from spark_kafka_sink.network.connection import ApiVersions
@@ -90,13 +88,6 @@ def test_kio_has_each_version(api):
         assert response_type(api, version).__api_key__ == API_KEYS[api]
 
 
-def test_a_range_is_a_part_of_the_table():
-    with pytest.raises(ValueError, match="produce is spoken in versions 3 to 13, not 2 to 13"):
-        between("produce", 2, 13)
-    with pytest.raises(ValueError, match="not 9 to 14"):
-        between("produce", 9, 14)
-
-
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
@@ -111,11 +102,6 @@ def test_a_range_is_a_part_of_the_table():
 )
 def test_the_versions_of_a_produce_request(given, expected):
     assert produce_versions(**given)[:2] == expected
-
-
-def test_each_connection_uses_the_highest_version_of_both():
-    old, new = ApiVersions("old", {0: (0, 7)}, {}), ApiVersions("new", {0: (0, 20)}, {})
-    assert [each.pick(0, *every("produce")) for each in (old, new)] == [7, 13]
 
 
 @pytest.mark.parametrize(

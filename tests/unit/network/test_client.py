@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import logging
 import math
 import socket
 from dataclasses import replace
@@ -22,21 +21,6 @@ from spark_kafka_sink.network.messages import schema
 from tests.unit.network.conftest import CONFIG
 
 
-def test_is_ready_only_after_connection_and_handshake(turns, node):
-    turns.transport.accept_all = False
-    assert turns.client.ready_delay(node, turns.now) == 0
-    assert not turns.ready(node)
-    assert not turns.ready(node)
-    assert turns.transport.addresses == {1: ("b", 9092)}
-    assert turns.client.ready_delay(node, turns.now) == math.inf
-    turns.transport.accept(1)
-    turns.client.handle(turns.transport.poll(0), turns.now)
-    assert not turns.ready(node)
-    turns.turn()
-    assert turns.ready(node)
-    assert turns.client.ready_delay(node, turns.now) == 0
-
-
 def test_a_request_completes_with_its_body_and_latency(turns, node, answer_end_txn):
     turns.make_ready(node)
     turns.send(node)
@@ -51,19 +35,6 @@ def test_a_request_completes_with_its_body_and_latency(turns, node, answer_end_t
     assert response.error is None
     assert not response.disconnected
     assert turns.client.in_flight(1) == 0
-
-
-def test_answers_go_to_their_requests_in_order_also_when_they_arrive_in_pieces(turns, node, answer_end_txn):
-    connection = turns.make_ready(node)
-    for name in "abc":
-        turns.send(node, on_complete=lambda response, name=name: turns.responses.append((name, response.body)))
-    while turns.transport.requests:
-        turns.transport.respond(turns.transport.requests.popleft(), answer_end_txn())
-    stream = b"".join(event.data for event in turns.transport.poll(0))
-    for i in range(len(stream)):
-        turns.transport.receive(connection, stream[i : i + 1])
-    turns.turn()
-    assert turns.responses == [(name, answer_end_txn()) for name in "abc"]
 
 
 def test_not_ready_while_max_in_flight_requests_are_out(make_turns, node, answer_end_txn):
@@ -152,17 +123,6 @@ def test_a_request_that_is_late_ends_the_connection_and_all_on_it(make_turns, no
     assert connection not in turns.transport.open
 
 
-def test_a_broker_that_never_ends_the_handshake_is_given_up_after_request_timeout(make_turns, node):
-    turns = make_turns(request_timeout_ms=1000)
-    turns.transport.answer = None
-    turns.ready(node)
-    turns.turn()
-    assert turns.client.next_deadline(turns.now) == 1000
-    turns.turn(1000)
-    assert turns.transport.open == set()
-    assert "did not respond to ApiVersions v4 within 1000 ms" in str(turns.client.last_error(1))
-
-
 def test_connecting_takes_no_longer_than_the_setup_timeout_which_doubles(turns, node):
     turns.transport.accept_all = False
     timeouts = []
@@ -226,67 +186,6 @@ def test_an_answered_request_ends_the_series_of_failures(turns, node, answer_end
     turns.transport.drop(connection, "gone")
     turns.turn()
     assert turns.client.ready_delay(node, turns.now) <= 60
-
-
-def test_a_connection_is_logged_at_debug(turns, node, caplog):
-    caplog.set_level(logging.DEBUG, "spark_kafka_sink.network")
-    turns.make_ready(node)
-    assert caplog.messages == ["Connecting to b:9092 (id: 1)", "Connected to b:9092 (id: 1)"]
-
-
-def test_one_warning_for_each_series_of_failures(turns, node, answer_end_txn, caplog):
-    caplog.set_level(logging.WARNING, "spark_kafka_sink.network")
-
-    def fail_three_times():
-        for _ in range(3):
-            turns.ready(node)
-            turns.transport.drop(turns.transport.last_connection(), "Connection refused")
-            turns.turn()
-            turns.turn(1000)
-
-    turns.transport.accept_all = False
-    fail_three_times()
-    assert caplog.messages == ["Connection to node 1 (b:9092) could not be established: Connection refused"]
-    turns.transport.accept_all = True
-    connection = turns.make_ready(node)
-    turns.send(node)
-    turns.transport.respond(turns.transport.requests.popleft(), answer_end_txn())
-    turns.turn()
-    turns.transport.drop(connection, "the broker closed the connection")
-    turns.turn()
-    assert len(caplog.messages) == 1, "losing a connection that nobody waits for is no trouble"
-    turns.turn(10_000)
-    turns.transport.accept_all = False
-    fail_three_times()
-    assert len(caplog.messages) == 2
-    assert sum(turns.client.take_repeated_failures().values()) == 4
-    assert turns.client.take_repeated_failures() == {}
-
-
-def test_a_connection_that_is_lost_again_within_ten_seconds_is_only_counted(turns, node, answer_end_txn, caplog):
-    caplog.set_level(logging.WARNING, "spark_kafka_sink.network")
-    for _ in range(3):
-        connection = turns.make_ready(node)
-        turns.send(node)
-        turns.transport.respond(turns.transport.requests.popleft(), answer_end_txn())
-        turns.turn()
-        turns.send(node)
-        turns.transport.drop(connection, "Connection reset by peer")
-        turns.turn()
-        turns.turn(1000)
-    assert len(caplog.messages) == 1
-    (count,) = turns.client.take_repeated_failures().values()
-    assert count == 2
-
-
-def test_completions_may_send_again(turns, node, answer_end_txn):
-    turns.make_ready(node)
-    turns.send(node, on_complete=lambda _response: turns.send(node))
-    turns.transport.respond(turns.transport.requests.popleft(), answer_end_txn())
-    turns.turn()
-    turns.transport.respond(turns.transport.requests.popleft(), answer_end_txn())
-    turns.turn()
-    assert len(turns.responses) == 1
 
 
 def test_a_completion_that_raises_takes_no_other_completion_with_it(turns, node):

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.errors import NetworkError, UnsupportedVersionError
+from spark_kafka_sink.errors import NetworkError
 from spark_kafka_sink.network.connection import ApiVersions
 from spark_kafka_sink.network.handshake import negotiate_api_versions
 from spark_kafka_sink.network.messages import schema
@@ -93,19 +93,3 @@ def test_pick_takes_the_highest_version_that_both_speak():
     assert versions.pick(0, 3, 13) == 11
     assert versions.pick(0, 3, 9) == 9
     assert versions.pick(0, 11, 13) == 11
-
-
-@pytest.mark.parametrize(
-    ("ours", "words"),
-    [
-        (
-            (0, 12, 13),
-            r"The broker b:9092 \(id: 1\) supports Produce in versions 3 to 11, this client in versions 12 to",
-        ),
-        ((0, 0, 2), r"supports Produce in versions 3 to 11, this client in versions 0 to 2"),
-        ((26, 0, 5), r"The broker b:9092 \(id: 1\) does not support EndTxn"),
-    ],
-)
-def test_pick_names_broker_and_api_when_there_is_no_common_version(ours, words):
-    with pytest.raises(UnsupportedVersionError, match=words):
-        ApiVersions("b:9092 (id: 1)", {0: (3, 11)}, {}).pick(*ours)

@@ -3,13 +3,10 @@ from __future__ import annotations
 import sys
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from kio.schema.index import schema_name_map
 from kio.static.constants import EntityType
 
-from spark_kafka_sink.errors import NetworkError
-from spark_kafka_sink.network.messages import camel_case, decode_response, request_header, schema
+from spark_kafka_sink.network.messages import camel_case, decode_response, schema
 from spark_kafka_sink.network.metadata_api import metadata_request
 from tests.support.scripted_network import response_frame
 
@@ -37,14 +34,6 @@ def test_the_size_says_how_much_follows_and_kio_reads_the_header(version):
     assert 4 + header_size + body_size == len(frame)
 
 
-def test_a_header_of_an_inflexible_version_has_no_tagged_fields():
-    flexible = request_header(0, 9, 1, "é", 10, flexible=True)
-    plain = request_header(0, 8, 1, "é", 10, flexible=False)
-    assert len(flexible) == len(plain) + 1
-    assert int.from_bytes(plain[:4], "big") == len(plain) - 4 + 10
-    assert int.from_bytes(flexible[:4], "big") == len(flexible) - 4 + 10
-
-
 def test_only_the_versions_that_are_used_are_imported():
     # An API that nothing else asks for: sys.modules is the whole session's.
     schema("describe_quorum", 1)
@@ -59,16 +48,6 @@ def test_tagged_fields_of_the_response_header_are_skipped():
     assert body[0] == 0
     tagged = b"\x02" + b"\x00\x03abc" + b"\x07\x00" + body[1:]
     assert decode_response(tagged, response) == decode_response(body, response) == _end_txn_response()
-
-
-@given(st.binary(max_size=60))
-def test_no_bytes_make_anything_but_an_entity_or_a_network_error(data):
-    response = schema("metadata", 12).MetadataResponse
-    try:
-        result = decode_response(data, response)
-    except NetworkError as error:
-        result = error
-    assert type(result) is response or str(result).startswith(f"a MetadataResponse v12 of {len(data)} bytes cannot be")
 
 
 def _end_txn_response():

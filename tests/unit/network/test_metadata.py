@@ -3,7 +3,6 @@ from __future__ import annotations
 import logging
 import math
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
@@ -88,27 +87,6 @@ class Waiter(threading.Thread):
         return self.result
 
 
-def test_bootstrap_servers_are_nodes_with_negative_ids():
-    assert metadata().bootstrap_nodes == (Node(-1, "boot", 9092), Node(-2, "boot2", 9093))
-    assert metadata().candidates(0) == metadata().bootstrap_nodes
-
-
-def test_a_known_topic_is_returned_without_asking():
-    each = known(topic())
-    woken = []
-    assert each.wait_for_topic("t", 0, 0, SystemClock(), lambda: woken.append(1)) is each.snapshot
-    assert woken == []
-
-
-def test_a_waiter_gets_the_snapshot_that_knows_its_topic():
-    each = metadata()
-    waiter = Waiter(each)
-    assert each.request_for(0) == ("t",)
-    each.updated(answer(topic()), 0)
-    assert waiter.ended() is each.snapshot
-    assert each.snapshot.generation == 1
-
-
 def test_a_waiter_asks_again_when_its_topic_is_not_in_the_answer_yet():
     each = metadata()
     waiter = Waiter(each)
@@ -118,19 +96,6 @@ def test_a_waiter_asks_again_when_its_topic_is_not_in_the_answer_yet():
     assert each.request_for(100) == ("t",)
     each.updated(answer(topic()), 100)
     assert waiter.ended() is each.snapshot
-
-
-@pytest.mark.parametrize(
-    ("partition", "text"),
-    [
-        (None, "Topic u not present in metadata after 0 ms."),
-        (3, "Topic u not present in metadata after 0 ms."),
-    ],
-)
-def test_kafkas_text_when_the_topic_does_not_come(partition, text):
-    with pytest.raises(KafkaTimeoutError) as raised:
-        known(topic()).wait_for_topic("u", partition, 0, SystemClock(), lambda: None)
-    assert str(raised.value) == text
 
 
 def test_kafkas_text_when_the_partition_does_not_come():
@@ -463,15 +428,6 @@ def test_asks_the_bootstrap_servers_again_after_the_trigger_time():
     assert each.candidates(300_010) == each.bootstrap_nodes
 
 
-def test_trouble_before_an_update_does_not_count_towards_the_trigger_time():
-    each = known(topic())
-    each.note_connection_error(B1, NetworkError("refused"), 10)
-    each.request_for(20)
-    each.updated(answer(topic()), 20)
-    each.note_connection_error(B1, NetworkError("refused"), 300_000)
-    assert each.candidates(300_010) == (B1, B2)
-
-
 def test_asks_the_bootstrap_servers_again_when_a_broker_demands_it():
     each = known(topic())
     each.rebootstrap()
@@ -484,28 +440,6 @@ def test_never_goes_back_to_the_bootstrap_servers_when_recovery_is_off():
     each.note_connection_error(B2, NetworkError("refused"), 0)
     each.rebootstrap()
     assert each.candidates(10**9) == (B1, B2)
-
-
-def test_many_waiters_of_many_topics_are_all_served():
-    each = metadata()
-    waiters = [Waiter(each, f"t{i}") for i in range(8)]
-    pending = {f"t{i}" for i in range(8)}
-    now = 0.0
-    while pending:
-        asked = each.request_for(now)
-        each.updated(answer(*(topic(name) for name in asked[:3])), now)
-        pending -= set(asked[:3])
-        now += 1000
-        time.sleep(0.02)
-    assert {type(waiter.ended()) for waiter in waiters} == {ClusterSnapshot}
-
-
-def test_the_longest_max_block_ms_that_kafka_takes_is_waited_for():
-    """A lock's timeout cannot hold it: OverflowError instead of waiting."""
-    each = metadata()
-    threading.Timer(0.05, lambda: each.fail_waiters(ProducerClosedError("closed"))).start()
-    with pytest.raises(ProducerClosedError):
-        each.wait_for_topic("t", None, 2.0**63, SystemClock(), lambda: None)
 
 
 def test_the_partitions_of_a_snapshot_are_made_once():

@@ -127,16 +127,6 @@ def test_a_broker_may_send_the_client_back_to_bootstrap(cluster):
     assert cluster.metadata.candidates(cluster.turns.now) == cluster.metadata.bootstrap_nodes
 
 
-def test_after_the_first_answer_the_brokers_it_names_are_asked(cluster):
-    cluster.step()
-    cluster.step()
-    cluster.transport.respond(cluster.transport.requests.popleft(), response(13, ((7, "b7", 9097),)))
-    cluster.step()
-    cluster.metadata.request_update()
-    cluster.step(1000)
-    assert cluster.transport.addresses[2] == ("b7", 9097)
-
-
 @pytest.mark.parametrize("partitions", [[(0, 1), (0, 1)], [(0, 1), (2, 1)], [(2**31 - 1, 1)]])
 def test_a_topic_whose_partitions_do_not_add_up_is_left_out(partitions):
     snapshot = parse_metadata(response(12, topics=[("t", ErrorCode.none, partitions)]))

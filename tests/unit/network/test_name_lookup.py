@@ -13,7 +13,7 @@ import pytest
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.network.name_lookup import Address, AddressList, bootstrap_servers
+from spark_kafka_sink.network.name_lookup import bootstrap_servers
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.network.transport import Closed, Connected, Received
 from spark_kafka_sink.testing import TestBroker
@@ -201,77 +201,6 @@ def test_an_address_whose_peer_ends_the_handshake_is_not_tried_again_before_the_
             with KafkaProducer(options) as producer:
                 producer.send(ProducerRecord("t", b"x")).result(120)
             assert peers.accepted == ["127.0.0.2"]
-
-
-def test_a_name_whose_first_address_has_an_http_server_does_not_fail_the_caller(names):
-    names.addresses = ["127.0.0.2", "127.0.0.1"]
-    names.may_answer.set()
-    with TestBroker() as broker:
-        port = int(broker.bootstrap_servers.rpartition(":")[2])
-        with (
-            Peers(port, ["127.0.0.2"], greeting=b"HTTP/1.1 400 Bad Request\r\n\r\n") as peers,
-            KafkaProducer({"bootstrap.servers": f"{NAME}:{port}", "max.block.ms": 120_000}) as producer,
-        ):
-            producer.send(ProducerRecord("t", b"x")).result(120)
-        assert peers.accepted == ["127.0.0.2"]
-        assert broker.topic("t").values() == [b"x"]
-
-
-FIRST, SECOND, THIRD = ((socket.AF_INET, (f"192.0.2.{number}", 9092)) for number in (1, 2, 3))
-
-
-def taken_of(addresses: AddressList) -> list[Address]:
-    taken = []
-    while addresses:
-        taken.append(addresses.take())
-    return taken
-
-
-def test_after_a_ready_connection_the_list_is_looked_up_anew():
-    addresses = AddressList()
-    addresses.fill([FIRST, SECOND, THIRD])
-    assert addresses.take() == FIRST
-    addresses.connection_ready()
-    assert not addresses
-
-
-def test_the_address_of_a_lost_connection_is_tried_last():
-    addresses = AddressList()
-    addresses.fill([FIRST, SECOND, THIRD])
-    addresses.take()
-    addresses.connection_ready()
-    addresses.connection_lost()
-    addresses.fill([FIRST, SECOND, THIRD])
-    assert taken_of(addresses) == [SECOND, THIRD, FIRST]
-
-
-def test_no_address_is_hidden_by_two_whose_connections_get_ready_and_are_lost():
-    addresses, taken = AddressList(), []
-    for _ in range(4):
-        addresses.fill([FIRST, SECOND, THIRD])
-        taken.append(addresses.take())
-        addresses.connection_ready()
-        addresses.connection_lost()
-    assert taken == [FIRST, SECOND, THIRD, FIRST]
-
-
-def test_a_lost_address_that_the_name_no_longer_has_changes_nothing():
-    addresses = AddressList()
-    addresses.fill([THIRD])
-    addresses.take()
-    addresses.connection_ready()
-    addresses.connection_lost()
-    addresses.fill([FIRST, SECOND])
-    assert taken_of(addresses) == [FIRST, SECOND]
-
-
-def test_a_connection_that_was_closed_unused_is_not_lost():
-    addresses = AddressList()
-    addresses.fill([FIRST, SECOND])
-    addresses.take()
-    addresses.connection_ready()
-    addresses.fill([FIRST, SECOND])
-    assert taken_of(addresses) == [FIRST, SECOND]
 
 
 CANONICAL = {"client.dns.lookup": "resolve_canonical_bootstrap_servers_only"}

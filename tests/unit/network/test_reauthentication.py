@@ -1,13 +1,12 @@
 """Re-authentication (KIP-368): SASL again on a connection in use, before its session ends."""
 
 from datetime import timedelta
-from random import Random
 
 import pytest
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.model import Node
-from spark_kafka_sink.errors import KafkaTimeoutError, LoginError, SaslAuthenticationError
+from spark_kafka_sink.errors import KafkaTimeoutError, SaslAuthenticationError
 from spark_kafka_sink.network.login import sasl
 from spark_kafka_sink.network.login.sasl import LoginStep
 from spark_kafka_sink.network.messages import schema
@@ -136,14 +135,6 @@ def test_a_connection_that_is_not_used_waits_for_its_next_use(turns, node):
     assert turns.sent == SASL
 
 
-def test_a_session_without_an_end_is_kept(turns, node):
-    turns.lifetime_ms = 0
-    turns.make_ready(node)
-    due(turns).turn(200_000)
-    assert turns.ready(node)
-    assert turns.sent == []
-
-
 def test_requests_in_flight_complete_before_it_and_count_until_then(turns, node, answer_end_txn):
     turns.make_ready(node)
     turns.send(node)
@@ -203,14 +194,6 @@ def test_no_other_connection_is_opened_or_kept_from_opening_meanwhile(turns, nod
     assert len(turns.transport.addresses) == 2
 
 
-def test_credentials_are_read_anew(turns, node):
-    turns.make_ready(node)
-    turns.mechanism.password = turns.password = b"new"
-    due(turns).ready(node)
-    turns.turn()
-    assert turns.ready(node)
-
-
 def test_refused_credentials_end_the_connection_with_the_authentication_error(turns, node):
     turns.make_ready(node)
     turns.password = b"new"
@@ -242,19 +225,6 @@ def test_it_waits_for_a_token_while_requests_complete(turns, node, answer_end_tx
     assert turns.ready(node)
 
 
-def test_a_token_that_fails_ends_the_connection_and_loses_no_request_for_good(turns, node):
-    turns.make_ready(node)
-    turns.send(node)
-    turns.mechanism.step = LoginStep(WHAT)
-    due(turns).ready(node)
-    turns.mechanism.step.fail(LoginError(f"{WHAT} did not respond"))
-    turns.client.handle([], turns.now)
-    assert type(turns.client.authentication_error(node, turns.now)) is LoginError
-    (response,) = turns.responses
-    assert response.disconnected
-    assert not isinstance(response.error, SaslAuthenticationError), "the broker may have written it: a retry tells"
-
-
 def test_a_broker_that_does_not_respond_to_it_is_a_timeout(turns, node):
     turns.make_ready(node)
     due(turns).is_quiet = True
@@ -277,13 +247,3 @@ def test_a_connection_lost_in_it_is_made_anew(turns, node):
     turns.is_quiet = False
     turns.turn(1_000)
     assert turns.make_ready(node) == connection + 1
-
-
-def test_random_moments_of_two_clients_differ(make_turns, turns, node):
-    turns.client._random = Random(8)
-    turns.make_ready(node)
-    first = turns.client._states[1].connection.reauthenticate_at
-    turns.client._random = Random(9)
-    other = Node(2, "c", 9092)
-    turns.make_ready(other)
-    assert first != turns.client._states[2].connection.reauthenticate_at

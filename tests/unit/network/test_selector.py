@@ -67,13 +67,6 @@ def read_to_the_end(sock: socket.socket) -> None:
         continue
 
 
-def test_bytes_go_both_ways(selector, peer):
-    assert selector.send(1, (b"ab", b"", memoryview(b"cd")))
-    assert read_exactly(peer, 4) == b"abcd"
-    peer.sendall(b"answer")
-    assert until(selector, Received) == [Received(1, b"answer")]
-
-
 def test_what_is_sent_while_connecting_follows_the_connection(selector, server):
     selector.connect(1, *server.getsockname())
     assert not selector.send(1, (b"early",))
@@ -194,14 +187,6 @@ def test_a_reset_by_the_peer_is_told_once(selector, peer):
     assert selector.poll(20) == []
 
 
-def test_a_write_to_a_connection_that_broke_is_told_by_the_next_poll(selector, peer):
-    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    peer.close()
-    time.sleep(0.02)
-    selector.send(1, (b"x",))
-    assert [type(event) for event in selector.poll(float("inf"))] == [Closed]
-
-
 def test_the_end_of_the_stream_comes_after_its_last_bytes(selector, peer):
     peer.sendall(b"bye")
     peer.close()
@@ -254,11 +239,6 @@ def test_each_attempt_takes_the_next_address_and_the_name_is_looked_up_after_the
     assert len(lookups) == 2
 
 
-def test_poll_returns_after_its_time(selector):
-    with lasts(0.03):
-        assert selector.poll(30) == []
-
-
 def test_a_wakeup_before_the_poll_ends_it_at_once_and_only_that_one(selector):
     for _ in range(3):
         selector.wakeup()
@@ -292,45 +272,11 @@ def test_no_wakeup_is_ever_lost(selector):
     assert not thread.is_alive()
 
 
-def test_wakeup_makes_no_system_call_unless_a_poll_sleeps(selector):
-    selector.wakeup()
-    selector._wakeup_reader.setblocking(False)
-    with pytest.raises(BlockingIOError):
-        selector._wakeup_reader.recv(1)
-
-
 def test_wakeup_after_shutdown_is_harmless():
     selector = Selector()
     selector.shutdown()
     selector._sleeping = True
     selector.wakeup()
-
-
-def test_a_forked_child_that_shuts_down_leaves_its_parents_connections(selector, peer):
-    child = os.fork()
-    if not child:
-        try:
-            selector.shutdown()
-        finally:
-            os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert selector.send(1, (b"still here",))
-    assert read_exactly(peer, 10) == b"still here"
-    peer.sendall(b"so am I")
-    assert until(selector, Received) == [Received(1, b"so am I")]
-
-
-def test_many_connections_leave_no_file_descriptor(selector, server):
-    with none_left():
-        for connection_id in range(1, 101):
-            selector.connect(connection_id, *server.getsockname())
-            if connection_id % 2:
-                until(selector, Connected)
-            server.accept()[0].close()
-            if connection_id % 3:
-                selector.close(connection_id)
-            else:
-                until(selector, Closed)
 
 
 def test_a_selector_counts_connections_bytes_and_time(selector, peer):

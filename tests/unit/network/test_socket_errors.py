@@ -13,11 +13,9 @@ import threading
 
 import pytest
 
-from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.network import selector as selector_module
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.network.transport import Closed, Connected, Event, Received
-from spark_kafka_sink.testing import TestBroker
 from tests.support.waiting import DEADLINE_S, eventually
 from tests.unit.network.file_descriptors import none_left
 
@@ -247,14 +245,3 @@ def test_a_wakeup_pipe_that_fails_does_not_end_the_poll(monkeypatch):
         broken.close()
     monkeypatch.setattr(each, "_wakeup_reader", reader)
     each.shutdown()
-
-
-def test_a_connection_reset_right_after_it_was_established_does_not_end_the_sender(monkeypatch):
-    """The reset comes between asking for the socket's error and asking for its peer."""
-    FailingSocket.fail("", 0)
-    with TestBroker() as broker:
-        monkeypatch.setattr(selector_module.socket, "socket", FailingSocket)
-        FailingSocket.fail("getpeername", errno.ENOTCONN, any_thread=True)
-        with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
-            producer.send(ProducerRecord("t", b"x")).result(DEADLINE_S)
-        assert broker.topic("t").values() == [b"x"]

@@ -154,23 +154,6 @@ def test_lengths_and_nulls_that_cannot_be_are_an_error(data):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_one_failure_among_successes_is_read_with_its_message(version):
-    refused = partition(version, 1, error_code=ErrorCode.message_too_large, base_offset=-1, error_message="too large")
-    partitions = read(version, answer(version, {"t": [partition(version, 0), refused]})).partitions
-    assert partitions["t", 0].error_code is ErrorCode.none
-    assert partitions["t", 1][2:4] == (ErrorCode.message_too_large, "too large" if version >= 8 else None)
-
-
-def test_a_broker_that_leads_no_more_says_who_does():
-    module = schema("produce", 10).response
-    moved = partition(10, 0, error_code=ErrorCode.not_leader_or_follower, base_offset=-1,
-                      current_leader=module.LeaderIdAndEpoch(leader_id=2, leader_epoch=5))  # fmt: skip
-    endpoint = module.NodeEndpoint(node_id=2, host="n2", port=9092, rack=None)
-    (got,) = read_response(10, answer(10, {"t": [moved]}, node_endpoints=(endpoint,))).partitions.values()
-    assert (got.leader, got.leader_epoch) == (Node(2, "n2", 9092, None), 5)
-
-
-@pytest.mark.parametrize("version", VERSIONS)
 def test_incident_an_answer_that_names_a_partition_twice_passed_for_one(version):
     data = answer(version, {"t": [partition(version, 0), partition(version, 0)]})
     with pytest.raises(NetworkError, match="one partition twice"):

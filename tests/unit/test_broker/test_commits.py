@@ -79,14 +79,6 @@ def a_commit_that_waits() -> Iterator[tuple[TestBroker, PlainClient]]:
             yield broker, client
 
 
-def test_it_waits_for_its_replicas() -> None:
-    with a_commit_that_waits() as (broker, client):
-        assert counts(broker) == 1
-        broker.release_followers(OFFSETS, 0)
-        assert hear_commit(client) == "none"
-        assert counts(broker) == 7
-
-
 def test_a_coordinator_that_moves_while_it_waits_is_told() -> None:
     with a_commit_that_waits() as (broker, client):
         broker.move_leader(OFFSETS, 0, to=2)

@@ -22,13 +22,6 @@ def test_answer_instead_of_the_append_once(broker: TestBroker, client: PlainClie
     assert (fault.hits, len(broker.topic("t").records())) == (1, 1)
 
 
-def test_two_answers_meet_two_requests_in_order(broker: TestBroker, client: PlainClient) -> None:
-    broker.faults.answer("Produce", "REQUEST_TIMED_OUT")
-    broker.faults.answer("Produce", 56)
-
-    assert [error(client), error(client), error(client)] == ["request_timed_out", "kafka_storage_error", "none"]
-
-
 def test_a_kept_fault_stays_until_it_is_removed(broker: TestBroker, client: PlainClient) -> None:
     fault = broker.faults.answer("Produce", "NOT_ENOUGH_REPLICAS", times=KEPT)
     assert {error(client) for _ in range(3)} == {"not_enough_replicas"}

@@ -29,34 +29,6 @@ def readable(broker: TestBroker) -> int:
     return len(broker.topic("t").records())
 
 
-def test_one_follower_in_sync_that_lags_holds_it(broker: TestBroker, client: PlainClient) -> None:
-    assert produce(client) == "none"
-    broker.hold_followers("t", 0, nodes=[3])
-
-    assert [produce(client, acks=1), produce(client)] == ["none", "request_timed_out"]
-    assert readable(broker) == 1
-    broker.release_followers("t", 0)
-    assert readable(broker) == 3
-
-
-def test_a_follower_that_leaves_the_isr_holds_it_no_longer(broker: TestBroker, client: PlainClient) -> None:
-    broker.hold_followers("t", 0, nodes=[2])
-    assert produce(client) == "request_timed_out"
-
-    broker.set_isr("t", 0, [1, 3])
-
-    assert readable(broker) == 1
-    assert produce(client) == "none"
-
-
-def test_with_only_the_leader_in_sync_acks_all_is_answered_at_once(broker: TestBroker, client: PlainClient) -> None:
-    broker.hold_followers("t", 0)
-    broker.set_isr("t", 0, [1])
-
-    assert produce(client) == "none"
-    assert readable(broker) == 1
-
-
 def test_it_does_not_go_back_when_a_follower_that_lags_joins_the_isr(broker: TestBroker, client: PlainClient) -> None:
     broker.hold_followers("t", 0)
     broker.set_isr("t", 0, [1])

@@ -6,8 +6,6 @@ import asyncio
 import itertools
 import os
 import socket
-import subprocess
-import sys
 import threading
 from contextlib import suppress
 from typing import Any
@@ -20,31 +18,11 @@ from spark_kafka_sink.testing.broker.acceptor import LOOPBACK, Acceptor
 from spark_kafka_sink.testing.broker.authentication import AtListener, AuthenticationLog
 from spark_kafka_sink.testing.listener import Listener
 from tests.contract.plain_client import PlainClient, batch
-from tests.support.waiting import DEADLINE_S, wall_ratio
+from tests.support.waiting import DEADLINE_S
 
 
 def open_files() -> int:
     return len(os.listdir("/proc/self/fd"))
-
-
-def test_it_starts_like_a_few_asyncio_servers() -> None:
-    """Without a pause of its own: three times their time, where a pause of 100 ms would be a hundred times."""
-
-    async def listen() -> None:
-        servers = [await asyncio.start_server(lambda *_: None, LOOPBACK, 0) for _ in range(3)]
-        for server in servers:
-            server.close()
-
-    def bare() -> None:
-        thread = threading.Thread(target=asyncio.run, args=(listen(),))
-        thread.start()
-        thread.join()
-
-    def broker() -> None:
-        with TestBroker(nodes=3):
-            pass
-
-    assert wall_ratio(broker, bare, 10) < 50
 
 
 def test_each_node_listens_on_a_loopback_port_of_its_own() -> None:
@@ -106,16 +84,6 @@ def test_a_socket_that_sends_nothing_does_not_stop_others() -> None:
         host, port = broker.bootstrap_servers.rsplit(":", 1)
         with socket.create_connection((host, int(port))), PlainClient(broker.bootstrap_servers) as client:
             assert client.ask("Metadata", 9, topics=[]).brokers
-
-
-def test_importing_the_pytest_plugin_loads_neither_kio_nor_a_broker() -> None:
-    code = "import sys, spark_kafka_sink.testing.pytest_plugin; sys.exit(any(n.startswith('kio') for n in sys.modules))"
-    assert (
-        subprocess.run(
-            [sys.executable, "-c", code], check=False, env=dict(os.environ, PYTHONPATH=os.getcwd())
-        ).returncode
-        == 0
-    )
 
 
 @pytest.mark.parametrize("steps", range(10))

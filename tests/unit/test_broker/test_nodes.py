@@ -111,13 +111,6 @@ def test_cut_connections_leaves_the_node_listening(broker: TestBroker, client: P
         assert again.ask("Metadata", 9, topics=[]).brokers
 
 
-def test_only_the_leader_takes_records() -> None:
-    with TestBroker(nodes=2) as broker:
-        broker.create_topic("t")
-        with PlainClient(address(broker, 2)) as client:
-            assert client.produce("t", RECORDS).error_code.name == "not_leader_or_follower"
-
-
 def test_the_coordinator_moves_when_its_node_dies() -> None:
     with TestBroker(nodes=2) as broker:
         with PlainClient(address(broker, 1)) as client:
@@ -128,13 +121,6 @@ def test_the_coordinator_moves_when_its_node_dies() -> None:
             assert client.ask("InitProducerId", 4, **fields).error_code.name == "not_coordinator"
             broker.kill(found)
             assert client.ask("InitProducerId", 4, **fields).error_code.name == "none"
-
-
-def test_failed_storage_is_told_until_it_is_mended(broker: TestBroker, client: PlainClient) -> None:
-    broker.fail_storage("t", 0)
-    assert client.produce("t", RECORDS).error_code.name == "kafka_storage_error"
-    broker.fail_storage("t", 0, failed=False)
-    assert client.produce("t", RECORDS).error_code.name == "none"
 
 
 def test_a_storage_failure_that_halts_stops_its_leader_without_a_response() -> None:
@@ -177,14 +163,6 @@ def test_a_topic_made_again_has_another_id_and_no_records(broker: TestBroker, cl
     assert broker.topic("t").records() == []
 
 
-def test_partitions_added_later_can_be_written(broker: TestBroker, client: PlainClient) -> None:
-    broker.create_partitions("t", 2)
-    data = [{"name": "t", "partition_data": [{"index": 1, "records": RECORDS}]}]
-    client.ask("Produce", 9, acks=-1, timeout=1000, topic_data=data)
-
-    assert broker.topic("t").values(1) == [b"x"]
-
-
 def test_topics_are_created_by_asking_only_when_allowed() -> None:
     with TestBroker(config={"auto.create.topics.enable": "false"}) as broker:
         with PlainClient(broker.bootstrap_servers) as client:
@@ -223,9 +201,3 @@ def test_each_node_lists_and_describes_what_it_coordinates() -> None:
                 assert {each.error_code.name for each in states} == {"none", "not_coordinator"}
                 listed += own
         assert sorted(listed) == sorted(ids)
-
-
-def test_a_coordinator_that_loads_lists_nothing_and_says_so() -> None:
-    with TestBroker() as broker, PlainClient(broker.bootstrap_servers) as client:
-        broker.faults.answer("ListTransactions", "COORDINATOR_LOAD_IN_PROGRESS")
-        assert client.ask("ListTransactions", 0).error_code.name == "coordinator_load_in_progress"

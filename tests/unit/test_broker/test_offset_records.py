@@ -81,31 +81,3 @@ def test_the_number_of_partitions_is_a_setting() -> None:
         with PlainClient(broker.bootstrap_servers) as client:
             commit(client, "hello", 0)
         assert [record.partition for record in broker.topic("__consumer_offsets").records()] == [99_162_322 % 3]
-
-
-def test_the_leader_of_the_partition_coordinates_the_group() -> None:
-    with TestBroker(nodes=3) as broker, PlainClient(broker.bootstrap_servers) as client:
-        found = {
-            group: int(client.ask("FindCoordinator", 3, key=group, key_type=0).node_id) for group in ("hello", "Aa")
-        }
-        assert found == {
-            group: broker.leader("__consumer_offsets", coordinator_partition(group, 50)) for group in ("hello", "Aa")
-        }
-        broker.move_leader("__consumer_offsets", 22, to=3 if found["hello"] != 3 else 2)
-        moved = int(client.ask("FindCoordinator", 3, key="hello", key_type=0).node_id)
-        assert moved == broker.leader("__consumer_offsets", 22) != found["hello"]
-
-
-def test_a_group_whose_partition_has_no_leader_has_no_coordinator(broker: TestBroker, client: PlainClient) -> None:
-    client.ask("FindCoordinator", 3, key="hello", key_type=0)
-    broker.move_leader("__consumer_offsets", 22)
-
-    answer = client.ask("FindCoordinator", 3, key="hello", key_type=0)
-
-    assert answer.error_code.name == "coordinator_not_available"
-
-
-def test_a_client_that_asks_for_the_topic_first_gets_all_of_it(broker: TestBroker, client: PlainClient) -> None:
-    (described,) = client.ask("Metadata", 9, topics=[{"name": "__consumer_offsets"}]).topics
-
-    assert (described.is_internal, len(described.partitions)) == (True, 50)

@@ -5,12 +5,9 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.records.batch import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
 from spark_kafka_sink.testing import StoredRecord, TestBroker
 from spark_kafka_sink.testing.broker.state.producers import ProducerStates, SequenceRange, last_sequence
 from tests.contract.plain_client import PlainClient, batch
-from tests.contract.transactional_writer import V2, TransactionalWriter
-from tests.support.waiting import is_of_today
 
 LAST_SEQUENCE = 2**31 - 1
 
@@ -63,18 +60,6 @@ def test_deleted_records_move_the_start(broker: TestBroker, client: PlainClient)
     assert int(partition.offset) == 2
 
 
-def test_markers_are_control_batches_of_the_transaction(broker: TestBroker, client: PlainClient) -> None:
-    writer = TransactionalWriter(client, "t", "tx", V2)
-    writer.write(0)
-    writer.commit()
-
-    marker = broker.topic("t").batches(0)[-1]
-
-    assert marker.header.attributes == CONTROL | TRANSACTIONAL
-    assert (marker.header.producer_id, marker.header.producer_epoch) == writer.at(1)
-    assert [(record.key, record.value) for record in marker.records] == [(b"\0\0\0\1", bytes(6))]
-
-
 def test_each_partition_can_be_looked_at_alone(broker: TestBroker, client: PlainClient) -> None:
     broker.create_topic("two", partitions=2)
     data = [{"name": "two", "partition_data": [{"index": at, "records": batch([b"%d" % at])} for at in (0, 1)]}]
@@ -85,18 +70,6 @@ def test_each_partition_can_be_looked_at_alone(broker: TestBroker, client: Plain
     assert (topic.values(0), topic.values(1), topic.values()) == ([b"0"], [b"1"], [b"0", b"1"])
     with pytest.raises(ValueError, match="no partition two-2"):
         topic.records(2)
-
-
-def test_log_append_time_replaces_the_timestamps_of_the_producer(broker: TestBroker, client: PlainClient) -> None:
-    broker.create_topic("stamped", configs={"message.timestamp.type": "LogAppendTime"})
-    answer = client.produce("stamped", batch([b"a", b"b"], timestamp=5))
-    (stored,) = broker.topic("stamped").batches(0)
-    told_ms = round(answer.log_append_time.timestamp() * 1000)
-    assert is_of_today(told_ms / 1000)
-    assert stored.header.attributes == LOG_APPEND_TIME
-    assert stored.header.crc_ok
-    assert (stored.header.base_timestamp, stored.header.max_timestamp) == (5, told_ms)
-    assert {record.timestamp for record in broker.topic("stamped").records()} == {told_ms}
 
 
 def test_the_broker_s_setting_is_the_default_of_its_topics() -> None:

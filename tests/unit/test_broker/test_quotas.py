@@ -38,17 +38,6 @@ def test_the_time_until_the_rate_is_down_to_the_quota(written: list[tuple[int, i
     assert rate.over(1_000.0, written[-1][0]) == throttle_ms
 
 
-def test_a_client_over_its_byte_rate_is_answered_at_once_and_read_later(
-    broker: TestBroker, client: PlainClient
-) -> None:
-    broker.set_quotas("plain", {"producer_byte_rate": 335.0})
-    with lasts(0.4):
-        answer = client.ask("Produce", 9, acks=1, timeout=1000, topic_data=DATA)
-        client.ask("ApiVersions", 0)
-    assert answer.responses[0].partition_responses[0].error_code.name == "none"
-    assert answer.throttle_time.total_seconds() >= 0.4
-
-
 def test_a_client_far_over_its_byte_rate_is_answered_at_once_and_not_read(
     broker: TestBroker, client: PlainClient
 ) -> None:

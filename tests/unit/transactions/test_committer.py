@@ -109,18 +109,6 @@ def prepared(name: str, version: int = 5) -> PreparedTransaction:
     return PreparedTransaction(name, 7, 4, version)
 
 
-def test_each_transaction_is_ended_with_its_own_version_and_verdict(brokers: Brokers, clock: ManualClock) -> None:
-    with open_committer(brokers, clock) as committer:
-        outcomes = committer.end([(prepared("a0"), True), (prepared("a1", 3), False)], 1_000)
-    assert sorted(brokers.ended) == [("a0", 5, 4, True), ("a1", 4, 4, False)]
-    assert [outcome.verdict for outcome in outcomes] == [EndVerdict.COMMITTED, EndVerdict.ABORTED]
-    assert [outcome.identity for outcome in outcomes] == [
-        TransactionalIdentity("a0", 7, 5, 5),
-        TransactionalIdentity("a1", 7, 4, 3),
-    ]
-    assert brokers.is_shut_down
-
-
 def test_many_are_spread_over_the_connections_to_their_coordinator(brokers: Brokers, clock: ManualClock) -> None:
     with open_committer(brokers, clock, connections=5) as committer:
         outcomes = committer.end([(prepared(f"a{number}-0"), True) for number in range(50)], 1_000)
@@ -153,13 +141,6 @@ def test_one_that_is_gone_says_so_with_the_code_and_keeps_no_other_from_its_end(
     assert (gone.verdict, gone.error_code, gone.identity) == (EndVerdict.GONE, int(code), None)
     assert code.name.upper() in str(gone.error)
     assert ended.verdict is EndVerdict.COMMITTED
-
-
-def test_a_refusal_decides_nothing(brokers: Brokers, clock: ManualClock) -> None:
-    brokers.codes["a0"] = [ErrorCode.transactional_id_authorization_failed]
-    with open_committer(brokers, clock) as committer:
-        (outcome,) = committer.end([(prepared("a0"), True)], 1_000)
-    assert (outcome.verdict, outcome.error_code) == (EndVerdict.UNDECIDED, 53)
 
 
 def test_what_passes_is_asked_again_before_the_deadline(brokers: Brokers, clock: ManualClock) -> None:
@@ -205,12 +186,6 @@ def test_unreachable_brokers_are_named(brokers: Brokers, clock: ManualClock) -> 
     assert outcome.verdict is EndVerdict.UNDECIDED
     assert "(boot:9092) could not be established: Connection refused" in str(outcome.error)
     assert len(brokers.addresses) < 20, "attempts back off"
-
-
-def test_nothing_to_end_asks_nobody(brokers: Brokers, clock: ManualClock) -> None:
-    with open_committer(brokers, clock) as committer:
-        assert committer.end([], 1_000) == []
-    assert brokers.addresses == {}
 
 
 def test_an_id_is_initialised_or_the_error_is_raised(brokers: Brokers, clock: ManualClock) -> None:
