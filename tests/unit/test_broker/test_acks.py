@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -21,39 +20,30 @@ def broker() -> Iterator[TestBroker]:
         yield broker
 
 
-def tell_produce(client: PlainClient, *, timeout: int = 10_000, version: int = 10) -> None:
-    data = [{"name": "t", "partition_data": [{"index": 0, "records": RECORDS}]}]
-    client.tell("Produce", version, acks=-1, timeout=timeout, topic_data=data)
-
-
-def hear_produce(client: PlainClient, version: int = 10) -> Any:
-    return client.hear("Produce", version).responses[0].partition_responses[0]
-
-
 def test_acks_all_waits_for_the_followers(broker: TestBroker, client: PlainClient) -> None:
     broker.hold_followers("t", 0)
     with PlainClient(broker.bootstrap_servers) as other:
-        tell_produce(client)
+        client.tell_produce("t", RECORDS, version=10)
         assert int(other.produce("t", RECORDS, acks=1).base_offset) == 1  # acks=1 overtakes it
     assert broker.topic("t").records() == []
 
     broker.release_followers("t", 0)
 
-    answer = hear_produce(client)
+    answer = client.hear_produced(10)
     assert (answer.error_code.name, int(answer.base_offset)) == ("none", 0)
     assert len(broker.topic("t").records()) == 2
 
 
 def test_a_connection_is_muted_while_its_request_waits(broker: TestBroker, client: PlainClient) -> None:
     broker.hold_followers("t", 0)
-    tell_produce(client)
+    client.tell_produce("t", RECORDS, version=10)
     client.tell("Metadata", 9, topics=[])
     broker.requests.wait_for("Produce")
     assert broker.requests.of("Metadata") == []
 
     broker.release_followers("t", 0)
 
-    assert hear_produce(client).error_code.name == "none"
+    assert client.hear_produced(10).error_code.name == "none"
     assert client.hear("Metadata", 9).brokers
 
 
@@ -62,11 +52,11 @@ def test_an_isr_lost_while_waiting_is_told_after_the_append_before_kafka_3_7() -
         broker.create_topic("t")
         broker.hold_followers("t", 0)
         with PlainClient(broker.bootstrap_servers) as client:
-            tell_produce(client, version=9)
+            client.tell_produce("t", RECORDS)
             broker.requests.wait_for("Produce")
             broker.set_isr("t", 0, [1])
             broker.release_followers("t", 0)
-            assert hear_produce(client, 9).error_code.name == "not_enough_replicas_after_append"
+            assert client.hear_produced().error_code.name == "not_enough_replicas_after_append"
 
 
 def test_a_leader_lost_while_waiting_is_told_with_the_new_one() -> None:
@@ -74,7 +64,7 @@ def test_a_leader_lost_while_waiting_is_told_with_the_new_one() -> None:
         broker.create_topic("t")
         broker.hold_followers("t", 0)
         with PlainClient(broker.bootstrap_servers) as client:
-            tell_produce(client)
+            client.tell_produce("t", RECORDS, version=10)
             broker.requests.wait_for("Produce")
             broker.move_leader("t", 0, to=2)
             answer = client.hear("Produce", 10)
@@ -87,10 +77,10 @@ def test_a_leader_lost_while_waiting_is_told_with_the_new_one() -> None:
 
 def test_a_topic_deleted_while_waiting_is_told(broker: TestBroker, client: PlainClient) -> None:
     broker.hold_followers("t", 0)
-    tell_produce(client)
+    client.tell_produce("t", RECORDS, version=10)
     broker.requests.wait_for("Produce")
     broker.delete_topic("t")
-    assert hear_produce(client).error_code.name == "unknown_topic_or_partition"
+    assert client.hear_produced(10).error_code.name == "unknown_topic_or_partition"
 
 
 def test_a_fetch_waits_for_records(broker: TestBroker, client: PlainClient) -> None:

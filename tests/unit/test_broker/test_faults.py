@@ -1,4 +1,4 @@
-"""Each fault does what it says, to the requests it is meant for, as often as it is told."""
+"""Each fault does what it says, to the requests it is meant for, as often as it is told; and the log of requests."""
 
 from __future__ import annotations
 
@@ -50,24 +50,15 @@ def test_only_chooses_by_the_request(broker: TestBroker, client: PlainClient) ->
     assert client.produce("t", RECORDS, acks=1).error_code.name == "request_timed_out"
 
 
-def test_drop_before_leaves_nothing_in_the_log(broker: TestBroker, client: PlainClient) -> None:
-    broker.faults.drop_before("Produce")
-
-    with pytest.raises(ConnectionError):
-        error(client)
-    assert broker.topic("t").records() == []
-
-
 def test_what_came_behind_a_dropped_request_is_lost_with_its_connection(
     broker: TestBroker, client: PlainClient
 ) -> None:
     """It was handled all the same, so that a later batch of a producer overtook an earlier one."""
     broker.faults.delay("Produce", 50)
     broker.faults.drop_before("Produce")
-    data = [{"name": "t", "partition_data": [{"index": 0, "records": RECORDS}]}]
 
     for _ in range(2):
-        client.tell("Produce", 9, acks=-1, timeout=1000, topic_data=data)
+        client.tell_produce("t", RECORDS)
 
     with pytest.raises(ConnectionError):
         client.hear("Produce", 9)
@@ -76,18 +67,20 @@ def test_what_came_behind_a_dropped_request_is_lost_with_its_connection(
     assert len(broker.topic("t").records()) == 1
 
 
-def test_drop_after_leaves_the_records_in_the_log(broker: TestBroker, client: PlainClient) -> None:
-    broker.faults.drop_after("Produce")
+@pytest.mark.parametrize(("drop", "left"), [("drop_before", []), ("drop_after", [b"x"])])
+def test_a_dropped_request_leaves_nothing_in_the_log_and_a_dropped_answer_the_records(
+    broker: TestBroker, client: PlainClient, drop: str, left: list[bytes]
+) -> None:
+    getattr(broker.faults, drop)("Produce")
 
     with pytest.raises(ConnectionError):
         error(client)
-    assert broker.topic("t").values() == [b"x"]
+    assert broker.topic("t").values() == left
 
 
 def test_a_lost_answer_leaves_the_connection_open(broker: TestBroker, client: PlainClient) -> None:
     broker.faults.lose_answer("Produce")
-    data = [{"name": "t", "partition_data": [{"index": 0, "records": RECORDS}]}]
-    client.tell("Produce", 9, acks=-1, timeout=1000, topic_data=data)
+    client.tell_produce("t", RECORDS)
 
     assert client.ask("Metadata", 9, topics=[]).brokers
     assert broker.topic("t").values() == [b"x"]
@@ -95,27 +88,17 @@ def test_a_lost_answer_leaves_the_connection_open(broker: TestBroker, client: Pl
 
 def test_a_delayed_handler_does_nothing_before_its_time(broker: TestBroker, client: PlainClient) -> None:
     fault = broker.faults.delay("Produce", 3_600_000)
-    data = [{"name": "t", "partition_data": [{"index": 0, "records": RECORDS}]}]
-    client.tell("Produce", 9, acks=-1, timeout=1000, topic_data=data)
+    client.tell_produce("t", RECORDS)
     fault.wait()
 
     assert not client.hears_within(0.1)
     assert broker.topic("t").records() == []
 
 
-def test_a_delayed_handler_goes_on_when_its_time_is_over(broker: TestBroker, client: PlainClient) -> None:
-    broker.faults.delay("Produce", 60)
-
-    with lasts(0.06):
-        assert error(client) == "none"
-    assert broker.topic("t").values() == [b"x"]
-
-
 def test_a_delayed_answer_comes_after_the_append(broker: TestBroker, client: PlainClient) -> None:
     fault = broker.faults.delay_answer("Produce", 60)
-    data = [{"name": "t", "partition_data": [{"index": 0, "records": RECORDS}]}]
     with lasts(0.06):
-        client.tell("Produce", 9, acks=-1, timeout=1000, topic_data=data)
+        client.tell_produce("t", RECORDS)
         fault.wait()
         assert broker.topic("t").values() == [b"x"]
 
@@ -211,11 +194,6 @@ def test_what_cannot_be_scripted_is_named_at_once(broker: TestBroker) -> None:
         broker.faults.answer("Produce", "NO_SUCH")
 
 
-def test_wait_gives_up(broker: TestBroker) -> None:
-    with pytest.raises(TimeoutError, match="no Produce request"):
-        broker.faults.drop_after("Produce").wait(0.01)
-
-
 def test_a_throttled_fetch_has_no_topics_and_reads_nothing_for_its_time(
     broker: TestBroker, client: PlainClient
 ) -> None:
@@ -228,3 +206,29 @@ def test_a_throttled_fetch_has_no_topics_and_reads_nothing_for_its_time(
 
     assert (throttled.throttle_time.total_seconds(), throttled.responses) == (0.06, ())
     assert whole.responses[0].partitions[0].records
+
+
+def test_requests_are_logged_with_version_node_connection_and_client(broker: TestBroker, client: PlainClient) -> None:
+    client.ask("Metadata", 9, topics=[])
+    with PlainClient(broker.bootstrap_servers) as other:
+        other.ask("Metadata", 12, topics=[])
+
+    first, second = broker.requests
+
+    assert (first.api, first.version, first.node, first.client_id) == ("Metadata", 9, 1, "plain")
+    assert second.version == 12
+    assert first.connection != second.connection
+
+
+def test_waiting_for_requests_that_do_not_come_gives_up(broker: TestBroker, client: PlainClient) -> None:
+    client.ask("Metadata", 9, topics=[])
+    with pytest.raises(TimeoutError, match="1 of 2 Metadata"):
+        broker.requests.wait_for("Metadata", 2, timeout_s=0.01)
+    with pytest.raises(TimeoutError, match="no Produce request"):
+        broker.faults.drop_after("Produce").wait(0.01)
+
+
+def test_clear_forgets(broker: TestBroker, client: PlainClient) -> None:
+    client.ask("Metadata", 9, topics=[])
+    broker.requests.clear()
+    assert list(broker.requests) == []

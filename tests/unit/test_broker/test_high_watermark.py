@@ -20,9 +20,7 @@ def broker() -> Iterator[TestBroker]:
 
 
 def produce(client: PlainClient, acks: int = -1, timeout: int = 10) -> str:
-    data = [{"name": "t", "partition_data": [{"index": 0, "records": RECORDS}]}]
-    answer = client.ask("Produce", 9, acks=acks, timeout=timeout, topic_data=data)
-    return str(answer.responses[0].partition_responses[0].error_code.name)
+    return str(client.produce("t", RECORDS, acks=acks, timeout=timeout).error_code.name)
 
 
 def readable(broker: TestBroker) -> int:
@@ -82,12 +80,11 @@ def test_an_isr_lost_while_waiting_times_out(broker: TestBroker, client: PlainCl
     broker.set_topic_configs("t", {"min.insync.replicas": 2})
     broker.hold_followers("t", 0)
     with PlainClient(broker.bootstrap_servers) as other:
-        data = [{"name": "t", "partition_data": [{"index": 0, "records": RECORDS}]}]
-        other.tell("Produce", 9, acks=-1, timeout=200, topic_data=data)
+        other.tell_produce("t", RECORDS, timeout=200)
         broker.requests.wait_for("Produce")
         broker.set_isr("t", 0, [1])
         broker.release_followers("t", 0)
-        answer = other.hear("Produce", 9).responses[0].partition_responses[0]
+        answer = other.hear_produced()
     assert answer.error_code.name == "request_timed_out"
     assert readable(broker) == 0
 

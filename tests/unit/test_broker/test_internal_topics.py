@@ -23,15 +23,16 @@ def test_a_client_that_asks_for_it_makes_the_broker_create_it(client: PlainClien
     assert (answer.error_code.name, answer.is_internal, len(answer.partitions)) == ("none", True, 50)
 
 
-def test_the_leader_of_its_partition_coordinates_a_transactional_id() -> None:
+@pytest.mark.parametrize(("topic", "key_type"), [("__consumer_offsets", 0), (TRANSACTIONS, 1)])
+def test_the_leader_of_its_partition_coordinates_a_group_or_a_transactional_id(topic: str, key_type: int) -> None:
     with TestBroker(nodes=3) as broker, PlainClient(broker.bootstrap_servers) as client:
-        found = int(client.ask("FindCoordinator", 3, key="tx", key_type=1).node_id)
-        partition = coordinator_partition("tx", 50)
-        assert found == broker.leader(TRANSACTIONS, partition)
-        broker.move_leader(TRANSACTIONS, partition, to=found % 3 + 1)
-        assert int(client.ask("FindCoordinator", 3, key="tx", key_type=1).node_id) == found % 3 + 1
-        broker.move_leader(TRANSACTIONS, partition)
-        answer = client.ask("FindCoordinator", 3, key="tx", key_type=1)
+        found = int(client.ask("FindCoordinator", 3, key="key", key_type=key_type).node_id)
+        partition = coordinator_partition("key", 50)
+        assert found == broker.leader(topic, partition)
+        broker.move_leader(topic, partition, to=found % 3 + 1)
+        assert int(client.ask("FindCoordinator", 3, key="key", key_type=key_type).node_id) == found % 3 + 1
+        broker.move_leader(topic, partition)
+        answer = client.ask("FindCoordinator", 3, key="key", key_type=key_type)
         assert answer.error_code.name == "coordinator_not_available"
 
 

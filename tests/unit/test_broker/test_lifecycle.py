@@ -39,8 +39,7 @@ def test_nothing_is_left_after_it_was_closed_with_requests_under_way() -> None:
         broker.hold_followers("t", 0)
         broker.faults.delay("Metadata", 60_000)
         waiting, slow, idle = (PlainClient(broker.bootstrap_servers) for _ in range(3))
-        data = [{"name": "t", "partition_data": [{"index": 0, "records": batch([b"x"])}]}]
-        waiting.tell("Produce", 9, acks=-1, timeout=60_000, topic_data=data)
+        waiting.tell_produce("t", batch([b"x"]), timeout=60_000)
         slow.tell("Metadata", 9, topics=[])
         broker.requests.wait_for("Produce")
         broker.requests.wait_for("Metadata")

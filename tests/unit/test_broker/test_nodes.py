@@ -89,8 +89,7 @@ def test_a_paused_node_sends_no_delayed_answer() -> None:
     with TestBroker(nodes=2) as broker, PlainClient(broker.bootstrap_servers) as client:
         broker.create_topic("t")
         broker.hold_followers("t", 0)
-        data = [{"name": "t", "partition_data": [{"index": 0, "records": RECORDS}]}]
-        client.tell("Produce", 9, acks=-1, timeout=10_000, topic_data=data)
+        client.tell_produce("t", RECORDS)
         broker.requests.wait_for("Produce")
         broker.pause(1)
         broker.release_followers("t", 0)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
+from spark_kafka_sink.common.compression import CODEC_IDS
+from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.records.batch import TRANSACTIONAL
 from spark_kafka_sink.testing import StoredRecord, TestBroker
 from spark_kafka_sink.testing.broker.state.producers import ProducerStates, SequenceRange, last_sequence
 from tests.contract.plain_client import PlainClient, batch
@@ -79,3 +82,35 @@ def test_the_broker_s_setting_is_the_default_of_its_topics() -> None:
         with PlainClient(broker.bootstrap_servers) as client:
             assert client.produce("t", batch([b"x"], timestamp=5)).log_append_time is not None
             assert client.produce("own", batch([b"x"], timestamp=5)).log_append_time is None
+
+
+def test_the_brokers_codec_is_the_default_of_topics() -> None:
+    with TestBroker(config={"compression.type": "zstd"}) as broker, PlainClient(broker.bootstrap_servers) as client:
+        broker.create_topic("t")
+        broker.create_topic("u", configs={"compression.type": "producer"})
+        for topic in ("t", "u"):
+            client.produce(topic, batch([b"x"]))
+        assert [broker.topic(topic).batches(0)[0].header.codec_id for topic in ("t", "u")] == [CODEC_IDS["zstd"], 0]
+        assert broker.topic("t").values() == broker.topic("u").values() == [b"x"]
+
+
+def test_a_transactional_batch_stays_transactional_and_its_marker_as_it_is(
+    broker: TestBroker, client: PlainClient
+) -> None:
+    broker.set_topic_configs("t", {"compression.type": "zstd"})
+    producer_id, epoch = client.init_producer_id("tx")
+    records = batch([b"x"], producer=(producer_id, epoch), sequence=0, attributes=TRANSACTIONAL)
+    client.produce("t", records, version=12, transactional_id="tx")
+    ended = {"transactional_id": "tx", "producer_id": producer_id, "producer_epoch": epoch, "committed": True}
+    client.ask("EndTxn", 5, **ended)
+
+    stored, marker = broker.topic("t").batches(0)
+
+    assert stored.header.attributes == TRANSACTIONAL | CODEC_IDS["zstd"]
+    assert (marker.header.is_control, marker.header.codec_id) == (True, 0)
+    assert broker.topic("t").values() == [b"x"]
+
+
+def test_a_codec_that_the_broker_does_not_know_is_refused() -> None:
+    with pytest.raises(ConfigError, match="compression.type='zip' is none of uncompressed, zstd"):
+        TestBroker(config={"compression.type": "zip"})

@@ -130,15 +130,17 @@ def test_one_transaction_opens_one_connection_to_its_coordinator(brokers: Broker
         ErrorCode.invalid_txn_state,
         ErrorCode.invalid_producer_id_mapping,
         ErrorCode.transaction_abortable,
+        ErrorCode.transactional_id_authorization_failed,  # decides nothing
     ],
 )
-def test_one_that_is_gone_says_so_with_the_code_and_keeps_no_other_from_its_end(
+def test_one_that_is_gone_or_refused_says_so_with_the_code_and_keeps_no_other_from_its_end(
     brokers: Brokers, clock: ManualClock, code: ErrorCode
 ) -> None:
     brokers.codes["gone0"] = [code]
     with open_committer(brokers, clock) as committer:
         gone, ended = committer.end([(prepared("gone0"), True), (prepared("a0"), True)], 1_000)
-    assert (gone.verdict, gone.error_code, gone.identity) == (EndVerdict.GONE, int(code), None)
+    verdict = EndVerdict.UNDECIDED if code is ErrorCode.transactional_id_authorization_failed else EndVerdict.GONE
+    assert (gone.verdict, gone.error_code, gone.identity) == (verdict, int(code), None)
     assert code.name.upper() in str(gone.error)
     assert ended.verdict is EndVerdict.COMMITTED
 
@@ -151,16 +153,12 @@ def test_what_passes_is_asked_again_before_the_deadline(brokers: Brokers, clock:
     assert len(brokers.ended) == 5
 
 
-def test_a_deadline_that_has_passed_is_not_told_as_a_negative_time(brokers: Brokers, clock: ManualClock) -> None:
+def test_the_deadline_ends_the_waiting_and_says_what_for(brokers: Brokers, clock: ManualClock) -> None:
     """Incident: "EndTxn for … has no response after -… ms", as the calls before it had taken all the time."""
     brokers.codes["a0"] = [ErrorCode.coordinator_load_in_progress] * 1_000
     with open_committer(brokers, clock) as committer:
         (outcome,) = committer.end([(prepared("a0"), True)], -1_234)
     assert "no response after 0 ms" in str(outcome.error)
-
-
-def test_the_deadline_ends_the_waiting_and_says_what_for(brokers: Brokers, clock: ManualClock) -> None:
-    brokers.codes["a0"] = [ErrorCode.coordinator_load_in_progress] * 1_000
     with open_committer(brokers, clock) as committer:
         (outcome,) = committer.end([(prepared("a0"), True)], 3_000)
     assert outcome.verdict is EndVerdict.UNDECIDED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections import deque
-from itertools import pairwise
+from itertools import pairwise, product
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -61,19 +61,13 @@ def test_a_transaction_in_which_nothing_was_sent_asks_nothing(v2):
 
 
 @both_protocols
-def test_commit_lets_nothing_linger(v2):
+def test_commit_lets_nothing_linger_and_after_it_batches_linger_again(v2):
     engine = TransactionalEngine(v2, linger_ms=60_000).begun()
     engine.append([b"a"])
     started = engine.clock.now()
     engine.call(Step.COMMIT)
     assert engine.visible() == [b"a"]
     assert engine.clock.now() - started < 100
-
-
-def test_after_a_commit_batches_linger_again():
-    engine = TransactionalEngine(True, linger_ms=60_000).begun()
-    engine.append([b"a"])
-    engine.call(Step.COMMIT)
     engine.begin()
     engine.append([b"b"])
     engine.spin(59_000)
@@ -151,30 +145,39 @@ def test_offsets_are_committed_with_the_transaction(v2):
     assert dict(engine.asked)["txn_offset_commit"] == (5 if v2 else 4)
 
 
+RETRIED_BY_JAVA = [
+    ErrorCode.not_controller,
+    ErrorCode.not_enough_replicas,
+    ErrorCode.kafka_storage_error,
+    ErrorCode.network_exception,
+    ErrorCode.not_leader_or_follower,
+    ErrorCode.leader_not_available,
+]
+COORDINATOR_APIS = ["find_coordinator", "init_producer_id", "txn_offset_commit", "end_txn"]
+V1_APIS = ["add_partitions_to_txn", "add_offsets_to_txn"]
+
+
 @both_protocols
 @pytest.mark.parametrize(
     ("api", "code"),
     [
+        *product([*COORDINATOR_APIS, *V1_APIS], [ErrorCode.coordinator_not_available, Trouble.LOST_AFTER]),
+        *product(COORDINATOR_APIS, RETRIED_BY_JAVA),
         ("init_producer_id", ErrorCode.coordinator_load_in_progress),
-        ("init_producer_id", ErrorCode.not_coordinator),
-        ("find_coordinator", ErrorCode.coordinator_not_available),
+        ("add_partitions_to_txn", ErrorCode.concurrent_transactions),
+        ("add_partitions_to_txn", ErrorCode.unknown_topic_or_partition),
         ("produce", ErrorCode.not_enough_replicas),
         ("produce", ErrorCode.concurrent_transactions),
-        ("txn_offset_commit", ErrorCode.coordinator_load_in_progress),
-        ("txn_offset_commit", ErrorCode.not_coordinator),
-        ("end_txn", ErrorCode.coordinator_not_available),
+        ("produce", Trouble.LOST_AFTER),
         ("end_txn", ErrorCode.concurrent_transactions),
         ("end_txn", Trouble.LOST_BEFORE),
-        ("end_txn", Trouble.LOST_AFTER),
         ("end_txn", Trouble.SWALLOWED),
-        ("init_producer_id", Trouble.LOST_AFTER),
-        ("produce", Trouble.LOST_AFTER),
-        ("txn_offset_commit", Trouble.LOST_AFTER),
     ],
 )
-def test_what_passes_is_waited_out(v2, api, code):
+def test_incident_what_passes_and_java_retries_ended_the_producer(v2, api, code):
     engine = TransactionalEngine(v2)
-    engine.troubles[api].extend([code, code])
+    if not (v2 and api in V1_APIS):
+        engine.troubles[api].extend([code] * 3)
     engine.begun()
     engine.append([b"a"])
     engine.call(Step.SEND_OFFSETS, offsets=OFFSETS, group=GROUP)
@@ -519,16 +522,6 @@ def test_a_refused_init_is_final(v2, api, code):
         engine.call(Step.INIT)
     with pytest.raises(BrokerError, match=code.name.upper()):
         engine.call(Step.BEGIN)
-
-
-RETRIED_BY_JAVA = [
-    ErrorCode.not_controller,
-    ErrorCode.not_enough_replicas,
-    ErrorCode.kafka_storage_error,
-    ErrorCode.network_exception,
-    ErrorCode.not_leader_or_follower,
-    ErrorCode.leader_not_available,
-]
 
 
 @both_protocols
