@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
@@ -76,16 +77,10 @@ def test_finalized_features_are_kept():
     v4 = schema("api_versions", 4).response
     feature = v4.FinalizedFeatureKey(name="transaction.version", max_version_level=2, min_version_level=2)
     answer = v4.ApiVersionsResponse(
-        error_code=ErrorCode.none, api_keys=(), throttle_time=schema_time(), finalized_features=(feature,)
+        error_code=ErrorCode.none, api_keys=(), throttle_time=timedelta(0), finalized_features=(feature,)
     )
     _asked, versions = versions_asked([memoryview(response_frame(0, answer)[8:])])
     assert versions.features == {"transaction.version": 2}
-
-
-def schema_time():
-    from datetime import timedelta
-
-    return timedelta(0)
 
 
 def test_pick_takes_the_highest_version_that_both_speak():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from kio.schema.errors import ErrorCode
 
@@ -9,6 +10,7 @@ from spark_kafka_sink.common.model import Node, TopicPartition
 from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError, UnsupportedVersionError
 from spark_kafka_sink.producer.accumulator.accumulator import Flush
 from spark_kafka_sink.producer.append.receipt import SendReceipt
+from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from tests.unit import scripted_engine
 from tests.unit.scripted_cluster import ScriptedCluster
 from tests.unit.scripted_engine import RANGES, TOPIC, Engine, Step
@@ -341,3 +343,37 @@ def test_incident_a_batch_that_was_refused_again_and_again_fell_out_of_the_broke
     cluster.settle()
     cluster.receipt.wait(0)
     assert cluster.rows(0) == list(range(60))
+
+
+def append_unkeyed(engine: Engine, values: list[bytes]) -> None:
+    columns = RecordColumns(value=pa.array(values, pa.binary()))
+    engine.parts.appender.append(TopicColumn.of(TOPIC), columns, None, engine.receipt)
+
+
+@pytest.mark.parametrize("timeout_ms", [0, 500])
+def test_rows_without_a_key_avoid_a_node_that_takes_nothing_for_partitioner_availability_timeout_ms(timeout_ms):
+    engine = Engine(
+        partitions=2,
+        nodes=2,
+        max_in_flight_requests_per_connection=1,
+        batch_size=1,
+        partitioner_adaptive_partitioning_enable=False,
+        partitioner_availability_timeout_ms=timeout_ms,
+    )
+    engine.connect()
+    for node in (0, 1):
+        engine.append([b"first"], partition=node)
+        engine.spin()
+    engine.steps.append(Step(hold=True))
+    for _ in range(2):  # node 0 does not respond to the first, and the second waits for it
+        engine.append([b"held"], partition=0)
+        engine.spin()
+    engine.spin(501)
+    append_unkeyed(engine, [b"free"] * 40)
+    engine.spin()
+    assert (engine.values(1).count(b"free") == 40) is (timeout_ms > 0)
+    engine.release_held()
+    engine.spin()
+    append_unkeyed(engine, [b"again"] * 40)
+    engine.spin()
+    assert engine.values(0).count(b"again") > 0

@@ -54,19 +54,15 @@ def test_a_stall_is_told_every_ten_seconds_with_what_is_waited_for(lines):
     assert [line.partition(":")[0] for line in lines()] == [f"No acknowledgement for {s} s" for s in (10, 20, 30)]
 
 
-def test_acknowledgements_keep_the_log_silent_and_an_idle_producer_does_not_wake(lines):
+def test_acknowledgements_and_lingering_keep_the_log_silent_and_an_idle_producer_does_not_wake(lines):
     engine = connected()
     for _ in range(30):
         engine.append([b"a"])
         run(engine, 1_000)
-    assert lines() == []
     assert engine.wake_at > engine.clock.now() + 60_000
-
-
-def test_rows_that_linger_are_no_stall(lines):
-    engine = connected(linger_ms=60_000)
-    engine.append([b"a"])
-    run(engine, 40_000)
+    lingering = connected(linger_ms=60_000)
+    lingering.append([b"a"])
+    run(lingering, 40_000)
     assert lines() == []
 
 
@@ -96,18 +92,6 @@ def test_retries_are_told_at_once_and_then_summed_up_by_error(lines):
     assert "NOT_LEADER_OR_FOLLOWER: " in sums[0]
     stall = next(line for line in lines() if line.startswith("No acknowledgement"))
     assert "its last error: t-0: NOT_" in stall
-
-
-def test_a_single_retry_is_one_line(lines):
-    engine = connected()
-    engine.steps.append(Step(before={0: ErrorCode.not_enough_replicas}))
-    engine.append([b"a"])
-    run(engine, 30_000)
-    assert len(lines()) == 1
-    engine.steps.append(Step(before={0: ErrorCode.not_enough_replicas}))
-    engine.append([b"a"])
-    run(engine, 1_000)
-    assert len(lines()) == 2, "the first one after quiet times is told at once"
 
 
 def test_a_connection_that_fails_again_and_again_is_summed_up(lines, caplog):
@@ -262,18 +246,6 @@ def test_a_transactional_call_that_brokers_keep_refusing_is_told_with_the_reason
     ]
     assert "CONCURRENT_TRANSACTIONS" in waited[0]
     assert after == []
-
-
-def test_a_coordinator_that_does_not_respond_is_named(lines):
-    engine = TransactionalEngine(v2=True, request_timeout_ms=60_000, delivery_timeout_ms=120_000)
-    engine.connect()
-    engine.troubles["init_producer_id"].append(Trouble.SWALLOWED)
-    engine.submit(Step_.INIT)
-    run(engine, 10_500)
-    assert lines() == [
-        "InitProducerId for transactional.id tx has waited for 10 s: "
-        "n0:9092 (id: 0) has not responded to InitProducerId v5 for 10000 ms"
-    ]
 
 
 def run_beside(caller, engine, ms):
