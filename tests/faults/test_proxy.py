@@ -165,17 +165,6 @@ def test_a_network_that_has_healed_cuts_nothing_that_was_asked_for_before(proxy,
     assert client.recv(100) == answer(1)
 
 
-def test_a_request_that_is_held_back_is_dropped_as_the_network_heals(proxy, ends):
-    client, _ = ends
-    proxy.hold_request(END_TXN)
-    client.sendall(request(END_TXN, 1))
-    eventually(lambda: proxy.holds)
-    proxy.heal()
-    assert not proxy.holds
-    with pytest.raises(ValueError, match="no request is held back"):
-        proxy.deliver()
-
-
 def test_a_network_that_is_parted_at_a_request_has_no_line_until_it_heals(listening, proxy, ends):
     client, _ = ends
     with socket.create_connection(proxy.address, DEADLINE_S) as other, listening.accept()[0] as others:

@@ -18,7 +18,7 @@ from spark_kafka_sink.network.api_versions import (
     produce_versions,
 )
 from spark_kafka_sink.network.connection import ApiVersions
-from spark_kafka_sink.network.messages import API_KEYS, response_type, schema
+from spark_kafka_sink.network.messages import API_KEYS
 from spark_kafka_sink.testing.broker.versions import RELEASES
 
 NEWEST = "4.4.0"
@@ -78,14 +78,6 @@ def test_the_releases_of_the_table_are_those_in_which_brokers_got_the_versions(r
         offered = RELEASES[release].versions.get(camel_case(api))
         for version, since in zip((spoken.lowest, spoken.highest), spoken.since, strict=True):
             assert (offered is not None and version <= offered.highest) == (key(since) <= key(release)), (api, version)
-
-
-@pytest.mark.parametrize("api", SPOKEN)
-def test_kio_has_each_version(api):
-    for version in range(SPOKEN[api].lowest, SPOKEN[api].highest + 1):
-        assert schema(api, version).request
-        assert response_type(api, version).__version__ == version
-        assert response_type(api, version).__api_key__ == API_KEYS[api]
 
 
 @pytest.mark.parametrize(

@@ -2,53 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gc
 import weakref
-from datetime import UTC, datetime, timedelta
-from random import Random
-from types import UnionType
-from typing import Any, get_args, get_origin
-from uuid import UUID
 
 import pytest
-from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.errors import NetworkError
 from spark_kafka_sink.network.messages import decode_response, response_type
 from tests.unit.network.response_bytes import compact
-
-PRIMITIVES = {
-    "bool": lambda random: random.random() < 0.5,
-    "int8": lambda random: random.randrange(-128, 128),
-    "int16": lambda random: random.randrange(-(2**15), 2**15),
-    "int32": lambda random: random.randrange(-(2**31), 2**31),
-    "int64": lambda random: random.randrange(-(2**63), 2**63),
-    "error_code": lambda random: random.choice(list(ErrorCode)),
-    "timedelta_i32": lambda random: timedelta(milliseconds=random.randrange(2**31)),
-    "timedelta_i64": lambda random: timedelta(milliseconds=random.randrange(2**40)),
-    "datetime_i64": lambda random: datetime.fromtimestamp(random.randrange(2**31), UTC),
-    "uuid": lambda random: UUID(int=random.getrandbits(128) | 1),
-    "string": lambda random: "x" * random.choice([0, 1, 5, 126, 127, 300]),
-    "bytes": lambda random: b"x" * random.choice([0, 1, 5, 126, 127, 300]),
-    "records": lambda random: b"x" * random.choice([1, 5, 126, 127, 300]),
-}
-
-
-def any_entity(kind: Any, random: Random) -> Any:
-    return kind(**{field.name: any_value(field, field.type, random) for field in dataclasses.fields(kind)})
-
-
-def any_value(field: Any, kind: Any, random: Random) -> Any:
-    if get_origin(kind) is UnionType:
-        if random.random() < 0.3 and field.metadata.get("kafka_type") != "uuid":
-            return None
-        kind = next(each for each in get_args(kind) if each is not type(None))
-    if get_origin(kind) is tuple:
-        return tuple(any_value(field, get_args(kind)[0], random) for _ in range(random.choice([0, 1, 2, 3])))
-    if dataclasses.is_dataclass(kind):
-        return any_entity(kind, random)
-    return PRIMITIVES[field.metadata["kafka_type"]](random)
 
 
 @pytest.mark.parametrize("length", [1000, 2**28, 2**32, 2**35 - 1])

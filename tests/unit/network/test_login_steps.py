@@ -5,7 +5,6 @@ from datetime import timedelta
 import pytest
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.errors import KafkaTimeoutError, LoginError
 from spark_kafka_sink.network.login import sasl
 from spark_kafka_sink.network.login.sasl import LoginStep
@@ -14,7 +13,6 @@ from tests.support.scripted_network import api_versions_response
 
 WHAT = "a token of sasl.oauthbearer.token.endpoint.url"
 RANGES = {0: (3, 13), 17: (0, 1), 18: (0, 4), 26: (0, 5), 36: (0, 2)}
-OTHER = Node(2, "c", 9092)
 
 
 class Tokens:
@@ -80,21 +78,6 @@ def test_a_handshake_goes_on_when_its_login_is_done(turns, node):
     assert turns.ready(node)
 
 
-def test_a_connection_that_waits_for_a_login_leaves_the_others_alone(turns, node):
-    turns.ready(OTHER)
-    turns.turn()
-    for number in (0, 1):
-        turns.mechanism.steps[number].succeed(b"token")
-        resumed(turns)
-    turns.ready(node)
-    turns.turn()
-    assert len(turns.mechanism.steps) == 3
-    assert turns.ready(OTHER)
-    turns.send(OTHER)
-    assert turns.sent[-1] == "end_txn"
-    assert not turns.ready(node)
-
-
 def test_a_failed_login_is_the_error_of_the_broker_and_is_not_retried_at_once(turns, node):
     turns.ready(node)
     turns.turn()
@@ -133,13 +116,6 @@ def test_a_broker_that_ends_the_connection_meanwhile_is_not_said_to_refuse_the_l
         f"Connection to node 1 (b:9092) ended while this client was waiting for {WHAT}: the broker closed the "
         "connection"
     )
-
-
-def test_the_mechanism_is_closed_with_the_client(turns, node):
-    turns.ready(node)
-    turns.turn()
-    turns.client.close()
-    assert turns.mechanism.is_closed
 
 
 def test_who_waits_for_a_step_that_is_done_already_is_woken():

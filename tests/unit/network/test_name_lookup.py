@@ -226,12 +226,3 @@ def test_a_server_that_cannot_be_resolved_is_left_out_and_none_at_all_is_refused
 def test_by_default_nothing_is_looked_up_before_it_is_connected_to(names):
     assert bootstrap_servers(ProducerConfig.parse({"bootstrap.servers": f"{NAME}:9092"})) == ((NAME, 9092),)
     assert names.asked == []
-
-
-def test_a_producer_with_canonical_bootstrap_servers(names):
-    names.may_answer.set()
-    with TestBroker() as broker:
-        port = broker.bootstrap_servers.rpartition(":")[2]
-        with KafkaProducer({"bootstrap.servers": f"{NAME}:{port}", **CANONICAL}) as producer:
-            producer.send(ProducerRecord("t", b"x")).result(DEADLINE_S)
-        assert broker.topic("t").values() == [b"x"]

@@ -5,7 +5,6 @@ from datetime import timedelta
 import pytest
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.errors import KafkaTimeoutError, SaslAuthenticationError
 from spark_kafka_sink.network.login import sasl
 from spark_kafka_sink.network.login.sasl import LoginStep
@@ -169,29 +168,6 @@ def test_a_request_without_response_is_written_before_it(turns, node):
     assert len(turns.responses) == 1
     assert not turns.ready(node)
     assert turns.sent == ["sasl_handshake"]
-
-
-def test_a_throttled_connection_waits_for_the_end_of_the_throttling(turns, node, answer_end_txn):
-    turns.make_ready(node)
-    turns.send(node)
-    due(turns)
-    respond(turns, answer_end_txn(throttle_ms=500))
-    assert not turns.ready(node)
-    assert turns.sent == []
-    assert turns.client.ready_delay(node, turns.now) == 500
-    turns.turn(500)
-    turns.ready(node)
-    turns.turn()
-    assert turns.ready(node)
-
-
-def test_no_other_connection_is_opened_or_kept_from_opening_meanwhile(turns, node):
-    turns.make_ready(node)
-    due(turns).is_quiet = True
-    assert not turns.ready(node)
-    assert len(turns.transport.addresses) == 1
-    assert not turns.ready(Node(7, "b", 9092))
-    assert len(turns.transport.addresses) == 2
 
 
 def test_refused_credentials_end_the_connection_with_the_authentication_error(turns, node):

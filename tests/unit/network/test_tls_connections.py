@@ -12,7 +12,6 @@ import pytest
 from spark_kafka_sink.common.config.option import Password
 from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.errors import (
-    ConfigError,
     NetworkError,
     SslAuthenticationError,
 )
@@ -93,19 +92,6 @@ def test_the_setup_timeout_covers_tls(turns, node):
     turns.ready(node)  # the next attempt may take longer: the first was not established
     turns.turn()
     assert turns.client.next_deadline(turns.now) > turns.now + 1.5 * SETUP_MS
-
-
-def test_a_request_waits_while_the_transport_holds_encrypted_bytes(turns, node):
-    connection = turns.make_ready(node)
-    turns.transport.stalled.add(connection)
-    turns.send(node, expects_response=False)
-    turns.turn()
-    assert turns.responses == []
-    assert not turns.ready(node)
-    turns.transport.written(connection)
-    turns.turn()
-    assert len(turns.responses) == 1
-    assert turns.ready(node)
 
 
 class Chatty:
@@ -212,12 +198,3 @@ def test_the_broker_is_asked_for_by_the_name_of_its_node(node):
     server.sni_callback = lambda _tls, name, _context: names.append(name)
     TlsTurns(server).make_ready(node)
     assert names == [HOST]
-
-
-def test_stores_that_cannot_be_used_are_an_error_at_once():
-    with pytest.raises(ConfigError, match=r"ssl\.truststore\.location"):
-        NetworkClient(
-            replace(TLS_CONFIG, ssl_truststore_location="/nowhere.pem", ssl_truststore_certificates=None),
-            ScriptedTransport(),
-            Random(3),
-        )

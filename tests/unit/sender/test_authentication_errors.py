@@ -92,17 +92,6 @@ def test_each_wait_for_metadata_ends_at_once_and_nothing_is_tried_again(servers)
     assert set(engine.logins.values()) == {1}
 
 
-def test_a_broker_that_accepts_the_client_later_is_asked_after_30_seconds():
-    engine = SaslEngine()
-    engine.refusing = {"boot"}
-    with pytest.raises(SaslAuthenticationError):
-        engine.await_topic()
-    engine.refusing = set()
-    engine.pass_time(AFTER_AUTHENTICATION_ERROR_MS + 100)
-    engine.await_topic()
-    assert engine.logins["boot"] == 2
-
-
 def with_addresses(engine, refusing, unreachable=()):
     """The host ``boot`` has three addresses, 1 to 3. Returns those that connections took."""
     taken = []

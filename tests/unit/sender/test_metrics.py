@@ -5,7 +5,6 @@ import math
 import pytest
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.errors import BufferExhaustedError
 from spark_kafka_sink.producer.append.record import ProducerRecord
 from tests.unit.scripted_engine import Engine, Step
 
@@ -77,15 +76,6 @@ def test_the_time_a_batch_waited_counts_from_its_creation():
     engine.append([b"a"])
     engine.spin(25)
     assert metrics(engine)["producer-metrics"]["record-queue-time-max"] == 25
-
-
-def test_waiting_for_memory_in_vain_is_counted():
-    engine = Engine(buffer_memory=20_000, max_block_ms=0, linger_ms=60_000)
-    engine.connect()
-    engine.append([b"x" * 7_000])
-    with pytest.raises(BufferExhaustedError):
-        engine.append([b"x" * 9_000])
-    assert metrics(engine)["producer-metrics"]["buffer-exhausted-total"] == 1
 
 
 def test_the_size_of_records_is_measured_before_compression():

@@ -15,44 +15,10 @@ from tests.unit import scripted_engine
 from tests.unit.scripted_cluster import ScriptedCluster
 from tests.unit.scripted_engine import RANGES, TOPIC, Engine, Step
 
-BIG = b"x" * 900
-
 
 def filling(count: int) -> list[bytes]:
     """Values of which 16 fill a batch of 16 KiB: ``count`` batches of them, numbered."""
     return [b"%06d" % number + b"x" * 1000 for number in range(16 * count)]
-
-
-def test_an_open_batch_lingers_and_goes_when_linger_ms_has_passed():
-    engine = Engine(linger_ms=20)
-    engine.connect()
-    engine.append([b"a"])
-    engine.spin(19)
-    assert engine.requests == []
-    assert engine.wake_at <= 20
-    engine.append([b"b"])
-    engine.spin(1)
-    assert engine.values() == [b"a", b"b"]
-
-
-def test_a_full_batch_does_not_linger_and_the_open_one_behind_it_does():
-    engine = Engine(linger_ms=1000)
-    engine.connect()
-    values = filling(2)
-    engine.append([*values, BIG])
-    engine.spin()
-    assert engine.values() == values
-    engine.spin(1000)
-    assert engine.values() == [*values, BIG]
-
-
-def test_a_request_takes_one_batch_per_partition_and_max_request_size_of_them():
-    engine = Engine(partitions=4, max_request_size=40_000)
-    engine.connect()
-    for partition in range(4):
-        engine.append(filling(2), partition)
-    engine.spin()
-    assert [sorted(request) for request in engine.requests] == [[0, 1], [2, 3], [0, 1], [2, 3]]
 
 
 def test_order_holds_when_the_first_of_five_in_flight_is_refused():

@@ -184,14 +184,6 @@ def test_a_transactional_producer_sleeps_while_its_coordinator_cannot_be_reached
     run(engine)
 
 
-@pytest.mark.parametrize("code", [ErrorCode.coordinator_not_available, ErrorCode.concurrent_transactions])
-def test_a_transactional_producer_sleeps_during_the_backoff_of_a_refused_request(code: ErrorCode) -> None:
-    engine = Transactional(True)
-    engine.troubles["init_producer_id"].extend([code] * 1_000)
-    engine.submit(Step.INIT)
-    run(engine)
-
-
 @pytest.mark.parametrize("kinds", [(), *((kind,) for kind in KINDS)], ids="-".join)
 @pytest.mark.parametrize("known", [False, True])
 def test_a_refused_login_lets_the_loop_sleep(kinds: tuple[str, ...], known: bool) -> None:
@@ -249,14 +241,6 @@ def test_incident_without_retry_backoff_a_missing_leader_was_asked_for_all_the_t
     engine.leaders[0] = 0
     engine.settle()
     assert engine.values() == [b"a"]
-
-
-def test_incident_without_retry_backoff_a_producer_id_was_asked_for_all_the_time() -> None:
-    engine = Engine(retry_backoff_ms=0)
-    engine.init_producer_id.extend([ErrorCode.coordinator_load_in_progress] * 10_000)
-    engine.connect()
-    engine.append([b"a"])
-    run_without_backoff(engine)
 
 
 @pytest.mark.parametrize("api", ["init_producer_id", "find_coordinator"])

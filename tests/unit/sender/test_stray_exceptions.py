@@ -142,21 +142,6 @@ def test_a_batch_that_a_stray_exception_leaves_nowhere_fails_by_its_delivery_tim
     assert not producer._engine.parts.accumulator.has_incomplete
 
 
-def test_the_batches_that_expire_with_one_that_cannot_be_given_up_expire_all_the_same(engine, monkeypatch):
-    raises_once(monkeypatch, engine.parts.sender.response_handler, "fail")
-    engine.leaders = dict.fromkeys(engine.leaders, -1)
-    engine.parts.metadata.request_update()
-    engine.spin(200)
-    futures = [send(engine, partition) for partition in (0, 1)]
-    engine.parts.pending.flush()
-    with pytest.raises(ArithmeticError):
-        engine.spin(engine.config.delivery_timeout_ms + 1)
-    assert [future.done() for future in futures] == [False, True]
-    engine.settle()
-    assert all(isinstance(future.exception(0), KafkaError) for future in futures)
-    assert engine.memory_is_free()
-
-
 def fails_turns(monkeypatch, producer, count):
     """So many turns raise, whoever turns; afterwards an event is set."""
     sender, over = producer._engine.parts.sender, threading.Event()

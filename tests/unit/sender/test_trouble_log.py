@@ -136,11 +136,13 @@ def test_an_idle_producer_that_loses_its_brokers_is_no_trouble(lines, connection
     assert any("Connection refused" in line for line in lines())
 
 
-def test_incident_a_lost_broker_was_told_in_two_lines_each_ten_seconds(lines):
+def test_incident_a_lost_broker_was_told_in_two_lines_each_ten_seconds(lines, connection_warnings):
     """By a sum of failed connections, and by the line about the rows that wait for them."""
-    engine = connected(enable_idempotence=False)
+    engine = connected(enable_idempotence=False, bootstrap_servers="n0:9092")
     engine.append([b"a"])
-    refuse_connections(engine, 32)
+    refuse_connections(engine, 9)
+    assert_one_each(connection_warnings())
+    refuse_connections(engine, 23)
     assert [line.partition(":")[0] for line in lines()] == [f"No acknowledgement for {s} s" for s in (10, 20, 30)]
     assert all("Connection refused" in line for line in lines())
 
@@ -150,13 +152,6 @@ def assert_one_each(warnings):
     addresses = [re.search(r"\((.*?)\)", text).group(1) for text in warnings]
     assert addresses
     assert len({*addresses}) == len(addresses)
-
-
-def test_a_lost_broker_that_rows_wait_for_is_one_warning(connection_warnings):
-    engine = connected(bootstrap_servers="n0:9092")
-    engine.append([b"a"])
-    refuse_connections(engine, 9)
-    assert_one_each(connection_warnings())
 
 
 @pytest.mark.parametrize("api", ["init_producer_id", "end_txn"])
@@ -246,30 +241,3 @@ def test_a_transactional_call_that_brokers_keep_refusing_is_told_with_the_reason
     ]
     assert "CONCURRENT_TRANSACTIONS" in waited[0]
     assert after == []
-
-
-def run_beside(caller, engine, ms):
-    """As ``run``; the caller's thread gets its turn after each 100 ms."""
-    for _ in range(ms // 100):
-        run(engine, 100)
-        caller.join(0.003)
-
-
-def test_a_second_wait_for_metadata_is_not_counted_from_the_first(lines):
-    """A micro-batch whose rows waited for a moment warned of 10 s, the time since an earlier one's wait."""
-    engine = connected()
-    engine.clock.advance(9_000)
-    first = waiting(engine, partition=1)
-    run_beside(first, engine, 3_000)
-    engine.leaders[1] = 0
-    run_beside(first, engine, 1_000)
-    assert not first.is_alive()
-    engine.clock.advance(6_000)
-    second = waiting(engine, partition=2)
-    run_beside(second, engine, 9_000)
-    assert lines() == []
-    run_beside(second, engine, 2_000)
-    engine.parts.metadata.fail_waiters(ProducerClosedError("closed"))
-    second.join()
-    (line,) = lines()
-    assert line.startswith("Rows wait for metadata for 10 s")

@@ -43,13 +43,6 @@ def test_answer_for_one_partition_leaves_the_others_alone(broker: TestBroker, cl
     assert error(client) == "none"
 
 
-def test_only_chooses_by_the_request(broker: TestBroker, client: PlainClient) -> None:
-    broker.faults.answer("Produce", "REQUEST_TIMED_OUT", only=lambda request: request.body.acks == 1)
-
-    assert error(client) == "none"
-    assert client.produce("t", RECORDS, acks=1).error_code.name == "request_timed_out"
-
-
 def test_what_came_behind_a_dropped_request_is_lost_with_its_connection(
     broker: TestBroker, client: PlainClient
 ) -> None:
@@ -140,34 +133,11 @@ def test_reorder_sends_the_next_answer_first(broker: TestBroker, client: PlainCl
     assert heard == [second, first]
 
 
-def test_throttle_reads_on_later(broker: TestBroker, client: PlainClient) -> None:
-    broker.faults.throttle("Metadata", 60)
-    with lasts(0.06):
-        assert client.ask("Metadata", 9, topics=[]).throttle_time.total_seconds() == 0.06
-        assert client.ask("Metadata", 9, topics=[]).throttle_time.total_seconds() == 0
-
-
 def test_throttle_answers_at_once(broker: TestBroker, client: PlainClient) -> None:
     broker.faults.throttle("Metadata", 3_600_000)
     assert client.ask("Metadata", 9, topics=[]).throttle_time.total_seconds() == 3_600
     client.tell("ApiVersions", 0)
     assert not client.hears_within(0.1)
-
-
-def test_mangle_sends_any_bytes(broker: TestBroker, client: PlainClient) -> None:
-    broker.faults.mangle("Metadata", lambda frame: b"\x7f\xff\xff\xff" + frame[4:])
-    client.tell("Metadata", 9, topics=[])
-
-    assert client.receive(4) == b"\x7f\xff\xff\xff"
-
-
-def test_run_acts_in_the_middle_of_a_request() -> None:
-    with TestBroker(nodes=2) as broker:
-        broker.create_topic("t")
-        broker.faults.run("Produce", lambda: broker.move_leader("t", 0, to=2))
-        with PlainClient(broker.bootstrap_servers) as client:
-            assert error(client) == "not_leader_or_follower"
-        assert broker.leader("t", 0) == 2
 
 
 def test_a_fault_at_one_node_leaves_the_other_alone() -> None:
@@ -192,20 +162,6 @@ def test_what_cannot_be_scripted_is_named_at_once(broker: TestBroker) -> None:
         broker.faults.drop_after("Product")
     with pytest.raises(ValueError, match="'NO_SUCH' is not the name"):
         broker.faults.answer("Produce", "NO_SUCH")
-
-
-def test_a_throttled_fetch_has_no_topics_and_reads_nothing_for_its_time(
-    broker: TestBroker, client: PlainClient
-) -> None:
-    client.produce("t", RECORDS)
-    broker.faults.throttle("Fetch", 60)
-    partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000, "last_fetched_epoch": -1}
-    asked = {"max_wait": 0, "min_bytes": 0, "topics": [{"topic": "t", "partitions": [partition]}]}
-
-    throttled, whole = (client.ask("Fetch", 11, **asked) for _ in range(2))
-
-    assert (throttled.throttle_time.total_seconds(), throttled.responses) == (0.06, ())
-    assert whole.responses[0].partitions[0].records
 
 
 def test_requests_are_logged_with_version_node_connection_and_client(broker: TestBroker, client: PlainClient) -> None:

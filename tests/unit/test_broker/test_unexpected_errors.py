@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
 from typing import Any
 from uuid import UUID
 
 import pytest
-from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.state.log import PartitionLog
 from tests.contract.plain_client import PlainClient, batch
-from tests.unit.test_broker.offered_versions import OFFERED
-from tests.unit.test_broker.test_versions import requests
+from tests.unit.test_broker.test_versions import OFFERED, errors, requests
 
 RECORDS = batch([b"x"])
 TOPIC_ID = UUID(int=7)
@@ -30,16 +26,6 @@ def fail() -> None:
     raise ArithmeticError("a handler that divides by zero")
 
 
-def errors(message: Any) -> Iterator[ErrorCode]:
-    """Every error code in a response, at whatever depth."""
-    if isinstance(message, ErrorCode):
-        yield message
-    for part in message if isinstance(message, tuple) else ():
-        yield from errors(part)
-    for field in fields(message) if is_dataclass(message) else ():
-        yield from errors(getattr(message, field.name))
-
-
 @pytest.mark.parametrize(("api", "version"), OFFERED)
 def test_a_handler_that_raises_is_answered_in_the_form_of_its_api(
     broker: TestBroker, client: PlainClient, api: str, version: int
@@ -48,8 +34,8 @@ def test_a_handler_that_raises_is_answered_in_the_form_of_its_api(
 
     answer = client.ask(api, version, **requests(TOPIC_ID)[api])
 
-    said = answer.topics if api == "Metadata" else answer  # Metadata's own code, since version 13, is another matter
-    assert {error.name for error in errors(said)} == {"unknown_server_error"}
+    said = answer.topics[0] if api == "Metadata" else answer  # its own code, since version 13, is another matter
+    assert set(errors(said)) == {"unknown_server_error"}
     assert client.ask("Metadata", 9, topics=[]).brokers
 
 
@@ -86,7 +72,7 @@ def test_a_response_that_waits_fails_alone(monkeypatch: pytest.MonkeyPatch) -> N
             assert other.ask("Metadata", 9, topics=[]).brokers
         answer = client.hear("Produce", 9)
 
-    assert {error.name for error in errors(answer)} == {"unknown_server_error"}
+    assert set(errors(answer)) == {"unknown_server_error"}
 
 
 def test_with_acks_0_a_handler_that_raises_closes_the_connection(broker: TestBroker, client: PlainClient) -> None:

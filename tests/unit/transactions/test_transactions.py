@@ -354,19 +354,6 @@ def test_lost_sequences_get_a_new_epoch_after_the_abort_where_endtxn_gives_none(
     assert engine.manager.identity.epoch == 1
 
 
-@both_protocols
-def test_a_batch_that_expires_fails_its_transaction(v2):
-    engine = TransactionalEngine(v2, delivery_timeout_ms=40_000).begun()
-    engine.leaders[0] = -1
-    engine.parts.metadata.request_update()
-    engine.spin(2_000)
-    engine.append([b"a"])
-    with pytest.raises(TransactionAbortableError, match=r"Expiring 1 record\(s\) for t-0"):
-        engine.call(Step.COMMIT)
-    engine.call(Step.ABORT)
-    assert engine.state is State.READY
-
-
 def _committing(engine: TransactionalEngine) -> TransactionalRequestResult:
     """EndTxn is on its way, and its response does not come."""
     engine.append([b"in time"])
@@ -449,22 +436,6 @@ def test_when_a_batch_fails_what_waits_behind_it_is_not_sent(v2):
     with pytest.raises(BrokerError):
         engine.receipt.wait(0)
     assert not engine.parts.accumulator.has_incomplete
-
-
-@both_protocols
-def test_an_abort_waits_for_what_is_in_flight(v2):
-    engine = TransactionalEngine(v2, partitions=1, nodes=1).begun()
-    engine.append([b"first"])
-    engine.spin()
-    engine.steps.append(ProduceStep(hold=True))
-    engine.append([b"late"])
-    engine.spin()
-    answer = engine.submit(Step.ABORT)
-    engine.spin(1_000)
-    assert "end_txn" not in engine.apis()
-    engine.release_held()
-    engine.await_result(answer)
-    assert engine.visible() == []
 
 
 @both_protocols
