@@ -61,10 +61,6 @@ def for_another_request(frame: bytes) -> bytes:
     return frame[:4] + struct.pack(">i", 77) + frame[8:]
 
 
-def twice(frame: bytes) -> bytes:
-    return frame + frame
-
-
 @dataclass(frozen=True)
 class Nonsense:
     """What comes instead of the answer of ``api``, and the error that the record's sender gets."""
@@ -208,13 +204,3 @@ def test_incident_an_answer_that_says_less_than_was_asked_or_cannot_be_was_taken
             broker.faults.clear()
         assert re.search(said, caplog.text)
         assert bool(broker.requests.of("Produce")) == (api in ("produce", "end_txn"))
-
-
-def test_an_answer_that_comes_twice_ends_the_connection_and_not_the_producer() -> None:
-    with nothing_leaks(), TestBroker() as broker:
-        broker.create_topic("t")
-        with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, **CONFIG}) as producer:
-            broker.faults.mangle("Produce", twice)
-            for number in range(3):
-                producer.send(ProducerRecord("t", b"%d" % number)).result(DEADLINE_S)
-        assert broker.topic("t").values() == [b"0", b"1", b"2"]

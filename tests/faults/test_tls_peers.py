@@ -14,7 +14,6 @@ import trustme
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, WrongProtocolError
 from spark_kafka_sink.producer import KafkaProducer
 from spark_kafka_sink.producer.append.record import ProducerRecord
-from spark_kafka_sink.testing import TestBroker
 from tests.faults.leaks import nothing_leaks
 from tests.support.waiting import DEADLINE_S
 
@@ -134,12 +133,6 @@ def test_a_peer_that_is_no_broker_is_named_at_once(serve: Serve, words: str) -> 
         error = error_of(servers, **{"socket.connection.setup.timeout.ms": 10_000, "max.block.ms": 3_600_000})
     assert isinstance(error, WrongProtocolError)
     assert words in str(error)
-
-
-def test_a_listener_without_tls_names_the_protocol() -> None:
-    with nothing_leaks(), TestBroker() as broker:
-        error = error_of(broker.bootstrap_servers, **{"max.block.ms": 3_600_000})
-    assert "responded without TLS: use the port of a TLS listener, or set security.protocol" in str(error)
 
 
 @pytest.mark.parametrize("call", [send, init_transactions])

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
-from kafka import KafkaConsumer
 
 from spark_kafka_sink.testing import TestBroker
 from tests.contract.plain_client import PlainClient
@@ -133,22 +132,3 @@ def test_groups_are_listed_and_described(broker: TestBroker) -> None:
     assert {each.partition for each in only.assignment.topic_partitions} == set(range(PARTITIONS))
     assert [(each.group_id, each.state.name) for each in listed] == [("g", "STABLE")]
     eventually(lambda: done(admin.describe_consumer_groups(["g"])).state.name == "EMPTY")
-
-
-def test_kafka_python_shares_them_too(broker: TestBroker) -> None:
-    values = fill(broker)
-    settings = {"bootstrap_servers": broker.bootstrap_servers, "group_id": "g", "auto_offset_reset": "earliest"}
-    polled: list[bytes] = []
-    with closing(KafkaConsumer(heartbeat_interval_ms=100, **settings)) as consumer:
-        # It may join the group before it knows the topic, and then waits for its next metadata, five minutes later.
-        eventually(lambda: consumer.partitions_for_topic("t") is not None)
-        consumer.subscribe(["t"])
-        eventually(
-            lambda: (
-                len(polled) >= len(values)
-                or polled.extend(record.value for records in consumer.poll(100).values() for record in records)
-            )
-        )
-
-    assert sorted(polled) == sorted(values)
-    assert broker.committed("g") == {("t", each): RECORDS for each in range(PARTITIONS)}

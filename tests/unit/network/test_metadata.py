@@ -12,7 +12,7 @@ import pytest
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.model import ClusterSnapshot, Node, Replicas, TopicInfo, TopicPartition
+from spark_kafka_sink.common.model import ClusterSnapshot, Node, TopicInfo, TopicPartition
 from spark_kafka_sink.errors import (
     BrokerError,
     KafkaTimeoutError,
@@ -422,15 +422,6 @@ def test_never_goes_back_to_the_bootstrap_servers_when_recovery_is_off():
     each.note_connection_error(B2, NetworkError("refused"), 0)
     each.rebootstrap()
     assert each.candidates(10**9) == (B1, B2)
-
-
-def test_the_partitions_of_a_snapshot_are_made_once():
-    """A RecordPartitioner asks for every record; 1000 partitions took 3 ms."""
-    topic = TopicInfo("t", (1, 7), (0, 0), replicas=(Replicas((1,), (1,), ()),) * 2)
-    snapshot = ClusterSnapshot(nodes={1: Node(1, "h", 1)}, topics={"t": topic})
-    assert snapshot.partitions("t") is snapshot.partitions("t")
-    assert snapshot.available_partitions("t") is snapshot.available_partitions("t")
-    assert [each.partition for each in snapshot.available_partitions("t")] == [0]
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:

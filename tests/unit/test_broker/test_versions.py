@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
 
 import pytest
-from kio.index import UnknownEntity, load_payload_module, load_request_schema
-from kio.static.constants import EntityType
+from kio.index import UnknownEntity, load_request_schema
 
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.testing import TestBroker
-from spark_kafka_sink.testing.broker import handler_pool
 from spark_kafka_sink.testing.broker.apis.table import HANDLERS
 from spark_kafka_sink.testing.broker.versions import API_KEYS, RELEASES
-from spark_kafka_sink.testing.broker.wire import Fields, RequestHead, encode_response
 from tests.contract.plain_client import PlainClient, batch
 
 
@@ -141,44 +137,6 @@ def test_every_offered_version_is_answered(shared: TestBroker, api: str, version
         shared.delete_topic(topic)
 
     assert set(errors(answer)) - {"none"} == EXPECTED_ERRORS.get((api, version), EXPECTED_ERRORS.get(api, set()))
-
-
-def test_handlers_name_only_fields_that_some_version_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    answered: dict[int, set[str]] = {}
-
-    def encode(head: RequestHead, answer: Fields, *, version: int | None = None) -> bytes:
-        answered.setdefault(head.api_key, set()).update(names(answer))
-        return encode_response(head, answer, version=version)
-
-    monkeypatch.setattr(handler_pool, "encode_response", encode)
-    with TestBroker() as broker, PlainClient(broker.bootstrap_servers) as client:
-        broker.create_topic("t")
-        topic_id = client.ask("Metadata", 12, topics=[{"name": "t"}]).topics[0].topic_id
-        for api, version in OFFERED:
-            client.ask(api, version, **requests(topic_id)[api])
-
-    assert set(answered) == set(API_KEYS.values())
-    unknown = {key: found - known_names(key) for key, found in answered.items() if found - known_names(key)}
-    assert unknown == {}
-
-
-def names(answer: object) -> Iterator[str]:
-    """The name of every field anywhere in a plain answer."""
-    if isinstance(answer, dict):
-        yield from answer
-    for nested in answer.values() if isinstance(answer, dict) else answer if isinstance(answer, list) else ():
-        yield from names(nested)
-
-
-def known_names(api_key: int) -> set[str]:
-    """The field names of the API's answers in all versions."""
-    modules = [
-        load_payload_module(api_key, version, EntityType.response)
-        for version in range(20)
-        if has_version(api_key, version)
-    ]
-    messages = [each for module in modules for each in vars(module).values() if is_dataclass(each)]
-    return {field.name for message in messages for field in fields(message)}
 
 
 def test_every_api_has_a_handler_and_a_row_in_each_release() -> None:

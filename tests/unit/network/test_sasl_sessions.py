@@ -1,11 +1,13 @@
-"""Re-authentication (KIP-368): SASL again on a connection in use, before its session ends."""
+"""A connection that waits for its login, which blocks nothing else and not without end, and that logs in again before
+its session ends (KIP-368).
+"""
 
 from datetime import timedelta
 
 import pytest
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.errors import KafkaTimeoutError, SaslAuthenticationError
+from spark_kafka_sink.errors import KafkaTimeoutError, LoginError, SaslAuthenticationError
 from spark_kafka_sink.network.login import sasl
 from spark_kafka_sink.network.login.sasl import LoginStep
 from spark_kafka_sink.network.messages import schema
@@ -75,6 +77,78 @@ def respond(turns, response):
     """To the oldest request without a response."""
     turns.transport.respond(turns.transport.requests.popleft(), response)
     turns.turn()
+
+
+def resumed(turns):
+    """One iteration of the loop after a wake-up."""
+    turns.client.handle([], turns.now)
+    turns.turn()
+
+
+@pytest.fixture
+def login(turns, node):
+    """What the handshake of the first connection waits for."""
+    turns.mechanism.step = LoginStep(WHAT)
+    turns.ready(node)
+    turns.turn()
+    assert turns.sent == ["api_versions"]
+    return turns.mechanism.step
+
+
+def test_a_handshake_goes_on_when_its_login_is_done(turns, node, login):
+    assert turns.transport.wakeups == 0
+    login.succeed(b"")
+    assert turns.transport.wakeups == 1
+    resumed(turns)
+    assert turns.sent == ["api_versions", *SASL]
+    assert turns.ready(node)
+
+
+def test_a_failed_login_is_the_error_of_the_broker_and_is_not_retried_at_once(turns, node, login):
+    login.fail(LoginError(f"{WHAT} did not respond"))
+    resumed(turns)
+    refusal = turns.client.authentication_error(node, turns.now)
+    assert (type(refusal), str(refusal)) == (LoginError, f"{WHAT} did not respond")
+    assert not turns.ready(node)
+    turns.turn(1_000)
+    assert not turns.ready(node)
+    assert len(turns.transport.addresses) == 1
+
+
+def test_a_login_without_end_ends_with_request_timeout_and_names_what_it_waits_for(turns, login):
+    assert turns.client.next_deadline(turns.now) == turns.now + 30_000
+    turns.turn(29_999)
+    assert turns.client.last_error(1) is None
+    turns.turn(1)
+    ((_, error),) = turns.client.drain_disconnects()
+    assert type(error) is KafkaTimeoutError
+    assert str(error) == f"The connection to b:9092 (id: 1) was waiting 30000 ms (request.timeout.ms) for {WHAT}"
+    login.succeed(b"too late")
+    resumed(turns)
+    assert turns.sent == ["api_versions"]
+
+
+def test_a_broker_that_ends_the_connection_meanwhile_is_not_said_to_refuse_the_login(turns, login):
+    turns.transport.drop(turns.transport.last_connection(), "the broker closed the connection")
+    turns.turn()
+    assert str(turns.client.last_error(1)) == (
+        f"Connection to node 1 (b:9092) ended while this client was waiting for {WHAT}: the broker closed the "
+        "connection"
+    )
+
+
+def test_who_waits_for_a_step_that_is_done_already_is_woken():
+    class Sleeper:
+        woken = 0
+
+        def wakeup(self):
+            self.woken += 1
+
+    step, early, late = LoginStep(WHAT), Sleeper(), Sleeper()
+    step.wake_when_done(early)
+    step.succeed(1)
+    step.wake_when_done(late)
+    assert (early.woken, late.woken, step.result()) == (1, 1, 1)
 
 
 def test_a_send_past_85_to_95_percent_of_the_session_logs_in_again_without_apiversions(turns, node):
@@ -195,8 +269,7 @@ def test_it_waits_for_a_token_while_requests_complete(turns, node, answer_end_tx
     respond(turns, answer_end_txn())
     assert turns.responses[0].error is None
     turns.mechanism.step.succeed(b"")
-    turns.client.handle([], turns.now)
-    turns.turn()
+    resumed(turns)
     assert turns.sent == SASL
     assert turns.ready(node)
 
