@@ -133,7 +133,9 @@ class PlainClient:
         transactional_id: str | None = None,
     ) -> Any:
         """The answer for partition 0."""
-        self.tell_produce(topic, records, version=version, acks=acks, timeout=timeout, transactional_id=transactional_id)
+        self.tell_produce(
+            topic, records, version=version, acks=acks, timeout=timeout, transactional_id=transactional_id
+        )
         return self.hear_produced(version)
 
     def tell_produce(

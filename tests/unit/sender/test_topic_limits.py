@@ -8,11 +8,10 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.model import TopicPartition
-from spark_kafka_sink.errors import BrokerError, KafkaError
+from spark_kafka_sink.errors import BrokerError
 from spark_kafka_sink.producer.append.receipt import RefusalReceipt, SendReceipt
 from spark_kafka_sink.records.decode import decode_batches
 from tests.unit.scripted_engine import Engine, Step
-from tests.unit.sender.test_stray_exceptions import raises_once
 
 BATCH = 262_144
 LIMIT = 20_000
@@ -116,24 +115,6 @@ def test_a_retry_between_the_parts_keeps_their_order():
     made.settle()
     made.receipt.wait(0)
     assert made.values() == rows(0, 6_000)
-
-
-def test_a_batch_that_cannot_be_split_fails_and_those_of_other_requests_are_sent(monkeypatch):
-    made = engine(partitions=2)
-    receipts = [SendReceipt(), SendReceipt()]
-    raises_once(monkeypatch, made.parts.accumulator, "split", MemoryError)
-    for partition, receipt in enumerate(receipts):
-        made.append(rows(0, 2_000), partition, receipt)
-        made.settle(10_000)
-    with pytest.raises(KafkaError, match="a bug"):
-        receipts[0].wait(0)
-    receipts[1].wait(0)
-    assert (made.values(0), made.values(1)) == ([], rows(0, 2_000))
-    later = SendReceipt()
-    made.append(rows(0, 100), 0, later)
-    made.settle(1_000)
-    later.wait(0)
-    assert made.memory_is_free()
 
 
 def test_incident_a_raised_limit_was_never_noticed():

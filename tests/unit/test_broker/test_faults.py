@@ -150,13 +150,6 @@ def test_a_fault_at_one_node_leaves_the_other_alone() -> None:
             client.ask("Metadata", 9, topics=[])
 
 
-def test_clear_takes_every_fault_out(broker: TestBroker, client: PlainClient) -> None:
-    broker.faults.answer("Produce", "REQUEST_TIMED_OUT", times=KEPT)
-    broker.faults.clear()
-
-    assert error(client) == "none"
-
-
 def test_what_cannot_be_scripted_is_named_at_once(broker: TestBroker) -> None:
     with pytest.raises(ValueError, match="'Product' is not an API"):
         broker.faults.drop_after("Product")
@@ -182,9 +175,3 @@ def test_waiting_for_requests_that_do_not_come_gives_up(broker: TestBroker, clie
         broker.requests.wait_for("Metadata", 2, timeout_s=0.01)
     with pytest.raises(TimeoutError, match="no Produce request"):
         broker.faults.drop_after("Produce").wait(0.01)
-
-
-def test_clear_forgets(broker: TestBroker, client: PlainClient) -> None:
-    client.ask("Metadata", 9, topics=[])
-    broker.requests.clear()
-    assert list(broker.requests) == []

@@ -11,13 +11,12 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.model import NO_IDENTITY
-from spark_kafka_sink.errors import KafkaTimeoutError, ProducerFencedError
+from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.network.name_lookup import AddressList
 from spark_kafka_sink.network.rpc import Rpc
 from spark_kafka_sink.network.transport import Event
 from spark_kafka_sink.producer.transactions.committer import Committer, EndVerdict
-from spark_kafka_sink.producer.transactions.values import PreparedTransaction, TransactionalIdentity
+from spark_kafka_sink.producer.transactions.values import PreparedTransaction
 from tests.support.manual_clock import ManualClock
 from tests.support.scripted_network import ScriptedTransport, SentRequest, api_versions_response
 from tests.unit.transactions.transactional_engine import NO_THROTTLE, V2_RANGES
@@ -184,15 +183,6 @@ def test_unreachable_brokers_are_named(brokers: Brokers, clock: ManualClock) -> 
     assert outcome.verdict is EndVerdict.UNDECIDED
     assert "(boot:9092) could not be established: Connection refused" in str(outcome.error)
     assert len(brokers.addresses) < 20, "attempts back off"
-
-
-def test_an_id_is_initialised_or_the_error_is_raised(brokers: Brokers, clock: ManualClock) -> None:
-    brokers.codes["b1"] = [ErrorCode.producer_fenced]
-    with open_committer(brokers, clock) as committer:
-        unknown = TransactionalIdentity("b0", *NO_IDENTITY, 3)
-        assert committer.init_producer_id(unknown, 1_000) == TransactionalIdentity("b0", 7, 3, 3)
-        with pytest.raises(ProducerFencedError, match="PRODUCER_FENCED"):
-            committer.init_producer_id(TransactionalIdentity("b1", 7, 4, 3), 1_000)
 
 
 def test_an_abort_of_transactions_version_1_fences_by_the_identity_and_sends_no_end(

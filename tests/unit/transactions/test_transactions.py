@@ -74,16 +74,6 @@ def test_commit_lets_nothing_linger_and_after_it_batches_linger_again(v2):
     assert engine.values() == [b"a"]
 
 
-def test_a_batch_that_was_put_back_makes_the_next_turn_ask_for_its_partition():
-    engine = TransactionalEngine(False, partitions=1, nodes=1).begun()
-    engine.append([b"a"])
-    engine.call(Step.COMMIT)
-    engine.begin()
-    engine.append([b"b"])
-    engine.turn()
-    assert engine.wake_at == engine.clock.now()
-
-
 @both_protocols
 def test_a_prepared_transaction_stays_open_and_names_itself(v2):
     engine = TransactionalEngine(v2).begun()
@@ -272,16 +262,6 @@ def test_a_begin_that_gets_no_new_epoch_says_why():
         engine.begin()
     assert engine.state is State.FATAL_ERROR
     assert engine.visible() == [b"a"]
-
-
-@both_protocols
-def test_all_attempts_of_one_end_use_one_protocol(v2):
-    engine = TransactionalEngine(v2).begun()
-    engine.append([b"a"])
-    engine.spin()
-    engine.troubles["end_txn"].extend([Trouble.LOST_AFTER, ErrorCode.not_coordinator, Trouble.LOST_BEFORE])
-    engine.call(Step.COMMIT)
-    assert {version for api, version in engine.asked if api == "end_txn"} == {5 if v2 else 4}
 
 
 def test_the_coordinator_is_looked_up_again_when_it_cannot_be_reached():
