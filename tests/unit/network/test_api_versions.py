@@ -14,6 +14,7 @@ from spark_kafka_sink.network.api_versions import (
     METADATA_WITHOUT_CREATION,
     SPOKEN,
     VersionRange,
+    between,
     camel_case,
     produce_versions,
 )
@@ -78,6 +79,11 @@ def test_the_releases_of_the_table_are_those_in_which_brokers_got_the_versions(r
         offered = RELEASES[release].versions.get(camel_case(api))
         for version, since in zip((spoken.lowest, spoken.highest), spoken.since, strict=True):
             assert (offered is not None and version <= offered.highest) == (key(since) <= key(release)), (api, version)
+
+
+def test_a_range_is_a_part_of_the_table():
+    with pytest.raises(ValueError, match="produce is spoken in versions 3 to 13, not 2 to 13"):
+        between("produce", 2, 13)
 
 
 @pytest.mark.parametrize(

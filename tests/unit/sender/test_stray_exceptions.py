@@ -252,6 +252,14 @@ def test_a_transactional_call_whose_response_cannot_be_taken_in_fails_at_once(
     assert "Traceback" in caplog.text
 
 
+def test_a_command_that_cannot_be_taken_fails_at_once(transactional, monkeypatch):
+    raises_once(monkeypatch, transactional._engine.parts.transaction_manager, "_begin")
+    with pytest.raises(KafkaError, match="a bug"):
+        transactional.begin_transaction()
+    transactional.begin_transaction()
+    transactional.commit_transaction()
+
+
 def test_incident_a_request_that_could_not_be_made_was_in_flight_for_ever_in_the_metrics(engine, monkeypatch):
     raises_once(monkeypatch, loop, "ProduceRequest", MemoryError)
     futures = [send(engine, partition) for partition in (0, 1)]

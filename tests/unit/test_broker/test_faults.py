@@ -17,8 +17,9 @@ def error(client: PlainClient, topic: str = "t") -> str:
 
 def test_answer_instead_of_the_append_once(broker: TestBroker, client: PlainClient) -> None:
     fault = broker.faults.answer("Produce", "NOT_LEADER_OR_FOLLOWER")
+    broker.faults.answer("Produce", 56)
 
-    assert [error(client), error(client)] == ["not_leader_or_follower", "none"]
+    assert [error(client) for _ in range(3)] == ["not_leader_or_follower", "kafka_storage_error", "none"]
     assert (fault.hits, len(broker.topic("t").records())) == (1, 1)
 
 
