@@ -342,9 +342,12 @@ class RowJoin:
     def _carry_over(self) -> bytes:
         """The row's last fixed bytes, if they go in front of the first varint of the next row."""
         first = self._pieces[0] if self._pieces else None
-        if first is None or first.source is not None or first.beyond is not None:
-            self.end_fixed()
-        elif len(self._fixed) + len(first.before) > _LONGEST_PREFIX:
+        if (
+            first is None
+            or first.source is not None
+            or first.beyond is not None
+            or len(self._fixed) + len(first.before) > _LONGEST_PREFIX
+        ):
             self.end_fixed()
         elif self._fixed:
             self._pieces[0] = first._replace(before=self._fixed + first.before)
