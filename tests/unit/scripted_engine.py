@@ -13,7 +13,7 @@ import pyarrow as pa
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.exactly_once.decode import batch_headers, decode_batches
+from spark_kafka_sink.exactly_once.decode import DecodedBatch, DecodedRecord, batch_headers, decode_batches
 from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
@@ -37,6 +37,13 @@ class Log:
         self.rows: dict[int, bytes] = {}
         self.identities: list[tuple[int, int]] = []
         """Producer id and epoch of each batch, in order."""
+        self.batches: list[DecodedBatch] = []
+        """What came, in order, also what was refused."""
+
+    @property
+    def records(self) -> list[DecodedRecord]:
+        """Those of ``batches``, with their offsets in their batch."""
+        return [record for batch in self.batches for record in batch.records]
 
     @property
     def values(self) -> list[bytes]:
@@ -45,6 +52,7 @@ class Log:
     def append(self, data: bytes) -> tuple[ErrorCode, int]:
         """The error and base offset of a Produce response."""
         (batch,) = decode_batches(data)
+        self.batches.append(batch)
         end = self.partition.log.end_offset
         try:
             offset = self.partition.append(data, batch.header, acks=1, now_ms=0).base_offset
