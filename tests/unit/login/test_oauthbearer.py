@@ -117,7 +117,7 @@ def test_clients_with_the_same_credentials_share_one_login_that_the_last_one_end
     first.close()
     assert first_message(second)[1] == b"n,,\x01auth=Bearer token1\x01\x01"
     assert [source.fetches for source in sources] == [1, 0, 0]
-    thread = second._login._login._thread._thread
+    thread = second._login._thread
     second.close()
     thread.join(DEADLINE_S)
     assert not thread.is_alive()
