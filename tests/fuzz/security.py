@@ -9,6 +9,7 @@ from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from http.client import HTTPConnection
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -18,7 +19,6 @@ from uuid import UUID
 from asn1crypto.keys import EncryptedPrivateKeyInfo
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
-from urllib3.connection import HTTPConnection
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
@@ -244,7 +244,7 @@ def _assert_no_secret(text: str, data: bytes) -> None:
 def _http(data: bytes) -> None:
     """What an HTTP server sends before it closes the connection."""
     ours, theirs = socket.socketpair()
-    with ours, theirs, patch.object(HTTPConnection, "_new_conn", lambda _: ours):
+    with ours, theirs, patch.object(HTTPConnection, "connect", lambda self: setattr(self, "sock", ours)):
         theirs.sendall(data)
         theirs.shutdown(socket.SHUT_WR)
         request = HttpRequest("GET", f"http://idp:1/token?password={PASSWORD}", {"Authorization": PASSWORD})
