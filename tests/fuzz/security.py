@@ -12,7 +12,7 @@ from functools import cache
 from http.client import HTTPConnection
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Final
 from unittest.mock import patch
 from uuid import UUID
 
@@ -27,7 +27,7 @@ from spark_kafka_sink.common.config.jaas import JaasError, parse_jaas
 from spark_kafka_sink.common.config.properties import parse_properties
 from spark_kafka_sink.errors import ConfigError, LoginError
 from spark_kafka_sink.network.login.http import HttpExchangeError, HttpLimits, HttpRequest, exchange, without_secrets
-from spark_kafka_sink.network.login.token_endpoint import EndpointOptions, TimeoutOption, TokenEndpoint, _error_of
+from spark_kafka_sink.network.login.token_endpoint import TimeoutOption, TokenEndpoint, _error_of
 from spark_kafka_sink.network.login.token_sources import assertion, jwt
 from spark_kafka_sink.network.security.stores import key_pair, trusted_certificates
 from spark_kafka_sink.spark.checkpoint import query_id
@@ -212,8 +212,7 @@ _CLAIMS: Final = (b'{"exp":1700000000,"iat":1600000000.5,"sub":"alice","aud":["k
 @cache
 def _endpoint() -> TokenEndpoint:
     timeout = TimeoutOption("timeout", 1)
-    no_tls: Any = None
-    return TokenEndpoint(EndpointOptions("url", "http://idp:1/token", timeout, timeout, 1, "trust", ""), no_tls)
+    return TokenEndpoint("url", "http://idp:1/token", timeout, timeout, 1, "trust", "")
 
 
 def _token_response(data: bytes) -> None:

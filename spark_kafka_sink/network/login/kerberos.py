@@ -15,8 +15,7 @@ from spark_kafka_sink.common.config.jaas import LoginModule
 from spark_kafka_sink.common.config.operator_limits import file_fault
 from spark_kafka_sink.common.config.sasl_rules import GSSAPI, check_login_module, credentials_fault
 from spark_kafka_sink.errors import ConfigError, LoginError, SaslAuthenticationError
-from spark_kafka_sink.network.login.credentials import jaas_options, login_module
-from spark_kafka_sink.network.login.sasl import Exchange
+from spark_kafka_sink.network.login.sasl import Exchange, jaas_options, login_module
 from spark_kafka_sink.network.login.token_login import ExpiringSource, Login, RefreshWindow, run_on_thread
 
 if TYPE_CHECKING:
@@ -38,6 +37,7 @@ class Kerberos:
     login_modules = (KRB5_MODULE,)
     example = KRB5_EXAMPLE
     sends = ""
+    advice = "sasl.kerberos.service.name, the keytabs of the brokers, and the clocks of this machine and the brokers"
 
     def __init__(self, config: ProducerConfig, source: ExpiringSource[GssTicket] | None = None) -> None:
         self._config = config

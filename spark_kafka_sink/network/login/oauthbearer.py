@@ -24,8 +24,7 @@ from spark_kafka_sink.common.config.table import (
 )
 from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.errors import LoginError, SaslAuthenticationError
-from spark_kafka_sink.network.login.credentials import jaas_options
-from spark_kafka_sink.network.login.sasl import Exchange
+from spark_kafka_sink.network.login.sasl import Exchange, jaas_options
 from spark_kafka_sink.network.login.token_login import Login, RefreshWindow, TokenSource
 from spark_kafka_sink.network.login.token_providers import provided_tokens, token_provider
 
@@ -52,6 +51,7 @@ class OAuthBearer:
     login_modules = (OAUTH_MODULE,)
     example = f'{OAUTH_MODULE} required clientId="…" clientSecret="…";'
     sends = "token"
+    advice = "sasl.oauthbearer.token.endpoint.url and scope, and the issuer and audience that the brokers expect"
 
     def __init__(self, config: ProducerConfig, source: TokenSource | None = None) -> None:
         self._config = config

@@ -84,7 +84,7 @@ class ExpiringSource(Protocol[T_co]):
 
 
 class TokenSource(ExpiringSource[Token], Protocol):
-    """Where tokens come from. Entry points for ``saslTokenProvider`` make one."""
+    """Where tokens come from. The entry point that ``saslTokenProvider`` names makes one of a ``ProducerConfig``."""
 
 
 class RefreshWindow(NamedTuple):

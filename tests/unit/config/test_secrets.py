@@ -17,7 +17,7 @@ from spark_kafka_sink.common.config.option import OptionKind, Password, Status
 from spark_kafka_sink.common.config.table import OPTIONS_BY_NAME, PRODUCER_OPTIONS
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.exactly_once.session import CommitSettings
-from spark_kafka_sink.network.login.credentials import Credentials, user_credentials
+from spark_kafka_sink.network.login.plain import Credentials, user_credentials
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.source import KafkaDataSource
 

@@ -3,7 +3,8 @@
 import pytest
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.network.login.credentials import user_credentials, username
+from spark_kafka_sink.network.login.plain import user_credentials
+from spark_kafka_sink.network.login.sasl import username
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
