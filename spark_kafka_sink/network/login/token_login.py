@@ -14,6 +14,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, fields
 from random import Random
 from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
+from weakref import WeakSet
 
 from spark_kafka_sink.common.backoff import exponential_delay
 from spark_kafka_sink.common.clock import NEVER, Clock, SystemClock
@@ -134,7 +135,7 @@ class Login(Generic[T]):
         self._window = window
         self._clock = clock
         self._random = random
-        self._users: set[object] = set()
+        self._users: WeakSet[object] = WeakSet()  # a client that was never closed does not count for ever
         self._thread: threading.Thread | None = None
         self._due = threading.Event()
         self._closed = False
@@ -200,8 +201,10 @@ class Login(Generic[T]):
         self._due.set()
 
     def _run(self) -> None:
-        while not self._closed:
+        while True:
             self._due.clear()
+            if self._closed:  # read after ``_due`` is cleared, as ``close`` writes it before it sets ``_due``
+                return
             try:
                 wake_at = self.run_once(self._clock.now())
             except Exception:
