@@ -15,6 +15,7 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink import __version__
 from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.config.sasl_rules import built_in
 from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.errors import (
@@ -46,12 +47,6 @@ _FIRST_WITH_LIFETIME: Final = 1
 
 _SASL_HANDSHAKE: Final = "sasl_handshake"
 _SASL_AUTHENTICATE: Final = "sasl_authenticate"
-
-# Where to look when a broker has refused the credentials of a mechanism.
-_ADVICE: Final = {
-    "GSSAPI": "sasl.kerberos.service.name, the keytabs of the brokers, and the clocks of this machine and the brokers",
-    "OAUTHBEARER": "sasl.oauthbearer.token.endpoint.url and scope, and the issuer and audience that the brokers expect",
-}
 
 _WITH_TLS: Final = ("SSL", "SASL_SSL")
 
@@ -185,7 +180,8 @@ def _credentials_refused(peer: str, mechanism: str, response: Any) -> KafkaError
     code, said = response.error_code, response.error_message
     text = f"{peer} refused the login with {mechanism}: {code.name.upper()}{f' ({shown(said)})' if said else ''}"
     if code is ErrorCode.sasl_authentication_failed:
-        advice = _ADVICE.get(mechanism, "username and password in sasl.jaas.config")
+        found = built_in(mechanism)
+        advice = "username and password in sasl.jaas.config" if found is None else found.advice
         return SaslAuthenticationError(f"{text}: see {advice}")
     if code is ErrorCode.illegal_sasl_state:
         return IllegalSaslStateError(text)

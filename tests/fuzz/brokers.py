@@ -23,9 +23,9 @@ from spark_kafka_sink.network.calls import Call, CallEnd, Calls
 from spark_kafka_sink.network.connection import MAX_HANDSHAKE_FRAME_BYTES, FrameBuffer
 from spark_kafka_sink.network.error_table import Action, action, broker_error
 from spark_kafka_sink.network.handshake import _api_versions, authenticate
-from spark_kafka_sink.network.login.credentials import Credentials
 from spark_kafka_sink.network.login.kerberos import _without_layer
 from spark_kafka_sink.network.login.oauthbearer import OAuthBearer
+from spark_kafka_sink.network.login.plain import Credentials
 from spark_kafka_sink.network.login.sasl import LoginStep
 from spark_kafka_sink.network.login.scram import scram_exchange
 from spark_kafka_sink.network.login.token_login import Token

@@ -9,16 +9,16 @@ from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from http.client import HTTPConnection
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Final
 from unittest.mock import patch
 from uuid import UUID
 
 from asn1crypto.keys import EncryptedPrivateKeyInfo
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
-from urllib3.connection import HTTPConnection
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
@@ -27,7 +27,7 @@ from spark_kafka_sink.common.config.jaas import JaasError, parse_jaas
 from spark_kafka_sink.common.config.properties import parse_properties
 from spark_kafka_sink.errors import ConfigError, LoginError
 from spark_kafka_sink.network.login.http import HttpExchangeError, HttpLimits, HttpRequest, exchange, without_secrets
-from spark_kafka_sink.network.login.token_endpoint import EndpointOptions, TimeoutOption, TokenEndpoint, _error_of
+from spark_kafka_sink.network.login.token_endpoint import TimeoutOption, TokenEndpoint, _error_of
 from spark_kafka_sink.network.login.token_sources import assertion, jwt
 from spark_kafka_sink.network.security.stores import key_pair, trusted_certificates
 from spark_kafka_sink.spark.checkpoint import query_id
@@ -212,8 +212,7 @@ _CLAIMS: Final = (b'{"exp":1700000000,"iat":1600000000.5,"sub":"alice","aud":["k
 @cache
 def _endpoint() -> TokenEndpoint:
     timeout = TimeoutOption("timeout", 1)
-    no_tls: Any = None
-    return TokenEndpoint(EndpointOptions("url", "http://idp:1/token", timeout, timeout, 1, "trust", ""), no_tls)
+    return TokenEndpoint("url", "http://idp:1/token", timeout, timeout, 1, "trust", "")
 
 
 def _token_response(data: bytes) -> None:
@@ -244,7 +243,7 @@ def _assert_no_secret(text: str, data: bytes) -> None:
 def _http(data: bytes) -> None:
     """What an HTTP server sends before it closes the connection."""
     ours, theirs = socket.socketpair()
-    with ours, theirs, patch.object(HTTPConnection, "_new_conn", lambda _: ours):
+    with ours, theirs, patch.object(HTTPConnection, "connect", lambda self: setattr(self, "sock", ours)):
         theirs.sendall(data)
         theirs.shutdown(socket.SHUT_WR)
         request = HttpRequest("GET", f"http://idp:1/token?password={PASSWORD}", {"Authorization": PASSWORD})

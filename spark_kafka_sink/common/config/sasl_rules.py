@@ -48,12 +48,14 @@ class BuiltIn(Protocol):
     """The class that a row of ``BUILT_IN`` names: a mechanism, which also has the rules of its options.
 
     ``login_modules`` are Java's classes with its credentials, its own first. ``example`` is what errors tell users to
-    write in ``sasl.jaas.config``. ``sends`` is the secret that goes to the broker as it is, "" if none does.
+    write in ``sasl.jaas.config``. ``sends`` is the secret that goes to the broker as it is, "" if none does. ``advice``
+    says where to look when a broker has refused the credentials.
     """
 
     login_modules: tuple[str, ...]
     example: str
     sends: str
+    advice: str
 
     def check(self, draft: Draft, module: LoginModule | None) -> None:
         """Checks the options of a draft, ``check_login_module`` first unless the mechanism needs no login module.

@@ -22,7 +22,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from spark_kafka_sink import __version__
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import LoginError
-from spark_kafka_sink.network.login.credentials import jaas_options
+from spark_kafka_sink.network.login.sasl import jaas_options
 from spark_kafka_sink.network.login.token_login import Token, base64url
 
 _SERVICE: Final = "kafka-cluster"

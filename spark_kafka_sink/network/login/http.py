@@ -1,25 +1,26 @@
-"""One HTTP exchange by urllib3, bounded in time and size: with a token endpoint or a schema registry."""
+"""One HTTP exchange, bounded in time and size: with a token endpoint or a schema registry."""
 
 from __future__ import annotations
 
-import http.client
 import io
 import ssl
 from collections.abc import Mapping
+from contextlib import closing
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from urllib.parse import urlsplit
+from http.client import HTTPConnection, HTTPException, HTTPMessage, HTTPResponse, HTTPSConnection, IncompleteRead
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import quote, urlsplit
 
-import urllib3
-from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, ReadTimeoutError
-from urllib3.exceptions import SSLError as UrllibSslError
-
+from spark_kafka_sink import __version__
 from spark_kafka_sink.common.clock import Clock
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 _CHUNK: Final = 65_536
+_USER_AGENT: Final = f"spark-kafka-sink/{__version__}"
+_IN_A_TARGET: Final = "%/:?#[]@!$&'()*+,;="
+"""Characters of a URL that are sent as they are, besides letters and digits (RFC 3986)."""
 
 
 class HttpFault(Enum):
@@ -67,43 +68,58 @@ class HttpLimits(NamedTuple):
 
 class HttpResponse(NamedTuple):
     status: int
-    headers: Mapping[str, str]
+    headers: HTTPMessage
     content: bytes
 
 
 def exchange(request: HttpRequest, context: ssl.SSLContext | None, limits: HttpLimits, clock: Clock) -> HttpResponse:
     """Sends the request on a connection of its own. Redirects are responses. Raises ``HttpExchangeError``."""
     deadline = clock.now() + limits.total_ms
-    timeout = urllib3.Timeout(
-        total=limits.total_ms / 1000.0, connect=limits.connect_ms / 1000.0, read=limits.read_ms / 1000.0
-    )
+    method, url, headers, body = request
     try:
-        with urllib3.PoolManager(retries=False, timeout=timeout, **_tls(request.url, context)) as pool:
-            method, url, headers, body = request
-            _bound(pool.connection_from_url(url), deadline, clock)
-            response = pool.request(
-                method,
-                url,
-                body=body,
-                headers=dict(headers),
-                preload_content=False,
-                decode_content=False,
-                redirect=False,
-            )
-            try:
-                return HttpResponse(response.status, response.headers, _content(response, deadline, limits, clock))
-            finally:
-                response.close()
-    except UrllibSslError as error:
+        with closing(_connected(url, context, limits)) as connection:
+            connection.sock.settimeout(_seconds(min(limits.read_ms, deadline - clock.now())))
+            connection.request(method, _target(url), body, {"User-Agent": _USER_AGENT, **headers})
+            with HTTPResponse(connection.sock, method=method) as response:
+                response.fp = io.BufferedReader(_TimedReader(response.fp.detach(), deadline, clock))
+                response.begin()
+                return HttpResponse(response.status, response.headers, _content(response, limits.content_bytes))
+    except ssl.SSLError as error:
         raise HttpExchangeError(HttpFault.TLS, _reason(error)) from None
-    except NewConnectionError as error:  # a ConnectTimeoutError too
-        raise HttpExchangeError(HttpFault.CONNECT, _reason(error)) from None
-    except ConnectTimeoutError:
-        raise HttpExchangeError(HttpFault.CONNECT_TIMEOUT) from None
-    except ReadTimeoutError:
+    except TimeoutError:
         raise HttpExchangeError(HttpFault.READ_TIMEOUT) from None
-    except (HTTPError, OSError, ValueError) as error:  # http.client raises ValueErrors of its own
+    except (HTTPException, OSError, ValueError) as error:
         raise HttpExchangeError(HttpFault.NO_RESPONSE, _reason(error)) from None
+
+
+def _connected(url: str, context: ssl.SSLContext | None, limits: HttpLimits) -> HTTPConnection:
+    """A connection after its TLS handshake. The context says whether the certificate must have the host's name."""
+    parts = urlsplit(url)
+    host, timeout = (parts.hostname or "").rstrip("."), _seconds(min(limits.connect_ms, limits.total_ms))
+    if parts.scheme == "https":
+        connection: HTTPConnection = HTTPSConnection(host, parts.port or 443, timeout=timeout, context=context)
+    else:
+        connection = HTTPConnection(host, parts.port or 80, timeout=timeout)
+    try:
+        connection.connect()
+    except ssl.SSLError:
+        raise
+    except TimeoutError:
+        raise HttpExchangeError(HttpFault.CONNECT_TIMEOUT) from None
+    except OSError as error:
+        raise HttpExchangeError(HttpFault.CONNECT, _reason(error)) from None
+    return connection
+
+
+def _target(url: str) -> str:
+    """Path and query, with what an HTTP request may not have in them percent-encoded."""
+    parts = urlsplit(url)
+    return quote(f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}", _IN_A_TARGET)
+
+
+def _seconds(ms: float) -> float:
+    """A timeout of a socket, which must not be 0."""
+    return max(ms, 1.0) / 1000.0
 
 
 class _TimedReader(io.RawIOBase):
@@ -127,20 +143,6 @@ class _TimedReader(io.RawIOBase):
         super().close()
 
 
-def _bound(pool: urllib3.HTTPConnectionPool, deadline: float, clock: Clock) -> None:
-    """Responses of the pool's connections end by ``deadline``, their headers too."""
-
-    class Connection(pool.ConnectionCls):  # type: ignore[name-defined,misc]
-        @staticmethod
-        def response_class(*args: Any, **named: Any) -> http.client.HTTPResponse:
-            response = http.client.HTTPResponse(*args, **named)
-            reader = _TimedReader(response.fp.detach(), deadline, clock)
-            response.fp = io.BufferedReader(reader)
-            return response
-
-    pool.ConnectionCls = Connection
-
-
 def without_secrets(url: str) -> str:
     """The URL without user, password and query; "" for one that cannot be parsed, as a peer may send."""
     try:
@@ -150,40 +152,21 @@ def without_secrets(url: str) -> str:
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
 
-def _tls(url: str, context: ssl.SSLContext | None) -> dict[str, Any]:
-    """urllib3's options of TLS; none for http, where urllib3 before 2.8 does not know ``assert_hostname``.
-
-    Where the context does not check the host name, urllib3 does, after the handshake, unless that option is False.
-    """
-    if urlsplit(url).scheme != "https":
-        return {}
-    return {"ssl_context": context, "assert_hostname": None if context is None or context.check_hostname else False}
-
-
-def _content(response: urllib3.BaseHTTPResponse, deadline: float, limits: HttpLimits, clock: Clock) -> bytes:
-    """The body as it was sent. Decoding has no bound: a few KB, encoded several times, expand for minutes.
-
-    Each read has a timeout, but there may be many.
-    """
+def _content(response: HTTPResponse, limit: int) -> bytes:
+    """The body as it was sent. Decoding has no bound: a few KB, encoded several times, expand for minutes."""
     if response.headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
         raise HttpExchangeError(HttpFault.ENCODED)
     content = bytearray()
-    while chunk := response.read1(_CHUNK, decode_content=False):  # ``read`` waits for all of it
+    while chunk := response.read1(_CHUNK):  # ``read`` waits for all of it
         content += chunk
-        if len(content) > limits.content_bytes:
+        if len(content) > limit:
             raise HttpExchangeError(HttpFault.TOO_LARGE)
-        if clock.now() > deadline:
-            raise HttpExchangeError(HttpFault.BODY_TIMEOUT)
+    if response.length:  # what is left of Content-Length
+        raise IncompleteRead(b"", response.length)
     return bytes(content)
 
 
 def _reason(error: Exception) -> str:
-    """The innermost reason, without urllib3's objects."""
-    inner: BaseException = error
-    while (cause := inner.__cause__ or inner.__context__) is not None:
-        inner = cause
-    if isinstance(inner, ssl.SSLError) and inner.reason:
-        return str(getattr(inner, "verify_message", "") or inner.reason)
-    if isinstance(inner, OSError):
-        return inner.strerror or type(inner).__name__
-    return type(inner).__name__
+    if isinstance(error, ssl.SSLError) and error.reason:
+        return str(getattr(error, "verify_message", "") or error.reason)
+    return (error.strerror if isinstance(error, OSError) else None) or type(error).__name__

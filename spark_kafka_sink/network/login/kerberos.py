@@ -5,23 +5,21 @@ The library that speaks to the KDC is optional: only ``gss.py`` imports it, and 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from spark_kafka_sink.common.clock import NEVER, Clock, SystemClock
+from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.draft import Draft
 from spark_kafka_sink.common.config.jaas import LoginModule
 from spark_kafka_sink.common.config.operator_limits import file_fault
 from spark_kafka_sink.common.config.sasl_rules import GSSAPI, check_login_module, credentials_fault
 from spark_kafka_sink.errors import ConfigError, LoginError, SaslAuthenticationError
-from spark_kafka_sink.network.login.credentials import jaas_options, login_module
-from spark_kafka_sink.network.login.sasl import Exchange, LoginStep
-from spark_kafka_sink.network.login.token_login import ExpiringSource, LazyLogin, LoginThread, RefreshWindow
+from spark_kafka_sink.network.login.sasl import Exchange, jaas_options, login_module
+from spark_kafka_sink.network.login.token_login import ExpiringSource, Login, RefreshWindow, run_on_thread
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.network.login.gss import GssContext, GssTicket
+    from spark_kafka_sink.network.login.gss import GssTicket
 
 KRB5_MODULE: Final = "com.sun.security.auth.module.Krb5LoginModule"
 KRB5_EXAMPLE: Final = f'{KRB5_MODULE} required useKeyTab=true keyTab="/path/to/keytab" principal="name@REALM";'
@@ -39,11 +37,12 @@ class Kerberos:
     login_modules = (KRB5_MODULE,)
     example = KRB5_EXAMPLE
     sends = ""
+    advice = "sasl.kerberos.service.name, the keytabs of the brokers, and the clocks of this machine and the brokers"
 
     def __init__(self, config: ProducerConfig, source: ExpiringSource[GssTicket] | None = None) -> None:
         self._config = config
-        self._login = LazyLogin(config, Krb5Tickets(config) if source is None else source, renewal(config))
-        self._steps = ContextSteps(SystemClock())
+        source = Krb5Tickets(config) if source is None else source
+        self._login = Login.shared(self, config, source, renewal(config))
 
     @staticmethod
     def check(draft: Draft, module: LoginModule | None) -> None:
@@ -80,14 +79,13 @@ class Kerberos:
         context = ticket.context(service, host)
         token = b""
         while not context.established:
-            step = self._steps.advance(context, token)
+            step = run_on_thread(context.what, context.advance, token)
             yield step
             token = yield step.result()
         yield context.wrap(_without_layer(context.unwrap(token), ticket.principal))
 
     def close(self) -> None:
-        self._steps.close()
-        self._login.close()
+        self._login.close(self)
 
 
 class Krb5Tickets:
@@ -119,37 +117,6 @@ class Krb5Tickets:
                 if not _is_on(jaas, "useKeyTab"):
                     raise
         return self._gss.of_keytab(jaas["keyTab"].removeprefix("FILE:"), jaas["principal"])
-
-
-class ContextSteps:
-    """Runs the steps of security contexts, which may ask the KDC, on a thread of its own."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._thread = LoginThread(self, clock, "pykafka-login-GSSAPI-steps")
-        self._waiting: deque[tuple[LoginStep[bytes], GssContext, bytes]] = deque()
-
-    def advance(self, context: GssContext, token: bytes) -> LoginStep[bytes]:
-        """A step whose result is the next message for the broker."""
-        step: LoginStep[bytes] = LoginStep(context.what)
-        self._waiting.append((step, context, token))
-        self._thread.wake()
-        return step
-
-    def close(self) -> None:
-        self._thread.close()
-
-    def run_once(self, now: float) -> float:
-        while self._waiting:
-            step, context, token = self._waiting.popleft()
-            try:
-                message = context.advance(token)
-            except LoginError as error:
-                step.fail(error)
-            except Exception as error:
-                step.fail(LoginError(f"{step.what} could not be obtained: {type(error).__name__}"))
-            else:
-                step.succeed(message)
-        return NEVER
 
 
 def _is_on(jaas: Mapping[str, str], option: str) -> bool:

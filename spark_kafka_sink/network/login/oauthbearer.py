@@ -24,9 +24,8 @@ from spark_kafka_sink.common.config.table import (
 )
 from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.errors import LoginError, SaslAuthenticationError
-from spark_kafka_sink.network.login.credentials import jaas_options
-from spark_kafka_sink.network.login.sasl import Exchange
-from spark_kafka_sink.network.login.token_login import LazyLogin, RefreshWindow, TokenSource
+from spark_kafka_sink.network.login.sasl import Exchange, jaas_options
+from spark_kafka_sink.network.login.token_login import Login, RefreshWindow, TokenSource
 from spark_kafka_sink.network.login.token_providers import provided_tokens, token_provider
 
 _RETRIEVER: Final = "sasl.oauthbearer.jwt.retriever.class"
@@ -52,10 +51,12 @@ class OAuthBearer:
     login_modules = (OAUTH_MODULE,)
     example = f'{OAUTH_MODULE} required clientId="…" clientSecret="…";'
     sends = "token"
+    advice = "sasl.oauthbearer.token.endpoint.url and scope, and the issuer and audience that the brokers expect"
 
     def __init__(self, config: ProducerConfig, source: TokenSource | None = None) -> None:
         self._config = config
-        self._login = LazyLogin(config, _source(config) if source is None else source, RefreshWindow.of_tokens(config))
+        source = _source(config) if source is None else source
+        self._login = Login.shared(self, config, source, RefreshWindow.of_tokens(config))
 
     @staticmethod
     def check(draft: Draft, module: LoginModule | None) -> None:
@@ -84,7 +85,7 @@ class OAuthBearer:
             raise SaslAuthenticationError(f"it was given a token that the broker refused: {reason}")
 
     def close(self) -> None:
-        self._login.close()
+        self._login.close(self)
 
 
 def initial_response(token: str, extensions: Mapping[str, str]) -> bytes:

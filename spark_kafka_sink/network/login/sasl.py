@@ -1,17 +1,26 @@
-"""What a SASL mechanism is to a connection: ``SaslMechanism``, and the ``LoginStep`` that its exchange may wait for."""
+"""What a SASL mechanism is to a connection, the ``LoginStep`` that its exchange may wait for, and its login module.
+
+The credentials in ``sasl.jaas.config`` may change, so each authentication reads them again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from importlib.metadata import entry_points
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.config.jaas import JaasError, LoginModule, parse_jaas
 from spark_kafka_sink.common.config.sasl_rules import GROUP, built_in
 from spark_kafka_sink.common.waiting import Wakeable
-from spark_kafka_sink.errors import ConfigError, LoginError
+from spark_kafka_sink.errors import ConfigError, LoginError, SaslAuthenticationError
 
 T = TypeVar("T")
+
+WITH_VALUES: Final = (
+    " (with the values of its placeholders: a quote, a backslash or a line end in a value must be escaped)"
+)
+"""Ends errors about a text that the rules have accepted, because they saw it with placeholders."""
 
 
 class LoginStep(Generic[T]):
@@ -61,7 +70,11 @@ Exchange: TypeAlias = Generator[bytes | LoginStep[Any], bytes, None]
 
 
 class SaslMechanism(Protocol):
-    """A mechanism, for all connections of one client. The thread that owns the connections calls it."""
+    """A mechanism, for all connections of one client. The thread that owns the connections calls it.
+
+    An entry point of the group ``spark_kafka_sink.sasl`` makes one of a ``ProducerConfig``; its name is that
+    of the mechanism.
+    """
 
     def exchange(self, host: str) -> Exchange:
         """One authentication with the broker at ``host``, without I/O: yields the client's messages and is sent the
@@ -78,19 +91,46 @@ class SaslMechanism(Protocol):
         """Called after the client has closed its connections; may be called twice."""
 
 
-class MakeMechanism(Protocol):
-    """What an entry point of the group ``spark_kafka_sink.sasl`` loads. Its name is the name of the mechanism."""
-
-    def __call__(self, config: ProducerConfig, /) -> SaslMechanism: ...
-
-
 def sasl_mechanism(config: ProducerConfig) -> SaslMechanism:
     """The mechanism that ``sasl.mechanism`` names: a built-in one or an entry point. Raises ``ConfigError``."""
     name = config.sasl_mechanism
-    make: MakeMechanism | None = built_in(name)
+    make: Callable[[ProducerConfig], SaslMechanism] | None = built_in(name)
     if make is None:
         found = entry_points(group=GROUP, name=name)
         if not found:
             raise ConfigError([f"sasl.mechanism={name} has no entry point of the group {GROUP} here"])
         make = next(iter(found)).load()
     return make(config)
+
+
+def login_module(config: ProducerConfig) -> LoginModule:
+    """The login module of ``sasl.jaas.config``, with values for its placeholders.
+
+    Raises ``SaslAuthenticationError``, whose text shows no value; ``LoginError`` if a placeholder has no value here.
+    """
+    try:
+        text = config.with_credentials("sasl_jaas_config").sasl_jaas_config
+    except ConfigError as error:
+        raise LoginError(str(error).rstrip(".")) from None
+    if text is None:
+        raise SaslAuthenticationError("sasl.jaas.config is not set")
+    try:
+        return parse_jaas(text.value)
+    except JaasError as error:
+        raise SaslAuthenticationError(f"sasl.jaas.config {error}{WITH_VALUES}") from None
+
+
+def username(config: ProducerConfig) -> str | None:
+    """The user or principal in ``sasl.jaas.config``, for messages, with its placeholders. None if there is none."""
+    if config.sasl_jaas_config is None:
+        return None
+    try:
+        options = parse_jaas(config.sasl_jaas_config.value).options
+        return options.get("username", options.get("principal"))
+    except JaasError:  # placeholders stand for parts of it
+        return None
+
+
+def jaas_options(config: ProducerConfig) -> dict[str, str]:
+    """The options of the login module; empty without ``sasl.jaas.config``."""
+    return {} if config.sasl_jaas_config is None else dict(login_module(config).options)

@@ -15,9 +15,7 @@ from collections.abc import Generator
 from typing import ClassVar, Final
 
 from spark_kafka_sink.errors import SaslAuthenticationError
-from spark_kafka_sink.network.login.credentials import Credentials, PasswordMechanism, user_credentials
-
-SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
+from spark_kafka_sink.network.login.plain import SCRAM_MODULE, Credentials, PasswordMechanism, user_credentials
 
 _HEADER: Final = "n,,"
 _FEWEST_ITERATIONS: Final = 4_096

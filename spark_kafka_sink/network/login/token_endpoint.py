@@ -6,7 +6,7 @@ import json
 import ssl
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from spark_kafka_sink.common.clock import SystemClock
@@ -19,7 +19,6 @@ from spark_kafka_sink.network.login.http import (
     HttpFault,
     HttpLimits,
     HttpRequest,
-    HttpResponse,
     exchange,
     without_secrets,
 )
@@ -43,10 +42,11 @@ class TimeoutOption(NamedTuple):
     ms: int
 
 
-class EndpointOptions(NamedTuple):
-    """The options of an endpoint, with their names for errors. ``trust`` names the option that trusts its certificates.
+class TokenEndpoint(NamedTuple):
+    """An endpoint for tokens: its options, with their names for errors.
 
-    ``total_ms`` limits a whole request. Errors of the ``ssl.*`` options begin with ``tls_prefix``.
+    ``total_ms`` limits a whole request. ``trust`` names the option that trusts the endpoint's certificates; errors of
+    the ``ssl.*`` options begin with ``tls_prefix``.
     """
 
     url_name: str
@@ -57,27 +57,20 @@ class EndpointOptions(NamedTuple):
     trust: str
     tls_prefix: str
 
+    @property
+    def name(self) -> str:
+        return f"{self.url_name} {without_secrets(self.url)}"
 
-class EndpointTls(Protocol):
-    def tls_config(self) -> ProducerConfig:
-        """The ``ssl.*`` options of the endpoint; read for each request. Raises ``ConfigError``, ``LoginError``."""
-
-
-class TokenEndpoint:
-    """An endpoint for tokens. Without ``ssl.*`` options, the system's certificates are trusted."""
-
-    def __init__(self, options: EndpointOptions, tls: EndpointTls) -> None:
-        self.name = f"{options.url_name} {without_secrets(options.url)}"
-        self._options = options
-        self._tls = tls
-        self._clock = SystemClock()
-
-    def post(self, headers: Mapping[str, str], body: str) -> str:
-        """The token in the response. Raises ``LoginError``, ``RetriableLoginError``."""
-        if (fault := url_fault(self._options.url)) is not None:
+    def post(self, tls: ProducerConfig, headers: Mapping[str, str], body: str) -> str:
+        """The token in the response. ``tls`` has the endpoint's ``ssl.*`` options; without them, the system's
+        certificates are trusted. Raises ``LoginError``, ``RetriableLoginError``.
+        """
+        if (fault := url_fault(self.url)) is not None:
             raise LoginError(f"{self.name} {fault}")
+        limits = HttpLimits(self.connect.ms, self.read.ms, self.total_ms, _MAX_BYTES)
+        request = HttpRequest("POST", self.url, headers, body.encode())
         try:
-            response = self._request(headers, body)
+            response = exchange(request, self._tls_context(tls), limits, SystemClock())
         except HttpExchangeError as error:
             raise self._failed(error) from None
         if response.status not in _OK:
@@ -86,36 +79,29 @@ class TokenEndpoint:
             raise kind(f"{self.name} responded with HTTP status {response.status}{_error_of(response.content)}")
         return self._token_of(response.content)
 
-    def _request(self, headers: Mapping[str, str], body: str) -> HttpResponse:
-        options = self._options
-        limits = HttpLimits(options.connect.ms, options.read.ms, options.total_ms, _MAX_BYTES)
-        request = HttpRequest("POST", self._options.url, headers, body.encode())
-        return exchange(request, self._tls_context(), limits, self._clock)
-
     def _failed(self, error: HttpExchangeError) -> LoginError:
-        connect, read = self._options.connect, self._options.read
+        connect, read = self.connect, self.read
         texts = {
             HttpFault.TLS: f"does not go through with TLS: {error.reason}; its certificates are trusted by "
-            f"{self._options.trust}, or by the system",
+            f"{self.trust}, or by the system",
             HttpFault.TOO_LARGE: f"responded with more than {_MAX_BYTES} bytes",
             HttpFault.ENCODED: "responded with a Content-Encoding, which was not asked for",
             HttpFault.CONNECT: f"could not be connected to: {error.reason}",
             HttpFault.CONNECT_TIMEOUT: f"could not be connected to within {connect.ms} ms ({connect.name})",
             HttpFault.READ_TIMEOUT: f"did not respond within {read.ms} ms ({read.name})",
-            HttpFault.BODY_TIMEOUT: f"did not end its response within {self._options.total_ms} ms "
-            f"({connect.name}, {read.name})",
+            HttpFault.BODY_TIMEOUT: f"did not end its response within {self.total_ms} ms ({connect.name}, {read.name})",
             HttpFault.NO_RESPONSE: f"did not respond: {error.reason}",
         }
         kind = LoginError if error.fault.is_final else RetriableLoginError
         return kind(f"{self.name} {texts[error.fault]}")
 
-    def _tls_context(self) -> ssl.SSLContext | None:
-        if urlsplit(self._options.url).scheme.lower() != "https":
+    def _tls_context(self, tls: ProducerConfig) -> ssl.SSLContext | None:
+        if urlsplit(self.url).scheme.lower() != "https":
             return None
         try:
-            return TlsContexts(self._tls.tls_config()).context()
+            return TlsContexts(tls).context()
         except ConfigError as error:
-            raise LoginError(f"{self._options.tls_prefix}{error}") from None
+            raise LoginError(f"{self.tls_prefix}{error}") from None
 
     def _token_of(self, content: bytes) -> str:
         """``access_token``, otherwise ``id_token``, as in Java."""

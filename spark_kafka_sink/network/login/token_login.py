@@ -10,10 +10,11 @@ import base64
 import logging
 import os
 import threading
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, fields
 from random import Random
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
+from weakref import WeakSet
 
 from spark_kafka_sink.common.backoff import exponential_delay
 from spark_kafka_sink.common.clock import NEVER, Clock, SystemClock
@@ -32,52 +33,6 @@ _LONGEST_MS: Final = 3_600_000.0
 """The longest wait, because the timeout of an event cannot be infinite."""
 
 
-class Login(Protocol):
-    """Work for a login's thread: fetching tokens ahead of their end, or steps of Kerberos."""
-
-    def run_once(self, now: float) -> float:
-        """Does what is due at ``now``, and returns when to call again at the latest (both monotonic ms).
-
-        Must return in bounded time. Completes the waiter's ``LoginStep``, also on failure, and never raises.
-        """
-
-
-class LoginThread:
-    """A daemon thread that calls ``login.run_once`` when it is due, and after ``wake``. Its methods are thread-safe."""
-
-    def __init__(self, login: Login, clock: Clock, name: str) -> None:
-        self._login = login
-        self._clock = clock
-        self._name = name
-        self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._due = threading.Event()
-        self._closed = False
-
-    def wake(self) -> None:
-        """Makes the thread run ``run_once`` soon. The first call starts the thread."""
-        with self._lock:
-            if self._thread is None and not self._closed:
-                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-                start_thread(self._thread)
-        self._due.set()
-
-    def close(self) -> None:
-        """Ends the thread after its current work, without waiting for that."""
-        self._closed = True
-        self._due.set()
-
-    def _run(self) -> None:
-        while not self._closed:
-            self._due.clear()
-            try:
-                wake_at = self._login.run_once(self._clock.now())
-            except Exception:
-                _log.exception("Uncaught error in %s; it goes on", self._name)
-                wake_at = self._clock.now() + _LONGEST_MS
-            self._due.wait(min(max(0.0, wake_at - self._clock.now()), _LONGEST_MS) / 1000.0)
-
-
 class Expiring(Protocol):
     """A token or a ticket. Times are in ms since 1970; ``issued_at`` is None if it does not say."""
 
@@ -88,6 +43,8 @@ class Expiring(Protocol):
     def issued_at(self) -> float | None: ...
 
 
+A = TypeVar("A")
+R = TypeVar("R")
 T = TypeVar("T", bound=Expiring)
 T_co = TypeVar("T_co", bound=Expiring, covariant=True)
 
@@ -128,7 +85,7 @@ class ExpiringSource(Protocol[T_co]):
 
 
 class TokenSource(ExpiringSource[Token], Protocol):
-    """Where tokens come from. Entry points for ``saslTokenProvider`` make one."""
+    """Where tokens come from. The entry point that ``saslTokenProvider`` names makes one of a ``ProducerConfig``."""
 
 
 class RefreshWindow(NamedTuple):
@@ -161,10 +118,14 @@ class RefreshWindow(NamedTuple):
         return min(max(proposed, now + self.least), token.expires_at - self.buffer)
 
 
-class TokenLogin(Generic[T]):
-    """Fetches the tokens or tickets of one source on a thread of its own, each before the last one ends. Any thread may
-    call ``token``.
+class Login(Generic[T]):
+    """Fetches the tokens or tickets of one source on a thread of its own, each before the last one ends.
+
+    All clients of a process with the same credentials share one. Thread-safe.
     """
+
+    _lock: ClassVar[Any]
+    _shared: ClassVar[dict[Hashable, Login[Any]]]
 
     def __init__(
         self, config: ProducerConfig, source: ExpiringSource[T], window: RefreshWindow, clock: Clock, random: Random
@@ -174,16 +135,47 @@ class TokenLogin(Generic[T]):
         self._window = window
         self._clock = clock
         self._random = random
-        self._thread = LoginThread(self, clock, f"pykafka-login-{config.sasl_mechanism}")
-        self._lock = threading.Lock()
+        self._users: WeakSet[object] = WeakSet()  # a client that was never closed does not count for ever
+        self._thread: threading.Thread | None = None
+        self._due = threading.Event()
+        self._closed = False
         self._token: T | None = None
-        self._waiting: LoginStep[T] | None = None
-        self._failed_step: LoginStep[T] | None = None
+        # What connections wait for, or what they waited for until it failed at ``_failed_at``.
+        self._step: LoginStep[T] | None = None
         self._failed_at = 0.0
         # Only the thread uses these: when to fetch, and the attempts since the first of a series (monotonic ms).
         self._due_at = NEVER
         self._attempts = 0
         self._began = -NEVER
+
+    @classmethod
+    def shared(cls, user: object, config: ProducerConfig, source: ExpiringSource[T], window: RefreshWindow) -> Login[T]:
+        """The process's login with these credentials, until ``user`` closes it. Its first user's ``source`` is used."""
+        key = _credentials(config)
+        with cls._lock:
+            if key not in cls._shared:
+                cls._shared[key] = Login(config, source, window, SystemClock(), Random())
+            cls._shared[key]._users.add(user)
+            return cls._shared[key]
+
+    @classmethod
+    def begin(cls) -> None:
+        """Begins without logins. The child of a fork does so: none of its parent's threads run there, and its copy of
+        the lock may be held for good.
+        """
+        cls._lock = threading.RLock()  # a signal handler may close its client in the middle of ``token``
+        cls._shared = {}
+
+    def close(self, user: object) -> None:
+        """Ends the use by ``user``; after the last one no token is fetched. Does not wait for the thread."""
+        key = _credentials(self._config)
+        with self._lock:
+            self._users.discard(user)
+            if self._users or self._shared.get(key) is not self:  # shared before a fork
+                return
+            del self._shared[key]
+        self._closed = True
+        self._due.set()
 
     def token(self) -> LoginStep[T]:
         """A step whose result is a token. It is done already while the last token is valid."""
@@ -192,21 +184,38 @@ class TokenLogin(Generic[T]):
                 step: LoginStep[T] = LoginStep(self._source.what)
                 step.succeed(self._token)
                 return step
-            if self._failed_step is not None and self._clock.now() < self._failed_at + _AFTER_FAILURE_MS:
-                return self._failed_step
-            if self._waiting is None:
-                self._waiting = LoginStep(self._source.what)
-            step = self._waiting
-        self._thread.wake()
+            has_failed = self._step is not None and self._step.done
+            if self._step is None or (has_failed and self._clock.now() >= self._failed_at + _AFTER_FAILURE_MS):
+                self._step = LoginStep(self._source.what)
+            step = self._step
+            if not step.done:
+                self._wake()
         return step
 
-    def close(self) -> None:
-        """Fetches no further token."""
-        self._thread.close()
+    def _wake(self) -> None:
+        if self._thread is None and not self._closed:
+            name = f"pykafka-login-{self._config.sasl_mechanism}"
+            thread = threading.Thread(target=self._run, name=name, daemon=True)
+            start_thread(thread)
+            self._thread = thread
+        self._due.set()
+
+    def _run(self) -> None:
+        while True:
+            self._due.clear()
+            if self._closed:  # read after ``_due`` is cleared, as ``close`` writes it before it sets ``_due``
+                return
+            try:
+                wake_at = self.run_once(self._clock.now())
+            except Exception:
+                _log.exception("Uncaught error in %s; it goes on", threading.current_thread().name)
+                wake_at = NEVER
+            self._due.wait(min(max(0.0, wake_at - self._clock.now()), _LONGEST_MS) / 1000.0)
 
     def run_once(self, now: float) -> float:
+        """Fetches if that is due at ``now``, and returns when to call again at the latest (both monotonic ms)."""
         with self._lock:
-            if self._waiting is not None and self._attempts == 0:
+            if self._step is not None and not self._step.done and self._attempts == 0:
                 self._due_at = max(now, self._began + _LEAST_PAUSE_MS)
         if now < self._due_at:
             return self._due_at
@@ -215,13 +224,8 @@ class TokenLogin(Generic[T]):
         self._attempts += 1
         try:
             token = self._source.fetch()
-        except LoginError as error:
-            self._failed(error, self._clock.now())
-        except (SaslAuthenticationError, ConfigError) as error:
-            self._failed(LoginError(str(error)), self._clock.now())
-        except Exception as error:  # its text and its trace may hold credentials
-            text = f"{self._source.what} could not be fetched: {type(error).__name__}"
-            self._failed(LoginError(text), self._clock.now())
+        except Exception as error:
+            self._failed(_login_error(f"{self._source.what} could not be fetched", error), self._clock.now())
         else:
             self._succeeded(token, self._clock.now())
         return self._due_at
@@ -233,10 +237,10 @@ class TokenLogin(Generic[T]):
         self._due_at = max(refresh_at, self._began + _LEAST_PAUSE_MS)
         _log.debug("Got %s, valid for %.0f s", self._source.what, (token.expires_at - wall) / 1000.0)
         with self._lock:
-            self._token, self._failed_step = token, None
-            waiting, self._waiting = self._waiting, None
-        if waiting is not None:
-            waiting.succeed(token)
+            self._token = token
+            step, self._step = self._step, None
+        if step is not None and not step.done:
+            step.succeed(token)
 
     def _failed(self, error: LoginError, now: float) -> None:
         longest = self._config.sasl_login_retry_backoff_max_ms
@@ -245,80 +249,43 @@ class TokenLogin(Generic[T]):
             self._due_at = now + pause
             return
         self._attempts = 0
-        with self._lock:
-            has_token = self._token is not None
-            waiting, self._waiting = self._waiting, None
-            if waiting is not None:
-                self._failed_step, self._failed_at = waiting, now
-        self._due_at = now + _AFTER_FAILURE_MS if has_token else NEVER
-        if has_token:
+        self._due_at = NEVER
+        if self._token is not None:
+            self._due_at = now + _AFTER_FAILURE_MS
             _log.warning("The login could not be renewed, next attempt in %.0f s: %s", _AFTER_FAILURE_MS / 1000, error)
-        if waiting is not None:
-            waiting.fail(error)
+        step = self._step
+        if step is not None and not step.done:
+            self._failed_at = now
+            step.fail(error)
 
 
-@dataclass(slots=True)
-class _Shared:
-    login: TokenLogin[Any]
-    users: int
+Login.begin()
+os.register_at_fork(after_in_child=Login.begin)
 
 
-class SharedLogins:
-    """The logins of this process, one for each set of credentials. Each ends with its last user. Thread-safe."""
+def run_on_thread(what: str, work: Callable[[A], R], argument: A) -> LoginStep[R]:
+    """A step whose result is what ``work`` returns, on a thread of its own. ``work`` must return in bounded time."""
+    step: LoginStep[R] = LoginStep(what)
 
-    def __init__(self) -> None:
-        self._begin()
-        # The child of a fork has none of its parent's threads, and its copy of the lock may be held for good.
-        os.register_at_fork(after_in_child=self._begin)
+    def run() -> None:
+        try:
+            result = work(argument)
+        except Exception as error:
+            step.fail(_login_error(f"{what} could not be obtained", error))
+        else:
+            step.succeed(result)
 
-    def _begin(self) -> None:
-        self._lock = threading.Lock()
-        self._shared: dict[Hashable, _Shared] = {}
-
-    def acquire(self, config: ProducerConfig, source: ExpiringSource[T], window: RefreshWindow) -> TokenLogin[T]:
-        """The login of these credentials. Its first user's ``source`` fetches the tokens."""
-        key = _credentials(config)
-        with self._lock:
-            shared = self._shared.get(key)
-            if shared is None:
-                shared = self._shared[key] = _Shared(TokenLogin(config, source, window, SystemClock(), Random()), 0)
-            shared.users += 1
-            return shared.login
-
-    def release(self, config: ProducerConfig) -> None:
-        key = _credentials(config)
-        with self._lock:
-            shared = self._shared.get(key)
-            if shared is None:
-                return  # acquired before a fork
-            shared.users -= 1
-            if shared.users:
-                return
-            del self._shared[key]
-        shared.login.close()
+    start_thread(threading.Thread(target=run, name="pykafka-login-step", daemon=True))
+    return step
 
 
-SHARED_LOGINS = SharedLogins()
-
-
-class LazyLogin(Generic[T]):
-    """The shared login of a client, which uses it from its first ``token`` until ``close``. One thread."""
-
-    def __init__(self, config: ProducerConfig, source: ExpiringSource[T], window: RefreshWindow) -> None:
-        self._config = config
-        self._source = source
-        self._window = window
-        self._login: TokenLogin[T] | None = None
-
-    def token(self) -> LoginStep[T]:
-        if self._login is None:
-            self._login = SHARED_LOGINS.acquire(self._config, self._source, self._window)
-        return self._login.token()
-
-    def close(self) -> None:
-        if self._login is not None:
-            self._login = None
-            SHARED_LOGINS.release(self._config)
+def _login_error(what: str, error: Exception) -> LoginError:
+    """``error`` for those who wait. Of an unexpected one it has neither text nor trace, which may hold credentials."""
+    if isinstance(error, LoginError):
+        return error
+    if isinstance(error, (SaslAuthenticationError, ConfigError)):
+        return LoginError(str(error))
+    return LoginError(f"{what}: {type(error).__name__}")
 
 
 def _credentials(config: ProducerConfig) -> Hashable:

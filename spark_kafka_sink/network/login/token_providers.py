@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.draft import Draft
@@ -59,12 +59,6 @@ _CLOUDS: Final[Mapping[str, _Cloud]] = MappingProxyType({
 })  # fmt: skip
 
 
-class MakeTokenSource(Protocol):
-    """What an entry point of the group ``spark_kafka_sink.sasl`` loads if its name is a ``saslTokenProvider``."""
-
-    def __call__(self, config: ProducerConfig, /) -> TokenSource: ...
-
-
 def token_provider(draft: Draft, module: LoginModule | None) -> bool:
     """Whether the options ask for a provider. If they do, checks them and makes OAUTHBEARER the mechanism.
 
@@ -109,13 +103,13 @@ def provided_tokens(config: ProducerConfig) -> TokenSource:
             raise ConfigError([f"{_SINK_OPTION}={provider} has no entry point of the group {GROUP} here"])
         return _CheckedTokens(provider, _of_entry_point(provider, next(iter(found)), config))
     try:
-        make: MakeTokenSource = EntryPoint(provider, _CLOUDS[provider].source, GROUP).load()
-        return make(config)
+        source: TokenSource = EntryPoint(provider, _CLOUDS[provider].source, GROUP).load()(config)
     except ImportError as error:
         raise ConfigError([
             f"{_SINK_OPTION}={provider} needs a package that is missing here ({error.name}): "
             f"pip install 'spark-kafka-sink[{provider}]', from where you installed it."
         ]) from error  # fmt: skip
+    return source
 
 
 def _warn_of_other_sources(draft: Draft, provider: str) -> None:
@@ -157,8 +151,7 @@ def _unshaded(name: str) -> str:
 
 def _of_entry_point(provider: str, entry_point: EntryPoint, config: ProducerConfig) -> TokenSource:
     try:
-        make: MakeTokenSource = entry_point.load()
-        source = make(config)
+        source: TokenSource = entry_point.load()(config)
     except ConfigError:
         raise
     except Exception as error:

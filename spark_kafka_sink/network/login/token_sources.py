@@ -22,9 +22,9 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.operator_limits import file_fault, path_of_url
 from spark_kafka_sink.common.config.sasl_rules import TOKEN_URL
 from spark_kafka_sink.common.config.table import CLIENT_CREDENTIALS_RETRIEVER, FILE_RETRIEVER
-from spark_kafka_sink.errors import LoginError
-from spark_kafka_sink.network.login.credentials import jaas_options
-from spark_kafka_sink.network.login.token_endpoint import EndpointOptions, TimeoutOption, TokenEndpoint
+from spark_kafka_sink.errors import ConfigError, LoginError
+from spark_kafka_sink.network.login.sasl import jaas_options
+from spark_kafka_sink.network.login.token_endpoint import TimeoutOption, TokenEndpoint
 from spark_kafka_sink.network.login.token_login import Token, TokenSource, base64url
 
 _HEADERS: Final = {
@@ -35,6 +35,7 @@ _HEADERS: Final = {
 _LARGEST: Final = 1e300
 _JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _ASSERTION: Final = "sasl.oauthbearer.assertion."
+_TLS_PREFIX: Final = "sasl.jaas.config: "
 _P256_BYTES: Final = 32
 _MOST_BYTES: Final = 1_000_000
 
@@ -77,9 +78,10 @@ class ClientCredentials:
         client_id = config.sasl_oauthbearer_client_credentials_client_id or options.get("clientId", "")
         client_secret = secret.value if secret is not None else options.get("clientSecret", "")
         scope = _scope(config, options)
-        return client_credentials(
-            self._endpoint, client_id, client_secret, scope, urlencoded=config.sasl_oauthbearer_header_urlencode
-        )
+        pair = (client_id.strip(), client_secret.strip())
+        if config.sasl_oauthbearer_header_urlencode:
+            pair = (quote_plus(pair[0]), quote_plus(pair[1]))
+        return client_credentials(self._endpoint, _tls(options), *pair, scope)
 
 
 class JwtBearer:
@@ -92,24 +94,23 @@ class JwtBearer:
         self.what = f"a token of {self._endpoint.name}"
 
     def fetch(self) -> Token:
+        options = jaas_options(self._config)
         fields = {
             "grant_type": _JWT_BEARER,
             "assertion": assertion(self._config.with_credentials("sasl_oauthbearer_assertion"), self._clock.epoch_ms()),
-            **_scope_field(_scope(self._config, jaas_options(self._config))),
+            **_scope_field(_scope(self._config, options)),
         }
-        return jwt(self._endpoint.name, self._endpoint.post(_HEADERS, urlencode(fields)))
+        return jwt(self._endpoint.name, self._endpoint.post(_tls(options), _HEADERS, urlencode(fields)))
 
 
 def client_credentials(
-    endpoint: TokenEndpoint, client_id: str, client_secret: str, scope: str, *, urlencoded: bool = False
+    endpoint: TokenEndpoint, tls: ProducerConfig, client_id: str, client_secret: str, scope: str
 ) -> Token:
     """A token for a client id and secret, which are sent in a Basic header (RFC 6749, 4.4)."""
-    pair = [client_id.strip(), client_secret.strip()]
-    if urlencoded:
-        pair = [quote_plus(each) for each in pair]
-    basic = base64.b64encode(":".join(pair).encode()).decode()
+    basic = base64.b64encode(f"{client_id}:{client_secret}".encode()).decode()
     fields = {"grant_type": "client_credentials", **_scope_field(scope)}
-    return jwt(endpoint.name, endpoint.post({**_HEADERS, "Authorization": f"Basic {basic}"}, urlencode(fields)))
+    headers = {**_HEADERS, "Authorization": f"Basic {basic}"}
+    return jwt(endpoint.name, endpoint.post(tls, headers, urlencode(fields)))
 
 
 def jwt(name: str, text: str) -> Token:
@@ -135,27 +136,24 @@ def _is_number(claim: Any) -> bool:
 
 def _endpoint(config: ProducerConfig) -> TokenEndpoint:
     assert config.sasl_oauthbearer_token_endpoint_url is not None
-    options = EndpointOptions(
+    return TokenEndpoint(
         url_name=TOKEN_URL,
         url=config.sasl_oauthbearer_token_endpoint_url,
         connect=TimeoutOption("sasl.login.connect.timeout.ms", config.sasl_login_connect_timeout_ms),
         read=TimeoutOption("sasl.login.read.timeout.ms", config.sasl_login_read_timeout_ms),
         total_ms=config.sasl_login_connect_timeout_ms + config.sasl_login_read_timeout_ms,
         trust="ssl.truststore.location in sasl.jaas.config",
-        tls_prefix="sasl.jaas.config: ",
+        tls_prefix=_TLS_PREFIX,
     )
-    return TokenEndpoint(options, _JaasTls(config))
 
 
-class _JaasTls:
+def _tls(jaas: dict[str, str]) -> ProducerConfig:
     """The endpoint's ``ssl.*`` options, which are those in ``sasl.jaas.config`` and not those of the brokers."""
-
-    def __init__(self, config: ProducerConfig) -> None:
-        self._config = config
-
-    def tls_config(self) -> ProducerConfig:
-        options = {name: value for name, value in jaas_options(self._config).items() if name.startswith("ssl.")}
+    options = {name: value for name, value in jaas.items() if name.startswith("ssl.")}
+    try:
         return ProducerConfig.parse(options | {"bootstrap.servers": "unused:1", "security.protocol": "SSL"})
+    except ConfigError as error:
+        raise LoginError(f"{_TLS_PREFIX}{error}") from None
 
 
 def _scope(config: ProducerConfig, options: dict[str, str]) -> str:

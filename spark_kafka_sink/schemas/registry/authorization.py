@@ -8,11 +8,10 @@ import re
 from typing import Final
 
 from spark_kafka_sink.common.clock import Clock
-from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.option import Password
 from spark_kafka_sink.errors import LoginError
-from spark_kafka_sink.network.login.credentials import user_credentials
-from spark_kafka_sink.network.login.token_endpoint import EndpointOptions, TimeoutOption, TokenEndpoint
+from spark_kafka_sink.network.login.plain import user_credentials
+from spark_kafka_sink.network.login.token_endpoint import TimeoutOption, TokenEndpoint
 from spark_kafka_sink.network.login.token_login import Token
 from spark_kafka_sink.network.login.token_sources import client_credentials, token_source
 from spark_kafka_sink.schemas.registry.login_options import (
@@ -101,7 +100,7 @@ class Authorization:
             return token_source(login.sasl, self._clock).fetch()
         assert login.issuer_url is not None
         assert login.client_id is not None
-        options = EndpointOptions(
+        endpoint = TokenEndpoint(
             url_name=ISSUER,
             url=login.issuer_url,
             connect=TimeoutOption(CONNECT_TIMEOUT, min(self._options.connect_timeout_ms, time_ms)),
@@ -111,20 +110,12 @@ class Authorization:
             tls_prefix="schema.registry.",
         )
         secret = self._secret(CLIENT_SECRET, login.client_secret)
-        endpoint = TokenEndpoint(options, _RegistryTls(self._options.tls))
-        return client_credentials(endpoint, login.client_id, secret, (login.scope or "").strip())
+        scope = (login.scope or "").strip()
+        return client_credentials(endpoint, self._options.tls, login.client_id.strip(), secret.strip(), scope)
 
     def _secret(self, name: str, secret: Password | None) -> str:
         assert secret is not None
         return self._options.tls.config_providers.credential(name, secret.value)
-
-
-class _RegistryTls:
-    def __init__(self, tls: ProducerConfig) -> None:
-        self._tls = tls
-
-    def tls_config(self) -> ProducerConfig:
-        return self._tls
 
 
 def _basic(user_info: str) -> dict[str, str]:

@@ -14,6 +14,8 @@ from spark_kafka_sink.common.config.config_providers import has_placeholder
 from spark_kafka_sink.common.config.draft import Draft
 from spark_kafka_sink.common.config.operator_limits import url_fault
 from spark_kafka_sink.common.config.option import Matching, OneOf, Option, OptionKind, Password
+from spark_kafka_sink.common.config.sasl_rules import built_in
+from spark_kafka_sink.network.login.plain import PasswordMechanism
 
 STRING, PASSWORD = OptionKind.STRING, OptionKind.PASSWORD
 
@@ -83,8 +85,6 @@ _IMPLIED: Final[Mapping[str, CredentialSource]] = MappingProxyType({
     USER_INFO: CredentialSource.USER_INFO,
 })  # fmt: skip
 """The source that credentials imply which are given without one; the first found counts."""
-
-_WITH_PASSWORDS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 _OF_SOURCE: Final[Mapping[str, tuple[CredentialSource, ...]]] = MappingProxyType({
     USER_INFO: (CredentialSource.USER_INFO,),
@@ -186,7 +186,9 @@ def _required(draft: Draft, source: CredentialSource) -> None:
 
 def _inheritable(draft: Draft, source: CredentialSource, producer: ProducerConfig) -> None:
     if source is CredentialSource.SASL_INHERIT:
-        if producer.sasl_jaas_config is None or producer.sasl_mechanism not in _WITH_PASSWORDS:
+        mechanism: object = built_in(producer.sasl_mechanism)
+        has_password = isinstance(mechanism, type) and issubclass(mechanism, PasswordMechanism)
+        if producer.sasl_jaas_config is None or not has_password:
             draft.fault(
                 BASIC_SOURCE,
                 "is SASL_INHERIT, which needs username and password in kafka.sasl.jaas.config; or write USER_INFO and "

@@ -19,8 +19,7 @@ from spark_kafka_sink.network.broker_requirements import unmet
 from spark_kafka_sink.network.connection import ApiVersions, Connection, ConnectionState, Handshake
 from spark_kafka_sink.network.diagnosis import advice
 from spark_kafka_sink.network.handshake import ChannelBuilder
-from spark_kafka_sink.network.login.credentials import username
-from spark_kafka_sink.network.login.sasl import LoginStep
+from spark_kafka_sink.network.login.sasl import LoginStep, username
 from spark_kafka_sink.network.messages import API_KEYS, KioRequest, MakeEntity, Response
 from spark_kafka_sink.network.name_lookup import Address, NameLookup, numeric_address
 from spark_kafka_sink.network.transport import UNRESOLVED, Bytes, Closed, Connected, Received, Transport

@@ -17,7 +17,8 @@ from spark_kafka_sink.common.config.option import OptionKind, Password, Status
 from spark_kafka_sink.common.config.table import OPTIONS_BY_NAME, PRODUCER_OPTIONS
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.exactly_once.session import CommitSettings
-from spark_kafka_sink.network.login.credentials import Credentials, user_credentials, username
+from spark_kafka_sink.network.login.plain import Credentials, user_credentials
+from spark_kafka_sink.network.login.sasl import username
 from spark_kafka_sink.network.login.token_login import Token
 from spark_kafka_sink.schemas.registry.registry_options import REGISTRY_OPTIONS
 from spark_kafka_sink.spark.options import SinkOptions

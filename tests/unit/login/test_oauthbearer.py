@@ -1,6 +1,10 @@
 """OAUTHBEARER's messages byte for byte, and one login for all clients of a process with the same credentials."""
 
+import gc
+import os
+import signal
 import threading
+from contextlib import suppress
 
 import pytest
 
@@ -113,6 +117,33 @@ def test_clients_with_the_same_credentials_share_one_login_that_the_last_one_end
     first_message(third)
     third.close()
     assert sources[2].fetches == 1
+
+
+def test_a_client_that_was_never_closed_keeps_no_login():
+    OAuthBearer(configured("eight"), Source())
+    gc.collect()
+    mechanism = OAuthBearer(configured("eight"), Source())
+    first_message(mechanism)
+    thread = mechanism._login._thread
+    mechanism.close()
+    thread.join(DEADLINE_S)
+    assert not thread.is_alive()
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+def test_a_forked_child_logs_in_anew_because_its_parents_thread_does_not_run_there():
+    mechanism = OAuthBearer(configured("nine"), Source(token="parent"))
+    first_message(mechanism)
+    child = os.fork()
+    if not child:
+        with suppress(BaseException):
+            signal.alarm(int(DEADLINE_S) // 2)
+            mechanism.close()
+            message = first_message(OAuthBearer(configured("nine"), Source(token="child")))[1]
+            os._exit(0 if message == b"n,,\x01auth=Bearer child1\x01\x01" else 1)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    mechanism.close()
 
 
 def test_other_credentials_have_a_login_of_their_own():

@@ -3,7 +3,7 @@
 import pytest
 
 from spark_kafka_sink.errors import SaslAuthenticationError
-from spark_kafka_sink.network.login.credentials import Credentials
+from spark_kafka_sink.network.login.plain import Credentials
 from spark_kafka_sink.network.login.scram import scram_exchange
 from tests.unit.login.scram_server import Refused, serve
 

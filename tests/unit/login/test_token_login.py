@@ -8,7 +8,7 @@ import pytest
 from spark_kafka_sink.common.clock import NEVER
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import LoginError
-from spark_kafka_sink.network.login.token_login import RefreshWindow, RetriableLoginError, Token, TokenLogin
+from spark_kafka_sink.network.login.token_login import Login, RefreshWindow, RetriableLoginError, Token
 from tests.support.manual_clock import ManualClock
 
 CONFIG = replace(
@@ -43,8 +43,8 @@ class Turned:
         self.source = Source(self.clock)
         config = replace(CONFIG, **config)
         window = RefreshWindow.of_tokens(config)
-        self.login = TokenLogin(config, self.source, window, self.clock, Random(1))
-        self.login._thread.wake = lambda: None
+        self.login = Login(config, self.source, window, self.clock, Random(1))
+        self.login._wake = lambda: None
         self.due = NEVER
 
     def run(self):

@@ -158,6 +158,14 @@ def test_a_server_that_hangs_is_given_up_in_time(oidc):
     assert type(error) is RetriableLoginError
 
 
+def test_a_server_that_hangs_in_its_tls_handshake_is_given_up_in_time():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"https://127.0.0.1:{listener.getsockname()[1]}/token"
+        error = error_of(url, client(), **{"sasl.login.connect.timeout.ms": 300})
+    assert str(error) == f"{URL} {url} could not be connected to within 300 ms (sasl.login.connect.timeout.ms)"
+    assert type(error) is RetriableLoginError
+
+
 def test_a_port_without_server_is_retriable_and_user_and_query_of_the_url_are_not_shown():
     error = error_of("http://user:hunter2@127.0.0.1:1/token?key=hunter2", client())
     assert type(error) is RetriableLoginError

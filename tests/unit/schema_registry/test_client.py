@@ -325,14 +325,18 @@ def test_a_hanging_registry_leaves_time_for_the_next_url(server):
             assert registry(f"{hanging.url},{server.url}", **options).register("t-value", INT).id == 1
 
 
-def test_a_connection_that_ends_without_a_response_is_retried():
+@pytest.mark.parametrize("begin", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}"], ids=["nothing", "a part"])
+def test_a_connection_that_ends_before_its_response_is_retried(begin):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         closed: list[None] = []
 
         def accept() -> None:
             for _ in range(2):
-                listener.accept()[0].close()
+                connection = listener.accept()[0]
+                connection.recv(65_536)
+                connection.sendall(begin)
+                connection.close()
                 closed.append(None)
 
         closing = threading.Thread(target=accept)
