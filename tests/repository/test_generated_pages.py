@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 import spark_kafka_sink
-from spark_kafka_sink.common.config.table import PRODUCER_OPTIONS
+from spark_kafka_sink.common.config.producer_config import PRODUCER_OPTIONS
 from spark_kafka_sink.common.metrics import METRICS
 from spark_kafka_sink.schemas.registry.registry_options import REGISTRY_OPTIONS
 from spark_kafka_sink.spark.options import SINK_OPTIONS

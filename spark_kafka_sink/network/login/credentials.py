@@ -6,8 +6,13 @@ from collections.abc import Mapping
 from typing import ClassVar, Final, NamedTuple
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.config.jaas import JaasError, LoginModule, parse_jaas
-from spark_kafka_sink.common.config.sasl_rules import check_login_module, credentials_fault
+from spark_kafka_sink.common.config.security_rules import (
+    JaasError,
+    LoginModule,
+    check_login_module,
+    credentials_fault,
+    parse_jaas,
+)
 from spark_kafka_sink.errors import ConfigError, LoginError, SaslAuthenticationError
 
 _WITH_VALUES: Final = (

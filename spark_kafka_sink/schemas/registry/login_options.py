@@ -10,10 +10,9 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.config.config_providers import has_placeholder
-from spark_kafka_sink.common.config.draft import Draft
 from spark_kafka_sink.common.config.operator_limits import url_fault
-from spark_kafka_sink.common.config.option import Matching, OneOf, Option, OptionKind, Password
+from spark_kafka_sink.common.config.option import Draft, Matching, OneOf, Option, OptionKind, Password
+from spark_kafka_sink.common.config.providers import has_placeholder
 
 STRING, PASSWORD = OptionKind.STRING, OptionKind.PASSWORD
 

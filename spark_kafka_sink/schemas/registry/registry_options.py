@@ -16,21 +16,21 @@ from typing import Any, Final, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig
-from spark_kafka_sink.common.config.config_providers import DEFAULTS as DEFAULT_PROVIDERS
-from spark_kafka_sink.common.config.config_providers import OPTION as CONFIG_PROVIDERS
-from spark_kafka_sink.common.config.draft import Draft
 from spark_kafka_sink.common.config.operator_limits import url_fault
 from spark_kafka_sink.common.config.option import (
     AT_LEAST_0,
     AT_LEAST_1,
+    Draft,
     Option,
     OptionKind,
     Password,
     Range,
     did_you_mean,
 )
-from spark_kafka_sink.common.config.producer_config import take
-from spark_kafka_sink.common.config.table import TLS_OPTIONS
+from spark_kafka_sink.common.config.producer_config import PRODUCER_OPTIONS
+from spark_kafka_sink.common.config.providers import DEFAULTS as DEFAULT_PROVIDERS
+from spark_kafka_sink.common.config.providers import OPTION as CONFIG_PROVIDERS
+from spark_kafka_sink.common.config.providers import take
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.schemas.registry.login_options import (
     LOGIN_OPTIONS,
@@ -117,7 +117,8 @@ CONNECTION_OPTIONS: Final[tuple[Option, ...]] = (
 
 REGISTRY_TLS_OPTIONS: Final[tuple[Option, ...]] = tuple(
     replace(option, name=_PREFIX + option.name, doc=f"{option.name} of https:// URLs, as kafka.{option.name}.")
-    for option in TLS_OPTIONS
+    for option in PRODUCER_OPTIONS
+    if option.name.startswith("ssl.")
 )
 
 REGISTRY_OPTIONS: Final = (*SCHEMA_OPTIONS, *CONNECTION_OPTIONS, *REGISTRY_TLS_OPTIONS)

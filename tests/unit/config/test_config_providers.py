@@ -6,8 +6,8 @@ import warnings
 import pytest
 
 from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig
-from spark_kafka_sink.common.config.config_providers import ConfigProviders
 from spark_kafka_sink.common.config.option import Password
+from spark_kafka_sink.common.config.providers import ConfigProviders
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.spark.options import SinkOptions
 from tests.support.waiting import cpu_ratio

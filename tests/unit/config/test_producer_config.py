@@ -8,7 +8,7 @@ import pytest
 
 from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig
 from spark_kafka_sink.common.config.option import Status
-from spark_kafka_sink.common.config.table import OPTIONS_BY_NAME, PRODUCER_OPTIONS
+from spark_kafka_sink.common.config.producer_config import OPTIONS_BY_NAME, PRODUCER_OPTIONS
 from spark_kafka_sink.errors import ConfigError
 
 SERVERS = {"bootstrap.servers": "broker:9092"}

@@ -3,8 +3,7 @@
 import pytest
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.config.jaas import parse_jaas
-from spark_kafka_sink.common.config.sasl_rules import BUILT_IN, built_in, credentials_fault
+from spark_kafka_sink.common.config.security_rules import BUILT_IN, built_in, credentials_fault, parse_jaas
 
 
 @pytest.mark.parametrize("mechanism", BUILT_IN)
@@ -19,11 +18,11 @@ def test_each_row_has_what_rules_and_connections_ask_for(mechanism):
 
 
 def test_a_new_mechanism_is_one_class_and_one_row(monkeypatch):
-    from spark_kafka_sink.common.config import sasl_rules
+    from spark_kafka_sink.common.config import security_rules
     from spark_kafka_sink.network.login.plain import Plain
     from spark_kafka_sink.network.login.sasl import sasl_mechanism
 
-    monkeypatch.setattr(sasl_rules, "BUILT_IN", {**BUILT_IN, "NEW": BUILT_IN["PLAIN"]})
+    monkeypatch.setattr(security_rules, "BUILT_IN", {**BUILT_IN, "NEW": BUILT_IN["PLAIN"]})
     jaas = f'{Plain.login_modules[0]} required username="u" password="p";'
     config = ProducerConfig.parse({
         "bootstrap.servers": "b:1", "security.protocol": "SASL_SSL", "sasl.mechanism": "new", "sasl.jaas.config": jaas,
