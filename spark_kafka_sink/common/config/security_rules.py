@@ -331,10 +331,10 @@ def tls_cipher_suites(draft: Draft) -> None:
 _FLAGS: Final = frozenset({"REQUIRED", "REQUISITE", "SUFFICIENT", "OPTIONAL"})
 _TOKEN: Final = re.compile(
     r"""(?>[\x00-\x20]+|/\*.*?(?:\*/|\Z)|/[^\r\n]*)*+  # spaces and comments; a single / begins one, too
-    (?:(?P<word>[A-Za-z_$\xa0-\U0010ffff][-.\w$\xa0-\U0010ffff]*)
+    (?:(?P<word>[^\x00-\#%-@\[-^`{-\x9f][^\x00-\#%-,/:-@\[-^`{-\x9f]*)  # letters, _ and $; then -, . and digits, too
     |(?P<quote>["'])(?P<quoted>(?:\\.?|(?!(?P=quote))[^\\\r\n])*+)(?P=quote)?  # to the quote, or the end of the line
     |(?P<mark>-?[0-9]+(?:\.[0-9]*)?|-?\.[0-9]*|.?))""",  # a number is not a word
-    re.DOTALL | re.VERBOSE | re.ASCII,
+    re.DOTALL | re.VERBOSE,
 )
 _ESCAPE: Final = re.compile(r"\\(?:(?P<octal>[0-3][0-7]{0,2}|[4-7][0-7]?)|(?P<other>.?))", re.DOTALL)
 _ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
