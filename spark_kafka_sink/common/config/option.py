@@ -116,11 +116,7 @@ MINUS_1_OR_MORE = Range(-1)
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option. Kafka's are those of ``ProducerConfig`` 4.x, except for the defaults of batch.size and sasl.login's
-    timeouts.
-
-    ``doc`` is one line. ``instead`` says what to do if the option is refused.
-    """
+    """One option. ``doc`` is one line. ``instead`` says what to do if the option is refused."""
 
     name: str
     kind: OptionKind

@@ -99,7 +99,7 @@ def _parse_address(text: str, security_protocol: str) -> tuple[str, int]:
 @rule("partitioner.class")
 def partitioner(draft: Draft) -> None:
     """A partitioner is one of ``PARTITIONERS``, Kafka's class for one of them, or a Python class."""
-    name = of_java_name(draft.values["partitioner.class"] or PARTITIONERS[0], JAVA_PARTITIONERS)
+    name = _of_java_name(draft.values["partitioner.class"] or PARTITIONERS[0], _JAVA_PARTITIONERS)
     name = name.lower() if name.lower() in PARTITIONERS else name
     if (removed := removed_name(name.lower(), name)) is not None:
         draft.fault("partitioner.class", f"is {name!r}; {removed}")
@@ -135,8 +135,8 @@ def serializers(draft: Draft) -> None:
         if not name:
             draft.values[option] = None
             continue
-        draft.values[option] = name = of_java_name(name, JAVA_SERIALIZERS)
-        if serializes_for_a_registry(name):
+        draft.values[option] = name = _of_java_name(name, _JAVA_SERIALIZERS)
+        if _REGISTRY_SERIALIZERS.fullmatch(name):
             draft.fault(
                 option,
                 f"is {name!r}; this producer has no serializer that uses a schema registry. The Spark sink writes the "
@@ -343,7 +343,7 @@ PYTHON_CLASS = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 _SERIALIZATION = "org.apache.kafka.common.serialization"
 _CLIENT = "org.apache.kafka.clients.producer"
 
-JAVA_SERIALIZERS: Mapping[str, str] = MappingProxyType({
+_JAVA_SERIALIZERS: Mapping[str, str] = MappingProxyType({
     f"{_SERIALIZATION}.StringSerializer": "spark_kafka_sink.producer.serializers:StringSerializer",
     f"{_SERIALIZATION}.ByteArraySerializer": "spark_kafka_sink.producer.serializers:BytesSerializer",
     f"{_SERIALIZATION}.IntegerSerializer": "spark_kafka_sink.producer.serializers:IntegerSerializer",
@@ -358,15 +358,16 @@ _REGISTRY_SERIALIZERS = re.compile(
     r"io\.confluent\.kafka\.serializers\..*|((spark_kafka_sink[\w.]*[.:])?(AvroSerializer|ProtobufSerializer))"
     r"|Kafka(Avro|Protobuf|JsonSchema)Serializer"
 )
+"""Confluent's Java serializers, with or without their package, and their counterparts in Python."""
 
-JAVA_PARTITIONERS: Mapping[str, str] = MappingProxyType({
+_JAVA_PARTITIONERS: Mapping[str, str] = MappingProxyType({
     f"{_CLIENT}.internals.DefaultPartitioner": "sticky",
     f"{_CLIENT}.RoundRobinPartitioner": "round_robin",
     f"{_CLIENT}.UniformStickyPartitioner": "uniform_sticky",
 })  # fmt: skip
 
 
-def of_java_name(name: str, classes: Mapping[str, str]) -> str:
+def _of_java_name(name: str, classes: Mapping[str, str]) -> str:
     """What ``classes`` has for a Java name, which may lack its package. Other names are returned as they are."""
     for java_name, ours in classes.items():
         if name in (java_name, java_name.rpartition(".")[2]):
@@ -374,14 +375,9 @@ def of_java_name(name: str, classes: Mapping[str, str]) -> str:
     return name
 
 
-def serializes_for_a_registry(name: str) -> bool:
-    """Whether it is one of Confluent's Java serializers, with or without its package, or its counterpart in Python."""
-    return _REGISTRY_SERIALIZERS.fullmatch(name) is not None
-
-
 def imported(option: str, name: str) -> type[Any]:
     """The class ``package.module:Class``, not called. Raises ``ConfigError``, which names ``option``."""
-    if name not in JAVA_SERIALIZERS.values() and (fault := class_fault(name)) is not None:
+    if name not in _JAVA_SERIALIZERS.values() and (fault := class_fault(name)) is not None:
         raise ConfigError([f"{option} {fault}."])
     module, _, path = name.partition(":")
     try:
