@@ -18,9 +18,9 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink import errors
-from spark_kafka_sink.common.config.old_names import OLD_NAMES
 from spark_kafka_sink.common.config.option import Option, OptionKind, Status
-from spark_kafka_sink.common.config.table import PRODUCER_OPTIONS
+from spark_kafka_sink.common.config.producer_config import PRODUCER_OPTIONS
+from spark_kafka_sink.common.config.rules import OLD_NAMES
 from spark_kafka_sink.common.metrics import metric_rows
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once import errors as exactly_once_errors

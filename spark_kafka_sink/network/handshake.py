@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink import __version__
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.config.sasl_rules import built_in
+from spark_kafka_sink.common.config.security_rules import built_in
 from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.errors import (

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.config.python_class import instance
+from spark_kafka_sink.common.config.rules import instance
 from spark_kafka_sink.producer.append.record import ProducerRecord, RecordMetadata
 
 _log = logging.getLogger("spark_kafka_sink.producer")

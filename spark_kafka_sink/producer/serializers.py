@@ -13,7 +13,7 @@ from inspect import signature
 from typing import Any, ClassVar, Protocol, TypeAlias, cast
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.config.python_class import instance
+from spark_kafka_sink.common.config.rules import instance
 from spark_kafka_sink.errors import InvalidRecordError, SerializationError
 from spark_kafka_sink.producer.append.record import Headers, ProducerRecord, checked_headers
 

@@ -23,9 +23,9 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.common.clock import Clock, SystemClock
 from spark_kafka_sink.common.compression import load_codec
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.config.old_names import PRODUCER_TYPE
 from spark_kafka_sink.common.config.option import AT_LEAST_0, MINUS_1_OR_MORE, BadValueError, Option, OptionKind
 from spark_kafka_sink.common.config.producer_config import refuse_other_than_mapping
+from spark_kafka_sink.common.config.rules import PRODUCER_TYPE
 from spark_kafka_sink.common.forks import inherited_error, on_fork
 from spark_kafka_sink.common.metrics import PRODUCER, SAMPLE_WINDOW_MS, SAMPLES, TOPIC
 from spark_kafka_sink.common.model import NO_IDENTITY, NO_LEADER, TopicPartition

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from spark_kafka_sink.common.config.table import OPTIONS_BY_NAME
+from spark_kafka_sink.common.config.producer_config import OPTIONS_BY_NAME
 from spark_kafka_sink.errors import BrokerError
 
 # Names of one word are left out, because sentences have acks and retries, too. Topics have settings of the same names.

@@ -12,7 +12,6 @@ from itertools import combinations
 from typing import Any, Final
 
 from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig
-from spark_kafka_sink.common.config.old_names import OLD_NAMES
 from spark_kafka_sink.common.config.option import (
     BadValueError,
     Matching,
@@ -23,9 +22,8 @@ from spark_kafka_sink.common.config.option import (
     Value,
     did_you_mean,
 )
-from spark_kafka_sink.common.config.producer_config import unknown_option
-from spark_kafka_sink.common.config.python_class import PYTHON_CLASS, imported
-from spark_kafka_sink.common.config.table import CONSUMER_OPTIONS, OPTIONS_BY_NAME, OWN_NAMES
+from spark_kafka_sink.common.config.producer_config import CONSUMER_OPTIONS, OPTIONS_BY_NAME, OWN_NAMES, unknown_option
+from spark_kafka_sink.common.config.rules import OLD_NAMES, PYTHON_CLASS, imported
 from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.common.protocol_values import TOPIC_RULE, is_topic_name
 from spark_kafka_sink.common.removed_names import removed_name

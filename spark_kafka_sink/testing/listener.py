@@ -9,7 +9,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Final
 
-from spark_kafka_sink.common.config.sasl_rules import PROTOCOLS
+from spark_kafka_sink.common.config.security_rules import PROTOCOLS
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.testing.certificates import HOST_NAMES, CertificateAuthority
 

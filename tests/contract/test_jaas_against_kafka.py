@@ -5,7 +5,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from py4j.protocol import Py4JJavaError
 
-from spark_kafka_sink.common.config.jaas import JaasError, parse_jaas
+from spark_kafka_sink.common.config.security_rules import JaasError, parse_jaas
 
 pytestmark = pytest.mark.jvm
 

@@ -22,9 +22,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.config.config_providers import ConfigProviders, has_placeholder
-from spark_kafka_sink.common.config.jaas import JaasError, parse_jaas
-from spark_kafka_sink.common.config.properties import parse_properties
+from spark_kafka_sink.common.config.providers import ConfigProviders, has_placeholder, parse_properties
+from spark_kafka_sink.common.config.security_rules import JaasError, parse_jaas
 from spark_kafka_sink.errors import ConfigError, LoginError
 from spark_kafka_sink.network.login.http import HttpExchangeError, HttpLimits, HttpRequest, exchange, without_secrets
 from spark_kafka_sink.network.login.token_endpoint import TimeoutOption, TokenEndpoint, _error_of

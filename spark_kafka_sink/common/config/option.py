@@ -1,13 +1,16 @@
-"""One option: its name, type, default and valid values, and how its value is parsed."""
+"""One option: its name, type, default and valid values, and how its value is parsed; ``Draft`` has those of many."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from enum import Enum
+from ipaddress import ip_address
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,9 @@ class OptionKind(Enum):
     @property
     def is_integer(self) -> bool:
         return self.value in _LARGEST
+
+
+BOOLEAN, INT, LONG, SHORT, DOUBLE, STRING, LIST, CLASS, PASSWORD = OptionKind
 
 
 class Status(Enum):
@@ -110,11 +116,7 @@ MINUS_1_OR_MORE = Range(-1)
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option. Kafka's are those of ``ProducerConfig`` 4.x, except for the defaults of batch.size and sasl.login's
-    timeouts.
-
-    ``doc`` is one line. ``instead`` says what to do if the option is refused.
-    """
+    """One option. ``doc`` is one line. ``instead`` says what to do if the option is refused."""
 
     name: str
     kind: OptionKind
@@ -214,8 +216,105 @@ _IN_WORDS = {
 }
 
 
+_OPTION: Final = "option"
+
+
+def option(
+    name: str,
+    kind: OptionKind,
+    default: bool | int | float | str | None,
+    importance: str,
+    doc: str,
+    valid: Range | OneOf | Matching | None = None,
+) -> Any:
+    """A field of a dataclass for the value of this option.
+
+    ``default`` is only for parsing, where rules go on from it. The dataclass itself has no default.
+    """
+    return field(metadata={_OPTION: Option(name, kind, default, importance, doc, valid)})
+
+
+def declared(cls: type) -> dict[str, Option]:
+    """The options of a dataclass by the names of their fields."""
+    return {each.name: each.metadata[_OPTION] for each in fields(cls) if _OPTION in each.metadata}
+
+
 def did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
     """``; did you mean <prefix>X?`` for the known name X closest to ``name``, "" if none is close."""
     plain = {candidate.lower().replace("_", "."): candidate for candidate in known}
     close = get_close_matches(name.lower().replace("_", "."), plain, n=1, cutoff=0.72)
     return f"; did you mean {prefix}{plain[close[0]]}?" if close else ""
+
+
+@dataclass
+class Draft:
+    """An unfinished configuration: the ``values`` of all options, the options ``given``, the ``faulty`` ones.
+
+    ``names`` has the old names of options that are given by them. ``placeholders`` has the options whose values come
+    from config providers, as they were given; no fault or warning about them shows a value. ``concerned`` has the
+    options that the current rule reads.
+    """
+
+    prefix: str
+    values: dict[str, Any] = field(default_factory=dict)
+    given: set[str] = field(default_factory=set)
+    faulty: set[str] = field(default_factory=set)
+    faults: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    names: dict[str, str] = field(default_factory=dict)
+    placeholders: dict[str, str] = field(default_factory=dict)
+    concerned: frozenset[str] = frozenset()
+
+    def fault(self, name: str, sentence: str) -> None:
+        self.faulty.add(name)
+        self.faults.append(self._about(name, sentence, "is refused"))
+
+    def forbid(self, name: str, clause: str) -> None:
+        """Adds a fault of ``operator_limits``. It shows no value, not even one of a config provider."""
+        self.faulty.add(name)
+        self.faults.append(f"{self.prefix}{self.names.get(name, name)} {clause}.")
+
+    def caution(self, name: str, sentence: str) -> None:
+        """Adds a warning that shows no value, not even one of a config provider."""
+        self.warnings.append(f"{self.prefix}{self.names.get(name, name)} {sentence}")
+
+    def caution_clear_text(self, name: str, url: str) -> None:
+        """Warns if ``url``, the value of the option ``name``, has no TLS. For URLs that are sent credentials."""
+        parts = urlsplit(url)
+        if parts.scheme.lower() == "http" and not is_loopback(parts.hostname or ""):
+            self.caution(
+                name, "begins with http://, so the credentials cross the network in clear text; write an https:// URL."
+            )
+
+    def warn(self, name: str, sentence: str) -> None:
+        self.warnings.append(self._about(name, sentence, "is adjusted or has no effect"))
+
+    def _about(self, name: str, sentence: str, outcome: str) -> str:
+        named = f"{self.prefix}{self.names.get(name, name)}"
+        hidden = [self.placeholders[each] for each in sorted({name, *self.concerned} & self.placeholders.keys())]
+        if not hidden:
+            return f"{named} {sentence}"
+        return f"{named} {outcome}, with the value that stands for {' and '.join(hidden)} and is not shown here."
+
+
+class Rule(NamedTuple):
+    """A rule over several options: ``apply`` checks and changes a draft, and is skipped if one of ``reads`` is faulty.
+
+    ``reads``: options, each by its name or by what the names of several begin with.
+    """
+
+    reads: tuple[str, ...]
+    apply: Callable[[Draft], None]
+
+
+def rule(*reads: str) -> Callable[[Callable[[Draft], None]], Rule]:
+    """Makes a function a rule that reads these options."""
+    return lambda apply: Rule(reads, apply)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, where a secret without TLS crosses no network."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower().rstrip(".") == "localhost"

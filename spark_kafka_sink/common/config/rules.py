@@ -1,49 +1,61 @@
-"""Rules over several options. ``RULES`` has all of them in the order in which they apply to a draft."""
+"""Rules over several options, the options' old names, and the classes that options name.
+
+``RULES`` has all rules in the order in which they apply to a draft. A class is ``package.module:Class``, or one of
+Kafka's Java classes that is built in.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Mapping
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any, Final
 
-from spark_kafka_sink.common.config.draft import Draft
-from spark_kafka_sink.common.config.python_class import (
-    JAVA_PARTITIONERS,
-    JAVA_SERIALIZERS,
-    PYTHON_CLASS,
-    of_java_name,
-    serializes_for_a_registry,
-)
-from spark_kafka_sink.common.config.sasl_rules import PROTOCOLS, clear_text_login, sasl
-from spark_kafka_sink.common.config.table import (
-    LOGIN_OPTION_NAMES,
-    PARTITIONERS,
-    RACK_AWARE_PARTITIONERS,
-    SMALLEST_RECORD,
-)
-from spark_kafka_sink.common.config.tls_rules import (
-    STORES,
+from spark_kafka_sink.common.config.operator_limits import class_fault
+from spark_kafka_sink.common.config.option import Draft, Rule, rule
+from spark_kafka_sink.common.config.security_rules import (
+    PROTOCOLS,
+    clear_text_login,
+    sasl,
     tls_cipher_suites,
     tls_stores,
     tls_versions,
     tls_without_effect,
 )
-from spark_kafka_sink.common.protocol_values import LARGEST_INT32, text_fault
+from spark_kafka_sink.common.protocol_values import LARGEST_INT32, LARGEST_INT64, text_fault
 from spark_kafka_sink.common.removed_names import removed_name
+from spark_kafka_sink.errors import ConfigError
 
+SMALLEST_RECORD = 85
+"""Bytes that Java estimates for a record without key, value and headers. A lower limit would refuse every record."""
 _MAX_IN_FLIGHT_WITH_IDEMPOTENCE: Final = 5
 _BATCHES_IN_MEMORY: Final = 16
 """The default of batch.size leaves room for this many batches in buffer.memory."""
 _UNACKNOWLEDGED_BATCH: Final = 16384
 """The default of batch.size for acks=0, Kafka's own. Without responses, a topic with a lower limit drops all."""
 _LARGEST_PORT = 65535
-_WITHOUT_EFFECT: Final = frozenset({
-    "bootstrap.resolve.timeout.ms", "buffer.memory.allocation.strategy", "metadata.cluster.check.enable",
-})  # fmt: skip
 # As Java's pattern, this takes a protocol in front and an IPv6 address without brackets.
 _ADDRESS = re.compile(r"(?:(?P<protocol>[0-9A-Za-z\-%._]*)://)?\[?(?P<host>[0-9A-Za-z\-%._:]+?)\]?:(?P<port>[0-9]+)")
 
+_ON_THE_WIRE = ("client.id", "transactional.id")
 
+SERIALIZERS = ("key.serializer", "value.serializer")
+
+_BACKOFFS: Mapping[str, str] = {
+    "retry.backoff.ms": "retry.backoff.max.ms",
+    "reconnect.backoff.ms": "reconnect.backoff.max.ms",
+    "socket.connection.setup.timeout.ms": "socket.connection.setup.timeout.max.ms",
+}
+
+PARTITIONERS = ("default", "round_robin", "uniform_sticky", "sticky", "crc32")
+"""Values of ``partitioner.class`` besides Python classes."""
+
+RACK_AWARE_PARTITIONERS = ("default", "crc32")
+"""Those that ``partitioner.rack.aware`` applies to."""
+
+
+@rule("bootstrap.servers", "security.protocol")
 def servers(draft: Draft) -> None:
     """Each server is host:port and counts once; one is required (Java: ``ClientUtils``, before 4.1 for empty ones)."""
     name = "bootstrap.servers"
@@ -84,9 +96,10 @@ def _parse_address(text: str, security_protocol: str) -> tuple[str, int]:
     return match["host"], port
 
 
+@rule("partitioner.class")
 def partitioner(draft: Draft) -> None:
     """A partitioner is one of ``PARTITIONERS``, Kafka's class for one of them, or a Python class."""
-    name = of_java_name(draft.values["partitioner.class"] or PARTITIONERS[0], JAVA_PARTITIONERS)
+    name = _of_java_name(draft.values["partitioner.class"] or PARTITIONERS[0], _JAVA_PARTITIONERS)
     name = name.lower() if name.lower() in PARTITIONERS else name
     if (removed := removed_name(name.lower(), name)) is not None:
         draft.fault("partitioner.class", f"is {name!r}; {removed}")
@@ -99,6 +112,7 @@ def partitioner(draft: Draft) -> None:
     draft.values["partitioner.class"] = name
 
 
+@rule("partitioner.class", "partitioner.rack.aware", "client.rack")
 def rack(draft: Draft) -> None:
     """partitioner.rack.aware needs client.rack (Java: ``RecordAccumulator.PartitionerConfig``).
 
@@ -113,6 +127,7 @@ def rack(draft: Draft) -> None:
         draft.warn(name, f"has no effect with {draft.prefix}partitioner.class={values['partitioner.class']}.")
 
 
+@rule(*SERIALIZERS)
 def serializers(draft: Draft) -> None:
     """Serializers are Python classes, or Java's names of those that exist in both."""
     for option in SERIALIZERS:
@@ -120,8 +135,8 @@ def serializers(draft: Draft) -> None:
         if not name:
             draft.values[option] = None
             continue
-        draft.values[option] = name = of_java_name(name, JAVA_SERIALIZERS)
-        if serializes_for_a_registry(name):
+        draft.values[option] = name = _of_java_name(name, _JAVA_SERIALIZERS)
+        if _REGISTRY_SERIALIZERS.fullmatch(name):
             draft.fault(
                 option,
                 f"is {name!r}; this producer has no serializer that uses a schema registry. The Spark sink writes the "
@@ -139,6 +154,7 @@ def serializers(draft: Draft) -> None:
         draft.values[key] = draft.values[value]
 
 
+@rule("interceptor.classes")
 def interceptors(draft: Draft) -> None:
     """Interceptors are Python classes."""
     for name in draft.values["interceptor.classes"]:
@@ -150,6 +166,7 @@ def interceptors(draft: Draft) -> None:
             )
 
 
+@rule("acks", "retries", "enable.idempotence", "max.in.flight.requests.per.connection")
 def idempotence(draft: Draft) -> None:
     """Idempotence needs some settings (Java: ``postProcessAndValidateIdempotenceConfigs``). Warns where Java logs."""
     values = draft.values
@@ -177,6 +194,7 @@ def idempotence(draft: Draft) -> None:
             draft.warn(name, f"{state}, so idempotence, on by default, is off: retries may write records twice.")
 
 
+@rule(*_ON_THE_WIRE)
 def texts(draft: Draft) -> None:
     """Texts that requests carry must fit into a string of the protocol."""
     for name in _ON_THE_WIRE:
@@ -185,6 +203,7 @@ def texts(draft: Draft) -> None:
             draft.fault(name, f"{fault}.")
 
 
+@rule("transactional.id", "acks", "retries", "enable.idempotence")
 def transactions(draft: Draft) -> None:
     """A transactional producer must be idempotent, and its id must not be empty, as in Java."""
     values, name = draft.values, "transactional.id"
@@ -202,6 +221,7 @@ def transactions(draft: Draft) -> None:
         draft.fault(name, f"needs idempotence: set {', '.join(needed)}.")
 
 
+@rule("delivery.timeout.ms", "linger.ms", "request.timeout.ms")
 def delivery_timeout(draft: Draft) -> None:
     """delivery.timeout.ms must be at least linger.ms + request.timeout.ms; its default is raised to that (Java:
     ``configureDeliveryTimeout``).
@@ -219,6 +239,7 @@ def delivery_timeout(draft: Draft) -> None:
     values[name] = least
 
 
+@rule("buffer.memory", "batch.size", "max.request.size", "acks")
 def memory(draft: Draft) -> None:
     """A given buffer.memory must hold a record, and a batch of a given batch.size. (Java accepts less and fails each
     record.) The default of batch.size shrinks with buffer.memory and max.request.size, and with acks=0.
@@ -237,6 +258,7 @@ def memory(draft: Draft) -> None:
         draft.fault(name, f"is {values[name]}; it must hold a record: at least {SMALLEST_RECORD} bytes.")
 
 
+@rule(*_BACKOFFS.keys(), *_BACKOFFS.values())
 def backoffs(draft: Draft) -> None:
     """A backoff is at most its maximum. If only reconnect.backoff.ms is given, it does not grow."""
     values, given = draft.values, draft.given
@@ -252,46 +274,132 @@ def backoffs(draft: Draft) -> None:
             values[first] = values[longest]
 
 
-_ON_THE_WIRE = ("client.id", "transactional.id")
-
-SERIALIZERS = ("key.serializer", "value.serializer")
-
-_BACKOFFS: Mapping[str, str] = {
-    "retry.backoff.ms": "retry.backoff.max.ms",
-    "reconnect.backoff.ms": "reconnect.backoff.max.ms",
-    "socket.connection.setup.timeout.ms": "socket.connection.setup.timeout.max.ms",
-}
+_WITHOUT_EFFECT = ("bootstrap.resolve.timeout.ms", "buffer.memory.allocation.strategy", "metadata.cluster.check.enable")
 
 
+@rule()
 def without_effect(draft: Draft) -> None:
     """Options whose absence could be noticed, unlike that of others without effect."""
-    for name in sorted(_WITHOUT_EFFECT & draft.given):
-        draft.warn(name, "has no effect here; leave it out.")
+    for name in _WITHOUT_EFFECT:
+        if name in draft.given:
+            draft.warn(name, "has no effect here; leave it out.")
 
 
-RULES: tuple[tuple[frozenset[str], Callable[[Draft], None]], ...] = (
-    (frozenset({"bootstrap.servers", "security.protocol"}), servers),
-    (
-        frozenset(
-            {"security.protocol", "sasl.mechanism", "sasl.jaas.config", "sasl.token.provider", *LOGIN_OPTION_NAMES}
-        ),
-        sasl,
-    ),
-    (frozenset({"bootstrap.servers", "security.protocol", "sasl.mechanism"}), clear_text_login),
-    (frozenset({"security.protocol"}), tls_without_effect),
-    (frozenset(STORES), tls_stores),
-    (frozenset({"ssl.enabled.protocols", "ssl.protocol"}), tls_versions),
-    (frozenset({"ssl.enabled.protocols", "ssl.protocol", "ssl.cipher.suites"}), tls_cipher_suites),
-    (frozenset({"partitioner.class"}), partitioner),
-    (frozenset({"partitioner.class", "partitioner.rack.aware", "client.rack"}), rack),
-    (frozenset(SERIALIZERS), serializers),
-    (frozenset({"interceptor.classes"}), interceptors),
-    (frozenset(_ON_THE_WIRE), texts),
-    (frozenset({"acks", "retries", "enable.idempotence", "max.in.flight.requests.per.connection"}), idempotence),
-    (frozenset({"transactional.id", "acks", "retries", "enable.idempotence"}), transactions),
-    (frozenset({"delivery.timeout.ms", "linger.ms", "request.timeout.ms"}), delivery_timeout),
-    (frozenset({"buffer.memory", "batch.size", "max.request.size", "acks"}), memory),
-    (frozenset({*_BACKOFFS.keys(), *_BACKOFFS.values()}), backoffs),
-    (_WITHOUT_EFFECT, without_effect),
+RULES: tuple[Rule, ...] = (
+    servers, sasl, clear_text_login, tls_without_effect, tls_stores, tls_versions, tls_cipher_suites, partitioner, rack,
+    serializers, interceptors, texts, idempotence, transactions, delivery_timeout, memory, backoffs, without_effect,
+)  # fmt: skip
+
+OLD_NAMES: Mapping[str, str] = MappingProxyType({
+    "metadata.broker.list": "bootstrap.servers",
+    "request.required.acks": "acks",
+    "compression.codec": "compression.type",
+    "message.send.max.retries": "retries",
+    "topic.metadata.refresh.interval.ms": "metadata.max.age.ms",
+    "serializer.class": "value.serializer",
+    "key.serializer.class": "key.serializer",
+})  # fmt: skip
+
+PRODUCER_TYPE = "producer.type"
+
+_OLD_VALUES: Mapping[str, Mapping[str, object]] = MappingProxyType({
+    "compression.codec": {"0": "none", "1": "gzip", "2": "snappy", "3": "lz4"},
+    "topic.metadata.refresh.interval.ms": {"-1": LARGEST_INT64},
+})  # fmt: skip
+"""Values that the current options don't have: numbers of codecs, and metadata updates only after errors."""
+
+
+def renamed(draft: Draft, given: Mapping[str, object]) -> dict[str, object]:
+    """``given`` by current names. Faults show an option's name as given."""
+    options = {name: value for name, value in given.items() if name not in OLD_NAMES and name != PRODUCER_TYPE}
+    for old, name in OLD_NAMES.items():
+        if old in given and name in given:
+            draft.fault(old, f"is the old name of {name}, which is given too; leave one of them out.")
+        elif old in given:
+            draft.names[name] = old
+            options[name] = _OLD_VALUES.get(old, {}).get(str(given[old]).strip(), given[old])
+    if str(given.get(PRODUCER_TYPE, "async")).strip() != "async":
+        draft.fault(PRODUCER_TYPE, f"is {given[PRODUCER_TYPE]!r}, but this producer is async; use open_producer.")
+    return options
+
+
+def overridden(options: Mapping[str, object], by: Mapping[str, object]) -> dict[str, object]:
+    """``options`` with those of ``by``, which also replace an option that is given by its other name."""
+    replaced = {OLD_NAMES.get(name, name) for name in by}
+    return {**{name: value for name, value in options.items() if OLD_NAMES.get(name, name) not in replaced}, **by}
+
+
+def old_name(name: str, prefix: str) -> str | None:
+    """The fault of an old name, for callers that take only current names; None for any other name."""
+    if name == PRODUCER_TYPE:
+        return f"{prefix}{name} is an option of Kafka 0.8; leave it out, the producer is always asynchronous here."
+    if name not in OLD_NAMES:
+        return None
+    return f"{prefix}{name} is the old name of {prefix}{OLD_NAMES[name]}; use that."
+
+
+PYTHON_CLASS = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
+
+_SERIALIZATION = "org.apache.kafka.common.serialization"
+_CLIENT = "org.apache.kafka.clients.producer"
+
+_JAVA_SERIALIZERS: Mapping[str, str] = MappingProxyType({
+    f"{_SERIALIZATION}.StringSerializer": "spark_kafka_sink.producer.serializers:StringSerializer",
+    f"{_SERIALIZATION}.ByteArraySerializer": "spark_kafka_sink.producer.serializers:BytesSerializer",
+    f"{_SERIALIZATION}.IntegerSerializer": "spark_kafka_sink.producer.serializers:IntegerSerializer",
+    f"{_SERIALIZATION}.LongSerializer": "spark_kafka_sink.producer.serializers:LongSerializer",
+    f"{_SERIALIZATION}.DoubleSerializer": "spark_kafka_sink.producer.serializers:DoubleSerializer",
+    f"{_SERIALIZATION}.VoidSerializer": "spark_kafka_sink.producer.serializers:NullSerializer",
+    "kafka.serializer.StringEncoder": "spark_kafka_sink.producer.serializers:StringSerializer",
+    "kafka.serializer.DefaultEncoder": "spark_kafka_sink.producer.serializers:BytesSerializer",
+})  # fmt: skip
+
+_REGISTRY_SERIALIZERS = re.compile(
+    r"io\.confluent\.kafka\.serializers\..*|((spark_kafka_sink[\w.]*[.:])?(AvroSerializer|ProtobufSerializer))"
+    r"|Kafka(Avro|Protobuf|JsonSchema)Serializer"
 )
-"""Each rule with the options it reads. A rule is skipped if one of them is faulty."""
+"""Confluent's Java serializers, with or without their package, and their counterparts in Python."""
+
+_JAVA_PARTITIONERS: Mapping[str, str] = MappingProxyType({
+    f"{_CLIENT}.internals.DefaultPartitioner": "sticky",
+    f"{_CLIENT}.RoundRobinPartitioner": "round_robin",
+    f"{_CLIENT}.UniformStickyPartitioner": "uniform_sticky",
+})  # fmt: skip
+
+
+def _of_java_name(name: str, classes: Mapping[str, str]) -> str:
+    """What ``classes`` has for a Java name, which may lack its package. Other names are returned as they are."""
+    for java_name, ours in classes.items():
+        if name in (java_name, java_name.rpartition(".")[2]):
+            return ours
+    return name
+
+
+def imported(option: str, name: str) -> type[Any]:
+    """The class ``package.module:Class``, not called. Raises ``ConfigError``, which names ``option``."""
+    if name not in _JAVA_SERIALIZERS.values() and (fault := class_fault(name)) is not None:
+        raise ConfigError([f"{option} {fault}."])
+    module, _, path = name.partition(":")
+    try:
+        found = getattr(import_module(module), path)
+    except (Exception, SystemExit) as error:  # the user's module may raise anything
+        raise ConfigError([f"{option} {name} cannot be loaded: {error!r}."]) from error
+    if not isinstance(found, type):
+        raise ConfigError([f"{option} {name} is not a class but a {type(found).__name__}."])
+    return found
+
+
+def instance(option: str, name: str, methods: tuple[str, ...], base: str) -> Any:
+    """An instance of ``package.module:Class``, made without arguments.
+
+    Raises ``ConfigError``, which names ``option``. For a class that lacks one of ``methods``, it says to inherit from
+    ``base``.
+    """
+    cls = imported(option, name)
+    missing = [method for method in methods if not callable(getattr(cls, method, None))]
+    if missing:
+        raise ConfigError([f"{option} {name} has no method {', '.join(missing)}; inherit from {base}."])
+    try:
+        return cls()
+    except (Exception, SystemExit) as error:  # the user's constructor may raise anything
+        raise ConfigError([f"{option} {name} cannot be loaded: {error!r}."]) from error

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.config.draft import Draft
-from spark_kafka_sink.common.config.jaas import LoginModule
 from spark_kafka_sink.common.config.operator_limits import file_fault
-from spark_kafka_sink.common.config.sasl_rules import GSSAPI, check_login_module, credentials_fault
+from spark_kafka_sink.common.config.option import Draft
+from spark_kafka_sink.common.config.security_rules import GSSAPI, LoginModule, check_login_module, credentials_fault
 from spark_kafka_sink.errors import ConfigError, LoginError, SaslAuthenticationError
 from spark_kafka_sink.network.login.sasl import Exchange, jaas_options, login_module
 from spark_kafka_sink.network.login.token_login import ExpiringSource, Login, RefreshWindow, run_on_thread

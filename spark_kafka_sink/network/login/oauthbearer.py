@@ -9,18 +9,22 @@ from urllib.parse import urlsplit
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.config.draft import Draft
-from spark_kafka_sink.common.config.jaas import SHADED, LoginModule
 from spark_kafka_sink.common.config.operator_limits import file_fault, path_of_url, url_fault
-from spark_kafka_sink.common.config.sasl_rules import HANDLER, JAAS, TOKEN_URL, check_login_module
-from spark_kafka_sink.common.config.table import (
+from spark_kafka_sink.common.config.option import Draft
+from spark_kafka_sink.common.config.providers import SHADED
+from spark_kafka_sink.common.config.security_rules import (
     ASSERTION_FILES,
     CLIENT_CREDENTIALS_RETRIEVER,
     DEFAULT_RETRIEVER,
     FILE_RETRIEVER,
+    HANDLER,
+    JAAS,
     JWT_BEARER_RETRIEVER,
     LOGIN_HANDLERS,
     OAUTH_MODULE,
+    TOKEN_URL,
+    LoginModule,
+    check_login_module,
 )
 from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.errors import LoginError, SaslAuthenticationError

@@ -9,7 +9,7 @@ from collections.abc import Generator, Mapping
 from typing import ClassVar, Final, NamedTuple
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.config.sasl_rules import check_login_module, credentials_fault
+from spark_kafka_sink.common.config.security_rules import check_login_module, credentials_fault
 from spark_kafka_sink.errors import SaslAuthenticationError
 from spark_kafka_sink.network.login.sasl import WITH_VALUES, login_module
 

@@ -10,8 +10,7 @@ from importlib.metadata import entry_points
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.config.jaas import JaasError, LoginModule, parse_jaas
-from spark_kafka_sink.common.config.sasl_rules import GROUP, built_in
+from spark_kafka_sink.common.config.security_rules import GROUP, JaasError, LoginModule, built_in, parse_jaas
 from spark_kafka_sink.common.waiting import Wakeable
 from spark_kafka_sink.errors import ConfigError, LoginError, SaslAuthenticationError
 

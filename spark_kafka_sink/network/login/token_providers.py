@@ -13,20 +13,21 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.config.draft import Draft
-from spark_kafka_sink.common.config.jaas import SHADED, LoginModule
 from spark_kafka_sink.common.config.operator_limits import class_fault
-from spark_kafka_sink.common.config.option import did_you_mean
-from spark_kafka_sink.common.config.sasl_rules import (
+from spark_kafka_sink.common.config.option import Draft, did_you_mean
+from spark_kafka_sink.common.config.producer_config import LOGIN_OPTION_NAMES
+from spark_kafka_sink.common.config.providers import SHADED
+from spark_kafka_sink.common.config.security_rules import (
     AWS_MECHANISM,
     AWS_MODULE,
     GROUP,
     HANDLER,
     JAAS,
+    OAUTH_MODULE,
     OAUTHBEARER,
     PROVIDER,
+    LoginModule,
 )
-from spark_kafka_sink.common.config.table import LOGIN_OPTION_NAMES, OAUTH_MODULE
 from spark_kafka_sink.errors import ConfigError, LoginError
 from spark_kafka_sink.network.login.token_login import Token, TokenSource
 

@@ -20,8 +20,7 @@ from cryptography.hazmat.primitives.serialization import load_der_private_key, l
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.operator_limits import file_fault, path_of_url
-from spark_kafka_sink.common.config.sasl_rules import TOKEN_URL
-from spark_kafka_sink.common.config.table import CLIENT_CREDENTIALS_RETRIEVER, FILE_RETRIEVER
+from spark_kafka_sink.common.config.security_rules import CLIENT_CREDENTIALS_RETRIEVER, FILE_RETRIEVER, TOKEN_URL
 from spark_kafka_sink.errors import ConfigError, LoginError
 from spark_kafka_sink.network.login.sasl import jaas_options
 from spark_kafka_sink.network.login.token_endpoint import TimeoutOption, TokenEndpoint

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 
 from spark_kafka_sink.common.config.option import Password
 from spark_kafka_sink.common.config.producer_config import ProducerConfig
-from spark_kafka_sink.common.config.tls_rules import TLS_1_2, TLS_1_3
+from spark_kafka_sink.common.config.security_rules import TLS_1_2, TLS_1_3
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.network.security.stores import (
     KeyPair,

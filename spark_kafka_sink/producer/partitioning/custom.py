@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from spark_kafka_sink.common.config.python_class import instance
+from spark_kafka_sink.common.config.rules import instance
 from spark_kafka_sink.common.model import ClusterSnapshot
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.producer.partitioning.partitioner import (

@@ -10,14 +10,21 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.config.config_providers import has_placeholder
-from spark_kafka_sink.common.config.draft import Draft
 from spark_kafka_sink.common.config.operator_limits import url_fault
-from spark_kafka_sink.common.config.option import Matching, OneOf, Option, OptionKind, Password
-from spark_kafka_sink.common.config.sasl_rules import built_in
+from spark_kafka_sink.common.config.option import (
+    PASSWORD,
+    STRING,
+    Draft,
+    Matching,
+    OneOf,
+    Option,
+    Password,
+    declared,
+    option,
+)
+from spark_kafka_sink.common.config.providers import has_placeholder
+from spark_kafka_sink.common.config.security_rules import built_in
 from spark_kafka_sink.network.login.plain import PasswordMechanism
-
-STRING, PASSWORD = OptionKind.STRING, OptionKind.PASSWORD
 
 BASIC_SOURCE: Final = "basic.auth.credentials.source"
 USER_INFO: Final = "basic.auth.user.info"
@@ -56,27 +63,43 @@ _BEARER: Final = (
 
 _IN_A_HEADER: Final = Matching(r"[\x21-\x7E]+", "ASCII characters without spaces")
 
+
+@dataclass(frozen=True, slots=True)
+class RegistryLogin:
+    """How requests are authorized. ``sasl``: the options of the brokers, for sources that inherit from them."""
+
+    source: CredentialSource
+    sasl: ProducerConfig | None
+    # fmt: off
+    user_info: Password | None = option(USER_INFO, PASSWORD, None, "medium",
+        "user:password, or API key and secret of Confluent Cloud as key:secret.")
+    token: Password | None = option(TOKEN, PASSWORD, None, "medium", "The bearer token, with STATIC_TOKEN.")
+    issuer_url: str | None = option(ISSUER, STRING, None, "medium",
+        "OAUTHBEARER: URL that issues tokens. Its TLS uses the options schema.registry.ssl.*.")
+    client_id: str | None = option(CLIENT_ID, STRING, None, "medium", "OAUTHBEARER: client id.")
+    client_secret: Password | None = option(CLIENT_SECRET, PASSWORD, None, "medium", "OAUTHBEARER: client secret.")
+    scope: str | None = option(_SCOPE, STRING, None, "medium", "OAUTHBEARER: requested scope.")
+    logical_cluster: str | None = option(_CLUSTER, STRING, None, "medium",
+        "With bearer tokens: id of Confluent Cloud's registry, lsrc-… (header target-sr-cluster).", _IN_A_HEADER)
+    identity_pool_id: str | None = option(_POOL, STRING, None, "medium",
+        "With bearer tokens: id of the identity pool, pool-… (header Confluent-Identity-Pool-Id).", _IN_A_HEADER)
+    # fmt: on
+
+
+_FIELDS: Final = declared(RegistryLogin)
+_USER_INFO, *_TOKENS = _FIELDS.values()
+
 LOGIN_OPTIONS: Final[tuple[Option, ...]] = (
     Option(BASIC_SOURCE, STRING, "URL", "medium",
            "Where the user and password of HTTP basic authentication come from: URL (schema.registry.url), "
            "USER_INFO (basic.auth.user.info; setting that is enough), SASL_INHERIT (kafka.sasl.jaas.config).",
            OneOf(tuple(source.value for source in _BASIC))),
-    Option(USER_INFO, PASSWORD, None, "medium",
-           "user:password, or API key and secret of Confluent Cloud as key:secret."),
+    _USER_INFO,
     Option(BEARER_SOURCE, STRING, "STATIC_TOKEN", "medium",
            "Where bearer tokens come from: STATIC_TOKEN (bearer.auth.token), OAUTHBEARER (client credentials at "
            "bearer.auth.issuer.endpoint.url), SASL_OAUTHBEARER_INHERIT (the options kafka.sasl.oauthbearer.*).",
            OneOf(tuple(source.value for source in _BEARER))),
-    Option(TOKEN, PASSWORD, None, "medium", "The bearer token, with STATIC_TOKEN."),
-    Option(ISSUER, STRING, None, "medium",
-           "OAUTHBEARER: URL that issues tokens. Its TLS uses the options schema.registry.ssl.*."),
-    Option(CLIENT_ID, STRING, None, "medium", "OAUTHBEARER: client id."),
-    Option(CLIENT_SECRET, PASSWORD, None, "medium", "OAUTHBEARER: client secret."),
-    Option(_SCOPE, STRING, None, "medium", "OAUTHBEARER: requested scope."),
-    Option(_CLUSTER, STRING, None, "medium",
-           "With bearer tokens: id of Confluent Cloud's registry, lsrc-… (header target-sr-cluster).", _IN_A_HEADER),
-    Option(_POOL, STRING, None, "medium",
-           "With bearer tokens: id of the identity pool, pool-… (header Confluent-Identity-Pool-Id).", _IN_A_HEADER),
+    *_TOKENS,
 )  # fmt: skip
 
 _IMPLIED: Final[Mapping[str, CredentialSource]] = MappingProxyType({
@@ -99,22 +122,6 @@ _OF_SOURCE: Final[Mapping[str, tuple[CredentialSource, ...]]] = MappingProxyType
 """The sources with which each option has an effect."""
 
 
-@dataclass(frozen=True, slots=True)
-class RegistryLogin:
-    """How requests are authorized. ``sasl``: the options of the brokers, for sources that inherit from them."""
-
-    source: CredentialSource
-    user_info: Password | None = None
-    token: Password | None = None
-    issuer_url: str | None = None
-    client_id: str | None = None
-    client_secret: Password | None = None
-    scope: str | None = None
-    logical_cluster: str | None = None
-    identity_pool_id: str | None = None
-    sasl: ProducerConfig | None = None
-
-
 def registry_login(draft: Draft, producer: ProducerConfig | None, *, url_has_login: bool) -> RegistryLogin:
     """The login that the options describe; faults go to ``draft``. ``producer``: None if its options have faults."""
     values = draft.values
@@ -131,18 +138,8 @@ def registry_login(draft: Draft, producer: ProducerConfig | None, *, url_has_log
         _required(draft, source)
         if inherits and producer is not None:
             _inheritable(draft, source, producer)
-    return RegistryLogin(
-        source=source,
-        user_info=values[USER_INFO],
-        token=values[TOKEN],
-        issuer_url=values[ISSUER],
-        client_id=values[CLIENT_ID],
-        client_secret=values[CLIENT_SECRET],
-        scope=values[_SCOPE],
-        logical_cluster=values[_CLUSTER],
-        identity_pool_id=values[_POOL],
-        sasl=producer if inherits else None,
-    )
+    given = {field: values[option.name] for field, option in _FIELDS.items()}
+    return RegistryLogin(source, producer if inherits else None, **given)
 
 
 def _source(draft: Draft) -> CredentialSource:

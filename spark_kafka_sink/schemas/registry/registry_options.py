@@ -16,21 +16,26 @@ from typing import Any, Final, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig
-from spark_kafka_sink.common.config.config_providers import DEFAULTS as DEFAULT_PROVIDERS
-from spark_kafka_sink.common.config.config_providers import OPTION as CONFIG_PROVIDERS
-from spark_kafka_sink.common.config.draft import Draft
 from spark_kafka_sink.common.config.operator_limits import url_fault
 from spark_kafka_sink.common.config.option import (
     AT_LEAST_0,
     AT_LEAST_1,
+    BOOLEAN,
+    CLASS,
+    INT,
+    LIST,
+    Draft,
     Option,
-    OptionKind,
     Password,
     Range,
+    declared,
     did_you_mean,
+    option,
 )
-from spark_kafka_sink.common.config.producer_config import take
-from spark_kafka_sink.common.config.table import TLS_OPTIONS
+from spark_kafka_sink.common.config.producer_config import PRODUCER_OPTIONS
+from spark_kafka_sink.common.config.providers import DEFAULTS as DEFAULT_PROVIDERS
+from spark_kafka_sink.common.config.providers import OPTION as CONFIG_PROVIDERS
+from spark_kafka_sink.common.config.providers import take
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.schemas.registry.login_options import (
     LOGIN_OPTIONS,
@@ -41,8 +46,6 @@ from spark_kafka_sink.schemas.registry.login_options import (
 from spark_kafka_sink.schemas.registry.schema import Side, SubjectNameStrategy
 
 _E = TypeVar("_E", bound=Enum)
-
-BOOLEAN, INT, LIST, CLASS = OptionKind.BOOLEAN, OptionKind.INT, OptionKind.LIST, OptionKind.CLASS
 
 _PREFIX: Final = "schema.registry."
 URL: Final = "schema.registry.url"
@@ -97,36 +100,6 @@ SCHEMA_OPTIONS: Final[tuple[Option, ...]] = (
     Option("value.schema.id.serializer", CLASS, "prefix", "medium",
            "Where a value has the id of its schema, as key.schema.id.serializer; the header is __value_schema_id."),
 )  # fmt: skip
-
-CONNECTION_OPTIONS: Final[tuple[Option, ...]] = (
-    *LOGIN_OPTIONS,
-    Option(CONNECT_TIMEOUT, INT, 60000, "low", "Time to connect to a URL.", AT_LEAST_1),
-    Option(READ_TIMEOUT, INT, 60000, "low",
-           "Time to wait for a response. The larger of both timeouts also limits a request as a whole, with all "
-           "URLs and retries.",
-           AT_LEAST_1),
-    Option("schema.registry.max.retries", INT, 3, "low",
-           "Further rounds through all URLs, after connection failures and the HTTP status codes 408, 429, 500, "
-           "502, 503 and 504.", AT_LEAST_0),
-    Option("schema.registry.retries.wait.ms", INT, 1000, "low",
-           "Longest wait before the second round; doubles up to schema.registry.retries.max.wait.ms. The actual "
-           "wait is random.", AT_LEAST_0),
-    Option("schema.registry.retries.max.wait.ms", INT, 20000, "low", "Longest wait before any round.",
-           AT_LEAST_0),
-)  # fmt: skip
-
-REGISTRY_TLS_OPTIONS: Final[tuple[Option, ...]] = tuple(
-    replace(option, name=_PREFIX + option.name, doc=f"{option.name} of https:// URLs, as kafka.{option.name}.")
-    for option in TLS_OPTIONS
-)
-
-REGISTRY_OPTIONS: Final = (*SCHEMA_OPTIONS, *CONNECTION_OPTIONS, *REGISTRY_TLS_OPTIONS)
-OPTIONS_BY_NAME: Final = {option.name: option for option in REGISTRY_OPTIONS}
-
-_OTHER_SPELLINGS: Final = {
-    option.name.removeprefix(_PREFIX) if option.name.startswith(_PREFIX) else _PREFIX + option.name: option.name
-    for option in CONNECTION_OPTIONS
-}
 
 
 def is_registry_option(name: str) -> bool:
@@ -198,13 +171,23 @@ class RegistryOptions:
     key: SideOptions
     value: SideOptions
     normalize_schemas: bool
-    connect_timeout_ms: int
-    read_timeout_ms: int
-    max_retries: int
-    retries_wait_ms: int
-    retries_max_wait_ms: int
     login: RegistryLogin
     tls: ProducerConfig
+    # fmt: off
+    connect_timeout_ms: int = option(CONNECT_TIMEOUT, INT, 60000, "low",
+        "Time to connect to a URL.", AT_LEAST_1)
+    read_timeout_ms: int = option(READ_TIMEOUT, INT, 60000, "low",
+        "Time to wait for a response. The larger of both timeouts also limits a request as a whole, with all URLs and "
+        "retries.", AT_LEAST_1)
+    max_retries: int = option("schema.registry.max.retries", INT, 3, "low",
+        "Further rounds through all URLs, after connection failures and the HTTP status codes 408, 429, 500, 502, 503 "
+        "and 504.", AT_LEAST_0)
+    retries_wait_ms: int = option("schema.registry.retries.wait.ms", INT, 1000, "low",
+        "Longest wait before the second round; doubles up to schema.registry.retries.max.wait.ms. The actual wait is "
+        "random.", AT_LEAST_0)
+    retries_max_wait_ms: int = option("schema.registry.retries.max.wait.ms", INT, 20000, "low",
+        "Longest wait before any round.", AT_LEAST_0)
+    # fmt: on
 
     @classmethod
     def parse(
@@ -244,17 +227,30 @@ class RegistryOptions:
             key=key,
             value=value,
             normalize_schemas=values["normalize.schemas"],
-            connect_timeout_ms=values[CONNECT_TIMEOUT],
-            read_timeout_ms=values[READ_TIMEOUT],
-            max_retries=values["schema.registry.max.retries"],
-            retries_wait_ms=values["schema.registry.retries.wait.ms"],
-            retries_max_wait_ms=values["schema.registry.retries.max.wait.ms"],
             login=login,
             tls=tls_config,
+            **{field: values[option.name] for field, option in _FIELDS.items()},
         )
 
     def side(self, side: Side) -> SideOptions:
         return self.key if side is Side.KEY else self.value
+
+
+_FIELDS: Final = declared(RegistryOptions)
+CONNECTION_OPTIONS: Final = (*LOGIN_OPTIONS, *_FIELDS.values())
+REGISTRY_TLS_OPTIONS: Final[tuple[Option, ...]] = tuple(
+    replace(option, name=_PREFIX + option.name, doc=f"{option.name} of https:// URLs, as kafka.{option.name}.")
+    for option in PRODUCER_OPTIONS
+    if option.name.startswith("ssl.")
+)
+
+REGISTRY_OPTIONS: Final = (*SCHEMA_OPTIONS, *CONNECTION_OPTIONS, *REGISTRY_TLS_OPTIONS)
+OPTIONS_BY_NAME: Final = {option.name: option for option in REGISTRY_OPTIONS}
+
+_OTHER_SPELLINGS: Final = {
+    option.name.removeprefix(_PREFIX) if option.name.startswith(_PREFIX) else _PREFIX + option.name: option.name
+    for option in CONNECTION_OPTIONS
+}
 
 
 def registry_names(options: Mapping[str, str]) -> list[str]:

@@ -13,9 +13,8 @@ from types import FrameType
 from typing import BinaryIO
 
 from spark_kafka_sink.common.compression import CODECS
-from spark_kafka_sink.common.config.old_names import OLD_NAMES, overridden
 from spark_kafka_sink.common.config.option import BOOLEANS, did_you_mean
-from spark_kafka_sink.common.config.rules import SERIALIZERS
+from spark_kafka_sink.common.config.rules import OLD_NAMES, SERIALIZERS, overridden
 from spark_kafka_sink.errors import ConfigError, FailedToSendError, KafkaError
 from spark_kafka_sink.producer.append.record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.producer.producer import KafkaProducer

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.common.config.table import OWN_NAMES
+from spark_kafka_sink.common.config.producer_config import OWN_NAMES
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.tools.cli.command_line import (
     Subparsers,

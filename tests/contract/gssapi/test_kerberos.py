@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
-from spark_kafka_sink.common.config.properties import parse_properties
+from spark_kafka_sink.common.config.providers import parse_properties
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.network import client as network_client
 from spark_kafka_sink.testing import LocalKafka

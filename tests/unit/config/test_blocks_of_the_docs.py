@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.config.jaas import parse_jaas
-from spark_kafka_sink.common.config.properties import parse_properties
+from spark_kafka_sink.common.config.providers import parse_properties
+from spark_kafka_sink.common.config.security_rules import parse_jaas
 from spark_kafka_sink.spark.options import SinkOptions
 
 PAGE = (Path(__file__).parents[3] / "docs" / "security.md").read_text()

@@ -5,8 +5,8 @@ import pickle
 import pytest
 
 from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig
-from spark_kafka_sink.common.config.config_providers import ConfigProviders
 from spark_kafka_sink.common.config.option import Password
+from spark_kafka_sink.common.config.providers import ConfigProviders
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.spark.options import SinkOptions
 from tests.support.options import SERVERS, fault, parse

@@ -5,7 +5,7 @@ import warnings
 import pytest
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.config.old_names import OLD_NAMES, overridden
+from spark_kafka_sink.common.config.rules import OLD_NAMES, overridden
 from spark_kafka_sink.errors import ConfigError
 from tests.support.options import SERVERS, faults
 

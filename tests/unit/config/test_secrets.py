@@ -11,10 +11,9 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.config.draft import Draft
-from spark_kafka_sink.common.config.jaas import JaasKind, JaasToken, parse_jaas
-from spark_kafka_sink.common.config.option import OptionKind, Password, Status
-from spark_kafka_sink.common.config.table import OPTIONS_BY_NAME, PRODUCER_OPTIONS
+from spark_kafka_sink.common.config.option import Draft, OptionKind, Password, Status
+from spark_kafka_sink.common.config.producer_config import OPTIONS_BY_NAME, PRODUCER_OPTIONS
+from spark_kafka_sink.common.config.security_rules import JaasToken, parse_jaas
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.exactly_once.session import CommitSettings
 from spark_kafka_sink.network.login.plain import Credentials, user_credentials
@@ -58,7 +57,7 @@ def holders() -> Iterator[object]:
     yield user_credentials(config)
     yield Credentials("u", SECRET)
     yield parse_jaas(LOGIN)
-    yield JaasToken(JaasKind.TEXT, SECRET)
+    yield JaasToken("text", SECRET)
     yield Password(SECRET)
     yield Token(SECRET, 1.0)
 

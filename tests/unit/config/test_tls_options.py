@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
-from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig, tls_rules
-from spark_kafka_sink.common.config.tls_rules import TLS_1_2, TLS_1_3
+from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig, security_rules
+from spark_kafka_sink.common.config.security_rules import TLS_1_2, TLS_1_3
 from spark_kafka_sink.testing.java import find_java
 from tests.support import options as parsing
 from tests.unit.security.tls_peers import client_context
@@ -121,9 +121,9 @@ def test_options_of_tls_without_tls_are_warned_of(protocol):
 
 
 def test_a_list_that_narrows_tls_1_3_is_refused_unless_python_can(monkeypatch):
-    monkeypatch.setattr(tls_rules, "NARROWS_TLS_1_3", True)
+    monkeypatch.setattr(security_rules, "NARROWS_TLS_1_3", True)
     assert parse({"ssl.cipher.suites": f"{OLDER},TLS_AES_256_GCM_SHA384"}).ssl_enabled_protocols == BOTH
-    monkeypatch.setattr(tls_rules, "NARROWS_TLS_1_3", False)
+    monkeypatch.setattr(security_rules, "NARROWS_TLS_1_3", False)
     assert faults({"ssl.cipher.suites": f"{OLDER},TLS_AES_256_GCM_SHA384"}) == (
         "kafka.ssl.cipher.suites leaves out TLS_CHACHA20_POLY1305_SHA256, TLS_AES_128_GCM_SHA256, which Python before "
         "3.15 cannot; name all three of TLSv1.3, or none of them to use TLSv1.2.",

@@ -9,7 +9,7 @@ import pytest
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.producer_config import ConfigWarning
-from spark_kafka_sink.common.config.table import RACK_AWARE_PARTITIONERS
+from spark_kafka_sink.common.config.rules import RACK_AWARE_PARTITIONERS
 from spark_kafka_sink.common.model import ClusterSnapshot, Node, TopicInfo
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.producer.partitioning.kafka_partitioners import load_partitioner

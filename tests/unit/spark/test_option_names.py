@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import pytest
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.common.config.table import OPTIONS_BY_NAME
+from spark_kafka_sink.common.config.producer_config import OPTIONS_BY_NAME
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.network.error_table import broker_error
 from spark_kafka_sink.spark.error_notes import explained

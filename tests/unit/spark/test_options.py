@@ -5,7 +5,7 @@ import warnings
 import pytest
 
 from spark_kafka_sink.common.config import ConfigWarning
-from spark_kafka_sink.common.config.table import OPTIONS_BY_NAME
+from spark_kafka_sink.common.config.producer_config import OPTIONS_BY_NAME
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.spark.options import SINK_OPTIONS, SinkOptions
 

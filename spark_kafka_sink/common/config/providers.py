@@ -1,7 +1,7 @@
 """Config providers: values for the placeholders ``${alias:path:key}`` and ``${alias:key}`` in other options.
 
 Java: ``ConfigTransformer``, ``FileConfigProvider``, ``DirectoryConfigProvider``, ``EnvVarConfigProvider``. No error
-shows what a placeholder stands for.
+shows what a placeholder stands for. A ``Password`` keeps its placeholders; each login resolves them.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
-from spark_kafka_sink.common.config.draft import Draft
-from spark_kafka_sink.common.config.jaas import SHADED
 from spark_kafka_sink.common.config.operator_limits import file_fault, provider_fault
-from spark_kafka_sink.common.config.properties import parse_properties
+from spark_kafka_sink.common.config.option import BadValueError, Draft, OneOf, Option, OptionKind, Password, Status
 from spark_kafka_sink.errors import ConfigError
 
 OPTION: Final = "config.providers"
+SHADED: Final = "kafkashaded."
+"""Databricks renames the packages of its Kafka client."""
 
 _PACKAGE: Final = "org.apache.kafka.common.config.provider."
 _PLACEHOLDER: Final = re.compile(r"\$\{(?P<alias>[^}:]*):(?:(?P<path>[^}:]*):)?(?P<key>[^}]*)\}")
@@ -272,3 +272,81 @@ def _allowed_paths(draft: Draft, name: str, value: str | None) -> tuple[str, ...
         if not os.path.isabs(path):
             draft.fault(name, f"has {path!r}; each path must be absolute.")
     return tuple(os.path.normpath(path) for path in paths)
+
+
+def take(draft: Draft, option: Option, value: object) -> None:
+    """Puts the value of an option into the draft, or a fault. A ``Password`` keeps its placeholders."""
+    name = option.name
+    draft.given.add(name)
+    if option.status is Status.JVM_ONLY:
+        if not _is_of_java(option, value):
+            draft.fault(name, f"is refused, because it needs a JVM: {option.instead}.")
+    elif option.status is Status.NOT_YET:
+        draft.fault(name, f"is refused: {option.instead}.")
+    else:
+        try:
+            draft.values[name] = option.parse(
+                value if option.kind is OptionKind.PASSWORD else _resolved(draft, name, value)
+            )
+        except (BadValueError, ProviderError) as error:
+            draft.fault(name, str(error))
+        if option.kind is OptionKind.PASSWORD:
+            _check_placeholders(draft, name)
+
+
+def _resolved(draft: Draft, name: str, value: object) -> object:
+    """``value`` with its placeholders replaced, except for those without a value."""
+    if not isinstance(value, str) or not has_placeholder(value):
+        return value
+    try:
+        resolved = draft.values[OPTION].resolve(value).text
+    except ProviderError as error:
+        raise ProviderError(f"has {error}.") from None
+    if resolved != value:
+        draft.placeholders[name] = value
+    return resolved
+
+
+def _check_placeholders(draft: Draft, name: str) -> None:
+    value, providers = draft.values[name], draft.values[OPTION]
+    if isinstance(value, Password) and (fault := providers.fault(value.value)) is not None:
+        draft.fault(name, fault)
+
+
+def _is_of_java(option: Option, value: object) -> bool:
+    """Whether an option for the JVM has a harmless value, which is Java's default."""
+    return isinstance(option.valid, OneOf) and option.valid.find(str(value).strip()) is not None
+
+
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_BLANKS = " \t\f"
+_COMMENT = ("#", "!")
+_ENTRY = re.compile(r"(?P<name>(?:\\.|[^\\ \t\f:=])+)[ \t\f]*[:=]?[ \t\f]*(?P<value>.*)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_LETTERS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Values by names in a ``.properties`` file (``java.util.Properties.load``). A repeated name has its last value."""
+    entries: dict[str, str] = {}
+    lines = iter(_LINE_END.split(text))
+    for line in lines:
+        entry = line.lstrip(_BLANKS)
+        if not entry or entry.startswith(_COMMENT):
+            continue
+        # An odd number of backslashes at the end continues the line.
+        while (len(entry) - len(entry.rstrip("\\"))) % 2:
+            entry = entry[:-1] + next(lines, "").lstrip(_BLANKS)
+        if match := _ENTRY.fullmatch(entry):
+            entries[_unescaped(match["name"])] = _unescaped(match["value"])
+    return entries
+
+
+def _unescaped(text: str) -> str:
+    """Replaces escapes. As in Java's strings, a character above U+FFFF is two of them."""
+    return _ESCAPE.sub(_plain, text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _plain(escape: re.Match[str]) -> str:
+    letter = escape[1]
+    return chr(int(letter[1:], 16)) if len(letter) > 1 else _LETTERS.get(letter, letter)
