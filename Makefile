@@ -25,7 +25,7 @@ PIP_AUDIT := .cache/release/bin/pip-audit
 # gssapi is compiled against the system's Kerberos: only requirements/gssapi.txt has it.
 EXTRAS_BUT := python3 -c 'import sys, tomllib; extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; print(*(f"--extra {extra}" for extra in extras if extra not in sys.argv))'
 
-.PHONY: help setup demo test test-fast test-core test-more test-all test-spark test-brokers test-foreign test-shipping test-release test-yarn test-examples test-lowest test-pythons test-gssapi test-planted check format bench fuzz model soak pictures audit docs lock build clean
+.PHONY: help setup demo test test-fast test-core test-more test-faults test-contract test-all test-spark test-brokers test-foreign test-shipping test-release test-yarn test-examples test-lowest test-pythons test-gssapi test-planted check format bench fuzz model soak pictures audit docs lock build clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,12 @@ test-core: $(READY) ## batch, stream, both guarantees, a registry, TLS and SASL 
 
 test-more: $(READY) ## the other tests with real Kafka and Spark that run before a merge
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "jvm and not slow" -o cache_dir=.pytest_cache/$@ $(CORE:%=--ignore %) $(ARGS)
+
+test-faults: $(READY) ## every kill and network fault on real Kafkas, each crash point of exactly-once (20 minutes)
+	@$(BIN)/python -m pytest -n 2 --dist loadfile -m jvm tests/faults $(ARGS)
+
+test-contract: $(READY) ## the contract with a broker and the secured clients on every Kafka, not just on the newest
+	@$(BIN)/python -m pytest -n 2 --dist loadfile -m jvm tests/contract $(ARGS)
 
 test-all: $(READY) ## every test
 	@$(BIN)/python -m pytest $(ARGS)

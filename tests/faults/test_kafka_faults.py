@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from spark_kafka_sink.producer import KafkaProducer, engine
+from spark_kafka_sink.producer import KafkaProducer, core
 from spark_kafka_sink.testing import LocalKafka
 from tests.faults.kafka_faults import KAFKA_FAULTS, PARTITIONS, KafkaFault, Site
 from tests.faults.leaks import nothing_leaks
@@ -64,7 +64,7 @@ def test_what_is_in_the_log(
 ) -> None:
     site = Site(three_nodes, next(_topics), proxies)
     three_nodes.create_topic(site.topic, PARTITIONS, fault.topic_config)
-    monkeypatch.setattr(engine, "Selector", redirected({at: proxy.address for at, proxy in proxies.items()}))
+    monkeypatch.setattr(core, "Selector", redirected({at: proxy.address for at, proxy in proxies.items()}))
     with nothing_leaks(files=False):
         run(site, fault, setting, promise)
 

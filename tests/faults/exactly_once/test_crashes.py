@@ -1,4 +1,7 @@
-"""The crash matrix on a real Kafka: real processes, killed by -9 at named points."""
+"""The crash matrix on a real Kafka: real processes, killed by -9 at named points.
+
+Six of the kills run before a merge, all of them in ``make test-faults``.
+"""
 
 import time
 
@@ -9,13 +12,14 @@ from spark_kafka_sink.exactly_once.values import TaskAction
 from tests.faults.exactly_once.processes import KilledError
 
 pytestmark = pytest.mark.jvm
+slow = pytest.mark.slow
 
 ROWS = [[b"a", b"b"], [b"c", b"d"]]
 EACH_ONCE = {b"a": 1, b"b": 1, b"c": 1, b"d": 1}
 MORE = [[b"e"], [b"f"]]
 
 
-@pytest.mark.parametrize("point", ["task in mid-write", "task prepared"])
+@pytest.mark.parametrize("point", [pytest.param("task in mid-write", marks=slow), "task prepared"])
 def test_a_task_that_is_killed_is_run_again(query, point):
     plan = query.plan()
     query.fault.arm(point, task=1)
@@ -26,6 +30,7 @@ def test_a_task_that_is_killed_is_run_again(query, point):
     assert query.committed() == EACH_ONCE
 
 
+@slow
 def test_a_batch_whose_task_is_killed_for_good_leaves_nothing_open(query):
     query.run(0, ROWS)
     query.fault.arm("task prepared", task=1)
@@ -35,7 +40,12 @@ def test_a_batch_whose_task_is_killed_for_good_leaves_nothing_open(query):
 
 
 @pytest.mark.parametrize(
-    "point", ["before the intent", "intent in the log", "intent committed", "before done", "committed"]
+    "point",
+    [
+        *(pytest.param(point, marks=slow) for point in ("before the intent", "intent in the log")),
+        "intent committed",
+        *(pytest.param(point, marks=slow) for point in ("before done", "committed")),
+    ],
 )
 def test_an_abort_beside_a_stopped_commit_tells_and_does_the_same(query, point):
     """Whatever the abort finds, the commit that wakes afterwards changes nothing of it."""
@@ -60,12 +70,12 @@ def test_an_abort_beside_a_stopped_commit_tells_and_does_the_same(query, point):
 @pytest.mark.parametrize(
     ("point", "decided"),
     [
-        ("before the intent", False),
+        pytest.param("before the intent", False, marks=slow),
         ("intent in the log", False),
-        ("intent committed", True),
+        pytest.param("intent committed", True, marks=slow),
         ("between EndTxns", True),
-        ("before done", True),
-        ("committed", True),
+        pytest.param("before done", True, marks=slow),
+        pytest.param("committed", True, marks=slow),
     ],
 )
 def test_a_driver_that_is_killed_in_commit_is_followed_by_one_that_knows(query, point, decided):
@@ -80,6 +90,7 @@ def test_a_driver_that_is_killed_in_commit_is_followed_by_one_that_knows(query, 
     assert query.committed() == {**EACH_ONCE, b"e": 1, b"f": 1}
 
 
+@slow
 def test_an_abort_that_is_killed_is_finished_by_the_next_run(query):
     reports = query.tasks(query.plan(), 0, ROWS)
     query.fault.arm("abort fenced")
@@ -89,6 +100,7 @@ def test_an_abort_that_is_killed_is_finished_by_the_next_run(query):
     assert query.committed() == EACH_ONCE
 
 
+@slow
 def test_planning_that_is_killed_is_nothing(query):
     query.fault.arm("planned")
     with pytest.raises(KilledError):
@@ -97,6 +109,7 @@ def test_planning_that_is_killed_is_nothing(query):
     assert query.committed() == EACH_ONCE
 
 
+@slow
 def test_a_zombie_driver_that_wakes_after_its_successor_started_decides_nothing(query):
     reports = query.tasks(query.plan(), 0, ROWS)
     query.fault.arm("before the intent", "stop")
@@ -135,6 +148,7 @@ def test_a_zombie_task_that_wakes_after_its_successor_finished_is_fenced(query):
     assert query.committed() == EACH_ONCE
 
 
+@slow
 def test_a_task_that_starts_late_and_takes_a_prepared_id_keeps_the_batch_from_being_decided(query):
     plan = query.plan()
     reports = query.tasks(plan, 0, ROWS)
@@ -152,6 +166,7 @@ def await_timeout(query):
     time.sleep(query.timeout_ms / 1000 + 1.5)
 
 
+@slow
 def test_transactions_that_time_out_before_the_intent_are_not_decided(query):
     query.timeout_ms = 12_000
     reports = query.tasks(query.plan(), 0, ROWS)
@@ -164,6 +179,7 @@ def test_transactions_that_time_out_before_the_intent_are_not_decided(query):
     assert query.committed() == EACH_ONCE
 
 
+@slow
 def test_transactions_that_time_out_after_the_intent_are_written_by_the_replay(query):
     query.timeout_ms = 15_000
     reports = query.tasks(query.plan(), 0, ROWS)
@@ -178,6 +194,7 @@ def test_transactions_that_time_out_after_the_intent_are_written_by_the_replay(q
     assert query.committed() == EACH_ONCE
 
 
+@slow
 def test_what_more_tasks_left_open_holds_nobody_up(query):
     """The tasks of the run that follows take over the ids of as many of them; the others only a sweep ends."""
     query.timeout_ms = 600_000
@@ -190,6 +207,7 @@ def test_what_more_tasks_left_open_holds_nobody_up(query):
     assert query.committed() == {**EACH_ONCE, b"e": 1, b"f": 1}
 
 
+@slow
 def test_a_broker_that_hangs_during_the_ends_only_delays_them(query, kafka):
     reports = query.tasks(query.plan(), 0, ROWS)
     query.fault.arm("between EndTxns", "stop")

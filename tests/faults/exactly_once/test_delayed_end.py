@@ -15,7 +15,7 @@ from spark_kafka_sink.exactly_once.committer import EndVerdict
 from spark_kafka_sink.exactly_once.session import session_for
 from spark_kafka_sink.exactly_once.sweep import list_open
 from spark_kafka_sink.network import rpc
-from spark_kafka_sink.producer import KafkaProducer, engine
+from spark_kafka_sink.producer import KafkaProducer, core
 from spark_kafka_sink.producer.append.record import ProducerRecord
 from spark_kafka_sink.producer.transactions.values import PreparedTransaction
 from spark_kafka_sink.testing import LocalKafka
@@ -38,7 +38,7 @@ class Died(BaseException):
     """The process was killed here."""
 
 
-@pytest.fixture(scope="module", params=[OLD, DEFAULT_VERSION])
+@pytest.fixture(scope="module", params=[pytest.param(OLD, marks=pytest.mark.slow), DEFAULT_VERSION])
 def kafka(request):
     with LocalKafka(version=request.param) as kafka:
         yield kafka
@@ -49,7 +49,7 @@ def proxy(kafka, monkeypatch):
     """Everything goes through it."""
     host, port = kafka.bootstrap_servers.split(":")
     with Proxy((host, int(port))) as proxy:
-        for module in (engine, rpc):
+        for module in (core, rpc):
             monkeypatch.setattr(module, "Selector", redirected({proxy.broker: proxy.address}))
         yield proxy
         new_process()
