@@ -19,8 +19,7 @@ from spark_kafka_sink.common.waiting import Waiters
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.network import metadata
 from spark_kafka_sink.producer.accumulator import accumulator
-from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool, Reservation
-from spark_kafka_sink.producer.accumulator.claim import Claim
+from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.producer.append import future_record_metadata, pending, receipt
 from spark_kafka_sink.producer.sender import callbacks
 from tests.support.waiting import DEADLINE_S
@@ -36,7 +35,7 @@ def future() -> Any:
 
 def receipt_wait() -> Any:
     made = receipt.SendReceipt()
-    made.expect(Claim(Reservation()), 1, None)
+    made.expect(1, None)
     return made, lambda: made.wait(WAIT_MS)
 
 

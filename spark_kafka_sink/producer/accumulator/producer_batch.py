@@ -142,10 +142,12 @@ class ProducerBatch:
         """
         self.buffers.append(records)
         if shared is None:
-            memory.size, self.own_bytes = memory.size - rows.size, self.own_bytes + rows.size
+            memory.size -= rows.size
+            self.own_bytes += rows.size
         elif self.shared_buffer is None:
-            taken = 0 if shared.users else shared.size
-            memory.size, self.shared_buffer, shared.users = memory.size - taken, shared, shared.users + 1
+            memory.size -= 0 if shared.users else shared.size
+            self.shared_buffer = shared
+            shared.users += 1
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
         self.record_ranges.append(rows)

@@ -163,24 +163,6 @@ def test_incident_a_buffer_of_an_open_batch_that_a_later_call_filled_and_compres
     assert engine.memory_is_free()
 
 
-def test_incident_a_batch_lost_its_earlier_rows_when_an_exception_struck_after_it_was_compressed(monkeypatch):
-    engine = connected(compression_type="lz4", batch_size=400, linger_ms=1000)
-    first = append(engine, RecordColumns(value=column([b"first"])))
-    seal = ProducerBatch.seal
-
-    def fail(*_: object) -> None:
-        monkeypatch.setattr(ProducerBatch, "seal", seal)
-        raise MemoryError
-
-    monkeypatch.setattr(ProducerBatch, "seal", fail)
-    with pytest.raises(MemoryError):
-        append(engine, RecordColumns(value=column([b"x" * 100] * 9)))
-    engine.settle()
-    first.wait(0)
-    assert engine.values() == [b"first"]
-    assert engine.memory_is_free()
-
-
 def test_incident_one_large_value_made_each_group_of_small_rows_go_through_the_whole_columns(monkeypatch):
     engine = connected(partitions=40, linger_ms=1000, max_block_ms=0)
     seen: list[float] = []

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from random import Random
 
 import pytest
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.model import TopicPartition
-from spark_kafka_sink.errors import BrokerError, KafkaError, ProducerClosedError
-from spark_kafka_sink.producer.accumulator import accumulator as accumulator_module
+from spark_kafka_sink.errors import BrokerError, KafkaError
 from spark_kafka_sink.producer.append.receipt import RefusalReceipt, SendReceipt
 from spark_kafka_sink.producer.transactions.states import Step as Call
 from spark_kafka_sink.records.decode import decode_batches
-from tests.unit.interrupts import Interrupter
 from tests.unit.scripted_engine import Engine, Step
 from tests.unit.sender.test_stray_exceptions import raises_once
 from tests.unit.transactions.transactional_engine import TransactionalEngine
@@ -181,26 +178,6 @@ def test_a_batch_that_cannot_be_split_fails_and_those_of_other_requests_are_sent
     made.settle(1_000)
     later.wait(0)
     assert made.memory_is_free()
-
-
-def test_an_interrupt_at_each_line_of_a_split_reports_each_record_once():
-    struck = []
-    for number in range(1, 100):
-        made = Engine(batch_size=BATCH)
-        made.connect()
-        made.append(rows(0, 50))
-        accumulator = made.parts.accumulator
-        (batch,) = accumulator.drain_all()
-        accumulator.seal(batch)
-        interrupter = Interrupter([accumulator_module], number)
-        with interrupter.armed(), suppress(KeyboardInterrupt):
-            accumulator.split(batch, 1_000)
-        made.parts.sender.abort(ProducerClosedError("interrupted"))
-        assert made.receipt._completed == made.receipt._appended == 50, interrupter.struck
-        if interrupter.struck is None:
-            break
-        struck.append(interrupter.struck)
-    assert len(struck) > 5
 
 
 def test_incident_a_raised_limit_was_never_noticed():

@@ -9,8 +9,6 @@ import pytest
 from spark_kafka_sink.common.metrics import ProducerTotals
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.errors import InvalidRecordError, KafkaTimeoutError, RecordTooLargeError
-from spark_kafka_sink.producer.accumulator.buffer_pool import Reservation
-from spark_kafka_sink.producer.accumulator.claim import Claim
 from spark_kafka_sink.producer.accumulator.producer_batch import NO_TIMESTAMP, ProducerBatch, RecordRange
 from spark_kafka_sink.producer.engine import ProducerEngine
 from spark_kafka_sink.records.columns import binary_array
@@ -40,7 +38,7 @@ class FakeProducer:
     def append_columns(self, topics, columns, partitions, receipt):
         if self.append_error is not None:
             raise self.append_error
-        receipt.expect(Claim(Reservation()), len(columns), None)
+        receipt.expect(len(columns), None)
         codes = [0] * len(columns) if topics.codes is None else topics.codes.tolist()
         values = columns.value.to_pylist()
         for code, topic in enumerate(topics.names):
