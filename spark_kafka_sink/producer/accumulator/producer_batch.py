@@ -214,7 +214,7 @@ class ProducerBatch:
         self.notify_listeners()
 
     def notify_listeners(self) -> None:
-        """Notify, then drop the records. After an interrupt, a second call resumes."""
+        """Notify, then drop the records. After an exception, a second call resumes."""
         ranges = self.record_ranges
         while ranges:
             rows = ranges[0]

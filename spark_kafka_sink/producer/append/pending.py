@@ -17,7 +17,7 @@ import numpy as np
 
 from spark_kafka_sink.common.clock import NEVER
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.interrupts import uninterrupted
+from spark_kafka_sink.common.interrupts import interruptible, uninterrupted
 from spark_kafka_sink.common.model import ClusterSnapshot
 from spark_kafka_sink.common.waiting import Waiters
 from spark_kafka_sink.errors import InvalidRecordError, KafkaError, KafkaTimeoutError, ProducerClosedError
@@ -390,7 +390,9 @@ class TopicPendingRecords:
                         self._appending = None
                         self._appended.notify_all()
                     if self._closed:
-                        self._appender.sender_thread.wakeup()  # it appends them if this thread does not get to them
+                        self._appender.sender_thread.wakeup()  # it appends the rest if a signal ends this
+                        with interruptible():
+                            pass
 
     def _append_one(self, pending: PendingRecords) -> None:
         """An error fails the records' futures. It is not raised: these may be another thread's records. What interrupts
