@@ -2,10 +2,10 @@
 
 Ctrl-C and the timeouts of Airflow, Celery and pytest raise from a signal handler, between any two lines of the main
 thread. The block puts a recorder in place of these handlers. When it ends, it restores them and runs each that was
-recorded, once and in order. On other threads, where Python runs no signal handlers, it does nothing. An exception that
-another thread sets (``PyThreadState_SetAsyncExc``) still strikes.
+recorded, once and in order; ``signal.siginterrupt`` of theirs is lost. On other threads, where Python runs no signal
+handlers, it does nothing. An exception that another thread sets (``PyThreadState_SetAsyncExc``) still strikes.
 
-It takes 5 to 15 µs, so it belongs around a slice of rows and not around a record. Waits in it (``Sleeper.wait``) and a
+It takes 3 to 10 µs, so it belongs around a slice of rows and not around a record. Waits in it (``Sleeper.wait``) and a
 user's code (``interruptible``) let signals through.
 """
 

@@ -20,7 +20,7 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.metrics import ProducerMetrics
 from spark_kafka_sink.common.model import NO_LEADER, ClusterSnapshot, TopicPartition
 from spark_kafka_sink.common.waiting import SendingThread, Waiters
-from spark_kafka_sink.errors import IllegalStateError, KafkaTimeoutError
+from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.producer.accumulator.claim import Claim, CompressedBatch, RowSizes, Run
 from spark_kafka_sink.producer.accumulator.producer_batch import Buffer, ProducerBatch
@@ -257,8 +257,8 @@ class RecordAccumulator:
             claim.add_rows()
             newest = next(reversed(self._lingering)).created if self._lingering else 0.0
             in_order, listed = True, False
-            for batch in claim.batches():
-                batch.claimed = False
+            batches = claim.batches()
+            for batch in batches:
                 queue = self._queues[batch.partition]
                 if batch.payload is not None:
                     self._lingering.pop(batch, None)
@@ -268,18 +268,23 @@ class RecordAccumulator:
                 listed = self._list_if_sendable(queue, batch) or listed
             if not in_order:
                 self._lingering = OrderedDict(sorted(self._lingering.items(), key=lambda item: item[0].created))
+            for batch in batches:
+                batch.claimed = False
             claim.publishing, claim.published = False, True
             return bool(listed or claim.filled or claim.opened or self._flushes or self.pool.exhausted)
 
     def give_back(self, claim: Claim) -> list[ProducerBatch]:
         """Restore the batches of a claim that is not published. The caller wakes the sender afterwards.
 
-        Returns batches with rows of earlier appends that the caller must complete and ``finish``, because the producer
-        was aborted meanwhile. Raises ``IllegalStateError`` if the claim is published in part.
+        Returns batches that the caller must complete and ``finish``: those with rows of earlier appends if the producer
+        was aborted meanwhile, and those that an exception has left with a part of the claim's rows.
         """
         with self._lock:
             if claim.publishing:
-                raise IllegalStateError("Its rows were published in part")
+                lost = [batch for batch in claim.batches() if batch.claimed]
+                for batch in lost:
+                    self._unqueue(batch)
+                return lost
             for batch in claim.opened:
                 self._unqueue(batch)
                 self._incomplete.pop(batch, None)

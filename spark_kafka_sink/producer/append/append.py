@@ -16,7 +16,7 @@ from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.interrupts import interruptible, uninterrupted
 from spark_kafka_sink.common.model import ClusterSnapshot, TopicPartition
-from spark_kafka_sink.errors import InvalidRecordError, KafkaError, ProducerClosedError
+from spark_kafka_sink.errors import InvalidRecordError, KafkaError
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.producer.accumulator.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.accumulator.buffer_pool import Reservation, SharedBuffer
@@ -146,32 +146,21 @@ class Appender:
         self._publish(pending.claim, rows, pending.result, pending.created, lagging)
 
     def undo(self, claim: Claim, callbacks: AppendCallbacks, error: BaseException) -> None:
-        """An append has failed. Unless they are published, its batches are as before, or complete if the producer was
-        aborted. Its memory is left to the owner of the claim.
+        """An append has failed. Afterwards its batches are published, as before, or have failed with it. Its memory is
+        left to the owner of the claim.
 
         The sender is woken, because the batches may have come due while they were claimed.
         """
+        accumulator, cause = self.accumulator, as_exception(error)
         if not claim.published:
-            self._give_back(claim, as_exception(error))
+            if lost := accumulator.give_back(claim):
+                accumulator.pool.release(lost)
+                for batch in lost:
+                    batch.complete(UNKNOWN_OFFSET, NO_TIMESTAMP, cause)
+                accumulator.finish(lost)
             if claim.expected:
-                callbacks.fail(as_exception(error))
+                callbacks.fail(cause)
         self.sender_thread.wakeup()
-
-    def _give_back(self, claim: Claim, cause: Exception) -> None:
-        accumulator = self.accumulator
-        try:
-            lost = accumulator.give_back(claim)
-        except BaseException as error:
-            for batch in claim.batches():
-                batch.claimed = False
-            text = f"An append failed ({cause!r}) and could not be undone ({error!r}). Open a new producer."
-            self.sender_thread.fail(ProducerClosedError(text))
-            return
-        if lost:
-            accumulator.pool.release(lost)
-            for batch in lost:
-                batch.complete(UNKNOWN_OFFSET, NO_TIMESTAMP, cause)
-            accumulator.finish(lost)
 
     def _slices(self, snapshot: ClusterSnapshot, rows: ColumnRows) -> Iterator[Rows]:
         """The rows in slices that ``buffer.memory`` has room for.

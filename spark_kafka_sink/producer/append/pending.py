@@ -414,9 +414,9 @@ class TopicPendingRecords:
             raise
 
     def _put_back(self, pending: PendingRecords) -> bool:
-        """Close the records again, with the same memory. False if they are published, or the producer was aborted."""
+        """Close the records again, with the same memory. False if they are published or have failed, or on abort."""
         with self._lock:
-            if self._aborted_by is not None or pending.claim.published:
+            if self._aborted_by is not None or pending.claim.published or pending.result.failed:
                 return False
             pending.claim = Claim(pending.claim.memory)
             self._closed.appendleft(pending)

@@ -90,11 +90,6 @@ class SenderThread:
             self._thread.join(_GRACE_MS / 1000.0)
         return not self.is_alive()
 
-    def fail(self, error: ProducerClosedError) -> None:
-        """End soon and fail with ``error`` all that is not complete. Any thread may call it; it does not wait."""
-        self._ended_by, self._drain_until, self._closing = error, 0.0, True
-        self.wakeup()
-
     def become_inherited(self) -> None:
         """In the child of a fork: the copy of a thread whose callback forked must not go on with the loop."""
         self._inherited = True

@@ -163,6 +163,25 @@ def test_incident_a_buffer_of_an_open_batch_that_a_later_call_filled_and_compres
     assert engine.memory_is_free()
 
 
+def test_an_exception_while_the_sender_gets_the_rows_fails_their_batches_and_the_producer_goes_on(monkeypatch):
+    engine = connected(compression_type="lz4", batch_size=400, linger_ms=1000)
+    first = append(engine, RecordColumns(value=column([b"first"])))
+
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as failing:
+        failing.setattr(ProducerBatch, "seal", fail)
+        with pytest.raises(MemoryError):
+            append(engine, RecordColumns(value=column([b"x" * 100] * 9)))
+    with pytest.raises(MemoryError):
+        first.wait(0)
+    append(engine, RecordColumns(value=column([b"second"])))
+    engine.settle()
+    assert engine.values() == [b"second"]
+    assert engine.memory_is_free()
+
+
 def test_incident_one_large_value_made_each_group_of_small_rows_go_through_the_whole_columns(monkeypatch):
     engine = connected(partitions=40, linger_ms=1000, max_block_ms=0)
     seen: list[float] = []

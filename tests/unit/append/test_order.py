@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from spark_kafka_sink.errors import KafkaTimeoutError, ProducerClosedError
+from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.producer import KafkaProducer
 from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.producer.append.record import ProducerRecord
@@ -101,24 +101,6 @@ def test_a_record_that_cannot_be_appended_does_not_fail_the_columns_behind_it(pr
     producer.flush()
     assert isinstance(lost.exception(60), MemoryError)
     assert logged(broker) == [b"kept"]
-
-
-def test_an_exception_while_the_sender_gets_the_rows_of_an_append_ends_the_producer(broker, monkeypatch):
-    options = {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 60_000, "batch.size": 400}
-    with KafkaProducer(options) as producer:
-        first = producer.send_columns("t", value=[b"first"], partition=[0])
-
-        def fail(*_):
-            raise MemoryError
-
-        with monkeypatch.context() as failing:
-            failing.setattr("spark_kafka_sink.producer.accumulator.claim.ProducerBatch.seal", fail)
-            with pytest.raises(MemoryError):
-                producer.send_columns("t", value=[b"x" * 100] * 9, partition=[0] * 9)
-        with pytest.raises(ProducerClosedError, match=r"failed \(MemoryError\(\)\) and could not be undone"):
-            first.wait(60_000)
-        with pytest.raises(ProducerClosedError, match="Open a new producer"):
-            producer.flush()
 
 
 @pytest.mark.parametrize("max_block_ms", [0, 60_000])
