@@ -11,13 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import count, cycle
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 
 import spark_kafka_sink
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import IllegalStateError, KafkaError, TransactionAbortableError
+from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.testing import TestBroker
 from tests.unit.interrupts import traced
 
@@ -219,6 +221,27 @@ def test_a_signal_at_each_line_of(broker, act, kind, options):
 
 def test_incident_a_timeout_while_flush_appended_a_record_of_send_became_that_records_error(broker):
     strike_all(Program(broker), flush, tuple(os.path.join(PACKAGE, "producer", name) for name in APPENDS), OUT_OF_TIME)
+
+
+class InterruptedPartitioner:
+    signals: ClassVar[list[int]] = []
+
+    def partition(self, topic: str, columns: RecordColumns, *_: object) -> Any:
+        if self.signals:
+            signal.raise_signal(self.signals.pop())
+        return np.zeros(len(columns), np.int32)
+
+
+def test_ctrl_c_ends_the_partitioner_of_a_user_and_the_records_are_sent_later(broker):
+    options = {"partitioner.class": f"{__name__}:InterruptedPartitioner", "linger.ms": 3_600_000}
+    program = Program(broker, **options)
+    program.send()
+    program.send()
+    InterruptedPartitioner.signals.append(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        program.producer.flush(TIMEOUT_MS)
+    program.check()
+    program.close()
 
 
 def strike_all(program: Program, act: Callable[[Any], None], files: tuple[str, ...], signals: Sequence[int]) -> None:
