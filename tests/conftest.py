@@ -14,6 +14,7 @@ from hypothesis import settings
 
 from spark_kafka_sink.testing.java import java_environment
 from tests.support.child_processes import PYTHON_PATH
+from tests.support.kafka_versions import is_test_broker
 from tests.support.kept_producers import close_kept_producers
 
 # Spark starts its Python workers with PYSPARK_PYTHON, not with the Python that started the driver.
@@ -49,7 +50,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A test that asks for a real Kafka or a Spark session needs a JVM; it cannot forget to say so."""
     for item in items:
-        if JVM_FIXTURES.intersection(getattr(item, "fixturenames", ())):
+        params = item.callspec.params if hasattr(item, "callspec") else {}
+        asked = JVM_FIXTURES.intersection(getattr(item, "fixturenames", ()))
+        if not all(is_test_broker(params.get(fixture)) for fixture in asked):
             item.add_marker("jvm")
     unselected = [marker for marker in ELSEWHERE if marker not in config.option.markexpr]
     others = [item for item in items if any(map(item.get_closest_marker, unselected))]
@@ -98,8 +101,10 @@ def secure_kafka(request: pytest.FixtureRequest):
     from spark_kafka_sink.testing import LocalKafka
     from tests.contract.security.clusters import LISTENERS, PROPERTIES
 
-    flags = ["-Dlocal.kafka.flag=here"]
-    with LocalKafka(version=request.param, listeners=LISTENERS, properties=PROPERTIES, jvm_flags=flags) as kafka:
+    if is_test_broker(request.param):
+        yield None
+        return
+    with LocalKafka(version=request.param, listeners=LISTENERS, properties=PROPERTIES) as kafka:
         yield kafka
 
 

@@ -42,7 +42,7 @@ from spark_kafka_sink.records.sizes import (
     varint_sizes,
     zigzag,
 )
-from spark_kafka_sink.records.views import CAN_JOIN, VIEW, Views, join, slot_views
+from spark_kafka_sink.records.views import CAN_JOIN, INLINE_BYTES, VIEW, Views, join, slot_views
 
 NO_ATTRIBUTES = b"\0"
 NULL = encode_varint(-1)
@@ -52,6 +52,8 @@ NULL_HEADER = "Invalid null header key found in headers"
 
 _EMPTY = bytes_column([b""])
 _LARGE_ROW = 256
+_LONGEST_PREFIX = INLINE_BYTES - len(encode_varint(TABLE_SIZE // 2))
+"""With a longer one, varints of the table would not fit into their views."""
 
 
 class EncodedRecords(NamedTuple):
@@ -257,6 +259,8 @@ class RowJoin:
         """A varint per row."""
         numbers = zigzag(values)
         largest = int(numbers.max(initial=0))
+        if len(self._fixed) > _LONGEST_PREFIX:
+            self.end_fixed()
         if largest < TABLE_SIZE:
             before, self._fixed = self._fixed, b""
             self._pieces.append(_Piece(None, numbers.astype(np.int32), None, largest, before))
@@ -338,7 +342,12 @@ class RowJoin:
     def _carry_over(self) -> bytes:
         """The row's last fixed bytes, if they go in front of the first varint of the next row."""
         first = self._pieces[0] if self._pieces else None
-        if first is None or first.source is not None or first.beyond is not None:
+        if (
+            first is None
+            or first.source is not None
+            or first.beyond is not None
+            or len(self._fixed) + len(first.before) > _LONGEST_PREFIX
+        ):
             self.end_fixed()
         elif self._fixed:
             self._pieces[0] = first._replace(before=self._fixed + first.before)

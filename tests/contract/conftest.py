@@ -1,5 +1,8 @@
 """Fixtures of the contract tests."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
 from pathlib import Path
 
 import py4j.java_gateway
@@ -8,10 +11,32 @@ import pyspark
 import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway
 
-from spark_kafka_sink.testing import DEFAULT_VERSION
+from spark_kafka_sink.testing import DEFAULT_VERSION, LocalKafka, TestBroker
 from spark_kafka_sink.testing.java import find_java
 from spark_kafka_sink.testing.kafka_jars import kafka_jars
+from tests.support.kafka_versions import TEST_BROKER, is_test_broker
 from tests.support.waiting import DEADLINE_S
+
+
+@pytest.fixture(scope="session")
+def local_kafka(request: pytest.FixtureRequest) -> Iterator[LocalKafka | None]:
+    """As everywhere, but None where the test's ``cluster`` is a TestBroker."""
+    if is_test_broker(request.param):
+        yield None
+    else:
+        with LocalKafka(version=request.param) as kafka:
+            yield kafka
+
+
+@pytest.fixture
+def cluster(request: pytest.FixtureRequest, local_kafka: LocalKafka | None) -> Iterator[LocalKafka | TestBroker]:
+    """What ``on_kafka`` names: a shared Kafka, or a TestBroker of the test's own."""
+    if local_kafka is not None:
+        yield local_kafka
+        return
+    release = request.node.callspec.params["local_kafka"].removeprefix(TEST_BROKER).strip()
+    with TestBroker(**({"like": release} if release else {})) as broker:
+        yield broker
 
 
 @pytest.fixture(scope="module")

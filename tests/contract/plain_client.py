@@ -123,14 +123,29 @@ class PlainClient:
         self._await_leaders(name)
 
     def produce(
-        self, topic: str, records: bytes, *, version: int = 9, acks: int = -1, transactional_id: str | None = None
+        self,
+        topic: str,
+        records: bytes,
+        *,
+        version: int = 9,
+        acks: int = -1,
+        timeout: int = 10_000,
+        transactional_id: str | None = None,
     ) -> Any:
         """The answer for partition 0."""
-        data = [{"name": topic, "partition_data": [{"index": 0, "records": records}]}]
-        answer = self.ask(
-            "Produce", version, acks=acks, timeout=10_000, topic_data=data, transactional_id=transactional_id
+        self.tell_produce(
+            topic, records, version=version, acks=acks, timeout=timeout, transactional_id=transactional_id
         )
-        return answer.responses[0].partition_responses[0]
+        return self.hear_produced(version)
+
+    def tell_produce(
+        self, topic: str, records: bytes, *, version: int = 9, acks: int = -1, timeout: int = 10_000, **fields: object
+    ) -> int:
+        data = [{"name": topic, "partition_data": [{"index": 0, "records": records}]}]
+        return self.tell("Produce", version, acks=acks, timeout=timeout, topic_data=data, **fields)
+
+    def hear_produced(self, version: int = 9) -> Any:
+        return self.hear("Produce", version).responses[0].partition_responses[0]
 
     def init_producer_id(self, transactional_id: str | None = None, **fields: object) -> tuple[int, int]:
         if transactional_id is not None:

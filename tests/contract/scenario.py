@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import TypeAlias
 from uuid import uuid4
 
+from spark_kafka_sink.testing import LocalKafka, TestBroker
 from tests.contract.plain_client import PlainClient
 
+Cluster: TypeAlias = LocalKafka | TestBroker
 Steps: TypeAlias = list[tuple[str, object, object]]
 Scenario: TypeAlias = Callable[[PlainClient], Steps]
 

@@ -14,7 +14,7 @@ from tests.contract.internal_topic_scenarios import INTERNAL_TOPIC_SCENARIOS
 from tests.contract.plain_client import API_KEYS, PlainClient
 from tests.contract.scenario import Scenario, new_topic
 from tests.contract.transaction_scenarios import TRANSACTION_SCENARIOS
-from tests.support.kafka_versions import on_kafka
+from tests.support.kafka_versions import TEST_BROKER, on_kafka
 
 SCENARIOS = (
     *APPEND_SCENARIOS,
@@ -25,19 +25,14 @@ SCENARIOS = (
 )
 
 
+@on_kafka("4.1.1", TEST_BROKER)
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
-def test_test_broker_answers_as_written(scenario: Scenario, kafka_test_broker: TestBroker) -> None:
-    play(scenario, kafka_test_broker.bootstrap_servers)
+def test_both_answer_as_written(scenario: Scenario, cluster: LocalKafka | TestBroker) -> None:
+    with PlainClient(cluster.bootstrap_servers) as client:
+        steps = scenario(client)
+    assert {step: answer for step, answer, _ in steps} == {step: expected for step, _, expected in steps}
 
 
-@pytest.mark.jvm
-@on_kafka("4.1.1")
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
-def test_kafka_answers_as_written(scenario: Scenario, local_kafka: LocalKafka) -> None:
-    play(scenario, local_kafka.bootstrap_servers)
-
-
-@pytest.mark.jvm
 @on_kafka("4.1.1", "3.9.1")
 def test_test_broker_offers_the_versions_of_kafka(local_kafka: LocalKafka) -> None:
     with PlainClient(local_kafka.bootstrap_servers) as client:
@@ -47,7 +42,6 @@ def test_test_broker_offers_the_versions_of_kafka(local_kafka: LocalKafka) -> No
     assert {api: kafka.get(API_KEYS[api]) for api in imitated} == dict(imitated)
 
 
-@pytest.mark.jvm
 @on_kafka("4.1.1")
 def test_the_list_of_what_is_emulated_has_every_api_and_topic_setting_of_kafka(local_kafka: LocalKafka) -> None:
     topic = [{"resource_type": 2, "configuration_keys": None}]
@@ -59,10 +53,3 @@ def test_the_list_of_what_is_emulated_has_every_api_and_topic_setting_of_kafka(l
     listed_configs = {name for entry in TOPIC_CONFIGS for name in entry.names}
     assert listed_configs == {each.name for each in described.configs}
     assert {each.api_key for each in announced} - {API_KEYS[name] for name in listed_apis} == set()
-
-
-def play(scenario: Scenario, bootstrap_servers: str) -> None:
-    with PlainClient(bootstrap_servers) as client:
-        steps = scenario(client)
-    answered = {step: answer for step, answer, _ in steps}
-    assert answered == {step: expected for step, _, expected in steps}

@@ -7,7 +7,8 @@ from py4j.protocol import Py4JJavaError
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError
-from tests.unit.config.test_config_providers import SERVERS, providers
+from tests.support.options import SERVERS
+from tests.unit.config.test_config_providers import providers
 
 pytestmark = pytest.mark.jvm
 

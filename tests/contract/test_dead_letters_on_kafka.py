@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError as KafkaException
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from spark_kafka_sink.errors import KafkaError, RecordTooLargeError
+from spark_kafka_sink.errors import RecordTooLargeError
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.write import write_rows
@@ -126,26 +126,3 @@ def test_in_a_transaction_a_limit_that_is_lowered_under_way_fails_the_task_and_s
     transaction(query, [pa.record_batch({"value": [b"b", LARGE]})], dead)
     assert read_committed(servers, topic) == {0: [b"b"]}
     assert read_committed(servers, dead) == {0: [LARGE]}
-
-
-@pytest.mark.parametrize(
-    ("configs", "row", "code"),
-    [
-        ({"cleanup.policy": "compact"}, {"key": pa.array([None], pa.binary()), "value": [b"a"]}, "INVALID_RECORD"),
-        (
-            {"message.timestamp.before.max.ms": "1000"},
-            {"value": [b"a"], "timestamp": pa.array([1], pa.int64())},
-            "INVALID_TIMESTAMP",
-        ),
-    ],
-    ids=["null key of a compacted topic", "timestamp"],
-)
-def test_what_a_broker_refuses_for_another_reason_fails_the_task(local_kafka, configs, row, code):
-    servers, topic, dead = local_kafka.bootstrap_servers, name("out"), name("dead")
-    local_kafka.create_topic(topic, 1, configs)
-    local_kafka.create_topic(dead, 1)
-    given = {"kafka.bootstrap.servers": servers, "topic": topic, "deadlettertopic": dead}
-    layout = RowLayout(**{column: index for index, column in enumerate(row)})
-    with pytest.raises(KafkaError, match=code):
-        write_rows(iter([pa.record_batch(row)]), layout, SinkOptions.parse(given))
-    assert Topic(servers, dead).count() == 0

@@ -7,10 +7,10 @@ import logging
 
 import pytest
 
-from spark_kafka_sink.testing import LocalKafka, TestBroker
+from spark_kafka_sink.testing import LocalKafka
 from tests.contract.plain_client import PlainClient, batch
-from tests.contract.scenario import name, new_topic
-from tests.support.kafka_versions import on_kafka
+from tests.contract.scenario import Cluster, name, new_topic
+from tests.support.kafka_versions import TEST_BROKER, on_kafka
 from tests.support.waiting import until
 
 
@@ -33,18 +33,12 @@ def lines_of_a_failed_produce(bootstrap_servers: str) -> list[str]:
     ]
 
 
-def test_test_broker_logs_it(kafka_test_broker: TestBroker, caplog: pytest.LogCaptureFixture) -> None:
+@on_kafka("4.1.1", TEST_BROKER)
+def test_both_log_it(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "spark_kafka_sink.testing.broker")
 
-    expected = lines_of_a_failed_produce(kafka_test_broker.bootstrap_servers)
+    def logged() -> str:
+        return cluster.log_tail(1) if isinstance(cluster, LocalKafka) else caplog.text
 
-    assert "\n".join(expected) in [record.getMessage() for record in caplog.records]
-
-
-@pytest.mark.jvm
-@on_kafka("4.1.1")
-def test_kafka_logs_it(local_kafka: LocalKafka) -> None:
-    expected = lines_of_a_failed_produce(local_kafka.bootstrap_servers)
-
-    logged = until(lambda: local_kafka.log_tail(1).splitlines(), lambda logged: expected[1] in logged)
-    assert logged[logged.index(expected[1]) - 1].endswith(expected[0])
+    first, second = lines_of_a_failed_produce(cluster.bootstrap_servers)
+    assert f"{first}\n{second}" in until(logged, lambda log: second in log)

@@ -12,13 +12,11 @@ from contextlib import ExitStack
 import pytest
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
-from spark_kafka_sink.exactly_once.values import WriteKind
 from spark_kafka_sink.tools.cli.main import main
 from tests.contract.fencing import fence
 from tests.faults.exactly_once.reader import is_open, read_committed
 from tests.support.kafka_versions import on_kafka
 from tests.unit.exactly_once.runs import LEDGER, Query, new_process
-from tests.unit.exactly_once.test_protocol import crash
 
 pytestmark = on_kafka("4.4.0", "3.9.1")
 
@@ -31,7 +29,7 @@ class Night:
     """``decided``: two tasks' transactions whose intent is recorded, not committed yet; ``open``: one more of task 5,
     undecided; ``foreign``: under ``<prefix>-more``. Each with a topic of its own, named after it."""
 
-    def __init__(self, kafka, monkeypatch, stack):
+    def __init__(self, kafka, stack):
         self.kafka = kafka
         self.prefix = f"night-{next(_numbers)}"
         for name in ("decided", "open", "foreign"):
@@ -41,9 +39,7 @@ class Night:
         reports = query.tasks(plan, 0, [[b"a"], [b"b"]])
         undecided = Query(kafka.bootstrap_servers, self.prefix, options=PATIENT, topic=self.topic("open"))
         undecided.task(plan, 0, 5, [b"open"])
-        for killed in crash(monkeypatch, "intent committed"):
-            with pytest.raises(killed):
-                query.commit(reports)
+        query.commit_killed_at(reports)
         producer = stack.enter_context(self.producer(f"{self.prefix}-more-0"))
         producer.send(ProducerRecord(self.topic("foreign"), b"foreign"))
         producer.prepare_transaction()
@@ -68,9 +64,9 @@ class Night:
 
 
 @pytest.fixture
-def night(local_kafka, monkeypatch):
+def night(local_kafka):
     with ExitStack() as stack:
-        yield Night(local_kafka, monkeypatch, stack)
+        yield Night(local_kafka, stack)
     new_process()
 
 
@@ -104,35 +100,6 @@ def test_list_tells_what_is_open_and_why_and_touches_nothing(night, command):
     assert all(night.is_open(name) for name in ("decided", "open", "foreign"))
 
 
-def test_list_finds_every_write_without_being_told_a_prefix(night, capsys):
-    """Its prefix is one word of what is listed: other tests' writes are, too."""
-    servers = night.kafka.bootstrap_servers
-    app = Query(
-        servers, f"txn-{night.prefix}-app", "app", WriteKind.VERSION, options=PATIENT, topic=night.topic("open"),
-        prefix=f"mine-{night.prefix}-app",
-    )  # fmt: skip
-    app.task(app.plan(3), 3, 0, [b"app"])
-    assert main(["transactions", "list", "--bootstrap-server", servers, "--ledger-topic", LEDGER]) == 0
-    lines = [line for line in capsys.readouterr().out.splitlines() if night.prefix in line]
-    assert [line for line in lines if not line.startswith(" ")] == [
-        f"{night.prefix} (stream)",
-        f"{app.name} (txnAppId)",
-    ]
-    assert (
-        sum("not decided: of a run that still writes, or of a dead one; abort would end it" in line for line in lines)
-        == 2
-    )
-    assert all(" UTC (" in line for line in lines if line.startswith(" "))
-    assert not any("more" in line for line in lines)
-
-
-def test_a_dry_run_changes_nothing(night, command):
-    told = f"commit batch 0 of q1: {night.prefix}-0, {night.prefix}-1\n"
-    assert command("commit", "--dry-run") == (0, f"would {told}")
-    assert command("abort", "--force", "--dry-run") == (0, f"would {told}would abort {night.prefix}-5\n")
-    assert all(night.is_open(name) for name in ("decided", "open", "foreign"))
-
-
 def test_commit_carries_out_what_is_decided_and_nothing_else(night, command):
     told = f"commit batch 0 of q1: {night.prefix}-0, {night.prefix}-1\n"
     assert command("commit") == (0, f"{told}committed batch 0 of q1\n")
@@ -163,9 +130,3 @@ def test_abort_by_force_gives_up_rows_that_are_gone_and_commits_the_others(night
     assert [night.committed(name) for name in ("decided", "open")] == [[b"a"], []]
     assert night.is_open("foreign")
     assert command("commit") == (0, "nothing to commit\n")
-
-
-def test_a_ledger_that_is_not_there_is_named(night, command):
-    code, said = command("list", "--ledger-topic", "nowhere")
-    assert code == 1
-    assert "--ledger-topic nowhere: there is no such topic" in said

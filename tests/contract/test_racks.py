@@ -14,13 +14,13 @@ from confluent_kafka.admin import AdminClient
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.testing import DEFAULT_VERSION, LocalKafka, TestBroker
+from tests.contract.scenario import Cluster
 from tests.support.waiting import DEADLINE_S, eventually, until
 
 RACKS = ["a", "b", "c"]
 PARTITIONS = 9
 ROWS = 300
 _numbers = count()
-Cluster = LocalKafka | TestBroker
 Write = Callable[[KafkaProducer, str, Sequence[str | None]], None]
 
 

@@ -126,19 +126,16 @@ class KafkaSite(Site):
             self._kafka.await_in_sync(topic)
 
 
-@pytest.fixture
-def kafka_site() -> Iterator[KafkaSite]:
-    with LocalKafka(
-        nodes=3, properties={"replica.lag.time.max.ms": "3000", "offsets.commit.timeout.ms": "5000"}
-    ) as kafka:
-        yield KafkaSite(kafka)
-
-
-@pytest.fixture
-def broker_site() -> Iterator[TestBrokerSite]:
-    config = {"offsets.commit.timeout.ms": 500, "offsets.topic.num.partitions": 1}
-    with TestBroker(nodes=3, config=config) as broker:
-        yield TestBrokerSite(broker)
+@pytest.fixture(params=["TestBroker", pytest.param("Kafka", marks=pytest.mark.jvm)])
+def site(request: pytest.FixtureRequest) -> Iterator[Site]:
+    if request.param == "Kafka":
+        properties = {"replica.lag.time.max.ms": "3000", "offsets.commit.timeout.ms": "5000"}
+        with LocalKafka(nodes=3, properties=properties) as kafka:
+            yield KafkaSite(kafka)
+    else:
+        config = {"offsets.commit.timeout.ms": 500, "offsets.topic.num.partitions": 1}
+        with TestBroker(nodes=3, config=config) as broker:
+            yield TestBrokerSite(broker)
 
 
 def a_follower_that_hangs(site: Site) -> Steps:
@@ -238,19 +235,7 @@ def coordinator(site: Site, key: str, key_type: int) -> int:
         return int(client.ask_patiently("FindCoordinator", 3, key=key, key_type=key_type).node_id)
 
 
-SCENARIOS = (a_follower_that_hangs, commits_while_a_follower_hangs)
-
-
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
-def test_test_broker_is_as_written(scenario: Callable[[Site], Steps], broker_site: TestBrokerSite) -> None:
-    check(scenario(broker_site))
-
-
-@pytest.mark.jvm
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
-def test_kafka_is_as_written(scenario: Callable[[Site], Steps], kafka_site: KafkaSite) -> None:
-    check(scenario(kafka_site))
-
-
-def check(steps: Steps) -> None:
+@pytest.mark.parametrize("scenario", [a_follower_that_hangs, commits_while_a_follower_hangs])
+def test_both_answer_as_written(scenario: Callable[[Site], Steps], site: Site) -> None:
+    steps = scenario(site)
     assert {step: seen for step, seen, _ in steps} == {step: expected for step, _, expected in steps}

@@ -96,13 +96,6 @@ def test_bootstrap_servers_that_do_not_answer_are_named_after_max_block_ms(produ
     assert text in said
 
 
-def test_a_host_that_does_not_exist_is_named(producers):
-    said = failure("no.such.host.invalid:9092", max_block_ms=WAIT_MS)
-    assert NOT_THERE.format(WAIT_MS) in said
-    assert "bootstrap.servers=no.such.host.invalid:9092" in said
-    assert "the host name cannot be resolved" in said
-
-
 def test_an_http_server_is_recognized_at_once(producers):
     with http_server() as address:
         said = failure(address)

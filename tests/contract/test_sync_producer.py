@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 from uuid import uuid4
 
 import confluent_kafka
 import pytest
 
-from spark_kafka_sink import ProducerRecord, SyncProducer
 from tests.support.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.jvm
@@ -39,34 +37,3 @@ def test_the_console_of_kafka_0_8_writes_each_line_in_order(local_kafka):
     assert (done.returncode, done.stderr) == (0, b"")
     messages = read(local_kafka.bootstrap_servers, topic, 3)
     assert [(message.offset(), message.value()) for message in messages] == [(0, b"one"), (1, b"two"), (2, b"three")]
-
-
-def test_four_threads_send_400_records_by_their_partition_keys(local_kafka):
-    topic = f"shared-{uuid4().hex[:8]}"
-    local_kafka.create_topic(topic, partitions=4)
-    errors: list[Exception] = []
-    placed: dict[tuple[int, int], bytes] = {}
-
-    def send(thread: int) -> None:
-        try:
-            for n in range(100):
-                value = b"%d-%d" % (thread, n)
-                (each,) = producer.send(ProducerRecord(topic, value, b"stored", partition_key=b"key %d" % thread))
-                placed[each.partition, each.offset] = value
-        except Exception as error:
-            errors.append(error)
-
-    with SyncProducer({"metadata.broker.list": local_kafka.bootstrap_servers}) as producer:
-        by_key = {n: producer.send(ProducerRecord(topic, b"by key", b"key %d" % n))[0].partition for n in range(4)}
-        threads = [threading.Thread(target=send, args=(n,)) for n in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(DEADLINE_S)
-        metrics = producer.metrics()[f"producer-topic-metrics.{topic}"]
-    assert errors == []
-    messages = [each for each in read(local_kafka.bootstrap_servers, topic, 404) if each.value() != b"by key"]
-    assert {(each.partition(), each.offset()): each.value() for each in messages} == placed
-    assert {each.key() for each in messages} == {b"stored"}
-    assert {each.partition() == by_key[int(each.value().split(b"-")[0])] for each in messages} == {True}
-    assert (metrics["message-total"], metrics["resend-total"], metrics["failed-send-total"]) == (404, 0, 0)

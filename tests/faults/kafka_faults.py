@@ -76,7 +76,7 @@ def leader_is_killed(site: Site, write: Write) -> None:
     write()
     site.kafka.kill(killed)
     write()
-    await_that(lambda: site.leader() not in (killed, -1))
+    eventually(lambda: site.leader() not in (killed, -1))
     write()
     site.kafka.start(killed)
 
@@ -95,7 +95,7 @@ def cut(direction: Direction, after_bytes: int) -> Callable[[Site, Write], None]
         proxy = site.proxy(site.leader())
         proxy.cut(direction, after_bytes)
         write()
-        await_that(lambda: proxy.is_cut)
+        eventually(lambda: proxy.is_cut)
 
     return strike
 
@@ -139,10 +139,6 @@ def partitions_are_added(site: Site, write: Write) -> None:
     site.kafka.await_in_sync(site.topic)
     time.sleep(0.3)
     write()
-
-
-def await_that(condition: Callable[[], bool]) -> None:
-    eventually(condition)
 
 
 IMPATIENT = {"request.timeout.ms": SHORT_TIMEOUT_MS}

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from itertools import count, cycle
+from itertools import count, cycle, product
+from random import Random
 from types import CodeType, FrameType
 from typing import Any, ClassVar
 
@@ -265,6 +267,34 @@ def strike_all(program: Program, act: Callable[[Any], None], files: tuple[str, .
             signal.signal(number, handler)
     assert not failed, "\n".join(failed)
     program.close()
+
+
+@pytest.mark.skipif(
+    sys.version_info[:2] == (3, 14),
+    reason="CPython 3.14 leaves a lock locked if an interrupt strikes as a with block begins (gh-148874)",
+)
+def test_a_signal_at_a_random_moment_of_a_call():
+    """In the middle of a line, and of a wait."""
+    random, struck = Random(1), 0
+    before = signal.signal(signal.SIGALRM, raises)
+    try:
+        for linger_ms, codec in product([0, 5] * 5, ["none", "lz4"]):
+            with TestBroker() as broker:
+                program = Program(broker, **{"linger.ms": linger_ms, "compression.type": codec})
+                for _ in range(40):
+                    try:
+                        signal.setitimer(signal.ITIMER_REAL, 10 ** random.uniform(-5, -2))
+                        random.choice([sends, columns, without_memory, flush])(program)
+                        signal.setitimer(signal.ITIMER_REAL, 0)
+                    except Interrupted:
+                        struck += 1
+                        program.check()
+                program.check()
+                program.close()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert struck > 40, "hardly a call was interrupted"
 
 
 def line_of(frame: FrameType) -> Line:

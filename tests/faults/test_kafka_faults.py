@@ -10,13 +10,14 @@ import pytest
 
 from spark_kafka_sink.producer import KafkaProducer, engine
 from spark_kafka_sink.testing import LocalKafka
-from tests.faults.kafka_faults import KAFKA_FAULTS, PARTITIONS, KafkaFault, Site, await_that
+from tests.faults.kafka_faults import KAFKA_FAULTS, PARTITIONS, KafkaFault, Site
 from tests.faults.leaks import nothing_leaks
 from tests.faults.promises import Log, Lost, Promise, check
 from tests.faults.settings import SETTINGS, Setting
 from tests.faults.support.proxy import Address, Proxy, redirected
 from tests.faults.workload import Workload
 from tests.spark.topics import Topic
+from tests.support.waiting import eventually
 
 pytestmark = [
     pytest.mark.jvm,
@@ -82,7 +83,7 @@ def run(site: Site, fault: KafkaFault, setting: Setting, promise: Promise) -> No
         failed = workload.failed()
     site.kafka.await_in_sync(site.topic)  # before that a leader may not say how far consumers can read
     if promise.lost is Lost.NOTHING and setting.acks != "all":
-        await_that(lambda: count(read(site)) >= workload.written - len(gone))  # consumers wait for all replicas
+        eventually(lambda: count(read(site)) >= workload.written - len(gone))  # consumers wait for all replicas
     log = read(site)
     check(promise, log, workload.written, failed, gone)
     check_places(promise, workload, log, gone)

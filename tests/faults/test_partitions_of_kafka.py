@@ -7,8 +7,7 @@ from confluent_kafka.admin import AdminClient
 
 from spark_kafka_sink import KafkaProducer
 from spark_kafka_sink.testing import LocalKafka
-from tests.faults.kafka_faults import await_that
-from tests.support.waiting import DEADLINE_S
+from tests.support.waiting import DEADLINE_S, eventually
 
 pytestmark = pytest.mark.jvm
 
@@ -20,7 +19,7 @@ def test_partitions_for_tells_leaders_and_replicas_with_a_node_and_without_it() 
         compare(kafka, offline=frozenset())
         stopped = kafka.leader("t", 0)
         kafka.stop(stopped)
-        await_that(lambda: kafka.leader("t", 0) not in (stopped, -1))
+        eventually(lambda: kafka.leader("t", 0) not in (stopped, -1))
         compare(kafka, offline=frozenset({stopped}))
 
 

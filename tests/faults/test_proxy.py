@@ -44,14 +44,6 @@ def everything(end: socket.socket) -> bytes:
     return received
 
 
-def test_bytes_pass_both_ways(ends):
-    client, broker = ends
-    client.sendall(b"request")
-    assert broker.recv(100) == b"request"
-    broker.sendall(b"answer")
-    assert client.recv(100) == b"answer"
-
-
 @pytest.mark.parametrize("direction", Direction)
 def test_a_line_is_cut_at_the_byte_asked_for_and_both_ends_learn_it(proxy, ends, direction):
     client, broker = ends
@@ -64,13 +56,6 @@ def test_a_line_is_cut_at_the_byte_asked_for_and_both_ends_learn_it(proxy, ends,
     assert everything(receiver) == b"456789"
     assert everything(sender) == b""
     assert proxy.is_cut
-
-
-def test_the_other_direction_does_not_count_for_a_cut(proxy, ends):
-    client, broker = ends
-    proxy.cut(Direction.TO_BROKER, 1)
-    broker.sendall(b"answer")
-    assert client.recv(100) == b"answer"
 
 
 PRODUCE, METADATA, END_TXN = 0, 3, 26
@@ -142,15 +127,6 @@ def test_a_request_that_is_held_back_is_delivered_late_on_a_line_of_its_own(list
         proxy.deliver()
 
 
-def test_a_request_that_is_held_back_may_come_in_pieces(listening, proxy, ends):
-    client, _ = ends
-    proxy.hold_request(END_TXN)
-    for byte in request(METADATA, 1) + request(END_TXN, 2):
-        client.sendall(bytes([byte]))
-    eventually(lambda: proxy.holds)
-    expect_delivery(listening, proxy)
-
-
 def test_a_repetition_has_the_bytes_of_the_request_that_is_held_back(listening, proxy, ends):
     client, _ = ends
     proxy.hold_request(END_TXN)
@@ -189,51 +165,6 @@ def test_a_network_that_has_healed_cuts_nothing_that_was_asked_for_before(proxy,
     assert client.recv(100) == answer(1)
 
 
-def test_only_the_answer_to_the_request_asked_for_last_is_cut(proxy, ends):
-    """The network heals before the broker answers, and another API is asked for then."""
-    client, broker = ends
-    proxy.cut_request(END_TXN, Direction.TO_CLIENT)
-    client.sendall(request(END_TXN, 1))
-    assert broker.recv(100) == request(END_TXN, 1)
-    proxy.heal()
-    proxy.cut_request(METADATA, Direction.TO_CLIENT)
-    broker.sendall(answer(1))
-    assert client.recv(100) == answer(1)
-
-
-def test_a_network_that_has_healed_holds_no_request_back(proxy, ends):
-    client, broker = ends
-    proxy.hold_request(END_TXN)
-    proxy.heal()
-    client.sendall(request(END_TXN, 1))
-    assert broker.recv(100) == request(END_TXN, 1)
-    assert not proxy.holds
-
-
-def test_a_request_that_is_held_back_is_dropped_as_the_network_heals(proxy, ends):
-    client, _ = ends
-    proxy.hold_request(END_TXN)
-    client.sendall(request(END_TXN, 1))
-    eventually(lambda: proxy.holds)
-    proxy.heal()
-    assert not proxy.holds
-    with pytest.raises(ValueError, match="no request is held back"):
-        proxy.deliver()
-
-
-def test_a_request_of_which_a_part_has_come_as_the_network_heals_is_dropped(listening, proxy, ends):
-    client, _ = ends
-    proxy.hold_request(END_TXN)
-    client.sendall(request(END_TXN, 1)[:-1])
-    eventually(lambda: 5 in proxy.versions(END_TXN))
-    proxy.heal()
-    client.sendall(request(END_TXN, 1)[-1:])
-    with socket.create_connection(proxy.address, DEADLINE_S) as later, listening.accept()[0] as accepted:
-        later.sendall(b"heard")  # the proxy's loop has read the last byte before it
-        assert accepted.recv(100) == b"heard"
-    assert not proxy.holds
-
-
 def test_a_network_that_is_parted_at_a_request_has_no_line_until_it_heals(listening, proxy, ends):
     client, _ = ends
     with socket.create_connection(proxy.address, DEADLINE_S) as other, listening.accept()[0] as others:
@@ -265,20 +196,6 @@ def test_after_a_silence_neither_end_hears_of_the_other_and_new_lines_work(liste
     with socket.create_connection(proxy.address, DEADLINE_S) as later, listening.accept()[0] as accepted:
         later.sendall(b"heard")
         assert accepted.recv(100) == b"heard"
-
-
-def test_a_client_of_a_broker_that_is_down_is_cut_off(listening, proxy):
-    listening.close()
-    with socket.create_connection(proxy.address, DEADLINE_S) as client:
-        assert everything(client) == b""
-
-
-def test_the_end_of_the_proxy_is_the_end_of_its_lines(listening):
-    with Proxy(listening.getsockname()) as proxy:
-        client = socket.create_connection(proxy.address, DEADLINE_S)
-        broker, _ = listening.accept()
-    with client, broker:
-        assert everything(client) == everything(broker) == b""
 
 
 def test_the_end_of_the_proxy_is_not_logged_as_an_error_of_its_lines(listening, caplog):

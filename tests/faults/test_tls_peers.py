@@ -11,13 +11,9 @@ from collections.abc import Callable, Iterator
 import pytest
 import trustme
 
-from spark_kafka_sink.common.clock import SystemClock
-from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, WrongProtocolError
-from spark_kafka_sink.network.rpc import Rpc
 from spark_kafka_sink.producer import KafkaProducer
 from spark_kafka_sink.producer.append.record import ProducerRecord
-from spark_kafka_sink.testing import TestBroker
 from tests.faults.leaks import nothing_leaks
 from tests.support.waiting import DEADLINE_S
 
@@ -96,14 +92,6 @@ def init_transactions(config: dict[str, object]) -> None:
         producer.init_transactions()
 
 
-def await_brokers(config: dict[str, object]) -> None:
-    rpc = Rpc(ProducerConfig.parse(config), SystemClock())
-    try:
-        rpc.await_brokers(rpc.now() + MAX_BLOCK_MS)
-    finally:
-        rpc.close()
-
-
 def error_of(servers: str, call: Callable[[dict[str, object]], None] = send, **options: object) -> KafkaError:
     config: dict[str, object] = {
         "bootstrap.servers": servers,
@@ -147,13 +135,7 @@ def test_a_peer_that_is_no_broker_is_named_at_once(serve: Serve, words: str) -> 
     assert words in str(error)
 
 
-def test_a_listener_without_tls_names_the_protocol() -> None:
-    with nothing_leaks(), TestBroker() as broker:
-        error = error_of(broker.bootstrap_servers, **{"max.block.ms": 3_600_000})
-    assert "responded without TLS: use the port of a TLS listener, or set security.protocol" in str(error)
-
-
-@pytest.mark.parametrize("call", [send, init_transactions, await_brokers])
+@pytest.mark.parametrize("call", [send, init_transactions])
 def test_a_peer_that_closes_names_the_protocol_in_every_call(call: Callable[[dict[str, object]], None]) -> None:
     with nothing_leaks(), peer(closing) as servers:
         error = error_of(servers, call)

@@ -90,7 +90,7 @@ FAULTS = (
           "state.next = (sequence + batch.count)", "state.next = (sequence + 1)",
           "tests/unit/producer/test_old_brokers.py"),
     Fault("sink", "rows that only get dead letters are left out of the checksum", "spark/dead_letters/writer.py",
-          "        self._end.count(topics, columns, partitions)\n", "", "tests/unit/spark/test_dead_letter_replays.py"),
+          "        self._end.count(topics, columns, partitions)\n", "", "tests/unit/spark/test_dead_letters.py"),
     Fault("sink", "a task reports before its rows are acknowledged", "spark/write.py",
           "                self._engine.flush()\n                self.receipt.wait(", "                str(",
           "tests/unit/spark/test_write.py"),

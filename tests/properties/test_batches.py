@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
-from spark_kafka_sink.records.decode import decode_batches
 from tests.unit.scripted_engine import TOPIC, Engine
 
 _rows = st.lists(
@@ -29,9 +28,6 @@ _rows = st.lists(
 def test_batches_hold_every_row_once_in_order_within_batch_size(appends, batch_size, stamped, linger_ms):
     engine = Engine(partitions=3, batch_size=batch_size, linger_ms=linger_ms)
     engine.connect()
-    sent: list[tuple[int, bytes]] = []
-    for partition in range(3):
-        engine.logs[partition].append = _recording(engine.logs[partition].append, partition, sent)
     receipt = SendReceipt()
     numbers = iter(range(10_000))
     expected: dict[int, list[bytes]] = {}
@@ -49,19 +45,11 @@ def test_batches_hold_every_row_once_in_order_within_batch_size(appends, batch_s
         engine.spin(3)
     engine.settle()
     receipt.wait(0)
-    batches = [(partition, data, batch) for partition, data in sent for batch in decode_batches(data)]
-    assert all(len(data) <= batch_size or len(batch.records) == 1 for _, data, batch in batches)
-    written = {p: [record.value for q, _, batch in batches if q == p for record in batch.records] for p in range(3)}
+    batches = [batch for log in engine.logs.values() for batch in log.batches]
+    assert all(batch.header.size <= batch_size or len(batch.records) == 1 for batch in batches)
+    written = {partition: log.values for partition, log in engine.logs.items()}
     assert sorted(chain(*written.values())) == sorted(chain(*expected.values()))
     for partition, values in expected.items():
         if partition >= 0:
             assert [value for value in written[partition] if value in set(values)] == values
     assert engine.memory_is_free()
-
-
-def _recording(append, partition: int, sent: list[tuple[int, bytes]]):
-    def recorded(data: bytes):
-        sent.append((partition, data))
-        return append(data)
-
-    return recorded

@@ -15,6 +15,7 @@ from tests.unit.network.response_bytes import Shape
 from tests.unit.network.test_unknown_codes import RESPONSES
 
 VERSIONS = [(api, version) for api, all_of in RESPONSES.items() for version in all_of]
+VERSIONS.append(("describe_topic_partitions", 0))  # has an entity that may be null
 INSTEAD = [b"\x80\0", b"\x80\x80\0", b"\x81\0", b"\x81\x80\0", b"\0", b"\1", b"\x7f", b"\x80", b"\xfe", b"\xff"]
 
 

@@ -6,15 +6,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.repository.files import PACKAGE
-
 LEAST_WORDS = 3
-
-
-def messages() -> list[str]:
-    """Each text of three words or more, as ``texts_in`` gives it, in one line."""
-    found = {" ".join(text.split()) for text in texts_in(PACKAGE) if len(text.split()) >= LEAST_WORDS}
-    return sorted(found)
 
 
 def texts_in(*folders: Path) -> Iterator[str]:

@@ -2,8 +2,7 @@
 
 ``<!-- run: spark -->``: in ``tests/spark/test_pages.py``. ``<!-- run: pytest -->``: as tests of a user, in
 ``tests/spark/test_readme.py``. ``<!-- run: no, … -->``: it only compiles. Without one it runs beside TestBroker. Those
-of ``encoding.md`` run beside a schema registry: ``tests/spark/test_encoding_page.py`` and
-``tests/unit/config/test_encoding_page.py``.
+of ``encoding.md`` run beside a schema registry: ``tests/spark/test_encoding_page.py``.
 """
 
 from __future__ import annotations

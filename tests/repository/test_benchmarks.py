@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.command import OWN, PUBLISHED, same_code
+from benchmarks.command import PUBLISHED, same_code
 from benchmarks.frames import FRAMES
 from benchmarks.measures import MEASURES, verdict
-from benchmarks.model import Part, Result, Run, Session, Side, Target
+from benchmarks.model import Result, Run, Session, Target
 from benchmarks.page import filled, goals
-from benchmarks.parts import BY_NAME, CONFLUENT, GROUPS, OURS, PARTS, THEIRS
+from benchmarks.parts import BY_NAME, OURS, PARTS, THEIRS
 from benchmarks.profile_part import STEPS, steps
 from benchmarks.results import load, save
 
@@ -48,32 +48,6 @@ def test_a_part_compares_sides_of_its_own_by_known_measures(part):
     for target in part.targets:
         assert {target.side, target.against or target.side} <= set(names)
         assert target.measure in MEASURES
-
-
-def test_sides_called_default_have_no_options():
-    default = {part.name: part for part in PARTS if "default options" in part.what and part.kind == "batch"}
-    assert {"default", "unkeyed", "1k-values", "10k-values", "headers-and-topics", "growth-topics"} <= default.keys()
-    for name, part in default.items():
-        given = {side.name for side in part.sides if side.options}
-        larger = {f"1,000 partitions, {THEIRS}", f"200 topics, {THEIRS}"}  # as the parts' descriptions say
-        assert given <= {f"10,000 partitions, {OURS}, buffer.memory=256 MiB", *larger}, name
-
-
-@pytest.mark.parametrize(
-    ("part", "side", "measure", "bound", "against"),
-    [
-        ("default", OURS, "rows_per_s", 1.9, THEIRS),
-        ("default", OURS, "broker_us", 0.75, THEIRS),
-        ("zstd", OURS, "rows_per_s", 2.2, THEIRS),
-        ("1000-partitions", OURS, "rows_per_s", 8.0, THEIRS),
-        ("python-clients", OURS, "rows_per_s", 8.0, CONFLUENT),
-        ("growth-topics", f"200 topics, {OURS}", "cpu_us", 2.0, f"1 topic, {OURS}"),
-    ],
-)
-def test_the_goals_are_kept_as_data(part, side, measure, bound, against):
-    assert part in GROUPS["goals"]
-    found = [(each.side, each.measure, each.bound, each.against) for each in BY_NAME[part].targets]
-    assert (side, measure, bound, against) in found
 
 
 def test_a_goal_is_judged_by_the_median_of_ratios_of_one_round():
@@ -121,16 +95,6 @@ def test_rounds_of_other_code_are_not_added():
     one = result("lz4", {OURS: 1})
     session = replace(one.sessions[0], environment={**ENVIRONMENT, "commit": "def"})
     assert not same_code(one, replace(one, sessions=(session,)))
-
-
-def test_a_run_that_is_not_published_changes_no_page():
-    assert OWN.pages == ()
-    assert OWN.results != PUBLISHED.results
-
-
-def test_a_side_may_have_a_shape_of_its_own():
-    part = Part("p", "", "batch", 1, (Side("a", "pykafka"), Side("b", "pykafka", shape=BY_NAME["unkeyed"].shape)))
-    assert [part.shape_of(side).frame for side in part.sides] == ["keyed", "unkeyed"]
 
 
 def test_a_sample_of_the_profile_belongs_to_the_innermost_frame_of_the_sink():

@@ -18,10 +18,6 @@ FORBIDDEN = {
 }
 
 # A sentence says who does it.
-PRONOUNS = (
-    r"\b(?:[Ww]hoever|[Nn]obody|[Ss]omebody|comes to the same|left aside|turned by hand|for the sake of|to the digit"
-    r"|losing twin|given alone)\b"
-)
 
 # This file has to name what it looks for; Kafka's licence and locked requirements are not our words.
 NOT_OUR_WORDS = {"LICENSE", "tests/repository/test_forbidden.py"}
@@ -54,17 +50,6 @@ def test_no_file_holds(what, pattern):
 )
 def test_the_patterns_find_what_they_are_for(what, line):
     assert re.search(FORBIDDEN[what], line)
-
-
-def test_sentences_name_their_subjects():
-    found = [
-        f"{path}:{number}: {line.strip()[:120]}"
-        for path in source_files()
-        if path.parts[0] != "tests" and str(path) not in NOT_OUR_WORDS
-        for number, line in enumerate((ROOT / path).read_text(errors="replace").splitlines(), 1)
-        if re.search(PRONOUNS, re.sub(r"`[^`]*`", "", line))
-    ]
-    assert not found, "\n".join(["", *found])
 
 
 def calls(tree: ast.AST) -> list[str]:

@@ -10,10 +10,6 @@ from types import SimpleNamespace
 import pytest
 
 import spark_kafka_sink
-from spark_kafka_sink.common.config.table import PRODUCER_OPTIONS
-from spark_kafka_sink.common.metrics import METRICS
-from spark_kafka_sink.schemas.registry.registry_options import REGISTRY_OPTIONS
-from spark_kafka_sink.spark.options import SINK_OPTIONS
 from spark_kafka_sink.tools.cli import main
 from spark_kafka_sink.tools.cli.main import parser
 from tests.repository.files import ROOT
@@ -23,7 +19,6 @@ generate = SimpleNamespace(**runpy.run_path(str(ROOT / "docs/generate.py")))
 PAGES = sorted(
     path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md") if "<!-- options:" in path.read_text()
 )
-COMMAND_LINE = (ROOT / "docs/command-line.md").read_text()
 
 
 def test_every_table_is_on_a_page():
@@ -34,17 +29,6 @@ def test_every_table_is_on_a_page():
 def test_the_pages_are_fresh():
     stale = [path.name for path, text, fresh in generate.pages() if fresh != text]
     assert stale == [], "run: make docs"
-
-
-def test_every_option_is_documented():
-    text = (ROOT / "docs/options.md").read_text()
-    names = [option.name for option in (*SINK_OPTIONS, *PRODUCER_OPTIONS, *REGISTRY_OPTIONS)]
-    assert [name for name in names if f"| `{name}` |" not in text] == []
-
-
-def test_every_metric_is_documented():
-    text = (ROOT / "docs/metrics.md").read_text()
-    assert [metric.name for metric in METRICS if f"| `{metric.name}` |" not in text] == []
 
 
 def test_every_public_name_is_documented():
@@ -74,26 +58,6 @@ def test_a_placeholder_in_a_table_is_not_an_html_tag(page):
     """Browsers drop unknown tags: ``<topic>-value`` would be shown as ``-value``."""
     rows = [line for line in (ROOT / page).read_text().splitlines() if line.startswith("| ")]
     assert [row for row in rows if re.search(r"<\w", "".join(row.split("`")[::2]))] == []
-
-
-def test_names_in_backticks_keep_their_brackets():
-    assert "`producer-<transactional.id>`" in (ROOT / "docs/options.md").read_text()
-
-
-def test_the_page_has_every_command_and_flag():
-    (commands,) = (action for action in parser()._actions if isinstance(action, argparse._SubParsersAction))
-    for name, command in commands.choices.items():
-        section = COMMAND_LINE.split(f"\n## {name}\n", 1)[1].split("\n## ", 1)[0]
-        flags = {flag for action in command._actions for flag in action.option_strings} - {"-h", "--help", "-v"}
-        missing = [flag for flag in flags - {"--verbose"} if flag not in section]
-        assert not missing, f"{name}: {missing}"
-
-
-def test_a_flag_is_code_and_a_page_is_a_link():
-    assert "With `--in-process`, it runs a test broker" in COMMAND_LINE
-    assert "With `--exactly-once`, it also tries" in COMMAND_LINE
-    assert "page [Options](options.md)" in COMMAND_LINE
-    assert "(default: 9092)" in COMMAND_LINE
 
 
 def test_no_text_points_to_a_file_that_an_installed_wheel_lacks():

@@ -80,6 +80,7 @@ def test_without_an_address_none_is_invented(built):
 
 
 CODEC_LIBRARIES = {"cramjam", "lz4", "zstandard"}
+OF_LOGINS = {"cryptography", "asn1crypto", "urllib3"}
 
 
 @pytest.mark.parametrize(
@@ -102,8 +103,8 @@ def test_incident_without_pyspark_the_public_names_could_not_even_be_imported(mo
     [
         ("spark_kafka_sink", {"pyspark", "numpy", "pyarrow", "kio"}),
         ("spark_kafka_sink.common.config", {"pyspark", "numpy", "pyarrow", "kio", *CODEC_LIBRARIES}),
-        ("spark_kafka_sink.spark.writers", {"numpy", "pyarrow", "kio", *CODEC_LIBRARIES}),
-        ("spark_kafka_sink.producer", {"pyspark", "rich", "confluent_kafka", *CODEC_LIBRARIES}),
+        ("spark_kafka_sink.spark.writers", {"numpy", "pyarrow", "kio", *CODEC_LIBRARIES, *OF_LOGINS}),
+        ("spark_kafka_sink.producer.producer", {"pyspark", "rich", "confluent_kafka", *CODEC_LIBRARIES, *OF_LOGINS}),
         ("spark_kafka_sink.testing.pytest_plugin", {"pyspark", "numpy", "pyarrow", "kio"}),
         ("spark_kafka_sink.tools.cli.main", {"pyspark", "rich", "confluent_kafka"}),
     ],
@@ -111,4 +112,30 @@ def test_incident_without_pyspark_the_public_names_could_not_even_be_imported(mo
 def test_importing_does_not_drag_in(module, unwanted):
     program = f"import {module}, sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert not unwanted.intersection(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "jaas"),
+    [
+        ("PLAIN", "org.apache.kafka.common.security.plain.PlainLoginModule required username=u password=p;"),
+        ("SCRAM-SHA-512", "org.apache.kafka.common.security.scram.ScramLoginModule required username=u password=p;"),
+        ("OAUTHBEARER", "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;"),
+        ("GSSAPI", "com.sun.security.auth.module.Krb5LoginModule required useTicketCache=true;"),
+    ],
+)
+def test_parsing_the_options_of_a_mechanism_imports_no_library_of_its_login(mechanism, jaas):
+    options = {
+        "bootstrap.servers": "b:1", "security.protocol": "SASL_SSL", "sasl.mechanism": mechanism,
+        "sasl.jaas.config": jaas, "sasl.kerberos.service.name": "kafka",
+    }  # fmt: skip
+    if mechanism == "OAUTHBEARER":
+        options["sasl.token.provider"] = "azure"
+    code = (
+        "import sys; from spark_kafka_sink.common.config import ProducerConfig\n"
+        f"ProducerConfig.parse({options!r})\n"
+        "print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True, cwd=ROOT)
+    unwanted = {*OF_LOGINS, "gssapi", "botocore", "azure", "kio", "pyarrow"}
     assert not unwanted.intersection(done.stdout.split())

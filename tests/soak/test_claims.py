@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-import ast
-import re
-from pathlib import Path
-
 import pytest
 
 from spark_kafka_sink.exactly_once.errors import ADVICE, Progress
-from tests.soak.claims import (
-    DECIDED,
-    DENIALS,
-    DENIED,
-    NONE,
-    OF_LEDGER,
-    OF_SINK,
-    UNKNOWN,
-    claim_of,
-)
-
-SOURCE = Path(__file__).parents[2] / "spark_kafka_sink"
+from tests.repository.files import PACKAGE
+from tests.repository.messages import texts_in
+from tests.soak.claims import DECIDED, DENIALS, DENIED, NONE, OF_LEDGER, OF_SINK, UNKNOWN, claim_of
 
 # As histories of two hours have them, without the middle.
 _STILL_OPEN = (
@@ -110,54 +97,11 @@ def test_a_process_that_died_claims_it_of_any_write():
     assert claim_of("Answer from Java side is empty", []) == UNKNOWN
 
 
-_SPEAKS_OF_A_DECISION = re.compile("(is|was|be|been) decided|was committed|is committed with|overtaken")
-
-_NO_CLAIM = {
-    "reads whether ": "advice, which says that the next run finds out",
-    "is decided and not committed yet": "the command line's, which is no error of a write",
-    "no longer exists: the rows that were written to it are lost": "a line of the log, beside a verdict of committed",
-    "was committed before; nothing written": "a line of the log, beside a verdict of committed",
-    "is older than the last batch": "another batch was committed",
-    "does not follow the ledger": "another batch was committed",
-    "is smaller than the last one": "another version was committed",
-    "is committed with ": "an earlier run wrote what is visible; nothing that this run wrote may be",
-}
-"""Sentences of the sink that speak of a decision and are not in the table, by words of theirs, with the reason."""
-
-
-def sentences():
-    """The texts of the sink's source, each as a whole, with "{}" for what is filled in."""
-    for file in SOURCE.rglob("*.py"):
-        tree = ast.parse(file.read_text())
-        nodes = list(ast.walk(tree))
-        parts = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
-        documentation = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
-        for node in nodes:
-            if id(node) in parts | documentation:
-                continue
-            if isinstance(node, ast.JoinedStr):
-                yield "".join(part.value if isinstance(part, ast.Constant) else "{}" for part in node.values)
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                yield node.value
-
-
 def test_the_words_of_the_sink_are_in_its_source():
     """So that an error that is worded anew is found, and not taken for one that says nothing."""
-    source = "\n".join(sentences())
+    source = "\n".join(texts_in(PACKAGE))
     phrases = [phrase for saying in (*OF_SINK, *OF_LEDGER, *DENIALS) for phrase in saying.phrases]
     assert [phrase for phrase in phrases if phrase not in source] == []
-
-
-def test_each_sentence_of_the_sink_about_a_decision_is_in_the_table():
-    """Or says nothing about the decision of the write whose error it is. A new sentence must be put into one of them,
-    because an error that the table lacks counts as a promise that nothing is visible."""
-    speak = [text for text in sentences() if _SPEAKS_OF_A_DECISION.search(text)]
-    in_one_sentence = [
-        [phrase for phrase in saying.phrases if phrase != "write aborted, but "] for saying in (*OF_SINK, *OF_LEDGER)
-    ]
-    known = [*in_one_sentence, *([words] for words in _NO_CLAIM)]
-    assert [text for text in speak if not any(all(words in text for words in each) for each in known)] == []
-    assert [words for words in _NO_CLAIM if not any(words in text for text in speak)] == []
 
 
 def test_the_advice_of_a_write_without_a_visible_row_denies_the_decision_and_no_other_does():

@@ -5,9 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
-from tests.soak.drivers import Drivers
 from tests.soak.processes import end_all, spark_processes
 from tests.support.waiting import eventually
 
@@ -38,22 +36,3 @@ def test_a_soak_that_is_killed_leaves_no_driver_behind(tmp_path):
     finally:
         soak.kill()
         end_all(mark)
-
-
-def test_drivers_of_another_workload_run_on(tmp_path):
-    ends, stays = (_started(tmp_path / name) for name in ("ends", "stays"))
-    try:
-        eventually(lambda: all(len(spark_processes(each.mark)) == 2 for each in (ends, stays)), "one does not start")
-        ends.close()
-        assert not spark_processes(ends.mark)
-        assert len(spark_processes(stays.mark)) == 2
-    finally:
-        ends.close()
-        stays.close()
-
-
-def _started(folder: Path) -> Drivers:
-    folder.mkdir()
-    drivers = Drivers(folder, [sys.executable, "-c", _SLEEPS_WITH_A_CHILD], {})
-    drivers.start()
-    return drivers

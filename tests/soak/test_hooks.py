@@ -25,9 +25,10 @@ from spark_kafka_sink.testing import TestBroker
 from tests.soak import hooks
 from tests.soak.checker import check
 from tests.soak.claims import claim_of
-from tests.soak.events import ACTOR, COMMITTED, FOLDER, UNCOMMITTED, Recorder, read_history
+from tests.soak.events import ACTOR, FOLDER, Recorder, read_history
 from tests.soak.findings import Kind
 from tests.soak.processes import START
+from tests.soak.test_transfers import outcomes, read_everything
 from tests.soak.workloads import PLANTED
 
 TOPIC = "job"
@@ -76,12 +77,7 @@ def history(broker, record, tmp_path):
     """Lets two readers read the topic to its end, and gives the history."""
 
     def finished():
-        for reader, isolation in (("raw", UNCOMMITTED), ("fresh", COMMITTED)):
-            for partition in (0, 1):
-                found = broker.topic(TOPIC).records(partition, read_committed=isolation == COMMITTED)
-                where = {"reader": reader, "isolation": isolation, "topic": TOPIC, "partition": partition}
-                record("seen", **where, rows=[[each.offset, each.key.decode()] for each in found])
-                record("passed", **where, offset=1_000)
+        read_everything(broker, record, TOPIC, 2)
         return read_history(tmp_path)
 
     return finished
@@ -119,10 +115,6 @@ def job(broker, monkeypatch):
         return messages
 
     return SimpleNamespace(planned=planned, tasks=tasks)
-
-
-def outcomes(events, kind):
-    return [event["outcome"] for event in events if event.kind == kind]
 
 
 def test_a_job_that_is_committed(job, history):

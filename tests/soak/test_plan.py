@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
-from tests.soak.plan import TROUBLES, Step, random_round, troubles_for, victim_of
-from tests.soak.troubles import Victim
-from tests.soak.workloads import LETTERS, RUNNING_FILE, WORKLOADS
+from tests.soak.plan import TROUBLES, random_round, troubles_for
+from tests.soak.workloads import WORKLOADS
 
 SEED = 1
 HAVING = [workload.has for workload in WORKLOADS.values()]
 ALL = troubles_for(HAVING, upgrades=True)
 WITHOUT_UPGRADES = troubles_for(HAVING, upgrades=False)
-DRAWS = [number / 300 for number in range(300)]
-
-
-def victim(name, folder):
-    return Victim(WORKLOADS[name], None, SimpleNamespace(folder=folder), None, None, [])
 
 
 def test_a_seed_gives_the_same_rounds_again():
@@ -55,37 +47,3 @@ def test_a_run_draws_only_what_its_workloads_have():
     of_producer = troubles_for([WORKLOADS["transfers"].has], upgrades=False)
     assert {"driver killed", "request delivered late"} <= of_producer.keys()
     assert not {"killed at a point", "worker killed"} & of_producer.keys()
-
-
-def test_every_workload_that_has_what_a_trouble_needs_is_drawn(tmp_path):
-    victims = {name: victim(name, tmp_path) for name in WORKLOADS}
-    found = {
-        trouble: {victim_of(Step(trouble, 0.0, 0.0, draw), victims).workload.name for draw in DRAWS}
-        for trouble in ("driver killed", "query stopped", "executor killed")
-    }
-    assert found == {"driver killed": {*WORKLOADS}, "query stopped": {"letters", "pairs"}, "executor killed": {"pairs"}}
-
-
-@pytest.mark.parametrize(
-    ("name", "running", "write_name"),
-    [
-        ("letters", None, "letters"),
-        ("nightly", "nightly/3", "txn-nightly"),
-        ("pairs", "pairs-one/3", "txn-pairs-one"),
-        ("pairs", "pairs-two/3", "txn-pairs-two"),
-        ("control", None, ""),
-    ],
-)
-def test_the_running_write_is_known(name, running, write_name, tmp_path):
-    if running is not None:
-        (tmp_path / RUNNING_FILE).write_text(running)
-    assert victim(name, tmp_path).write.write_name == write_name
-
-
-def test_a_history_says_where_the_rows_of_each_write_belong():
-    for workload in WORKLOADS.values():
-        told = [write.promised for write in workload.writes]
-        assert [topic for each in told for topic in (each["topic"], each["dead_letter_topic"]) if topic] == (
-            workload.topics
-        )
-    assert LETTERS.promised["dead_letters"] == (7, 17, 27, 37)

@@ -15,10 +15,20 @@ from tests.soak.checker import check
 from tests.soak.events import COMMITTED, UNCOMMITTED, Recorder, read_history
 from tests.soak.findings import Kind
 from tests.soak.processes import START
-from tests.soak.transfers import Transfer, claimed
+from tests.soak.transfers import Transfer
 from tests.soak.workloads import PARTITIONS, PLANTED, WORKLOADS
 
 NAME = "transfers"
+
+
+def read_everything(broker, record, topic, partitions):
+    """What two readers of the topic would note at its end."""
+    for reader, isolation in (("raw", UNCOMMITTED), ("fresh", COMMITTED)):
+        for partition in range(partitions):
+            found = broker.topic(topic).records(partition, read_committed=isolation == COMMITTED)
+            where = {"reader": reader, "isolation": isolation, "topic": topic, "partition": partition}
+            record("seen", **where, rows=[[each.offset, each.key.decode()] for each in found])
+            record("passed", **where, offset=1_000)
 
 
 @pytest.fixture
@@ -41,12 +51,7 @@ def run(broker, tmp_path, monkeypatch):
         def run(number):
             with suppress(KafkaError):
                 Transfer(producer, record, NAME, number).run()
-            for reader, isolation in (("raw", UNCOMMITTED), ("fresh", COMMITTED)):
-                for partition in range(PARTITIONS):
-                    found = broker.topic(NAME).records(partition, read_committed=isolation == COMMITTED)
-                    where = {"reader": reader, "isolation": isolation, "topic": NAME, "partition": partition}
-                    record("seen", **where, rows=[[each.offset, each.key.decode()] for each in found])
-                    record("passed", **where, offset=1_000)
+            read_everything(broker, record, NAME, PARTITIONS)
             return read_history(tmp_path)
 
         yield run
@@ -90,7 +95,3 @@ def test_a_producer_into_which_a_doubled_record_is_planted_is_found(run, monkeyp
     monkeypatch.setattr(KafkaProducer, "send", KafkaProducer.send)  # it is as before afterwards
     planted.change_producer(SimpleNamespace(KafkaProducer=KafkaProducer))
     assert Kind.DOUBLED in {finding.kind for finding in check(run(1))}
-
-
-def test_no_two_drivers_get_one_number(tmp_path):
-    assert [claimed(tmp_path / "claimed") for _ in range(3)] == [1, 2, 3]

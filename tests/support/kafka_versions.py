@@ -4,6 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+TEST_BROKER = "TestBroker"
+"""In place of a version, also of the fixture ``secure_kafka``: the test runs on a TestBroker and needs no JVM.
+
+A release may follow: ``TestBroker 3.9``. The fixture ``cluster`` is then that broker.
+"""
+
 
 def on_kafka(*versions: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("local_kafka", versions, indirect=True, scope="session")
+
+
+def is_test_broker(version: object) -> bool:
+    return str(version).startswith(TEST_BROKER)

@@ -64,16 +64,7 @@ def is_of_today(epoch_s: float) -> bool:
 
 def cpu_ratio(run: Callable[[], object], beside: Callable[[], object], repeats: int = 5) -> float:
     """How many times the CPU of ``beside`` a ``run`` takes on this thread, by the quickest of each, run in turn."""
-    return _ratio(run, beside, repeats, time.thread_time)
-
-
-def wall_ratio(run: Callable[[], object], beside: Callable[[], object], repeats: int = 5) -> float:
-    """How many times as long as ``beside`` a ``run`` takes, by the quickest of each, run in turn."""
-    return _ratio(run, beside, repeats, time.perf_counter)
-
-
-def _ratio(run: Callable[[], object], beside: Callable[[], object], repeats: int, clock: Callable[[], float]) -> float:
-    readings = [(measured_s(run, clock), measured_s(beside, clock)) for _ in range(repeats)]
+    readings = [(measured_s(run, time.thread_time), measured_s(beside, time.thread_time)) for _ in range(repeats)]
     return min(each[0] for each in readings) / min(each[1] for each in readings)
 
 

@@ -16,7 +16,7 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.producer.assembly import assemble
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
-from spark_kafka_sink.records.decode import batch_headers, decode_batches
+from spark_kafka_sink.records.decode import DecodedBatch, DecodedRecord, batch_headers, decode_batches
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.cluster import BrokerNode, Cluster
 from spark_kafka_sink.testing.broker.state.config import BROKER_DEFAULTS
@@ -37,6 +37,13 @@ class Log:
         self.rows: dict[int, bytes] = {}
         self.identities: list[tuple[int, int]] = []
         """Producer id and epoch of each batch, in order."""
+        self.batches: list[DecodedBatch] = []
+        """What came, in order, also what was refused."""
+
+    @property
+    def records(self) -> list[DecodedRecord]:
+        """Those of ``batches``, with their offsets in their batch."""
+        return [record for batch in self.batches for record in batch.records]
 
     @property
     def values(self) -> list[bytes]:
@@ -45,6 +52,7 @@ class Log:
     def append(self, data: bytes) -> tuple[ErrorCode, int]:
         """The error and base offset of a Produce response."""
         (batch,) = decode_batches(data)
+        self.batches.append(batch)
         end = self.partition.log.end_offset
         try:
             offset = self.partition.append(data, batch.header, acks=1, now_ms=0).base_offset

@@ -1,7 +1,6 @@
 import struct
 import subprocess
 import sys
-import zlib
 
 import lz4.frame
 import pytest
@@ -40,11 +39,6 @@ def test_what_was_compressed_comes_back(codec, level, segments):
     assert type(payload) is bytes
     assert decompress(CODEC_IDS[codec], payload) == b"".join(segments)
     assert decompress(CODEC_IDS[codec], memoryview(payload)) == b"".join(segments)
-
-
-@pytest.mark.parametrize("codec", COMPRESSING)
-def test_text_gets_smaller(codec):
-    assert len(compress(codec, None, [TEXT])) < len(TEXT) // 10
 
 
 def test_lz4_frames_are_those_java_reads_and_its_default_level_is_the_fast_compressor():
@@ -94,10 +88,6 @@ def test_a_broken_payload_is_refused(codec, harm):
 def test_an_unknown_codec_is_refused():
     with pytest.raises(CorruptRecordError, match="codec 5"):
         decompress(5, b"")
-
-
-def test_gzip_is_a_gzip_member():
-    assert zlib.decompress(compress("gzip", 1, [b"abc"]), wbits=31) == b"abc"
 
 
 @pytest.mark.parametrize(("codec", "library"), [("snappy", "cramjam"), ("lz4", "lz4.frame"), ("zstd", "zstandard")])

@@ -70,22 +70,3 @@ def test_a_metric_is_the_same_if_it_exists_here_and_has_a_reason_if_not():
     for group, name, here in table():
         assert here.startswith("Same") == ((group, name) in OURS), name
         assert here.startswith(("Same.", "Same, ", "No: ")), here
-
-
-def test_the_metrics_that_a_reason_refers_to_exist():
-    names = {name for _, name in OURS} | {PRODUCER, "security"}
-    for _, _, here in table():
-        assert {name for name in NAME.findall(here) if "_" not in name} <= names, here
-
-
-def test_metrics_that_java_does_not_have_are_named():
-    added = sorted(f"{group}: {name}" for group, name in OURS if name not in JAVA[group])
-    assert added == [
-        "producer-node-metrics: requests-in-flight",
-        "producer-topic-metrics: record-size-avg",
-        "producer-topic-metrics: record-size-max",
-    ]
-    assert (
-        "Java's producer lacks `record-size-avg` and `record-size-max` per topic, and `requests-in-flight` per node."
-        in PAGE.read_text()
-    )

@@ -128,13 +128,14 @@ def negative_partition(number: int | np.integer[Any]) -> str:
 
 def check_sizes(estimates: Int64Array, limits: Mapping[str, int]) -> None:
     """Raises ``RecordTooLargeError``, with the first row over the limit. ``limits``: option → bytes."""
-    size = int(estimates.max())
+    largest = int(estimates.max())
     for option, limit in limits.items():
-        if size > limit:
+        if largest > limit:
+            row = int(np.argmax(estimates > limit))
             raise RecordTooLargeError(
-                f"The message is {size} bytes when serialized which is larger than {limit}, which is the value of the "
-                f"{option} configuration.",
-                row=int(np.argmax(estimates > limit)),
+                f"The message is {estimates[row]} bytes when serialized which is larger than {limit}, which is the "
+                f"value of the {option} configuration.",
+                row=row,
             )
 
 

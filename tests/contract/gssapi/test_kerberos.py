@@ -15,16 +15,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
-from spark_kafka_sink.common.clock import SystemClock
-from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.properties import parse_properties
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.network import client as network_client
 from spark_kafka_sink.testing import LocalKafka
 from spark_kafka_sink.testing.kafka_security import properties_text
 from spark_kafka_sink.testing.listener import with_prefix
-from spark_kafka_sink.tools.connection_check.check import CheckRequest, check
-from spark_kafka_sink.tools.connection_check.findings import Outcome
 from tests.contract.gssapi.kerberos import (
     KRB5,
     REALM,
@@ -95,15 +91,6 @@ def test_a_keytab_logs_in_once_for_all_clients_and_javas_consumer_reads_with_the
     assert done.stdout.split() == ["1", "2", "3"], done.stderr
 
 
-def test_a_transaction_is_written(kafka: LocalKafka, kdc: Kdc, topic: str) -> None:
-    with KafkaProducer({**client_options(kafka, keytab_login(kdc, "orders")), "transactional.id": topic}) as producer:
-        producer.init_transactions()
-        producer.begin_transaction()
-        producer.send(ProducerRecord(topic, b"1", partition=0))
-        producer.commit_transaction()
-    assert written(kafka, topic, 1) == [b"1"]
-
-
 def test_the_tickets_of_kinit_log_in(kafka: LocalKafka, kdc: Kdc, topic: str, tmp_path: Path) -> None:
     kdc.kinit(os.environ["KRB5CCNAME"])
     write(client_options(kafka, TICKETS), topic, b"1")
@@ -111,22 +98,6 @@ def test_the_tickets_of_kinit_log_in(kafka: LocalKafka, kdc: Kdc, topic: str, tm
     kdc.kinit(cache)
     write(client_options(kafka, f'{TICKETS[:-1]} ticketCache="{cache}" principal="person";'), topic, b"2")
     assert written(kafka, topic, 2) == [b"1", b"2"]
-
-
-def test_without_a_ticket_cache_the_keytab_logs_in(kafka: LocalKafka, kdc: Kdc, topic: str) -> None:
-    write(client_options(kafka, keytab_login(kdc, "orders", "useTicketCache=true")), topic, b"1")
-    assert written(kafka, topic, 1) == [b"1"]
-
-
-def test_the_path_of_a_keytab_may_come_from_a_config_provider(
-    kafka: LocalKafka, kdc: Kdc, topic: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("KEYTAB", kdc.keytab("orders"))
-    jaas = f'{KRB5} useKeyTab=true keyTab="${{env:KEYTAB}}" principal="orders" serviceName="kafka";'
-    options = client_options(kafka, jaas)
-    del options["sasl.kerberos.service.name"], options["sasl.mechanism"]
-    write(options, topic, b"1")
-    assert written(kafka, topic, 1) == [b"1"]
 
 
 def test_the_service_is_that_of_the_host_as_given_before_that_of_its_canonical_name(
@@ -160,13 +131,6 @@ def test_spark_writes_from_its_workers(kafka: LocalKafka, kdc: Kdc, topic: str, 
     rows = spark.range(100, numPartitions=4).selectExpr("cast(id as string) as value")
     rows.write.format("pykafka").options(**options, topic=topic).mode("append").save()
     assert {int(value) for value in written(kafka, topic, 100)} == set(range(100))
-
-
-def test_the_connection_check_shows_the_principal(kafka: LocalKafka, kdc: Kdc, topic: str) -> None:
-    config = ProducerConfig.parse(client_options(kafka, keytab_login(kdc, "orders")))
-    findings = list(check(CheckRequest(config, topic=topic), SystemClock()))
-    assert [each for each in findings if each.outcome is Outcome.FAILED] == []
-    assert "GSSAPI as orders@KRBTEST.COM" in [each.text for each in findings]
 
 
 # -- time -------------------------------------------------------------------------------------------------------------
@@ -284,11 +248,6 @@ def test_a_keytab_that_does_not_log_in_is_one_clear_error(
 ) -> None:
     jaas = keytab_login(kdc, user)
     assert re.search(reason, error_of(client_options(kafka, jaas.replace(*replaced) if replaced else jaas), topic))
-
-
-def test_a_keytab_that_may_not_be_read_is_one_clear_error(kafka: LocalKafka, kdc: Kdc, topic: str) -> None:
-    jaas = keytab_login(kdc, "orders").replace(kdc.keytab("orders"), str(kdc.folder))
-    assert "of sasl.jaas.config cannot be read: Is a directory" in error_of(client_options(kafka, jaas), topic)
 
 
 @pytest.mark.parametrize(

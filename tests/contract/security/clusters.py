@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from spark_kafka_sink.testing import Listener
+from tests.support.kafka_versions import TEST_BROKER
 
 _DAY_S = 86_400
 
@@ -56,6 +57,9 @@ CLIENTS = [
     ("SASL_TLS", "SCRAM-SHA-256"),
     ("SASL_TLS", "SCRAM-SHA-512"),
 ]
+KAFKAS = ["4.4.0", pytest.param("3.9.1", marks=pytest.mark.slow)]
+on_both = pytest.mark.parametrize("secure_kafka", [*KAFKAS, TEST_BROKER], indirect=True, scope="session")
+"""On the fixture ``secure_kafka`` and on a TestBroker."""
 each_client = pytest.mark.parametrize(
     ("listener", "mechanism"), CLIENTS, ids=["/".join(filter(None, client)) for client in CLIENTS]
 )

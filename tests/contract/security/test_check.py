@@ -11,7 +11,6 @@ from spark_kafka_sink.tools.connection_check.check import CheckRequest, check
 from spark_kafka_sink.tools.connection_check.exactly_once_trial import try_exactly_once
 from spark_kafka_sink.tools.connection_check.findings import Finding, Outcome
 from tests.contract.scenario import name
-from tests.contract.security.clusters import each_client
 from tests.support.waiting import DEADLINE_S
 
 
@@ -21,18 +20,6 @@ def checked(options: dict[str, str], **more: str) -> list[Finding]:
 
 def failed(findings: list[Finding]) -> dict[str, str]:
     return {each.subject: each.text for each in findings if each.outcome is Outcome.FAILED}
-
-
-@each_client
-def test_every_step_works_on_each_listener(secure_kafka: LocalKafka, listener: str, mechanism: str | None) -> None:
-    topic = name("checked")
-    secure_kafka.create_topic(topic)
-    options = secure_kafka.client_options(listener, mechanism=mechanism)
-    findings = checked(options, topic=topic, transactional_id_prefix=topic, ledger_topic=name("ledger"))
-    assert failed(findings) == {}
-    steps = [each.step for each in findings if each.subject == options["bootstrap.servers"]]
-    tls, sasl = ["TLS"] * ("TLS" in listener or listener == "MUTUAL"), ["SASL"] * (mechanism is not None)
-    assert steps == ["DNS", "TCP", *tls, "ApiVersions", *sasl, "versions"]
 
 
 def test_missing_rights_are_those_of_the_acls(secure_kafka: LocalKafka) -> None:

@@ -10,11 +10,8 @@ import pytest
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import SaslAuthenticationError
-from spark_kafka_sink.testing import LocalKafka, TestBroker
+from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.certificates import CertificateAuthority
-from tests.contract.scenario import name
-from tests.contract.security.clusters import each_client
-from tests.contract.security.librdkafka import consume
 from tests.support.waiting import DEADLINE_S
 
 MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -32,17 +29,6 @@ def with_placeholders(options: dict[str, str], folder: Path) -> dict[str, str]:
     for option, value in moved.items():
         (folder / option).write_text(value)
     return {**options, **{option: f"${{dir:{folder}:{option}}}" for option in moved}}
-
-
-@each_client
-def test_credentials_of_files_log_in_at_each_listener_of_kafka(
-    secure_kafka: LocalKafka, tmp_path: Path, listener: str, mechanism: str | None
-) -> None:
-    topic = name("providers")
-    secure_kafka.create_topic(topic)
-    options = secure_kafka.client_options(listener, mechanism=mechanism)
-    write(with_placeholders(options, tmp_path), topic, b"1")
-    assert consume(options, topic, 1) == [b"1"]
 
 
 def login_of_file(broker: TestBroker, file: Path) -> ProducerConfig:

@@ -10,20 +10,17 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, load_pem_private_key, pkcs12
 
-from spark_kafka_sink.errors import BrokerError, ConfigError
+from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.testing import Listener, LocalKafka, TestBroker
 from spark_kafka_sink.testing.broker import acceptor
 from spark_kafka_sink.testing.broker.stream import TlsStream
 from spark_kafka_sink.testing.certificates import CertificateAuthority
 from spark_kafka_sink.testing.kafka_jars import tools_version
 from spark_kafka_sink.testing.kafka_security import properties_text
-from spark_kafka_sink.testing.listener import login
 from tests.contract.plain_client import PlainClient
-from tests.contract.scenario import name
-from tests.contract.security.clusters import ODD_USER, each_client
+from tests.contract.scenario import Cluster, name
+from tests.contract.security.clusters import on_both
 from tests.contract.security.librdkafka import (
-    HUNG_UP,
-    NotWrittenError,
     connects,
     consume,
     first_error,
@@ -31,77 +28,6 @@ from tests.contract.security.librdkafka import (
     produce,
 )
 from tests.support.waiting import DEADLINE_S
-
-
-@each_client
-def test_librdkafka_writes_and_reads_through_each_listener_of_kafka(
-    secure_kafka: LocalKafka, listener: str, mechanism: str | None
-) -> None:
-    through(secure_kafka, listener, mechanism)
-
-
-@each_client
-def test_librdkafka_writes_and_reads_through_each_listener_of_test_broker(
-    secure_broker: TestBroker, listener: str, mechanism: str | None
-) -> None:
-    through(secure_broker, listener, mechanism)
-    attempts = [each for each in secure_broker.authentications if each.error is None]
-    assert {attempt.error for attempt in secure_broker.authentications.failed()} <= {HUNG_UP}
-    tls = listener in {"TLS", "MUTUAL", "SASL_TLS"}
-    assert {attempt.step for attempt in attempts} == {*(["TLS"] if tls else []), *([mechanism] if mechanism else [])}
-    assert {attempt.listener for attempt in attempts} == {listener}
-    logins = [attempt for attempt in attempts if attempt.step == (mechanism or "TLS")]
-    assert {attempt.user for attempt in logins} == {None if listener == "TLS" else "client"}
-
-
-def through(cluster: LocalKafka | TestBroker, listener: str, mechanism: str | None) -> None:
-    topic = name("through")
-    cluster.create_topic(topic)
-    options = cluster.client_options(listener, mechanism=mechanism)
-    produce(options, topic, [b"1", b"2"])
-    assert consume(options, topic, 2) == [b"1", b"2"]
-
-
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_odd_names_and_passwords_log_in(secure_kafka: LocalKafka, secure_broker: TestBroker, mechanism: str) -> None:
-    for cluster in (secure_kafka, secure_broker):
-        assert connects(cluster.client_options("SASL", ODD_USER, mechanism))
-
-
-WRONG = [
-    ("SASL", {"sasl.jaas.config": login("PLAIN", "client", "wrong"), "sasl.mechanism": "PLAIN"}, "uthentication fail"),
-    ("SASL", {"sasl.jaas.config": login("SCRAM-SHA-256", "client", "wrong")}, "uthentication fail"),
-    ("SASL_TLS", {"sasl.jaas.config": login("SCRAM-SHA-256", "nobody", "wrong")}, "uthentication fail"),
-    ("ELSEWHERE", {}, "certificate verify failed"),
-    ("EXPIRED", {}, "certificate verify failed"),
-    ("NOT_YET", {}, "certificate verify failed"),
-    ("TLS", {"ssl.truststore.certificates": CertificateAuthority().certificate}, "certificate verify failed"),
-]
-
-
-@pytest.mark.parametrize(
-    ("listener", "changed", "said"), WRONG, ids=[f"{each[0]}-{at}" for at, each in enumerate(WRONG)]
-)
-def test_what_must_not_work_does_not(
-    secure_kafka: LocalKafka, secure_broker: TestBroker, listener: str, changed: dict[str, str], said: str
-) -> None:
-    for cluster in (secure_kafka, secure_broker):
-        options = {**cluster.client_options(listener), **changed}
-        assert said in first_error(options)
-    failed = secure_broker.authentications.failed()
-    assert failed
-    assert {attempt.listener for attempt in failed} == {listener}
-
-
-def test_a_client_without_certificate_and_one_without_tls_are_cut_off_by_mutual_tls(
-    secure_kafka: LocalKafka, secure_broker: TestBroker
-) -> None:
-    for cluster in (secure_kafka, secure_broker):
-        options = cluster.client_options("MUTUAL")
-        anonymous = {name: value for name, value in options.items() if not name.startswith("ssl.keystore")}
-        assert first_error(anonymous) != ""
-        assert first_error({"bootstrap.servers": options["bootstrap.servers"]}) != ""
-    assert {attempt.step for attempt in secure_broker.authentications.failed()} == {"TLS"}
 
 
 def test_kafka_s_own_tools_take_the_options(secure_kafka: LocalKafka, tmp_path) -> None:
@@ -114,27 +40,6 @@ def test_kafka_s_own_tools_take_the_options(secure_kafka: LocalKafka, tmp_path) 
         arguments = ["--bootstrap-server", options["bootstrap.servers"], "--command-config", str(config), "--list"]
         version = tools_version(secure_kafka.version)
         assert topic in secure_kafka._run_tool("org.apache.kafka.tools.TopicCommand", *arguments, version=version)
-
-
-def test_an_acl_takes_the_topic_from_all_others(secure_kafka: LocalKafka) -> None:
-    topic = name("closed")
-    secure_kafka.create_topic(topic)
-    secure_kafka.allow("reader", "READ", "TOPIC", topic)
-    secure_kafka.allow("writer", "WRITE", "TOPIC", topic[:8], prefixed=True)
-    produce(secure_kafka.client_options("MUTUAL", "writer"), topic, [b"1"])
-    assert consume(secure_kafka.client_options("MUTUAL", "reader"), topic, 1) == [b"1"]
-    with pytest.raises(NotWrittenError, match="TOPIC_AUTHORIZATION_FAILED"):
-        produce(secure_kafka.client_options("MUTUAL", "reader"), topic, [b"2"])
-    with pytest.raises(NotWrittenError, match="TOPIC_AUTHORIZATION_FAILED"):
-        produce(secure_kafka.client_options("SASL_TLS"), topic, [b"3"])
-    produce({"bootstrap.servers": secure_kafka.bootstrap_servers}, topic, [b"4"])
-    with pytest.raises(BrokerError, match="INVALID_REQUEST.*was not created"):
-        secure_kafka.allow("writer", "WRITE", "TOPIC", "")
-
-
-def test_flags_reach_the_broker_s_jvm(secure_kafka: LocalKafka) -> None:
-    command = Path(f"/proc/{secure_kafka._process(1).pid}/cmdline").read_bytes().split(b"\0")
-    assert b"-Dlocal.kafka.flag=here" in command
 
 
 # -- TestBroker's login, request by request ---------------------------------------------------------------------------
@@ -201,22 +106,20 @@ def mechanism_steps(client: PlainClient) -> list[tuple[str, object, object]]:
     ]
 
 
+@on_both
 @pytest.mark.parametrize("steps", [login_steps, refused_steps, mechanism_steps], ids=lambda steps: steps.__name__)
-def test_test_broker_and_kafka_respond_alike_to_logins(
-    secure_kafka: LocalKafka, secure_broker: TestBroker, steps
-) -> None:
-    for cluster in (secure_kafka, secure_broker):
-        servers = cluster.servers("SASL")
-        with PlainClient(servers) as client:
-            for step, answer, expected in steps(client):
-                assert (step, answer) == (step, expected or set(servers.split(",")))
+def test_both_respond_alike_to_logins(secure_cluster: Cluster, steps) -> None:
+    servers = secure_cluster.servers("SASL")
+    with PlainClient(servers) as client:
+        for step, answer, expected in steps(client):
+            assert (step, answer) == (step, expected or set(servers.split(",")))
 
 
-def test_a_listener_without_sasl_refuses_a_login(secure_kafka: LocalKafka, secure_broker: TestBroker) -> None:
-    for cluster in (secure_kafka, secure_broker):
-        with PlainClient(cluster.bootstrap_servers) as client:
-            assert client.ask("SaslHandshake", 1, mechanism="PLAIN").error_code.name == "illegal_sasl_state"
-            assert client.ask("SaslAuthenticate", 2, auth_bytes=b"").error_code.name == "illegal_sasl_state"
+@on_both
+def test_a_listener_without_sasl_refuses_a_login(secure_cluster: Cluster) -> None:
+    with PlainClient(secure_cluster.bootstrap_servers) as client:
+        assert client.ask("SaslHandshake", 1, mechanism="PLAIN").error_code.name == "illegal_sasl_state"
+        assert client.ask("SaslAuthenticate", 2, auth_bytes=b"").error_code.name == "illegal_sasl_state"
 
 
 def test_a_scripted_refusal_ends_the_login(secure_broker: TestBroker) -> None:

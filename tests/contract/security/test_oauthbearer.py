@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import KafkaError
@@ -15,7 +14,6 @@ from spark_kafka_sink.testing import LocalKafka
 from tests.contract.scenario import name
 from tests.contract.security.librdkafka import consume
 from tests.support.oauth_kafka import (
-    LISTENER,
     PRIVATE_KEY,
     SECRET,
     STRANGER_S_KEY,
@@ -70,32 +68,6 @@ def test_client_credentials_log_in_with_extensions_and_one_token_for_all_connect
     write(options(kafka, oidc.token_url, jaas), topic, [b"1", b"2"])
     assert len(oidc.forms) == before + 1
     assert written(kafka, topic, 2) == [b"1", b"2"]
-
-
-def test_a_transaction_is_written_with_a_token(kafka: LocalKafka, oidc: OidcServer) -> None:
-    topic = name("oauth")
-    kafka.create_topic(topic)
-    with KafkaProducer({**options(kafka, oidc.token_url), "transactional.id": topic}) as producer:
-        producer.init_transactions()
-        producer.begin_transaction()
-        producer.send(ProducerRecord(topic, b"1", partition=0))
-        producer.commit_transaction()
-    assert written(kafka, topic, 1) == [b"1"]
-
-
-def test_librdkafka_logs_in_with_the_same_endpoint_and_client(kafka: LocalKafka, oidc: OidcServer) -> None:
-    topic = name("oauth")
-    kafka.create_topic(topic)
-    outcomes: list[object] = []
-    producer = Producer({
-        "bootstrap.servers": kafka.servers(LISTENER), "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.method": "oidc",
-        "sasl.oauthbearer.client.id": "me", "sasl.oauthbearer.client.secret": SECRET,
-        "sasl.oauthbearer.scope": "kafka", URL: oidc.token_url,
-    })  # fmt: skip
-    producer.produce(topic, b"1", partition=0, on_delivery=lambda error, _: outcomes.append(error))
-    producer.flush(20)
-    assert outcomes == [None]
 
 
 def test_a_token_file_logs_in_and_one_that_the_broker_refuses_is_one_clear_error(

@@ -14,12 +14,11 @@ from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.testing import LocalKafka, TestBroker
 from spark_kafka_sink.testing.certificates import CertificateAuthority
 from spark_kafka_sink.testing.listener import login
-from tests.contract.scenario import name
-from tests.contract.security.clusters import ODD_USER, each_client
+from tests.contract.scenario import Cluster, name
+from tests.contract.security.clusters import ODD_USER, each_client, on_both
 from tests.contract.security.librdkafka import HUNG_UP, consume
 from tests.support.waiting import DEADLINE_S
 
-Cluster: TypeAlias = LocalKafka | TestBroker
 # A call that made a second attempt at a broker would not end before the test does.
 ONE_ATTEMPT = {"reconnect.backoff.ms": "3600000", "reconnect.backoff.max.ms": "3600000", "max.block.ms": "7200000"}
 # A broker that only hangs up may do so for other reasons: such an error ends calls after max.block.ms, as Java's.
@@ -51,24 +50,24 @@ def through(cluster: Cluster, options: Mapping[str, str]) -> None:
     assert consume(options, topic, 3) == [b"1", b"2", b"3"]
 
 
+@on_both
 @each_client
-def test_rows_and_a_transaction_go_through_each_listener_of_kafka(
-    secure_kafka: LocalKafka, listener: str, mechanism: str | None
+def test_rows_and_a_transaction_go_through_each_listener(
+    secure_cluster: Cluster, listener: str, mechanism: str | None
 ) -> None:
-    through(secure_kafka, secure_kafka.client_options(listener, mechanism=mechanism))
+    through(secure_cluster, secure_cluster.client_options(listener, mechanism=mechanism))
+    if isinstance(secure_cluster, TestBroker):
+        logins = [each for each in secure_cluster.authentications if each.error is None]
+        steps = {"TLS"} if listener in ("TLS", "MUTUAL", "SASL_TLS") else set()
+        steps |= {mechanism} - {None}
+        assert {(each.step, each.listener) for each in logins} == {(step, listener) for step in steps}
+        assert {each.error for each in secure_cluster.authentications.failed()} <= {HUNG_UP}
 
 
-@each_client
-def test_rows_and_a_transaction_go_through_each_listener_of_test_broker(
-    secure_broker: TestBroker, listener: str, mechanism: str | None
-) -> None:
-    through(secure_broker, secure_broker.client_options(listener, mechanism=mechanism))
-    assert {attempt.error for attempt in secure_broker.authentications.failed()} <= {HUNG_UP}
-
-
+@on_both
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_odd_names_and_passwords_log_in(secure_kafka: LocalKafka, mechanism: str) -> None:
-    through(secure_kafka, secure_kafka.client_options("SASL", ODD_USER, mechanism))
+def test_odd_names_and_passwords_log_in(secure_cluster: Cluster, mechanism: str) -> None:
+    through(secure_cluster, secure_cluster.client_options("SASL", ODD_USER, mechanism))
 
 
 # -- failures ---------------------------------------------------------------------------------------------------------
@@ -76,92 +75,74 @@ def test_odd_names_and_passwords_log_in(secure_kafka: LocalKafka, mechanism: str
 _STRANGER = CertificateAuthority()
 
 
-def _without(options: dict[str, str], prefix: str) -> dict[str, str]:
-    return {name: value for name, value in options.items() if not name.startswith(prefix)}
+Options: TypeAlias = dict[str, str]
 
 
-def wrong_password_plain(cluster: Cluster) -> dict[str, str]:
-    options = cluster.client_options("SASL", mechanism="PLAIN")
-    return {**options, "sasl.jaas.config": login("PLAIN", "client", "wrong")}
+def with_password(options: Options, mechanism: str, user: str, password: str) -> Options:
+    return {**options, "sasl.mechanism": mechanism, "sasl.jaas.config": login(mechanism, user, password)}
 
 
-def wrong_password_scram(cluster: Cluster) -> dict[str, str]:
-    return {**cluster.client_options("SASL_TLS"), "sasl.jaas.config": login("SCRAM-SHA-512", "client", "wrong")}
+def without_certificate(cluster: Cluster) -> Options:
+    options = cluster.client_options("MUTUAL")
+    return {name: value for name, value in options.items() if not name.startswith("ssl.keystore")}
 
 
-def unknown_user(cluster: Cluster) -> dict[str, str]:
-    return {**cluster.client_options("SASL_TLS"), "sasl.jaas.config": login("SCRAM-SHA-512", "nobody", "wrong")}
-
-
-def wrong_mechanism(cluster: Cluster) -> dict[str, str]:
-    options = cluster.client_options("ONLY_PLAIN")
-    scram = login("SCRAM-SHA-512", "client", "client-secret")
-    return {**options, "sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": scram}
-
-
-def untrusted_ca(cluster: Cluster) -> dict[str, str]:
-    return {**cluster.client_options("TLS"), "ssl.truststore.certificates": _STRANGER.certificate}
-
-
-def wrong_host_name(cluster: Cluster) -> dict[str, str]:
-    return cluster.client_options("ELSEWHERE")
-
-
-def expired(cluster: Cluster) -> dict[str, str]:
-    return cluster.client_options("EXPIRED")
-
-
-def not_yet_valid(cluster: Cluster) -> dict[str, str]:
-    return cluster.client_options("NOT_YET")
-
-
-def no_client_certificate(cluster: Cluster) -> dict[str, str]:
-    return _without(cluster.client_options("MUTUAL"), "ssl.keystore")
-
-
-def stranger_s_certificate(cluster: Cluster) -> dict[str, str]:
+def certificate_of_a_stranger(cluster: Cluster) -> Options:
     own = _STRANGER.issue("client")
     stores = {"ssl.keystore.certificate.chain": own.chain, "ssl.keystore.key": own.key}
     return {**cluster.client_options("MUTUAL"), **stores}
 
 
-def plain_client_on_a_tls_port(cluster: Cluster) -> dict[str, str]:
-    # BRIEF, because the refusal may come before ``send``, which then waits for the second attempt.
-    return {"bootstrap.servers": cluster.servers("TLS"), **BRIEF}
-
-
-def tls_client_on_a_plain_port(cluster: Cluster) -> dict[str, str]:
-    return {**cluster.client_options("TLS"), "bootstrap.servers": cluster.bootstrap_servers, **BRIEF}
-
-
-def client_without_sasl(cluster: Cluster) -> dict[str, str]:
-    return {"bootstrap.servers": cluster.servers("SASL"), **BRIEF}
-
-
-def sasl_client_on_a_plain_port(cluster: Cluster) -> dict[str, str]:
-    return {**cluster.client_options("SASL"), "bootstrap.servers": cluster.bootstrap_servers}
-
-
-# What is wrong, the listener that says so, the option or the cause that the error names.
-FAILURES: list[tuple[Callable[[Cluster], dict[str, str]], str, str]] = [
-    (wrong_password_plain, "SASL", r"sasl\.jaas\.config"),
-    (wrong_password_scram, "SASL_TLS", r"sasl\.jaas\.config"),
-    (unknown_user, "SASL_TLS", r"sasl\.jaas\.config"),
-    (wrong_mechanism, "ONLY_PLAIN", r"SCRAM-SHA-512.*PLAIN.*sasl\.mechanism"),
-    (untrusted_ca, "TLS", r"ssl\.truststore\.location"),
-    (wrong_host_name, "ELSEWHERE", r"ssl\.endpoint\.identification\.algorithm"),
-    (expired, "EXPIRED", "expired"),
-    (not_yet_valid, "NOT_YET", "not valid yet"),
-    (no_client_certificate, "MUTUAL", r"ssl\.keystore\.location"),
-    (stranger_s_certificate, "MUTUAL", r"ssl\.keystore\.location"),
-    (plain_client_on_a_tls_port, "TLS", r"security\.protocol"),
-    (tls_client_on_a_plain_port, "PLAINTEXT", r"security\.protocol"),
-    (client_without_sasl, "SASL", r"security\.protocol"),
-    (sasl_client_on_a_plain_port, "PLAINTEXT", r"security\.protocol"),
-]
-each_failure = pytest.mark.parametrize(
-    ("failure", "listener", "named"), FAILURES, ids=[each[0].__name__ for each in FAILURES]
-)
+# What is wrong: the options, the listener that says so, the option or the cause that the error names. BRIEF, because
+# the refusal may come before ``send``, which then waits for the second attempt.
+FAILURES: dict[str, tuple[Callable[[Cluster], Options], str, str]] = {
+    "wrong password, PLAIN": (
+        lambda cluster: with_password(cluster.client_options("SASL"), "PLAIN", "client", "wrong"),
+        "SASL", r"sasl\.jaas\.config",
+    ),
+    "wrong password, SCRAM": (
+        lambda cluster: with_password(cluster.client_options("SASL_TLS"), "SCRAM-SHA-512", "client", "wrong"),
+        "SASL_TLS", r"sasl\.jaas\.config",
+    ),
+    "unknown user": (
+        lambda cluster: with_password(cluster.client_options("SASL_TLS"), "SCRAM-SHA-512", "nobody", "wrong"),
+        "SASL_TLS", r"sasl\.jaas\.config",
+    ),
+    "wrong mechanism": (
+        lambda cluster: with_password(
+            cluster.client_options("ONLY_PLAIN"), "SCRAM-SHA-512", "client", "client-secret"
+        ),
+        "ONLY_PLAIN", r"SCRAM-SHA-512.*PLAIN.*sasl\.mechanism",
+    ),
+    "untrusted CA": (
+        lambda cluster: {**cluster.client_options("TLS"), "ssl.truststore.certificates": _STRANGER.certificate},
+        "TLS", r"ssl\.truststore\.location",
+    ),
+    "wrong host name": (
+        lambda cluster: cluster.client_options("ELSEWHERE"),
+        "ELSEWHERE", r"ssl\.endpoint\.identification\.algorithm",
+    ),
+    "expired": (lambda cluster: cluster.client_options("EXPIRED"), "EXPIRED", "expired"),
+    "not valid yet": (lambda cluster: cluster.client_options("NOT_YET"), "NOT_YET", "not valid yet"),
+    "no client certificate": (without_certificate, "MUTUAL", r"ssl\.keystore\.location"),
+    "a stranger's certificate": (certificate_of_a_stranger, "MUTUAL", r"ssl\.keystore\.location"),
+    "plain client on a TLS port": (
+        lambda cluster: {"bootstrap.servers": cluster.servers("TLS"), **BRIEF}, "TLS", r"security\.protocol",
+    ),
+    "TLS client on a plain port": (
+        lambda cluster: {
+            **cluster.client_options("TLS"), "bootstrap.servers": cluster.bootstrap_servers, **BRIEF
+        },
+        "PLAINTEXT", r"security\.protocol",
+    ),
+    "client without SASL": (
+        lambda cluster: {"bootstrap.servers": cluster.servers("SASL"), **BRIEF}, "SASL", r"security\.protocol",
+    ),
+    "SASL client on a plain port": (
+        lambda cluster: {**cluster.client_options("SASL"), "bootstrap.servers": cluster.bootstrap_servers},
+        "PLAINTEXT", r"security\.protocol",
+    ),
+}  # fmt: skip
 
 
 def failing(call: Callable[[], None], named: str) -> None:
@@ -169,46 +150,34 @@ def failing(call: Callable[[], None], named: str) -> None:
         call()
 
 
-@each_failure
-def test_a_failure_is_one_error_after_one_attempt_at_test_broker(
-    secure_broker: TestBroker, failure: Callable[[Cluster], dict[str, str]], listener: str, named: str
-) -> None:
-    secure_broker.create_topic("t")
-    options = {**ONE_ATTEMPT, **failure(secure_broker)}
-    calls = [lambda: write(options, "t", b"1", b"2")]
-    if "security" not in named:
-        calls.append(lambda: write_in_transaction(options, "t", b"1"))
+@on_both
+@pytest.mark.parametrize("wrong", FAILURES)
+def test_a_failure_is_one_error_after_one_attempt(secure_cluster: Cluster, wrong: str) -> None:
+    given, listener, named = FAILURES[wrong]
+    topic = name("failure")
+    secure_cluster.create_topic(topic)
+    options = {**ONE_ATTEMPT, **given(secure_cluster)}
+    calls = [lambda: write(options, topic, b"1", b"2")]
+    if isinstance(secure_cluster, TestBroker) and "security" not in named:
+        calls.append(lambda: write_in_transaction(options, topic, b"1"))
     for call in calls:
-        secure_broker.authentications.clear()
+        time.sleep(SETTLED_S)
+        before = len(refusals(secure_cluster, listener))
         failing(call, named)
         time.sleep(SETTLED_S)
-        failed = secure_broker.authentications.failed()
-        assert {attempt.listener for attempt in failed} <= {listener}
-        nodes = [attempt.node for attempt in failed]
+        nodes = refusals(secure_cluster, listener)[before:]
         assert len(nodes) == len(set(nodes)), "a second attempt at a broker"
-    assert secure_broker.topic("t").records() == []
+    if isinstance(secure_cluster, TestBroker):
+        assert {attempt.listener for attempt in secure_cluster.authentications.failed()} <= {listener}
+        assert secure_cluster.topic(topic).records() == []
 
 
-@each_failure
-def test_a_failure_is_one_error_after_one_attempt_at_kafka(
-    secure_kafka: LocalKafka, failure: Callable[[Cluster], dict[str, str]], listener: str, named: str
-) -> None:
-    topic = name("failure")
-    secure_kafka.create_topic(topic)
-    time.sleep(SETTLED_S)
-    before = len(refusals(secure_kafka, listener))
-    options = {**ONE_ATTEMPT, **failure(secure_kafka)}
-    failing(lambda: write(options, topic, b"1"), named)
-    time.sleep(SETTLED_S)
-    assert len(refusals(secure_kafka, listener)) - before <= 1
-
-
-def refusals(kafka: LocalKafka, listener: str) -> list[str]:
-    """The broker's log of logins and TLS handshakes that failed."""
-    log = Path(kafka.folder / "node-1" / "broker.log").read_text(errors="replace")
-    return [
-        line for line in log.splitlines() if "Failed authentication" in line and f"{listener}" in line.split("]")[0]
-    ]
+def refusals(cluster: Cluster, listener: str) -> list[int]:
+    """The nodes that refused a login or a TLS handshake; Kafka, which has one node here, says so in its log."""
+    if isinstance(cluster, TestBroker):
+        return [attempt.node for attempt in cluster.authentications.failed()]
+    log = Path(cluster.folder / "node-1" / "broker.log").read_text(errors="replace")
+    return [1 for line in log.splitlines() if "Failed authentication" in line and listener in line.split("]")[0]]
 
 
 # -- rights -----------------------------------------------------------------------------------------------------------

@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeAlias
 
 import pytest
-from confluent_kafka import Producer
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import SaslAuthenticationError
 from spark_kafka_sink.network import client as network_client
 from spark_kafka_sink.testing import Listener, LocalKafka, TestBroker
 from spark_kafka_sink.testing.listener import login
-from tests.contract.scenario import name
-from tests.contract.security.clusters import SESSION_MECHANISMS, SESSION_MS
-from tests.contract.security.librdkafka import HUNG_UP, consume, librdkafka_options
+from tests.contract.scenario import Cluster, name
+from tests.contract.security.clusters import SESSION_MECHANISMS, SESSION_MS, on_both
+from tests.contract.security.librdkafka import consume
 from tests.support.waiting import DEADLINE_S, eventually
 
-Cluster: TypeAlias = LocalKafka | TestBroker
 LISTENER = "SESSIONS"
 REAUTHENTICATIONS = "successful-reauthentication-total"
-KAFKAS = ["4.4.0", pytest.param("3.9.1", marks=pytest.mark.slow)]
-on_kafka = pytest.mark.parametrize("secure_kafka", KAFKAS, indirect=True, scope="session")
 
 
 @pytest.fixture
@@ -40,6 +34,12 @@ def broker(users: dict[str, str]) -> Iterator[TestBroker]:
     config = {"connections.max.reauth.ms": SESSION_MS}
     with TestBroker(config=config, listeners={LISTENER: listener}) as broker:
         yield broker
+
+
+@pytest.fixture
+def cluster(request: pytest.FixtureRequest, secure_kafka: LocalKafka | None) -> Cluster:
+    cluster: Cluster = secure_kafka or request.getfixturevalue("broker")
+    return cluster
 
 
 @pytest.fixture
@@ -76,7 +76,9 @@ def write_until(writers: Sequence[Writer], metric: str, value: float) -> None:
     eventually(reached, f"{metric} < {value}")
 
 
-def goes_on(cluster: Cluster) -> None:
+@on_both
+@pytest.mark.usefixtures("early")
+def test_a_producer_goes_on_over_sessions(cluster: Cluster) -> None:
     """Steady writes over three sessions, then a gap of more than one: on the same connections, without a retry."""
     writers = [Writer(cluster, mechanism) for mechanism in SESSION_MECHANISMS]
     try:
@@ -99,19 +101,8 @@ def goes_on(cluster: Cluster) -> None:
             writer.producer.close(0)
 
 
-@on_kafka
-@pytest.mark.usefixtures("early")
-def test_a_producer_goes_on_over_sessions_of_kafka(secure_kafka: LocalKafka) -> None:
-    goes_on(secure_kafka)
-
-
-@pytest.mark.usefixtures("early")
-def test_a_producer_goes_on_over_sessions_of_test_broker(broker: TestBroker) -> None:
-    goes_on(broker)
-    assert {attempt.error for attempt in broker.authentications.failed()} <= {HUNG_UP}
-
-
-def closed_after(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+@on_both
+def test_a_connection_whose_session_has_ended_is_closed(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that does not authenticate again loses its connection at the end of the session, and no row."""
     monkeypatch.setattr(network_client, "REAUTHENTICATE_AFTER", (1_000, 1_000))
     writer = Writer(cluster, SESSION_MECHANISMS[-1])
@@ -125,52 +116,10 @@ def closed_after(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
         assert consume(writer.options, writer.topic, 2) == [b"0", b"1"]
     finally:
         writer.producer.close(0)
-
-
-@on_kafka
-def test_kafka_closes_a_connection_whose_session_has_ended(
-    secure_kafka: LocalKafka, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    closed_after(secure_kafka, monkeypatch)
-
-
-def test_test_broker_closes_a_connection_whose_session_has_ended(
-    broker: TestBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    closed_after(broker, monkeypatch)
-    errors = {str(attempt.error) for attempt in broker.authentications.failed()}
-    assert {"Produce after the end of the session"} <= errors
-    assert {error.partition(" ")[2] for error in errors} <= {"after the end of the session", "client hung up"}
-
-
-def librdkafka_writes_until(condition: Callable[[], object], options: Mapping[str, str], topic: str) -> list[str]:
-    """Errors of librdkafka meanwhile."""
-    errors: list[str] = []
-    producer = Producer(
-        {**librdkafka_options(options), "linger.ms": 0, "error_cb": lambda error: errors.append(str(error))}
-    )
-
-    def writes() -> bool:
-        producer.produce(topic, b"x", partition=0, on_delivery=lambda error, _: error and errors.append(str(error)))
-        producer.flush(DEADLINE_S)
-        return bool(condition() or errors)
-
-    eventually(writes)
-    return errors
-
-
-def test_librdkafka_goes_on_over_sessions_of_test_broker(broker: TestBroker) -> None:
-    broker.create_topic("t")
-    for mechanism in SESSION_MECHANISMS:
-        broker.authentications.clear()
-        options = broker.client_options(LISTENER, mechanism=mechanism)
-
-        def logs_in_again(mechanism: str = mechanism) -> bool:
-            logins = Counter(attempt.connection for attempt in broker.authentications if attempt.step == mechanism)
-            return max(logins.values(), default=0) >= 2
-
-        assert librdkafka_writes_until(logs_in_again, options, "t") == []
-        assert {attempt.error for attempt in broker.authentications.failed()} <= {HUNG_UP}
+    if isinstance(cluster, TestBroker):
+        errors = {str(attempt.error) for attempt in cluster.authentications.failed()}
+        assert "Produce after the end of the session" in errors
+        assert {error.partition(" ")[2] for error in errors} <= {"after the end of the session", "client hung up"}
 
 
 # -- credentials that have changed ------------------------------------------------------------------------------------

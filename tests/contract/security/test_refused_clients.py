@@ -8,7 +8,7 @@ import pytest
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.errors import FailedToSendError, KafkaError, SaslAuthenticationError
+from spark_kafka_sink.errors import KafkaError, SaslAuthenticationError
 from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.session import CommitSettings
 from spark_kafka_sink.network.rpc import Rpc
@@ -142,16 +142,3 @@ def test_records_of_a_running_producer_fail_when_the_password_has_changed(broker
         time.sleep(SETTLED_S)
         nodes = [attempt.node for attempt in broker.authentications.failed()]
         assert len(nodes) == len(set(nodes)) == 2
-
-
-def test_a_synchronous_producer_reports_the_records_of_a_broker_that_refuses(broker, users):
-    options = {**broker.client_options("SASL"), **ONE_ATTEMPT, "connections.max.idle.ms": IDLE_MS}
-    with SyncProducer(options) as producer:
-        producer.send(ProducerRecord("t", b"v", partition=0), ProducerRecord("t", b"v", partition=1))
-        users["client"] = "changed"
-        broker.authentications.clear()
-        time.sleep(1.5 * IDLE_MS / 1000)
-        with pytest.raises((FailedToSendError, SaslAuthenticationError)):
-            producer.send(ProducerRecord("t", b"v", partition=0))
-        nodes = [attempt.node for attempt in broker.authentications.failed()]
-        assert len(nodes) == len(set(nodes)) >= 1

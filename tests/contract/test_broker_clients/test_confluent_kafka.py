@@ -110,20 +110,6 @@ def test_read_committed_sees_committed_transactions_only(like: str) -> None:
         assert [as_stored(message) for message in everything] == topic.records(read_committed=False)
 
 
-def test_an_open_transaction_hides_what_comes_after_it(kafka_test_broker: TestBroker) -> None:
-    topic = kafka_test_broker.create_topic("t")
-    writer = producer(kafka_test_broker, transactional_id="tx")
-    writer.init_transactions(DEADLINE_S)
-    writer.begin_transaction()
-    write(writer, "t", [b"open"])
-    write(producer(kafka_test_broker), "t", [b"after"])
-
-    assert topic.values() == []
-
-    writer.commit_transaction(DEADLINE_S)
-    assert topic.values() == [b"open", b"after"]
-
-
 def test_a_second_producer_with_the_same_transactional_id_fences_the_first(kafka_test_broker: TestBroker) -> None:
     topic = kafka_test_broker.create_topic("t")
     first, second = (producer(kafka_test_broker, transactional_id="tx") for _ in range(2))
@@ -170,16 +156,6 @@ def test_it_finds_the_new_leader(kafka_three_nodes: TestBroker) -> None:
 
     assert topic.values() == [b"1", b"2", b"3"]
     assert [batch.header.partition_leader_epoch for batch in topic.batches(0)] == [0, 1, 2]
-
-
-def test_an_idempotent_producer_writes_once_when_answers_get_lost(kafka_test_broker: TestBroker) -> None:
-    topic = kafka_test_broker.create_topic("t")
-    lost = kafka_test_broker.faults.drop_after("Produce", times=2)
-
-    write(producer(kafka_test_broker, enable_idempotence=True), "t", [b"1", b"2", b"3"])
-
-    assert lost.hits == 2
-    assert topic.values() == [b"1", b"2", b"3"]
 
 
 def test_admin_requests_it_knows(kafka_test_broker: TestBroker) -> None:

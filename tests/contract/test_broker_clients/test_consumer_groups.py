@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer
-from confluent_kafka import TopicPartition as ConfluentPartition
+from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
-from kafka import KafkaConsumer
 
-from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.testing import TestBroker
-from spark_kafka_sink.testing.broker.state.internal_topics import coordinator_partition
-from spark_kafka_sink.testing.broker.state.offset_records import offset_key
 from tests.contract.plain_client import PlainClient
 from tests.contract.test_broker_clients.test_confluent_kafka import done, producer, write
 from tests.support.waiting import DEADLINE_S, eventually
@@ -126,29 +121,6 @@ def test_a_group_of_three_nodes_finds_its_coordinator_again() -> None:
         assert broker.committed("g") == {("t", each): 2 * RECORDS for each in range(PARTITIONS)}
 
 
-def test_a_member_that_sends_no_heartbeat_loses_its_partitions() -> None:
-    with TestBroker(config={"group.min.session.timeout.ms": 100}) as broker:
-        broker.create_topic("t", partitions=PARTITIONS)
-        broker.faults.drop_before("Heartbeat", times=None, only=lambda request: request.client_id == "silent")
-        with member(broker, client_id="silent", session_timeout_ms=500) as silent:
-            eventually(lambda: len(silent.partitions) == PARTITIONS)
-            with member(broker) as other:
-                eventually(lambda: len(other.partitions) == PARTITIONS)
-
-
-def test_a_member_of_an_old_generation_cannot_commit(broker: TestBroker) -> None:
-    fill(broker)
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"})
-    with member(broker) as reader:
-        eventually(lambda: len(reader.partitions) == PARTITIONS)
-        with pytest.raises(KafkaException, match="UNKNOWN_MEMBER_ID"):
-            consumer.commit(offsets=[ConfluentPartition("t", 0, 7)], asynchronous=False)
-    consumer.commit(offsets=[ConfluentPartition("t", 0, 7)], asynchronous=False)
-    consumer.close()
-
-    assert broker.committed("g")["t", 0] == 7
-
-
 def test_groups_are_listed_and_described(broker: TestBroker) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     with member(broker, client_id="me") as reader:
@@ -160,42 +132,3 @@ def test_groups_are_listed_and_described(broker: TestBroker) -> None:
     assert {each.partition for each in only.assignment.topic_partitions} == set(range(PARTITIONS))
     assert [(each.group_id, each.state.name) for each in listed] == [("g", "STABLE")]
     eventually(lambda: done(admin.describe_consumer_groups(["g"])).state.name == "EMPTY")
-
-
-def test_kafka_python_shares_them_too(broker: TestBroker) -> None:
-    values = fill(broker)
-    settings = {"bootstrap_servers": broker.bootstrap_servers, "group_id": "g", "auto_offset_reset": "earliest"}
-    polled: list[bytes] = []
-    with closing(KafkaConsumer(heartbeat_interval_ms=100, **settings)) as consumer:
-        # It may join the group before it knows the topic, and then waits for its next metadata, five minutes later.
-        eventually(lambda: consumer.partitions_for_topic("t") is not None)
-        consumer.subscribe(["t"])
-        eventually(
-            lambda: (
-                len(polled) >= len(values)
-                or polled.extend(record.value for records in consumer.poll(100).values() for record in records)
-            )
-        )
-
-    assert sorted(polled) == sorted(values)
-    assert broker.committed("g") == {("t", each): RECORDS for each in range(PARTITIONS)}
-
-
-def test_a_consumer_reads_the_commits_of_a_group(broker: TestBroker) -> None:
-    values = fill(broker)
-    with member(broker) as reader:
-        eventually(lambda: len(reader.values) >= len(values))
-    partition = coordinator_partition("g", 50)
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "other"})
-    consumer.assign([ConfluentPartition("__consumer_offsets", partition, 0)])
-    committed: dict[bytes, int] = {}
-
-    def read_all() -> bool:
-        for message in consumer.consume(100, 0.1):
-            committed[message.key()] = int.from_bytes(message.value()[2:10], "big")
-        return len(committed) >= PARTITIONS
-
-    eventually(read_all)
-    consumer.close()
-
-    assert committed == {offset_key("g", TopicPartition("t", each)): RECORDS for each in range(PARTITIONS)}

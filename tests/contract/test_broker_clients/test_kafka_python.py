@@ -58,25 +58,6 @@ def test_what_it_produces_is_what_it_consumes_and_what_the_topic_holds(
     assert consume(kafka_test_broker, "t") == topic.records()
 
 
-@pytest.mark.parametrize(("acks", "idempotent"), [(1, False), ("all", False), ("all", True)])
-def test_every_acks_delivers(kafka_test_broker: TestBroker, acks: object, idempotent: bool) -> None:
-    topic = kafka_test_broker.create_topic("t")
-
-    offsets = write(kafka_test_broker, "t", acks=acks, enable_idempotence=idempotent)
-
-    assert offsets == list(range(RECORDS))
-    assert len(topic.records()) == RECORDS
-
-
-def test_acks_0_delivers(kafka_test_broker: TestBroker) -> None:
-    topic = kafka_test_broker.create_topic("t")
-
-    write(kafka_test_broker, "t", acks=0, enable_idempotence=False)
-
-    assert consume(kafka_test_broker, "t") == topic.records()
-    assert len(topic.records()) == RECORDS
-
-
 def test_it_reads_what_is_committed(kafka_test_broker: TestBroker) -> None:
     topic = kafka_test_broker.create_topic("t")
     producer = KafkaProducer(bootstrap_servers=kafka_test_broker.bootstrap_servers, transactional_id="tx")
@@ -91,9 +72,3 @@ def test_it_reads_what_is_committed(kafka_test_broker: TestBroker) -> None:
 
     assert [record.value for record in committed] == topic.values() == [b"0"]
     assert consume(kafka_test_broker, "t") == topic.records(read_committed=False)
-
-
-def test_a_topic_is_created_by_asking_for_it(kafka_test_broker: TestBroker) -> None:
-    write(kafka_test_broker, "new", count=1)
-
-    assert kafka_test_broker.topic("new").values() == [b"value 0"]

@@ -10,7 +10,6 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from random import Random
 
 from tests.faults.exactly_once import batch_job, query_job
 from tests.faults.support.fault import Fault
@@ -59,18 +58,6 @@ class Supervised:
                 _kill(pid)
         self.job.kill()
         self.job.wait()
-
-    def kill_worker(self, random: Random) -> bool:
-        """SIGKILL to one of the Python processes of Spark: a task, planning, commit or abort."""
-        if self.job is None:
-            return False
-        processes = [(pid, args) for pid, args in descendants(self.job.pid) if "pyspark.daemon" in args]
-        daemons = {pid for pid, _ in processes if any(parent == pid for parent in _parents(processes))}
-        workers = [pid for pid, _ in processes if pid not in daemons]
-        if not workers:
-            return False
-        _kill(random.choice(workers))
-        return True
 
     @property
     def commits(self) -> int:
@@ -122,16 +109,6 @@ def descendants(pid: int) -> list[tuple[int, str]]:
             return found
         found += fresh
         below.update(each for each, _ in fresh)
-
-
-def _parents(processes: list[tuple[int, str]]) -> set[int]:
-    parents = set()
-    for pid, _ in processes:
-        try:
-            parents.add(int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1]))
-        except OSError:
-            continue
-    return parents
 
 
 def _kill(pid: int) -> None:

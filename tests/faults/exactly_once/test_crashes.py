@@ -6,7 +6,7 @@ import pytest
 
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.values import TaskAction
-from tests.faults.exactly_once.processes import KilledError, Query
+from tests.faults.exactly_once.processes import KilledError
 
 pytestmark = pytest.mark.jvm
 
@@ -32,15 +32,6 @@ def test_a_batch_whose_task_is_killed_for_good_leaves_nothing_open(query):
     reports = query.tasks(query.plan(), 1, MORE)
     assert query.abort(reports).aborted == 2
     assert query.committed() == EACH_ONCE
-
-
-def test_a_fenced_drivers_abort_fences_no_healthy_driver(query):
-    query.run(0, ROWS)
-    fenced = query.tasks(query.plan(), 1, MORE)
-    healthy = query.tasks(query.plan(), 1, MORE)
-    assert "another driver" in query.abort([fenced[0], None]).skipped
-    query.start_commit(healthy).result()
-    assert query.committed() == {**EACH_ONCE, b"e": 1, b"f": 1}
 
 
 @pytest.mark.parametrize(
@@ -87,17 +78,6 @@ def test_a_driver_that_is_killed_in_commit_is_followed_by_one_that_knows(query, 
     query.start_commit(again).result()
     query.run(1, MORE)
     assert query.committed() == {**EACH_ONCE, b"e": 1, b"f": 1}
-
-
-@pytest.mark.parametrize(("point", "decided"), [("before the intent", False), ("intent committed", True)])
-def test_commit_raises_and_abort_gets_the_full_messages(query, point, decided):
-    reports = query.tasks(query.plan(), 0, ROWS)
-    query.fault.arm(point, "fail")
-    with pytest.raises(RuntimeError, match=point):
-        query.start_commit(reports).result()
-    outcome = query.abort(reports)
-    assert (bool(outcome.decided), outcome.aborted) == ((True, 0) if decided else (False, 2))
-    assert query.committed() == (EACH_ONCE if decided else {})
 
 
 def test_an_abort_that_is_killed_is_finished_by_the_next_run(query):
@@ -210,17 +190,6 @@ def test_what_more_tasks_left_open_holds_nobody_up(query):
     assert query.committed() == {**EACH_ONCE, b"e": 1, b"f": 1}
 
 
-def test_two_live_queries_under_one_prefix_are_refused(query):
-    other = Query(query.servers, query.topic, query.fault, name="q2")
-    reports = query.tasks(query.plan(), 0, ROWS)
-    other.plan()
-    with pytest.raises(ExactlyOnceError, match="give each its own"):
-        query.start_commit(reports).result()
-    assert query.abort(reports).aborted == 2
-    other.run(0, MORE)
-    assert query.committed() == {b"e": 1, b"f": 1}
-
-
 def test_a_broker_that_hangs_during_the_ends_only_delays_them(query, kafka):
     reports = query.tasks(query.plan(), 0, ROWS)
     query.fault.arm("between EndTxns", "stop")
@@ -230,18 +199,5 @@ def test_a_broker_that_hangs_during_the_ends_only_delays_them(query, kafka):
     query.fault.wake()
     time.sleep(1)
     kafka.resume(1)
-    commit.result()
-    assert query.committed() == EACH_ONCE
-
-
-def test_a_broker_that_dies_during_the_ends_only_delays_them(query, kafka):
-    reports = query.tasks(query.plan(), 0, ROWS)
-    query.fault.arm("between EndTxns", "stop")
-    commit = query.start_commit(reports)
-    query.fault.wait()
-    kafka.kill(1)
-    query.fault.wake()
-    time.sleep(0.5)
-    kafka.start(1)
     commit.result()
     assert query.committed() == EACH_ONCE

@@ -1,12 +1,8 @@
 """The ledger's topic is deleted, made again, or never there: nobody goes on as if nothing had happened."""
 
-from contextlib import closing
-
 import pytest
 
-from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
-from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import LedgerStart, RecoveryMode
 from tests.faults.exactly_once.processes import LEDGER
 from tests.faults.exactly_once.test_crashes import EACH_ONCE, MORE, ROWS
@@ -47,18 +43,3 @@ def test_a_ledger_that_is_lost_with_a_batch_decided_stops_the_query(kafka, query
     with pytest.raises(ExactlyOnceError, match=REFUSED):
         query.tasks(plan, 2, LATER)
     assert query.committed() == {**EACH_ONCE, b"e": 1, b"f": 1, b"g": 1, b"h": 1}
-
-
-def test_a_ledger_that_was_made_again_and_has_grown_is_read_from_its_start(kafka, query):
-    with closing(Session(query.settings, SystemClock())) as session:
-
-        def entries():
-            return {name: entry.number for name, entry in session.ledger.read(session.deadline(30_000)).entries.items()}
-
-        query.run(0, ROWS)
-        assert entries() == {"q1": 0}
-        kafka.delete_topic(LEDGER)
-        query.name = "q2"
-        for number in range(3):
-            query.run(number, [[b"%d" % number]])
-        assert entries() == {"q2": 2}

@@ -9,7 +9,7 @@ import pytest
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.model import TopicPartition
-from spark_kafka_sink.exactly_once import ledger_topic, sweep
+from spark_kafka_sink.exactly_once import ledger_topic
 from spark_kafka_sink.exactly_once.cluster import Cluster
 from spark_kafka_sink.exactly_once.ledger_format import barrier_record, encode_batch, read_key
 from spark_kafka_sink.exactly_once.ledger_topic import EnsuredLedger, broker_limit_ms, ensure_ledger
@@ -19,9 +19,8 @@ from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import TaskAction, WriteKind
 from spark_kafka_sink.records.batch import BatchHeader
 from spark_kafka_sink.testing import LocalKafka
-from tests.support.waiting import lasts, until
+from tests.support.waiting import until
 from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query, new_process
-from tests.unit.exactly_once.test_protocol import crash
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow]
 
@@ -105,15 +104,13 @@ def test_compaction_removes_forgotten_jobs_and_leaves_a_stream_one_entry_and_its
     stream.run(3, [[b"x"]] * 2)
 
 
-def test_markers_that_compaction_went_over_tell_what_was_committed(kafka, monkeypatch):
+def test_markers_that_compaction_went_over_tell_what_was_committed(kafka):
     """And aborted ones, of which it leaves nothing, are gone."""
     stream = query(kafka, name="compacted")
     stream.run(0, ROWS)
     plan = stream.plan()
     reports = stream.tasks(plan, 1, ROWS)
-    for killed in crash(monkeypatch, "between EndTxns"):
-        with pytest.raises(killed):
-            stream.commit(reports)
+    stream.commit_killed_at(reports, "between EndTxns")
     for task in range(2):  # takes the ids anew: the first task's transaction is committed, the second's aborted
         with pytest.raises(RuntimeError):
             fail(stream, plan, task)
@@ -135,17 +132,6 @@ def fail(stream, plan, task):
         raise RuntimeError
 
 
-def test_a_consumer_quota_does_not_stop_a_start(kafka):
-    stream = Query(kafka.bootstrap_servers, name="slowly", options={**PATIENT, "client.id": "throttled"})
-    for number in range(6):
-        stream.run(number, [[b"%d" % task] for task in range(20)])
-    kafka.set_quotas("throttled", {"consumer_byte_rate": 500.0})
-    time.sleep(1)
-    with lasts(2):
-        for number in range(6, 9):
-            stream.run(number, ROWS)
-
-
 def test_a_setting_that_kafka_refuses_is_left_out_with_a_warning(kafka, caplog, monkeypatch):
     """INVALID_CONFIG, and Kafka's message names the setting."""
     caplog.set_level(logging.WARNING, logger="spark_kafka_sink.exactly_once")
@@ -159,21 +145,6 @@ def test_a_setting_that_kafka_refuses_is_left_out_with_a_warning(kafka, caplog, 
     assert warning.endswith("The settings in effect are as strong.")
 
 
-def test_without_a_list_a_dead_runs_transactions_are_described_and_ended(kafka, monkeypatch):
-    def refused(*of):
-        raise sweep.CannotListError("These brokers do not list transactions")
-
-    stream = query(kafka, name="unlisted")
-    stream.run(0, ROWS)
-    stream.tasks(stream.plan(), 1, [[b"dead"]] * 20)
-    with monkeypatch.context() as patch:
-        patch.setattr(sweep, "_listed_by", refused)
-        stream.plan()
-    with closing(Session(stream.settings, CLOCK)) as session:
-        assert sweep.list_open(session, session.deadline(30_000)).transactions == ()
-    stream.run(1, ROWS)
-
-
 @pytest.fixture
 def three_nodes():
     with LocalKafka(nodes=3, properties={"broker.session.timeout.ms": "3000", "min.insync.replicas": "2"}) as kafka:
@@ -182,15 +153,13 @@ def three_nodes():
     new_process()
 
 
-def test_an_intent_is_found_right_after_an_election(three_nodes, monkeypatch):
+def test_an_intent_is_found_right_after_an_election(three_nodes):
     kafka, stream = three_nodes, query(three_nodes)
     stream.run(0, ROWS)
     partition = ledger_topic.ledger_partitions("app", LEDGER).partition
     for number in range(1, 5):
         reports = stream.tasks(stream.plan(), number, ROWS)
-        for killed in crash(monkeypatch, "intent committed"):
-            with pytest.raises(killed):
-                stream.commit(reports)
+        stream.commit_killed_at(reports)
         leader = kafka.leader(LEDGER, partition)
         kafka.kill(leader)
         assert {report.action for report in stream.tasks(stream.plan(), number, ROWS)} == {TaskAction.SKIP}

@@ -3,7 +3,6 @@
 import json
 import time
 from io import BytesIO
-from random import Random
 
 import pytest
 from fastavro import schemaless_reader
@@ -77,23 +76,3 @@ def test_a_replay_is_encoded_with_the_schemas_of_its_intent(query):
     assert sorted(ids) == [*range(rows)], "rows are missing"
     assert {ids[number] for number in range(rows_before)} == {b"\0\0\0\0\1"}
     assert {ids[number] for number in range(rows_before, rows)} == {b"\0\0\0\0\2"}
-
-
-@pytest.mark.timeout(900)
-def test_a_short_soak(query):
-    """Five processes of the query are killed, one of them the driver: each a few seconds after the query has committed
-    again, since a query that is still starting has nothing to lose."""
-    random = Random(1)
-    plan = [True, False, False, False, False]
-    random.shuffle(plan)
-    for driver in plan:
-        before = query.commits
-        query.run_until(lambda before=before: query.commits > before, timeout_s=300)
-        pause = time.monotonic() + random.uniform(0, 3)
-        query.run_until(lambda until=pause: time.monotonic() > until, timeout_s=60)
-        if driver:
-            query.kill_driver()
-        else:
-            query.run_until(lambda: query.kill_worker(random), timeout_s=240)
-    query.finish(timeout_s=300)
-    check(query)

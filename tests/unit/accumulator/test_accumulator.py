@@ -6,9 +6,9 @@ import pytest
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.metrics import ProducerMetrics
-from spark_kafka_sink.common.model import ClusterSnapshot, Node, TopicInfo, TopicPartition
+from spark_kafka_sink.common.model import NO_LEADER, ClusterSnapshot, Node, TopicInfo, TopicPartition
 from spark_kafka_sink.errors import BufferExhaustedError, ProducerClosedError
-from spark_kafka_sink.producer.accumulator.accumulator import DrainMode, RecordAccumulator
+from spark_kafka_sink.producer.accumulator.accumulator import DrainMode, NodeAvailability, RecordAccumulator
 from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool, Reservation
 from spark_kafka_sink.producer.accumulator.claim import Claim, RowSizes, Run
 from spark_kafka_sink.records.batch import HEADER_SIZE
@@ -87,15 +87,6 @@ def test_rows_fill_batches_and_the_rest_stays_open(desk):
     assert desk.drained_counts() == [5]
 
 
-def test_later_rows_go_on_in_the_open_batch(desk):
-    desk.append(4)
-    claim = desk.claim(3)
-    assert [each.first for each in claim.ranges] == [4]
-    desk.publish(claim)
-    desk.clock.advance(10)
-    assert desk.drained_counts() == [7]
-
-
 def test_a_record_over_batch_size_gets_a_batch_of_its_own(desk):
     desk.append(1)
     sizes = RowSizes([Run(TopicPartition("t", 0), 0, 2)], [0, 5000, 5100], 61 + 10 * ROW, 0, 0, 0, 63)
@@ -149,11 +140,6 @@ def test_a_batch_that_came_due_while_it_was_claimed_wakes_the_sender_once(desk):
     assert desk.publish(claim)
     assert not desk.append(1), "its queue is listed: the sender is awake, or the node has no room"
     assert desk.drained_counts() == [5]
-
-
-def test_an_open_batch_that_gets_rows_before_it_is_due_does_not_wake_the_sender(desk):
-    assert desk.append(3)
-    assert not desk.append(1)
 
 
 def test_a_batch_that_is_claimed_whenever_the_sender_looks_takes_no_more_rows(desk):
@@ -231,15 +217,6 @@ def test_what_stands_behind_an_undone_claim_goes_out(desk):
     assert desk.drained_counts() == [10]
 
 
-def test_an_open_batch_behind_an_undone_claim_lingers_all_the_same(desk):
-    claim = desk.claim(3)
-    desk.append(2)
-    desk.accumulator.give_back(claim)
-    assert desk.drained_counts() == []
-    desk.clock.advance(10)
-    assert desk.drained_counts() == [2]
-
-
 def test_incident_a_batch_published_after_a_younger_one_lingered_as_long_as_that(desk):
     older = desk.claim(3)
     desk.clock.advance(6)
@@ -251,15 +228,6 @@ def test_incident_a_batch_published_after_a_younger_one_lingered_as_long_as_that
     assert desk.drained_counts() == []
     desk.clock.advance(6)
     assert desk.drained_counts() == [2]
-
-
-def test_a_batch_that_gets_more_rows_keeps_its_place_among_those_that_linger(desk):
-    desk.append(3)
-    desk.clock.advance(6)
-    desk.append(2, partition=2)
-    desk.append(1)
-    desk.clock.advance(4)
-    assert desk.drained_counts() == [4]
 
 
 def test_a_batch_that_was_claimed_while_the_queued_were_taken_still_comes_due(desk):
@@ -383,9 +351,28 @@ def test_after_an_abort_claims_fail_and_claimed_batches_are_their_callers(desk):
         desk.claim(1)
 
 
-def test_a_sealed_batch_keeps_its_place_in_the_queue(desk):
-    desk.append(25)
-    desk.ready()
-    (first,) = desk.drain()
-    assert first.payload is not None
-    assert first.size == 61 + 10 * ROW
+def test_a_node_is_unavailable_once_it_has_kept_data_waiting_for_longer_than_the_timeout():
+    nodes = NodeAvailability(100)
+    nodes.update(1, False, 1_000)
+    nodes.update(1, False, 1_100)
+    assert nodes.unavailable == {NO_LEADER}
+    nodes.update(1, False, 1_101)
+    assert nodes.unavailable == {NO_LEADER, 1}
+
+
+def test_a_node_that_takes_data_again_is_available_again():
+    nodes = NodeAvailability(100)
+    nodes.update(1, False, 0)
+    nodes.update(1, False, 200)
+    nodes.update(1, True, 300)
+    assert nodes.unavailable == {NO_LEADER}
+    nodes.update(1, False, 350)
+    assert nodes.unavailable == {NO_LEADER}  # waits anew, since 350
+
+
+@pytest.mark.parametrize(("timeout_ms", "took_data"), [(100, True), (0, False)])
+def test_a_node_for_which_nothing_waited_is_not_late_and_without_a_timeout_none_is(timeout_ms, took_data):
+    nodes = NodeAvailability(timeout_ms)
+    nodes.update(1, took_data, 0)
+    nodes.update(1, False, 60_000)
+    assert nodes.unavailable == {NO_LEADER}

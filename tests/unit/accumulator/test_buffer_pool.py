@@ -6,14 +6,11 @@ import time
 import pytest
 
 from spark_kafka_sink.common.clock import SystemClock
-from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.errors import BufferExhaustedError, ProducerClosedError, RecordTooLargeError
 from spark_kafka_sink.producer.accumulator.buffer_pool import (
     BufferPool,
     Reservation,
-    SharedBuffer,
 )
-from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from tests.support.waiting import DEADLINE_S, eventually
 
 
@@ -38,23 +35,6 @@ def waiting(pool: BufferPool, size: int, granted: list[int]) -> threading.Thread
     thread.start()
     assert waits.wait(DEADLINE_S)
     return thread
-
-
-def test_what_is_free_is_granted_at_once(pool):
-    pool.reserve(Reservation(), 600, 0, ignore)
-    assert pool.available == 400
-
-
-def test_what_a_batch_does_not_keep_of_a_reservation_is_free_when_it_is_cancelled(pool):
-    reservation = Reservation()
-    pool.reserve(reservation, 600, 0, ignore)
-    batch = ProducerBatch(TopicPartition("t", 0), 0.0, 16_384, 0)
-    reservation.size, batch.own_bytes = reservation.size - 250, 250
-    pool.cancel(reservation)
-    pool.cancel(reservation)
-    assert pool.available == 750
-    pool.charge(batch, 100)
-    assert pool.available == 900
 
 
 def test_a_wait_ends_after_max_block_ms_and_says_how_much_was_asked_and_is_free(pool):
@@ -107,20 +87,6 @@ def test_a_closed_pool_wakes_its_waiters_with_the_reason(pool):
         pool.reserve(Reservation(), 10, 60_000, close)
     with pytest.raises(ProducerClosedError):
         pool.reserve(Reservation(), 0, 0, ignore)
-
-
-def test_a_shared_slice_is_free_with_its_last_batch(pool):
-    pool.reserve(Reservation(), 700, 0, ignore)
-    hold = SharedBuffer(600)
-    hold.users = 2
-    first, second = (ProducerBatch(TopicPartition("t", 0), 0.0, 16_384, 0) for _ in range(2))
-    first.own_bytes = 100
-    first.shared_buffer = second.shared_buffer = hold
-    pool.release([first])
-    assert pool.available == 400
-    pool.release([second])
-    pool.release([second])
-    assert pool.available == 1000
 
 
 def test_the_longest_max_block_ms_that_kafka_takes_is_waited_for(pool):

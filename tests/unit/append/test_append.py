@@ -13,12 +13,10 @@ import pytest
 
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.common.waiting import Waiters
-from spark_kafka_sink.errors import InvalidRecordError, KafkaTimeoutError, RecordTooLargeError
+from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.producer.accumulator.accumulator import Flush
-from spark_kafka_sink.producer.append import rows as append_rows
 from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
-from spark_kafka_sink.records.decode import decode_batches
 from tests.support.waiting import DEADLINE_S
 from tests.unit.scripted_engine import TOPIC, Engine, Step
 
@@ -34,17 +32,6 @@ def column(*values: bytes | None) -> pa.BinaryArray:
     return pa.array(values, pa.binary())
 
 
-def test_keyed_rows_keep_their_order_within_a_partition():
-    engine = Engine(partitions=3)
-    engine.connect()
-    keys = [b"k%d" % (row % 7) for row in range(500)]
-    append(engine, RecordColumns(column(*keys), column(*(b"%d" % row for row in range(500)))))
-    engine.settle()
-    written = [[int(value) for value in engine.values(partition)] for partition in range(3)]
-    assert sorted(chain(*written)) == list(range(500))
-    assert all(rows == sorted(rows) for rows in written)
-
-
 def test_rows_with_keys_need_no_queue_lengths(monkeypatch):
     """They cost 3 ms a call at 10,000 partitions, which only sticky rows need."""
     engine = Engine(partitions=3)
@@ -53,49 +40,6 @@ def test_rows_with_keys_need_no_queue_lengths(monkeypatch):
     append(engine, RecordColumns(column(b"a", b"b"), column(b"1", b"2")))
     engine.settle()
     assert sum(len(engine.values(partition)) for partition in range(3)) == 2
-
-
-def test_no_rows_are_no_work():
-    engine = Engine()
-    append(engine, RecordColumns(value=column())).wait(0)
-    assert engine.transport.addresses == {}
-
-
-def test_a_null_partition_leaves_the_choice_to_the_partitioner():
-    engine = Engine(partitions=2)
-    engine.connect()
-    append(engine, RecordColumns(column(b"a", b"a"), column(b"1", b"2")), [-1, 1])
-    engine.settle()
-    assert sum(len(engine.values(partition)) for partition in range(2)) == 2
-    assert b"2" in engine.values(1)
-
-
-def test_a_negative_partition_is_refused_with_its_row():
-    engine = Engine()
-    engine.connect()
-    with pytest.raises(InvalidRecordError, match="Invalid partition: -7. Partition number should always be") as caught:
-        append(engine, RecordColumns(value=column(b"1", b"2")), [0, -7])
-    assert caught.value.row == 1
-
-
-def test_a_partition_that_is_not_there_is_waited_for_and_then_refused():
-    engine = Engine(partitions=2, max_block_ms=0)
-    engine.connect()
-    with pytest.raises(KafkaTimeoutError, match="Partition 9 of topic t with partition count 2 is not present in meta"):
-        append(engine, RecordColumns(value=column(b"1")), [9])
-
-
-def test_a_record_over_max_request_size_is_refused_with_javas_text_and_its_row():
-    engine = Engine()
-    engine.connect()
-    with pytest.raises(RecordTooLargeError) as caught:
-        append(engine, RecordColumns(value=column(b"1", b"x" * 2_000_000)))
-    assert str(caught.value) == (
-        "The message is 2000088 bytes when serialized which is larger than 1048576, which is the value of the "
-        "max.request.size configuration."
-    )
-    assert caught.value.row == 1
-    assert engine.requests == []
 
 
 class OutsideAtTheEnd:
@@ -132,77 +76,6 @@ def test_a_failed_batch_stops_the_next_append_of_its_receipt():
     engine.settle()
     with pytest.raises(Exception, match="INVALID_RECORD"):
         engine.parts.appender.append(TopicColumn.of(TOPIC), RecordColumns(value=column(b"2")), None, receipt)
-
-
-@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_memory_comes_back_to_the_byte(codec):
-    engine = Engine(partitions=3, compression_type=codec)
-    engine.connect()
-    for size in (10, 1000, 30_000):
-        append(engine, RecordColumns(column(*(b"%d" % row for row in range(200))), column(*[b"v" * size] * 200)))
-        engine.settle()
-        assert engine.memory_is_free()
-
-
-def test_large_arrow_batches_go_in_slices_that_fit_a_small_buffer_memory():
-    engine = Engine(buffer_memory=200_000)
-    engine.connect()
-    engine.parts.accumulator.pool.reserve = _sending_instead_of_waiting(engine)
-    receipt = append(engine, RecordColumns(value=column(*[b"x" * 1000] * 1000)))
-    engine.settle()
-    receipt.wait(0)
-    assert len(engine.values()) == 1000
-    assert engine.memory_is_free()
-
-
-def _sending_instead_of_waiting(engine: Engine):
-    reserve = engine.parts.accumulator.pool.reserve
-
-    def sent_first(reservation, size, max_wait_ms, before_waiting):
-        if engine.parts.accumulator.pool.available < size:
-            begun = engine.parts.accumulator.begin_flush(Flush())
-            engine.settle()
-            engine.parts.accumulator.await_flush(begun, 0)
-        reserve(reservation, size, max_wait_ms, before_waiting)
-
-    return sent_first
-
-
-def test_rows_that_cannot_be_encoded_leave_nothing_behind(monkeypatch):
-    engine = Engine(linger_ms=1000)
-    engine.connect()
-    append(engine, RecordColumns(value=column(b"before")))
-
-    def fail(*_args):
-        raise MemoryError
-
-    monkeypatch.setattr(append_rows, "encode_records", fail)
-    with pytest.raises(MemoryError):
-        append(engine, RecordColumns(value=column(*[b"x" * 100] * 1000)))
-    monkeypatch.undo()
-    append(engine, RecordColumns(value=column(b"after")))
-    engine.settle()
-    assert engine.values() == [b"before", b"after"]
-    assert engine.memory_is_free()
-
-
-def test_a_batch_that_cannot_be_compressed_still_has_the_rows_of_earlier_appends(monkeypatch):
-    engine = Engine(linger_ms=1000, compression_type="zstd")
-    engine.connect()
-    before = append(engine, RecordColumns(value=column(b"before")))
-
-    def fail(*_args):
-        raise MemoryError("no room to compress")
-
-    monkeypatch.setattr("spark_kafka_sink.producer.accumulator.accumulator.compress", fail)
-    with pytest.raises(MemoryError):
-        append(engine, RecordColumns(value=column(*[b"x" * 100] * 1000)))
-    monkeypatch.undo()
-    engine.settle()
-    before.wait(0)
-    assert engine.values() == [b"before"]
-    assert engine.memory_is_free()
-    assert not engine.parts.accumulator.has_incomplete
 
 
 def _flushed_while(monkeypatch, engine: Engine, target: str) -> tuple[threading.Thread, list[BaseException]]:
@@ -256,43 +129,6 @@ def test_incident_a_flush_waited_for_rows_that_another_thread_could_not_encode(m
     assert raised == []
 
 
-def test_a_flush_begun_while_rows_are_encoded_waits_for_those_that_were_there_before(monkeypatch):
-    engine = Engine(linger_ms=1000)
-    engine.connect()
-    before = append(engine, RecordColumns(value=column(b"before")))
-    thread, raised = _flushed_while(monkeypatch, engine, "spark_kafka_sink.producer.append.rows.encode_records")
-    with pytest.raises(MemoryError):
-        append(engine, RecordColumns(value=column(b"after")))
-    thread.join(0.1)
-    assert thread.is_alive()
-    engine.settle()
-    thread.join(DEADLINE_S)
-    assert not thread.is_alive()
-    assert raised == []
-    before.wait(0)
-
-
-def test_record_timestamps_are_kept_and_the_batch_knows_the_latest():
-    engine = Engine()
-    engine.connect()
-    sent: list[bytes] = []
-    engine.logs[0].append = _spying(engine.logs[0].append, sent)
-    stamps = np.array([5_000, 1_000, 9_000_000_000], np.int64)
-    append(engine, RecordColumns(value=column(b"1", b"2", b"3"), timestamps=stamps))
-    engine.settle()
-    batches = [batch for data in sent for batch in decode_batches(data)]
-    assert [record.timestamp for batch in batches for record in batch.records] == stamps.tolist()
-    assert max(batch.header.max_timestamp for batch in batches) == 9_000_000_000
-
-
-def _spying(append_to_log, sent: list[bytes]):
-    def spy(data: bytes):
-        sent.append(data)
-        return append_to_log(data)
-
-    return spy
-
-
 def test_a_leaderless_partition_pins_its_own_bytes_and_no_more():
     """One partition of many held a slice of every Arrow batch: 0.5 MiB of records kept 48 MiB."""
     engine = Engine(partitions=20, batch_size=2_000, linger_ms=0)
@@ -328,17 +164,6 @@ def test_incident_memory_was_reserved_without_the_copies_of_what_waits(monkeypat
     assert engine.memory_is_free()
 
 
-def test_a_partition_that_is_sent_promptly_is_not_copied():
-    engine = Engine(partitions=2, batch_size=2_000)
-    engine.connect()
-    engine.steps.extend(Step(hold=True) for _ in range(5))
-    append(engine, RecordColumns(value=column(*[b"x" * 100] * 4000)), [row % 2 for row in range(4000)])
-    queues = engine.parts.accumulator._queues.values()
-    payloads = [segment for queue in queues for batch in queue.batches if batch.payload for segment in batch.payload]
-    assert len(payloads) > 100
-    assert all(isinstance(segment, memoryview) for segment in payloads)
-
-
 def test_more_than_a_slice_for_many_partitions_is_cut_by_partition(monkeypatch):
     """Cut as the rows come, each slice had a little of every partition: batches of a few rows."""
     engine = Engine(partitions=40, batch_size=1000, buffer_memory=1 << 17, linger_ms=1000)
@@ -364,16 +189,6 @@ def test_more_than_a_slice_for_many_partitions_is_cut_by_partition(monkeypatch):
     written = [[int(value[:3]) for value in engine.values(partition)] for partition in range(40)]
     assert sorted(chain(*written)) == list(range(rows))
     assert all(each == sorted(each) for each in written)
-
-
-def test_more_than_a_slice_keeps_the_partitions_that_rows_name():
-    engine = Engine(partitions=40, batch_size=1000, buffer_memory=1 << 17, linger_ms=1000)
-    engine.connect()
-    named = [row * 7 % 40 for row in range(900)]
-    append(engine, RecordColumns(value=column(*(b"%03d" % row * 20 for row in range(900)))), named)
-    engine.settle()
-    for partition in range(40):
-        assert {named[int(value[:3])] for value in engine.values(partition)} == {partition}
 
 
 @pytest.mark.parametrize("codec", ["none", "snappy"])

@@ -39,9 +39,9 @@ def columns(keyed: bool) -> RecordColumns:
     )
 
 
-def append(engine: Engine, rows: RecordColumns, partitions, topics=TOPIC) -> SendReceipt:
+def append(engine: Engine, rows: RecordColumns, partitions) -> SendReceipt:
     receipt = SendReceipt()
-    engine.parts.appender.append(TopicColumn.of(topics), rows, np.array(partitions, np.int32), receipt)
+    engine.parts.appender.append(TopicColumn.of(TOPIC), rows, np.array(partitions, np.int32), receipt)
     engine.settle()
     receipt.wait(0)
     return receipt
@@ -87,10 +87,11 @@ def test_keys_go_where_they_go_without_the_rows_left_out():
     assert written(beside) == written(alone)
 
 
-def test_a_call_of_rows_left_out_is_no_work():
+@pytest.mark.parametrize("rows", [0, ROWS])
+def test_a_call_without_rows_or_with_none_but_those_left_out_is_no_work(rows):
     engine = Engine()
-    nothing = np.full(ROWS, LEFT_OUT, np.int32)
-    engine.parts.appender.append(TopicColumn.of(TOPIC), columns(keyed=True), nothing, SendReceipt())
+    nothing = np.full(rows, LEFT_OUT, np.int32)
+    engine.parts.appender.append(TopicColumn.of(TOPIC), columns(keyed=True).slice(0, rows), nothing, SendReceipt())
     assert engine.transport.addresses == {}
 
 
@@ -103,24 +104,6 @@ def test_a_row_left_out_may_be_larger_than_any_limit_and_is_not_copied():
     assert [len(value) for value in engine.values()] == [1, 9_000, 9_000, 1]
     assert pa.total_allocated_bytes() - before < 5_000_000 + 1_000_000
     assert engine.memory_is_free()
-
-
-def test_several_topics():
-    engine = Engine(partitions=2)
-    codes = np.arange(ROWS, dtype=np.int32) % 2
-    receipt = append(
-        engine_connected(engine),
-        columns(keyed=True),
-        [LEFT_OUT if row % 2 else -1 for row in range(ROWS)],
-        TopicColumn(["t", "u"], codes),
-    )
-    assert {partition.topic for partition in receipt.deliveries} == {"t"}
-    assert sum(each.count for each in receipt.deliveries.values()) == ROWS // 2
-
-
-def engine_connected(engine: Engine) -> Engine:
-    engine.parts.metadata.wait_for_topics({"t": None, "u": None}, 1000, engine.clock, engine.spin)
-    return engine
 
 
 def test_another_negative_partition_is_refused_with_its_row():

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from spark_kafka_sink.producer.accumulator import accumulator
 from spark_kafka_sink.producer.append import rows as append_rows
 from spark_kafka_sink.producer.append.record import ProducerRecord
 from tests.unit.scripted_engine import TOPIC, Engine
@@ -83,27 +82,3 @@ def test_incident_rows_waited_for_seconds_because_linger_ended_while_their_batch
     encode_slowly(engine, monkeypatch, encoding_ms)
     waits = write(engine, put, every_ms)
     assert max(waits.values()) <= linger_ms + SLACK_MS
-
-
-@pytest.mark.parametrize("fails", ["rows.encode_records", "accumulator.compress"])
-def test_rows_of_others_go_out_that_came_due_while_a_caller_failed_to_append(monkeypatch, fails):
-    """Its claim kept them from the sender, which then slept: in its batch, or in a batch behind it."""
-    engine = SleepingSender(linger_ms=50, compression_type="lz4", batch_size=2_000)
-    engine.append([b"before"])
-    module = append_rows if fails.startswith("rows") else accumulator
-    name = fails.partition(".")[2]
-    works = getattr(module, name)
-
-    def fail(*_arguments: Any) -> None:
-        monkeypatch.setattr(module, name, works)
-        engine.append([b"behind"])
-        engine.let_pass(80)
-        assert not engine.at_ms
-        raise MemoryError
-
-    monkeypatch.setattr(module, name, fail)
-    with pytest.raises(MemoryError):
-        engine.append([b"x" * 500] * 10)
-    engine.let_pass(SLACK_MS)
-    assert b"behind" in engine.at_ms
-    assert b"before" in engine.at_ms

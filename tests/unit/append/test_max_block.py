@@ -53,14 +53,17 @@ def waits(engine, monkeypatch):
     return waits
 
 
-def test_send_has_one_deadline_for_metadata_and_memory(engine, waits):
-    """Each got max.block.ms whole: 1.5 s were configured, 2.7 s waited."""
-    engine.parts.pending.append(ProducerRecord("t", b"v"), None, b"v")
-    assert waits.granted == [("wait_for_topics", 1_000), ("reserve", 300)]
-
-
-def test_append_columns_has_one_deadline_for_metadata_and_memory(engine, waits):
-    engine.append([b"v"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda engine: engine.parts.pending.append(ProducerRecord("t", b"v"), None, b"v"),
+        lambda each: each.append([b"v"]),
+    ],
+    ids=["send", "append_columns"],
+)
+def test_a_call_has_one_deadline_for_metadata_and_memory(engine, waits, call):
+    """Each wait got max.block.ms whole: 1.5 s were configured, 2.7 s waited."""
+    call(engine)
     assert waits.granted == [("wait_for_topics", 1_000), ("reserve", 300)]
 
 

@@ -33,24 +33,17 @@ def logged(broker, topic: str = "t") -> list[bytes]:
     return [value for partition in (0, 1) for value in broker.topic(topic).values(partition)]
 
 
-@pytest.mark.parametrize("partition", [None, 1])
-def test_incident_columns_overtook_the_record_of_the_same_key_that_was_sent_before_them(broker, producer, partition):
+@pytest.mark.parametrize(("key", "partition"), [(b"key", None), (b"key", 1), (None, 0)])
+def test_incident_columns_overtook_the_record_of_the_same_key_that_was_sent_before_them(
+    broker, producer, key, partition
+):
     for number in range(0, 6, 2):
-        producer.send(ProducerRecord("t", b"%d" % number, b"key", partition))
+        producer.send(ProducerRecord("t", b"%d" % number, key, partition))
         given = None if partition is None else [partition]
-        producer.send_columns("t", key=["key"], value=[b"%d" % (number + 1)], partition=given)
-    producer.send(ProducerRecord("t", b"6", b"key", partition))
+        producer.send_columns("t", key=key and [key], value=[b"%d" % (number + 1)], partition=given)
+    producer.send(ProducerRecord("t", b"6", key, partition))
     producer.flush()
     assert logged(broker) == [b"%d" % number for number in range(7)]
-
-
-def test_records_without_a_key_go_before_columns_too(broker, producer):
-    producer.send(ProducerRecord("t", b"0", partition=0))
-    producer.send(ProducerRecord("t", b"1", partition=0))
-    producer.send_columns("t", value=["2"], partition=[0])
-    producer.send(ProducerRecord("t", b"3", partition=0))
-    producer.flush()
-    assert logged(broker) == [b"0", b"1", b"2", b"3"]
 
 
 def test_columns_of_many_topics_come_behind_the_records_of_each(broker, producer):
@@ -59,7 +52,6 @@ def test_columns_of_many_topics_come_behind_the_records_of_each(broker, producer
     columns = RecordColumns(bytes_column([b"key"] * 4), bytes_column([b"second", b"second", b"third", b"third"]))
     topics = TopicColumn(("t", "u"), np.array([0, 1, 0, 1], np.int32))
     producer._engine.append_columns(topics, columns, None, SendReceipt())
-    assert producer._engine.parts.pending.topic("v").may_hold_mine, "no columns came to this topic"
     producer.flush()
     assert [logged(broker, topic) for topic in ("t", "u", "v")] == [[b"first", b"second", b"third"]] * 2 + [[b"first"]]
 
@@ -77,16 +69,6 @@ def test_records_that_other_threads_made_a_thread_share_go_before_its_columns(br
     producer.send_columns("t", key=["key"], value=["4"])
     producer.flush()
     assert logged(broker) == [b"%d" % number for number in range(5)]
-
-
-def test_records_of_another_thread_stay_pending_when_columns_are_sent(producer):
-    thread = threading.Thread(target=producer.send, args=(ProducerRecord("t", b"theirs"),))
-    thread.start()
-    thread.join(60)
-    theirs = producer._engine.parts.pending.topic("t")._open
-    producer.send_columns("t", value=["ours"])
-    assert producer._engine.parts.pending.topic("t")._open is theirs
-    assert not theirs.closed
 
 
 def test_a_record_that_cannot_be_appended_does_not_fail_the_columns_behind_it(producer, broker, monkeypatch):

@@ -1,7 +1,6 @@
 """``spark-kafka-sink check --from-workers``: what it prints of the workers, without Spark."""
 
 import importlib.util
-import json
 import subprocess
 import sys
 import threading
@@ -96,13 +95,6 @@ def test_a_line_per_differing_step_with_what_was_found_here_and_exit_code_1(brok
     ]
 
 
-def test_a_difference_without_a_failed_step_is_exit_code_0(broker, capsys, spark_finds):
-    spark_finds({Place("a", 9): with_text(findings_of(broker), "kio", "0.0.1", Outcome.OK)})
-    code, out, _ = run(capsys, broker.bootstrap_servers, FROM_WORKERS)
-    assert code == 0
-    assert "1 executor of spark://m:7077 checked, 1 differs from here" in out
-
-
 def test_without_pyspark_it_says_what_to_install_before_anything_is_tried(broker, capsys, monkeypatch):
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == "pyspark" else found(name))
@@ -120,12 +112,6 @@ def test_options_of_the_workers_need_from_workers(broker, capsys, option):
     assert "belong to --from-workers: add it" in err
 
 
-def test_no_tasks_are_a_wrong_command_line(capsys):
-    with pytest.raises(SystemExit, match="2"):
-        main(["check", "--bootstrap-server", "a:1", FROM_WORKERS, "--tasks", "0"])
-    assert "argument --tasks: '0' is not a whole number of at least 1" in capsys.readouterr().err
-
-
 def test_a_spark_that_does_not_start_is_an_error_in_time(monkeypatch):
     hangs, ended = threading.Event(), threading.Event()
 
@@ -141,23 +127,6 @@ def test_a_spark_that_does_not_start_is_an_error_in_time(monkeypatch):
         check_on_workers(request, {}, None, 0.2)
     assert not ended.is_set()
     hangs.set()
-
-
-def test_a_worker_without_the_package_says_so():
-    probe = check_workers._probe(b"", [])
-    hidden = probe.__class__(probe.__code__, {"__builtins__": {**vars(__import__("builtins")), "__import__": refusing}},
-                             "probe", None, probe.__closure__)  # fmt: skip
-    host, process, ((subject, step, outcome, text, _),) = json.loads(hidden(0))
-    assert host
-    assert process > 0
-    assert (subject, step, outcome) == ("this machine", "import", "FAILED")
-    assert text == "ModuleNotFoundError: No module named 'spark_kafka_sink'"
-
-
-def refusing(name, *arguments):
-    if name.startswith("spark_kafka_sink"):
-        raise ModuleNotFoundError("No module named 'spark_kafka_sink'")
-    return __import__(name, *arguments)
 
 
 def test_a_check_of_this_machine_only_imports_no_spark():

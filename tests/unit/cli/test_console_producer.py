@@ -188,12 +188,6 @@ def test_wrong_options_are_one_error_before_anything_is_read(console, capsys, ar
     assert said in capsys.readouterr().err
 
 
-def test_a_wrong_flag_is_exit_code_2(console, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        console(b"", "--request-required-acks", "2")
-    assert "invalid choice: '2'" in capsys.readouterr().err
-
-
 def test_the_handler_of_ctrl_c_is_put_back(console):
     before = signal.getsignal(signal.SIGINT)
     console(b"x")
@@ -302,12 +296,3 @@ class Interrupting(io.StringIO):
 
     def flush(self) -> None:
         self._lines.interrupt(signal.SIGTERM, None)
-
-
-def test_help_says_how_lines_are_read(capsys):
-    with pytest.raises(SystemExit, match="0"):
-        main(["console-producer", "--help"])
-    said = capsys.readouterr().out
-    for name in ("parse.key", "key.separator", "parse.headers", "null.marker", "--sync", "--producer.config"):
-        assert name in said
-    assert max(map(len, said.splitlines())) <= 120

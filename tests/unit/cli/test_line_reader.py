@@ -1,7 +1,6 @@
 import pytest
 
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.producer.append.record import ProducerRecord
 from spark_kafka_sink.tools.cli.console_producer import LineError, LineReader
 
 
@@ -64,10 +63,6 @@ def test_a_line_that_cannot_be_read_is_an_error_with_its_number(properties, line
     assert len(str(caught.value)) < 200
 
 
-def test_every_property_has_kafkas_default():
-    assert reader() == LineReader("t", False, b"\t", False, b"\t", b",", b":", None)
-
-
 def test_all_faulty_properties_come_in_one_error():
     with pytest.raises(ConfigError) as caught:
         LineReader.parse("t", [("parse.keys", "true"), ("parse.headers", "yes"), ("key.separator", "")])
@@ -89,7 +84,3 @@ def test_all_faulty_properties_come_in_one_error():
 def test_separators_that_cannot_be_told_apart_are_refused(properties, names):
     with pytest.raises(ConfigError, match=f"{names} must not be the same"):
         reader(**properties)
-
-
-def test_separators_that_are_not_in_use_may_be_the_same():
-    assert reader(headers_separator=":").record(b"v", 1) == ProducerRecord("t", b"v")

@@ -1,7 +1,6 @@
 """Placeholders of config providers: what they stand for, when they are looked up, and that no text shows it."""
 
 import pickle
-import warnings
 
 import pytest
 
@@ -10,25 +9,12 @@ from spark_kafka_sink.common.config.config_providers import ConfigProviders
 from spark_kafka_sink.common.config.option import Password
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.spark.options import SinkOptions
+from tests.support.options import SERVERS, fault, parse
 from tests.support.waiting import cpu_ratio
 
-SERVERS = {"bootstrap.servers": "localhost:9092"}
 JAVA = "org.apache.kafka.common.config.provider."
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 LOGIN = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
-
-
-def parse(options, prefix=""):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        return ProducerConfig.parse({**SERVERS, **options}, prefix)
-
-
-def fault(options, prefix=""):
-    with pytest.raises(ConfigError) as raised:
-        ProducerConfig.parse({**SERVERS, **options}, prefix)
-    (only,) = raised.value.faults
-    return only
 
 
 def providers(**classes):
@@ -63,10 +49,6 @@ def test_given_providers_replace_the_three(monkeypatch):
     monkeypatch.setenv("TEAM", "blue")
     given = {**providers(vars="EnvVarConfigProvider"), "client.id": "${env:TEAM} ${vars:TEAM}"}
     assert parse(given).client_id == "${env:TEAM} blue"
-
-
-def test_a_placeholder_in_a_value_stays(secrets):
-    assert parse({"client.id": f"${{file:{secrets}/kafka.properties:again}}"}).client_id == "${file:x:y}"
 
 
 @pytest.mark.parametrize("text", ["${nope:a}", "${file:kafka.properties}", "${env:NO_SUCH_VARIABLE}", "${dir:/:..}",
@@ -202,10 +184,6 @@ def test_a_placeholder_of_no_provider_in_a_credential_is_refused_and_not_shown()
         "kafka.sasl.jaas.config has a placeholder ${alias:…} of an unknown config provider; the aliases are dir, env, "
         "file."
     )
-
-
-def test_placeholders_may_stand_for_any_part_of_the_login_module():
-    assert parse({**LOGIN, "sasl.jaas.config": "${file:/etc/kafka/jaas.properties:jaas}"}).sasl_mechanism == "PLAIN"
 
 
 def test_what_can_be_read_of_the_login_module_is_checked_before_the_login():

@@ -88,7 +88,3 @@ def test_any_text_is_read_or_refused_without_showing_it(text):
     except JaasError as error:
         read = str(error).replace("login module", "")
     assert read == PLAIN or PLAIN not in read
-
-
-def test_the_repr_of_a_module_hides_its_options():
-    assert "hunter2" not in repr(parse_jaas(f'{PLAIN} required password="hunter2";'))

@@ -1,8 +1,5 @@
 """What an operator's environment variables allow, where options are parsed and where their values are used."""
 
-import base64
-import json
-
 import pyarrow as pa
 import pytest
 
@@ -31,8 +28,8 @@ from spark_kafka_sink.schemas.registry.client import SchemaRegistry
 from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions
 from spark_kafka_sink.schemas.registry.schema import Side
 from spark_kafka_sink.spark.options import SinkOptions
+from tests.support.options import SERVERS
 
-SERVERS = {"bootstrap.servers": "broker:9092"}
 PLAIN = {
     "security.protocol": "SASL_SSL",
     "sasl.mechanism": "PLAIN",
@@ -71,16 +68,6 @@ def secret(tmp_path):
     file.parent.mkdir()
     file.write_text("key=hunter2\n")
     return file
-
-
-def test_without_the_variables_nothing_is_limited(secret, monkeypatch):
-    for name in (CLASSES, FILES, PROVIDERS, URLS):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("TEAM", "blue")
-    assert parse({"client.id": f"${{env:TEAM}} ${{file:{secret}:key}}"}).client_id == "blue hunter2"
-    assert parse({**OAUTH, TOKEN_URL: "http://anywhere/token"}).sasl_oauthbearer_token_endpoint_url
-    assert file_fault("/etc/shadow") is None
-    assert url_fault("http://169.254.169.254/") is None
 
 
 @pytest.mark.parametrize("allowed", ["", "none", "DirectoryConfigProvider"])
@@ -274,11 +261,3 @@ def test_classes_and_sources_of_tokens_are_limited(monkeypatch):
         provided_tokens(accepted)
     assert parse({**tokens, "saslTokenProvider": "aws"}).sasl_token_provider == "aws"
     assert parse(ours).value_serializer
-
-
-def test_an_allowed_token_file_is_read(tmp_path, monkeypatch):
-    claims = base64.urlsafe_b64encode(json.dumps({"exp": 2_000_000_000}).encode()).decode()
-    (tmp_path / "token").write_text(f"a.{claims}.c\n")
-    monkeypatch.setenv(FILES, str(tmp_path))
-    source = token_source(parse({**OAUTH, TOKEN_URL: f"file://{tmp_path}/token"}), SystemClock())
-    assert source.fetch().expires_at == 2_000_000_000_000.0

@@ -1,56 +1,18 @@
 """What a mapping of Kafka's producer options means, and what is said about one that cannot work."""
 
-import dataclasses
 import pickle
-import warnings
 
 import pytest
 
 from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig
-from spark_kafka_sink.common.config.option import Status
-from spark_kafka_sink.common.config.table import OPTIONS_BY_NAME, PRODUCER_OPTIONS
 from spark_kafka_sink.errors import ConfigError
-
-SERVERS = {"bootstrap.servers": "broker:9092"}
+from tests.support import options as parsing
+from tests.support.options import SERVERS, faults
 
 
 def parse(prefix="", **options):
-    """Options with underscores for dots, on top of one bootstrap server; a warning is an error."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        return ProducerConfig.parse({**SERVERS, **{name.replace("_", "."): v for name, v in options.items()}}, prefix)
-
-
-def faults(mapping, prefix=""):
-    with pytest.raises(ConfigError) as raised:
-        ProducerConfig.parse({**SERVERS, **mapping}, prefix)
-    return raised.value.faults
-
-
-def test_fields_are_the_supported_options():
-    supported = {option.name for option in PRODUCER_OPTIONS if option.status is Status.SUPPORTED}
-    assert {
-        field.name.replace("_", ".") for field in dataclasses.fields(ProducerConfig) if field.name != "asked"
-    } == supported
-    assert len(OPTIONS_BY_NAME) == len(PRODUCER_OPTIONS)
-
-
-@pytest.mark.parametrize(
-    ("field", "default"),
-    {
-        "acks": -1, "enable_idempotence": True, "batch_size": 262144, "linger_ms": 5, "buffer_memory": 33554432,
-        "max_block_ms": 60000, "max_request_size": 1048576, "delivery_timeout_ms": 120000, "request_timeout_ms": 30000,
-        "retries": 2147483647, "retry_backoff_ms": 100, "retry_backoff_max_ms": 1000,
-        "max_in_flight_requests_per_connection": 5, "compression_type": "none", "compression_gzip_level": -1,
-        "compression_lz4_level": 9, "compression_zstd_level": 3, "metadata_max_age_ms": 300000,
-        "connections_max_idle_ms": 540000, "partitioner_adaptive_partitioning_enable": True,
-        "partitioner_ignore_keys": False, "reconnect_backoff_ms": 50, "reconnect_backoff_max_ms": 1000,
-        "send_buffer_bytes": -1, "receive_buffer_bytes": 32768, "metadata_recovery_strategy": "rebootstrap",
-        "partitioner_class": "default", "security_protocol": "PLAINTEXT", "client_id": "",
-    }.items(),
-)  # fmt: skip
-def test_defaults_are_those_of_the_java_producer_but_for_batch_size(field, default):
-    assert getattr(parse(), field) == default
+    """Options with underscores for dots."""
+    return parsing.parse({name.replace("_", "."): value for name, value in options.items()}, prefix)
 
 
 @pytest.mark.parametrize(
@@ -111,11 +73,6 @@ def test_a_bad_value_is_answered_with_option_value_and_what_is_allowed(option, g
     assert faults({option: given}) == (f"{option} must be {allowed}, but is {given!r}.",)
 
 
-def test_largest_values_of_a_type_are_taken():
-    config = parse(batch_size=2**31 - 1, linger_ms=2**63 - 1)
-    assert (config.batch_size, config.linger_ms, config.delivery_timeout_ms) == (2**31 - 1, 2**63 - 1, 2**31 - 1)
-
-
 def test_all_faults_come_in_one_error_with_the_prefix():
     said = faults({"batch.size": "x", "lingerms": 1, "metric.reporters": "a.B", "retries": -1}, "kafka.")
     assert said == (
@@ -154,22 +111,11 @@ def test_an_option_of_the_consumer_is_named_as_such():
     )
 
 
-@pytest.mark.parametrize("name", ["sasl.login.class", "metric.reporters"])
-def test_what_only_a_jvm_can_honour_is_refused_with_what_to_do(name):
-    (fault,) = faults({name: "org.example.X"})
-    assert fault == f"{name} is refused, because it needs a JVM: {OPTIONS_BY_NAME[name].instead}."
-
-
 def test_a_partitioner_class_of_the_jvm_is_refused_with_a_pointer():
     (fault,) = faults({"partitioner.class": "com.example.RegionPartitioner"})
     assert "RegionPartitioner" in fault
     assert "round_robin" in fault
     assert "a column named partition" in fault
-
-
-@pytest.mark.parametrize("name", ["round_robin", "crc32", "my_team.kafka:ByCountry"])
-def test_partitioners_of_other_clients_and_of_ones_own_have_names(name):
-    assert ProducerConfig.parse({**SERVERS, "partitioner.class": name}).partitioner_class == name
 
 
 @pytest.mark.parametrize("name", ["murmur3", "FNV1a"])
@@ -236,11 +182,6 @@ def test_the_package_says_what_to_use_for_a_serializer_of_a_schema_registry(name
         exec(f"from spark_kafka_sink import {name}")
 
 
-def test_options_of_a_schema_registry_are_none_of_the_producer():
-    (fault,) = faults({"schema.registry.url": "http://x"})
-    assert fault.startswith("schema.registry.url is not an option of Kafka's producer")
-
-
 def test_a_class_of_the_users_own_may_be_called_as_confluents():
     config = ProducerConfig.parse({**SERVERS, "value.serializer": "shop.avro:AvroSerializer"})
     assert config.value_serializer == "shop.avro:AvroSerializer"
@@ -254,11 +195,6 @@ def test_an_empty_class_name_is_no_class(name):
 def test_a_transactional_id_is_taken_with_the_timeout_of_its_transactions():
     config = ProducerConfig.parse({**SERVERS, "transactional.id": "t", "transaction.timeout.ms": "10000"})
     assert (config.transactional_id, config.transaction_timeout_ms) == ("t", 10_000)
-
-
-def test_without_a_transactional_id_there_is_none():
-    config = ProducerConfig.parse(SERVERS)
-    assert (config.transactional_id, config.transaction_timeout_ms) == (None, 60_000)
 
 
 @pytest.mark.parametrize(
@@ -369,11 +305,6 @@ def test_with_acks_0_the_default_of_batch_size_is_kafkas():
 
 def test_an_explicit_batch_size_stays_with_a_small_memory_and_request_size():
     assert parse(batch_size=32_768, buffer_memory=32_768, max_request_size=16_000).batch_size == 32_768
-
-
-def test_a_batch_size_above_the_default_buffer_memory_is_taken():
-    """Batches are then not filled, and nothing fails."""
-    assert parse(batch_size=64 << 20).buffer_memory == 32 << 20
 
 
 def test_a_rule_is_silent_about_options_already_at_fault():

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import ssl
 import subprocess
-import warnings
 
 import pytest
 
 from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig, tls_rules
-from spark_kafka_sink.common.config.option import Password
 from spark_kafka_sink.common.config.tls_rules import TLS_1_2, TLS_1_3
-from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.testing.java import find_java
+from tests.support import options as parsing
 from tests.unit.security.tls_peers import client_context
 
 SERVERS = {"bootstrap.servers": "broker:9092", "security.protocol": "SSL"}
@@ -22,27 +20,12 @@ OLDER = "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"
 PLAIN_LOGIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p";'
 
 
-def parse(options, prefix=""):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        return ProducerConfig.parse({**SERVERS, **options}, prefix)
+def parse(options):
+    return parsing.parse({**SERVERS, **options})
 
 
-def faults(options, prefix="kafka."):
-    with pytest.raises(ConfigError) as raised:
-        parse(options, prefix)
-    assert "hunter2" not in str(raised.value)
-    return raised.value.faults
-
-
-def test_passwords_and_keys_are_in_no_text_of_the_configuration():
-    given = {
-        "ssl.truststore.location": "t", "ssl.truststore.password": "hunter2-1", "ssl.key.password": "hunter2-2",
-        "ssl.keystore.key": "hunter2-3", "ssl.keystore.certificate.chain": "hunter2-4",
-    }  # fmt: skip
-    config = parse(given)
-    assert config.ssl_keystore_key == Password("hunter2-3")
-    assert "hunter2" not in f"{config} {config.by_name()}"
+def faults(options):
+    return parsing.faults({**SERVERS, **options}, "kafka.")
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,13 @@
 """The check of what exactly-once needs against TestBroker: what it finds, and that it leaves nothing behind."""
 
+from _thread import interrupt_main
+
 import pytest
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.exactly_once import ledger_topic, sweep
-from spark_kafka_sink.network import rpc
 from spark_kafka_sink.network.error_table import broker_error
 from spark_kafka_sink.network.topics import create_topic
 from spark_kafka_sink.testing import TestBroker
@@ -54,18 +55,12 @@ def test_each_step_is_told_and_nothing_is_left(broker):
     assert [each.step for each in findings] == [*STEPS, "delete"]
     assert {each.outcome for each in findings} == {Outcome.OK}
     assert all(each.elapsed_ms >= 0 for each in findings)
+    # So ACLs for the prefix hold for these names, too.
+    assert "CreateTopics of ledger-check-" in texts(findings)["create"]
+    assert "InitProducerId of orders-check-" in texts(findings)["write"]
     assert texts(findings)["create"].endswith("20 partitions, with all settings")
     assert left(broker) == []
     assert open_ids(broker) == []
-
-
-def test_the_names_begin_with_the_real_ones(broker):
-    """So ACLs for the prefix hold for them. No pattern for tasks of the prefix takes the id for one of a task."""
-    findings = texts(tried(broker))
-    assert "CreateTopics of ledger-check-" in findings["create"]
-    assert "InitProducerId of orders-check-" in findings["plan"]
-    assert "-driver (WRITE" in findings["plan"]
-    assert "InitProducerId of orders-check-" in findings["write"]
 
 
 def test_settings_that_are_refused_are_told_with_their_cost():
@@ -161,15 +156,6 @@ def test_without_transactions_nothing_is_created():
         assert broker.topics == ()
 
 
-def test_without_compaction_it_says_so():
-    with TestBroker() as broker:
-        broker.refuse_topic_configs("cleanup.policy")
-        *_, finding, deleted = tried(broker)
-        assert (finding.step, finding.outcome) == ("create", Outcome.FAILED)
-        assert (deleted.step, deleted.outcome) == ("delete", Outcome.OK)
-        assert "with no setting but cleanup.policy=compact" in finding.text
-
-
 def test_a_topic_that_may_not_be_deleted_is_named():
     with TestBroker() as broker:
         broker.faults.answer("DeleteTopics", "TOPIC_AUTHORIZATION_FAILED", times=KEPT)
@@ -191,22 +177,12 @@ def test_ctrl_c_while_a_finding_is_printed_leaves_nothing(after):
 
 
 @pytest.mark.parametrize("api", ["CreateTopics", "DescribeConfigs", "Produce", "Fetch", "EndTxn", "ListTransactions"])
-def test_ctrl_c_while_it_waits_leaves_nothing(api, monkeypatch):
-    """The request was handled, and its response was never seen."""
-    poll = rpc.Rpc._poll
-    struck = []
-
-    def interrupted(self, now, deadline):
-        poll(self, now, deadline)
-        if not struck and broker.requests.of(api):
-            struck.append(api)
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(rpc.Rpc, "_poll", interrupted)
+def test_ctrl_c_while_it_waits_leaves_nothing(api):
     with TestBroker() as broker:
+        broker.faults.run(api, interrupt_main)
         with pytest.raises(KeyboardInterrupt):
             tried(broker)
-        assert struck
+        assert broker.requests.of(api)
         assert left(broker) == []
         assert open_ids(broker) == []
 
@@ -236,39 +212,30 @@ def test_the_command_tries_it_after_the_check(flags, capsys):
         assert "steps failed, first commit of exactly-once" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("option", ["--topic", "--transactional-id-prefix", "--ledger-topic"])
-@pytest.mark.parametrize(("name", "says"), [("a\udcff", "a lone surrogate"), ("p" * 40_000, "40000 bytes")])
-def test_a_name_that_no_request_can_carry_is_refused_without_a_traceback(option, name, says, capsys):
-    """The check ended with a ValueError after it had created the topic."""
-    with TestBroker() as broker:
-        arguments = ["check", "--bootstrap-server", broker.bootstrap_servers, "--exactly-once", option, name]
-        assert main(arguments) == 1
-        assert creations(broker) == 0
-    shown = capsys.readouterr()
-    assert f"{option} has " in shown.err
-    assert says in shown.err
-    assert "Traceback" not in shown.err
+LONG = "p" * 40_000
 
 
 @pytest.mark.parametrize(
     ("option", "name", "says"),
     [
+        *[(option, "a\udcff", "a lone surrogate") for option in ("--topic", "--transactional-id-prefix")],
+        *[(option, LONG, "40000 bytes") for option in ("--topic", "--ledger-topic")],
         ("--ledger-topic", "", "--ledger-topic is empty"),
         ("--transactional-id-prefix", "", "--transactional-id-prefix is empty"),
-        (
-            "--transactional-id-prefix",
-            "p" * 32_750,
-            "--transactional-id-prefix is too long: a transactional id with it",
-        ),
+        ("--transactional-id-prefix", "p" * 32_750, "is too long: a transactional id with it"),
     ],
+    ids=lambda value: str(value)[:30].encode("ascii", "backslashreplace").decode(),
 )
-def test_a_name_that_is_empty_or_too_long_with_its_suffix_was_tried(option, name, says, capsys):
-    """Empty names were replaced by others, and a long prefix was a ValueError after the topic was created."""
+def test_incident_a_name_that_no_request_can_carry_was_tried(option, name, says, capsys):
+    """The check ended with a ValueError after it had created the topic, or replaced an empty name by another one."""
     with TestBroker() as broker:
         arguments = ["check", "--bootstrap-server", broker.bootstrap_servers, "--exactly-once", option, name]
         assert main(arguments) == 1
         assert creations(broker) == 0
-    assert says in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert option in shown
+    assert says in shown
+    assert "Traceback" not in shown
 
 
 def creations(broker):

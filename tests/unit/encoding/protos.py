@@ -8,10 +8,13 @@ from typing import Any
 
 import grpc_tools
 import pyarrow as pa
+import pytest
 from google.protobuf import descriptor_pb2, message_factory
 from grpc_tools import protoc
 
+from spark_kafka_sink import encode_protobuf
 from spark_kafka_sink.schemas.encoding.descriptors import message_descriptor
+from spark_kafka_sink.schemas.encoding.encoder import UnencodableRowsError
 
 LIBRARY = Path(grpc_tools.__file__).parent / "_proto"
 
@@ -51,3 +54,9 @@ def files_of(descriptor_set: bytes) -> list[descriptor_pb2.FileDescriptorProto]:
 
 def struct(**fields: pa.Array) -> pa.StructArray:
     return pa.StructArray.from_arrays(list(fields.values()), list(fields))
+
+
+def faults(array: pa.Array, descriptor_set: bytes) -> list[tuple[int, str, str]]:
+    with pytest.raises(UnencodableRowsError) as raised:
+        encode_protobuf(array, descriptor_set, "M")
+    return [tuple(fault) for fault in raised.value.faults]

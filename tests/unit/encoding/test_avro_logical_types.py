@@ -8,7 +8,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from tests.unit.encoding.avro_referee import encoded, faults, mismatches, read, written
+from tests.unit.encoding.avro_referee import encoded, faults, mismatches, written
 
 ENUM = {"type": "enum", "name": "Color", "symbols": ["red", "green", "blue"]}
 FIXED = {"type": "fixed", "name": "F", "size": 3}
@@ -20,34 +20,6 @@ DURATION = {"type": "fixed", "name": "D", "size": 12, "logicalType": "duration"}
 def decimal(precision, scale, size=None):
     name = {"type": "bytes"} if size is None else {"type": "fixed", "name": "Dec", "size": size}
     return {**name, "logicalType": "decimal", "precision": precision, "scale": scale}
-
-
-def spark_fixed(precision):
-    """``Decimal.minBytesForPrecision``."""
-    size = 1
-    while 2 ** (8 * size - 1) < 10**precision:
-        size += 1
-    return size
-
-
-@pytest.mark.parametrize("precision", [1, 2, 4, 9, 10, 18, 19, 20, 38])
-def test_decimals_up_to_the_precision(precision):
-    largest = 10**precision - 1
-    numbers = [
-        n * s
-        for p in range(precision + 1)
-        for n in (10**p - 1, 10**p // 2, min(2 ** (3 * p), largest))
-        for s in (1, -1)
-    ]
-    values = [Decimal(f"{n}E-1") for n in numbers]
-    array = pa.array(values, pa.decimal128(precision, 1))
-
-    for schema in (decimal(precision, 1, spark_fixed(precision)), decimal(precision, 1, 17)):
-        assert encoded(schema, array) == written(schema, values)
-    as_bytes = encoded(decimal(precision, 1), array)
-    assert [read(decimal(precision, 1), each) for each in as_bytes] == values
-    for number, data in zip(numbers, as_bytes, strict=True):
-        assert data[1:] == java_bytes(number)
 
 
 def java_bytes(number):

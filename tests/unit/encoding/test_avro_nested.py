@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 import re
 
 import pyarrow as pa
@@ -13,7 +12,7 @@ from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.records.columns import undecodable
 from spark_kafka_sink.schemas.encoding import slices
 from spark_kafka_sink.schemas.encoding.avro import AvroEncoder, encode_avro
-from spark_kafka_sink.schemas.encoding.encoder import Fault, SchemaMismatchError
+from spark_kafka_sink.schemas.encoding.encoder import SchemaMismatchError
 from spark_kafka_sink.schemas.encoding.row_writer import RowWriter
 from tests.unit.encoding.avro_referee import encoded, faults, mismatches, record, struct, written
 
@@ -48,35 +47,11 @@ def as_avro(row):
 EXPECTED = written(SCHEMA, map(as_avro, ROWS))
 
 
-def test_nested_rows():
-    assert encoded(SCHEMA, pa.array(ROWS, KIND)) == EXPECTED
-
-
 def test_a_slice_of_rows_is_that_slice():
     array = pa.array(ROWS * 3, KIND)
     for start in range(len(array) + 1):
         for end in range(start, len(array) + 1):
             assert encoded(SCHEMA, array[start:end]) == (EXPECTED * 3)[start:end]
-
-
-def test_chunks_and_slices_of_a_large_column(monkeypatch):
-    monkeypatch.setattr(slices, "_SLICE_ROWS", 3)
-    chunks = pa.chunked_array([pa.array(ROWS, KIND), pa.array([], KIND), pa.array([None, *ROWS, *ROWS], KIND)])
-
-    assert encoded(SCHEMA, chunks) == [*EXPECTED, None, *EXPECTED, *EXPECTED]
-
-
-def test_faults_of_all_chunks_and_slices_one_a_row(monkeypatch):
-    monkeypatch.setattr(slices, "_SLICE_ROWS", 2)
-    chunk = pa.array([{"x": 1, "y": "a"}, {"x": None, "y": None}, None, {"x": 1, "y": None}])
-    array = pa.chunked_array([chunk, chunk])
-
-    assert faults(record(x="long", y="string"), array) == [
-        (1, "x", "null is not allowed: the schema says long, without null"),
-        (3, "y", "null is not allowed: the schema says string, without null"),
-        (5, "x", "null is not allowed: the schema says long, without null"),
-        (7, "y", "null is not allowed: the schema says string, without null"),
-    ]
 
 
 LAYOUTS = {
@@ -253,12 +228,6 @@ def test_a_union_of_more_than_64_branches():
 INNER_KIND = pa.struct([("n", pa.int64()), ("t", pa.string())])
 
 
-def test_a_pickled_encoder_encodes_without_the_schema():
-    encoder = pickle.loads(pickle.dumps(AvroEncoder.plan(json.dumps(SCHEMA), KIND)))
-
-    assert encoder.encode(pa.array(ROWS, KIND)).to_pylist() == EXPECTED
-
-
 def test_an_encoder_takes_other_layouts_of_its_type_and_no_other_type():
     encoder = AvroEncoder.plan('"string"', pa.string())
 
@@ -314,21 +283,3 @@ def test_more_items_than_rows_are_usual():
 def test_more_items_than_offsets_can_count():
     with pytest.raises(InvalidRecordError, match="268435456 items of arrays at once, at most 268435455: encode fewer"):
         RowWriter(1 << 28)
-
-
-def test_wide_rows_are_laid_out_by_views():
-    rows = [{"a": "x" * 1000, "b": n} for n in range(50)]
-
-    assert encoded(record(a="string", b="long"), pa.array(rows)) == written(record(a="string", b="long"), rows)
-
-
-def test_lists_and_maps_of_refused_rows_are_left_out():
-    schema = record(e={"type": "enum", "name": "E", "symbols": ["A"]}, a=ARRAY, m=MAP)
-    rows = [{"e": each, "a": [each, None], "m": {each: 1}} for each in ("A", "B", "A")]
-    kind = pa.struct([("e", pa.string()), ("a", pa.list_(pa.string())), ("m", pa.map_(pa.string(), pa.int64()))])
-    array = pa.array([{**row, "m": list(row["m"].items())} for row in rows], kind)
-    refused: list[Fault] = []
-    values = AvroEncoder.plan(json.dumps(schema), kind).encode(array, b"", refused).to_pylist()
-    first, last = written(schema, [rows[0], rows[2]])
-    assert values == [first, None, last]
-    assert [fault.row for fault in refused] == [1]

@@ -167,13 +167,6 @@ def test_the_branch_that_fits_without_promotion_is_taken():
     ]
 
 
-def test_a_named_type_used_again():
-    schema = record(a=ENUM, b="E", c={"type": "array", "items": "E"})
-    rows = [{"a": "a", "b": "b", "c": ["a", "b"]}]
-
-    assert encoded(schema, pa.array(rows)) == written(schema, rows)
-
-
 def test_namespaces():
     schema = {**record(a=FIXED, b=["null", "n.s.F"]), "namespace": "n.s"}
     rows = [{"a": b"ab", "b": b"cd"}]

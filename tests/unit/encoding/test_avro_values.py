@@ -12,40 +12,6 @@ import pytest
 from spark_kafka_sink import encode_avro
 from tests.unit.encoding.avro_referee import encoded, faults, mismatches, written
 
-INT64 = [
-    0,
-    1,
-    -1,
-    63,
-    64,
-    -64,
-    -65,
-    8191,
-    8192,
-    2**20,
-    -(2**27),
-    2**34,
-    2**41,
-    -(2**48),
-    2**55,
-    2**62,
-    2**63 - 1,
-    -(2**63),
-]
-
-
-@pytest.mark.parametrize("largest", range(1, len(INT64) + 1))
-def test_varints_of_any_size_beside_each_other(largest):
-    values = INT64[:largest] * 3
-
-    assert encoded("long", pa.array(values)) == written("long", values)
-
-
-@pytest.mark.parametrize("value", INT64)
-def test_varints_of_one_size(value):
-    assert encoded("long", pa.array([value] * 3)) == written("long", [value] * 3)
-    assert encoded(["null", "long"], pa.array([value, None])) == [written(["null", "long"], [value])[0], None]
-
 
 @pytest.mark.parametrize(
     ("schema", "array"),
@@ -143,20 +109,6 @@ def test_what_a_type_does_not_hold():
 
 def test_a_character_that_two_slots_share_is_not_utf8():
     assert [row for row, _, _ in faults("string", pa.array([b"\xc3", b"\xa9"]))] == [0, 1]
-
-
-def test_a_null_row_is_a_null_result():
-    for schema in ("long", ["null", "long"], ["long", "null"]):
-        assert encoded(schema, pa.array([1, None]))[1] is None
-
-
-def test_a_prefix_stands_in_front_of_every_row_that_is_not_null():
-    from spark_kafka_sink.schemas.encoding.avro import AvroEncoder
-
-    for prefix in (b"\0\0\0\0\7", b"long enough to need a piece"):
-        encoder = AvroEncoder.plan('"long"', pa.int64())
-        assert encoder.encode(pa.array([1, None]), prefix).to_pylist() == [prefix + b"\2", None]
-        assert encoder.encode(pa.array([1]), prefix).to_pylist() == [prefix + b"\2"]
 
 
 def test_no_rows():

@@ -54,25 +54,6 @@ def test_chunks_are_joined_up_to_the_rows_of_a_slice(writers, monkeypatch):
     assert writers == [10, 1, 10, 10, 5, 10]
 
 
-def test_chunks_are_joined_up_to_the_bytes_of_a_slice(writers, monkeypatch):
-    monkeypatch.setattr(slices, "_SMALL_BYTES", 0)
-    chunks = [rows(range(5)) for _ in range(4)]
-    monkeypatch.setattr(slices, "_SLICE_BYTES", 2 * chunks[0].nbytes)
-    encoder = AvroEncoder.plan(SCHEMA, chunks[0].type)
-    encoder.encode(pa.chunked_array(chunks))
-    assert writers == [10, 10]
-
-
-def test_slices_of_one_large_array_are_joined(writers, monkeypatch):
-    monkeypatch.setattr(slices, "_SMALL_BYTES", 100)
-    monkeypatch.setattr(slices, "_SLICE_BYTES", 10_000)
-    whole = rows(range(200))
-    chunks = [whole[start : start + 2] for start in range(0, 200, 2)]
-    encoder = AvroEncoder.plan(SCHEMA, whole.type)
-    assert encoder.encode(pa.chunked_array(chunks)).to_pylist() == encoder.encode(whole).to_pylist()
-    assert writers == [200, 200]
-
-
 def test_dictionaries_that_have_no_common_index_type_are_encoded_chunk_by_chunk(writers):
     kind = pa.dictionary(pa.int8(), pa.string())
     chunks = [rows(range(start, start + 100), kind) for start in (0, 100, 200)]
@@ -110,3 +91,11 @@ def test_faulty_rows_are_numbered_through():
     with pytest.raises(UnencodableRowsError) as caught:
         encoder.encode(pa.chunked_array(chunks))
     assert [fault.row for fault in caught.value.faults] == [1, 3]
+
+
+def test_incident_the_bytes_before_each_slice_of_a_fixed_column_counted_again_towards_2_gib(monkeypatch):
+    monkeypatch.setattr(slices, "_SLICE_ROWS", 10)
+    monkeypatch.setattr(slices, "_MAX_BYTES", 1000)
+    values = pa.array([b"%010d" % number for number in range(50)], pa.binary())
+    schema = json.dumps({"type": "fixed", "name": "F", "size": 10})
+    assert AvroEncoder.plan(schema, values.type).encode(values).to_pylist() == values.to_pylist()

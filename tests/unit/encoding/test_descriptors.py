@@ -158,12 +158,6 @@ def test_files_that_import_each_other_are_refused():
         ordered_files(descriptor_set)
 
 
-def test_a_file_that_the_set_lacks_is_named():
-    files = [descriptor_pb2.FileDescriptorProto(name="a", dependency=["b"])]
-    with pytest.raises(ConfigError, match="lacks b, which a imports"):
-        ordered_files(descriptor_pb2.FileDescriptorSet(file=files).SerializeToString())
-
-
 @pytest.mark.parametrize("name", [b"a.proto", b"b.proto"])
 def test_incident_a_file_name_that_is_not_utf_8_was_another_error(name):
     damaged = compiled(imports=True, **TWO_FILES).replace(name, b"\xff" + name[1:])

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink import encode_protobuf
-from spark_kafka_sink.schemas.encoding.encoder import SchemaMismatchError, UnencodableRowsError
+from spark_kafka_sink.schemas.encoding.encoder import SchemaMismatchError
 from spark_kafka_sink.schemas.encoding.protobuf import ProtobufEncoder
-from tests.unit.encoding.protos import compiled, proto2, proto3, struct, upb
+from tests.unit.encoding.protos import compiled, faults, proto2, proto3, struct, upb
 
 FLAT = proto3(
     """
@@ -50,17 +50,6 @@ def flat_bytes(row: dict | None) -> bytes | None:
     return message.SerializeToString(deterministic=True)
 
 
-def faults(array: pa.Array, descriptor_set: bytes) -> list[tuple[int, str, str]]:
-    with pytest.raises(UnencodableRowsError) as raised:
-        encode_protobuf(array, descriptor_set, "M")
-    return [tuple(each) for each in raised.value.faults]
-
-
-def test_rows_have_the_bytes_that_upb_writes():
-    encoded = encode_protobuf(pa.array(FLAT_ROWS, FLAT_KIND), FLAT, "M")
-    assert encoded.to_pylist() == [flat_bytes(row) for row in FLAT_ROWS]
-
-
 def test_a_prefix_is_in_front_of_every_row_that_is_not_null():
     encoded = ProtobufEncoder.plan(FLAT, "M", FLAT_KIND).encode(pa.array(FLAT_ROWS, FLAT_KIND), b"\0\0\0\0\7\0")
     assert encoded.to_pylist() == [row and b"\0\0\0\0\7\0" + flat_bytes(row) for row in FLAT_ROWS]
@@ -97,24 +86,6 @@ def test_negative_timestamps_round_down_and_negative_durations_keep_their_sign()
     message = upb(schema).FromString(encode_protobuf(array, schema, "M")[0].as_py())
     assert (message.at.seconds, message.at.nanos) == (-2, 250_000_000)
     assert (message.took.seconds, message.took.nanos) == (-1, -250_000_000)
-
-
-def test_null_elements_and_entries_with_null_values_are_left_out():
-    schema = proto3(
-        "message M { repeated int64 numbers = 1; map<string, int32> counts = 2; repeated string names = 3; }"
-    )
-    array = pa.array(
-        [{"numbers": [1, None, 300], "counts": [("a", None), ("b", 2)], "names": [None, "", None, "x"]}],
-        pa.struct(
-            {
-                "numbers": pa.list_(pa.int64()),
-                "counts": pa.map_(pa.string(), pa.int32()),
-                "names": pa.list_(pa.string()),
-            }
-        ),
-    )
-    message = upb(schema).FromString(encode_protobuf(array, schema, "M")[0].as_py())
-    assert (list(message.numbers), dict(message.counts), list(message.names)) == ([1, 300], {"b": 2}, ["", "x"])
 
 
 def test_all_faulty_rows_of_an_array_are_named():

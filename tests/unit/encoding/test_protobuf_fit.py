@@ -4,9 +4,9 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink import encode_protobuf
-from spark_kafka_sink.schemas.encoding.encoder import SchemaMismatchError, UnencodableRowsError
+from spark_kafka_sink.schemas.encoding.encoder import SchemaMismatchError
 from spark_kafka_sink.schemas.encoding.protobuf import ProtobufEncoder
-from tests.unit.encoding.protos import compiled, proto2, proto3, struct, upb
+from tests.unit.encoding.protos import compiled, faults, proto2, proto3, struct, upb
 
 NUMBERS = proto3(
     """
@@ -49,12 +49,6 @@ DOES_NOT_FIT = {
 
 def each(table: dict[str, list[pa.DataType]]) -> list[tuple[str, pa.DataType]]:
     return [(name, kind) for name, kinds in table.items() for kind in kinds]
-
-
-def faults(array: pa.Array, descriptor_set: bytes) -> list[tuple[int, str, str]]:
-    with pytest.raises(UnencodableRowsError) as raised:
-        encode_protobuf(array, descriptor_set, "M")
-    return [tuple(fault) for fault in raised.value.faults]
 
 
 @pytest.mark.parametrize(("name", "kind"), each(FITS), ids=str)

@@ -20,48 +20,12 @@ SCHEMA = proto3(
     message In { string name = 1; repeated string names = 2; google.protobuf.Timestamp at = 3; }
     """
 )
-NAMES = ["a", None, "", "é" * 90]
-NUMBERS = [[1, -1], None, [], [300, None]]
 IN = pa.struct({"name": pa.string(), "names": pa.list_(pa.string())})
-INS = [{"name": "x", "names": ["y", None, ""]}, None, {"name": None, "names": None}, {"name": "", "names": []}]
-NAME_LAYOUTS = {
-    "large": pa.large_string(),
-    "view": pa.string_view(),
-    "dictionary": pa.dictionary(pa.int16(), pa.string()),
-    "binary": pa.binary(),
-    "binary view": pa.binary_view(),
-}
 
 
 def messages(array: pa.Array, descriptor_set: bytes = SCHEMA) -> list:
     encoded = encode_protobuf(array, descriptor_set, "M").to_pylist()
     return [None if each is None else upb(descriptor_set).FromString(each) for each in encoded]
-
-
-def in_all_places(names: pa.Array) -> pa.Array:
-    """The strings as a field, in a list of a struct and as keys of a map."""
-    ends = pa.array(range(len(names) + 1), pa.int32())
-    keys = names.fill_null("null") if pa.types.is_string(names.type) else pa.array(["k", "l", "m", "n"], names.type)
-    inner = struct(names=pa.ListArray.from_arrays(ends, names))
-    return struct(name=names, **{"in": inner}, ins=pa.MapArray.from_arrays(ends, keys, inner))
-
-
-@pytest.mark.parametrize("layout", NAME_LAYOUTS.values(), ids=NAME_LAYOUTS.keys())
-def test_strings_of_all_layouts(layout):
-    values = NAMES if layout not in (pa.binary(), pa.binary_view()) else [each and each.encode() for each in NAMES]
-    array = in_all_places(pa.array(values, layout))
-    plain = in_all_places(pa.array(NAMES)).field(0)
-    expected = struct(
-        name=plain, **{"in": struct(names=pa.ListArray.from_arrays(pa.array(range(5), pa.int32()), plain))}
-    )
-    for got, row in zip(messages(array), messages(expected), strict=True):
-        (value,) = got.ins.values()
-        assert (got.name, got.HasField("name"), list(getattr(got, "in").names), list(value.names)) == (
-            row.name,
-            row.HasField("name"),
-            list(getattr(row, "in").names),
-            list(getattr(row, "in").names),
-        )
 
 
 def test_run_ends():
@@ -83,12 +47,6 @@ def test_run_ends_in_a_list_are_a_mismatch():
     numbers = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), runs)
     with pytest.raises(SchemaMismatchError, match=r"^numbers\[\]: run_end_encoded.* call run_end_decode$"):
         messages(struct(numbers=numbers)[1:])
-
-
-@pytest.mark.parametrize("make", [pa.large_list, pa.list_view, pa.large_list_view, pa.list_])
-def test_lists_of_all_layouts(make):
-    array = struct(numbers=pa.array([[9], *NUMBERS, [9]], make(pa.int32()))[1:-1])
-    assert [list(each.numbers) for each in messages(array)] == [[1, -1], [], [], [300]]
 
 
 def test_lists_of_fixed_size():
@@ -125,16 +83,6 @@ def test_null_types_are_absent_everywhere():
         list=pa.nulls(2),
     )
     assert [each.ByteSize() for each in messages(array)] == [0, 0]
-
-
-def test_chunks_and_slices():
-    kind = pa.struct({"name": pa.string(), "list": pa.list_(IN)})
-    rows = [{"name": name, "list": [*INS, INS[0]]} for name in NAMES]
-    whole = pa.array(rows, kind)
-    chunked = pa.chunked_array([whole[:1], whole[1:1], whole[1:]])
-    assert encode_protobuf(chunked, SCHEMA, "M").to_pylist() == encode_protobuf(whole, SCHEMA, "M").to_pylist()
-    sliced = encode_protobuf(pa.concat_arrays([whole, whole])[3:6], SCHEMA, "M").to_pylist()
-    assert sliced == [encode_protobuf(whole, SCHEMA, "M").to_pylist()[row] for row in (3, 0, 1)]
 
 
 @pytest.mark.parametrize("array", [pa.array([], IN), pa.chunked_array([], IN)], ids=["array", "chunked"])

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.model import TopicPartition
-from spark_kafka_sink.exactly_once import steps
 from spark_kafka_sink.exactly_once.ledger import Ledger
 from spark_kafka_sink.exactly_once.ledger_format import shown_id
 from spark_kafka_sink.exactly_once.operator_commands import forget_done
@@ -30,10 +29,6 @@ SCHEMAS = (SchemaId("key", "out-key", 1), SchemaId("value", "out-value", 2))
 WIDE = 200
 
 
-class Killed(BaseException):
-    """The driver dies."""
-
-
 def die_after_the_intent(query: Query, number: int) -> None:
     plan = query.plan(number)
     reports = []
@@ -42,19 +37,7 @@ def die_after_the_intent(query: Query, number: int) -> None:
             if values:
                 query.append(write, values)
             reports.append(write.prepare(SCHEMAS if values else ()))
-    reach = steps.reach
-
-    def die(point: str, task: int | None = None) -> None:
-        if point == "intent committed":
-            raise Killed
-
-    steps.reach = die
-    try:
-        query.commit(reports)
-    except Killed:
-        pass
-    finally:
-        steps.reach = reach
+    query.commit_killed_at(reports)
 
 
 def write(servers: str) -> list[Query]:

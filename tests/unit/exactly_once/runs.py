@@ -18,7 +18,9 @@ from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.session import CommitSettings, close_sessions
 from spark_kafka_sink.exactly_once.task import Lease, TaskTransaction, opened
 from spark_kafka_sink.exactly_once.values import STRICT, LedgerStart, Target, TaskAttempt, WriteId, WriteKind
+from spark_kafka_sink.producer.transactions.committer import Committer
 from spark_kafka_sink.records.columns import RecordColumns
+from tests.faults.support.kill_points import parted
 
 TOPIC = "out"
 LEDGER = "__ledger"
@@ -32,6 +34,10 @@ def new_process() -> None:
 def carried(value):
     """What crosses processes is pickled."""
     return pickle.loads(pickle.dumps(value))
+
+
+class Killed(BaseException):
+    """The process was killed."""
 
 
 @dataclass
@@ -93,6 +99,19 @@ class Query:
             if meanwhile is not None:
                 patch.setattr(steps, "reach", lambda step, task=None: meanwhile() if step == at else None)
             return commit_batch(self.settings, reports)
+
+    def commit_killed_at(self, reports, point="intent committed") -> None:
+        """The commit ends at ``point`` as if its process were killed there."""
+
+        def reach(name, task=None):
+            if name == point:
+                raise Killed
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(steps, "reach", reach)
+            patch.setattr(Committer, "end", parted(Committer.end, lambda name: name == point, reach))
+            with pytest.raises(Killed):
+                self.commit(reports)
 
     def abort(self, reports, plan=None):
         """``plan``: the pickled writer of a batch job has it."""

@@ -11,7 +11,7 @@ from spark_kafka_sink.common.clock import NEVER, SystemClock
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.exactly_once import steps
 from spark_kafka_sink.exactly_once.errors import ADVICE, ExactlyOnceError, Progress
-from spark_kafka_sink.exactly_once.values import Repeat, WriteKind, listed
+from spark_kafka_sink.exactly_once.values import Repeat, WriteKind
 from spark_kafka_sink.producer.transactions.committer import Committer, EndTxnOutcome, EndVerdict, end_transactions
 from spark_kafka_sink.testing import TestBroker
 from tests.unit.exactly_once.runs import TOPIC, Query, committed, new_process
@@ -126,7 +126,3 @@ def test_incident_a_command_of_an_error_had_names_that_a_shell_takes_apart(name)
     command = shlex.split(settings.command("commit"))
     assert command[command.index("--prefix") + 1] == name
     assert command[command.index("--bootstrap-server") + 1] == "one:1,two:2"
-
-
-def test_many_tasks_are_named_by_their_ranges():
-    assert listed([5, 0, 1, 2, 3, 8, 9]) == "0-3, 5, 8, 9"

@@ -36,21 +36,6 @@ def test_any_changed_row_makes_a_difference(rows, data):
     assert rows_of([*rows[:place], other, *rows[place + 1 :]]) != rows_of(rows)
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        [(b"b", b"a")],
-        [(b"a", None)],
-        [(b"a", b"")],
-        [(b"a", b"b\0")],
-        [(b"a", b"b"), (None, None)],
-        [(b"a", b"b"), (b"a", b"b")],
-    ],
-)
-def test_near_rows_differ(other):
-    assert rows_of([(b"a", b"b")]) != rows_of(other)
-
-
 def test_rows_of_several_topics_together_are_those_of_each_topic():
     keys, values = pa.array([b"a", b"b", b"c"]), pa.array([b"1", b"2", b"3"])
     topics = TopicColumn(("t", "u"), np.array([0, 1, 0], np.int32))

@@ -13,9 +13,7 @@ from spark_kafka_sink.exactly_once.cluster import Cluster
 from spark_kafka_sink.exactly_once.ledger_topic import broker_limit_ms
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.sweep import list_open
-from spark_kafka_sink.network.calls import BrokerGoneError, Call, CodeAt
 from spark_kafka_sink.testing import TestBroker
-from spark_kafka_sink.testing.broker.faults import KEPT
 from tests.support.waiting import DEADLINE_S
 from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query, committed, new_process
 
@@ -74,13 +72,6 @@ def test_a_session_outlives_the_only_bootstrap_server(brokers, node):
         session.init_driver(soon())
 
 
-def test_a_broker_that_left_the_cluster_is_told_by_an_error_of_ours(brokers, cluster):
-    brokers.kill(2)
-    cluster.call(_limit(1, None), soon())
-    with pytest.raises(BrokerGoneError, match="Broker 2 has left the cluster"):
-        cluster.call(_limit(2, 2), soon())
-
-
 def test_a_leader_that_left_the_cluster_is_looked_for_anew(brokers):
     with closing(Session(query(brokers).settings, CLOCK)) as session:
         session.verify_ledger(soon())
@@ -117,14 +108,6 @@ def test_the_deadline_rules_whatever_the_request_timeout_is(brokers):
             cluster.topic(TOPIC, soon(500))
 
 
-def test_the_deadline_rules_where_nobody_answers_at_all(brokers):
-    settings = query(brokers, **SLOW).settings
-    for node in brokers.node_ids:
-        brokers.pause(node)
-    with closing(Cluster(settings.producer, CLOCK)) as cluster, pytest.raises(KafkaTimeoutError):
-        cluster.node_ids(soon(500))
-
-
 def without_topics(frame):
     """What a quota makes of a Fetch response (v12): a time to wait, and no partitions."""
     body = frame[4:9] + struct.pack(">ihi", 50, 0, 0) + b"\x01\x00"
@@ -138,24 +121,3 @@ def test_a_throttled_fetch_is_waited_out(brokers):
     writer.run(1, [[b"c"], [b"d"]])
     assert throttled.hits == 2
     assert committed(brokers) == {b"a": 1, b"b": 1, b"c": 1, b"d": 1}
-
-
-def test_a_fetch_that_is_throttled_for_ever_ends_at_the_deadline(brokers):
-    with closing(Session(query(brokers).settings, CLOCK)) as session:
-        session.verify_ledger(soon())
-        brokers.faults.mangle("Fetch", without_topics, times=KEPT)
-        with pytest.raises(KafkaTimeoutError, match="in time|has no results"):
-            session.ledger.read(soon(700))
-
-
-def _limit(node, target):
-    def make(module, version):
-        resource = module.request.DescribeConfigsResource(
-            resource_type=4, resource_name=str(node), configuration_keys=()
-        )
-        return module.DescribeConfigsRequest(resources=(resource,))
-
-    def codes(body):
-        return [CodeAt("DescribeConfigs", each.error_code) for each in body.results]
-
-    return Call("describe_configs", (2, 4), target, make, codes)

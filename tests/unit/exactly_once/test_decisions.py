@@ -1,12 +1,10 @@
 """What each process decides, as tables of cases without a broker."""
 
-import pickle
 from dataclasses import replace
 
 import pytest
 
 from spark_kafka_sink.exactly_once.decisions import (
-    VERDICTS,
     Comparison,
     check_ledger_of_foreach_batch,
     commit_order,
@@ -16,7 +14,7 @@ from spark_kafka_sink.exactly_once.decisions import (
     replayed_schemas,
     task_action,
 )
-from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError, PlanningError, ReplayMismatchError
+from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError, ReplayMismatchError
 from spark_kafka_sink.exactly_once.values import (
     STRICT,
     DriverIdentity,
@@ -94,11 +92,6 @@ def test_a_batch_stands_to_the_ledger(number, known, lost, expected):
     assert compare(write_id(number), None if known is None else entry(known), frozenset(lost)) is expected
 
 
-def test_every_standing_of_what_is_replayed_has_its_ruling():
-    for kind in (WriteKind.MICRO_BATCH, WriteKind.VERSION):
-        assert {each for of, each in VERDICTS if of is kind} == set(Comparison)
-
-
 def test_foreach_batch_without_an_entry_is_refused_after_its_first_micro_batch():
     eighth = write_id(8, WriteKind.VERSION)
     with pytest.raises(ExactlyOnceError, match=r"txnVersion 8 .* has no entry .*micro-batch 3 .*trust-checkpoint:8"):
@@ -167,18 +160,6 @@ def test_a_trust_in_another_batch_does_not_help(ledger_start):
 def test_a_trusted_checkpoint_brings_no_lost_rows_back():
     with pytest.raises(LostRowsError):
         task_action(plan(entry(4), lost={0}, ledger_start=LedgerStart(RecoveryMode.CHECKPOINT, 6)), write_id(6), 0)
-
-
-@pytest.mark.parametrize(
-    ("text", "ledger_start"),
-    [
-        ("strict", STRICT),
-        ("trust-checkpoint:7", LedgerStart(RecoveryMode.CHECKPOINT, 7)),
-        ("trust-ledger:0", LedgerStart(RecoveryMode.LEDGER, 0)),
-    ],
-)
-def test_trust_is_read_from_the_option(text, ledger_start):
-    assert LedgerStart.parse(text) == ledger_start
 
 
 def test_a_torn_batch_is_repaired_by_its_own_replay_alone():
@@ -277,10 +258,6 @@ def test_incident_two_writes_of_one_version_were_told_to_trust_the_ledger():
     stream = [replace(each, decided=RowSum(3, 12)) for each in skipped(RowSum(1, 1))]
     with pytest.raises(ReplayMismatchError, match="the checkpoint is an older copy.*ledgerStart=trust-ledger:4"):
         order(*stream)
-
-
-def test_a_planning_error_is_one_that_spark_passes_on():
-    assert isinstance(PlanningError("x"), pickle.PickleError)
 
 
 OLD, NEW, OTHER = (SchemaId("value", "t-value", 7), SchemaId("value", "t-value", 8), SchemaId("key", "t-key", 7))

@@ -6,13 +6,10 @@ import pytest
 
 from spark_kafka_sink.errors import RecordTooLargeError
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
-from spark_kafka_sink.exactly_once.values import WriteKind
 from spark_kafka_sink.producer.engine import ProducerEngine
 from spark_kafka_sink.spark.producer_cache import ProducerCache
 from tests.unit.exactly_once.runs import TOPIC, Query, committed
-
-ROWS = [[b"a", b"b"], [b"c"], []]
-EACH_ONCE = {b"a": 1, b"b": 1, b"c": 1}
+from tests.unit.exactly_once.test_protocol import EACH_ONCE, ROWS
 
 
 class Opened:
@@ -36,21 +33,6 @@ def opened():
 
 def query_of(broker, opened, **more):
     return Query(broker.bootstrap_servers, lease=opened.cache.leased, **more)
-
-
-def test_tasks_and_batches_follow_each_other(broker, opened):
-    query = query_of(broker, opened)
-    for number in range(3):
-        query.run(number, [[b"%d-%d" % (number, task)] for task in range(3)])
-    assert committed(broker) == {b"%d-%d" % (number, task): 1 for number in range(3) for task in range(3)}
-    assert len(opened.producers) == 1
-
-
-def test_jobs_under_different_prefixes_share_it(broker, opened):
-    for value, prefix in ((b"0", "app"), (b"1", "batch")):
-        query_of(broker, opened, name=prefix, kind=WriteKind.VERSION).run(0, [[value]])
-    assert committed(broker) == {b"0": 1, b"1": 1}
-    assert len(opened.producers) == 1
 
 
 def test_the_next_task_leaves_what_was_prepared_alone(broker, opened):

@@ -16,7 +16,6 @@ from spark_kafka_sink.exactly_once.values import TaskAction
 from spark_kafka_sink.testing.broker.faults import KEPT
 from tests.support.waiting import DEADLINE_S
 from tests.unit.exactly_once.runs import LEDGER, Query, carried, committed, new_process
-from tests.unit.exactly_once.test_protocol import crash
 
 DEADLINE_MS = 1_000 * DEADLINE_S
 ROWS = [[b"a"], [b"b"]]
@@ -69,13 +68,11 @@ def watermark(broker, offset=None):
 
 
 @pytest.fixture
-def decided(broker, query, monkeypatch):
+def decided(broker, query):
     """The reports of a batch whose intent stands and is not shown: the leader's watermark is the one before it."""
     reports = query.tasks(query.plan(), 0, ROWS)
     before = watermark(broker)
-    for killed in crash(monkeypatch, "intent committed"):
-        with pytest.raises(killed):
-            query.commit(reports)
+    query.commit_killed_at(reports)
     watermark(broker, before)
     return reports
 
@@ -138,12 +135,6 @@ def test_a_kept_session_that_finds_its_last_batch_done_appends_no_barrier(broker
     assert len(barriers(broker)) > 1, "nobody committed what was planned"
 
 
-def test_a_barrier_is_a_tombstone_that_no_reader_takes_for_an_entry(broker, query, session):
-    query.run(0, ROWS)
-    assert {record.value for record in barriers(broker)} == {None}
-    assert set(read(session).entries) == {"q1"}
-
-
 def test_a_leader_that_lags_for_a_while_is_read_to_the_end(broker, query, session):
     query.run(0, ROWS)
     before = watermark(broker)
@@ -178,9 +169,7 @@ def test_a_long_ledger_is_read_for_longer_than_max_block_ms_as_long_as_it_goes_o
     for number in range(8):
         query.run(number, ROWS)
     reports = query.tasks(query.plan(), 8, ROWS)
-    for killed in crash(monkeypatch, "intent committed"):
-        with pytest.raises(killed):
-            query.commit(reports)
+    query.commit_killed_at(reports)
     monkeypatch.setattr(partition_log, "_FETCH_BYTES", 1)
     broker.faults.delay("Fetch", 100, times=None)
     impatient = Query(broker.bootstrap_servers, options={"max.block.ms": 2_500})

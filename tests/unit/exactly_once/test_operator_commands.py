@@ -4,7 +4,7 @@ import io
 import json
 import re
 import socket
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 
 import pytest
@@ -21,7 +21,7 @@ from spark_kafka_sink.exactly_once.values import Entry, EntryState, RowSum, Task
 from spark_kafka_sink.tools.cli.main import main
 from tests.support.waiting import DEADLINE_S
 from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query, committed
-from tests.unit.exactly_once.test_protocol import EACH_ONCE, MORE, ROWS, crash
+from tests.unit.exactly_once.test_protocol import EACH_ONCE, MORE, ROWS
 
 # max.block.ms is the only option that can end a command within the time that a test has.
 BRIEF = [
@@ -50,21 +50,26 @@ def command(transactions):
     return lambda action, *more: transactions(action, "--prefix", "app", *ANSWERS[action], *more)
 
 
+@contextmanager
+def foreign_transaction(broker, transactional_id):
+    """Another application's, which is open."""
+    with KafkaProducer(
+        {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": transactional_id}
+    ) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(ProducerRecord(TOPIC, b"foreign"))
+        producer.flush()
+        yield
+
+
 @pytest.fixture
-def decided(broker, query, monkeypatch):
+def decided(broker, query):
     """A query whose driver died with its intent recorded."""
     reports = query.tasks(query.plan(), 0, ROWS)
-    for killed in crash(monkeypatch, "intent committed"):
-        with pytest.raises(killed):
-            query.commit(reports)
+    query.commit_killed_at(reports)
     assert committed(broker) == {}
     return query
-
-
-def test_list_tells_what_the_ledger_says(command, decided):
-    code, said = command("list")
-    assert code == 0
-    assert "q1: batch 0, intent, 3 tasks, 3 rows" in said
 
 
 def test_incident_list_said_1_tasks_and_not_which_topics(transactions, query):
@@ -105,23 +110,17 @@ def test_one_hostile_record_takes_the_commands_down_for_no_other(broker, command
 def test_a_transactional_id_that_a_terminal_would_obey_is_nobodys(broker, transactions, query):
     query.run(0, ROWS)
     for each in ("\x1b[2J-driver", "\x1b[2J-0"):
-        with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": each}) as producer:
-            producer.init_transactions()
-            producer.begin_transaction()
-            producer.send(ProducerRecord(TOPIC, b"foreign"))
-            producer.flush()
+        with foreign_transaction(broker, each):
             code, said = transactions("list")
             assert (code, said.replace("\n", "").isprintable(), said[-21:]) == (0, True, "\n0 transactions open\n")
 
 
-def test_a_stream_that_has_a_name_is_shown_with_it(broker, transactions, monkeypatch):
+def test_a_stream_that_has_a_name_is_shown_with_it(broker, transactions):
     query = Query(broker.bootstrap_servers, query_name="orders")
     query.run(0, ROWS)
     assert "  q1 (orders): batch 0, done, 3 tasks, 3 rows to out, decided" in transactions("list")[1]
     reports = query.tasks(query.plan(), 1, ROWS)
-    for killed in crash(monkeypatch, "intent committed"):
-        with pytest.raises(killed):
-            query.commit(reports)
+    query.commit_killed_at(reports)
     shown = transactions("list")[1]
     assert "  q1 (orders): batch 1, intent" in shown
     assert "decided with batch 1 of q1 (orders): commit" in shown
@@ -143,13 +142,6 @@ def test_a_mistaken_name_is_not_told_that_there_is_nothing(transactions, decided
 def test_a_name_that_nothing_is_like_has_nothing(transactions, decided):
     """As of a batch job whose entry was removed at its end."""
     assert transactions("commit", "--prefix", "somebody-elses") == (0, "nothing to commit\n")
-
-
-def test_list_disturbs_nobody(broker, command, query):
-    reports = query.tasks(query.plan(), 0, ROWS)
-    command("list")
-    query.commit(reports)
-    assert committed(broker) == EACH_ONCE
 
 
 def test_commit_carries_out_what_is_decided(broker, command, decided):
@@ -207,11 +199,7 @@ def busy(broker):
     version.task(version.plan(3), 3, 0, [b"version"])
     weekly = Query(servers, "txn-weekly", "weekly", WriteKind.VERSION, prefix="mine-weekly")
     weekly.task(weekly.plan(), 0, 0, [b"weekly"])
-    with KafkaProducer({"bootstrap.servers": servers, "transactional.id": "app-more-0"}) as producer:
-        producer.init_transactions()
-        producer.begin_transaction()
-        producer.send(ProducerRecord(TOPIC, b"foreign"))
-        producer.flush()
+    with foreign_transaction(broker, "app-more-0"):
         yield broker
 
 
@@ -235,14 +223,12 @@ def test_list_finds_every_write_without_being_told_a_prefix(busy, transactions):
         )
 
 
-def test_incident_abort_ended_what_was_decided_in_another_ledger(broker, transactions, query, monkeypatch):
+def test_incident_abort_ended_what_was_decided_in_another_ledger(broker, transactions, query):
     """The command was given the default one. Now it names the write's."""
     query.run(0, ROWS)
     other = replace(query, ledger="__other")
     reports = other.tasks(other.plan(), 0, ROWS)
-    for killed in crash(monkeypatch, "intent committed"):
-        with pytest.raises(killed):
-            other.commit(reports)
+    other.commit_killed_at(reports)
     doubt = f"not in {LEDGER}: another ledger, perhaps __other, may have decided it; give that as --ledger-topic"
     assert f"app-0 (producer id {reports[0].share.prepared.producer_id}, " in transactions("list")[1]
     assert transactions("list")[1].count(doubt) == 2
@@ -298,11 +284,21 @@ def test_without_a_terminal_nobody_is_fenced_unless_told(broker, transactions, q
     assert committed(broker) == {}
 
 
-@pytest.mark.parametrize(("answer", "rows"), [("y", EACH_ONCE), ("n", {}), ("", {})])
+CTRL_D = None
+
+
+@pytest.mark.parametrize(("answer", "rows"), [("y", EACH_ONCE), ("n", {}), ("", {}), (CTRL_D, {})])
 def test_at_a_terminal_it_asks_before_it_fences(broker, transactions, monkeypatch, decided, answer, rows):
     asked = []
+
+    def asks(question):
+        asked.append(question)
+        if answer is CTRL_D:
+            raise EOFError
+        return answer
+
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    monkeypatch.setattr("builtins.input", lambda question: asked.append(question) or answer)
+    monkeypatch.setattr("builtins.input", asks)
     code, said = transactions("commit", "--prefix", "app")
     assert (code, committed(broker)) == (0 if rows else 1, rows)
     assert "fences app-driver" in asked[0]
@@ -328,29 +324,11 @@ def test_incident_abort_did_not_say_that_the_job_still_runs(broker, transactions
     assert committed(broker) == EACH_ONCE
 
 
-def test_ctrl_d_at_the_question_is_no(broker, transactions, monkeypatch, decided):
-    def nobody(question):
-        raise EOFError
-
-    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    monkeypatch.setattr("builtins.input", nobody)
-    code, said = transactions("commit", "--prefix", "app")
-    assert (code, said.endswith("nothing done\n")) == (1, True)
-    assert committed(broker) == {}
-
-
 def test_what_has_nothing_to_do_fences_nobody(broker, command, query):
     reports = query.tasks(query.plan(), 0, ROWS)
     assert command("commit") == (0, "nothing to commit\n")
     query.commit(reports)
     assert committed(broker) == EACH_ONCE
-
-
-def test_commit_and_abort_need_a_prefix(transactions):
-    for action in ("commit", "abort"):
-        code, said = transactions(action, "--yes")
-        assert code == 1
-        assert f"{action} needs --prefix; `transactions list` shows the names" in said
 
 
 @pytest.mark.parametrize("action", ["list", "commit", "abort"])
@@ -360,25 +338,6 @@ def test_a_dead_broker_does_not_keep_it_past_its_deadline(capsys, action):
         arguments = ["--bootstrap-server", server, "--prefix", "app"]
         assert main(["transactions", action, *arguments, *BRIEF]) == 1
     assert "No broker has responded (bootstrap.servers=" in capsys.readouterr().err
-
-
-def test_a_broker_that_dies_in_between_does_not_keep_it_past_its_deadline(broker, transactions, decided):
-    broker.pause(1)
-    code, said = transactions("commit", "--prefix", "app", "--yes", *BRIEF)
-    broker.resume(1)
-    assert (code, "error: " in said) == (1, True)
-    assert committed(broker) == {}
-
-
-def test_a_decided_batch_job_is_found_by_its_prefix_and_committed(broker, transactions, monkeypatch):
-    job = Query(broker.bootstrap_servers, "txn-once", "once", WriteKind.VERSION, prefix="mine-once")
-    reports = job.tasks(job.plan(), 0, ROWS)
-    for killed in crash(monkeypatch, "intent committed"):
-        with pytest.raises(killed):
-            job.commit(reports)
-    code, said = transactions("commit", "--prefix", "mine", "--yes")
-    assert (code, said.splitlines()[-1]) == (0, "committed batch 0 of once")
-    assert committed(broker) == EACH_ONCE
 
 
 @pytest.mark.parametrize("action", ["commit", "abort"])
@@ -405,11 +364,7 @@ def test_what_a_later_release_decided_is_left_alone_and_the_rest_is_listed(broke
 @pytest.mark.parametrize("foreign", ["x-None-0", "flink-nightly-0"])
 def test_no_command_ends_what_only_looks_like_a_writes(busy, transactions, foreign):
     """As for a txnAppId with a prefix its id ends in the name, no one can tell whose it is."""
-    with KafkaProducer({"bootstrap.servers": busy.bootstrap_servers, "transactional.id": foreign}) as producer:
-        producer.init_transactions()
-        producer.begin_transaction()
-        producer.send(ProducerRecord(TOPIC, b"foreign"))
-        producer.flush()
+    with foreign_transaction(busy, foreign):
         for prefix in ("app", "txn-nightly", "mine"):
             assert transactions("abort", "--prefix", prefix, "--yes")[0] == 0
         assert busy.transaction_state(foreign) == "Ongoing"
@@ -487,14 +442,12 @@ def test_forget_keeps_what_is_not_done(broker, transactions, decided):
     assert committed(broker) == EACH_ONCE
 
 
-def test_forget_keeps_what_a_driver_decides_meanwhile(broker, query, monkeypatch):
+def test_forget_keeps_what_a_driver_decides_meanwhile(broker, query):
     """It has read the entry as done before; its own transaction is of the same driver id."""
     query.run(0, ROWS)
     reports = query.tasks(query.plan(), 1, MORE)
     with closing(Session(query.settings, SystemClock())) as session:
-        for killed in crash(monkeypatch, "intent committed"):
-            with pytest.raises(killed):
-                query.commit(reports)
+        query.commit_killed_at(reports)
         assert forget_done(session, 1 << 62, session.deadline(5_000)) == []
     query.run(1, MORE)
     assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
@@ -521,8 +474,15 @@ def test_forget_keeps_a_write_with_open_transactions(broker, transactions, query
     assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
 
 
-def test_forget_needs_to_be_told_what(transactions):
-    code, said = transactions("forget")
-    assert (code, "forget needs --prefix, --older-than or both" in said) == (1, True)
-    code, said = transactions("abort", "--prefix", "app", "--older-than", "3")
-    assert (code, "--older-than is for forget only" in said) == (1, True)
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (["commit", "--yes"], "commit needs --prefix; `transactions list` shows the names"),
+        (["abort", "--yes"], "abort needs --prefix; `transactions list` shows the names"),
+        (["forget"], "forget needs --prefix, --older-than or both"),
+        (["abort", "--prefix", "app", "--older-than", "3"], "--older-than is for forget only"),
+    ],
+)
+def test_a_command_needs_to_be_told_what(transactions, line, says):
+    code, said = transactions(*line)
+    assert (code, says in said) == (1, True)

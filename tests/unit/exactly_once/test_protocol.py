@@ -1,8 +1,6 @@
 """The whole protocol on a broker in this process: what each kind of crash, zombie and replay comes to."""
 
-import struct
-import time
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
 
@@ -15,34 +13,18 @@ from spark_kafka_sink.exactly_once.commit import commit_batch
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError, PlanningError, ReplayMismatchError
 from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.values import LedgerStart, RecoveryMode, TaskAction, WriteKind
-from spark_kafka_sink.producer.engine import ProducerEngine
-from spark_kafka_sink.producer.transactions.committer import Committer, EndVerdict, end_transactions
+from spark_kafka_sink.producer.transactions.committer import EndVerdict, end_transactions
 from spark_kafka_sink.producer.transactions.values import END_TXN_V1, END_TXN_V2
-from spark_kafka_sink.spark.producer_cache import ProducerCache
 from spark_kafka_sink.testing.broker.faults import KEPT
 from spark_kafka_sink.testing.broker.state.transactions import LAST_EPOCH, ProducerIdentity
 from tests.contract.fencing import fence
-from tests.faults.support.kill_points import parted
-from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query, committed, new_process
+from tests.unit.exactly_once.runs import LEDGER, Query, committed, new_process
 
 ROWS = [[b"a", b"b"], [b"c"], []]
 EACH_ONCE = {b"a": 1, b"b": 1, b"c": 1}
 MORE = [[b"d"], [b"e"]]
 ENDED = {"CompleteAbort", "Empty"}
 """States of an aborted transaction; the second after an InitProducerId."""
-
-
-def test_a_batch_becomes_visible_with_its_commit(broker, query):
-    reports = query.tasks(query.plan(), 0, ROWS)
-    assert committed(broker) == {}
-    query.commit(reports)
-    assert committed(broker) == EACH_ONCE
-
-
-def test_the_next_batch_follows(broker, query):
-    query.run(0, ROWS)
-    query.run(1, MORE)
-    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
 
 
 def test_a_task_without_rows_opens_no_transaction(broker, query):
@@ -63,20 +45,6 @@ def test_a_batch_without_rows_is_remembered(broker, query):
     query.run(0, [[], []])
     query.run(1, ROWS)
     assert committed(broker) == EACH_ONCE
-
-
-def test_a_driver_that_dies_before_the_intent_leaves_nothing(broker, query):
-    query.tasks(query.plan(), 0, ROWS)
-    query.run(0, ROWS)
-    assert committed(broker) == EACH_ONCE
-
-
-def test_what_a_dead_run_left_open_is_aborted_although_fewer_tasks_follow(broker, query):
-    query.run(0, [[b"x"]] * 4)
-    query.tasks(query.plan(), 1, [[b"y"]] * 4)
-    query.run(1, [[b"y"]] * 2)
-    assert committed(broker) == {b"x": 4, b"y": 2}
-    assert {broker.transaction_state(f"app-{task}") for task in (2, 3)} <= ENDED
 
 
 def test_what_a_first_batch_left_open_is_aborted_once_the_ledger_has_an_entry(broker, query):
@@ -128,11 +96,6 @@ def test_incident_the_retry_of_a_killed_attempt_had_no_rows_and_left_its_transac
     assert committed(broker) == {**EACH_ONCE, **dict.fromkeys(MORE[1], 1)}
 
 
-def test_a_first_attempt_without_rows_asks_nothing_of_its_coordinator(broker, query):
-    query.task(query.plan(), 0, 0, [])
-    assert broker.transaction_state("app-0") is None
-
-
 @pytest.mark.parametrize("who", ["sweep", "abort"])
 def test_what_an_aborted_task_sends_later_is_not_committed_with_its_successors_rows(broker, query, who):
     query.run(0, ROWS)
@@ -150,12 +113,10 @@ def test_what_an_aborted_task_sends_later_is_not_committed_with_its_successors_r
     assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
 
 
-def test_planning_with_another_ledger_ends_no_decided_transaction(broker, query, monkeypatch):
+def test_planning_with_another_ledger_ends_no_decided_transaction(broker, query):
     query.run(0, ROWS)
     reports = query.tasks(query.plan(), 1, MORE)
-    for killed in crash(monkeypatch, "intent committed"):
-        with pytest.raises(killed):
-            query.commit(reports)
+    query.commit_killed_at(reports)
     elsewhere = replace(query.settings, topic="__other")
     plan = plan_write(elsewhere)
     with pytest.raises(ExactlyOnceError, match="ledgerTopic changed"):
@@ -169,36 +130,6 @@ def test_an_abort_whose_reported_transactions_were_ended_by_others_says_so(broke
     (ended,) = end_transactions(query.settings.producer, [(reports[1].share.prepared, True)], 5_000)
     assert ended.verdict is EndVerdict.COMMITTED
     assert query.abort(reports) == AbortOutcome(aborted=1, gone=1)
-
-
-@pytest.mark.parametrize("point", ["intent committed"])
-def test_an_abort_fences_a_commit_that_has_decided(broker, query, monkeypatch, point):
-    """Both would number their records alike, and one would be taken for the other's duplicate."""
-    reports = query.tasks(query.plan(), 0, ROWS)
-    for killed in crash(monkeypatch, point):
-        with pytest.raises(killed):
-            query.commit(reports)
-    planned = reports[0].driver.identity
-    query.abort(reports)
-    present = broker._call(lambda server: server.state.transactions.transactions["app-driver"].epoch)
-    # The intent and abort's own done record raise it too where transactions are of version 2.
-    assert present - planned.epoch == (3 if planned.end_txn_version == 5 else 2)
-
-
-def crash(monkeypatch, point):
-    """The next commit ends at ``point`` as if its process were killed there."""
-
-    class Killed(BaseException):
-        pass
-
-    def reach(name, task=None):
-        if name == point:
-            raise Killed
-
-    with monkeypatch.context() as patch:
-        patch.setattr(steps, "reach", reach)
-        patch.setattr(Committer, "end", parted(Committer.end, lambda name: name == point, reach))
-        yield Killed
 
 
 @contextmanager
@@ -215,11 +146,9 @@ def refused(monkeypatch, point):
 
 
 @pytest.mark.parametrize("point", ["intent in the log", "intent committed", "between EndTxns", "before done"])
-def test_a_commit_that_dies_is_carried_out_by_the_next_run(broker, query, monkeypatch, point):
+def test_a_commit_that_dies_is_carried_out_by_the_next_run(broker, query, point):
     reports = query.tasks(query.plan(), 0, ROWS)
-    for killed in crash(monkeypatch, point):
-        with pytest.raises(killed):
-            query.commit(reports)
+    query.commit_killed_at(reports, point)
     again = query.tasks(query.plan(), 0, ROWS)
     decided = point != "intent in the log"
     assert {report.action for report in again} == {TaskAction.SKIP if decided else TaskAction.WRITE}
@@ -248,15 +177,6 @@ def test_what_fails_after_the_last_end_is_told_and_not_raised(broker, query, mon
     assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
 
 
-def test_a_done_record_that_no_broker_takes_is_told_and_not_raised(broker, query):
-    reports = query.tasks(query.plan(), 0, ROWS)
-    broker.faults.answer("Produce", "TOPIC_AUTHORIZATION_FAILED", only=after_the_first(), times=KEPT)
-    outcome = query.commit(reports)
-    broker.faults.clear()
-    assert "TOPIC_AUTHORIZATION_FAILED" in outcome.cleanup_failure
-    assert committed(broker) == EACH_ONCE
-
-
 def test_what_fails_before_the_last_end_says_that_the_batch_is_decided(broker, query):
     reports = query.tasks(query.plan(), 0, ROWS)
     broker.faults.answer("EndTxn", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", only=after_the_first(), times=KEPT)
@@ -265,13 +185,6 @@ def test_what_fails_before_the_last_end_says_that_the_batch_is_decided(broker, q
     broker.faults.clear()
     assert query.abort(reports).decided == ("batch 0 of q1 had been decided and is committed",)
     assert committed(broker) == EACH_ONCE
-
-
-def test_an_abort_of_a_batch_that_is_done_says_so(broker, query):
-    reports = query.tasks(query.plan(), 0, ROWS)
-    query.commit(reports)
-    again = query.tasks(query.plan(), 0, ROWS)
-    assert query.abort(again).decided == ("batch 0 of q1 was committed before",)
 
 
 def test_an_abort_of_a_torn_batch_says_that_it_is_decided(broker, torn):
@@ -283,11 +196,9 @@ def test_an_abort_of_a_torn_batch_says_that_it_is_decided(broker, torn):
 
 
 @pytest.mark.parametrize("point", ["intent committed", "between EndTxns"])
-def test_an_abort_after_the_intent_commits(broker, query, monkeypatch, point):
+def test_an_abort_after_the_intent_commits(broker, query, point):
     reports = query.tasks(query.plan(), 0, ROWS)
-    for killed in crash(monkeypatch, point):
-        with pytest.raises(killed):
-            query.commit(reports)
+    query.commit_killed_at(reports, point)
     assert query.abort(reports).decided == ("batch 0 of q1 had been decided and is committed",)
     assert committed(broker) == EACH_ONCE
 
@@ -296,9 +207,7 @@ def test_an_abort_spares_what_is_decided_though_transaction_version_has_changed_
     """Incident: abort committed a decided batch and then asked for the abort of one of its transactions, because the
     one that it had listed had the driver's protocol, and the one in the intent the task's."""
     reports = query.tasks(query.plan(), 0, ROWS)
-    for killed in crash(monkeypatch, "intent committed"):
-        with pytest.raises(killed):
-            query.commit(reports)
+    query.commit_killed_at(reports)
     listed, aborted = sweep.left_open, []
 
     def listed_in_the_other_protocol(listing, driver):
@@ -374,13 +283,11 @@ def test_incident_a_first_micro_batch_that_was_given_up_left_a_task_in_mid_write
 
 
 @pytest.fixture
-def elsewhere(broker, monkeypatch):
+def elsewhere(broker):
     """A job whose version 0 is decided in its ledger, and not committed; the same job with another ledgerTopic."""
     job = Query(broker.bootstrap_servers, query="job", kind=WriteKind.VERSION)
     reports = job.tasks(job.plan(0), 0, [[b"a"], [b"b"], [b"c"]])
-    for killed in crash(monkeypatch, "intent committed"):
-        with pytest.raises(killed):
-            job.commit(reports)
+    job.commit_killed_at(reports)
     return replace(job, ledger="__other")
 
 
@@ -395,15 +302,11 @@ def test_an_abort_with_another_ledger_spares_what_the_first_one_decided(broker, 
     assert committed(broker) == {b"a": 1, b"b": 1, b"c": 1}
 
 
-def test_incident_an_abort_that_found_its_own_intent_ended_what_another_ledger_had_decided(
-    broker, elsewhere, monkeypatch
-):
+def test_incident_an_abort_that_found_its_own_intent_ended_what_another_ledger_had_decided(broker, elsewhere):
     """The intent was an entry, and with an entry abort ended everything that was open under the prefix."""
     plan = elsewhere.plan(1)
     reports = elsewhere.tasks(plan, 1, [[b"x"]])
-    for killed in crash(monkeypatch, "intent committed"):
-        with pytest.raises(killed):
-            elsewhere.commit(reports)
+    elsewhere.commit_killed_at(reports)
     assert "is committed" in elsewhere.abort(reports, plan).decided[0]
     assert {broker.transaction_state(f"app-{task}") for task in (1, 2)} == {"Ongoing"}
 
@@ -472,39 +375,6 @@ def test_a_new_query_under_an_old_prefix_skips_nothing(broker, query):
     assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
 
 
-def test_an_older_checkpoint_is_refused_before_anything_is_written(broker, query):
-    query.run(0, ROWS)
-    query.run(1, MORE)
-    plan = query.plan()
-    older = r"micro-batch 0 of query q1 .*is older than the last batch in the ledger.*batch 1"
-    with pytest.raises(ExactlyOnceError, match=older):
-        query.task(plan, 0, 0, ROWS[0])
-    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
-
-
-def test_a_query_without_a_ledger_is_refused_unless_its_checkpoint_is_trusted(broker, query):
-    plan = query.plan()
-    with pytest.raises(ExactlyOnceError, match="ledgerStart=trust-checkpoint:7"):
-        query.task(plan, 7, 0, ROWS[0])
-    Query(broker.bootstrap_servers, ledger_start=LedgerStart(RecoveryMode.CHECKPOINT, 7)).run(7, ROWS)
-    query.run(8, MORE)
-    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
-
-
-def test_another_guarantee_in_between_is_refused_not_written_twice(broker, query):
-    """Exactly-once wrote batch 0, at-least-once 1 to 3, and Spark's own commit of 3 is lost."""
-    query.run(0, ROWS)
-    plan = query.plan()
-    with pytest.raises(ExactlyOnceError, match=r"micro-batch 3 .*batch 0 of q1 was the last.*trust-checkpoint:3\."):
-        query.task(plan, 3, 0, MORE[0])
-    trusting = replace(query, ledger_start=LedgerStart(RecoveryMode.CHECKPOINT, 3))
-    with pytest.raises(ExactlyOnceError, match=r"trust-checkpoint:4\."):
-        trusting.run(4, MORE)
-    trusting.run(3, MORE)
-    trusting.run(4, [[b"f"]])
-    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1, b"f": 1}
-
-
 def test_a_forgotten_trust_in_the_ledger_skips_no_other_replay(broker, query):
     forgetful = replace(query, ledger_start=LedgerStart(RecoveryMode.LEDGER, 0))
     forgetful.run(0, ROWS)
@@ -559,35 +429,9 @@ def test_a_batch_of_which_nothing_is_left_may_be_cut_otherwise(broker, query):
     assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
 
 
-def test_a_later_batch_does_not_bury_one_of_which_nothing_is_left(broker, query):
-    reports = query.tasks(query.plan(), 0, [[b"a"]])
-    with pytest.raises(LostRowsError):
-        query.commit(reports, lambda: broker.expire_transaction("app-0"))
-    with pytest.raises(LostRowsError, match=r"rows of batch 0 of q1 \(tasks 0\) are gone"):
-        query.tasks(query.plan(), 1, MORE)
-
-
-@pytest.mark.parametrize(
-    "rows", [[[b"a", b"X"], [b"c"], []], [[b"a", b"b"], [b"X"], []], [[b"a", b"b"], [b"c"], [b"X"]]]
-)
-def test_a_replay_of_other_rows_repairs_nothing(broker, torn, rows):
-    plan = torn.plan()
-    with pytest.raises(ReplayMismatchError, match="not repeatable"):
-        torn.tasks(plan, 0, rows)
-    assert committed(broker) == {b"a": 1, b"b": 1}
-
-
-def test_another_query_does_not_bury_what_is_gone(broker, torn):
-    other = Query(broker.bootstrap_servers, query="q2")
-    with pytest.raises(LostRowsError, match=r"rows of batch 0 of q1"):
-        other.tasks(other.plan(), 0, MORE)
-
-
-def test_a_committed_transaction_that_answers_gone_is_known_by_its_marker(broker, query, monkeypatch):
+def test_a_committed_transaction_that_answers_gone_is_known_by_its_marker(broker, query):
     reports = query.tasks(query.plan(), 0, ROWS)
-    for killed in crash(monkeypatch, "before done"):
-        with pytest.raises(killed):
-            query.commit(reports)
+    query.commit_killed_at(reports, "before done")
     fence({"bootstrap.servers": query.servers}, "app-0")  # as a late InitProducerId: EndTxn finds another epoch
     again = query.tasks(query.plan(), 0, ROWS)
     assert {report.action for report in again} == {TaskAction.SKIP}
@@ -612,16 +456,6 @@ def test_a_zombie_task_cannot_make_its_rows_visible(broker, query):
     assert committed(broker) == {b"a": 1, b"b": 1}
 
 
-def test_no_intent_is_recorded_late_in_the_transactions_timeout(broker, query):
-    reports = query.tasks(query.plan(), 0, ROWS)
-    with pytest.raises(
-        ExactlyOnceError, match=r"oldest transaction is 5\d s old.*kafka\.transaction\.timeout\.ms=60000"
-    ):
-        query.commit(began_ago(reports, 55_000))
-    query.abort(reports)
-    assert committed(broker) == {}
-
-
 def began_ago(reports, ms):
     return [replace(report, began_at=report.began_at - ms) for report in reports]
 
@@ -633,17 +467,6 @@ def test_no_end_of_the_intent_is_sent_after_the_deadline_of_the_oldest_transacti
     with pytest.raises(ExactlyOnceError, match=r"kafka\.transaction\.timeout\.ms=60000"):
         query.commit(reports)
     loading.remove()
-    assert query.abort(reports) == AbortOutcome(aborted=2)
-    assert committed(broker) == {}
-
-
-def test_a_commit_that_was_stopped_until_the_deadline_of_the_oldest_transaction_sends_no_end(
-    broker, query, monkeypatch
-):
-    reports = began_ago(query.tasks(query.plan(), 0, ROWS), 49_000)
-    monkeypatch.setattr(steps, "reach", lambda point, task=None: time.sleep(1.5 if point == "intent in the log" else 0))
-    with pytest.raises(ExactlyOnceError, match=r"kafka\.transaction\.timeout\.ms=60000"):
-        query.commit(reports)
     assert query.abort(reports) == AbortOutcome(aborted=2)
     assert committed(broker) == {}
 
@@ -675,10 +498,17 @@ def test_incident_an_intent_that_the_ledger_refused_as_too_large_was_told_as_per
     assert committed(broker) == EACH_ONCE
 
 
-def test_a_timeout_that_leaves_no_time_for_a_decision_is_refused(broker):
-    query = Query(broker.bootstrap_servers, options={"transaction.timeout.ms": 10_000})
-    with pytest.raises(PlanningError, match=r"kafka\.transaction\.timeout\.ms is 10000, .*at least 60000"):
-        query.plan()
+@pytest.mark.parametrize(
+    ("timeout_ms", "says"),
+    [
+        (10_000, r"kafka\.transaction\.timeout\.ms is 10000, .*at least 60000"),
+        (1_000_000, "set it to 900000 or less"),
+    ],
+    ids=["no time for a decision", "above the brokers' limit"],
+)
+def test_a_transaction_timeout_that_cannot_work_is_refused(broker, timeout_ms, says):
+    with pytest.raises(PlanningError, match=says):
+        Query(broker.bootstrap_servers, options={"transaction.timeout.ms": timeout_ms}).plan()
 
 
 def test_the_lost_answer_to_the_intents_own_end_changes_nothing(broker, query):
@@ -686,35 +516,6 @@ def test_the_lost_answer_to_the_intents_own_end_changes_nothing(broker, query):
     broker.faults.drop_after("EndTxn")
     query.commit(reports)
     assert committed(broker) == EACH_ONCE
-
-
-def make_anew(broker):
-    broker.delete_topic(TOPIC)
-    broker.create_topic(TOPIC, partitions=2)
-
-
-@pytest.mark.parametrize("again", [True, False])
-def test_a_topic_that_is_deleted_between_prepare_and_commit_is_refused(broker, query, again):
-    reports = query.tasks(query.plan(), 0, ROWS)
-    broker.delete_topic(TOPIC)
-    if again:
-        broker.create_topic(TOPIC, partitions=2)
-    with pytest.raises(ExactlyOnceError, match=f"micro-batch 0 .*is not committed: topic {TOPIC} was deleted"):
-        query.commit(reports)
-    query.abort(reports)
-    if not again:
-        broker.create_topic(TOPIC, partitions=2)
-    query.run(0, ROWS)
-    assert committed(broker) == EACH_ONCE
-
-
-def test_a_topic_that_is_made_again_after_the_decision_is_told(broker, query, monkeypatch):
-    reports = query.tasks(query.plan(), 0, ROWS)
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            steps, "reach", lambda point, task=None: make_anew(broker) if point == "intent committed" else None
-        )
-        assert query.commit(reports).recreated == (TOPIC,)
 
 
 def told(caplog):
@@ -743,17 +544,6 @@ def test_a_version_whose_ledger_was_lost_is_written_with_a_warning(broker, caplo
     caplog.clear()
     replace(job, name="txn-newer", query="newer", ledger_start=LedgerStart(RecoveryMode.CHECKPOINT, 7)).run(7, [[]])
     assert told(caplog) == []
-
-
-def test_a_version_is_written_once(broker):
-    job = Query(broker.bootstrap_servers, name="txn-nightly", query="nightly", kind=WriteKind.VERSION)
-    job.run(5, ROWS)
-    job.run(5, ROWS)
-    assert committed(broker) == EACH_ONCE
-    with pytest.raises(ExactlyOnceError, match="txnVersion 3 of txnAppId nightly .*is smaller than the last one"):
-        job.run(3, MORE)
-    job.run(9, MORE)
-    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
 
 
 def test_incident_a_smaller_version_was_refused_by_each_task_instead_of_planning(broker):
@@ -789,15 +579,13 @@ def test_a_version_is_written_once_whatever_prefix_its_tasks_have(broker):
     assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
 
 
-def test_a_decided_version_is_finished_under_another_prefix(broker, monkeypatch):
+def test_a_decided_version_is_finished_under_another_prefix(broker):
     first, second = (
         Query(broker.bootstrap_servers, "txn-nightly", "nightly", WriteKind.VERSION, prefix=f"{prefix}-nightly")
         for prefix in ("one", "two")
     )
     reports = first.tasks(first.plan(5), 5, ROWS)
-    for killed in crash(monkeypatch, "intent committed"):
-        with pytest.raises(killed):
-            first.commit(reports)
+    first.commit_killed_at(reports)
     second.run(5, ROWS)
     assert committed(broker) == EACH_ONCE
 
@@ -816,60 +604,10 @@ def test_one_txn_app_id_for_two_topics_is_refused(broker):
     assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
 
 
-def test_two_hundred_transactions_are_committed_at_once(broker, query):
-    rows = [b"%d" % task for task in range(200)]
-    with closing(ProducerCache(ProducerEngine)) as producers:
-        query.lease = producers.leased
-        query.run(0, [[row] for row in rows])
-    assert committed(broker) == dict.fromkeys(rows, 1)
-    assert {broker.transaction_state(f"app-{task}") for task in range(200)} == {"CompleteCommit"}
-
-
-def test_a_ledger_that_deletes_is_refused(broker, query):
-    broker.create_topic(LEDGER, partitions=10)
-    with pytest.raises(PlanningError, match=r"cleanup\.policy is 'delete', not 'compact'"):
-        query.plan()
-
-
-def test_a_ledger_of_too_few_partitions_is_refused(broker, query):
-    broker.create_topic(LEDGER, partitions=1, configs={"cleanup.policy": "compact"})
-    with pytest.raises(PlanningError, match="has 1 partition, the ledger needs 10"):
-        query.plan()
-
-
 def test_a_ledger_that_may_not_be_created_is_described(broker, query):
     broker.faults.answer("CreateTopics", "TOPIC_AUTHORIZATION_FAILED")
     with pytest.raises(PlanningError, match=r"needs CREATE.*Create it by hand: 20 partitions, cleanup.policy=compact"):
         query.plan()
-
-
-def test_a_timeout_above_the_brokers_limit_is_refused(broker):
-    query = Query(broker.bootstrap_servers, options={"transaction.timeout.ms": 1_000_000})
-    with pytest.raises(PlanningError, match="set it to 900000 or less"):
-        query.plan()
-
-
-def test_a_batch_that_only_has_the_number_of_a_committed_one_is_refused(broker, query):
-    query.run(0, ROWS)
-    with pytest.raises(ReplayMismatchError, match="committed with 3 rows .*now to be written with 4"):
-        query.run(0, [[b"a", b"b"], [b"c"], [b"new"]])
-    with pytest.raises(ReplayMismatchError, match=r"rand\(\)"):
-        query.run(0, [[b"a", b"b"], [b"X"]])
-    Query(broker.bootstrap_servers, ledger_start=LedgerStart(RecoveryMode.LEDGER, 0)).run(0, [[b"X"]])
-    assert committed(broker) == EACH_ONCE
-
-
-def test_incident_an_older_checkpoint_whose_rows_had_other_signs_lost_them(broker, query):
-    """Its batch counted as the replay of the committed one: nothing was written, and the query went on."""
-    query.run(0, [[struct.pack("<2d", 1.5, 2.5)]])
-    with pytest.raises(ReplayMismatchError, match="committed with 1 rows"):
-        query.run(0, [[struct.pack("<2d", -1.5, -2.5)]])
-
-
-def test_a_replay_may_cut_its_rows_otherwise(broker, query):
-    query.run(0, ROWS)
-    query.run(0, [[b"c", b"a"], [], [b"b"], []])
-    assert committed(broker) == EACH_ONCE
 
 
 @pytest.mark.parametrize("left", [0, 1, 2, 3])
@@ -885,3 +623,23 @@ def test_a_producer_id_whose_epochs_run_out_is_followed_by_another(broker, query
 def age(transaction, epoch):
     """As if the id had been used for weeks."""
     transaction.become(ProducerIdentity(transaction.producer_id, epoch))
+
+
+def client_ids(broker, query):
+    """By all requests of a batch that is aborted, the same batch again, and its replay."""
+    query.abort(query.tasks(query.plan(), 0, ROWS))
+    query.run(0, ROWS)
+    query.run(0, ROWS)
+    assert committed(broker) == EACH_ONCE
+    apis = {seen.api for seen in broker.requests}
+    assert {"ApiVersions", "Metadata", "FindCoordinator", "InitProducerId", "EndTxn", "Fetch", "Produce"} <= apis
+    return {seen.client_id for seen in broker.requests}
+
+
+def test_incident_a_broker_that_cannot_read_an_empty_client_id_closed_the_connections_of_the_ledger(broker, query):
+    ids = client_ids(broker, query)
+    assert all(each.startswith(("producer-", "adminclient-")) for each in ids), ids
+
+
+def test_the_client_id_of_the_write_is_on_each_connection(broker):
+    assert client_ids(broker, Query(broker.bootstrap_servers, options={"client.id": "nightly"})) == {"nightly"}

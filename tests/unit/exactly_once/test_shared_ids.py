@@ -9,7 +9,6 @@ from spark_kafka_sink.exactly_once.errors import PlanningError
 from spark_kafka_sink.exactly_once.values import WriteKind
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.unit.exactly_once.runs import TOPIC, Query, committed
-from tests.unit.exactly_once.test_protocol import crash
 
 REFUSED = "begin with orders-nightly-, and so do those of a query that has transactionalIdPrefix orders-nightly "
 
@@ -61,11 +60,9 @@ def test_a_job_is_refused_before_it_ends_a_streams_transactions(broker, stream, 
     assert committed(broker) == {b"s": 1, b"t": 1}
 
 
-def test_incident_a_decided_job_stayed_visible_in_part_because_its_rerun_was_refused(broker, stream, job, monkeypatch):
+def test_incident_a_decided_job_stayed_visible_in_part_because_its_rerun_was_refused(broker, stream, job):
     reports = job.tasks(job.plan(1), 1, [[b"a"], [b"b"]])
-    for killed in crash(monkeypatch, "between EndTxns"):
-        with pytest.raises(killed):
-            job.commit(reports)
+    job.commit_killed_at(reports, "between EndTxns")
     stream.run(0, [[b"s"]])
     with pytest.raises(PlanningError, match=REFUSED):
         job.plan(1)

@@ -6,7 +6,7 @@ import pytest
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.errors import KafkaTimeoutError
-from spark_kafka_sink.exactly_once import commit, steps
+from spark_kafka_sink.exactly_once import commit
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.session import session_for
@@ -129,12 +129,11 @@ def sleep(suspended, hours=1):
 
 
 def test_incident_a_machine_that_was_suspended_in_its_commit_decided_when_its_transactions_had_timed_out(
-    broker, query, monkeypatch, suspended
+    broker, query, suspended
 ):
     reports = query.tasks(query.plan(), 0, ROWS)
-    monkeypatch.setattr(steps, "reach", lambda point, task=None: point == "intent in the log" and sleep(suspended))
     with pytest.raises(ExactlyOnceError, match=r"is not committed: the time was up .*Start the query again"):
-        query.commit(reports)
+        query.commit(reports, lambda: sleep(suspended), at="intent in the log")
     assert query.abort(reports).aborted == 2
     assert committed(broker) == {}
 
@@ -159,15 +158,14 @@ def test_a_wall_clock_that_is_set_back_gives_a_decision_no_more_time(broker, que
     late = []
     monkeypatch.setattr(suspended, "now", lambda clock: SystemClock.now(clock) + sum(late))
 
-    def set_back(point, task=None):
-        if point == "intent in the log":
-            late.append(3_600_000)
-            sleep(suspended, hours=-24)
+    def set_back():
+        late.append(3_600_000)
+        sleep(suspended, hours=-24)
 
     reports = query.tasks(query.plan(), 0, ROWS)
-    monkeypatch.setattr(steps, "reach", set_back)
     with pytest.raises(ExactlyOnceError, match="is not committed: the time was up"):
-        query.commit(reports)
+        query.commit(reports, set_back, at="intent in the log")
+    assert committed(broker) == {}
 
 
 def test_a_kept_view_of_the_ledger_is_read_anew_after_a_suspension(broker, query, suspended):
@@ -179,22 +177,3 @@ def test_a_kept_view_of_the_ledger_is_read_anew_after_a_suspension(broker, query
         assert ledger.read(session.deadline(10_000)) is view
         sleep(suspended)
         assert ledger.read(session.deadline(10_000)) is not view
-
-
-def test_a_decision_whose_time_is_up_before_it_is_sent_is_none(broker, query, monkeypatch):
-    late = []
-
-    class Late(SystemClock):
-        def now(self):
-            return super().now() + sum(late)
-
-    def reach(point, task=None):
-        if point == "intent in the log":
-            late.append(3_600_000)
-
-    reports = query.tasks(query.plan(), 0, ROWS)
-    monkeypatch.setattr("spark_kafka_sink.exactly_once.session.SystemClock", Late)
-    monkeypatch.setattr(steps, "reach", reach)
-    with pytest.raises(ExactlyOnceError, match=r"micro-batch 0 of query q1 .* is not committed: the time was up"):
-        query.commit(reports)
-    assert committed(broker) == {}

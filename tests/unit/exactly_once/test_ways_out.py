@@ -10,7 +10,6 @@ import pytest
 
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.values import LedgerStart, WriteKind
-from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.tools.cli.main import main
 from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query, committed, new_process
 from tests.unit.exactly_once.test_protocol import EACH_ONCE, MORE, ROWS
@@ -19,13 +18,12 @@ NEXT = {b"d": 1, b"e": 1}
 OTHER_ROWS = [[b"a", b"c"], [b"b"], []]
 
 
-@pytest.fixture
-def broker(monkeypatch):
+pytestmark = pytest.mark.parametrize("broker", ["4.1"], indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def brokers_that_know_new_topics_at_once(monkeypatch):
     monkeypatch.setattr("spark_kafka_sink.exactly_once.commit.LAG_MS", 100.0)
-    with TestBroker() as broker:
-        broker.create_topic(TOPIC, partitions=2)
-        yield broker
-    new_process()
 
 
 def refused(query, number, rows):

@@ -6,6 +6,7 @@ from spark_kafka_sink.errors import RegistryError
 from spark_kafka_sink.schemas.formats import task_formats
 from spark_kafka_sink.schemas.registry.cache import CachedRegistry
 from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema
+from spark_kafka_sink.spark.options import SinkOptions
 
 
 class FakeRegistry:
@@ -75,3 +76,10 @@ class FakeRegistry:
         if self.down:
             raise RegistryError("the registry does not respond.")
         self.requests.append((what, subject))
+
+
+def formats_of(**given):
+    """Of a sink that writes Avro and has a registry; underscores stand for dots."""
+    named = {name.replace("_", "."): value for name, value in given.items()}
+    url = {"schema.registry.url": "http://registry:8081"}
+    return SinkOptions.parse({"kafka.bootstrap.servers": "a:1", "valueFormat": "avro", **url, **named}).formats

@@ -3,8 +3,6 @@
 import pytest
 
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.schemas.formats.format_options import Format
-from spark_kafka_sink.schemas.registry.schema import Side, SubjectNameStrategy
 from spark_kafka_sink.spark.options import SinkOptions
 
 URL = {"schema.registry.url": "http://registry:8081"}
@@ -37,11 +35,6 @@ def test_an_unknown_format_is_refused():
     assert faults({"valueFormat": "parquet"}) == (
         "valueFormat must be one of raw, avro, protobuf, json, but is 'parquet'.",
     )
-
-
-def test_bare_avro_needs_no_registry():
-    formats = parse({**AVRO, "valueSchema": '"int"'})
-    assert (formats.key.format, formats.value.format, formats.registry) == (Format.RAW, Format.AVRO, None)
 
 
 def test_options_of_a_schema_belong_to_their_format():
@@ -80,27 +73,6 @@ def test_json_needs_a_registry_and_a_schema():
     assert "valueFormat=json needs a schema: give valueSchema, or a registry with use.latest.version" in fault
     assert parse({"valueFormat": "json", **URL, "use.latest.version": "true"}) is not None
     assert parse({"valueFormat": "json", **URL, "use.schema.id": "7"}) is not None
-
-
-def test_the_registrys_schema_switches_registration_off_and_both_by_hand_are_refused():
-    for options in ({"use.latest.version": "true"}, {"use.schema.id": "7"}):
-        assert parse({**AVRO, **URL, **options}).registry.side(Side.VALUE).auto_register is False
-        (fault,) = faults({**AVRO, **URL, **options, "auto.register.schemas": "true"})
-        assert "auto.register.schemas" in fault
-
-
-def test_one_id_for_two_encoded_columns_is_refused():
-    both = {"keyFormat": "avro", **AVRO, **URL}
-    (fault,) = faults({**both, "use.schema.id": "7"})
-    assert "key.use.schema.id or value.use.schema.id" in fault
-    registry = parse({**both, "key.use.schema.id": "7", "value.use.schema.id": "8"}).registry
-    assert [registry.side(side).schema_id for side in (Side.KEY, Side.VALUE)] == [7, 8]
-
-
-def test_strategies_have_javas_names_too():
-    java = "io.confluent.kafka.serializers.subject.TopicRecordNameStrategy"
-    registry = parse({**AVRO, **URL, "value.subject.name.strategy": java}).registry
-    assert registry.side(Side.VALUE).subject_name_strategy is SubjectNameStrategy.TOPIC_RECORD
 
 
 def test_all_faults_come_at_once():

@@ -10,9 +10,8 @@ from spark_kafka_sink.schemas.formats.plan import FrameColumn, earlier_schemas, 
 from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
 from spark_kafka_sink.schemas.registry.cache import ApplicationFile, CachedRegistry
 from spark_kafka_sink.schemas.registry.schema import Schema, SchemaReference, SchemaType, Side
-from spark_kafka_sink.spark.options import SinkOptions
 from tests.support.manual_clock import ManualClock
-from tests.unit.formats.fake_registry import FakeRegistry
+from tests.unit.formats.fake_registry import FakeRegistry, formats_of
 
 OLD = '{"type":"record","name":"R","fields":[{"name":"a","type":["null","int"],"default":null}]}'
 NEW = '{"type":"record","name":"R","fields":[{"name":"a","type":["null","long"],"default":null}]}'
@@ -24,15 +23,9 @@ def registry():
     return FakeRegistry()
 
 
-def options(**given):
-    named = {name.replace("_", "."): value for name, value in given.items()}
-    url = {"schema.registry.url": "http://registry:8081"}
-    return SinkOptions.parse({"kafka.bootstrap.servers": "a:1", "valueFormat": "avro", **url, **named}).formats
-
-
 def plan(registry, folder, application="app", **given):
     """In a new planning process."""
-    formats = options(**given)
+    formats = formats_of(**given)
     file = ApplicationFile(application, ManualClock(), folder / "private")
     cached = CachedRegistry(registry, formats.registry, file)
     return pickle.loads(pickle.dumps(plan_formats(formats, {Side.VALUE: FrameColumn(STRUCT)}, "t", cached)))

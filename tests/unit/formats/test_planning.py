@@ -15,9 +15,8 @@ from spark_kafka_sink.schemas.formats.format_options import FormatError
 from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
 from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
 from spark_kafka_sink.schemas.registry.schema import Schema, SchemaReference, SchemaType, Side
-from spark_kafka_sink.spark.options import SinkOptions
 from tests.unit.encoding.protos import compiled, files_of
-from tests.unit.formats.fake_registry import FakeRegistry
+from tests.unit.formats.fake_registry import FakeRegistry, formats_of
 
 STRUCT = pa.struct([("a", pa.int32())])
 
@@ -27,15 +26,9 @@ def record(*names, default=None, name="R"):
     return json.dumps({"type": "record", "name": name, "namespace": "n", "fields": fields})
 
 
-def options(**given):
-    named = {name.replace("_", "."): value for name, value in given.items()}
-    url = {"schema.registry.url": "http://registry:8081"}
-    return SinkOptions.parse({"kafka.bootstrap.servers": "a:1", "valueFormat": "avro", **url, **named}).formats
-
-
 def plan(registry, topic="t", derived=None, kind=STRUCT, **given):
     frame = {Side.VALUE: FrameColumn(kind, derived)}
-    return pickle.loads(pickle.dumps(plan_formats(options(**given), frame, topic, registry)))
+    return pickle.loads(pickle.dumps(plan_formats(formats_of(**given), frame, topic, registry)))
 
 
 def written(formats, rows, topics="t"):
@@ -95,14 +88,6 @@ def test_incident_what_a_registry_said_forged_lines_of_logs_and_had_289_001_char
     error = str(raised.value)
     assert len(error) < 21_000
     assert error.replace("\n- ", "").isprintable()
-
-
-def test_the_latest_version_is_taken(registry):
-    registry.register("t-value", avro(record("a")))
-    registry.register("t-value", avro(record("b", "a").replace('"b", "type": ["int", "null"]', '"b", "type": "null"')))
-    formats = plan(registry, use_latest_version="true")
-    assert registry.requests[-1] == ("latest", "t-value")
-    assert written(formats, [{"a": 1}]) == [b"\0\0\0\0\2\0\2"]
 
 
 def test_the_schema_of_an_id_is_taken(registry):
@@ -249,12 +234,6 @@ def test_named_types_of_other_subjects_are_put_in(registry):
     assert written(formats, [{"a": {"zip": 1}, "b": [{"zip": 2}]}]) == [b"\0\0\0\0\2\2\2\4\0"]
 
 
-@pytest.mark.parametrize(("option", "text"), [("valueSchema", "{"), ("valueSchemaFile", "/nowhere")])
-def test_a_schema_that_cannot_be_read_names_its_option(registry, option, text):
-    with pytest.raises(FormatError, match=f"^{option} "):
-        plan(registry, **{option: text})
-
-
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -335,19 +314,6 @@ def test_a_message_that_the_registrys_schema_lacks_is_named_with_it(registry):
         FormatError, match=r"^valueMessage is looked for in schema 1 of subject t-value: .* it has Order"
     ):
         plan(registry, valueFormat="protobuf", use_latest_version="true", valueMessage="Nope")
-
-
-def test_a_schema_file_is_read_on_the_driver_only(registry, tmp_path):
-    path = tmp_path / "schema.avsc"
-    path.write_text(record("a"))
-    formats = plan(registry, valueSchemaFile=str(path))
-    path.unlink()
-    assert written(formats, [{"a": 1}]) == [b"\0\0\0\0\1\0\2"]
-
-
-def test_json_only_gets_the_prefix(registry):
-    formats = plan(registry, kind=pa.string(), valueFormat="json", valueSchema='{"title": "T"}')
-    assert written(formats, ['{"a": 1}', None]) == [b'\0\0\0\0\1{"a": 1}', None]
 
 
 def test_a_missing_library_is_named(registry, monkeypatch):

@@ -1,7 +1,6 @@
 """Protobuf schemas that a registry gives as .proto text."""
 
 import base64
-import subprocess
 import tracemalloc
 from pathlib import Path
 
@@ -155,14 +154,6 @@ def test_a_schema_that_only_imports_has_the_messages_of_its_import(registry):
     assert written(formats, [{"units": 1}]) == [b"\0\0\0\0\3\2\2\x08\1"]
 
 
-def test_a_map_is_no_message_in_the_numbers_of_text(registry):
-    text = 'syntax = "proto3"; message M { map<string, int32> m = 1; message In { int32 a = 1; } }'
-    registry.register("t-value", Schema(SchemaType.PROTOBUF, text))
-    kind = pa.struct([("a", pa.int32())])
-    formats = plan(registry, kind=kind, valueFormat="protobuf", valueMessage="M.In", use_latest_version="true")
-    assert written(formats, [{"a": 1}]) == [b"\0\0\0\0\3\4\0\0\x08\1"]  # [0, 0], as in Java's toMessageIndexes
-
-
 def test_without_protoc_the_error_says_what_to_install(registry, monkeypatch):
     monkeypatch.setattr(protoc, "find_spec", lambda name: None)
     with pytest.raises(
@@ -200,11 +191,6 @@ def test_an_imported_file_with_a_modules_name_is_not_run(tmp_path, monkeypatch):
     assert not ran.exists()
 
 
-def test_an_import_may_have_the_name_of_the_compiled_file():
-    data = compile_proto('syntax = "proto3"; import "schema.proto"; message M {}', {"schema.proto": MONEY}, WHAT)
-    assert message_descriptor(data, "M").file.dependencies[0].name == "schema.proto"
-
-
 def test_files_that_registries_know_need_no_reference():
     data = compile_proto(
         'syntax = "proto3"; import "google/type/date.proto"; message M { google.type.Date d = 1; }', {}, WHAT
@@ -239,12 +225,6 @@ def test_incident_what_protoc_wrote_of_350_kb_of_text_took_gigabytes_of_the_driv
         tracemalloc.stop()
     assert len(str(refused.value)) < 3_000
     assert str(refused.value).isprintable()
-
-
-def test_a_schema_is_compiled_once_a_process(registry, monkeypatch):
-    for _ in range(2):
-        plan(registry, kind=KIND, valueFormat="protobuf", valueMessage="Order", use_latest_version="true")
-        monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("compiled again"))
 
 
 @pytest.mark.parametrize(("begin", "piece"), [("", "\n"), ("", "/* "), ('"', '\\"'), ("'", "\\'")])

@@ -12,9 +12,8 @@ from spark_kafka_sink.schemas.formats.format_options import FormatError
 from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
 from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
 from spark_kafka_sink.schemas.registry.schema import Schema, SchemaType, Side
-from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.read import topic_column
-from tests.unit.formats.fake_registry import FakeRegistry
+from tests.unit.formats.fake_registry import FakeRegistry, formats_of
 
 STRUCT = pa.struct([("a", pa.int32())])
 LONG = '{"type":"record","name":"R","fields":[{"name":"a","type":["null","long"]}]}'
@@ -30,11 +29,8 @@ def registry(monkeypatch):
 
 
 def plan(registry, **given):
-    named = {name.replace("_", "."): value for name, value in given.items()}
-    url = {"schema.registry.url": "http://registry:8081"}
-    options = SinkOptions.parse({"kafka.bootstrap.servers": "a:1", "valueFormat": "avro", **url, **named}).formats
     column = FrameColumn(STRUCT)
-    return pickle.loads(pickle.dumps(plan_formats(options, {Side.VALUE: column}, None, registry)))
+    return pickle.loads(pickle.dumps(plan_formats(formats_of(**given), {Side.VALUE: column}, None, registry)))
 
 
 def encode(formats, numbers, topics):
@@ -106,19 +102,11 @@ def test_a_topic_first_met_while_the_registry_is_down_fails_and_others_do_not(re
 
 def test_a_derived_schema_that_a_topics_registry_refuses_points_at_an_explicit_one(registry):
     registry.refuses = True
-    url = {"schema.registry.url": "http://registry:8081"}
-    options = SinkOptions.parse({"kafka.bootstrap.servers": "a:1", "valueFormat": "avro", **url}).formats
-    formats = plan_formats(options, {Side.VALUE: FrameColumn(STRUCT, LONG)}, None, registry)
+    formats = plan_formats(formats_of(), {Side.VALUE: FrameColumn(STRUCT, LONG)}, None, registry)
     with pytest.raises(FormatError, match="no field has a default: give valueSchema with a default for each new field"):
         encode(TaskFormats(formats), [1], "a")
     with pytest.raises(RegistryError, match=r"incompatible with an earlier schema\.$"):
         encode(TaskFormats(plan(registry, valueSchema=LONG)), [1], "a")
-
-
-def test_a_header_needs_a_guid_of_each_topics_schema(registry):
-    formats = TaskFormats(plan(registry, valueSchema=LONG, value_schema_id_serializer="header"))
-    with pytest.raises(FormatError, match=r"^value\.schema\.id\.serializer=header: the registry gives schema 1 of sub"):
-        encode(formats, [1], "a")
 
 
 def test_a_header_names_the_schema_of_each_topic(monkeypatch):

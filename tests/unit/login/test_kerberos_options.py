@@ -1,12 +1,9 @@
 """GSSAPI: which options of ``Krb5LoginModule`` log in, and the service name; no error shows the module's values."""
 
-import warnings
-
 import pytest
 
-from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.network.login.kerberos import KRB5_EXAMPLE
+from tests.support.options import fault, parse
 
 KRB5 = "com.sun.security.auth.module.Krb5LoginModule"
 KEYTAB = f'{KRB5} required useKeyTab=true storeKey=true keyTab="/etc/orders.keytab" principal="orders@EXAMPLE.COM";'
@@ -19,19 +16,6 @@ def gssapi(jaas, **others):
         "bootstrap.servers": "broker:9092", "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "GSSAPI",
         "sasl.jaas.config": jaas, SERVICE: "kafka", **others,
     }  # fmt: skip
-
-
-def parse(options):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        return ProducerConfig.parse(options)
-
-
-def fault(options):
-    with pytest.raises(ConfigError) as raised:
-        ProducerConfig.parse(options)
-    (only,) = raised.value.faults
-    return only
 
 
 @pytest.mark.parametrize("jaas", [KEYTAB, TICKETS, KEYTAB.replace("storeKey", "useTicketCache")])
@@ -64,14 +48,6 @@ def test_options_of_javas_renewal_are_accepted():
     assert config.sasl_kerberos_min_time_before_relogin == 1000
 
 
-def test_options_of_kerberos_have_no_effect_on_other_mechanisms():
-    plain = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="b";'
-    assert (
-        parse({**gssapi(plain, **{"bootstrap.servers": "localhost:9092"}), "sasl.mechanism": "PLAIN"}).sasl_mechanism
-        == "PLAIN"
-    )
-
-
 @pytest.mark.parametrize(
     ("jaas", "reason"),
     [
@@ -100,9 +76,3 @@ def test_the_service_name_is_required_and_two_must_agree():
     assert fault(gssapi(f"{KEYTAB[:-1]} serviceName=other;")) == (
         f"{SERVICE} is not the serviceName in sasl.jaas.config; leave one of them out."
     )
-
-
-def test_paths_may_come_from_config_providers():
-    jaas = f'{KRB5} required useKeyTab=true keyTab="${{env:KEYTAB}}" principal="${{env:PRINCIPAL}}";'
-    assert "${env:KEYTAB}" in parse(gssapi(jaas)).sasl_jaas_config.value
-    assert parse(gssapi("${file:/etc/kafka.properties:jaas}")).sasl_mechanism == "GSSAPI"

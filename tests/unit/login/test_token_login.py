@@ -61,15 +61,6 @@ def turned():
     return Turned()
 
 
-def test_a_token_is_fetched_once_for_all_connections(turned):
-    first, second = turned.login.token(), turned.login.token()
-    assert not first.done
-    turned.run()
-    assert first.result().value == second.result().value == "t1"
-    assert turned.login.token().done
-    assert turned.source.fetches == 1
-
-
 def test_the_next_token_is_fetched_ahead_of_the_end_while_the_last_one_is_in_use(turned):
     assert turned.token() == "t1"
     assert turned.due == 0.8 * HOUR
@@ -178,7 +169,3 @@ def test_the_jitter_is_added_to_the_share():
     times = {window.refresh_time(Token("t", HOUR, 0.0), 0.0, Random(seed)) for seed in range(50)}
     assert 0.5 * HOUR <= min(times) < 0.6 * HOUR
     assert 0.65 * HOUR < max(times) <= 0.75 * HOUR
-
-
-def test_no_token_is_shown():
-    assert "secret" not in repr(Token("secret", 1.0))

@@ -2,7 +2,6 @@
 
 import importlib
 import sys
-import warnings
 
 import pytest
 
@@ -12,25 +11,18 @@ from spark_kafka_sink.network.login import token_providers
 from spark_kafka_sink.network.login.sasl import sasl_mechanism
 from spark_kafka_sink.network.login.token_login import Token
 from spark_kafka_sink.spark.options import SinkOptions
+from tests.support import options as parsing
 
 OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 IAM = "software.amazon.msk.auth.iam."
 GOOGLE_S_HANDLER = "com.google.cloud.hosted.kafka.auth.GcpLoginCallbackHandler"
+
+
 SERVERS = {"bootstrap.servers": "b-1.c.x.c2.kafka.eu-central-1.amazonaws.com:9098", "security.protocol": "SASL_SSL"}
 
 
-def parse(options, prefix=""):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        return ProducerConfig.parse({**SERVERS, **options}, prefix)
-
-
-def fault(options, prefix=""):
-    with pytest.raises(ConfigError) as raised:
-        ProducerConfig.parse({**SERVERS, **options}, prefix)
-    (only,) = raised.value.faults
-    assert "hunter2" not in only
-    return only
+def parse(options):
+    return parsing.parse({**SERVERS, **options})
 
 
 @pytest.mark.parametrize("shaded", ["", "shadedmskiam.", "kafkashaded."])
@@ -40,16 +32,6 @@ def test_the_settings_of_amazons_java_library_mean_aws(shaded):
         "sasl.jaas.config": f'{shaded}{IAM}IAMLoginModule required awsProfileName="orders";',
     })  # fmt: skip
     assert (config.sasl_mechanism, config.sasl_token_provider) == ("OAUTHBEARER", "aws")
-
-
-@pytest.mark.parametrize("shaded", ["", "shadedmskiam."])
-def test_the_client_handler_that_amazon_documents_may_stay(shaded):
-    jaas = f"{IAM}IAMLoginModule required;"
-    handler = f"{shaded}{IAM}IAMClientCallbackHandler"
-    config = parse({
-        "sasl.mechanism": "AWS_MSK_IAM", "sasl.jaas.config": jaas, "sasl.client.callback.handler.class": handler,
-    })  # fmt: skip
-    assert config.sasl_token_provider == "aws"
 
 
 @pytest.mark.parametrize(
@@ -97,7 +79,7 @@ def test_the_option_alone_is_enough_in_the_sink_and_the_producer(provider):
     ],
 )  # fmt: skip
 def test_what_cannot_work_is_refused_with_what_to_write(options, reason):
-    assert fault(options).startswith(reason)
+    assert parsing.fault({**SERVERS, **options}).startswith(reason)
 
 
 def test_without_the_clouds_package_the_error_says_what_to_install(monkeypatch):

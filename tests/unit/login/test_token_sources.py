@@ -24,7 +24,6 @@ from joserfc.jwk import ECKey, RSAKey
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import LoginError
-from spark_kafka_sink.network.login import token_sources
 from spark_kafka_sink.network.login.token_login import RefusedLoginError, RetriableLoginError
 from spark_kafka_sink.network.login.token_sources import assertion, token_source
 from spark_kafka_sink.testing.certificates import CertificateAuthority
@@ -165,10 +164,6 @@ def test_a_port_without_server_is_retriable_and_user_and_query_of_the_url_are_no
     assert str(error) == f"{URL} http://127.0.0.1:1/token could not be connected to: Connection refused"
 
 
-def test_a_page_that_is_no_token_endpoint_is_named(oidc):
-    assert str(error_of(f"{oidc.address}/nothing", client())).endswith("/nothing responded with HTTP status 404")
-
-
 def test_the_endpoints_tls_has_the_options_of_the_login_module_and_not_the_brokers(tmp_path):
     authority = CertificateAuthority()
     (tmp_path / "server.pem").write_text(authority.issue("idp", ("127.0.0.1",)).key_store)
@@ -273,24 +268,6 @@ def test_incident_a_token_file_that_is_a_pipe_or_has_no_end_held_the_login(oidc,
     assert fetch(f"file:{link}").value == token
 
 
-@pytest.mark.parametrize("option", ["private.key.file", "template.file", "file"])
-def test_incident_a_private_key_that_is_a_pipe_or_has_no_end_held_the_login(tmp_path, option):
-    large = tmp_path / "large"
-    large.write_bytes(b"x" * 1_000_001)
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    for file, problem in (
-        (large, "has more than 1000000 bytes"),
-        (tmp_path, "cannot be read: Is a directory"),
-        (pipe, "is not a regular file"),
-        (Path("/dev/zero"), "is not a regular file"),
-    ):
-        options = signed(tmp_path) | {f"{ASSERTION}{option}": str(file)}
-        with pytest.raises(LoginError) as raised:
-            assertion(config("http://idp", **options), 0)
-        assert str(raised.value) == f"{ASSERTION}{option} {file} {problem}"
-
-
 @pytest.mark.parametrize("end", ["NaN", "Infinity", "1e300", "true", '"soon"'])
 def test_a_token_without_an_end_in_time_is_refused_and_not_fetched_without_pause(tmp_path, end):
     file = tmp_path / "token"
@@ -298,31 +275,6 @@ def test_a_token_without_an_end_in_time_is_refused_and_not_fetched_without_pause
     file.write_text(f"e30.{claims.rstrip('=')}.x")
     error = error_of(f"file:{file}")
     assert str(error) == f"{URL} file:{file} returned a token without the claim exp (its expiry)"
-
-
-def test_a_time_of_issue_that_is_no_time_is_left_out(tmp_path):
-    file = tmp_path / "token"
-    claims = base64.urlsafe_b64encode(b'{"exp": 2000, "iat": NaN}').decode()
-    file.write_text(f"e30.{claims.rstrip('=')}.x")
-    token = fetch(f"file:{file}")
-    assert (token.expires_at, token.issued_at) == (2_000_000.0, None)
-
-
-def test_any_name_in_the_endpoints_certificate_will_do_where_the_login_module_says_so(tmp_path):
-    authority = CertificateAuthority()
-    (tmp_path / "server.pem").write_text(authority.issue("idp", ("elsewhere",)).key_store)
-    (tmp_path / "ca.pem").write_text(authority.certificate)
-    with OidcServer(clients(), certificate=tmp_path / "server.pem") as server:
-        trust = f'ssl.truststore.location="{tmp_path / "ca.pem"}"'
-        assert " does not go through with TLS: " in str(error_of(server.token_url, client(more=trust)))
-        any_name = f'{trust} ssl.endpoint.identification.algorithm=""'
-        assert fetch(server.token_url, client(more=any_name)).value
-
-
-def test_incident_claims_that_are_nested_too_deep_were_a_recursion_error():
-    deep = base64.urlsafe_b64encode(b"[" * 100_000).decode()
-    with pytest.raises(LoginError, match=r"^url returned a token that is not a JWT"):
-        token_sources.jwt("url", f"e30.{deep}.c2ln")
 
 
 def test_incident_a_template_that_is_nested_too_deep_was_a_recursion_error(tmp_path):

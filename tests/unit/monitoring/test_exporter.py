@@ -1,7 +1,6 @@
 """What the exporter serves is the sum of the receipts, under names that Prometheus' conventions allow."""
 
 import dataclasses
-import re
 import socket
 from contextlib import ExitStack
 from urllib.request import urlopen
@@ -14,7 +13,7 @@ from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once.receipts import WriteReceipt
 from spark_kafka_sink.tools.cli.main import main, parser
 from spark_kafka_sink.tools.exporter.prometheus import CONNECTION_MS, MOST_CONNECTIONS, serve
-from spark_kafka_sink.tools.exporter.totals import EXPORTER_METRICS, METRICS, Exporter, ReceiptTotals
+from spark_kafka_sink.tools.exporter.totals import Exporter, ReceiptTotals
 from tests.support.manual_clock import ManualClock
 from tests.support.waiting import DEADLINE_S, eventually
 
@@ -108,13 +107,6 @@ def test_a_task_with_nothing_but_dead_letters_counts_them_and_no_rows():
     totals.add(WriteReceipt("q", 0, 0, "", -1, -1, -1, 0, 0, 1000, 2000, FIGURES))
     found = {each.metric.name: each.value for each in totals.samples()}
     assert (found["dead_letters"], "rows" in found) == (2, False)
-
-
-def test_every_name_follows_prometheus_conventions():
-    for metric in (*METRICS, *EXPORTER_METRICS):
-        assert re.fullmatch(r"spark_kafka_sink_[a-z]+(_[a-z]+)*", metric.full_name)
-        assert metric.full_name.endswith("_total") == metric.is_counter
-        assert not re.search(r"_(ms|millis|kb|minutes)(_|$)", metric.full_name)
 
 
 def test_the_gauges_of_a_query_are_those_of_its_last_batch():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -14,7 +13,6 @@ from spark_kafka_sink.errors import NetworkError
 from spark_kafka_sink.network.messages import decode_response, response_type
 from spark_kafka_sink.network.response_check import MAX_TAGGED_FIELDS, check_response
 from spark_kafka_sink.producer.sender.produce_api import read_response
-from tests.repository.files import ROOT
 from tests.support.waiting import cpu_ratio
 from tests.unit.network.response_bytes import Path, Shape, arrays_of, compact
 from tests.unit.network.test_unknown_codes import RESPONSES
@@ -46,14 +44,6 @@ ARRAYS: dict[str, Path] = {
 """The array that makes an honest response large. The other APIs have none."""
 
 VERSIONS = [(api, version) for api, all_of in RESPONSES.items() for version in sorted({all_of[0], all_of[-1]})]
-
-
-def test_every_api_whose_responses_are_decoded_is_here():
-    called = re.compile(r"(?:Call|KioRequest|\.call|_call|response_type)\(\s*(?:\w+, )?\"([a-z_]+)\"")
-    sources = (ROOT / "spark_kafka_sink").rglob("*.py")
-    named = {name for path in sources if "testing" not in path.parts for name in called.findall(path.read_text())}
-    assert named
-    assert named <= RESPONSES.keys()
 
 
 def header_size(kind: Any) -> int:

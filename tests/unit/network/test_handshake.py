@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.errors import NetworkError, UnsupportedVersionError
+from spark_kafka_sink.errors import NetworkError
 from spark_kafka_sink.network.connection import ApiVersions
 from spark_kafka_sink.network.handshake import negotiate_api_versions
 from spark_kafka_sink.network.messages import schema
@@ -76,16 +77,10 @@ def test_finalized_features_are_kept():
     v4 = schema("api_versions", 4).response
     feature = v4.FinalizedFeatureKey(name="transaction.version", max_version_level=2, min_version_level=2)
     answer = v4.ApiVersionsResponse(
-        error_code=ErrorCode.none, api_keys=(), throttle_time=schema_time(), finalized_features=(feature,)
+        error_code=ErrorCode.none, api_keys=(), throttle_time=timedelta(0), finalized_features=(feature,)
     )
     _asked, versions = versions_asked([memoryview(response_frame(0, answer)[8:])])
     assert versions.features == {"transaction.version": 2}
-
-
-def schema_time():
-    from datetime import timedelta
-
-    return timedelta(0)
 
 
 def test_pick_takes_the_highest_version_that_both_speak():
@@ -93,19 +88,3 @@ def test_pick_takes_the_highest_version_that_both_speak():
     assert versions.pick(0, 3, 13) == 11
     assert versions.pick(0, 3, 9) == 9
     assert versions.pick(0, 11, 13) == 11
-
-
-@pytest.mark.parametrize(
-    ("ours", "words"),
-    [
-        (
-            (0, 12, 13),
-            r"The broker b:9092 \(id: 1\) supports Produce in versions 3 to 11, this client in versions 12 to",
-        ),
-        ((0, 0, 2), r"supports Produce in versions 3 to 11, this client in versions 0 to 2"),
-        ((26, 0, 5), r"The broker b:9092 \(id: 1\) does not support EndTxn"),
-    ],
-)
-def test_pick_names_broker_and_api_when_there_is_no_common_version(ours, words):
-    with pytest.raises(UnsupportedVersionError, match=words):
-        ApiVersions("b:9092 (id: 1)", {0: (3, 11)}, {}).pick(*ours)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -8,8 +9,9 @@ from hypothesis import strategies as st
 from kio.schema.index import schema_name_map
 from kio.static.constants import EntityType
 
-from spark_kafka_sink.errors import NetworkError
-from spark_kafka_sink.network.messages import camel_case, decode_response, request_header, schema
+from spark_kafka_sink.errors import WrongProtocolError
+from spark_kafka_sink.network.connection import MAX_FRAME_BYTES, FrameBuffer
+from spark_kafka_sink.network.messages import camel_case, decode_response, schema
 from spark_kafka_sink.network.metadata_api import metadata_request
 from tests.support.scripted_network import response_frame
 
@@ -37,14 +39,6 @@ def test_the_size_says_how_much_follows_and_kio_reads_the_header(version):
     assert 4 + header_size + body_size == len(frame)
 
 
-def test_a_header_of_an_inflexible_version_has_no_tagged_fields():
-    flexible = request_header(0, 9, 1, "é", 10, flexible=True)
-    plain = request_header(0, 8, 1, "é", 10, flexible=False)
-    assert len(flexible) == len(plain) + 1
-    assert int.from_bytes(plain[:4], "big") == len(plain) - 4 + 10
-    assert int.from_bytes(flexible[:4], "big") == len(flexible) - 4 + 10
-
-
 def test_only_the_versions_that_are_used_are_imported():
     # An API that nothing else asks for: sys.modules is the whole session's.
     schema("describe_quorum", 1)
@@ -52,28 +46,64 @@ def test_only_the_versions_that_are_used_are_imported():
     assert "kio.schema.describe_quorum.v0" not in sys.modules
 
 
-def test_tagged_fields_of_the_response_header_are_skipped():
+def test_tagged_fields_of_the_response_header_are_skipped(answer_end_txn):
     response = schema("end_txn", 3).EndTxnResponse
-    frame = response_frame(5, _end_txn_response())
+    frame = response_frame(5, answer_end_txn())
     body = frame[8:]
     assert body[0] == 0
     tagged = b"\x02" + b"\x00\x03abc" + b"\x07\x00" + body[1:]
-    assert decode_response(tagged, response) == decode_response(body, response) == _end_txn_response()
+    assert decode_response(tagged, response) == decode_response(body, response) == answer_end_txn()
 
 
-@given(st.binary(max_size=60))
-def test_no_bytes_make_anything_but_an_entity_or_a_network_error(data):
-    response = schema("metadata", 12).MetadataResponse
-    try:
-        result = decode_response(data, response)
-    except NetworkError as error:
-        result = error
-    assert type(result) is response or str(result).startswith(f"a MetadataResponse v12 of {len(data)} bytes cannot be")
+def frame(body: bytes) -> bytes:
+    return len(body).to_bytes(4, "big") + body
 
 
-def _end_txn_response():
-    from datetime import timedelta
+@given(st.lists(st.binary(min_size=4, max_size=40), max_size=6), st.lists(st.integers(1, 30), min_size=1))
+def test_frames_come_out_whole_however_the_bytes_arrive(bodies, cuts):
+    stream = b"".join(frame(body) for body in bodies)
+    frames = FrameBuffer("b:9092", MAX_FRAME_BYTES)
+    read = []
+    position = 0
+    while position < len(stream):
+        size = cuts[position % len(cuts)]
+        read += [bytes(each) for each in frames.feed(stream[position : position + size])]
+        position += size
+    assert read == bodies
 
-    from kio.schema.errors import ErrorCode
 
-    return schema("end_txn", 3).EndTxnResponse(throttle_time=timedelta(milliseconds=3), error_code=ErrorCode.none)
+@pytest.mark.parametrize(
+    ("bytes_read", "words"),
+    [
+        (
+            b"\x15\x03\x03\x00\x02\x02\x46",
+            "b:9092 responded like a TLS server: set security.protocol=SSL or SASL_SSL, or use",
+        ),
+        (b"\x16\x03\x01\x02\x00", "b:9092 responded like a TLS server"),
+        (b"HTTP/1.1 400 Bad Request\r\n", "b:9092 responded like an HTTP server: use the port of a Kafka listener"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "b:9092 responded like an SSH server"),
+        (b"220 mail ready\r\n", "is this the port of a Kafka listener"),
+        (b"\x00\x00\x00\x03abc", "b:9092 responded with a frame of 3 bytes"),
+        (b"\xff\xff\xff\xff", "a frame of -1 bytes"),
+        ((MAX_FRAME_BYTES + 1).to_bytes(4, "big"), f"a frame of {MAX_FRAME_BYTES + 1} bytes"),
+    ],
+)
+def test_bytes_of_other_protocols_are_named(bytes_read, words):
+    with pytest.raises(WrongProtocolError, match=words.replace("(", r"\(")):
+        list(FrameBuffer("b:9092", MAX_FRAME_BYTES).feed(bytes_read))
+
+
+def test_the_frames_before_a_broken_one_are_still_given_out():
+    frames = FrameBuffer("b:9092", MAX_FRAME_BYTES).feed(frame(b"good") + b"HTTP")
+    assert bytes(next(frames)) == b"good"
+    with pytest.raises(WrongProtocolError):
+        next(frames)
+
+
+def test_a_promised_size_reserves_no_memory_before_its_bytes_arrive():
+    frames = FrameBuffer("b:9092", MAX_FRAME_BYTES)
+    tracemalloc.start()
+    list(frames.feed(MAX_FRAME_BYTES.to_bytes(4, "big") + b"x" * 1000))
+    _current, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1_000_000

@@ -3,7 +3,6 @@ from __future__ import annotations
 import logging
 import math
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
@@ -13,7 +12,7 @@ import pytest
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.model import ClusterSnapshot, Node, Replicas, TopicInfo, TopicPartition
+from spark_kafka_sink.common.model import ClusterSnapshot, Node, TopicInfo, TopicPartition
 from spark_kafka_sink.errors import (
     BrokerError,
     KafkaTimeoutError,
@@ -23,7 +22,7 @@ from spark_kafka_sink.errors import (
     WrongProtocolError,
 )
 from spark_kafka_sink.network.metadata import Metadata
-from tests.support.waiting import DEADLINE_S, lasts
+from tests.support.waiting import DEADLINE_S
 
 B1, B2 = Node(1, "b1", 9092), Node(2, "b2", 9092)
 
@@ -88,27 +87,6 @@ class Waiter(threading.Thread):
         return self.result
 
 
-def test_bootstrap_servers_are_nodes_with_negative_ids():
-    assert metadata().bootstrap_nodes == (Node(-1, "boot", 9092), Node(-2, "boot2", 9093))
-    assert metadata().candidates(0) == metadata().bootstrap_nodes
-
-
-def test_a_known_topic_is_returned_without_asking():
-    each = known(topic())
-    woken = []
-    assert each.wait_for_topic("t", 0, 0, SystemClock(), lambda: woken.append(1)) is each.snapshot
-    assert woken == []
-
-
-def test_a_waiter_gets_the_snapshot_that_knows_its_topic():
-    each = metadata()
-    waiter = Waiter(each)
-    assert each.request_for(0) == ("t",)
-    each.updated(answer(topic()), 0)
-    assert waiter.ended() is each.snapshot
-    assert each.snapshot.generation == 1
-
-
 def test_a_waiter_asks_again_when_its_topic_is_not_in_the_answer_yet():
     each = metadata()
     waiter = Waiter(each)
@@ -120,32 +98,12 @@ def test_a_waiter_asks_again_when_its_topic_is_not_in_the_answer_yet():
     assert waiter.ended() is each.snapshot
 
 
-@pytest.mark.parametrize(
-    ("partition", "text"),
-    [
-        (None, "Topic u not present in metadata after 0 ms."),
-        (3, "Topic u not present in metadata after 0 ms."),
-    ],
-)
-def test_kafkas_text_when_the_topic_does_not_come(partition, text):
-    with pytest.raises(KafkaTimeoutError) as raised:
-        known(topic()).wait_for_topic("u", partition, 0, SystemClock(), lambda: None)
-    assert str(raised.value) == text
-
-
 def test_kafkas_text_when_the_partition_does_not_come():
     with pytest.raises(KafkaTimeoutError) as raised:
         known(topic("lv", (1, 1, 2, 2))).wait_for_topic("lv", 99, 30, SystemClock(), lambda: None)
     assert str(raised.value) == (
         "Partition 99 of topic lv with partition count 4 is not present in metadata after 30 ms."
     )
-
-
-def test_a_wait_lasts_as_long_as_its_time_and_no_longer():
-    """No longer: the test would not end."""
-    each = metadata()
-    with lasts(0.12), pytest.raises(KafkaTimeoutError, match="after 120 ms"):
-        each.wait_for_topic("t", None, 120, SystemClock(), lambda: None)
 
 
 def test_the_time_out_says_that_no_broker_could_be_reached_and_why():
@@ -160,14 +118,6 @@ def test_the_time_out_says_that_no_broker_could_be_reached_and_why():
     each.note_connection_error(each.bootstrap_nodes[1], NetworkError("boot2: refused"), 0)
     with pytest.raises(KafkaTimeoutError, match=r"No broker could be reached \(bootstrap.servers=.*\): boot2: refused"):
         each.wait_for_topic("t", None, 0, SystemClock(), lambda: None)
-
-
-def test_the_time_out_says_that_nobody_has_answered():
-    with pytest.raises(KafkaTimeoutError) as raised:
-        metadata().wait_for_topic("t", None, 0, SystemClock(), lambda: None)
-    assert str(raised.value) == (
-        "Topic t not present in metadata after 0 ms. No broker has responded (bootstrap.servers=boot:9092,boot2:9093)."
-    )
 
 
 def test_an_update_clears_the_connection_errors_before_it():
@@ -225,14 +175,6 @@ def test_a_refused_topic_was_the_reason_of_every_later_wait():
     waiter.ended()
 
 
-def test_an_error_of_an_earlier_time_does_not_end_a_new_wait():
-    each = known(topic(leaders=(), error=29))
-    waiter = Waiter(each)
-    each.request_for(100)
-    each.updated(answer(topic()), 100)
-    assert waiter.ended() is each.snapshot
-
-
 @pytest.mark.parametrize("error", [WrongProtocolError("TLS"), UnsupportedVersionError("old")])
 def test_what_waiting_cannot_mend_is_told_at_once_when_no_other_broker_is_left(error):
     each = metadata()
@@ -263,6 +205,17 @@ def test_a_failed_request_is_tried_again_but_not_told_to_waiters():
     assert each.request_for(200) == ("t",)
     each.failed(UnsupportedVersionError("old"), 200)
     assert isinstance(waiter.ended(), UnsupportedVersionError)
+
+
+def test_incident_a_second_wait_was_counted_from_the_first():
+    """A micro-batch whose rows waited for a moment warned of 10 s, the time since an earlier one's wait."""
+    each = metadata()
+    waiter = Waiter(each)
+    assert each.waiting_since is not None
+    each.request_for(0)
+    each.updated(answer(topic()), 0)
+    waiter.ended()
+    assert each.waiting_since is None
 
 
 def test_waiters_of_now_and_later_get_the_error_when_the_sender_ends():
@@ -463,58 +416,12 @@ def test_asks_the_bootstrap_servers_again_after_the_trigger_time():
     assert each.candidates(300_010) == each.bootstrap_nodes
 
 
-def test_trouble_before_an_update_does_not_count_towards_the_trigger_time():
-    each = known(topic())
-    each.note_connection_error(B1, NetworkError("refused"), 10)
-    each.request_for(20)
-    each.updated(answer(topic()), 20)
-    each.note_connection_error(B1, NetworkError("refused"), 300_000)
-    assert each.candidates(300_010) == (B1, B2)
-
-
-def test_asks_the_bootstrap_servers_again_when_a_broker_demands_it():
-    each = known(topic())
-    each.rebootstrap()
-    assert each.candidates(0) == each.bootstrap_nodes
-
-
 def test_never_goes_back_to_the_bootstrap_servers_when_recovery_is_off():
     each = known(topic(), metadata_recovery_strategy="none")
     each.note_connection_error(B1, NetworkError("refused"), 0)
     each.note_connection_error(B2, NetworkError("refused"), 0)
     each.rebootstrap()
     assert each.candidates(10**9) == (B1, B2)
-
-
-def test_many_waiters_of_many_topics_are_all_served():
-    each = metadata()
-    waiters = [Waiter(each, f"t{i}") for i in range(8)]
-    pending = {f"t{i}" for i in range(8)}
-    now = 0.0
-    while pending:
-        asked = each.request_for(now)
-        each.updated(answer(*(topic(name) for name in asked[:3])), now)
-        pending -= set(asked[:3])
-        now += 1000
-        time.sleep(0.02)
-    assert {type(waiter.ended()) for waiter in waiters} == {ClusterSnapshot}
-
-
-def test_the_longest_max_block_ms_that_kafka_takes_is_waited_for():
-    """A lock's timeout cannot hold it: OverflowError instead of waiting."""
-    each = metadata()
-    threading.Timer(0.05, lambda: each.fail_waiters(ProducerClosedError("closed"))).start()
-    with pytest.raises(ProducerClosedError):
-        each.wait_for_topic("t", None, 2.0**63, SystemClock(), lambda: None)
-
-
-def test_the_partitions_of_a_snapshot_are_made_once():
-    """A RecordPartitioner asks for every record; 1000 partitions took 3 ms."""
-    topic = TopicInfo("t", (1, 7), (0, 0), replicas=(Replicas((1,), (1,), ()),) * 2)
-    snapshot = ClusterSnapshot(nodes={1: Node(1, "h", 1)}, topics={"t": topic})
-    assert snapshot.partitions("t") is snapshot.partitions("t")
-    assert snapshot.available_partitions("t") is snapshot.available_partitions("t")
-    assert [each.partition for each in snapshot.available_partitions("t")] == [0]
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:

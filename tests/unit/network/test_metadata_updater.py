@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from datetime import timedelta
 from random import Random
 from types import SimpleNamespace
 
@@ -13,12 +14,6 @@ from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.network.messages import schema
 from spark_kafka_sink.network.metadata import Metadata, MetadataUpdater
 from spark_kafka_sink.network.metadata_api import parse_metadata
-
-
-def no_time():
-    from datetime import timedelta
-
-    return timedelta(0)
 
 
 def response(version, brokers=((1, "b1", 9092),), topics=(), error=ErrorCode.none):
@@ -37,7 +32,7 @@ def response(version, brokers=((1, "b1", 9092),), topics=(), error=ErrorCode.non
         for name, code, partitions in topics
     ]
     return module.MetadataResponse(
-        throttle_time=no_time(),
+        throttle_time=timedelta(0),
         brokers=tuple(module.MetadataResponseBroker(node_id=i, host=host, port=port) for i, host, port in brokers),
         topics=tuple(named),
         cluster_id="c",
@@ -125,16 +120,6 @@ def test_a_broker_may_send_the_client_back_to_bootstrap(cluster):
     cluster.transport.respond(cluster.transport.requests.popleft(), refusal)
     cluster.step()
     assert cluster.metadata.candidates(cluster.turns.now) == cluster.metadata.bootstrap_nodes
-
-
-def test_after_the_first_answer_the_brokers_it_names_are_asked(cluster):
-    cluster.step()
-    cluster.step()
-    cluster.transport.respond(cluster.transport.requests.popleft(), response(13, ((7, "b7", 9097),)))
-    cluster.step()
-    cluster.metadata.request_update()
-    cluster.step(1000)
-    assert cluster.transport.addresses[2] == ("b7", 9097)
 
 
 @pytest.mark.parametrize("partitions", [[(0, 1), (0, 1)], [(0, 1), (2, 1)], [(2**31 - 1, 1)]])

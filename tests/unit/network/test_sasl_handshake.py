@@ -82,16 +82,6 @@ def test_scram_goes_to_its_end_after_apiversions_and_keeps_the_sessions_lifetime
     assert (versions.ranges, versions.session_lifetime_ms) == (RANGES, 5_000)
 
 
-def test_the_steps_run_again_on_a_ready_connection_with_the_credentials_of_then():
-    config = configured("PLAIN")
-    mechanism = sasl_mechanism(config)
-    for _ in range(2):
-        generator = sasl_steps(VERSIONS, "b", config, mechanism)
-        next(generator)
-        assert generator.send(shaken()).auth_bytes == b"\0alice\0hunter2"
-        assert result(generator, authenticated()) == 0
-
-
 @pytest.mark.parametrize(
     ("response", "error", "text"),
     [

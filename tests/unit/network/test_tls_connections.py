@@ -12,11 +12,8 @@ import pytest
 from spark_kafka_sink.common.config.option import Password
 from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.errors import (
-    ConfigError,
-    KafkaTimeoutError,
     NetworkError,
     SslAuthenticationError,
-    WrongProtocolError,
 )
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.name_lookup import AddressList
@@ -83,15 +80,6 @@ def node() -> Node:
     return Node(1, HOST, 9093)
 
 
-def test_requests_and_responses_go_through_tls(turns, node, answer_end_txn):
-    turns.make_ready(node)
-    turns.send(node)
-    turns.transport.respond(turns.transport.requests.popleft(), answer_end_txn())
-    turns.turn()
-    (response,) = turns.responses
-    assert response.error is None
-
-
 def test_the_setup_timeout_covers_tls(turns, node):
     turns.transport.mute = True
     turns.ready(node)
@@ -104,31 +92,6 @@ def test_the_setup_timeout_covers_tls(turns, node):
     turns.ready(node)  # the next attempt may take longer: the first was not established
     turns.turn()
     assert turns.client.next_deadline(turns.now) > turns.now + 1.5 * SETUP_MS
-
-
-def test_after_tls_the_handshake_has_request_timeout(node):
-    turns = TlsTurns(CERTIFICATES.server_context(), request_timeout_ms=700)
-    turns.transport.answer = None
-    turns.ready(node)
-    turns.turn()
-    assert turns.client.next_deadline(turns.now) == turns.now + 700
-    turns.turn(700)
-    ((_, error),) = turns.client.drain_disconnects()
-    assert isinstance(error, KafkaTimeoutError)
-    assert "ApiVersions" in str(error)
-
-
-def test_a_request_waits_while_the_transport_holds_encrypted_bytes(turns, node):
-    connection = turns.make_ready(node)
-    turns.transport.stalled.add(connection)
-    turns.send(node, expects_response=False)
-    turns.turn()
-    assert turns.responses == []
-    assert not turns.ready(node)
-    turns.transport.written(connection)
-    turns.turn()
-    assert len(turns.responses) == 1
-    assert turns.ready(node)
 
 
 class Chatty:
@@ -213,18 +176,6 @@ def test_the_brokers_close_fails_what_is_in_flight(turns, node):
     assert "the broker closed the connection" in str(response.error)
 
 
-def test_a_listener_without_tls_that_closes_names_the_protocol(turns, node):
-    turns.transport.mute = True
-    turns.ready(node)
-    turns.turn()
-    turns.transport.drop(1, "EOF")
-    turns.turn()
-    assert str(turns.client.last_error(node.id)) == (
-        f"Connection to node 1 ({HOST}:9093) ended in its handshake: EOF. "
-        "Is it a listener without TLS? See security.protocol"
-    )
-
-
 def test_a_close_after_tls_and_before_a_response_names_the_keystore(turns, node):
     turns.transport.answer = None
     turns.ready(node)
@@ -232,16 +183,6 @@ def test_a_close_after_tls_and_before_a_response_names_the_keystore(turns, node)
     turns.transport.drop(1, "EOF")
     turns.turn()
     assert "see ssl.keystore.location" in str(turns.client.last_error(node.id))
-
-
-def test_a_server_that_responds_without_tls_is_named(turns, node):
-    turns.transport.mute = True
-    turns.ready(node)
-    turns.turn()
-    ScriptedTransport.receive(turns.transport, 1, b"HTTP/1.1 400 Bad Request\r\n")
-    turns.turn()
-    ((_, error),) = turns.client.drain_disconnects()
-    assert isinstance(error, WrongProtocolError)
 
 
 def test_a_name_that_tls_cannot_check_fails_the_connection(turns):
@@ -257,12 +198,3 @@ def test_the_broker_is_asked_for_by_the_name_of_its_node(node):
     server.sni_callback = lambda _tls, name, _context: names.append(name)
     TlsTurns(server).make_ready(node)
     assert names == [HOST]
-
-
-def test_stores_that_cannot_be_used_are_an_error_at_once():
-    with pytest.raises(ConfigError, match=r"ssl\.truststore\.location"):
-        NetworkClient(
-            replace(TLS_CONFIG, ssl_truststore_location="/nowhere.pem", ssl_truststore_certificates=None),
-            ScriptedTransport(),
-            Random(3),
-        )

@@ -59,29 +59,11 @@ def test_a_key_goes_where_java_sends_it(place):
     assert partitions.tolist() == [expected[place] for expected in JAVA_PARTITIONS.values()]
 
 
-def test_keyed_rows_go_by_hash_and_the_rest_by_run():
-    keys = pa.array([b"21", None, b"foobar", None, b"21"])
-    columns = RecordColumns(key=keys, value=pa.array([b"v"] * 5))
-    partitions = partitioner().partition("t", columns, None, np.full(5, 10), 100, PartitionLoad((9,), (0,)))
-    hashed = murmur2.partitions(pa.array([b"21", b"foobar"]), 100).tolist()
-    assert partitions.dtype == np.int32
-    assert partitions.tolist() == [hashed[0], 9, hashed[1], 9, hashed[0]]
-
-
 def test_the_partition_a_row_names_comes_first():
     columns = RecordColumns(key=pa.array([b"21", b"21", None, None]), value=pa.array([b"v"] * 4))
     explicit = np.array([3, -1, 5, -1], np.int32)
     partitions = partitioner().partition("t", columns, explicit, np.full(4, 10), 100, PartitionLoad((9,), (0,)))
     assert partitions.tolist() == [3, murmur2.partitions(pa.array([b"21"]), 100)[0], 5, 9]
-
-
-@pytest.mark.parametrize("ignore_keys", [True, False])
-def test_without_keys_or_when_they_are_ignored_all_rows_stick(ignore_keys):
-    columns = RecordColumns(key=pa.array([b"21", b"22"]) if ignore_keys else None, value=pa.array([b"v"] * 2))
-    stuck = partitioner(ignore_keys=ignore_keys).partition(
-        "t", columns, None, np.full(2, 10), 9, PartitionLoad((7,), (0,))
-    )
-    assert stuck.tolist() == [7, 7]
 
 
 def test_a_run_fills_one_batch_and_goes_on_in_the_next_call():
@@ -101,14 +83,6 @@ def test_new_sticky_runs_are_full_ones_and_of_all_topics():
     after = [sticky.assign(topic, np.full(15, 100), 64, load) for topic in "ab"]
     assert all(partitions[0] != last for partitions, last in zip(after, before, strict=True))
     assert [[rows for _, rows in runs(partitions)] for partitions in after] == [[10, 5], [10, 5]]
-
-
-def test_topics_stick_each_by_itself():
-    sticky = partitioner()
-    load = PartitionLoad(tuple(range(64)), (0,) * 64)
-    first = sticky.assign("a", np.full(5, 100), 64, load)
-    sticky.assign("b", np.full(15, 100), 64, load)
-    assert sticky.assign("a", np.full(5, 100), 64, load).tolist() == first.tolist()
 
 
 def test_a_row_larger_than_a_batch_has_a_run_of_its_own():

@@ -7,7 +7,6 @@ import pytest
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import ClusterSnapshot, Node, TopicInfo
 from spark_kafka_sink.errors import ConfigError, InvalidRecordError
-from spark_kafka_sink.producer.partitioning.custom import RecordPartitioner
 from spark_kafka_sink.producer.partitioning.kafka_partitioners import KEY_HASHES, load_partitioner
 from spark_kafka_sink.producer.partitioning.partitioner import NOT_GIVEN, PartitionLoad
 from spark_kafka_sink.records.columns import RecordColumns
@@ -37,23 +36,9 @@ def test_a_key_hash_of_each_name_places_keyed_rows(name):
     assert partition(load(name), keys) == KEY_HASHES[name].partitions(pa.array(keys), 4).tolist()
 
 
-@pytest.mark.parametrize("name", KEY_HASHES)
-def test_rows_without_a_key_stick_to_one_partition_under_each_key_hash(name):
-    assert len(set(partition(load(name), [None] * 20))) == 1
-
-
-def test_empty_keys_are_as_none_under_crc32_only():
-    assert len(set(partition(load("crc32"), [b""] * 20 + [None] * 20))) == 1
-    assert partition(load("default"), [b""]) == KEY_HASHES["default"].partitions(pa.array([b""]), 4).tolist()
-
-
 def test_ignored_keys_are_ignored_under_each_key_hash():
     chooser = load("crc32", **{"partitioner.ignore.keys": True})
     assert len(set(partition(chooser, [b"%d" % number for number in range(20)]))) == 1
-
-
-def test_round_robin_has_its_name():
-    assert partition(load("round_robin"), [b"same"] * 4) == [0, 1, 3, 0]
 
 
 def test_a_record_partitioner_of_ones_own_is_asked_row_by_row():
@@ -64,10 +49,6 @@ def test_a_record_partitioner_of_ones_own_is_asked_row_by_row():
 def test_a_record_partitioner_is_not_asked_for_a_row_that_names_its_partition():
     explicit = np.array([3, NOT_GIVEN], np.int32)
     assert partition(load(f"{HERE}:ByLength"), [b"ab", b"ab"], explicit=explicit) == [3, 2]
-
-
-def test_a_partitioner_over_columns_of_ones_own():
-    assert partition(load(f"{HERE}:LastPartition"), [b"a", b"b"]) == [3, 3]
 
 
 def test_a_row_keeps_the_partition_it_names_whatever_ones_own_partitioner_says():
@@ -125,14 +106,3 @@ def test_a_module_that_exits_when_it_is_imported_is_a_config_error():
 def test_a_record_partitioner_is_asked_for_whole_numbers():
     with pytest.raises(InvalidRecordError, match="NotANumber chose partition '1' for row 0 of topic t"):
         partition(load(f"{HERE}:NotANumber"), [b"a"])
-
-
-def test_a_partitioner_without_configure_and_close_needs_none():
-    chooser = load(f"{HERE}:LastPartition")
-    chooser.configure({})
-    chooser.close()
-
-
-def test_a_record_partitioner_must_say_how():
-    with pytest.raises(TypeError, match="abstract"):
-        RecordPartitioner()

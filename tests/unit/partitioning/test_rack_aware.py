@@ -12,7 +12,7 @@ from spark_kafka_sink.common.config.producer_config import ConfigWarning
 from spark_kafka_sink.common.config.table import RACK_AWARE_PARTITIONERS
 from spark_kafka_sink.common.model import ClusterSnapshot, Node, TopicInfo
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.producer.partitioning.kafka_partitioners import KEY_HASHES, load_partitioner
+from spark_kafka_sink.producer.partitioning.kafka_partitioners import load_partitioner
 from spark_kafka_sink.producer.partitioning.partitioner import PartitionLoad
 from spark_kafka_sink.records.columns import RecordColumns
 
@@ -53,10 +53,6 @@ def test_rows_without_a_key_go_to_the_partitions_of_the_rack_alone(name, adaptiv
     assert all(200 < count < 400 for count in counts.values())
 
 
-def test_partitioners_with_a_key_hash_are_rack_aware():
-    assert set(KEY_HASHES) == set(RACK_AWARE_PARTITIONERS)
-
-
 def test_rows_with_a_key_go_where_their_key_says():
     keys = pa.array([b"%d" % number for number in range(200)])
     sizes = np.full(200, 10)
@@ -66,13 +62,6 @@ def test_rows_with_a_key_go_where_their_key_says():
     assert set(expected) == set(range(COUNT))
 
 
-def test_rows_with_a_key_that_is_ignored_stay_in_the_rack():
-    keys = pa.array([b"%d" % number for number in range(200)])
-    ignoring = chooser(**{"partitioner.ignore.keys": "true"})
-    sizes = np.full(200, ONE_BATCH)
-    assert set(ignoring.partition("t", RecordColumns(key=keys), None, sizes, COUNT, ALL_UP).tolist()) == {0, 3}
-
-
 @pytest.mark.parametrize("adaptive", ["true", "false"])
 def test_without_a_partition_in_the_rack_rows_go_to_any_available_one(adaptive):
     options = {"partitioner.adaptive.partitioning.enable": adaptive}
@@ -80,10 +69,6 @@ def test_without_a_partition_in_the_rack_rows_go_to_any_available_one(adaptive):
     assert set(picks(chooser(**options), load(1, 2, 3, 1, 2, 3, down=[1]))) == {1, 2, 4, 5}
     assert set(picks(chooser(**options), load(-1, 2, -1, -1, -1, -1))) == {1}
     assert set(picks(chooser(**options), load(-1, -1, -1, -1, -1, -1))) == set(range(COUNT))
-
-
-def test_one_partition_of_the_rack_takes_all_while_the_others_have_no_leader():
-    assert set(picks(chooser(), load(1, 2, 3, -1, 2, 3))) == {0}
 
 
 def test_queues_are_weighed_within_the_rack():
@@ -102,10 +87,6 @@ def test_a_sticky_run_leaves_the_rack_and_comes_back_with_its_leader():
     assert at_home in (0, 3)
     assert away in range(COUNT)
     assert back in (0, 3)
-
-
-def test_without_the_option_the_rack_does_not_matter():
-    assert set(picks(chooser(**{"partitioner.rack.aware": "false"}), ALL_UP)) == set(range(COUNT))
 
 
 @pytest.mark.parametrize("rack", ["", " "])

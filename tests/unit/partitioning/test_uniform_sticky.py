@@ -60,18 +60,6 @@ def test_the_only_available_partition_is_kept():
     assert partition(UniformStickyPartitioner(Random(1)), [60] * 4, available=(2,)) == [2] * 4
 
 
-def test_a_row_that_names_its_partition_keeps_it():
-    explicit = np.array([NOT_GIVEN, 2, NOT_GIVEN], np.int32)
-    chosen = partition(UniformStickyPartitioner(Random(1)), [10] * 3, explicit=explicit, available=(0, 1))
-    assert chosen[1] == 2
-    assert chosen[0] == chosen[2] != 2
-
-
-def test_a_row_larger_than_a_batch_gets_one_of_its_own():
-    one, large, other = partition(UniformStickyPartitioner(Random(1)), [60, 500, 60])
-    assert one != large != other
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_with_a_key_hash_keyed_rows_go_by_it_and_the_others_leave_a_partition_with_each_batch(seed):
     keys = [None if row % 2 else b"%d" % row for row in range(200)]

@@ -86,19 +86,9 @@ def send_columns(options: dict[str, object] | None = None, **columns: Any) -> No
         receipt.wait(60_000)
 
 
-def records_with_values_only() -> None:
-    send(*records())
-
-
-def records_with_keys() -> None:
-    send(*records(key=b"k"))
-
-
-def records_with_timestamps() -> None:
-    send(*records(timestamp=5, partition=0))
-
-
-def records_with_headers() -> None:
+def records_of_all_kinds() -> None:
+    for fields in ({}, {"key": b"k"}, {"timestamp": 5, "partition": 0}):
+        send(*records(**fields))
     send(*records(headers=[("h", b"x"), ("null", None)]), *records(key=LONG), ProducerRecord(TOPIC, None, None))
 
 
@@ -210,10 +200,7 @@ def checksum() -> None:
 
 
 PATHS: list[Callable[[], None]] = [
-    records_with_values_only,
-    records_with_keys,
-    records_with_timestamps,
-    records_with_headers,
+    records_of_all_kinds,
     records_of_all_partitioners,
     columns_of_all_layouts,
     columns_of_all_partitioners,

@@ -11,14 +11,12 @@ import pytest
 from spark_kafka_sink import KafkaProducer, ProducerRecord, SyncProducer
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError, InvalidRecordError, RecordTooLargeError, TransactionAbortableError
-from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.producer.transactions.values import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
     PreparedTransaction,
     TransactionalIdentity,
 )
-from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, bytes_column
 
 SURROGATE = "caf\udce9"
 TOO_LONG = "x" * 32_768
@@ -33,31 +31,7 @@ def send_columns(producer, topic):
     return producer.send_columns(topic, value=[b"v"])
 
 
-def partition_count(producer, topic):
-    return producer._engine.topics.partition_count(topic)
-
-
-def refreshed_partition_count(producer, topic):
-    return producer._engine.topics.refreshed_partition_count(topic)
-
-
-def append_columns(producer, topic):
-    columns = RecordColumns(None, bytes_column([b"v"]))
-    return producer._engine.append_columns(TopicColumn((topic,)), columns, None, SendReceipt())
-
-
-USES_OF_TOPICS = [
-    send, send_columns, append_columns, KafkaProducer.partitions_for, partition_count, refreshed_partition_count,
-]  # fmt: skip
-
-
-@pytest.fixture
-def broker(kafka_test_broker):
-    kafka_test_broker.create_topic("t")
-    return kafka_test_broker
-
-
-@pytest.mark.parametrize("use", USES_OF_TOPICS)
+@pytest.mark.parametrize("use", [send, send_columns, KafkaProducer.partitions_for])
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
@@ -87,11 +61,14 @@ def test_incident_columns_for_a_topic_that_is_no_name_raised_an_attribute_error(
     ("columns", "message", "row"),
     [
         ({"key": ["caf\udce9"], "value": ["v"]}, "^key cannot be made .* surrogates not allowed", None),
+        ({"key": ["a"], "value": ["1", "2"]}, "must be of one length", None),
+        ({"partition": [1]}, "^Give at least one of key, value", None),
         ({"value": [1]}, "^value: cannot write a column of type int64 as bytes", None),
         ({"value": ["v", b"v"]}, "^value cannot be made .* types bytes and str", None),
         ({"value": ["v"], "headers": [[("a", b"x", 1)]]}, "^headers cannot be made .* a pair of key and value", None),
         ({"value": ["v"], "timestamp": [2**63]}, "^timestamp cannot be made .* 9223372036854775808 in row 0", None),
         ({"value": ["v"], "partition": [2**63]}, "^partition cannot be made .* 9223372036854775808 in row 0", None),
+        ({"value": ["v"] * 2, "partition": [0, -3]}, "^Invalid partition: -3", 1),
         ({"value": ["v"] * 2, "partition": [0, 2**31]}, "^Invalid partition: 2147483648. .*at most", 1),
         ({"value": ["v"] * 2, "partition": np.array([0, 2**63], np.uint64)}, "^Invalid partition: 92233.*at most", 1),
     ],

@@ -19,12 +19,6 @@ MANY = 20_000
 
 
 @pytest.fixture
-def broker(kafka_test_broker):
-    kafka_test_broker.create_topic("t", partitions=2)
-    return kafka_test_broker
-
-
-@pytest.fixture
 def options(broker):
     return {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 5}
 
@@ -57,46 +51,6 @@ def cannot_encode(monkeypatch):
         raise MemoryError("cannot encode")
 
     monkeypatch.setattr("spark_kafka_sink.producer.append.rows.encode_values", fail)
-
-
-def test_a_callback_may_take_the_lock_that_send_was_called_under(options):
-    lock, told = threading.Lock(), []
-
-    def callback(metadata, error):
-        with lock:
-            told.append(error)
-
-    def work(producer):
-        for _ in range(MANY):
-            with lock:
-                producer.send(ProducerRecord("t", b"x" * 1_000), callback)
-        producer.flush()
-
-    producer = KafkaProducer(options)
-    within_deadline(lambda: work(producer))
-    producer.close()
-    assert told == [None] * MANY
-
-
-def test_a_done_callback_may_take_the_lock_that_append_columns_was_called_under(options):
-    lock, told = threading.Lock(), []
-
-    def callback(future):
-        with lock:
-            told.append(future.exception(0))
-
-    def work(producer):
-        for _ in range(200):
-            future = producer.send(ProducerRecord("t", b"x"))
-            future.add_done_callback(callback)
-            with lock:
-                producer.send_columns("t", value=[b"x" * 1_000] * 100)
-        producer.flush()
-
-    producer = KafkaProducer(options)
-    within_deadline(lambda: work(producer))
-    producer.close()
-    assert told == [None] * 200
 
 
 class Acknowledgements(ProducerInterceptor):
@@ -136,17 +90,6 @@ def test_flush_returns_after_the_callbacks_of_what_it_flushed(options):
                 producer.send(ProducerRecord("t", b"x" * 1_000), callback)
             producer.flush()
             assert len(told) == count
-
-
-def test_callbacks_of_a_partition_run_in_the_order_of_its_records(options):
-    told = []
-    with opened(options) as producer:
-        for _ in range(MANY):
-            producer.send(
-                ProducerRecord("t", b"x" * 1_000, partition=1), lambda metadata, _: told.append(metadata.offset)
-            )
-        producer.flush()
-    assert told == list(range(MANY))
 
 
 def test_callbacks_that_block_hold_senders_up_by_memory_and_are_told_of_every_record(options):
@@ -207,6 +150,7 @@ WAITS = {
     "result": lambda producer: producer.send(ProducerRecord("t", b"v")).result(),
     "concurrent.futures": lambda producer: concurrent.futures.wait([producer.send(ProducerRecord("t", b"v"))]),
     "receipt": lambda producer: producer.send_columns("t", value=[b"v"]).wait(),
+    "flush": lambda producer: producer.flush(),
     "memory": lambda producer: [producer.send_columns("t", value=[b"v" * 900_000]) for _ in range(100)],
 }
 
@@ -249,14 +193,6 @@ def test_close_in_a_callback_fails_what_is_incomplete(options):
         producer.send(ProducerRecord("t", b"v"), callback)
         assert closed.wait(DEADLINE_S)
         assert isinstance(waiting[0].exception(DEADLINE_S), ProducerClosedError)
-
-
-@pytest.mark.parametrize("fails", [False, True], ids=["delivered", "failed"])
-def test_flush_in_a_callback_raises(options, monkeypatch, fails):
-    if fails:
-        cannot_encode(monkeypatch)
-    with opened(options) as producer, pytest.raises(IllegalStateError, match="callback"):
-        in_callback(producer, producer.flush)
 
 
 def test_flush_in_a_done_callback_raises_though_its_record_is_complete_already(options):

@@ -28,12 +28,6 @@ def send(value):
 STOPPED = "ProducerClosedError: The program ends, and Python has stopped the sender thread."
 
 
-@pytest.fixture
-def broker(kafka_test_broker: TestBroker) -> TestBroker:
-    kafka_test_broker.create_topic("t")
-    return kafka_test_broker
-
-
 def stderr_of(program: str, broker: TestBroker) -> str:
     """The program must end."""
     command = [sys.executable, "-c", PROGRAM + program, broker.bootstrap_servers]

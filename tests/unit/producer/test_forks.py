@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import multiprocessing
 import os
 import signal
 import threading
@@ -23,12 +22,6 @@ from tests.support.waiting import DEADLINE_S
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
 
 TOPIC = "t"
-
-
-@pytest.fixture
-def broker(kafka_test_broker: TestBroker) -> TestBroker:
-    kafka_test_broker.create_topic(TOPIC)
-    return kafka_test_broker
 
 
 @pytest.fixture
@@ -81,12 +74,8 @@ USES: dict[str, Callable[[KafkaProducer], object]] = {
     "send_columns": lambda producer: producer.send_columns(TOPIC, value=pa.array([b"v"])),
     "flush": lambda producer: producer.flush(),
     "partitions_for": lambda producer: producer.partitions_for(TOPIC),
-    "partition_count": lambda producer: producer._engine.topics.partition_count(TOPIC),
-    "refreshed_partition_count": lambda producer: producer._engine.topics.refreshed_partition_count(TOPIC),
     "metrics": lambda producer: producer.metrics(),
     "open_metrics": lambda producer: producer.open_metrics(),
-    "totals": lambda producer: producer._engine.totals(),
-    "buffer_available_bytes": lambda producer: producer._engine.parts.accumulator.pool.available,
     "init_transactions": lambda producer: producer.init_transactions(),
     "begin_transaction": lambda producer: producer.begin_transaction(),
     "commit_transaction": lambda producer: producer.commit_transaction(),
@@ -225,28 +214,6 @@ def test_locks_that_other_threads_hold_at_the_fork_do_not_block_the_child(
     leave.set()
     thread.join()
     assert said == ""
-
-
-def of_multiprocessing(producer: KafkaProducer, servers: str, told: Any) -> None:
-    try:
-        producer.send(RECORD)
-        told.put("accepted")
-    except ProducerClosedError as error:
-        with KafkaProducer({"bootstrap.servers": servers}) as own:
-            own.send(ProducerRecord(TOPIC, b"process")).result(DEADLINE_S)
-        told.put(str(error))
-
-
-def test_a_process_of_multiprocessing(broker: TestBroker, producer: KafkaProducer) -> None:
-    forks = multiprocessing.get_context("fork")
-    told = forks.SimpleQueue()
-    process = forks.Process(target=of_multiprocessing, args=(producer, broker.bootstrap_servers, told))
-    process.start()
-    process.join(DEADLINE_S)
-    assert process.exitcode == 0
-    assert "Open a new producer" in told.get()
-    producer.send(ProducerRecord(TOPIC, b"after")).result(DEADLINE_S)
-    assert values(broker) == [b"before", b"process", b"after"]
 
 
 def test_a_callback_that_forks_does_not_run_the_loop_twice(broker: TestBroker, producer: KafkaProducer) -> None:

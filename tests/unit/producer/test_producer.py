@@ -17,7 +17,6 @@ from spark_kafka_sink.errors import (
     ProducerClosedError,
 )
 from spark_kafka_sink.producer.interceptors import ProducerInterceptor
-from spark_kafka_sink.producer.serializers import JsonSerializer, StringSerializer
 from spark_kafka_sink.testing import TestBroker
 from tests.support.waiting import DEADLINE_S
 
@@ -45,14 +44,6 @@ def test_send_flush_and_read_back(broker, producer):
     assert (record.key, record.value, record.partition) == (b"key", b"value", future.result(0).partition)
 
 
-def test_serializers_turn_objects_into_bytes(broker):
-    options = {"bootstrap.servers": broker.bootstrap_servers}
-    with KafkaProducer(options, key_serializer=StringSerializer(), value_serializer=JsonSerializer()) as producer:
-        producer.send(ProducerRecord("t", {"a": 1}, "ü"))
-    (record,) = broker.topic("t").records()
-    assert (record.key, record.value) == ("ü".encode(), b'{"a":1}')
-
-
 def test_without_a_serializer_only_bytes_are_taken(producer):
     with pytest.raises(
         InvalidRecordError, match="The value must be bytes or None, not str. Give the producer a value_"
@@ -60,28 +51,6 @@ def test_without_a_serializer_only_bytes_are_taken(producer):
         producer.send(ProducerRecord("t", "text"))
     with pytest.raises(InvalidRecordError, match="The key must be bytes or None, not int. Give the producer a key_ser"):
         producer.send(ProducerRecord("t", b"v", 5))
-
-
-def test_interceptors_see_records_on_the_way_out_and_back(broker):
-    class Upper(ProducerInterceptor):
-        def on_send(self, record):
-            return ProducerRecord(record.topic, record.value.upper(), record.key)
-
-    class Seen(ProducerInterceptor):
-        def __init__(self):
-            self.acknowledged = []
-
-        def on_acknowledgement(self, metadata, error):
-            self.acknowledged.append((metadata.topic, metadata.offset, error))
-
-    seen = Seen()
-    with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}, interceptors=[Upper(), seen]) as producer:
-        producer.send(ProducerRecord("t", b"loud")).result(DEADLINE_S)
-        with pytest.raises(InvalidRecordError):
-            producer.send(ProducerRecord("t", b"x", 7))
-    assert broker.topic("t").values() == [b"LOUD"]
-    assert seen.acknowledged[0] == ("t", 0, None)
-    assert isinstance(seen.acknowledged[1][2], InvalidRecordError)
 
 
 def test_columns_in_one_call(broker, producer):
@@ -100,20 +69,6 @@ def test_columns_in_one_call(broker, producer):
     assert {r.partition for r in records if r.value in (b"1", b"2")} == {1}
     assert {r.timestamp for r in records} >= {5, 7}
     assert sum(delivery.count for delivery in receipt.deliveries.values()) == 3
-
-
-@pytest.mark.parametrize(
-    ("columns", "text"),
-    [
-        ({"key": ["a"], "value": ["1", "2"]}, "must be of one length"),
-        ({"value": ["1"], "partition": [-3]}, "Invalid partition: -3"),
-        ({"value": [1]}, "cannot write a column of type int64 as bytes"),
-        ({"partition": [1]}, "Give at least one of key, value"),
-    ],
-)
-def test_columns_that_cannot_be_sent_are_refused(producer, columns, text):
-    with pytest.raises(InvalidRecordError, match=text):
-        producer.send_columns("t", **columns)
 
 
 def test_close_delivers_what_was_sent(broker):
@@ -186,13 +141,6 @@ def test_a_transactional_producer_is_named_by_its_transactional_id(broker):
     with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "x"}) as producer:
         producer.init_transactions()
     assert seen_client_ids(broker) == {"producer-x"}
-
-
-def test_a_given_client_id_stays(broker):
-    options = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "x", "client.id": "mine"}
-    with KafkaProducer(options) as producer:
-        producer.init_transactions()
-    assert seen_client_ids(broker) == {"mine"}
 
 
 def test_serializers_and_interceptors_are_configured_with_the_generated_client_id(broker):

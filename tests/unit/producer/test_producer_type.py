@@ -7,21 +7,10 @@ CONFIG = {"bootstrap.servers": "127.0.0.1:9"}
 
 
 @pytest.mark.parametrize(
-    ("named", "kind"), [((), KafkaProducer), (("async",), KafkaProducer), (("sync",), SyncProducer)]
-)
-def test_each_producer_type_has_its_producer(named, kind):
-    with open_producer(CONFIG, *named) as producer:
-        assert type(producer) is kind
-
-
-def test_another_producer_type_is_refused():
-    with pytest.raises(ConfigError, match="must be sync or async, but is 'Sync'"):
-        open_producer(CONFIG, "Sync")
-
-
-@pytest.mark.parametrize(
     ("option", "named", "kind"),
     [
+        (None, ("async",), KafkaProducer),
+        (None, ("sync",), SyncProducer),
         ("sync", (), SyncProducer),
         (" async ", (), KafkaProducer),
         (None, (), KafkaProducer),
@@ -34,7 +23,9 @@ def test_the_option_producer_type_is_read_unless_the_argument_is_given(option, n
         assert type(producer) is kind
 
 
-def test_another_value_of_the_option_is_refused():
+def test_another_producer_type_is_refused():
+    with pytest.raises(ConfigError, match="must be sync or async, but is 'Sync'"):
+        open_producer(CONFIG, "Sync")
     with pytest.raises(ConfigError, match=r"producer\.type must be sync or async, but is 'both'"):
         open_producer({**CONFIG, "producer.type": "both"})
 

@@ -64,11 +64,6 @@ def test_a_partition_that_does_not_exist_fails_in_send(options):
         producer.send(ProducerRecord("t", "7"))
 
 
-def test_what_is_not_bytes_is_refused_before_it_is_asked(options):
-    with opened(options, "Sticky") as producer, pytest.raises(InvalidRecordError, match="The value must be bytes or N"):
-        producer.send(ProducerRecord("t", 5))
-
-
 def test_an_interceptor_learns_of_its_error(options):
     told = []
 

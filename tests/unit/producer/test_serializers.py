@@ -11,7 +11,6 @@ from spark_kafka_sink.producer.serializers import (
     JsonSerializer,
     LongSerializer,
     NullSerializer,
-    Serializer,
     StringSerializer,
 )
 from tests.support.waiting import DEADLINE_S
@@ -87,27 +86,10 @@ def test_an_encoding_that_does_not_exist_is_refused_at_once():
         StringSerializer("no-such")
 
 
-def test_a_serializer_of_ones_own_needs_no_more_than_serialize():
-    class Upper(Serializer):
-        def serialize(self, topic, data):
-            return data.upper().encode()
-
-    upper = Upper()
-    upper.configure({"client.id": "c"}, is_key=True)
-    assert upper.serialize("t", "a") == b"A"
-    upper.close()
-
-
 @pytest.fixture
 def calls():
     own_plugins.CALLS.clear()
     return own_plugins.CALLS
-
-
-@pytest.fixture
-def broker(kafka_test_broker):
-    kafka_test_broker.create_topic("t")
-    return kafka_test_broker
 
 
 @pytest.fixture(params=[KafkaProducer, SyncProducer])
@@ -130,25 +112,19 @@ def test_serializers_are_named_as_python_classes_configured_and_closed(opened, b
 
 
 @pytest.mark.parametrize("package", [f"{JAVA}.", ""])
-def test_kafkas_names_of_the_string_and_bytes_serializer_are_known(opened, broker, package):
-    options = {"key_serializer": f"{package}StringSerializer", "value_serializer": f"{package}ByteArraySerializer"}
-    with opened(**options) as producer:
-        producer.send(ProducerRecord("t", bytearray(b"value"), "ü"))
-    (record,) = broker.topic("t").records()
-    assert (record.key, record.value) == ("ü".encode(), b"value")
-
-
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
     [
+        ("StringSerializer", "ü", "ü".encode()),
+        ("ByteArraySerializer", bytearray(b"value"), b"value"),
         ("IntegerSerializer", 1, b"\0\0\0\1"),
         ("LongSerializer", 1, b"\0\0\0\0\0\0\0\1"),
         ("DoubleSerializer", 1.0, b"\x3f\xf0\0\0\0\0\0\0"),
         ("VoidSerializer", None, None),
     ],
 )
-def test_kafkas_names_of_serializers_that_exist_here_were_refused(opened, broker, name, value, expected):
-    with opened(value_serializer=f"{JAVA}.{name}") as producer:
+def test_kafkas_names_of_serializers_that_exist_here_were_refused(opened, broker, package, name, value, expected):
+    with opened(value_serializer=f"{package}{name}") as producer:
         producer.send(ProducerRecord("t", value))
     assert broker.topic("t").values() == [expected]
 

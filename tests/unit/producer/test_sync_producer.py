@@ -24,7 +24,7 @@ from spark_kafka_sink.producer.append.record import ProducerRecord, RecordMetada
 from spark_kafka_sink.producer.partitioning.custom import RecordPartitioner
 from spark_kafka_sink.producer.partitioning.kafka_partitioners import KEY_HASHES
 from spark_kafka_sink.producer.serializers import BytesSerializer, Serializer, StringSerializer
-from spark_kafka_sink.producer.sync_producer import SyncProducer
+from spark_kafka_sink.producer.sync_producer import Count, SyncMetrics, SyncProducer
 from spark_kafka_sink.testing import KEPT, TestBroker
 from tests.support.waiting import DEADLINE_S
 
@@ -81,12 +81,6 @@ def test_one_request_to_each_leader_with_one_batch_for_each_of_its_partitions(br
     assert [len(broker.topic("t").batches(partition)) for partition in range(4)] == [1, 1, 1, 1]
 
 
-def test_records_of_one_partition_keep_their_order(broker):
-    with sync_producer(broker) as producer:
-        producer.send(*(record(b"%d" % n, partition=0) for n in range(100)))
-    assert broker.topic("t").values(0) == [b"%d" % n for n in range(100)]
-
-
 def test_keys_go_where_the_configured_partitioner_puts_them(broker):
     with sync_producer(broker, partitioner_class="crc32") as producer:
         (placed,) = producer.send(record(b"v", key=b"N14228"))
@@ -126,14 +120,6 @@ def test_only_what_failed_is_sent_again(broker):
         placed = producer.send(*(record(b"%d" % n, partition=n) for n in range(4)))
     assert [(each.partition, each.offset) for each in placed] == [(0, 0), (1, 0), (2, 0), (3, 0)]
     assert broker.topic("t").values() == [b"0", b"1", b"2", b"3"]
-
-
-def test_a_moved_leader_is_found_by_the_refresh_between_retries(broker):
-    with sync_producer(broker) as producer:
-        producer.send(record(b"before", partition=0))
-        broker.move_leader("t", 0, 2 if broker.leader("t", 0) == 1 else 1)
-        producer.send(record(b"after", partition=0))
-    assert broker.topic("t").values(0) == [b"before", b"after"]
 
 
 def test_a_leader_that_died_is_waited_for_until_there_is_another(broker):
@@ -314,26 +300,6 @@ def test_one_record_that_is_too_large_sends_none(broker):
     assert broker.topic("t").values() == []
 
 
-def test_serializers_are_configured_used_and_closed(broker):
-    class Noted(StringSerializer):
-        calls: list[object] = []  # noqa: RUF012
-
-        def configure(self, config, is_key):
-            self.calls.append((config["retry.backoff.ms"], config["message.send.max.retries"], is_key))
-
-        def close(self):
-            self.calls.append("closed")
-
-    with SyncProducer(
-        {"bootstrap.servers": broker.bootstrap_servers, "retry.backoff.ms": "7"}, value_serializer=Noted()
-    ) as producer:
-        producer.send(record("é", partition=0))
-        with pytest.raises(SerializationError):
-            producer.send(record(b"bytes"))
-    assert broker.topic("t").values() == ["é".encode()]
-    assert Noted.calls == [(7, 3, False), "closed"]
-
-
 def test_what_is_not_a_record_is_refused(broker):
     with sync_producer(broker) as producer, pytest.raises(InvalidRecordError, match="takes ProducerRecords, not b'v'"):
         producer.send(b"v")
@@ -363,14 +329,6 @@ def test_a_record_that_cannot_be_encoded_is_refused_before_anything_is_sent(brok
             producer.send(record(b"good"), bad)
         producer.send(record(b"next"))
     assert broker.topic("t").values() == [b"next"]
-
-
-def test_a_closed_producer_refuses(broker):
-    producer = sync_producer(broker)
-    producer.close()
-    producer.close()
-    with pytest.raises(ProducerClosedError):
-        producer.send(record(b"v"))
 
 
 def test_all_faults_of_its_options_come_in_one_error():
@@ -433,20 +391,9 @@ def test_closing_waits_for_another_threads_call(broker):
     sender.join(DEADLINE_S)
     assert [each.offset for each in sent] == [0]
     assert fault.hits == 2
+    producer.close()
     with pytest.raises(ProducerClosedError):
         producer.send(record(b"later"))
-
-
-def test_a_serializer_runs_while_another_thread_waits_for_its_response(broker):
-    """Only the sending is one call at a time."""
-    broker.faults.answer("Produce", "NOT_LEADER_OR_FOLLOWER")
-    with sync_producer(broker, retry_backoff_ms=1000) as producer:
-        sender = threading.Thread(target=lambda: producer.send(record(b"v", partition=0)))
-        sender.start()
-        broker.requests.wait_for("Produce")
-        with pytest.raises(SerializationError):
-            producer.send(record("no bytes"))
-        assert sender.is_alive()
 
 
 def test_the_partition_key_chooses_the_partition_and_is_not_stored(broker):
@@ -551,6 +498,28 @@ def test_metrics_count_a_record_that_no_serializer_takes(broker):
         metrics = producer.metrics()
     assert [metrics[group]["serialization-error-total"] for group in GROUPS[:2]] == [1, 1]
     assert [metrics[group]["failed-send-total"] for group in GROUPS[:2]] == [0, 0]
+
+
+def rate(metrics: SyncMetrics, now: float) -> float:
+    return metrics.read(now)["producer-metrics"]["message-rate"]
+
+
+def test_a_rate_counts_one_more_sample_before_the_first_is_over():
+    metrics = SyncMetrics()
+    metrics.add(Count.MESSAGES, ["t"] * 60, 1_000.0)
+    assert rate(metrics, 1_000.0) == 2.0
+    assert rate(metrics, 31_000.0) == 2.0
+    assert rate(metrics, 41_000.0) == 1.5
+
+
+def test_a_rate_forgets_what_is_older_than_two_samples_and_a_total_does_not():
+    metrics = SyncMetrics()
+    metrics.add(Count.MESSAGES, ["t"] * 60, 0.0)
+    metrics.add(Count.MESSAGES, ["t"] * 30, 40_000.0)
+    assert rate(metrics, 50_000.0) == 90 / 50
+    assert rate(metrics, 70_000.0) == 30 / 30
+    assert rate(metrics, 200_000.0) == 0.0
+    assert metrics.read(200_000.0)["producer-topic-metrics.t"]["message-total"] == 90
 
 
 def test_a_copy_of_a_record_has_its_partition_key_and_one_without_it_has_no_headers():

@@ -17,12 +17,6 @@ RECORDS = 1_000
 LINGERS = {"linger.ms": 60_000, "batch.size": 1 << 20, "delivery.timeout.ms": 120_000}
 
 
-@pytest.fixture
-def broker(kafka_test_broker: TestBroker) -> TestBroker:
-    kafka_test_broker.create_topic(TOPIC)
-    return kafka_test_broker
-
-
 def leave_by(ended_by: BaseException, options: dict[str, object]) -> list[FutureRecordMetadata]:
     """A block that has sent records, some of them in batches, when it raises."""
     with suppress(type(ended_by)), KafkaProducer(options) as producer:

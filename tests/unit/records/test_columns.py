@@ -3,19 +3,12 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.errors import InvalidRecordError
-from spark_kafka_sink.records.columns import RecordColumns, binary_column, slot_lengths, timestamp_column
+from spark_kafka_sink.records.columns import binary_column, timestamp_column
 from spark_kafka_sink.records.encode import header_column, header_section
 
 WORDS = ["ä", None, "", "abcd"]
 BYTES = [None if word is None else word.encode() for word in WORDS]
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-
-
-def spanning_null() -> pa.BinaryArray:
-    """Slot 1 is null, and its offsets span bytes all the same."""
-    offsets = np.array([0, 2, 5, 7], np.int32)
-    buffers = [pa.py_buffer(b"\x05"), pa.py_buffer(offsets), pa.py_buffer(b"aaXXXbb")]
-    return pa.BinaryArray.from_buffers(pa.binary(), 3, buffers)
 
 
 @pytest.mark.parametrize(
@@ -58,24 +51,6 @@ def test_a_small_slice_far_inside_a_large_array_is_taken():
 def test_a_column_that_is_not_bytes_is_refused_by_its_type():
     with pytest.raises(InvalidRecordError, match="type int64"):
         binary_column(pa.array([1]))
-
-
-def test_a_null_slot_has_no_length_whatever_its_offsets_span():
-    assert slot_lengths(spanning_null()).tolist() == [2, -1, 2]
-    assert slot_lengths(spanning_null()[1:]).tolist() == [-1, 2]
-    assert slot_lengths(pa.array([], pa.binary())).tolist() == []
-
-
-def test_columns_are_taken_and_sliced_together():
-    columns = RecordColumns(
-        key=pa.array([b"a", None, b"c"]), value=pa.array([b"1", b"2", None]), timestamps=np.array([7, 8, 9])
-    )
-    turned = columns.take(np.array([2, 0]))
-    assert (turned.key.to_pylist(), turned.value.to_pylist()) == ([b"c", b"a"], [None, b"1"])
-    assert turned.timestamps.tolist() == [9, 7]
-    tail = columns.slice(1, 5)
-    assert len(tail) == 2
-    assert (tail.key.to_pylist(), tail.timestamps.tolist(), tail.headers) == ([None, b"c"], [8, 9], None)
 
 
 @pytest.mark.parametrize(
@@ -190,8 +165,3 @@ def test_a_null_header_key_is_refused_with_its_row(entry):
 def test_headers_of_another_type_are_refused(kind):
     with pytest.raises(InvalidRecordError, match="header"):
         header_column(pa.array([None], kind))
-
-
-def test_untyped_nulls_and_empty_columns_have_no_headers():
-    assert header_column(pa.nulls(2)).to_pylist() == [b"\0", b"\0"]
-    assert header_column(pa.array([], HEADERS)).to_pylist() == []

@@ -3,7 +3,6 @@ import struct
 import pytest
 from crc32c import crc32c
 
-from spark_kafka_sink.common.compression import CODEC_IDS, compress
 from spark_kafka_sink.errors import CorruptRecordError
 from spark_kafka_sink.records.batch import (
     CONTROL,
@@ -56,21 +55,9 @@ def test_attributes_are_told_apart():
     assert all((full.is_control, full.is_transactional, full.is_log_append_time))
 
 
-def test_offsets_count_from_the_base_offset():
-    (decoded,) = decode_batches(patched(batch(), ">q", 0, 500))
-    assert [record.offset for record in decoded.records] == [500, 501]
-    assert decoded.header.last_offset == 501
-
-
 def test_log_append_time_takes_the_place_of_the_records_own():
     (decoded,) = decode_batches(batch(attributes=LOG_APPEND_TIME))
     assert [record.timestamp for record in decoded.records] == [2000, 2000]
-
-
-@pytest.mark.parametrize("codec", list(CODEC_IDS))
-def test_compressed_batches_are_read(codec):
-    (decoded,) = decode_batches(batch(compress(codec, None, [FIRST, SECOND]), CODEC_IDS[codec]))
-    assert [record.offset for record in decoded.records] == [0, 1]
 
 
 def test_a_batch_cut_short_is_left_out_only_where_that_is_expected():

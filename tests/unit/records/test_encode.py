@@ -1,10 +1,13 @@
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from spark_kafka_sink.records.batch import TRANSACTIONAL, BatchHeader, stamp_header
-from spark_kafka_sink.records.columns import RecordColumns, binary_column
+from spark_kafka_sink.records.columns import RecordColumns, bytes_column
 from spark_kafka_sink.records.encode import encode_records, header_column
+from spark_kafka_sink.records.encode_values import encode_values
 from tests.unit.arrow_views import with_views
 
 # What MemoryRecords.builder of kafka-clients 4.1.1 makes of golden_columns().
@@ -70,16 +73,6 @@ def test_rows_are_encoded_in_the_order_asked_for():
     assert encoded_rows(columns, order=np.array([2, 3])) == in_place[2:4]
 
 
-def test_a_slice_of_columns_encodes_its_own_rows():
-    columns = golden_columns()
-    assert encoded_rows(columns.slice(1, 3)) == encoded_rows(columns)[1:4]
-
-
-def test_a_null_key_or_value_does_not_make_the_record_null():
-    columns = RecordColumns(key=pa.array([None, b"k"], pa.binary()), value=pa.array([b"v", None], pa.binary()))
-    assert encoded_rows(columns) == [key_and_value(None, b"v"), key_and_value(b"k", None)]
-
-
 def test_bytes_spanned_by_a_null_slot_are_not_written():
     offsets = np.array([0, 2, 5, 7], np.int32)
     buffers = [pa.py_buffer(b"\x05"), pa.py_buffer(offsets), pa.py_buffer(b"aaXXXbb")]
@@ -91,32 +84,9 @@ def test_bytes_spanned_by_a_null_slot_are_not_written():
     assert encoded_rows(RecordColumns(key=spanning[1:], value=spanning[1:])) == expected[1:]
 
 
-@pytest.mark.parametrize("key_kind", [pa.string(), pa.binary(), pa.large_binary(), pa.string_view()], ids=str)
-@pytest.mark.parametrize("value_kind", [pa.string(), pa.large_string(), pa.binary_view()], ids=str)
-def test_key_and_value_may_be_of_different_flavours(key_kind, value_kind):
-    key = binary_column(pa.array(["x", "k", None]).cast(key_kind)[1:])
-    value = binary_column(pa.array(["x", "v", "w"]).cast(value_kind)[1:])
-    expected = [key_and_value(b"k", b"v"), key_and_value(None, b"w")]
-    assert encoded_rows(RecordColumns(key=key, value=value)) == expected
-
-
-def test_a_column_that_is_not_given_is_null_in_every_row():
-    assert encoded_rows(RecordColumns(value=pa.array([b"v", b"w"]))) == [
-        key_and_value(None, b"v"),
-        key_and_value(None, b"w"),
-    ]
-    assert encoded_rows(RecordColumns(key=pa.array([b"k"]))) == [key_and_value(b"k", None)]
-
-
 def test_no_rows_are_no_bytes():
     data, starts = encode_records(RecordColumns(value=pa.array([], pa.binary())), np.zeros(0, np.int64), 0)
     assert (bytes(data), list(starts)) == (b"", [0])
-
-
-def test_boundaries_are_plain_ints():
-    _, starts = encode_records(RecordColumns(value=pa.array([b"v"])), np.zeros(1, np.int64), 0)
-    assert type(starts[1]) is int
-    assert len(starts) == 2
 
 
 @pytest.mark.parametrize("delta", [1 << 40, -(1 << 40), (1 << 63) - 1, -(1 << 63), 32767, 32768, -32768, -32769])
@@ -152,3 +122,42 @@ def test_large_values_are_copied_once():
     finally:
         pa.set_memory_pool(default)
     assert len(data) <= COUNTING_POOL.max_memory() < len(data) + (64 << 10)
+
+
+def check_short_way(lengths: list[int], first: int, timestamp_delta: int) -> None:
+    values = [b"x" * length for length in lengths]
+    columns = RecordColumns(value=bytes_column(values))
+    data, _ = encode_records(columns, np.arange(first, first + len(values)), timestamp_delta)
+    assert encode_values(values, lengths, first, timestamp_delta) == bytes(data)
+
+
+# Around every size of a varint.
+LENGTHS = st.sampled_from([0, 1, 50, 55, 56, 57, 58, 63, 64, 65, 127, 128, 8_180, 8_181, 8_182, 8_191, 8_192, 8_193])
+FIRST_OFFSETS = st.sampled_from([0, 1, 62, 63, 64, 8190, 8191, 8192, 65_500, 65_535, 65_536, 1_048_570])
+TIMESTAMP_DELTAS = st.sampled_from([0, 1, -1, 63, 64, -65, 8192, 1 << 40, -(1 << 62), (1 << 63) - 1])
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    lengths=st.lists(LENGTHS, min_size=1, max_size=130) | st.builds(list.__mul__, st.just([7]), st.integers(1, 130)),
+    first=FIRST_OFFSETS,
+    timestamp_delta=TIMESTAMP_DELTAS,
+)
+def test_values_on_their_short_way_have_the_bytes_of_the_columns_encoder(lengths, first, timestamp_delta):
+    check_short_way(lengths, first, timestamp_delta)
+
+
+@pytest.mark.parametrize(("rows", "first"), [(70_000, 0), (10_000, 3)], ids=["beyond the table of offsets", "within"])
+@pytest.mark.parametrize("timestamp_delta", [0, 7, 700])
+def test_many_values_of_one_length_go_the_short_way_too(rows, first, timestamp_delta):
+    check_short_way([100] * rows, first, timestamp_delta)
+
+
+@pytest.mark.parametrize(("lengths", "first", "timestamp_delta"), [([1_048_576], 0, 0), ([1, 0, 300], 60, -(1 << 62))])
+def test_a_mebibyte_and_a_time_of_the_far_past_go_the_short_way_too(lengths, first, timestamp_delta):
+    check_short_way(lengths, first, timestamp_delta)
+
+
+@pytest.mark.parametrize(("lengths", "first"), [([8_180], 8192), ([0, 0, 8_180], 0), ([500] * 70, 60)])
+def test_incident_records_of_one_far_time_had_other_bytes_of_the_process(lengths, first):
+    check_short_way(lengths, first, -(1 << 62))

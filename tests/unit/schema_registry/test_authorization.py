@@ -145,22 +145,6 @@ def test_a_missing_right_names_the_login(options, advice):
         assert str(error_of(server.url, options, PLAIN)).endswith(f"error code 40301: User is denied; {advice}")
 
 
-def test_a_login_in_the_url_is_not_shown():
-    with SchemaRegistryServer(login="Basic other") as server:
-        error = error_of(server.url.replace("//", "//me:zq7f3a91@"), {})
-        assert f"schema.registry.url {server.url} cannot" in str(error)
-        assert "it does not accept user and password in schema.registry.url." in str(error)
-
-
-def test_a_placeholder_is_read_at_each_request(tmp_path):
-    with SchemaRegistryServer(login=BASIC) as server:
-        client = registry(server.url, {"basic.auth.user.info": f"me:{in_file(tmp_path, 'old')}"})
-        with pytest.raises(RegistryError, match="it does not accept"):
-            client.register("t-value", INT)
-        in_file(tmp_path)
-        assert client.register("t-value", INT).id == 1
-
-
 def test_a_placeholder_without_a_value_is_named(tmp_path):
     placeholder = in_file(tmp_path)
     (tmp_path / "password").unlink()
@@ -272,11 +256,6 @@ def trust(tmp_path: Path) -> dict[str, str]:
     return {"schema.registry.ssl.truststore.location": str(tmp_path / "ca.pem")}
 
 
-def test_https_with_a_truststore(tmp_path):
-    with secure_server(tmp_path) as server:
-        assert registry(server.url, trust(tmp_path)).register("t-value", INT).id == 1
-
-
 def test_a_certificate_of_an_unknown_authority_is_refused_without_a_retry(tmp_path):
     with secure_server(tmp_path) as server:
         other = {"schema.registry.ssl.truststore.certificates": CertificateAuthority().certificate}
@@ -322,9 +301,3 @@ def test_the_issuers_tls_has_the_registrys_options(tmp_path):
         other = {"schema.registry.ssl.truststore.certificates": CertificateAuthority().certificate}
         error = error_of(server.url, client_credentials(issuer) | other)
         assert "trusted by schema.registry.ssl.truststore.location, or by the system" in str(error)
-
-
-def test_a_port_without_tls_is_named(tmp_path):
-    with SchemaRegistryServer() as server:
-        error = error_of(server.url.replace("http:", "https:"), {"max.retries": "0"})
-        assert "TLS fails: " in str(error)

@@ -133,12 +133,6 @@ def test_file_and_folder_are_the_users_own(file, tmp_path):
     assert stat.S_IMODE(path_of(tmp_path).stat().st_mode) == 0o600
 
 
-def test_the_default_folder_is_of_this_user(monkeypatch, tmp_path):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    ApplicationFile("run", ManualClock()).add(KEY, 1)
-    assert [each.name for each in tmp_path.iterdir()] == [f"spark-kafka-sink-{os.geteuid()}"]
-
-
 @pytest.mark.parametrize("line", [b"\xff", b"[]", b"[[], 1]", b"1", b'["a"', b"[" * 100_000, b'["a", 1, 2]'])
 def test_a_strange_line_is_absent_and_others_are_not(file, tmp_path, line, caplog):
     file.add(("before",), 1)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import pickle
-import re
 import warnings
-from pathlib import Path
 
 import pytest
 
@@ -125,11 +123,6 @@ def test_urls_are_addresses_and_perhaps_a_login(url, address, user_info):
     assert (parsed.user_info and parsed.user_info.value) == user_info
 
 
-def test_several_urls_are_separated_by_commas():
-    urls = parse({"schema.registry.url": "http://a:1, https://b:2,"}).urls
-    assert [url.address for url in urls] == ["http://a:1", "https://b:2"]
-
-
 @pytest.mark.parametrize(
     ("url", "shown"),
     [
@@ -190,12 +183,6 @@ def test_a_url_that_is_refused_is_not_shown_beyond_its_host(url):
     assert SECRET not in str(faults)
 
 
-def test_a_resolved_url_with_an_at_sign_in_its_path_is_refused(tmp_path):
-    (tmp_path / "p").write_text(f"url=https://key:12/{SECRET}@host\n")
-    (fault,) = faults_of({"schema.registry.url": f"${{file:{tmp_path}/p:url}}"})
-    assert SECRET not in fault
-
-
 # -- which schema -----------------------------------------------------------------------------------------------------
 
 
@@ -224,12 +211,6 @@ def test_an_id_belongs_to_one_side():
         "key.use.schema.id and use.schema.id are both given; leave one of them out."
     ]
     assert parse({"use.schema.id": "-1"}, sides=[Side.VALUE]).value.schema_id is None
-
-
-def test_an_id_and_the_latest_version_exclude_each_other():
-    assert faults_of({"use.schema.id": "7", "use.latest.version": "true"}, sides=[Side.VALUE]) == [
-        "use.schema.id and use.latest.version=true exclude each other, leave one of them out."
-    ]
 
 
 def test_an_option_of_a_raw_side_is_a_fault():
@@ -477,20 +458,6 @@ def test_a_fault_of_a_resolved_value_does_not_show_it(tmp_path):
 PASSWORDS = [option.name for option in REGISTRY_OPTIONS if option.kind is OptionKind.PASSWORD]
 
 
-REDACTION = re.findall(
-    r"^spark\.redaction\.regex +(\S.*)$", (Path(__file__).parents[3] / "docs/security.md").read_text(), re.MULTILINE
-)
-
-
-def test_the_documented_redaction_covers_every_secret_option():
-    (regex,) = REDACTION
-    certificates = {"schema.registry.ssl.truststore.certificates", "schema.registry.ssl.keystore.certificate.chain"}
-    assert {name for name in PASSWORDS if not re.search(regex, name)} == certificates
-    assert re.search(regex, "https://me:password@registry:8081")
-    assert re.search(regex, "https://me:12/pass,word@registry:8081")
-    assert not re.search(regex, "https://registry:8081,http://other/apis/ccompat/v7")
-
-
 def test_no_repr_shows_a_secret_and_a_pickle_holds_them():
     url = {"schema.registry.url": f"https://u:{SECRET}@r"}
     user_info = {"basic.auth.user.info": f"u:{SECRET}", "schema.registry.ssl.key.password": SECRET}
@@ -514,3 +481,21 @@ def test_no_fault_shows_a_secret(name):
     assert RegistryOptions.parse(options, faults) is None
     assert faults
     assert SECRET not in str(faults)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "key", "value"),
+    [
+        (SubjectNameStrategy.TOPIC, "orders-key", "orders-value"),
+        (SubjectNameStrategy.RECORD, "shop.Order", "shop.Order"),
+        (SubjectNameStrategy.TOPIC_RECORD, "orders-shop.Order", "orders-shop.Order"),
+    ],
+)
+def test_subjects_are_those_of_javas_strategies(strategy, key, value):
+    assert [strategy.subject("orders", side, "shop.Order") for side in Side] == [key, value]
+
+
+def test_a_schema_without_a_name_has_a_subject_by_topic_only():
+    assert SubjectNameStrategy.TOPIC.subject("orders", Side.VALUE, "") == "orders-value"
+    assert [each.needs_record for each in SubjectNameStrategy] == [False, True, True]
+    assert [each.needs_topic for each in SubjectNameStrategy] == [True, False, True]

@@ -242,12 +242,6 @@ def test_incident_a_private_key_with_an_empty_list_of_names_was_an_index_error(t
     assert "has 2 private keys, of which no option chooses one: (without a name), (without a name). " in said
 
 
-def test_the_repr_of_a_key_pair_hides_key_and_passwords():
-    inline = {"ssl_keystore_key": key_pem(CLIENT.key).decode(), "ssl_keystore_certificate_chain": pem(*CHAIN).decode()}
-    assert repr(pair(**inline)) == "KeyPair(name='ssl.keystore.key')"
-    assert "PRIVATE" not in repr(config(**inline))
-
-
 @pytest.mark.jvm
 class TestKeytool:
     """Files that keytool writes."""

@@ -38,16 +38,6 @@ def pair(certificates, version) -> Pair:
     return Pair(client, certificates.server_context()).connect()
 
 
-def test_bytes_go_both_ways_after_the_handshake(pair):
-    assert pair.layer.established
-    pair.layer.write((b"request",))
-    pair.exchange()
-    pair.server.write(b"response" * 10_000)
-    pair.exchange()
-    assert pair.at_server == b"request"
-    assert pair.at_client == b"response" * 10_000
-
-
 def test_small_buffers_share_a_record_and_large_ones_are_not_joined(pair):
     pair.layer.write([b"0123456789"] * 5)
     small = pair.layer.take_output()
@@ -56,13 +46,6 @@ def test_small_buffers_share_a_record_and_large_ones_are_not_joined(pair):
     pair.layer.write((b"size", b"header", large, b"tail"))
     assert len(records(pair.layer.take_output())) == 1 + 3 + 1
     pair.server.receive(small)
-
-
-def test_many_small_buffers_make_full_records_and_keep_their_order(pair):
-    parts = [bytes([number % 256]) * 1000 for number in range(200)]
-    pair.layer.write(parts)
-    pair.exchange()
-    assert pair.at_server == b"".join(parts)
 
 
 @given(
@@ -89,15 +72,6 @@ def test_bytes_may_be_cut_anywhere(cuts, sizes):
     assert pair.at_server == pair.at_client == b"".join(sent)
 
 
-def test_session_tickets_change_nothing(certificates):
-    server = certificates.server_context()
-    server.num_tickets = 4
-    pair = Pair(certificates.client_context(), server).connect()
-    pair.server.write(b"after the tickets")
-    pair.exchange()
-    assert pair.at_client == b"after the tickets"
-
-
 def test_a_key_update_changes_the_keys_of_both_directions(certificates, tmp_path):
     server = KeyUpdatingServer(certificates, tmp_path / "keys")
     server.pair.layer.write((b"before",))
@@ -109,12 +83,6 @@ def test_a_key_update_changes_the_keys_of_both_directions(certificates, tmp_path
     output += server.pair.layer.take_output()
     assert records(output) == [5 + 1 + 16, 10 + 1 + 16]  # a KeyUpdate of ours, at the latest before the next data
     assert server.pair.server.receive(output) == b"under ours"
-
-
-def test_key_updates_and_data_may_share_a_read(certificates, tmp_path):
-    server = KeyUpdatingServer(certificates, tmp_path / "keys")
-    stream = b"".join((server.encrypt(b"a"), server.key_update(), server.key_update(), server.encrypt(b"b")))
-    assert b"".join(server.pair.layer.receive(stream)) == b"ab"
 
 
 def test_an_untrusted_certificate_names_the_truststore_and_the_server_gets_an_alert(certificates, other_ca, version):
@@ -133,12 +101,6 @@ def test_a_wrong_host_name_names_the_check(certificates):
         pair.connect()
 
 
-def test_a_wrong_address_names_the_check(certificates):
-    pair = Pair(certificates.client_context(), certificates.server_context(), host="127.0.0.2")
-    with pytest.raises(SslAuthenticationError, match=r"ssl\.endpoint\.identification\.algorithm"):
-        pair.connect()
-
-
 @pytest.mark.parametrize("host", ["127.0.0.1", f"{HOST}.", HOST.upper()])
 def test_other_ways_to_write_the_host_are_checked_too(certificates, host):
     assert Pair(certificates.client_context(), certificates.server_context(), host=host).connect().layer.established
@@ -147,11 +109,6 @@ def test_other_ways_to_write_the_host_are_checked_too(certificates, host):
 def test_the_zone_of_an_ipv6_address_is_not_part_of_the_name(certificates):
     server = certificates.server_context(certificates.ca.issue_cert("fe80::1"))
     assert Pair(certificates.client_context(), server, host="fe80::1%eth0").connect().layer.established
-
-
-def test_a_name_that_tls_cannot_check_is_an_error_with_the_name(certificates):
-    with pytest.raises(NetworkError, match=r"'\.bad' is not a host name"):
-        TlsLayer(certificates.client_context(), ".bad", 9093)
 
 
 @pytest.mark.parametrize(
@@ -178,16 +135,6 @@ def test_no_common_cipher_names_the_option(certificates):
     server.set_ciphers("ECDHE+AES256")
     with pytest.raises(SslAuthenticationError, match=r"ssl\.cipher\.suites"):
         Pair(client, server).connect()
-
-
-def test_a_missing_client_certificate_names_the_keystore(certificates, version):
-    client = certificates.client_context()
-    client.maximum_version = version
-    pair = Pair(client, certificates.mutual_context())
-    with pytest.raises(SslAuthenticationError, match=r"ssl\.keystore\.location"):
-        pair.connect()
-    # TLS 1.3: the handshake of the client ends before the broker has looked at the certificate.
-    assert pair.layer.established is (version is ssl.TLSVersion.TLSv1_3)
 
 
 def test_a_client_certificate_of_another_ca_names_the_keystore(certificates, other_ca, version):
@@ -230,13 +177,6 @@ def test_close_tells_the_peer(pair):
     pair.server.receive(alert)
     assert pair.server.error is None
     assert pair.server.tls.read(1) == b""
-
-
-def test_close_in_the_handshake_is_harmless(certificates):
-    layer = TlsLayer(certificates.client_context(), HOST, 9093)
-    layer.start()
-    layer.take_output()
-    layer.close()
 
 
 @pytest.mark.parametrize("data", [b"HTTP/1.1 400 Bad Request\r\n", b"\x00\x00\x00\x10", b"S"])

@@ -54,16 +54,6 @@ def test_a_truststore_and_a_keystore_of_pem_files_make_mutual_tls(ca, server, tr
     assert shake_hands(context, server).client_certificate == der(client)
 
 
-def test_without_a_keystore_the_client_shows_no_certificate(server, truststore):
-    assert shake_hands(client_context(ssl_truststore_location=truststore), server).client_certificate is None
-
-
-def test_another_ca_is_not_trusted(server):
-    context = client_context(ssl_truststore_certificates=trustme.CA().cert_pem.bytes().decode())
-    with pytest.raises(ssl.SSLCertVerificationError, match="self-signed certificate in certificate chain"):
-        shake_hands(context, server)
-
-
 def test_the_brokers_name_is_checked_unless_the_option_is_empty(server, truststore):
     with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
         shake_hands(client_context(ssl_truststore_location=truststore), server, "other.example")
@@ -141,11 +131,6 @@ def test_a_half_written_keystore_keeps_the_old_context_with_one_warning(half, ca
     with caplog.at_level(logging.WARNING):
         contexts.context()
     assert len(caplog.records) == 2, "the next failure warns again"
-
-
-def test_a_store_that_cannot_be_used_at_first_is_an_error(tmp_path):
-    with pytest.raises(ConfigError, match=r"^ssl.truststore.location .*none.pem cannot be read: No such file"):
-        client_context(ssl_truststore_location=str(tmp_path / "none.pem"))
 
 
 def test_no_truststore_means_the_systems(server, truststore, monkeypatch):

@@ -81,35 +81,15 @@ def failed(receipt):
 
 
 @pytest.mark.parametrize("servers", ["boot:9092", "boot:9092,other:9092"])
-def test_a_wait_for_metadata_ends_at_once_and_nothing_is_tried_again(servers):
+def test_each_wait_for_metadata_ends_at_once_and_nothing_is_tried_again(servers):
     engine = SaslEngine(bootstrap_servers=servers)
     engine.refusing = {"boot", "other"}
-    with pytest.raises(SaslAuthenticationError, match=r"refused the login with PLAIN: .* sasl\.jaas\.config"):
-        engine.await_topic()
+    for _ in range(3):
+        with pytest.raises(SaslAuthenticationError, match=r"refused the login with PLAIN: .* sasl\.jaas\.config"):
+            engine.await_topic()
     assert engine.clock.now() < 10
     engine.pass_time(AFTER_AUTHENTICATION_ERROR_MS - 1_000)
     assert set(engine.logins.values()) == {1}
-
-
-def test_the_next_call_fails_with_the_known_error_and_without_another_attempt():
-    engine = SaslEngine()
-    engine.refusing = {"boot"}
-    for _ in range(3):
-        with pytest.raises(SaslAuthenticationError):
-            engine.await_topic()
-    assert engine.clock.now() < 10
-    assert engine.logins.total() == 1
-
-
-def test_a_broker_that_accepts_the_client_later_is_asked_after_30_seconds():
-    engine = SaslEngine()
-    engine.refusing = {"boot"}
-    with pytest.raises(SaslAuthenticationError):
-        engine.await_topic()
-    engine.refusing = set()
-    engine.pass_time(AFTER_AUTHENTICATION_ERROR_MS + 100)
-    engine.await_topic()
-    assert engine.logins["boot"] == 2
 
 
 def with_addresses(engine, refusing, unreachable=()):
@@ -188,22 +168,6 @@ def test_records_of_a_leader_that_refuses_fail_and_the_others_are_delivered(idem
     assert engine.values(1) == [b"z"]
 
 
-def test_a_running_producer_whose_connection_is_lost_does_not_log_in_twice_with_a_changed_password():
-    engine = SaslEngine(bootstrap_servers="n0:9092")
-    engine.await_topic()
-    engine.append([b"a"])
-    engine.spin()
-    engine.refusing = {"n0"}
-    before = engine.logins["n0"]
-    for connection in [*engine.transport.open]:
-        engine.transport.drop(connection, "Connection reset by peer")
-    engine.append([b"b"], receipt=(lost := SendReceipt()))
-    engine.pass_time(10_000)
-    failed(lost)
-    assert engine.logins["n0"] == before + 1
-    assert engine.memory_is_free()
-
-
 def test_a_connection_that_was_accepted_before_goes_on_when_another_to_its_broker_is_refused():
     engine = SaslEngine()
     engine.await_topic()
@@ -236,24 +200,6 @@ def _snapshot(nodes=1):
     return donor.parts.metadata.snapshot
 
 
-def test_calls_to_any_broker_and_to_one_end_with_the_error():
-    engine = SaslEngine(bootstrap_servers="n0:9092")
-    engine.parts.metadata.updated(_snapshot(), 0.0)
-    engine.refusing = {"n0"}
-    ends = []
-    for target in (None, 0):
-        make = MetadataEntity([], False)
-        codes = [CodeAt("Metadata", ErrorCode.none)]
-        call = Call("metadata", METADATA, target, make, lambda _body, codes=codes: codes, ends.append)
-        engine.parts.sender._parts.calls.start(call)
-    for _ in range(20):
-        engine.parts.sender._parts.calls.advance(engine.clock.now())
-        engine.turn()
-    assert [type(end.error) for end in ends] == [SaslAuthenticationError] * 2
-    assert not engine.parts.sender._parts.calls.busy
-    assert engine.logins["n0"] == 1
-
-
 def test_a_broker_that_hangs_does_not_keep_a_call_from_ending_5_s_after_another_refused():
     engine = SaslEngine(bootstrap_servers="n0:9092", nodes=2)
     engine.parts.metadata.updated(_snapshot(nodes=2), 0.0)
@@ -276,23 +222,3 @@ def test_a_broker_that_hangs_does_not_keep_a_call_from_ending_5_s_after_another_
     assert engine.clock.now() - began <= 5_000
     assert isinstance(ends[0].error, SaslAuthenticationError)
     assert engine.logins.total() == 1
-
-
-def test_a_broker_that_is_only_down_is_tried_again():
-    engine = SaslEngine(bootstrap_servers="n0:9092")
-    engine.transport.accept_all = False
-    codes = [CodeAt("Metadata", ErrorCode.none)]
-    call = Call("metadata", METADATA, None, MetadataEntity([], False), lambda _body: codes)
-    calls = engine.parts.sender._parts.calls
-    calls.start(call)
-    for _ in range(3):
-        calls.advance(engine.clock.now())
-        engine.transport.drop(engine.transport.last_connection(), "Connection refused")
-        engine.turn(2_000)
-    assert call.end is None
-    engine.transport.accept_all = True
-    for _ in range(20):
-        calls.advance(engine.clock.now())
-        engine.turn(100)
-    assert call.end is not None
-    assert call.end.error is None

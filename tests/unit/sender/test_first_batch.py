@@ -70,16 +70,6 @@ def test_sequences_go_on_with_0_after_the_largest():
     assert sequence.next == 14
 
 
-def test_once_a_partition_knows_the_producer_batches_follow_one_another():
-    made = cluster()
-    made.append(ROWS[:1])
-    made.spin()
-    made.hold_next = True
-    made.append(ROWS[1:])
-    made.spin()
-    assert len(made.requests) == 1 + 5
-
-
 def test_partitions_do_not_wait_for_each_others_first_batch():
     made = cluster()
     made.hold_next = True
@@ -88,14 +78,6 @@ def test_partitions_do_not_wait_for_each_others_first_batch():
     made.append(ROWS, 1)
     made.spin()
     assert made.rows(1) == list(range(20))
-
-
-def test_without_sequences_no_batch_goes_alone():
-    made = cluster(enable_idempotence=False)
-    made.hold_next = True
-    made.append(ROWS)
-    made.spin()
-    assert len(made.requests) == 5
 
 
 def test_a_batch_that_was_overtaken_all_the_same_fails_instead_of_landing_behind():

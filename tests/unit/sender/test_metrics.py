@@ -5,7 +5,6 @@ import math
 import pytest
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.errors import BrokerError, BufferExhaustedError
 from spark_kafka_sink.producer.append.record import ProducerRecord
 from tests.unit.scripted_engine import Engine, Step
 
@@ -39,12 +38,15 @@ def test_the_size_of_a_batch_is_what_the_broker_gets_and_compression_is_seen():
     assert found["compression-rate-avg"] == pytest.approx(found["batch-size-avg"] / 10_000, rel=0.05)
 
 
-def test_a_request_without_an_answer_yet_is_in_flight_and_its_latency_unknown():
+def test_a_request_without_an_answer_yet_is_in_flight_and_one_that_is_cut_off_is_not():
     engine = Engine()
     engine.connect()
-    engine.steps.append(Step(hold=True))
+    engine.steps.extend([Step(lose_response=True), Step(hold=True)])
     engine.append([b"a"])
     engine.spin()
+    assert metrics(engine)["producer-metrics"]["requests-in-flight"] == 0
+    while not engine.held:
+        engine.spin(100)
     assert metrics(engine)["producer-metrics"]["requests-in-flight"] == 1
     engine.clock.advance(40)
     engine.release_held()
@@ -54,7 +56,7 @@ def test_a_request_without_an_answer_yet_is_in_flight_and_its_latency_unknown():
     assert found["request-latency-max"] == 40
 
 
-def test_records_that_are_sent_again_count_as_retries_and_as_sent_each_time():
+def test_records_that_are_sent_again_count_as_retries_and_as_sent_each_time_and_those_that_fail_as_errors():
     engine = Engine()
     engine.connect()
     engine.steps.append(Step(before={0: ErrorCode.not_leader_or_follower}))
@@ -62,27 +64,9 @@ def test_records_that_are_sent_again_count_as_retries_and_as_sent_each_time():
     engine.settle()
     found = metrics(engine)["producer-topic-metrics.t"]
     assert (found["record-retry-total"], found["record-send-total"], found["record-error-total"]) == (2, 4, 0)
-
-
-def test_a_request_that_is_cut_off_has_ended_without_a_latency():
-    engine = Engine()
-    engine.connect()
-    engine.steps.append(Step(lose_response=True))
-    engine.append([b"a"])
-    engine.settle()
-    found = metrics(engine)["producer-metrics"]
-    assert found["requests-in-flight"] == 0
-    assert found["record-retry-total"] == 1
-
-
-def test_records_that_fail_are_errors():
-    engine = Engine()
-    engine.connect()
     engine.steps.append(Step(before={0: ErrorCode.topic_authorization_failed}))
     engine.append([b"a", b"b", b"c"])
     engine.settle()
-    with pytest.raises(BrokerError):
-        engine.receipt.wait(0)
     assert metrics(engine)["producer-topic-metrics.t"]["record-error-total"] == 3
 
 
@@ -94,18 +78,8 @@ def test_the_time_a_batch_waited_counts_from_its_creation():
     assert metrics(engine)["producer-metrics"]["record-queue-time-max"] == 25
 
 
-def test_waiting_for_memory_in_vain_is_counted():
-    engine = Engine(buffer_memory=20_000, max_block_ms=0, linger_ms=60_000)
-    engine.connect()
-    engine.append([b"x" * 7_000])
-    with pytest.raises(BufferExhaustedError):
-        engine.append([b"x" * 9_000])
-    assert metrics(engine)["producer-metrics"]["buffer-exhausted-total"] == 1
-
-
-@pytest.mark.parametrize("compression", ["none", "zstd"])
-def test_the_size_of_records_is_measured_before_compression(compression):
-    engine = Engine(compression_type=compression)
+def test_the_size_of_records_is_measured_before_compression():
+    engine = Engine(compression_type="zstd")
     engine.connect()
     engine.append([b"x" * 1_000, b"x" * 3_000])
     engine.spin()

@@ -134,9 +134,9 @@ def test_tagged_fields_that_this_client_does_not_know_are_left_out():
     assert read_response(12, data) == read_response(9, data)
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
+FLEXIBLE, INFLEXIBLE = 12, 8
+IMPOSSIBLE = {
+    FLEXIBLE: [
         b"\0" + b"\xff\xff\xff\xff\x0f" + bytes(100),  # topics
         b"\0\2\2t" + b"\xff\xff\xff\xff\x0f" + bytes(100),  # partitions
         b"\0\0" + bytes(100),  # null for topics
@@ -147,27 +147,24 @@ def test_tagged_fields_that_this_client_does_not_know_are_left_out():
         b"\0\1" + bytes(4) + b"\1\0\xff\xff\xff\xff\x0f" + bytes(20),  # a long tagged field
         b"\0\1" + bytes(4) + b"\xff\xff\xff\xff\x0f" + bytes(20),  # many tagged fields
     ],
+    INFLEXIBLE: [
+        b"\x7f\xff\xff\xff" + bytes(100),  # topics
+        b"\0\0\0\1\0\1t" + b"\x7f\xff\xff\xff" + bytes(100),  # partitions
+        b"\xff\xff\xff\xff" + bytes(100),  # null for topics
+        b"\0\0\0\1\0\1t" + b"\xff\xff\xff\xff" + bytes(100),  # null for partitions
+        b"\0\0\0\1\xff\xff\0\0\0\0" + bytes(100),  # null for a topic's name
+        b"\0\0\0\1\x7f\xfft" + bytes(100),  # a long name
+        b"\0\0\0\1\0\2\xc3\x28" + bytes(100),  # a name that is not UTF-8
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("version", "data"), [(version, data) for version in IMPOSSIBLE for data in IMPOSSIBLE[version]]
 )
-def test_lengths_and_nulls_that_cannot_be_are_an_error(data):
-    with pytest.raises(NetworkError, match=r"a ProduceResponse v12 of \d+ bytes cannot be read"):
-        read_response(12, memoryview(data))
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_one_failure_among_successes_is_read_with_its_message(version):
-    refused = partition(version, 1, error_code=ErrorCode.message_too_large, base_offset=-1, error_message="too large")
-    partitions = read(version, answer(version, {"t": [partition(version, 0), refused]})).partitions
-    assert partitions["t", 0].error_code is ErrorCode.none
-    assert partitions["t", 1][2:4] == (ErrorCode.message_too_large, "too large" if version >= 8 else None)
-
-
-def test_a_broker_that_leads_no_more_says_who_does():
-    module = schema("produce", 10).response
-    moved = partition(10, 0, error_code=ErrorCode.not_leader_or_follower, base_offset=-1,
-                      current_leader=module.LeaderIdAndEpoch(leader_id=2, leader_epoch=5))  # fmt: skip
-    endpoint = module.NodeEndpoint(node_id=2, host="n2", port=9092, rack=None)
-    (got,) = read_response(10, answer(10, {"t": [moved]}, node_endpoints=(endpoint,))).partitions.values()
-    assert (got.leader, got.leader_epoch) == (Node(2, "n2", 9092, None), 5)
+def test_lengths_and_nulls_that_cannot_be_are_an_error(version, data):
+    with pytest.raises(NetworkError, match=rf"a ProduceResponse v{version} of \d+ bytes cannot be read"):
+        read_response(version, memoryview(data))
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -183,24 +180,6 @@ def test_a_cut_answer_is_an_error_wherever_it_is_cut(version):
     for end in range(len(data)):
         with pytest.raises(NetworkError):
             read(version, data[:end])
-
-
-@pytest.mark.parametrize("version", [3, 8])
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"\x7f\xff\xff\xff" + bytes(100),  # topics
-        b"\0\0\0\1\0\1t" + b"\x7f\xff\xff\xff" + bytes(100),  # partitions
-        b"\xff\xff\xff\xff" + bytes(100),  # null for topics
-        b"\0\0\0\1\0\1t" + b"\xff\xff\xff\xff" + bytes(100),  # null for partitions
-        b"\0\0\0\1\xff\xff\0\0\0\0" + bytes(100),  # null for a topic's name
-        b"\0\0\0\1\x7f\xfft" + bytes(100),  # a long name
-        b"\0\0\0\1\0\2\xc3\x28" + bytes(100),  # a name that is not UTF-8
-    ],
-)
-def test_lengths_and_nulls_of_old_versions_that_cannot_be_are_an_error(version, data):
-    with pytest.raises(NetworkError):
-        read_response(version, memoryview(data))
 
 
 @pytest.mark.parametrize("version", VERSIONS)

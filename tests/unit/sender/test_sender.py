@@ -2,91 +2,23 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.model import Node, TopicPartition
-from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError, ProducerClosedError, UnsupportedVersionError
+from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError, UnsupportedVersionError
 from spark_kafka_sink.producer.accumulator.accumulator import Flush
 from spark_kafka_sink.producer.append.receipt import SendReceipt
+from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from tests.unit import scripted_engine
 from tests.unit.scripted_cluster import ScriptedCluster
 from tests.unit.scripted_engine import RANGES, TOPIC, Engine, Step
-
-BIG = b"x" * 900
 
 
 def filling(count: int) -> list[bytes]:
     """Values of which 16 fill a batch of 16 KiB: ``count`` batches of them, numbered."""
     return [b"%06d" % number + b"x" * 1000 for number in range(16 * count)]
-
-
-def test_a_row_goes_out_and_its_receipt_knows_where_it_is():
-    engine = Engine()
-    engine.connect()
-    engine.append([b"a", b"b"])
-    engine.spin()
-    assert engine.values() == [b"a", b"b"]
-    engine.receipt.wait(0)
-    delivery = engine.receipt.deliveries[TopicPartition("t", 0)]
-    assert (delivery.count, delivery.first_offset, delivery.last_offset) == (2, 0, 1)
-    assert engine.memory_is_free()
-
-
-def test_an_open_batch_lingers_and_goes_when_linger_ms_has_passed():
-    engine = Engine(linger_ms=20)
-    engine.connect()
-    engine.append([b"a"])
-    engine.spin(19)
-    assert engine.requests == []
-    assert engine.wake_at <= 20
-    engine.append([b"b"])
-    engine.spin(1)
-    assert engine.values() == [b"a", b"b"]
-
-
-def test_a_full_batch_does_not_linger_and_the_open_one_behind_it_does():
-    engine = Engine(linger_ms=1000)
-    engine.connect()
-    values = filling(2)
-    engine.append([*values, BIG])
-    engine.spin()
-    assert engine.values() == values
-    engine.spin(1000)
-    assert engine.values() == [*values, BIG]
-
-
-def test_a_flush_lets_nothing_linger():
-    engine = Engine(linger_ms=60_000)
-    engine.connect()
-    engine.append([b"a"])
-    begun = engine.parts.accumulator.begin_flush(Flush())
-    engine.spin()
-    engine.parts.accumulator.await_flush(begun, 0)
-    assert engine.values() == [b"a"]
-
-
-def test_a_request_takes_one_batch_per_partition_and_max_request_size_of_them():
-    engine = Engine(partitions=4, max_request_size=40_000)
-    engine.connect()
-    for partition in range(4):
-        engine.append(filling(2), partition)
-    engine.spin()
-    assert [sorted(request) for request in engine.requests] == [[0, 1], [2, 3], [0, 1], [2, 3]]
-
-
-def test_no_more_requests_are_in_flight_than_allowed():
-    engine = Engine(max_in_flight_requests_per_connection=2)
-    engine.connect()
-    engine.append([b"first"])
-    engine.spin()
-    engine.steps.extend([Step(hold=True), Step(hold=True)])
-    engine.append(filling(4))
-    engine.spin()
-    assert len(engine.requests) == 1 + 2
-    engine.release_held()
-    engine.spin()
-    assert engine.values() == [b"first", *filling(4)]
 
 
 def test_order_holds_when_the_first_of_five_in_flight_is_refused():
@@ -106,26 +38,6 @@ def test_order_holds_when_the_first_of_five_in_flight_is_refused():
     engine.receipt.wait(0)
 
 
-def test_what_the_broker_has_already_is_not_written_twice_when_the_answer_is_lost():
-    engine = Engine()
-    engine.connect()
-    engine.steps.append(Step(lose_response=True))
-    engine.append(filling(3))
-    engine.settle()
-    assert engine.values() == filling(3)
-    engine.receipt.wait(0)
-    assert engine.receipt.deliveries[TopicPartition("t", 0)].count == 48
-
-
-def test_without_idempotence_one_in_flight_keeps_the_order_under_retries():
-    engine = Engine(enable_idempotence=False, max_in_flight_requests_per_connection=1)
-    engine.connect()
-    engine.steps.append(Step(before={0: ErrorCode.request_timed_out}))
-    engine.append(filling(3))
-    engine.settle()
-    assert engine.values() == filling(3)
-
-
 def test_without_idempotence_and_several_in_flight_a_refused_batch_ends_up_behind_those_sent_after_it():
     """As with the Java producer: no sequence tells the broker that one is missing before them."""
     engine = Engine(enable_idempotence=False)
@@ -135,16 +47,6 @@ def test_without_idempotence_and_several_in_flight_a_refused_batch_ends_up_behin
     engine.settle()
     per_batch = len(filling(1))
     assert engine.values() == [*filling(3)[per_batch:], *filling(1)]
-
-
-def test_acks_0_is_complete_when_it_is_sent():
-    engine = Engine(acks="0")
-    engine.connect()
-    engine.append([b"a"])
-    engine.spin()
-    engine.receipt.wait(0)
-    assert engine.receipt.deliveries[TopicPartition("t", 0)].first_offset == -1
-    assert engine.memory_is_free()
 
 
 def test_incident_a_request_of_acks_0_whose_write_failed_counted_as_delivered():
@@ -164,29 +66,6 @@ def test_incident_a_request_of_acks_0_whose_write_failed_counted_as_delivered():
     assert engine.values() == [b"a"]
 
 
-def test_a_batch_follows_its_partition_to_the_new_leader():
-    engine = Engine(nodes=2)
-    engine.connect()
-    engine.steps.append(Step(before={0: ErrorCode.not_leader_or_follower}))
-    engine.leaders[0] = 1
-    engine.append([b"a"])
-    engine.settle()
-    assert engine.values() == [b"a"]
-    assert {host for host, _ in engine.transport.addresses.values()} >= {"n0", "n1"}
-
-
-def test_a_partition_without_a_leader_waits_for_one():
-    engine = Engine(partitions=2)
-    engine.leaders[1] = -1
-    engine.connect()
-    engine.append([b"a"], 1)
-    engine.spin(200)
-    assert engine.requests == []
-    engine.leaders[1] = 0
-    engine.settle()
-    assert engine.values(1) == [b"a"]
-
-
 def test_what_waits_longer_than_delivery_timeout_ms_expires_with_kafkas_text():
     engine = Engine(partitions=2, delivery_timeout_ms=40_000)
     engine.leaders[1] = -1
@@ -197,17 +76,6 @@ def test_what_waits_longer_than_delivery_timeout_ms_expires_with_kafkas_text():
         engine.receipt.wait(0)
     assert 40_000 <= engine.clock.now() < 41_000
     assert engine.memory_is_free()
-
-
-def test_an_expired_batch_says_what_its_last_attempt_came_to():
-    engine = Engine(delivery_timeout_ms=40_000)
-    engine.connect()
-    engine.steps.extend(Step(before={0: ErrorCode.not_enough_replicas}) for _ in range(1000))
-    engine.append([b"a"])
-    engine.settle()
-    with pytest.raises(KafkaTimeoutError, match="NOT_ENOUGH_REPLICAS.*min.insync.replicas"):
-        engine.receipt.wait(0)
-    assert 10 < len(engine.requests) < 100, "retries back off"
 
 
 def test_a_batch_expires_in_flight_and_the_next_ones_go_out_under_a_new_epoch():
@@ -243,19 +111,6 @@ def test_a_batch_that_expired_but_was_written_costs_no_epoch_when_a_later_one_su
     assert engine.values() == [b"first", *filling(2), b"next"]
 
 
-def test_a_lost_log_is_written_on_under_a_new_epoch():
-    engine = Engine()
-    engine.connect()
-    engine.append([b"a"])
-    engine.spin()
-    engine.logs[0].forget_producers()
-    engine.append(filling(3))
-    engine.settle()
-    assert engine.values() == [b"a", *filling(3)]
-    assert engine.logs[0].identities[-1] == (1001, 1)
-    engine.receipt.wait(0)
-
-
 def test_restamped_batches_leave_the_old_ones_nowhere():
     """The queue held a batch under its old epoch beside the same one under the new: it was written twice."""
     engine = Engine(max_in_flight_requests_per_connection=1)
@@ -268,21 +123,6 @@ def test_restamped_batches_leave_the_old_ones_nowhere():
     engine.logs[0].forget_producers()
     engine.settle()
     assert engine.values() == [b"first", *filling(3)]
-
-
-def test_a_refused_batch_fails_with_the_brokers_word_and_the_next_goes_on():
-    engine = Engine()
-    engine.connect()
-    engine.steps.append(Step(before={0: ErrorCode.topic_authorization_failed}))
-    engine.append([b"a"])
-    engine.settle()
-    with pytest.raises(BrokerError, match=r"t-0: TOPIC_AUTHORIZATION_FAILED; the principal needs WRITE"):
-        engine.receipt.wait(0)
-    later = SendReceipt()
-    engine.append([b"b"], receipt=later)
-    engine.settle()
-    later.wait(0)
-    assert engine.values() == [b"b"]
 
 
 def test_other_partitions_go_on_while_one_is_out_of_step():
@@ -325,17 +165,8 @@ def test_a_refused_producer_id_fails_everything_with_the_reason():
     assert engine.memory_is_free()
 
 
-def test_a_producer_id_is_asked_for_again_while_the_coordinator_loads():
-    engine = Engine()
-    engine.connect()
-    engine.init_producer_id.extend([ErrorCode.coordinator_load_in_progress] * 2)
-    engine.append([b"a"])
-    engine.settle()
-    assert engine.values() == [b"a"]
-    assert 100 < engine.clock.now() < 1000
-
-
 RETRIED_BY_JAVA = [
+    ErrorCode.coordinator_load_in_progress,
     ErrorCode.not_controller,
     ErrorCode.not_enough_replicas,
     ErrorCode.kafka_storage_error,
@@ -382,20 +213,6 @@ def test_incident_brokers_without_init_producer_id_were_asked_in_silence_until_t
     assert engine.memory_is_free()
 
 
-def test_abort_fails_what_is_queued_and_what_is_in_flight():
-    engine = Engine()
-    engine.connect()
-    engine.steps.append(Step(swallow=True))
-    engine.append([b"a"])
-    engine.spin()
-    engine.append([b"b"])
-    engine.parts.sender.abort(ProducerClosedError("closed"))
-    with pytest.raises(ProducerClosedError):
-        engine.receipt.wait(0)
-    assert engine.memory_is_free()
-    assert not engine.parts.accumulator.has_incomplete
-
-
 def test_a_late_answer_to_an_expired_batch_changes_nothing():
     engine = Engine(delivery_timeout_ms=31_000, request_timeout_ms=30_500)
     engine.connect()
@@ -417,20 +234,6 @@ def test_a_late_answer_to_an_expired_batch_changes_nothing():
     assert engine.memory_is_free()
 
 
-@pytest.mark.parametrize("codec", ["none", "zstd"])
-def test_a_batch_that_is_too_large_is_split_until_it_fits(codec):
-    engine = Engine(compression_type=codec)
-    engine.connect()
-    engine.max_message_bytes = 5_000 if codec == "none" else 200
-    engine.append(filling(3))
-    engine.settle()
-    engine.receipt.wait(0)
-    assert engine.values() == filling(3)
-    assert engine.receipt.deliveries[TopicPartition("t", 0)].count == 48
-    assert engine.memory_is_free()
-    assert set(engine.logs[0].identities) == {(1001, 0)}, "the parts share the sequences of the whole"
-
-
 def test_a_split_batch_is_whole_for_whoever_flushes():
     engine = Engine()
     engine.connect()
@@ -444,23 +247,6 @@ def test_a_split_batch_is_whole_for_whoever_flushes():
     begun = engine.parts.accumulator.begin_flush(Flush())
     engine.settle()
     engine.parts.accumulator.await_flush(begun, 0)
-
-
-def test_a_single_record_that_is_too_large_fails_alone():
-    engine = Engine()
-    engine.connect()
-    engine.max_message_bytes = 500
-    values = [b"1", b"2", b"3" * 1000, b"4"]
-    receipts = [SendReceipt() for _ in values]
-    for value, receipt in zip(values, receipts, strict=True):
-        engine.append([value], receipt=receipt)
-    engine.settle()
-    assert engine.values() == [b"1", b"2", b"4"]
-    with pytest.raises(BrokerError, match=r"t-0: MESSAGE_TOO_LARGE; a record is larger than the topic's max"):
-        receipts[2].wait(0)
-    for receipt in (receipts[0], receipts[1], receipts[3]):
-        receipt.wait(0)
-    assert engine.memory_is_free()
 
 
 def test_a_hint_at_the_new_leader_is_followed_at_once():
@@ -508,17 +294,6 @@ def test_a_topic_whose_batches_wait_longer_than_metadata_max_idle_is_not_forgott
     engine.receipt.wait(0)
 
 
-def test_a_topic_without_batches_is_forgotten():
-    engine = Engine(metadata_max_age_ms=60_000)
-    engine.connect()
-    engine.append([b"a"])
-    engine.spin()
-    engine.receipt.wait(0)
-    for _ in range(7):
-        engine.spin(60_000)
-    assert TOPIC not in engine.parts.metadata.snapshot.topics
-
-
 def test_incident_a_batch_that_was_refused_again_and_again_fell_out_of_the_brokers_memory():
     """Its first response was lost, and later ones refused it but took the new batches behind it. The broker knows
     the last five batches of a producer: it no longer knew this one, whose records failed although they were in the log.
@@ -534,3 +309,37 @@ def test_incident_a_batch_that_was_refused_again_and_again_fell_out_of_the_broke
     cluster.settle()
     cluster.receipt.wait(0)
     assert cluster.rows(0) == list(range(60))
+
+
+def append_unkeyed(engine: Engine, values: list[bytes]) -> None:
+    columns = RecordColumns(value=pa.array(values, pa.binary()))
+    engine.parts.appender.append(TopicColumn.of(TOPIC), columns, None, engine.receipt)
+
+
+@pytest.mark.parametrize("timeout_ms", [0, 500])
+def test_rows_without_a_key_avoid_a_node_that_takes_nothing_for_partitioner_availability_timeout_ms(timeout_ms):
+    engine = Engine(
+        partitions=2,
+        nodes=2,
+        max_in_flight_requests_per_connection=1,
+        batch_size=1,
+        partitioner_adaptive_partitioning_enable=False,
+        partitioner_availability_timeout_ms=timeout_ms,
+    )
+    engine.connect()
+    for node in (0, 1):
+        engine.append([b"first"], partition=node)
+        engine.spin()
+    engine.steps.append(Step(hold=True))
+    for _ in range(2):  # node 0 does not respond to the first, and the second waits for it
+        engine.append([b"held"], partition=0)
+        engine.spin()
+    engine.spin(501)
+    append_unkeyed(engine, [b"free"] * 40)
+    engine.spin()
+    assert (engine.values(1).count(b"free") == 40) is (timeout_ms > 0)
+    engine.release_held()
+    engine.spin()
+    append_unkeyed(engine, [b"again"] * 40)
+    engine.spin()
+    assert engine.values(0).count(b"again") > 0

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
-from kio.schema.list_transactions.v0.request import ListTransactionsRequest
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.errors import KafkaTimeoutError, NetworkError, WrongProtocolError
+from spark_kafka_sink.network.api_versions import METADATA
 from spark_kafka_sink.network.calls import Call, CodeAt, Target
-from spark_kafka_sink.network.messages import CompletionHandler, KioRequest, Request
+from spark_kafka_sink.network.metadata_api import MetadataEntity
 from spark_kafka_sink.network.name_lookup import AddressList
 from spark_kafka_sink.network.rpc import Rpc
 from spark_kafka_sink.network.transport import Event
@@ -26,11 +26,11 @@ from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.producer.transactions.requests import transaction_key
 from spark_kafka_sink.producer.transactions.states import Step
 from tests.support.manual_clock import ManualClock
-from tests.support.scripted_network import ScriptedTransport, SentRequest, api_versions_response
+from tests.support.scripted_network import ScriptedTransport, SentRequest
 from tests.unit.scripted_engine import TOPIC, Engine
 from tests.unit.scripted_engine import Step as EngineStep
 from tests.unit.sender.test_authentication_errors import SaslEngine
-from tests.unit.transactions.transactional_engine import NO_THROTTLE, TRANSACTIONAL_ID, V2_RANGES, TransactionalEngine
+from tests.unit.transactions.transactional_engine import TransactionalEngine
 
 REFUSED, HUNG, MUTE, DEAF, FOREIGN = "refused", "hung", "mute", "deaf", "foreign"
 """A server that refuses connections; one whose host drops packets, or whose name server does not respond; one that
@@ -184,14 +184,6 @@ def test_a_transactional_producer_sleeps_while_its_coordinator_cannot_be_reached
     run(engine)
 
 
-@pytest.mark.parametrize("code", [ErrorCode.coordinator_not_available, ErrorCode.concurrent_transactions])
-def test_a_transactional_producer_sleeps_during_the_backoff_of_a_refused_request(code: ErrorCode) -> None:
-    engine = Transactional(True)
-    engine.troubles["init_producer_id"].extend([code] * 1_000)
-    engine.submit(Step.INIT)
-    run(engine)
-
-
 @pytest.mark.parametrize("kinds", [(), *((kind,) for kind in KINDS)], ids="-".join)
 @pytest.mark.parametrize("known", [False, True])
 def test_a_refused_login_lets_the_loop_sleep(kinds: tuple[str, ...], known: bool) -> None:
@@ -251,14 +243,6 @@ def test_incident_without_retry_backoff_a_missing_leader_was_asked_for_all_the_t
     assert engine.values() == [b"a"]
 
 
-def test_incident_without_retry_backoff_a_producer_id_was_asked_for_all_the_time() -> None:
-    engine = Engine(retry_backoff_ms=0)
-    engine.init_producer_id.extend([ErrorCode.coordinator_load_in_progress] * 10_000)
-    engine.connect()
-    engine.append([b"a"])
-    run_without_backoff(engine)
-
-
 @pytest.mark.parametrize("api", ["init_producer_id", "find_coordinator"])
 def test_incident_without_retry_backoff_a_coordinator_was_asked_all_the_time(api: str) -> None:
     engine = TransactionalEngine(True, retry_backoff_ms=0)
@@ -283,9 +267,9 @@ def test_incident_a_topic_that_a_response_left_out_was_asked_for_all_the_time(ba
 class TimedBrokers(Brokers):
     """The brokers of an ``Rpc``: the clock moves while it polls. Fails when it polls again without a reason."""
 
-    def __init__(self, clock: ManualClock) -> None:
-        super().__init__(self._respond)
-        self.clock = clock
+    def __init__(self) -> None:
+        super().__init__(TransactionalEngine(True)._respond)
+        self.clock = ManualClock()
         self.idle = 0
         self.acted = 0
 
@@ -298,108 +282,42 @@ class TimedBrokers(Brokers):
             self.clock.advance(max(min(timeout_ms, 60_000), SHORTEST_MS if timeout_ms > 0 else 0))
         return events
 
-    def _respond(self, request: SentRequest) -> Any:
-        response = request.module.response
-        match request.api:
-            case "api_versions":
-                return api_versions_response(request, {**V2_RANGES, 66: (0, 0)})
-            case "metadata":
-                ids = {"topic_id": None} if request.version >= 10 else {}
-                return response.MetadataResponse(
-                    throttle_time=NO_THROTTLE,
-                    brokers=tuple(
-                        response.MetadataResponseBroker(node_id=i, host=f"n{i}", port=9092) for i in range(2)
-                    ),
-                    topics=tuple(
-                        response.MetadataResponseTopic(
-                            error_code=ErrorCode.unknown_topic_or_partition, name=each.name, partitions=(), **ids
-                        )
-                        for each in request.entity().topics
-                    ),
-                )
-            case "find_coordinator":
-                return response.FindCoordinatorResponse(
-                    throttle_time=NO_THROTTLE,
-                    coordinators=tuple(
-                        response.Coordinator(
-                            key=key, node_id=0, host="n0", port=9092, error_code=ErrorCode.none, error_message=None
-                        )
-                        for key in request.entity().coordinator_keys
-                    ),
-                )
-        return None
+
+def to(*targets: Target) -> Callable[[Rpc, float], object]:
+    """Requests that only a broker which can be reached responds to."""
+
+    def run_calls(rpc: Rpc, deadline: float) -> None:
+        make = MetadataEntity([], False)
+        codes = [CodeAt("Metadata", ErrorCode.none)]
+        rpc.run([Call("metadata", METADATA, target, make, lambda _body: codes) for target in targets], deadline)
+
+    return run_calls
 
 
-def list_transactions() -> Call:
-    return Call(
-        "list_transactions",
-        (0, 0),
-        1,
-        lambda _module, _version: ListTransactionsRequest(),
-        lambda body: [CodeAt("ListTransactions", body.error_code)],
-    )
+USES: dict[str, Callable[[Rpc, float], object]] = {
+    "any broker": to(None),
+    "one broker": to(0),
+    "coordinators": to(*(transaction_key(f"t{number}") for number in range(5))),
+    "leader": to(TopicPartition(TOPIC, 0)),
+    "topic": lambda rpc, _deadline: rpc.await_topic("another", None, LONG_MS),
+    "pause": lambda rpc, _deadline: rpc.pause(LONG_MS),
+}
 
 
-def call_to(target: Target) -> Call:
-    call = list_transactions()
-    call.target = target
-    return call
-
-
-def make_request(on_complete: CompletionHandler) -> Request:
-    return KioRequest("list_transactions", (0, 0), lambda _module, _version: ListTransactionsRequest(), on_complete)
-
-
-def use(rpc: Rpc, what: str) -> None:
-    """Each way to wait for brokers, for as long as it may take."""
-    deadline = rpc.now() + LONG_MS
-    match what:
-        case "any broker":
-            rpc.call(call_to(None), deadline)
-        case "one broker":
-            rpc.call(call_to(0), deadline)
-        case "coordinator":
-            rpc.call(call_to(transaction_key(TRANSACTIONAL_ID)), deadline)
-        case "calls":
-            rpc.run([call_to(transaction_key(f"t{number}")) for number in range(5)], deadline)
-        case "leader":
-            rpc.call(call_to(TopicPartition(TOPIC, 0)), deadline)
-        case "topic":
-            rpc.await_topic(TOPIC, None, LONG_MS)
-        case "exchange":
-            rpc.exchange({0: make_request, 1: make_request})
-        case "pause":
-            rpc.pause(LONG_MS)
-
-
-USES = ("any broker", "one broker", "coordinator", "calls", "leader", "topic", "exchange", "pause")
-
-
-@pytest.mark.parametrize("kinds", ONE_OR_TWO, ids="-".join)
-@pytest.mark.parametrize("what", ["any broker", "coordinator", "topic", "exchange"])
-def test_rpc_sleeps_while_no_bootstrap_server_responds(kinds: tuple[str, ...], what: str) -> None:
-    clock = ManualClock()
-    brokers = TimedBrokers(clock)
-    brokers.kinds = servers(kinds)
-    with closing(Rpc(ProducerConfig.parse({"bootstrap.servers": bootstrap(kinds)}), clock, brokers, 3)) as rpc:
-        with suppress(KafkaTimeoutError, WrongProtocolError):
-            use(rpc, what)
-        with suppress(KafkaTimeoutError, WrongProtocolError):
-            use(rpc, what)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("other", [None, REFUSED, HUNG])
 @pytest.mark.parametrize("what", USES)
-def test_rpc_sleeps_while_the_broker_that_it_needs_does_not_respond(kind: str, other: str | None, what: str) -> None:
-    clock = ManualClock()
-    brokers = TimedBrokers(clock)
-    config = ProducerConfig.parse({"bootstrap.servers": "boot:9092", "metadata.max.age.ms": 5_000})
-    with closing(Rpc(config, clock, brokers, 3)) as rpc:
-        rpc.refresh()
-        with suppress(KafkaTimeoutError):
-            rpc.call(call_to(transaction_key(TRANSACTIONAL_ID)), rpc.now() + 1_000)
-        brokers.fail(n0=kind, **({} if other is None else {"n1": other, "boot": other}))
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("kinds", ONE_OR_TWO, ids="-".join)
+def test_rpc_sleeps_while_the_brokers_that_it_needs_do_not_respond(
+    kinds: tuple[str, ...], known: bool, what: str
+) -> None:
+    """``known``: the brokers of the metadata end up so, not only the bootstrap servers."""
+    brokers = TimedBrokers()
+    config = {"bootstrap.servers": bootstrap(kinds), "metadata.max.age.ms": 5_000}
+    with closing(Rpc(ProducerConfig.parse(config), brokers.clock, brokers, 3)) as rpc:
+        if known:
+            rpc.refresh()
+            brokers.fail(**dict(zip(("n0", "n1"), kinds, strict=False)))
+        brokers.fail(**servers(kinds))
         for _ in range(2):
-            with suppress(KafkaTimeoutError, NetworkError):
-                use(rpc, what)
+            with suppress(KafkaTimeoutError, NetworkError, WrongProtocolError):
+                USES[what](rpc, rpc.now() + LONG_MS)

@@ -70,14 +70,6 @@ def test_only_the_records_it_concerned_fail(engine, monkeypatch, caplog, method)
     is_as_new(engine)
 
 
-def test_records_of_a_request_that_could_not_be_made_fail_with_it(engine, monkeypatch):
-    raises_once(monkeypatch, loop, "ProduceRequest")
-    futures = [send(engine, partition) for partition in (0, 1)]
-    engine.settle()
-    assert all(isinstance(future.exception(0), KafkaError) for future in futures)
-    is_as_new(engine)
-
-
 def test_metadata_that_cannot_be_taken_in_is_asked_for_again(monkeypatch):
     engine = Engine(partitions=2)
     raises_once(monkeypatch, engine.parts.sender._parts.metadata, "updated")
@@ -150,21 +142,6 @@ def test_a_batch_that_a_stray_exception_leaves_nowhere_fails_by_its_delivery_tim
     assert not producer._engine.parts.accumulator.has_incomplete
 
 
-def test_the_batches_that_expire_with_one_that_cannot_be_given_up_expire_all_the_same(engine, monkeypatch):
-    raises_once(monkeypatch, engine.parts.sender.response_handler, "fail")
-    engine.leaders = dict.fromkeys(engine.leaders, -1)
-    engine.parts.metadata.request_update()
-    engine.spin(200)
-    futures = [send(engine, partition) for partition in (0, 1)]
-    engine.parts.pending.flush()
-    with pytest.raises(ArithmeticError):
-        engine.spin(engine.config.delivery_timeout_ms + 1)
-    assert [future.done() for future in futures] == [False, True]
-    engine.settle()
-    assert all(isinstance(future.exception(0), KafkaError) for future in futures)
-    assert engine.memory_is_free()
-
-
 def fails_turns(monkeypatch, producer, count):
     """So many turns raise, whoever turns; afterwards an event is set."""
     sender, over = producer._engine.parts.sender, threading.Event()
@@ -234,16 +211,6 @@ def test_turns_that_fail_but_get_records_delivered_do_not_end_the_producer(confi
         monkeypatch.undo()
 
 
-def test_close_ends_though_every_turn_fails(config, monkeypatch):
-    producer = KafkaProducer(config)
-    producer.partitions_for("t")
-    monkeypatch.setattr(producer._engine.parts.sender, "run_once", lambda *_: 1 / 0)
-    future = producer.send(ProducerRecord("t", b"v"))
-    producer.close()
-    assert not producer._engine.is_alive()
-    assert isinstance(future.exception(DEADLINE_S), ProducerClosedError)
-
-
 @pytest.fixture
 def transactional(config):
     with KafkaProducer({**config, "transactional.id": "tx"}) as producer:
@@ -295,9 +262,9 @@ def test_a_command_that_cannot_be_taken_fails_at_once(transactional, monkeypatch
 
 def test_incident_a_request_that_could_not_be_made_was_in_flight_for_ever_in_the_metrics(engine, monkeypatch):
     raises_once(monkeypatch, loop, "ProduceRequest", MemoryError)
-    future = send(engine)
+    futures = [send(engine, partition) for partition in (0, 1)]
     engine.settle()
-    assert isinstance(future.exception(0), KafkaError)
+    assert all(isinstance(future.exception(0), KafkaError) for future in futures)
     is_as_new(engine)
     metrics = engine.parts.accumulator.metrics.read(engine.clock.now())["producer-metrics"]
     assert metrics["requests-in-flight"] == 0

@@ -8,17 +8,13 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.model import TopicPartition
-from spark_kafka_sink.errors import BrokerError, KafkaError
+from spark_kafka_sink.errors import BrokerError
 from spark_kafka_sink.producer.append.receipt import RefusalReceipt, SendReceipt
-from spark_kafka_sink.producer.transactions.states import Step as Call
 from spark_kafka_sink.records.decode import decode_batches
 from tests.unit.scripted_engine import Engine, Step
-from tests.unit.sender.test_stray_exceptions import raises_once
-from tests.unit.transactions.transactional_engine import TransactionalEngine
 
 BATCH = 262_144
 LIMIT = 20_000
-both_protocols = pytest.mark.parametrize("v2", [False, True], ids=["v1", "v2"])
 
 
 def engine(partitions: int = 1, **config: object) -> Engine:
@@ -28,22 +24,8 @@ def engine(partitions: int = 1, **config: object) -> Engine:
     return made
 
 
-def transaction(v2: bool) -> TransactionalEngine:
-    made = TransactionalEngine(v2, partitions=1, nodes=1, **{"batch.size": BATCH}).begun()
-    made.max_message_bytes = LIMIT
-    return made
-
-
 def rows(first: int, count: int) -> list[bytes]:
     return [b"%08d" % number + b"x" * 92 for number in range(first, first + count)]
-
-
-def test_a_topic_of_large_batches_refuses_none():
-    made = engine()
-    made.max_message_bytes = BATCH
-    made.append(rows(0, 6_000))
-    made.settle()
-    assert (made.refused, len(made.requests)) == (0, 3)
 
 
 def test_halving_teaches_the_limit_of_all_partitions():
@@ -135,51 +117,6 @@ def test_a_retry_between_the_parts_keeps_their_order():
     assert made.values() == rows(0, 6_000)
 
 
-def test_a_limit_that_was_lowered_is_learned_by_halving():
-    made = engine()
-    made.append(rows(0, 3_000))
-    made.settle()
-    made.max_message_bytes = 6_000
-    made.append(rows(3_000, 3_000))
-    made.settle()
-    made.receipt.wait(0)
-    assert made.values() == rows(0, 6_000)
-
-
-@both_protocols
-def test_a_transaction_whose_batches_are_split_is_committed_whole(v2):
-    made = transaction(v2)
-    made.append(rows(0, 6_000))
-    made.spin()
-    made.call(Call.COMMIT)
-    assert made.visible() == rows(0, 6_000)
-    refused = made.refused
-    assert 0 < refused <= 4
-    made.begin()
-    made.append(rows(6_000, 3_000))
-    made.call(Call.COMMIT)
-    assert made.visible() == rows(0, 9_000)
-    assert made.refused == refused
-
-
-def test_a_batch_that_cannot_be_split_fails_and_those_of_other_requests_are_sent(monkeypatch):
-    made = engine(partitions=2)
-    receipts = [SendReceipt(), SendReceipt()]
-    raises_once(monkeypatch, made.parts.accumulator, "split", MemoryError)
-    for partition, receipt in enumerate(receipts):
-        made.append(rows(0, 2_000), partition, receipt)
-        made.settle(10_000)
-    with pytest.raises(KafkaError, match="a bug"):
-        receipts[0].wait(0)
-    receipts[1].wait(0)
-    assert (made.values(0), made.values(1)) == ([], rows(0, 2_000))
-    later = SendReceipt()
-    made.append(rows(0, 100), 0, later)
-    made.settle(1_000)
-    later.wait(0)
-    assert made.memory_is_free()
-
-
 def test_incident_a_raised_limit_was_never_noticed():
     made = engine(metadata_max_age_ms=300_000)
     made.append(rows(0, 3_000))
@@ -197,18 +134,3 @@ def test_incident_a_raised_limit_was_never_noticed():
     made.append(rows(3_002, 3_000))
     made.settle()
     assert made.values() == rows(0, 6_002)
-
-
-def test_a_limit_that_stands_is_learned_again():
-    made = engine(metadata_max_age_ms=300_000)
-    made.append(rows(0, 3_000))
-    made.settle()
-    refused = made.refused
-    made.clock.advance(300_000)
-    made.append(rows(3_000, 1))
-    made.settle()
-    made.append(rows(3_001, 2_999))
-    made.settle()
-    assert made.refused > refused
-    assert made.parts.accumulator.batch_limit("t") <= LIMIT
-    assert made.values() == rows(0, 6_000)

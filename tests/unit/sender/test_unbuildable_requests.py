@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink import ProducerRecord, SyncProducer
-from spark_kafka_sink.common.clock import SystemClock
-from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.model import TopicPartition
-from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, RequestBuildError, TransactionAbortableError
+from spark_kafka_sink import KafkaProducer, ProducerRecord, SyncProducer
+from spark_kafka_sink.errors import KafkaError, RequestBuildError, TransactionAbortableError
 from spark_kafka_sink.network import connection, messages
-from spark_kafka_sink.network.calls import Call, CodeAt
-from spark_kafka_sink.network.rpc import Rpc
-from spark_kafka_sink.network.topics import NewTopic, create_topic
-from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.producer.sender import produce_api
 from spark_kafka_sink.producer.transactions.states import State, Step
 from spark_kafka_sink.producer.transactions.values import ConsumerGroupMetadata, OffsetAndMetadata
@@ -152,19 +144,6 @@ def test_incident_offsets_that_could_not_be_sent_blocked_every_abort_and_left_th
     assert engine.memory_is_free()
 
 
-def test_partitions_that_could_not_be_added_fail_their_transaction_only(monkeypatch):
-    engine = TransactionalEngine(False).begun()
-    fails_once(monkeypatch, "AddPartitionsToTxn")
-    engine.append([b"a"])
-    with pytest.raises(TransactionAbortableError, match="AddPartitionsToTxn could not be built"):
-        engine.call(Step.COMMIT)
-    engine.call(Step.ABORT)
-    engine.begin()
-    engine.append([b"b"], receipt=SendReceipt())
-    engine.call(Step.COMMIT)
-    assert engine.visible() == [b"b"]
-
-
 @both_protocols
 @pytest.mark.parametrize("step", [Step.COMMIT, Step.ABORT])
 def test_a_transaction_whose_end_could_not_be_built_can_be_aborted(monkeypatch, v2, step):
@@ -183,41 +162,6 @@ def test_a_transaction_whose_end_could_not_be_built_can_be_aborted(monkeypatch, 
     assert engine.visible() == [b"b"]
 
 
-@pytest.fixture
-def rpc(kafka_test_broker):
-    kafka_test_broker.create_topic("t")
-    rpc = Rpc(ProducerConfig.parse({"bootstrap.servers": kafka_test_broker.bootstrap_servers}), SystemClock())
-    yield rpc
-    rpc.close()
-
-
-def test_a_blocking_call_that_could_not_be_built_fails_at_once_and_the_next_one_works(monkeypatch, rpc):
-    deadline = rpc.now() + DEADLINE_MS
-    rpc.await_brokers(deadline)
-    fails_once(monkeypatch, "CreateTopics")
-    with pytest.raises(RequestBuildError, match="CreateTopics could not be built"):
-        create_topic(rpc, NewTopic("new"), deadline)
-    create_topic(rpc, NewTopic("new"), deadline)
-    assert not rpc.calls.busy
-
-
-def test_a_leader_that_could_not_be_asked_for_fails_the_call_to_it(monkeypatch, rpc):
-    deadline = rpc.now() + DEADLINE_MS
-    rpc.await_brokers(deadline)
-
-    def make(module, version):
-        raise AssertionError("no leader is known")
-
-    def codes(body):
-        return [CodeAt("Fetch", ErrorCode.none)]
-
-    fails_once(monkeypatch, "Metadata")
-    with pytest.raises(RequestBuildError, match="Metadata could not be built"):
-        rpc.call(Call("fetch", (4, 12), TopicPartition("t", 0), make, codes), deadline)
-    with pytest.raises(RequestBuildError, match="no leader is known"):
-        rpc.call(Call("fetch", (4, 12), TopicPartition("t", 0), make, codes), deadline)
-
-
 def test_the_sync_producer_does_not_send_again_what_could_not_be_built(monkeypatch, kafka_test_broker):
     kafka_test_broker.create_topic("t")
     with SyncProducer({"bootstrap.servers": kafka_test_broker.bootstrap_servers}) as producer:
@@ -232,12 +176,7 @@ def test_the_sync_producer_does_not_send_again_what_could_not_be_built(monkeypat
 @pytest.mark.parametrize("api", ["ApiVersions", "SaslHandshake", "SaslAuthenticate"])
 def test_a_connection_whose_handshake_could_not_be_built_is_tried_again(monkeypatch, api):
     with TestBroker(listeners={"CLIENTS": "SASL_PLAINTEXT"}) as broker:
-        rpc = Rpc(ProducerConfig.parse(broker.client_options("CLIENTS")), SystemClock())
         left = fails_once(monkeypatch, api)
-        try:
-            rpc.await_brokers(rpc.now() + DEADLINE_MS)
-        except KafkaTimeoutError as error:
-            raise AssertionError("the connection was not tried again") from error
-        finally:
-            rpc.close()
+        with KafkaProducer(broker.client_options("CLIENTS")) as producer:
+            producer.partitions_for("t")
         assert not left

@@ -130,16 +130,6 @@ def test_a_session_that_is_stopped_meanwhile_fails_with_sparks_own_error():
         caller_job.collected(frame, CLOCK)
 
 
-def test_each_call_has_a_tag_of_its_own():
-    context = Context()
-    context.ended.set()
-    for _ in range(2):
-        with pytest.raises(RuntimeError, match="was cancelled"):
-            caller_job.collected(Frame(context), CLOCK)
-    assert len(set(context.tags)) == 2
-    assert context.cancelled == []
-
-
 def test_a_stopped_context_ends_the_wait_of_an_interrupted_call(monkeypatch, caplog):
     context = Context()
 
@@ -233,13 +223,10 @@ def test_a_long_write_is_logged_every_30_s(lines):
     assert tracker.tags == ("the-tag", "the-tag")
 
 
-def test_a_short_write_asks_spark_nothing(lines):
+def test_a_short_write_asks_spark_nothing_and_a_status_that_spark_does_not_tell_fails_no_write(lines):
     tracker = Tracker()
     logged(tracker, *[1] * 29)
-    assert (lines, tracker.tags) == ([], ())
-
-
-def test_a_status_that_spark_does_not_tell_fails_no_write(lines):
+    assert tracker.tags == ()
     logged(StoppedTracker(), 30, 30)
     assert lines == []
 

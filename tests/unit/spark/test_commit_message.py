@@ -88,12 +88,6 @@ def test_an_executor_whose_clock_is_ahead_makes_the_write_no_shorter_than_its_sl
     assert "in 800 ms (625 rows/s, slowest task 800 ms;" in line(timed(99_000, 800.0, encode_ms=1.0), now=12_000)
 
 
-def test_one_of_each_is_said_in_the_singular():
-    assert committed([KafkaCommitMessage((PartitionWrite("a", 0, 1, 9, 0, 0),))], ManualClock()) == (
-        "1 row (9 bytes) written to 1 partition of 1 topic by 1 task"
-    )
-
-
 def test_an_abort_says_what_stays_in_kafka():
     assert aborted([MESSAGES[0], None]) == (
         "write aborted, but its rows stay in Kafka (at least once): 4 rows (34 bytes) written to 2 partitions of "
@@ -122,13 +116,6 @@ def logger(monkeypatch):
 def test_the_line_reaches_stderr_where_no_logging_is_configured(logger, capsys):
     announce("7 rows")
     assert re.fullmatch(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d INFO pykafka: 7 rows\n", capsys.readouterr().err)
-
-
-def test_the_line_goes_to_the_users_handlers_where_there_are_some(logger, monkeypatch, capsys, caplog):
-    monkeypatch.setattr(logger, "hasHandlers", lambda: True)
-    announce("7 rows")
-    assert caplog.messages == ["7 rows"]
-    assert capsys.readouterr().err == ""
 
 
 def test_a_raised_level_silences_the_line(logger, capsys, caplog):

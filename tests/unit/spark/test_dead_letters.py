@@ -10,6 +10,7 @@ import pytest
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.task_figures import TaskFigures
 from spark_kafka_sink.errors import ConfigError, DeadLetterLimitError, InvalidRecordError, KafkaError
+from spark_kafka_sink.exactly_once.errors import LostRowsError
 from spark_kafka_sink.exactly_once.receipts import TaskName
 from spark_kafka_sink.exactly_once.values import TaskAction
 from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
@@ -26,6 +27,7 @@ from spark_kafka_sink.spark.sink_write import check_dead_letters
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
 from tests.unit.exactly_once.runs import Query, new_process
+from tests.unit.spark.dead_letter_runs import prepared
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 SCHEMA = '{"type":"record","name":"R","fields":[{"name":"a","type":"string"}]}'
@@ -408,6 +410,38 @@ def test_a_replay_compares_equal_though_limits_and_partitions_have_changed(broke
     assert len(letters(broker)) == 1
 
 
+def test_a_task_whose_rows_are_gone_writes_them_by_the_limits_of_today(broker):
+    """Task 0 is committed with a dead letter. Task 1 timed out behind the intent; its rows could be written now."""
+    broker.create_topic("pair", partitions=2, configs={"max.message.bytes": 2_000})
+    large, layout = bytes(range(256)) * 10, RowLayout(value=0, partition=1)
+    options = Write(broker, exactly_once=True).options(topic="pair")
+    rows = [
+        pa.record_batch([pa.array(values), pa.array(partitions, pa.int32())], ["value", "partition"])
+        for values, partitions in (([b"a", large + b"0", b"b"], [0, 1, None]), ([b"c", large + b"1"], [5, 0]))
+    ]
+    query = Query(broker.bootstrap_servers, topic="pair")
+
+    def tasks():
+        plan = query.plan(0)
+        return [prepared(query, options, [batch], layout, plan, number) for number, batch in enumerate(rows)]
+
+    def visible(topic):
+        return sorted(record.value for record in broker.topic(topic).records(read_committed=True))
+
+    reports = tasks()
+    with pytest.raises(LostRowsError, match="task 1 are gone"):
+        query.commit(reports, lambda: broker.expire_transaction("app-1"))
+    assert (visible("pair"), visible("dead")) == ([b"a", b"b"], [large + b"0"])
+    broker.set_topic_configs("pair", {"max.message.bytes": 1_000_000})
+    broker.create_partitions("pair", 6)
+    again = tasks()
+    assert [report.action for report in again] == [TaskAction.VERIFY, TaskAction.REWRITE]
+    query.commit(again)
+    assert visible("pair") == sorted([b"a", b"b", b"c", large + b"1"])
+    assert visible("dead") == [large + b"0"]
+    assert broker.topic("pair").values(5) == [b"c"]
+
+
 def test_an_aborted_batch_has_no_dead_letters(broker):
     write = Write(broker, exactly_once=True)
     batch = pa.record_batch({"value": ["a", "b"], "topic": pa.array([None, "out"])})
@@ -417,16 +451,6 @@ def test_an_aborted_batch_has_no_dead_letters(broker):
     query.abort([report])
     assert letters(broker) == []
     assert len(broker.topic("dead").records(read_committed=False)) == 1
-
-
-def test_without_the_right_to_ask_for_limits_there_is_one_warning(broker, caplog):
-    broker.faults.answer("DescribeConfigs", "TOPIC_AUTHORIZATION_FAILED", topic="small", times=KEPT)
-    write = Write(broker, exactly_once=False)
-    for _ in range(2):
-        write({"value": ["a"]}, topic="small")
-    (line,) = [line for line in caplog.messages if "DESCRIBE_CONFIGS" in line]
-    assert line.startswith("max.message.bytes of topic small is unknown")
-    assert broker.topic("small").values() == [b"a", b"a"]
 
 
 OPTIONS = {"kafka.bootstrap.servers": "a:1", "topic": "t"}
@@ -455,13 +479,3 @@ def test_options_at_fault(given, fault):
     with pytest.raises(ConfigError) as raised:
         SinkOptions.parse({name: value for name, value in {**OPTIONS, **given}.items() if value is not None})
     assert fault in str(raised.value)
-
-
-def test_the_defaults():
-    assert SinkOptions.parse(OPTIONS).dead_letters is None
-    parsed = SinkOptions.parse({**OPTIONS, "deadlettertopic": "d"}).dead_letters
-    assert (parsed.topic, parsed.limit, parsed.connect_headers) == ("d", 1000, True)
-    assert {reason.value for reason in parsed.reasons} == {
-        "record-too-large", "null-topic", "invalid-topic", "invalid-partition", "invalid-timestamp", "invalid-header",
-        "encode",
-    }  # fmt: skip

@@ -11,13 +11,6 @@ from spark_kafka_sink.spark.schema import SchemaError
 INT = IntegerType()
 
 
-def test_a_nullable_struct_is_a_union_of_record_and_null_and_a_required_one_a_record():
-    record = {"type": "record", "name": "topLevelRecord", "fields": [{"name": "a", "type": ["int", "null"]}]}
-    kind = StructType([StructField("a", INT)])
-    assert json.loads(derived_schema("value", kind, True)) == [record, "null"]
-    assert json.loads(derived_schema("value", kind, False)) == record
-
-
 def test_named_types_have_their_path_as_namespace():
     inner = StructType([StructField("price", DecimalType(10, 2), False)])
     kind = StructType([StructField("lines", ArrayType(inner, False), False)])

@@ -39,7 +39,7 @@ def run(stages, *batches):
     read, encode = stages
     parts, first_row = [], 0
     for batch in batches:
-        for rows in read(batch, first_row, 0):
+        for rows in read(batch, first_row):
             parts += [
                 {
                     name: column.to_pylist()
@@ -57,11 +57,6 @@ def test_columns_that_are_not_written_are_left_out():
     assert run(encoded, batch("x", None, other=[1, 2], key=["k", None])) == [
         {"value": [b"\2x", None], "key": [b"k", None]}
     ]
-
-
-def test_large_types_are_taken_too():
-    large = pa.struct([("a", pa.large_string())])
-    assert run(encoder(RowLayout(value=0)), batch("x", kind=large)) == [{"value": [b"\2x"]}]
 
 
 def test_the_time_zone_of_the_session_does_not_matter(tmp_path):
@@ -90,12 +85,6 @@ def test_a_row_that_cannot_be_encoded_is_numbered_in_the_task(monkeypatch):
         run(encoder(RowLayout(value=0)), *batches)
 
 
-def test_a_null_topic_is_sparks_error_with_the_rows_number():
-    encoded = encoder(RowLayout(value=1, topic=0), topic=None)
-    with pytest.raises(InvalidRecordError, match=r"null topic.*\(row 3 of the task"):
-        run(encoded, batch("a", "b", topic=["t", "t"]), batch("a", "b", topic=["t", None]))
-
-
 def test_the_header_of_a_schema_is_added_where_the_frame_has_none():
     registry = FakeRegistry(guids=True)
     encoded = encoder(RowLayout(value=0), registry=registry, value_schema_id_serializer="header")
@@ -112,7 +101,7 @@ def test_the_slices_of_an_append_are_joined_and_their_rejected_rows_keep_their_p
     options = {"kafka.bootstrap.servers": "a:1", "valueFormat": "avro", "valueSchema": SCHEMA}
     plan = plan_formats(SinkOptions.parse(options).formats, {Side.VALUE: FrameColumn(STRUCT)}, "t", None)
     values = pa.array([{"a": "v"}, {"a": None}, {"a": "x"}, {"a": "y"}, {"a": None}], STRUCT)
-    (given,) = read(pa.RecordBatch.from_arrays([values], ["value"]), 10, 0)
+    (given,) = read(pa.RecordBatch.from_arrays([values], ["value"]), 10)
     (rows,) = module.FormatEncoder(TaskFormats(plan), {Reason.ENCODE})(given)
     assert rows.columns.value.to_pylist() == [b"\2v", None, b"\2x", b"\2y", None]
     assert rows.kept.tolist() == [True, False, True, True, False]

@@ -44,10 +44,6 @@ def write(cache, config=CONFIG):
         return producer
 
 
-def test_the_next_task_gets_the_same_producer(cache):
-    assert write(cache) is write(cache)
-
-
 def test_each_configuration_has_its_own(cache):
     first, other = write(cache), write(cache, OTHER)
     assert (first.config, other.config) == (CONFIG, OTHER)
@@ -99,14 +95,6 @@ def test_close_closes_what_is_kept_and_what_comes_back(cache):
     assert leased.closed_with == 0
 
 
-def test_a_task_starts_no_thread_while_one_waits(cache):
-    write(cache)
-    before = set(threading.enumerate())
-    write(cache)
-    write(cache, OTHER)
-    assert set(threading.enumerate()) == before
-
-
 def test_a_producer_that_is_used_again_and_again_is_kept():
     cache, clock = ProducerCache(FakeProducer, idle_ms=50), ManualClock()
     cache._clock = clock
@@ -115,13 +103,6 @@ def test_a_producer_that_is_used_again_and_again_is_kept():
         clock.advance(30)
         assert not kept.closed.wait(0.06), "the thread looked, and the producer is idle for 30 ms"
         assert write(cache) is kept
-    cache.close()
-
-
-def test_after_the_last_has_expired_the_next_expires_too():
-    cache = ProducerCache(FakeProducer, idle_ms=10)
-    for _ in range(2):
-        assert write(cache).closed.wait(DEADLINE_S)
     cache.close()
 
 

@@ -1,6 +1,5 @@
 """maxBytesPerSecondPerTask and maxRowsPerSecondPerTask: under a manual clock, and three seconds of a real one."""
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -9,7 +8,7 @@ from spark_kafka_sink.producer import SendReceipt
 from spark_kafka_sink.producer.task_meter import TaskMeter
 from spark_kafka_sink.spark import pipeline
 from spark_kafka_sink.spark.options import SinkOptions
-from spark_kafka_sink.spark.pace import CATCH_UP_MS, PART_MS, Pace
+from spark_kafka_sink.spark.pace import CATCH_UP_MS, PART_MS
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.write import write_rows
 from spark_kafka_sink.testing import TestBroker
@@ -136,21 +135,6 @@ def test_the_row_of_an_error_is_its_number_in_the_task(monkeypatch):
     batches = iter([pa.record_batch({"value": [b"x"] * 100})])
     with pytest.raises(InvalidRecordError, match=r"too large \(row 24 of the task, counted from 0\)"):
         pipeline.Pipeline(options(maxrowspersecondpertask="100"), sink, clock).write(batches, LAYOUT)
-
-
-def test_an_interrupt_ends_the_wait():
-    clock = ManualClock()
-
-    def interrupted(_ms):
-        raise KeyboardInterrupt
-
-    pace = Pace(None, 1, clock, interrupted)
-    parts = pace.parts(np.ones(3, np.int64))
-    next(parts)
-    pace.wait()
-    next(parts)
-    with pytest.raises(KeyboardInterrupt):
-        pace.wait()
 
 
 @pytest.mark.parametrize("name", ["maxBytesPerSecondPerTask", "maxRowsPerSecondPerTask"])

@@ -2,14 +2,17 @@
 
 import hashlib
 from random import Random
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
+from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.errors import BrokerError, DeadLetterLimitError, KafkaError, RecordTooLargeError
 from spark_kafka_sink.spark import write as module
 from spark_kafka_sink.spark.producer_cache import ProducerCache
 from spark_kafka_sink.spark.schema import RowLayout
+from spark_kafka_sink.spark.topic_limits import described_limit
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
 from tests.unit.exactly_once.runs import Query, new_process
@@ -73,6 +76,28 @@ def test_one_warning_names_the_missing_right(write, caplog):
     (line,) = [each.message for each in caplog.records if each.levelname == "WARNING" and "is unknown" in each.message]
     assert line.startswith("max.message.bytes of topic small is unknown (TOPIC_AUTHORIZATION_FAILED): ")
     assert line.endswith("Give the principal DESCRIBE_CONFIGS on topic small")
+
+
+def test_a_limit_that_no_broker_tells_in_time_does_not_hold_rows_up(broker, caplog):
+    broker.faults.lose_answer("DescribeConfigs", times=KEPT)
+    brief = {"kafka.request.timeout.ms": "300", "kafka.delivery.timeout.ms": "2000", "kafka.linger.ms": "0"}
+    assert Write(broker, exactly_once=False)({"value": [b"a"]}, topic="small", **brief).rows == 1
+    assert "unknown (DescribeConfigs has no response after 300 ms" in caplog.text
+
+
+def test_limits_of_several_topics_are_asked_for_in_one_request_by_the_tasks_producer(broker):
+    broker.create_topic("large")
+    rows = {"value": [b"a", b"b"], "topic": ["small", "large"]}
+    for _ in range(2):
+        Write(broker, exactly_once=False)(rows, **{"kafka.client.id": "task"})
+    assert [seen.client_id for seen in broker.requests.of("DescribeConfigs")] == ["task"]
+
+
+@pytest.mark.parametrize("limit", ["a lot", "-1", "0", "9" * 5_000])
+def test_incident_a_limit_that_is_not_a_positive_number_was_an_unexpected_error(limit):
+    config = SimpleNamespace(name="max.message.bytes", value=limit)
+    result = SimpleNamespace(error_code=ErrorCode.none, configs=[config])
+    assert "which is not a positive number" in str(described_limit(result))
 
 
 def test_refused_rows_become_dead_letters_while_the_task_goes_on(write, broker):

@@ -64,13 +64,6 @@ def test_rows_of_several_topics_stay_together_in_their_order():
     ]
 
 
-def test_topics_are_named_once_in_the_order_of_their_first_rows():
-    (rows,) = task_rows(batch(value=list("abc"), topic=["y", "x", "y"]), RowLayout(value=0, topic=1), None, 0, NOW_MS)
-    assert list(rows.topics.names) == ["y", "x"]
-    (rows,) = task_rows(batch(value=list("ab"), topic=["y", "y"]), RowLayout(value=0, topic=1), None, 0, NOW_MS)
-    assert rows.topics.codes is None
-
-
 @pytest.mark.parametrize(
     "topics",
     [
@@ -119,12 +112,6 @@ def test_a_partition_column_without_a_value_is_no_choice():
     assert read(rows, RowLayout(value=0, partition=1), "t") == [(["t"], [b"a"], None, None, 0)]
 
 
-def test_explicit_partitions_are_32_bit():
-    rows = batch(value=["a", "b"], partition=pa.array([1, None], pa.int32()))
-    (rows,) = task_rows(rows, RowLayout(value=0, partition=1), "t", 0, NOW_MS)
-    assert rows.partitions.dtype == np.int32
-
-
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pytest.param(pa.string_view(), marks=with_views)])
 def test_topics_and_values_come_in_every_flavour_of_string(kind):
     rows = batch(value=pa.array(["a", "b"], kind), topic=pa.array(["x", "y"], kind))
@@ -142,34 +129,39 @@ def test_a_sliced_batch_is_read_from_its_slice():
     assert read(rows, RowLayout(value=0, topic=1)) == [(["y", "y"], [b"b", b"c"], None, None, 0)]
 
 
-def test_a_null_topic_is_refused_with_its_row():
-    rows = batch(value=list("abc"), topic=["x", None, "x"])
-    with pytest.raises(InvalidRecordError) as raised:
-        read(rows, RowLayout(value=0, topic=1), first_row=10_000)
-    assert str(raised.value) == (
-        "The Kafka message data sent to the producer contains a null topic. "
-        "Use the `topic` option for setting a default topic. (row 10001 of the task, counted from 0)"
-    )
-
-
-def test_a_negative_partition_is_refused_with_its_row():
-    rows = batch(value=list("abc"), partition=pa.array([0, None, -1], pa.int32()))
-    with pytest.raises(InvalidRecordError) as raised:
-        read(rows, RowLayout(value=0, partition=1), "t", 5)
-    assert str(raised.value) == (
-        "Invalid partition: -1. Partition number should always be non-negative or null. "
-        "(row 7 of the task, counted from 0)"
-    )
-
-
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
-def test_a_null_header_key_is_refused_with_its_row():
-    headers = pa.array([None, [{"key": "a", "value": b"1"}, {"key": None, "value": b"2"}]], HEADERS)
+@pytest.mark.parametrize(
+    ("columns", "text"),
+    [
+        (
+            {"topic": ["x", None, "x"]},
+            "The Kafka message data sent to the producer contains a null topic. "
+            "Use the `topic` option for setting a default topic. (row 8 of the task, counted from 0)",
+        ),
+        (
+            {"partition": pa.array([0, None, -1], pa.int32())},
+            "Invalid partition: -1. Partition number should always be non-negative or null. "
+            "(row 9 of the task, counted from 0)",
+        ),
+        (
+            {"headers": pa.array([None, [{"key": "a", "value": b"1"}, {"key": None, "value": b"2"}], None], HEADERS)},
+            "Invalid null header key found in headers (row 8 of the task, counted from 0)",
+        ),
+        (
+            {"timestamp": [5, -2, 0]},
+            "Invalid timestamp: -2. Timestamp should always be non-negative or null. "
+            "(row 8 of the task, counted from 0)",
+        ),
+    ],
+    ids=["null topic", "negative partition", "null header key", "before 1970"],
+)
+def test_a_row_that_cannot_be_a_record_is_refused_with_its_number(columns, text):
+    (name,) = columns
     with pytest.raises(InvalidRecordError) as raised:
-        read(batch(value=["a", "b"], headers=headers), RowLayout(value=0, headers=1), "t", 5)
-    assert str(raised.value) == "Invalid null header key found in headers (row 6 of the task, counted from 0)"
+        read(batch(value=list("abc"), **columns), RowLayout(value=0, **{name: 1}), None if name == "topic" else "t", 7)
+    assert str(raised.value) == text
 
 
 def test_headers_go_with_their_rows():
@@ -184,14 +176,6 @@ def test_timestamps_are_milliseconds_and_null_is_now():
     at = pa.array([moment, None], pa.timestamp("us", "UTC"))
     (rows,) = task_rows(batch(value=["a", "b"], at=at), RowLayout(value=0, timestamp=1), "t", 0, NOW_MS)
     assert rows.columns.timestamps.tolist() == [1_577_836_800_001, NOW_MS]
-
-
-def test_a_timestamp_before_1970_is_refused_with_its_row():
-    with pytest.raises(InvalidRecordError) as raised:
-        read(batch(value=["a", "b"], at=[5, -2]), RowLayout(value=0, timestamp=1), "t", 3)
-    assert str(raised.value) == (
-        "Invalid timestamp: -2. Timestamp should always be non-negative or null. (row 4 of the task, counted from 0)"
-    )
 
 
 def test_a_batch_too_large_for_32_bit_offsets_is_cut(monkeypatch):

@@ -1,7 +1,5 @@
 """Which column is what, and the texts of Spark's own sink for a frame that cannot be written."""
 
-import pickle
-
 import pytest
 from pyspark.sql.types import (
     ArrayType,
@@ -149,10 +147,6 @@ def test_a_column_named_timestamp_is_left_aside_unless_it_is_asked_for():
     assert layout(frame, timestamp_column="timestamp").timestamp == 1
 
 
-def test_a_timestamp_column_may_be_a_bigint():
-    assert layout(schema(value=STRING, at=LongType()), timestamp_column="at").timestamp == 1
-
-
 @pytest.mark.parametrize("kind", [TimestampNTZType(), STRING, INT])
 def test_a_timestamp_column_of_another_type_is_refused(kind):
     assert fault(schema(value=STRING, at=kind), timestamp_column="at") == (
@@ -165,9 +159,3 @@ def test_a_timestamp_column_that_is_not_there_is_named_with_those_that_are():
     assert fault(schema(value=STRING, ts=LongType()), timestamp_column="at") == (
         "timestampColumn: there is no column 'at'; the columns are value, ts"
     )
-
-
-def test_a_layout_is_a_plain_value():
-    found = layout(schema(value=STRING))
-    assert pickle.loads(pickle.dumps(found)) == found
-    assert len({found, layout(schema(value=BINARY))}) == 1

@@ -117,21 +117,12 @@ def test_a_batch_write_is_numbered_by_its_options():
         plan("writer", {**VERSIONED, "neverrepeated": "true"})
 
 
-def test_a_query_numbers_its_micro_batches_itself():
-    query = {**ONCE, "checkpointlocation": "c"}
-    assert plan("streamWriter", query).options.exactly_once.version is None
-
-
 def test_overwrite_is_refused_in_batch():
     with pytest.raises(ConfigError) as raised:
         plan("writer", overwrite=True)
     assert str(raised.value) == (
         'Save mode Overwrite not allowed for Kafka. The allowed save mode is Append: .mode("append").'
     )
-
-
-def test_complete_mode_appends_in_streaming():
-    assert plan("streamWriter", overwrite=True).options.topic == "t"
 
 
 def test_reading_is_pointed_at_sparks_own_source():

@@ -168,19 +168,6 @@ def test_without_a_broker_planning_ends_after_max_block_ms():
     assert any("spark-kafka-sink check" in note for note in raised.value.__notes__)
 
 
-def test_receipts_topic_without_a_broker_is_the_same_error():
-    asked = SinkOptions.parse(
-        {
-            "kafka.bootstrap.servers": "127.0.0.1:1",
-            "receiptstopic": "receipts",
-            "topiccreation": "never",
-            "kafka.max.block.ms": "300",
-        }
-    )
-    with pytest.raises(TopicCreationError, match="receipts could not be looked up: No broker"):
-        pickle.dumps(KafkaBatchWriter(BY_ROW, asked))
-
-
 @pytest.mark.parametrize("option", ["deadlettertopic", "receiptstopic"])
 def test_incident_a_topic_for_dead_letters_was_missing_until_the_first_one(broker, option):
     given = {"deliveryguarantee": "exactly-once", "txnappid": "a", "txnversion": "1", option: "gone", "topic": "t"}
@@ -252,16 +239,6 @@ def test_a_process_relies_on_what_it_has_seen_until_metadata_max_age_ms(broker):
         broker.delete_topic("receipts")
     plan(asked)
     assert {*broker.topics} == {"flights", "receipts"}
-
-
-def test_a_failed_write_of_another_cluster_forgets_nothing(broker):
-    asked = options(broker, "create")
-    plan(asked)
-    once = len(broker.requests)
-    with TestBroker() as other:
-        topic_creation.forget_topics(options(other, "create"))
-    plan(asked)
-    assert len(broker.requests) == once
 
 
 def test_a_task_with_a_row_for_a_missing_topic_fails_at_once(broker):

@@ -63,16 +63,6 @@ def test_incident_a_task_waited_40_ms_for_its_first_row():
     assert 3 * min(waited[True]) < max(waited[False])
 
 
-def test_other_sockets_stay_open_and_as_they_were():
-    left, right = socket.socketpair()
-    with left, right, connection() as (jvm, worker):
-        acknowledge_at_once()
-        left.sendall(b"unix")
-        jvm.sendall(b"tcp")
-        assert (right.recv(10), worker.recv(10)) == (b"unix", b"tcp")
-        assert worker.gettimeout() == DEADLINE_S
-
-
 def test_a_default_timeout_does_not_make_the_workers_socket_non_blocking():
     with connection() as (_jvm, worker):
         worker.setblocking(True)

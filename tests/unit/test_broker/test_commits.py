@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
@@ -66,9 +65,7 @@ def test_with_too_few_replicas_in_sync_it_is_refused(broker: TestBroker, client:
     assert (counts(broker), len(broker.topic(OFFSETS).batches(0)) - appended) == ((1, 0) if is_old else (7, 1))
 
 
-@contextmanager
-def a_commit_that_waits() -> Iterator[tuple[TestBroker, PlainClient]]:
-    """The second commit of a client waits for a follower that gets no records."""
+def test_a_coordinator_that_moves_while_it_waits_is_told() -> None:
     with TestBroker(nodes=2, config={**ONE_PARTITION, "offsets.commit.timeout.ms": HOUR_MS}) as broker:
         broker.create_topic("t")
         with PlainClient(broker.bootstrap_servers) as client:
@@ -76,21 +73,8 @@ def a_commit_that_waits() -> Iterator[tuple[TestBroker, PlainClient]]:
             broker.hold_followers(OFFSETS, 0)
             tell_commit(client)
             broker.requests.wait_for("OffsetCommit", 2)
-            yield broker, client
-
-
-def test_it_waits_for_its_replicas() -> None:
-    with a_commit_that_waits() as (broker, client):
-        assert counts(broker) == 1
-        broker.release_followers(OFFSETS, 0)
-        assert hear_commit(client) == "none"
-        assert counts(broker) == 7
-
-
-def test_a_coordinator_that_moves_while_it_waits_is_told() -> None:
-    with a_commit_that_waits() as (broker, client):
-        broker.move_leader(OFFSETS, 0, to=2)
-        assert hear_commit(client) == "not_coordinator"
+            broker.move_leader(OFFSETS, 0, to=2)
+            assert hear_commit(client) == "not_coordinator"
 
 
 def test_a_disk_that_fails_has_no_coordinator(broker: TestBroker, client: PlainClient) -> None:

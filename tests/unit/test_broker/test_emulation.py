@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 
 import pytest
@@ -18,11 +17,6 @@ API_NAMES = {key: name for name, key in API_KEYS.items()}
 
 def names(entries: Iterable[Entry], *statuses: Status) -> list[str]:
     return sorted(name for entry in entries if not statuses or entry.status in statuses for name in entry.names)
-
-
-def test_nothing_is_listed_twice() -> None:
-    for entries in (APIS, TOPIC_CONFIGS, BROKER_CONFIGS):
-        assert [name for name, count in Counter(names(entries)).items() if count > 1] == []
 
 
 def test_every_api_of_kafka_is_listed() -> None:

@@ -1,4 +1,4 @@
-"""Each fault does what it says, to the requests it is meant for, as often as it is told."""
+"""Each fault does what it says, to the requests it is meant for, as often as it is told; and the log of requests."""
 
 from __future__ import annotations
 
@@ -17,16 +17,10 @@ def error(client: PlainClient, topic: str = "t") -> str:
 
 def test_answer_instead_of_the_append_once(broker: TestBroker, client: PlainClient) -> None:
     fault = broker.faults.answer("Produce", "NOT_LEADER_OR_FOLLOWER")
-
-    assert [error(client), error(client)] == ["not_leader_or_follower", "none"]
-    assert (fault.hits, len(broker.topic("t").records())) == (1, 1)
-
-
-def test_two_answers_meet_two_requests_in_order(broker: TestBroker, client: PlainClient) -> None:
-    broker.faults.answer("Produce", "REQUEST_TIMED_OUT")
     broker.faults.answer("Produce", 56)
 
-    assert [error(client), error(client), error(client)] == ["request_timed_out", "kafka_storage_error", "none"]
+    assert [error(client) for _ in range(3)] == ["not_leader_or_follower", "kafka_storage_error", "none"]
+    assert (fault.hits, len(broker.topic("t").records())) == (1, 1)
 
 
 def test_a_kept_fault_stays_until_it_is_removed(broker: TestBroker, client: PlainClient) -> None:
@@ -50,31 +44,15 @@ def test_answer_for_one_partition_leaves_the_others_alone(broker: TestBroker, cl
     assert error(client) == "none"
 
 
-def test_only_chooses_by_the_request(broker: TestBroker, client: PlainClient) -> None:
-    broker.faults.answer("Produce", "REQUEST_TIMED_OUT", only=lambda request: request.body.acks == 1)
-
-    assert error(client) == "none"
-    assert client.produce("t", RECORDS, acks=1).error_code.name == "request_timed_out"
-
-
-def test_drop_before_leaves_nothing_in_the_log(broker: TestBroker, client: PlainClient) -> None:
-    broker.faults.drop_before("Produce")
-
-    with pytest.raises(ConnectionError):
-        error(client)
-    assert broker.topic("t").records() == []
-
-
 def test_what_came_behind_a_dropped_request_is_lost_with_its_connection(
     broker: TestBroker, client: PlainClient
 ) -> None:
     """It was handled all the same, so that a later batch of a producer overtook an earlier one."""
     broker.faults.delay("Produce", 50)
     broker.faults.drop_before("Produce")
-    data = [{"name": "t", "partition_data": [{"index": 0, "records": RECORDS}]}]
 
     for _ in range(2):
-        client.tell("Produce", 9, acks=-1, timeout=1000, topic_data=data)
+        client.tell_produce("t", RECORDS)
 
     with pytest.raises(ConnectionError):
         client.hear("Produce", 9)
@@ -83,18 +61,20 @@ def test_what_came_behind_a_dropped_request_is_lost_with_its_connection(
     assert len(broker.topic("t").records()) == 1
 
 
-def test_drop_after_leaves_the_records_in_the_log(broker: TestBroker, client: PlainClient) -> None:
-    broker.faults.drop_after("Produce")
+@pytest.mark.parametrize(("drop", "left"), [("drop_before", []), ("drop_after", [b"x"])])
+def test_a_dropped_request_leaves_nothing_in_the_log_and_a_dropped_answer_the_records(
+    broker: TestBroker, client: PlainClient, drop: str, left: list[bytes]
+) -> None:
+    getattr(broker.faults, drop)("Produce")
 
     with pytest.raises(ConnectionError):
         error(client)
-    assert broker.topic("t").values() == [b"x"]
+    assert broker.topic("t").values() == left
 
 
 def test_a_lost_answer_leaves_the_connection_open(broker: TestBroker, client: PlainClient) -> None:
     broker.faults.lose_answer("Produce")
-    data = [{"name": "t", "partition_data": [{"index": 0, "records": RECORDS}]}]
-    client.tell("Produce", 9, acks=-1, timeout=1000, topic_data=data)
+    client.tell_produce("t", RECORDS)
 
     assert client.ask("Metadata", 9, topics=[]).brokers
     assert broker.topic("t").values() == [b"x"]
@@ -102,27 +82,17 @@ def test_a_lost_answer_leaves_the_connection_open(broker: TestBroker, client: Pl
 
 def test_a_delayed_handler_does_nothing_before_its_time(broker: TestBroker, client: PlainClient) -> None:
     fault = broker.faults.delay("Produce", 3_600_000)
-    data = [{"name": "t", "partition_data": [{"index": 0, "records": RECORDS}]}]
-    client.tell("Produce", 9, acks=-1, timeout=1000, topic_data=data)
+    client.tell_produce("t", RECORDS)
     fault.wait()
 
     assert not client.hears_within(0.1)
     assert broker.topic("t").records() == []
 
 
-def test_a_delayed_handler_goes_on_when_its_time_is_over(broker: TestBroker, client: PlainClient) -> None:
-    broker.faults.delay("Produce", 60)
-
-    with lasts(0.06):
-        assert error(client) == "none"
-    assert broker.topic("t").values() == [b"x"]
-
-
 def test_a_delayed_answer_comes_after_the_append(broker: TestBroker, client: PlainClient) -> None:
     fault = broker.faults.delay_answer("Produce", 60)
-    data = [{"name": "t", "partition_data": [{"index": 0, "records": RECORDS}]}]
     with lasts(0.06):
-        client.tell("Produce", 9, acks=-1, timeout=1000, topic_data=data)
+        client.tell_produce("t", RECORDS)
         fault.wait()
         assert broker.topic("t").values() == [b"x"]
 
@@ -164,34 +134,11 @@ def test_reorder_sends_the_next_answer_first(broker: TestBroker, client: PlainCl
     assert heard == [second, first]
 
 
-def test_throttle_reads_on_later(broker: TestBroker, client: PlainClient) -> None:
-    broker.faults.throttle("Metadata", 60)
-    with lasts(0.06):
-        assert client.ask("Metadata", 9, topics=[]).throttle_time.total_seconds() == 0.06
-        assert client.ask("Metadata", 9, topics=[]).throttle_time.total_seconds() == 0
-
-
 def test_throttle_answers_at_once(broker: TestBroker, client: PlainClient) -> None:
     broker.faults.throttle("Metadata", 3_600_000)
     assert client.ask("Metadata", 9, topics=[]).throttle_time.total_seconds() == 3_600
     client.tell("ApiVersions", 0)
     assert not client.hears_within(0.1)
-
-
-def test_mangle_sends_any_bytes(broker: TestBroker, client: PlainClient) -> None:
-    broker.faults.mangle("Metadata", lambda frame: b"\x7f\xff\xff\xff" + frame[4:])
-    client.tell("Metadata", 9, topics=[])
-
-    assert client.receive(4) == b"\x7f\xff\xff\xff"
-
-
-def test_run_acts_in_the_middle_of_a_request() -> None:
-    with TestBroker(nodes=2) as broker:
-        broker.create_topic("t")
-        broker.faults.run("Produce", lambda: broker.move_leader("t", 0, to=2))
-        with PlainClient(broker.bootstrap_servers) as client:
-            assert error(client) == "not_leader_or_follower"
-        assert broker.leader("t", 0) == 2
 
 
 def test_a_fault_at_one_node_leaves_the_other_alone() -> None:
@@ -204,13 +151,6 @@ def test_a_fault_at_one_node_leaves_the_other_alone() -> None:
             client.ask("Metadata", 9, topics=[])
 
 
-def test_clear_takes_every_fault_out(broker: TestBroker, client: PlainClient) -> None:
-    broker.faults.answer("Produce", "REQUEST_TIMED_OUT", times=KEPT)
-    broker.faults.clear()
-
-    assert error(client) == "none"
-
-
 def test_what_cannot_be_scripted_is_named_at_once(broker: TestBroker) -> None:
     with pytest.raises(ValueError, match="'Product' is not an API"):
         broker.faults.drop_after("Product")
@@ -218,20 +158,21 @@ def test_what_cannot_be_scripted_is_named_at_once(broker: TestBroker) -> None:
         broker.faults.answer("Produce", "NO_SUCH")
 
 
-def test_wait_gives_up(broker: TestBroker) -> None:
+def test_requests_are_logged_with_version_node_connection_and_client(broker: TestBroker, client: PlainClient) -> None:
+    client.ask("Metadata", 9, topics=[])
+    with PlainClient(broker.bootstrap_servers) as other:
+        other.ask("Metadata", 12, topics=[])
+
+    first, second = broker.requests
+
+    assert (first.api, first.version, first.node, first.client_id) == ("Metadata", 9, 1, "plain")
+    assert second.version == 12
+    assert first.connection != second.connection
+
+
+def test_waiting_for_requests_that_do_not_come_gives_up(broker: TestBroker, client: PlainClient) -> None:
+    client.ask("Metadata", 9, topics=[])
+    with pytest.raises(TimeoutError, match="1 of 2 Metadata"):
+        broker.requests.wait_for("Metadata", 2, timeout_s=0.01)
     with pytest.raises(TimeoutError, match="no Produce request"):
         broker.faults.drop_after("Produce").wait(0.01)
-
-
-def test_a_throttled_fetch_has_no_topics_and_reads_nothing_for_its_time(
-    broker: TestBroker, client: PlainClient
-) -> None:
-    client.produce("t", RECORDS)
-    broker.faults.throttle("Fetch", 60)
-    partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000, "last_fetched_epoch": -1}
-    asked = {"max_wait": 0, "min_bytes": 0, "topics": [{"topic": "t", "partitions": [partition]}]}
-
-    throttled, whole = (client.ask("Fetch", 11, **asked) for _ in range(2))
-
-    assert (throttled.throttle_time.total_seconds(), throttled.responses) == (0.06, ())
-    assert whole.responses[0].partitions[0].records

@@ -39,14 +39,6 @@ def test_a_session_without_heartbeats_ends() -> None:
     assert (group.members, group.state, group.generation) == ({}, GroupState.EMPTY, 2)
 
 
-def test_a_heartbeat_prolongs_the_session() -> None:
-    group, only = stable(asked())
-    assert group.heartbeat(Claim(only, 1), SESSION_MS - 1) is ErrorCode.none
-    group.advance(2 * SESSION_MS - 2)
-
-    assert list(group.members) == [only]
-
-
 def test_a_rebalance_goes_on_without_a_member_that_only_sends_heartbeats() -> None:
     group, old = stable(asked())
     waiting = group.join(asked(), 0)

@@ -34,18 +34,6 @@ def test_busy_handlers_count_by_their_time() -> None:
     assert meter.ratio() == pytest.approx((2 * 3 + 1) / (2 * 4))
 
 
-def test_only_the_last_minute_counts() -> None:
-    clock = Clock()
-    meter = IdleMeter(1, clock)
-    for _ in range(120):  # busy for a minute, idle for a minute
-        clock.now_s += 1
-        if clock.now_s == 160.0:
-            meter.handler_waits()
-        meter.ratio()
-
-    assert meter.ratio() == pytest.approx(1.0)
-
-
 def test_a_broker_without_requests_is_idle_and_a_slow_handler_is_not() -> None:
     with TestBroker(config={"num.io.threads": 1}) as broker, PlainClient(broker.bootstrap_servers) as client:
         eventually(lambda: idle(broker) > 0.9)

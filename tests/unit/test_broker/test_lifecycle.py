@@ -6,8 +6,6 @@ import asyncio
 import itertools
 import os
 import socket
-import subprocess
-import sys
 import threading
 from contextlib import suppress
 from typing import Any
@@ -20,31 +18,11 @@ from spark_kafka_sink.testing.broker.acceptor import LOOPBACK, Acceptor
 from spark_kafka_sink.testing.broker.authentication import AtListener, AuthenticationLog
 from spark_kafka_sink.testing.listener import Listener
 from tests.contract.plain_client import PlainClient, batch
-from tests.support.waiting import DEADLINE_S, wall_ratio
+from tests.support.waiting import DEADLINE_S
 
 
 def open_files() -> int:
     return len(os.listdir("/proc/self/fd"))
-
-
-def test_it_starts_like_a_few_asyncio_servers() -> None:
-    """Without a pause of its own: three times their time, where a pause of 100 ms would be a hundred times."""
-
-    async def listen() -> None:
-        servers = [await asyncio.start_server(lambda *_: None, LOOPBACK, 0) for _ in range(3)]
-        for server in servers:
-            server.close()
-
-    def bare() -> None:
-        thread = threading.Thread(target=asyncio.run, args=(listen(),))
-        thread.start()
-        thread.join()
-
-    def broker() -> None:
-        with TestBroker(nodes=3):
-            pass
-
-    assert wall_ratio(broker, bare, 10) < 50
 
 
 def test_each_node_listens_on_a_loopback_port_of_its_own() -> None:
@@ -61,8 +39,7 @@ def test_nothing_is_left_after_it_was_closed_with_requests_under_way() -> None:
         broker.hold_followers("t", 0)
         broker.faults.delay("Metadata", 60_000)
         waiting, slow, idle = (PlainClient(broker.bootstrap_servers) for _ in range(3))
-        data = [{"name": "t", "partition_data": [{"index": 0, "records": batch([b"x"])}]}]
-        waiting.tell("Produce", 9, acks=-1, timeout=60_000, topic_data=data)
+        waiting.tell_produce("t", batch([b"x"]), timeout=60_000)
         slow.tell("Metadata", 9, topics=[])
         broker.requests.wait_for("Produce")
         broker.requests.wait_for("Metadata")
@@ -106,16 +83,6 @@ def test_a_socket_that_sends_nothing_does_not_stop_others() -> None:
         host, port = broker.bootstrap_servers.rsplit(":", 1)
         with socket.create_connection((host, int(port))), PlainClient(broker.bootstrap_servers) as client:
             assert client.ask("Metadata", 9, topics=[]).brokers
-
-
-def test_importing_the_pytest_plugin_loads_neither_kio_nor_a_broker() -> None:
-    code = "import sys, spark_kafka_sink.testing.pytest_plugin; sys.exit(any(n.startswith('kio') for n in sys.modules))"
-    assert (
-        subprocess.run(
-            [sys.executable, "-c", code], check=False, env=dict(os.environ, PYTHONPATH=os.getcwd())
-        ).returncode
-        == 0
-    )
 
 
 @pytest.mark.parametrize("steps", range(10))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.records.batch import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
+from spark_kafka_sink.common.compression import CODEC_IDS
+from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.records.batch import TRANSACTIONAL
 from spark_kafka_sink.testing import StoredRecord, TestBroker
 from spark_kafka_sink.testing.broker.state.producers import ProducerStates, SequenceRange, last_sequence
 from tests.contract.plain_client import PlainClient, batch
-from tests.contract.transactional_writer import V2, TransactionalWriter
-from tests.support.waiting import is_of_today
 
 LAST_SEQUENCE = 2**31 - 1
 
@@ -63,18 +63,6 @@ def test_deleted_records_move_the_start(broker: TestBroker, client: PlainClient)
     assert int(partition.offset) == 2
 
 
-def test_markers_are_control_batches_of_the_transaction(broker: TestBroker, client: PlainClient) -> None:
-    writer = TransactionalWriter(client, "t", "tx", V2)
-    writer.write(0)
-    writer.commit()
-
-    marker = broker.topic("t").batches(0)[-1]
-
-    assert marker.header.attributes == CONTROL | TRANSACTIONAL
-    assert (marker.header.producer_id, marker.header.producer_epoch) == writer.at(1)
-    assert [(record.key, record.value) for record in marker.records] == [(b"\0\0\0\1", bytes(6))]
-
-
 def test_each_partition_can_be_looked_at_alone(broker: TestBroker, client: PlainClient) -> None:
     broker.create_topic("two", partitions=2)
     data = [{"name": "two", "partition_data": [{"index": at, "records": batch([b"%d" % at])} for at in (0, 1)]}]
@@ -87,18 +75,6 @@ def test_each_partition_can_be_looked_at_alone(broker: TestBroker, client: Plain
         topic.records(2)
 
 
-def test_log_append_time_replaces_the_timestamps_of_the_producer(broker: TestBroker, client: PlainClient) -> None:
-    broker.create_topic("stamped", configs={"message.timestamp.type": "LogAppendTime"})
-    answer = client.produce("stamped", batch([b"a", b"b"], timestamp=5))
-    (stored,) = broker.topic("stamped").batches(0)
-    told_ms = round(answer.log_append_time.timestamp() * 1000)
-    assert is_of_today(told_ms / 1000)
-    assert stored.header.attributes == LOG_APPEND_TIME
-    assert stored.header.crc_ok
-    assert (stored.header.base_timestamp, stored.header.max_timestamp) == (5, told_ms)
-    assert {record.timestamp for record in broker.topic("stamped").records()} == {told_ms}
-
-
 def test_the_broker_s_setting_is_the_default_of_its_topics() -> None:
     with TestBroker(config={"log.message.timestamp.type": "LogAppendTime"}) as broker:
         broker.create_topic("t")
@@ -106,3 +82,35 @@ def test_the_broker_s_setting_is_the_default_of_its_topics() -> None:
         with PlainClient(broker.bootstrap_servers) as client:
             assert client.produce("t", batch([b"x"], timestamp=5)).log_append_time is not None
             assert client.produce("own", batch([b"x"], timestamp=5)).log_append_time is None
+
+
+def test_the_brokers_codec_is_the_default_of_topics() -> None:
+    with TestBroker(config={"compression.type": "zstd"}) as broker, PlainClient(broker.bootstrap_servers) as client:
+        broker.create_topic("t")
+        broker.create_topic("u", configs={"compression.type": "producer"})
+        for topic in ("t", "u"):
+            client.produce(topic, batch([b"x"]))
+        assert [broker.topic(topic).batches(0)[0].header.codec_id for topic in ("t", "u")] == [CODEC_IDS["zstd"], 0]
+        assert broker.topic("t").values() == broker.topic("u").values() == [b"x"]
+
+
+def test_a_transactional_batch_stays_transactional_and_its_marker_as_it_is(
+    broker: TestBroker, client: PlainClient
+) -> None:
+    broker.set_topic_configs("t", {"compression.type": "zstd"})
+    producer_id, epoch = client.init_producer_id("tx")
+    records = batch([b"x"], producer=(producer_id, epoch), sequence=0, attributes=TRANSACTIONAL)
+    client.produce("t", records, version=12, transactional_id="tx")
+    ended = {"transactional_id": "tx", "producer_id": producer_id, "producer_epoch": epoch, "committed": True}
+    client.ask("EndTxn", 5, **ended)
+
+    stored, marker = broker.topic("t").batches(0)
+
+    assert stored.header.attributes == TRANSACTIONAL | CODEC_IDS["zstd"]
+    assert (marker.header.is_control, marker.header.codec_id) == (True, 0)
+    assert broker.topic("t").values() == [b"x"]
+
+
+def test_a_codec_that_the_broker_does_not_know_is_refused() -> None:
+    with pytest.raises(ConfigError, match="compression.type='zip' is none of uncompressed, zstd"):
+        TestBroker(config={"compression.type": "zip"})

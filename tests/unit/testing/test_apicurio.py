@@ -1,17 +1,20 @@
-"""The archive of the registry is fetched once, checked, and never left half."""
+"""The archive of the registry is fetched once, checked, and never left half; a start that fails says why.
+
+The real registry: ``tests/contract/schema_registry``.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import io
+import socket
 import tarfile
 from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.testing import apicurio, maven
+from spark_kafka_sink.testing import LocalSchemaRegistry, LocalSchemaRegistryError, apicurio, maven
 from spark_kafka_sink.testing.apicurio import ApicurioError, apicurio_runner
-from spark_kafka_sink.testing.maven import FetchError
 from tests.unit.testing.fake_ivy import FakeIvy, left_in
 
 
@@ -56,23 +59,9 @@ def test_its_first_start_shows_size_and_end_where_no_logging_is_set_up(ivy, arch
     assert capsys.readouterr().err == ""
 
 
-def test_with_logging_the_log_has_the_size(ivy, caplog, capsys):
-    with caplog.at_level("INFO", "spark_kafka_sink"):
-        apicurio_runner("9.8.7")
-    assert "Fetching Apicurio Registry 9.8.7 (about 109 MB)" in caplog.text
-    assert "Fetching" not in capsys.readouterr().err
-
-
 def test_another_archive_than_the_known_one_is_refused(ivy, archive, tmp_path):
     archive.write_bytes(archive.read_bytes() + b"\0")
     with pytest.raises(ApicurioError, match=r"9\.8\.7 did not arrive whole: what arrived has another SHA-256\."):
-        apicurio_runner("9.8.7")
-    assert left_in(tmp_path / "cache") == []
-
-
-def test_an_archive_that_cannot_be_fetched_is_named(ivy, tmp_path):
-    ivy.does("echo 'no network'; exit 1")
-    with pytest.raises(FetchError, match=r"9\.8\.7 could not be fetched from Maven Central\.\n(.|\n)*no network"):
         apicurio_runner("9.8.7")
     assert left_in(tmp_path / "cache") == []
 
@@ -83,3 +72,25 @@ def test_an_unknown_version_and_an_incomplete_folder_are_errors(ivy, tmp_path):
     (tmp_path / "cache/apicurio-registry-9.8.7").mkdir(parents=True)
     with pytest.raises(ApicurioError, match=r"lacks apicurio-registry-app-9\.8\.7-runner\.jar\. Remove the folder"):
         apicurio_runner("9.8.7")
+
+
+def test_a_port_in_use_is_named():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(LocalSchemaRegistryError, match=f"Port {port} is in use; choose another one"):
+            LocalSchemaRegistry(port).__enter__()
+
+
+def test_a_registry_that_ends_at_once_shows_its_log_and_leaves_no_folder(tmp_path, monkeypatch):
+    runner = tmp_path / "cache/apicurio-registry-3.0.9/apicurio-registry-app-3.0.9-runner.jar"
+    runner.parent.mkdir(parents=True)
+    runner.touch()
+    FakeIvy(tmp_path, monkeypatch).does("echo 'no memory for a JVM'; exit 1")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    registry = LocalSchemaRegistry()
+    with pytest.raises(LocalSchemaRegistryError, match=r"3\.0\.9 ended at once:\n(.|\n)*no memory for a JVM"):
+        registry.__enter__()
+    assert not registry.alive()
+    assert not registry.folder.exists()
+    with pytest.raises(LocalSchemaRegistryError, match="is not running"):
+        registry.kill()

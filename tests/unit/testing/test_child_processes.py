@@ -110,13 +110,6 @@ def test_a_child_outlives_the_thread_that_started_it(guarded):
     assert started[0].poll() is None
 
 
-def test_the_scratch_folder_stays_when_only_the_child_ends(guarded, tmp_path):
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    guarded(scratch=scratch).kill()
-    assert scratch.exists()
-
-
 def test_exit_codes_are_the_command_s(guarded):
     assert guarded("sh", "-c", "exit 7").wait(DEADLINE_S) == 7
     assert guarded().stop() == 128 + signal.SIGTERM
@@ -133,18 +126,6 @@ def test_a_stopped_child_can_be_killed(guarded):
     process = guarded()
     process.send_signal(signal.SIGSTOP)
     assert process.kill() == 128 + signal.SIGKILL
-
-
-def test_signals_to_a_child_that_has_ended_are_no_error(guarded):
-    process = guarded("true")
-    process.wait(DEADLINE_S)
-    process.send_signal(signal.SIGTERM)
-    assert process.stop() == 0
-
-
-def test_output_goes_to_the_log(guarded, tmp_path):
-    guarded("sh", "-c", "echo out; echo err >&2").wait(DEADLINE_S)
-    assert tail(tmp_path / "log") == "out\nerr"
 
 
 def test_a_command_that_is_not_there_is_named(guarded):

@@ -26,11 +26,6 @@ def test_without_a_terminal_it_is_a_line_at_the_end(capsys):
     assert capsys.readouterr().err == "Fetched 3 files, 20.1 MB\n"
 
 
-def test_a_kafka_that_is_there_shows_nothing(capsys):
-    shown()
-    assert capsys.readouterr().err == ""
-
-
 @pytest.mark.parametrize("rich", [True, False])
 def test_a_terminal_shows_file_and_size(monkeypatch, rich):
     if not rich:

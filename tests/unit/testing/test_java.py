@@ -108,11 +108,3 @@ def test_a_failed_installation_says_what_was_tried(monkeypatch, tmp_path):
     install_with(monkeypatch, tmp_path, "exit 100")
     with pytest.raises(JavaError, match="Installing Java failed with exit code 100: exit 100"):
         install_java()
-
-
-def test_the_command_prints_the_java_or_one_error(monkeypatch, tmp_path, capsys):
-    assert java.main(["--install"]) == 1
-    assert capsys.readouterr().err.startswith("error: Spark and Kafka need Java 17")
-    found = make_java(tmp_path / "jvm" / "x", "17.0.1")
-    assert java.main([]) == 0
-    assert capsys.readouterr().out == f"{found}\n"

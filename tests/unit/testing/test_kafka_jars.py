@@ -13,7 +13,7 @@ from spark_kafka_sink.testing.download import Fetched
 from spark_kafka_sink.testing.kafka_jars import _ESSENTIAL_JARS, KafkaJarsError, kafka_jars, tools_version
 from spark_kafka_sink.testing.kafka_jars import __file__ as kafka_jars_file
 from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION
-from spark_kafka_sink.testing.maven import CACHE_VARIABLE, FetchError, cache_folder
+from spark_kafka_sink.testing.maven import FetchError
 from tests.support.waiting import DEADLINE_S
 from tests.unit.testing.fake_ivy import FakeIvy, left_in
 
@@ -128,10 +128,6 @@ def known(tmp_path, monkeypatch, repository):
     monkeypatch.setattr("spark_kafka_sink.testing.kafka_jars._DIGESTS", tmp_path)
 
 
-def test_jars_with_the_known_digests_are_taken(ivy, known):
-    assert {path.name for path in kafka_jars("9.8.7").iterdir()} == set(NAMES)
-
-
 @pytest.mark.parametrize("name", [NAMES[1], "further.jar"])
 def test_a_jar_of_another_content_or_one_too_many_is_refused(ivy, known, repository, tmp_path, name):
     with zipfile.ZipFile(repository / name, "w") as jar:
@@ -162,12 +158,6 @@ def test_a_release_with_tools_does_not_arrive_without_them(ivy, repository):
         kafka_jars("4.3.1")
 
 
-def test_what_a_killed_fetch_left_behind_is_removed(ivy, tmp_path):
-    (tmp_path / "cache/.kafka-9.8.7-abc").mkdir(parents=True)
-    kafka_jars("9.8.7")
-    assert left_in(tmp_path / "cache") == ["kafka-9.8.7"]
-
-
 def test_a_folder_that_lost_a_jar_is_named(ivy):
     (kafka_jars("9.8.7") / NAMES[0]).unlink()
     with pytest.raises(KafkaJarsError, match=r"kafka-9\.8\.7 lacks kafka_2\.13-9\.8\.7\.jar\. Remove the folder"):
@@ -178,14 +168,3 @@ def test_a_folder_that_lost_a_jar_is_named(ivy):
 def test_a_version_that_is_none_is_refused(version):
     with pytest.raises(KafkaJarsError, match="is not of the form"):
         kafka_jars(version)
-
-
-def test_the_cache_is_where_the_user_keeps_caches(monkeypatch, tmp_path):
-    monkeypatch.delenv(CACHE_VARIABLE, raising=False)
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert cache_folder() == tmp_path / ".cache/spark-kafka-sink"
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert cache_folder() == tmp_path / "xdg/spark-kafka-sink"
-    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "mine"))
-    assert cache_folder() == tmp_path / "mine"

@@ -1,8 +1,11 @@
+"""``server.properties`` of a local Kafka, and ports for it."""
+
 import socket
 from pathlib import Path
 
 import pytest
 
+from spark_kafka_sink.testing import Listener
 from spark_kafka_sink.testing.kafka_node import (
     CLIENTS,
     CONTROLLER,
@@ -12,23 +15,14 @@ from spark_kafka_sink.testing.kafka_node import (
     free_ports,
     is_free,
 )
+from spark_kafka_sink.testing.kafka_security import security_properties
 
 
-def nodes(count, **more_ports):
+def nodes(count):
     return [
-        KafkaNode(id_, Path(f"/node-{id_}"), {CLIENTS: 9000 + id_, CONTROLLER: 9100 + id_, **more_ports}, "4.1.1")
+        KafkaNode(id_, Path(f"/node-{id_}"), {CLIENTS: 9000 + id_, CONTROLLER: 9100 + id_}, "4.1.1")
         for id_ in range(1, count + 1)
     ]
-
-
-def test_one_node_is_broker_and_controller():
-    (node,) = nodes(1)
-    properties = broker_properties(node, [node], {}, {})
-    assert properties["process.roles"] == "broker,controller"
-    assert properties["controller.quorum.voters"] == "1@127.0.0.1:9101"
-    assert properties["listeners"] == "PLAINTEXT://127.0.0.1:9001,CONTROLLER://127.0.0.1:9101"
-    assert properties["advertised.listeners"] == "PLAINTEXT://127.0.0.1:9001"
-    assert properties["log.dirs"] == "/node-1/data"
 
 
 @pytest.mark.parametrize(("count", "replicas", "in_sync"), [(1, "1", "1"), (2, "2", "1"), (3, "3", "2"), (5, "3", "2")])
@@ -38,19 +32,6 @@ def test_internal_topics_have_as_many_replicas_as_there_can_be(count, replicas, 
     assert properties["offsets.topic.replication.factor"] == replicas
     assert properties["transaction.state.log.replication.factor"] == replicas
     assert properties["transaction.state.log.min.isr"] == in_sync
-
-
-def test_every_node_votes():
-    all_nodes = nodes(3)
-    voters = {broker_properties(node, all_nodes, {}, {})["controller.quorum.voters"] for node in all_nodes}
-    assert voters == {"1@127.0.0.1:9101,2@127.0.0.1:9102,3@127.0.0.1:9103"}
-
-
-def test_a_listener_more_is_advertised_with_its_protocol():
-    (node,) = nodes(1, SECURE=9201)
-    properties = broker_properties(node, [node], {"SECURE": "SASL_SSL"}, {})
-    assert properties["advertised.listeners"] == "PLAINTEXT://127.0.0.1:9001,SECURE://127.0.0.1:9201"
-    assert properties["listener.security.protocol.map"] == "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL"
 
 
 def test_one_s_own_properties_win():
@@ -72,3 +53,26 @@ def test_a_port_somebody_listens_on_is_not_free():
         listener.bind((HOST, 0))
         listener.listen()
         assert not is_free(listener.getsockname()[1])
+
+
+LISTENERS = {"A": Listener("SSL"), "B": Listener("SASL_SSL")}
+KEY_STORE = {"ssl.keystore.type", "ssl.keystore.location"}
+TRUST_STORE = {"ssl.truststore.type", "ssl.truststore.location"}
+
+
+def stores(listener: str, own: dict[str, str]) -> set[str]:
+    """The options of ours for the listener's stores."""
+    prefix = f"listener.name.{listener}."
+    names = {each.removeprefix(prefix) for each in security_properties(LISTENERS, Path("/x"), own)}
+    return names & (KEY_STORE | TRUST_STORE)
+
+
+@pytest.mark.parametrize("option", ["ssl.keystore.password", "ssl.key.password", "ssl.keystore.location"])
+def test_a_key_store_of_the_user_replaces_that_of_every_listener_as_a_whole(option: str) -> None:
+    assert stores("a", {option: "x"}) == stores("b", {option: "x"}) == TRUST_STORE
+
+
+def test_a_store_for_one_listener_leaves_the_others_theirs() -> None:
+    own = {"listener.name.a.ssl.truststore.location": "/own"}
+    assert stores("a", own) == KEY_STORE
+    assert stores("b", own) == KEY_STORE | TRUST_STORE

@@ -1,10 +1,4 @@
-import subprocess
-import sys
-from types import SimpleNamespace
-
 import pytest
-
-from tests.support.waiting import DEADLINE_S
 
 pytest_plugins = ["pytester"]
 
@@ -45,30 +39,3 @@ def test_a_kafka_that_cannot_start_fails_the_test_and_never_skips_it(pytester):
     result = pytester.runpytest_subprocess(*PLUGIN, "-p", "no:hypothesispytest", "--kafka-version", "none")
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*KafkaJarsError: Kafka version 'none' is not of the form 4.4.0."])
-
-
-def test_unused_it_imports_no_more_than_its_fixtures_need():
-    code = (
-        "import sys, pytest; before = set(sys.modules); import spark_kafka_sink.testing.pytest_plugin; "
-        "print(*sorted(set(sys.modules) - before))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE_S, check=True)
-    assert done.stdout.split() == [
-        "spark_kafka_sink",
-        "spark_kafka_sink.testing",
-        "spark_kafka_sink.testing.broker",
-        "spark_kafka_sink.testing.broker.fixture",
-        "spark_kafka_sink.testing.pytest_plugin",
-    ]
-
-
-def test_it_registers_its_fixtures_and_one_option_and_no_more():
-    from spark_kafka_sink.testing import pytest_plugin
-
-    hooks = {name for name in vars(pytest_plugin) if name.startswith("pytest_")}
-    assert hooks == {"pytest_addoption", "pytest_generate_tests"}
-    assert pytest_plugin.__all__ == ["kafka_test_broker", "local_kafka", "local_schema_registry", "spark"]
-    added = []
-    group = SimpleNamespace(addoption=lambda *names, **_: added.extend(names))
-    pytest_plugin.pytest_addoption(SimpleNamespace(getgroup=lambda _: group))
-    assert added == ["--kafka-version"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections import deque
-from itertools import pairwise
+from itertools import pairwise, product
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -25,7 +25,6 @@ from spark_kafka_sink.producer.transactions.values import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
     PreparedTransaction,
-    TransactionalIdentity,
 )
 from spark_kafka_sink.testing.broker.state.transactions import State as TransactionState
 from tests.unit.scripted_engine import Step as ProduceStep
@@ -42,25 +41,6 @@ OFFSETS = {partition(0): OffsetAndMetadata(7), partition(1): OffsetAndMetadata(9
 
 
 @both_protocols
-def test_init_gives_the_fence_and_the_version_to_end_with(v2):
-    engine = TransactionalEngine(v2)
-    assert engine.call(Step.INIT) == TransactionalIdentity(TRANSACTIONAL_ID, 1000, 0, 5 if v2 else 3)
-
-
-@both_protocols
-def test_records_become_visible_with_the_commit(v2):
-    engine = TransactionalEngine(v2).begun()
-    engine.append([b"a"], 0)
-    engine.append([b"b"], 1)
-    engine.spin()
-    assert engine.values(0) == [b"a"]
-    assert engine.visible(0) == []
-    engine.call(Step.COMMIT)
-    assert (engine.visible(0), engine.visible(1)) == ([b"a"], [b"b"])
-    assert engine.memory_is_free()
-
-
-@both_protocols
 def test_what_is_asked_for_one_transaction(v2):
     engine = TransactionalEngine(v2, partitions=1, nodes=1).begun()
     engine.append([b"a"])
@@ -68,33 +48,6 @@ def test_what_is_asked_for_one_transaction(v2):
     adding = [] if v2 else ["add_partitions_to_txn"]
     assert engine.apis() == ["find_coordinator", "init_producer_id", *adding, "produce", "end_txn"]
     assert dict(engine.asked)["produce"] == (12 if v2 else 11)
-
-
-@both_protocols
-def test_transactions_follow_each_other(v2):
-    engine = TransactionalEngine(v2).begun()
-    for number in range(5):
-        engine.append([b"%d" % number], number % 2)
-        engine.call(Step.COMMIT)
-        engine.begin()
-    assert (engine.visible(0), engine.visible(1)) == ([b"0", b"2", b"4"], [b"1", b"3"])
-    assert engine.manager.identity.epoch == (5 if v2 else 0), "only EndTxn v5 gives another epoch"
-
-
-@both_protocols
-def test_an_aborted_transaction_leaves_nothing_and_the_next_one_goes_on(v2):
-    engine = TransactionalEngine(v2).begun()
-    engine.append([b"a"])
-    engine.spin()
-    engine.append([b"not sent"])
-    engine.call(Step.ABORT)
-    with pytest.raises(TransactionAbortedError, match="Not sent, because the transaction was aborted"):
-        engine.receipt.wait(0)
-    engine.begin()
-    engine.append([b"b"], receipt=SendReceipt())
-    engine.call(Step.COMMIT)
-    assert engine.visible() == [b"b"]
-    assert engine.memory_is_free()
 
 
 @both_protocols
@@ -108,44 +61,17 @@ def test_a_transaction_in_which_nothing_was_sent_asks_nothing(v2):
 
 
 @both_protocols
-def test_commit_lets_nothing_linger(v2):
+def test_commit_lets_nothing_linger_and_after_it_batches_linger_again(v2):
     engine = TransactionalEngine(v2, linger_ms=60_000).begun()
     engine.append([b"a"])
     started = engine.clock.now()
     engine.call(Step.COMMIT)
     assert engine.visible() == [b"a"]
     assert engine.clock.now() - started < 100
-
-
-def test_after_a_commit_batches_linger_again():
-    engine = TransactionalEngine(True, linger_ms=60_000).begun()
-    engine.append([b"a"])
-    engine.call(Step.COMMIT)
     engine.begin()
     engine.append([b"b"])
     engine.spin(59_000)
     assert engine.values() == [b"a"]
-
-
-def test_a_partitions_first_batch_waits_until_the_partition_is_added():
-    engine = TransactionalEngine(False, partitions=1, nodes=1).begun()
-    engine.troubles["add_partitions_to_txn"].append(Trouble.SWALLOWED)
-    engine.append([b"a"])
-    engine.spin()
-    assert engine.apis()[-1] == "add_partitions_to_txn"
-    engine.append([b"b"])
-    engine.call(Step.COMMIT)
-    assert engine.visible() == [b"a", b"b"]
-
-
-def test_a_batch_that_was_put_back_makes_the_next_turn_ask_for_its_partition():
-    engine = TransactionalEngine(False, partitions=1, nodes=1).begun()
-    engine.append([b"a"])
-    engine.call(Step.COMMIT)
-    engine.begin()
-    engine.append([b"b"])
-    engine.turn()
-    assert engine.wake_at == engine.clock.now()
 
 
 @both_protocols
@@ -162,16 +88,6 @@ def test_a_prepared_transaction_stays_open_and_names_itself(v2):
             engine.call(step, group=GROUP)
     engine.call(Step.COMMIT)
     assert engine.visible() == [b"a"]
-
-
-@both_protocols
-def test_a_producer_that_prepared_may_abort(v2):
-    engine = TransactionalEngine(v2).begun()
-    engine.append([b"a"])
-    engine.call(Step.PREPARE)
-    engine.call(Step.ABORT)
-    assert engine.visible() == []
-    assert engine.state is State.READY
 
 
 @pytest.mark.parametrize("state", [State.INITIALIZING, State.IN_TRANSACTION, State.PREPARING, State.ABORTABLE_ERROR])
@@ -208,20 +124,6 @@ def test_places_of_coordinators_are_not_kept_without_an_end(v2):
 
 
 @both_protocols
-def test_closing_aborts_an_open_transaction_and_leaves_a_prepared_one(v2):
-    for prepare, expected in ((False, TransactionState.COMPLETE_ABORT), (True, TransactionState.ONGOING)):
-        engine = TransactionalEngine(v2).begun()
-        engine.append([b"a"])
-        engine.spin()
-        if prepare:
-            engine.call(Step.PREPARE)
-        engine.parts.sender.begin_close(engine.clock.now())
-        while engine.parts.sender.has_work:
-            engine.spin()
-        assert engine.transaction_state is expected
-
-
-@both_protocols
 def test_offsets_are_committed_with_the_transaction(v2):
     engine = TransactionalEngine(v2).begun()
     engine.call(Step.SEND_OFFSETS, offsets=OFFSETS, group=GROUP)
@@ -233,38 +135,39 @@ def test_offsets_are_committed_with_the_transaction(v2):
     assert dict(engine.asked)["txn_offset_commit"] == (5 if v2 else 4)
 
 
-@both_protocols
-def test_offsets_of_an_aborted_transaction_are_not_committed(v2):
-    engine = TransactionalEngine(v2).begun()
-    engine.call(Step.SEND_OFFSETS, offsets=OFFSETS, group=GROUP)
-    engine.call(Step.ABORT)
-    assert engine.offsets() == {}
+RETRIED_BY_JAVA = [
+    ErrorCode.not_controller,
+    ErrorCode.not_enough_replicas,
+    ErrorCode.kafka_storage_error,
+    ErrorCode.network_exception,
+    ErrorCode.not_leader_or_follower,
+    ErrorCode.leader_not_available,
+]
+COORDINATOR_APIS = ["find_coordinator", "init_producer_id", "txn_offset_commit", "end_txn"]
+V1_APIS = ["add_partitions_to_txn", "add_offsets_to_txn"]
 
 
 @both_protocols
 @pytest.mark.parametrize(
     ("api", "code"),
     [
+        *product([*COORDINATOR_APIS, *V1_APIS], [ErrorCode.coordinator_not_available, Trouble.LOST_AFTER]),
+        *product(COORDINATOR_APIS, RETRIED_BY_JAVA),
         ("init_producer_id", ErrorCode.coordinator_load_in_progress),
-        ("init_producer_id", ErrorCode.not_coordinator),
-        ("find_coordinator", ErrorCode.coordinator_not_available),
+        ("add_partitions_to_txn", ErrorCode.concurrent_transactions),
+        ("add_partitions_to_txn", ErrorCode.unknown_topic_or_partition),
         ("produce", ErrorCode.not_enough_replicas),
         ("produce", ErrorCode.concurrent_transactions),
-        ("txn_offset_commit", ErrorCode.coordinator_load_in_progress),
-        ("txn_offset_commit", ErrorCode.not_coordinator),
-        ("end_txn", ErrorCode.coordinator_not_available),
+        ("produce", Trouble.LOST_AFTER),
         ("end_txn", ErrorCode.concurrent_transactions),
         ("end_txn", Trouble.LOST_BEFORE),
-        ("end_txn", Trouble.LOST_AFTER),
         ("end_txn", Trouble.SWALLOWED),
-        ("init_producer_id", Trouble.LOST_AFTER),
-        ("produce", Trouble.LOST_AFTER),
-        ("txn_offset_commit", Trouble.LOST_AFTER),
     ],
 )
-def test_what_passes_is_waited_out(v2, api, code):
+def test_incident_what_passes_and_java_retries_ended_the_producer(v2, api, code):
     engine = TransactionalEngine(v2)
-    engine.troubles[api].extend([code, code])
+    if not (v2 and api in V1_APIS):
+        engine.troubles[api].extend([code] * 3)
     engine.begun()
     engine.append([b"a"])
     engine.call(Step.SEND_OFFSETS, offsets=OFFSETS, group=GROUP)
@@ -272,35 +175,6 @@ def test_what_passes_is_waited_out(v2, api, code):
     assert engine.visible() == [b"a"]
     assert not engine.troubles[api]
     assert len(engine.offsets()) == 2
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        ErrorCode.concurrent_transactions,
-        ErrorCode.unknown_topic_or_partition,
-        ErrorCode.not_controller,
-        ErrorCode.not_enough_replicas,
-        Trouble.LOST_AFTER,
-    ],
-)
-def test_partitions_are_added_again_when_that_passes(code):
-    engine = TransactionalEngine(False).begun()
-    engine.troubles["add_partitions_to_txn"].extend([code, code])
-    engine.append([b"a"])
-    engine.call(Step.COMMIT)
-    assert engine.visible() == [b"a"]
-
-
-@both_protocols
-def test_an_end_that_is_still_under_way_is_asked_about_again_within_milliseconds(v2):
-    engine = TransactionalEngine(v2).begun()
-    engine.append([b"a"])
-    engine.spin()
-    engine.troubles["end_txn"].extend([ErrorCode.concurrent_transactions] * 3)
-    started = engine.clock.now()
-    engine.call(Step.COMMIT)
-    assert 15 < engine.clock.now() - started < 60, "three waits of 5, 10 and 20 ms, each ± 20 %"
 
 
 def test_incident_940_produce_requests_were_sent_while_markers_were_held_for_five_seconds():
@@ -390,27 +264,6 @@ def test_a_begin_that_gets_no_new_epoch_says_why():
     assert engine.visible() == [b"a"]
 
 
-@both_protocols
-def test_all_attempts_of_one_end_use_one_protocol(v2):
-    engine = TransactionalEngine(v2).begun()
-    engine.append([b"a"])
-    engine.spin()
-    engine.troubles["end_txn"].extend([Trouble.LOST_AFTER, ErrorCode.not_coordinator, Trouble.LOST_BEFORE])
-    engine.call(Step.COMMIT)
-    assert {version for api, version in engine.asked if api == "end_txn"} == {5 if v2 else 4}
-
-
-@both_protocols
-def test_the_coordinator_is_looked_up_again_when_it_has_moved(v2):
-    engine = TransactionalEngine(v2).begun()
-    engine.append([b"a"])
-    engine.spin()
-    engine.coordinator_node = 1
-    engine.call(Step.COMMIT)
-    assert engine.visible() == [b"a"]
-    assert engine.apis().count("find_coordinator") == 2
-
-
 def test_the_coordinator_is_looked_up_again_when_it_cannot_be_reached():
     engine = TransactionalEngine(True, partitions=1).begun()
     engine.lose_node("n0")
@@ -479,27 +332,6 @@ def test_lost_sequences_get_a_new_epoch_after_the_abort_where_endtxn_gives_none(
     engine.call(Step.ABORT)
     assert engine.apis()[-2:] == ["end_txn", "init_producer_id"]
     assert engine.manager.identity.epoch == 1
-
-
-@both_protocols
-def test_a_batch_that_expires_fails_its_transaction(v2):
-    engine = TransactionalEngine(v2, delivery_timeout_ms=40_000).begun()
-    engine.leaders[0] = -1
-    engine.parts.metadata.request_update()
-    engine.spin(2_000)
-    engine.append([b"a"])
-    with pytest.raises(TransactionAbortableError, match=r"Expiring 1 record\(s\) for t-0"):
-        engine.call(Step.COMMIT)
-    engine.call(Step.ABORT)
-    assert engine.state is State.READY
-
-
-@both_protocols
-def test_records_that_could_not_be_appended_fail_the_transaction(v2):
-    engine = TransactionalEngine(v2).begun()
-    engine.manager.records_lost(KafkaTimeoutError("buffer.memory stayed full"))
-    with pytest.raises(TransactionAbortableError, match=r"buffer\.memory stayed full"):
-        engine.call(Step.COMMIT)
 
 
 def _committing(engine: TransactionalEngine) -> TransactionalRequestResult:
@@ -587,22 +419,6 @@ def test_when_a_batch_fails_what_waits_behind_it_is_not_sent(v2):
 
 
 @both_protocols
-def test_an_abort_waits_for_what_is_in_flight(v2):
-    engine = TransactionalEngine(v2, partitions=1, nodes=1).begun()
-    engine.append([b"first"])
-    engine.spin()
-    engine.steps.append(ProduceStep(hold=True))
-    engine.append([b"late"])
-    engine.spin()
-    answer = engine.submit(Step.ABORT)
-    engine.spin(1_000)
-    assert "end_txn" not in engine.apis()
-    engine.release_held()
-    engine.await_result(answer)
-    assert engine.visible() == []
-
-
-@both_protocols
 def test_a_batch_expired_in_flight_is_waited_for_before_its_transaction_ends(v2):
     engine = TransactionalEngine(v2, partitions=1, nodes=1, delivery_timeout_ms=31_000, request_timeout_ms=30_900)
     engine.begun()
@@ -623,38 +439,6 @@ def test_a_batch_expired_in_flight_is_waited_for_before_its_transaction_ends(v2)
     engine.append([b"next"], receipt=SendReceipt())
     engine.call(Step.COMMIT)
     assert engine.visible() == [b"next"]
-
-
-@both_protocols
-@pytest.mark.parametrize("step", [Step.COMMIT, Step.ABORT])
-def test_a_newer_producer_fences(v2, step):
-    engine = TransactionalEngine(v2).begun()
-    engine.append([b"a"])
-    engine.spin()
-    engine.init_elsewhere()
-    with pytest.raises(ProducerFencedError, match=f"EndTxn for transactional.id {TRANSACTIONAL_ID}: PRODUCER_FENCED"):
-        engine.call(step)
-    for again in (Step.BEGIN, Step.ABORT, Step.INIT):
-        with pytest.raises(ProducerFencedError):
-            engine.call(again)
-    with pytest.raises(ProducerFencedError):
-        engine.append([b"b"])
-    assert engine.visible() == []
-    assert engine.memory_is_free()
-
-
-@both_protocols
-def test_a_zombies_batch_is_refused_and_its_abort_says_that_it_is_fenced(v2):
-    engine = TransactionalEngine(v2).begun()
-    engine.append([b"a"])
-    engine.spin()
-    engine.init_elsewhere()
-    engine.append([b"zombie"])
-    with pytest.raises(TransactionAbortableError, match="INVALID_PRODUCER_EPOCH"):
-        engine.call(Step.COMMIT)
-    with pytest.raises(ProducerFencedError):
-        engine.call(Step.ABORT)
-    assert engine.values() == [b"a"]
 
 
 def test_a_transaction_that_timed_out_is_aborted_and_the_producer_goes_on_with_protocol_v2():
@@ -689,30 +473,6 @@ def test_a_refused_init_is_final(v2, api, code):
         engine.call(Step.INIT)
     with pytest.raises(BrokerError, match=code.name.upper()):
         engine.call(Step.BEGIN)
-
-
-RETRIED_BY_JAVA = [
-    ErrorCode.not_controller,
-    ErrorCode.not_enough_replicas,
-    ErrorCode.kafka_storage_error,
-    ErrorCode.network_exception,
-    ErrorCode.not_leader_or_follower,
-    ErrorCode.leader_not_available,
-]
-
-
-@both_protocols
-@pytest.mark.parametrize("api", ["find_coordinator", "init_producer_id", "txn_offset_commit", "end_txn"])
-@pytest.mark.parametrize("code", RETRIED_BY_JAVA)
-def test_incident_codes_that_java_retries_ended_the_producer(v2, api, code):
-    engine = TransactionalEngine(v2)
-    engine.troubles[api].extend([code] * 3)
-    engine.begun()
-    engine.append([b"a"])
-    engine.call(Step.SEND_OFFSETS, offsets=OFFSETS, group=GROUP)
-    engine.call(Step.COMMIT)
-    assert engine.visible() == [b"a"]
-    assert not engine.troubles[api]
 
 
 @both_protocols
@@ -782,23 +542,6 @@ def test_calls_out_of_turn_are_refused_and_change_nothing(step, state):
         assert engine.state is state
 
 
-@both_protocols
-def test_nothing_is_sent_outside_of_a_transaction(v2):
-    engine = TransactionalEngine(v2)
-    engine.call(Step.INIT)
-    engine.connect()
-    with pytest.raises(IllegalStateError, match=r"call begin_transaction\(\) first"):
-        engine.manager.check_in_transaction()
-    engine.append([b"late"])
-    engine.spin()
-    with pytest.raises(IllegalStateError, match="Cannot append records"):
-        engine.receipt.wait(0)
-    engine.begin()
-    engine.append([b"a"], receipt=SendReceipt())
-    engine.call(Step.COMMIT)
-    assert engine.visible() == [b"a"]
-
-
 def test_what_was_appended_too_late_does_not_slip_into_the_next_transaction():
     engine = TransactionalEngine(True).begun()
     engine.call(Step.COMMIT)
@@ -824,21 +567,6 @@ def test_a_resumed_identity_needs_no_request_before_the_first_record(v2):
     second.append([b"a"])
     second.call(Step.COMMIT)
     assert second.visible() == [b"a"]
-
-
-def test_a_resumed_identity_that_was_fenced_is_found_by_the_first_transaction():
-    engine = TransactionalEngine(True)
-    engine.init_elsewhere()
-    fence = TransactionalIdentity(TRANSACTIONAL_ID, 1000, 0, 5)
-    engine.init_elsewhere()
-    engine.init_elsewhere()
-    engine.call(Step.RESUME, identity=fence)
-    engine.connect()
-    engine.begin()
-    engine.append([b"zombie"])
-    with pytest.raises(TransactionAbortableError, match="INVALID_PRODUCER_EPOCH"):
-        engine.call(Step.COMMIT)
-    assert engine.values() == []
 
 
 def test_an_open_call_is_answered_when_the_sender_ends():

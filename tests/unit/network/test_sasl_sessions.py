@@ -1,12 +1,12 @@
-"""Re-authentication (KIP-368): SASL again on a connection in use, before its session ends."""
+"""A connection that waits for its login, which blocks nothing else and not without end, and that logs in again before
+its session ends (KIP-368).
+"""
 
 from datetime import timedelta
-from random import Random
 
 import pytest
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.errors import KafkaTimeoutError, LoginError, SaslAuthenticationError
 from spark_kafka_sink.network.login import sasl
 from spark_kafka_sink.network.login.sasl import LoginStep
@@ -79,6 +79,78 @@ def respond(turns, response):
     turns.turn()
 
 
+def resumed(turns):
+    """One iteration of the loop after a wake-up."""
+    turns.client.handle([], turns.now)
+    turns.turn()
+
+
+@pytest.fixture
+def login(turns, node):
+    """What the handshake of the first connection waits for."""
+    turns.mechanism.step = LoginStep(WHAT)
+    turns.ready(node)
+    turns.turn()
+    assert turns.sent == ["api_versions"]
+    return turns.mechanism.step
+
+
+def test_a_handshake_goes_on_when_its_login_is_done(turns, node, login):
+    assert turns.transport.wakeups == 0
+    login.succeed(b"")
+    assert turns.transport.wakeups == 1
+    resumed(turns)
+    assert turns.sent == ["api_versions", *SASL]
+    assert turns.ready(node)
+
+
+def test_a_failed_login_is_the_error_of_the_broker_and_is_not_retried_at_once(turns, node, login):
+    login.fail(LoginError(f"{WHAT} did not respond"))
+    resumed(turns)
+    refusal = turns.client.authentication_error(node, turns.now)
+    assert (type(refusal), str(refusal)) == (LoginError, f"{WHAT} did not respond")
+    assert not turns.ready(node)
+    turns.turn(1_000)
+    assert not turns.ready(node)
+    assert len(turns.transport.addresses) == 1
+
+
+def test_a_login_without_end_ends_with_request_timeout_and_names_what_it_waits_for(turns, login):
+    assert turns.client.next_deadline(turns.now) == turns.now + 30_000
+    turns.turn(29_999)
+    assert turns.client.last_error(1) is None
+    turns.turn(1)
+    ((_, error),) = turns.client.drain_disconnects()
+    assert type(error) is KafkaTimeoutError
+    assert str(error) == f"The connection to b:9092 (id: 1) was waiting 30000 ms (request.timeout.ms) for {WHAT}"
+    login.succeed(b"too late")
+    resumed(turns)
+    assert turns.sent == ["api_versions"]
+
+
+def test_a_broker_that_ends_the_connection_meanwhile_is_not_said_to_refuse_the_login(turns, login):
+    turns.transport.drop(turns.transport.last_connection(), "the broker closed the connection")
+    turns.turn()
+    assert str(turns.client.last_error(1)) == (
+        f"Connection to node 1 (b:9092) ended while this client was waiting for {WHAT}: the broker closed the "
+        "connection"
+    )
+
+
+def test_who_waits_for_a_step_that_is_done_already_is_woken():
+    class Sleeper:
+        woken = 0
+
+        def wakeup(self):
+            self.woken += 1
+
+    step, early, late = LoginStep(WHAT), Sleeper(), Sleeper()
+    step.wake_when_done(early)
+    step.succeed(1)
+    step.wake_when_done(late)
+    assert (early.woken, late.woken, step.result()) == (1, 1, 1)
+
+
 def test_a_send_past_85_to_95_percent_of_the_session_logs_in_again_without_apiversions(turns, node):
     connection = turns.make_ready(node)
     turns.turn(0.85 * LIFETIME_MS - 1)
@@ -136,14 +208,6 @@ def test_a_connection_that_is_not_used_waits_for_its_next_use(turns, node):
     assert turns.sent == SASL
 
 
-def test_a_session_without_an_end_is_kept(turns, node):
-    turns.lifetime_ms = 0
-    turns.make_ready(node)
-    due(turns).turn(200_000)
-    assert turns.ready(node)
-    assert turns.sent == []
-
-
 def test_requests_in_flight_complete_before_it_and_count_until_then(turns, node, answer_end_txn):
     turns.make_ready(node)
     turns.send(node)
@@ -180,37 +244,6 @@ def test_a_request_without_response_is_written_before_it(turns, node):
     assert turns.sent == ["sasl_handshake"]
 
 
-def test_a_throttled_connection_waits_for_the_end_of_the_throttling(turns, node, answer_end_txn):
-    turns.make_ready(node)
-    turns.send(node)
-    due(turns)
-    respond(turns, answer_end_txn(throttle_ms=500))
-    assert not turns.ready(node)
-    assert turns.sent == []
-    assert turns.client.ready_delay(node, turns.now) == 500
-    turns.turn(500)
-    turns.ready(node)
-    turns.turn()
-    assert turns.ready(node)
-
-
-def test_no_other_connection_is_opened_or_kept_from_opening_meanwhile(turns, node):
-    turns.make_ready(node)
-    due(turns).is_quiet = True
-    assert not turns.ready(node)
-    assert len(turns.transport.addresses) == 1
-    assert not turns.ready(Node(7, "b", 9092))
-    assert len(turns.transport.addresses) == 2
-
-
-def test_credentials_are_read_anew(turns, node):
-    turns.make_ready(node)
-    turns.mechanism.password = turns.password = b"new"
-    due(turns).ready(node)
-    turns.turn()
-    assert turns.ready(node)
-
-
 def test_refused_credentials_end_the_connection_with_the_authentication_error(turns, node):
     turns.make_ready(node)
     turns.password = b"new"
@@ -236,23 +269,9 @@ def test_it_waits_for_a_token_while_requests_complete(turns, node, answer_end_tx
     respond(turns, answer_end_txn())
     assert turns.responses[0].error is None
     turns.mechanism.step.succeed(b"")
-    turns.client.handle([], turns.now)
-    turns.turn()
+    resumed(turns)
     assert turns.sent == SASL
     assert turns.ready(node)
-
-
-def test_a_token_that_fails_ends_the_connection_and_loses_no_request_for_good(turns, node):
-    turns.make_ready(node)
-    turns.send(node)
-    turns.mechanism.step = LoginStep(WHAT)
-    due(turns).ready(node)
-    turns.mechanism.step.fail(LoginError(f"{WHAT} did not respond"))
-    turns.client.handle([], turns.now)
-    assert type(turns.client.authentication_error(node, turns.now)) is LoginError
-    (response,) = turns.responses
-    assert response.disconnected
-    assert not isinstance(response.error, SaslAuthenticationError), "the broker may have written it: a retry tells"
 
 
 def test_a_broker_that_does_not_respond_to_it_is_a_timeout(turns, node):
@@ -277,13 +296,3 @@ def test_a_connection_lost_in_it_is_made_anew(turns, node):
     turns.is_quiet = False
     turns.turn(1_000)
     assert turns.make_ready(node) == connection + 1
-
-
-def test_random_moments_of_two_clients_differ(make_turns, turns, node):
-    turns.client._random = Random(8)
-    turns.make_ready(node)
-    first = turns.client._states[1].connection.reauthenticate_at
-    turns.client._random = Random(9)
-    other = Node(2, "c", 9092)
-    turns.make_ready(other)
-    assert first != turns.client._states[2].connection.reauthenticate_at

@@ -1,0 +1,170 @@
+"""What replicas decide: how far consumers read, and when a Produce is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from spark_kafka_sink.testing import TestBroker
+from tests.contract.plain_client import PlainClient, batch
+
+RECORDS = batch([b"x"])
+
+
+@pytest.fixture
+def broker() -> Iterator[TestBroker]:
+    with TestBroker(nodes=3) as broker:
+        broker.create_topic("t")
+        yield broker
+
+
+def produce(client: PlainClient, acks: int = -1, timeout: int = 10) -> str:
+    return str(client.produce("t", RECORDS, acks=acks, timeout=timeout).error_code.name)
+
+
+def readable(broker: TestBroker) -> int:
+    return len(broker.topic("t").records())
+
+
+def test_it_does_not_go_back_when_a_follower_that_lags_joins_the_isr(broker: TestBroker, client: PlainClient) -> None:
+    broker.hold_followers("t", 0)
+    broker.set_isr("t", 0, [1])
+    produce(client)
+    broker.set_isr("t", 0, [1, 2])
+
+    assert readable(broker) == 1
+    assert produce(client) == "request_timed_out"
+    assert readable(broker) == 1
+
+
+def test_a_killed_follower_holds_it_no_longer(broker: TestBroker, client: PlainClient) -> None:
+    broker.hold_followers("t", 0, nodes=[2])
+    assert produce(client, acks=1) == "none"
+    broker.kill(2)
+    assert readable(broker) == 1
+
+
+def test_a_held_follower_that_is_elected_has_every_record(broker: TestBroker, client: PlainClient) -> None:
+    broker.hold_followers("t", 0)
+    assert produce(client, acks=1) == "none"
+    broker.move_leader("t", 0, to=2)
+    assert readable(broker) == 0, "the third node still lags"
+    broker.set_isr("t", 0, [1, 2])
+    assert readable(broker) == 1, "the deposed leader has what it appended"
+    with PlainClient(broker.bootstrap_servers.split(",")[1]) as second:
+        assert produce(second) == "request_timed_out", "the deposed leader is held, too"
+
+
+@pytest.mark.parametrize(("like", "seen"), [("3.5", 1), ("3.9", 0), ("4.1", 0)])
+def test_under_the_minimum_in_sync_it_stays_from_kafka_3_7_on(like: str, seen: int) -> None:
+    with TestBroker(nodes=3, like=like) as broker, PlainClient(broker.bootstrap_servers) as client:
+        broker.create_topic("t", configs={"min.insync.replicas": 2})
+        broker.set_isr("t", 0, [1])
+        assert produce(client, acks=1) == "none"
+        assert readable(broker) == seen
+        broker.set_isr("t", 0, [1, 2])
+        assert readable(broker) == 1
+
+
+def test_a_lower_minimum_lets_it_advance(broker: TestBroker, client: PlainClient) -> None:
+    broker.set_topic_configs("t", {"min.insync.replicas": 2})
+    broker.set_isr("t", 0, [1])
+    produce(client, acks=1)
+    assert readable(broker) == 0
+    broker.set_topic_configs("t", {"min.insync.replicas": 1})
+    assert readable(broker) == 1
+
+
+def test_an_isr_lost_while_waiting_times_out(broker: TestBroker, client: PlainClient) -> None:
+    broker.set_topic_configs("t", {"min.insync.replicas": 2})
+    broker.hold_followers("t", 0)
+    with PlainClient(broker.bootstrap_servers) as other:
+        other.tell_produce("t", RECORDS, timeout=200)
+        broker.requests.wait_for("Produce")
+        broker.set_isr("t", 0, [1])
+        broker.release_followers("t", 0)
+        answer = other.hear_produced()
+    assert answer.error_code.name == "request_timed_out"
+    assert readable(broker) == 0
+
+
+def test_a_partition_without_followers_has_none_to_hold() -> None:
+    with TestBroker() as broker:
+        broker.create_topic("t")
+        with pytest.raises(ValueError, match=r"t-0 has no such follower: its leader is 1, replicas \[1\]"):
+            broker.hold_followers("t", 0)
+
+
+def test_acks_all_waits_for_the_followers(broker: TestBroker, client: PlainClient) -> None:
+    broker.hold_followers("t", 0)
+    with PlainClient(broker.bootstrap_servers) as other:
+        client.tell_produce("t", RECORDS, version=10)
+        assert int(other.produce("t", RECORDS, acks=1).base_offset) == 1  # acks=1 overtakes it
+    assert broker.topic("t").records() == []
+
+    broker.release_followers("t", 0)
+
+    answer = client.hear_produced(10)
+    assert (answer.error_code.name, int(answer.base_offset)) == ("none", 0)
+    assert len(broker.topic("t").records()) == 2
+
+
+def test_a_connection_is_muted_while_its_request_waits(broker: TestBroker, client: PlainClient) -> None:
+    broker.hold_followers("t", 0)
+    client.tell_produce("t", RECORDS, version=10)
+    client.tell("Metadata", 9, topics=[])
+    broker.requests.wait_for("Produce")
+    assert broker.requests.of("Metadata") == []
+
+    broker.release_followers("t", 0)
+
+    assert client.hear_produced(10).error_code.name == "none"
+    assert client.hear("Metadata", 9).brokers
+
+
+def test_an_isr_lost_while_waiting_is_told_after_the_append_before_kafka_3_7() -> None:
+    with TestBroker(nodes=3, like="3.5", config={"min.insync.replicas": 2}) as broker:
+        broker.create_topic("t")
+        broker.hold_followers("t", 0)
+        with PlainClient(broker.bootstrap_servers) as client:
+            client.tell_produce("t", RECORDS)
+            broker.requests.wait_for("Produce")
+            broker.set_isr("t", 0, [1])
+            broker.release_followers("t", 0)
+            assert client.hear_produced().error_code.name == "not_enough_replicas_after_append"
+
+
+def test_a_leader_lost_while_waiting_is_told_with_the_new_one() -> None:
+    with TestBroker(nodes=2) as broker:
+        broker.create_topic("t")
+        broker.hold_followers("t", 0)
+        with PlainClient(broker.bootstrap_servers) as client:
+            client.tell_produce("t", RECORDS, version=10)
+            broker.requests.wait_for("Produce")
+            broker.move_leader("t", 0, to=2)
+            answer = client.hear("Produce", 10)
+        partition = answer.responses[0].partition_responses[0]
+        assert partition.error_code.name == "not_leader_or_follower"
+        assert (int(partition.current_leader.leader_id), int(partition.current_leader.leader_epoch)) == (2, 1)
+        (endpoint,) = answer.node_endpoints
+        assert f"{endpoint.host}:{endpoint.port}" == broker.bootstrap_servers.split(",")[1]
+
+
+def test_a_topic_deleted_while_waiting_is_told(broker: TestBroker, client: PlainClient) -> None:
+    broker.hold_followers("t", 0)
+    client.tell_produce("t", RECORDS, version=10)
+    broker.requests.wait_for("Produce")
+    broker.delete_topic("t")
+    assert client.hear_produced(10).error_code.name == "unknown_topic_or_partition"
+
+
+def test_a_fetch_waits_for_records(broker: TestBroker, client: PlainClient) -> None:
+    partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}
+    client.tell("Fetch", 4, max_wait=10_000, min_bytes=1, topics=[{"topic": "t", "partitions": [partition]}])
+    with PlainClient(broker.bootstrap_servers) as other:
+        other.produce("t", RECORDS)
+
+    (data,) = client.hear("Fetch", 4).responses[0].partitions
+
+    assert len(data.records) == len(RECORDS)
