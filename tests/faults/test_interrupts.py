@@ -205,10 +205,10 @@ def broker():
     ("act", "kind", "options"),
     [
         (sends, Program, {}),
-        (sends, Transactional, {}),
+        pytest.param(sends, Transactional, {}, marks=pytest.mark.slow),
         (columns, Program, {}),
-        (columns, Transactional, {}),
-        (columns, Program, {"compression.type": "lz4"}),
+        pytest.param(columns, Transactional, {}, marks=pytest.mark.slow),
+        pytest.param(columns, Program, {"compression.type": "lz4"}, marks=pytest.mark.slow),
         (without_memory, Program, {"buffer.memory": 8_000}),
         (flush, Program, {}),
         (commit, Transactional, {}),
