@@ -13,10 +13,9 @@ from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.exactly_once import session
+from spark_kafka_sink.exactly_once import committer, session
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.session import close_sessions
-from spark_kafka_sink.producer.transactions import committer
 from spark_kafka_sink.spark import sink_write
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import RowLayout

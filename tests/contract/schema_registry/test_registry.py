@@ -124,8 +124,12 @@ def test_missing_subjects_schemas_and_ids_say_what_to_do(client, subject):
         client.lookup(subject, avro("b"))
     with pytest.raises(RegistryError, match=r"error code 40403.*must be the id of a schema in this registry"):
         client.by_id(99_999, subject)
+
+
+@on_a_real_one
+def test_a_text_that_is_no_schema_has_the_registrys_status(client, subject):
     with pytest.raises(RegistryError, match=r"HTTP status 422"):
-        client.register(subject, Schema(SchemaType.AVRO, ""))
+        client.register(subject, Schema(SchemaType.AVRO, '{"type": "record"}'))
 
 
 def test_the_address_without_the_apis_path_is_named(local_schema_registry, subject):
