@@ -149,25 +149,6 @@ class Call:
     obstacle: str = "No broker has responded"
 
 
-class BlockingCalls(Protocol):
-    """Makes calls that the caller's thread waits for. Deadlines are monotonic ms."""
-
-    @property
-    def snapshot(self) -> ClusterSnapshot: ...
-
-    def now(self) -> float:
-        """Monotonic ms, as in deadlines."""
-
-    def call(self, call: Call, deadline: float) -> Any:
-        """The response's body. Raises the error that ended the call, or ``KafkaTimeoutError`` at the deadline."""
-
-    def refresh(self, deadline: float) -> None:
-        """Updates the metadata, or keeps the snapshot if no broker responds in time."""
-
-    def pause(self, ms: float) -> None:
-        """Waits."""
-
-
 class Calls:
     """The calls that have not ended: ``start`` a call, then ``advance`` in each iteration of the loop.
 
@@ -193,11 +174,6 @@ class Calls:
     def busy(self) -> bool:
         """Whether any call has not ended. A stopped call counts while it is in flight."""
         return bool(self._calls)
-
-    @property
-    def waiting(self) -> bool:
-        """Whether any call has neither ended nor been stopped."""
-        return not all(call.stopped for call in self._calls)
 
     @property
     def oldest(self) -> Call | None:
