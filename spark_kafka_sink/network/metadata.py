@@ -124,14 +124,14 @@ class Metadata:
         """
         for topic in wanted:
             self._check_name(topic)
-        begun, missing = self._round, list[str]()
+        begun = self._round
+        missing: list[str] = []
 
         def look() -> ClusterSnapshot | None:
             nonlocal missing
-            now = clock.now()
             for topic in wanted:
                 self._raise_error(topic, begun)
-                self._last_used[topic] = now
+                self._last_used[topic] = clock.now()
             missing = _missing(self.snapshot, wanted)
             for topic in missing:
                 self._want(topic)
@@ -185,12 +185,8 @@ class Metadata:
         """What ``look``, called with the lock at once and after each round, finds; None after ``max_wait_ms``. ``wake``
         makes the sender look at what is wanted, or runs the loop where there is no sender.
         """
-        thread, now, seen = get_ident(), clock.now(), self._round
-        since, deadline = now, now + max_wait_ms
-
-        def has_ended() -> bool:
-            return self._round != seen
-
+        now = since = clock.now()
+        deadline = since + max_wait_ms
         while True:
             with self._lock:
                 if self._closed is not None:
@@ -201,17 +197,21 @@ class Metadata:
             wake()
             if now >= deadline:
                 return None
-            try:
-                try:
-                    self._waits[thread] = since, topics
-                    self._changed.wait_for(self._lock, has_ended, deadline - clock.now())
-                finally:
-                    self._waits.pop(thread, None)
-            finally:
-                self._waits.pop(thread, None)  # again: an interrupt may strike in the first
+            self._await_round(seen, since, deadline - clock.now(), topics)
             before, now = now, clock.now()
             with self._lock:
                 self.waited_ms += now - before
+
+    def _await_round(self, seen: int, since: float, timeout_ms: float, topics: Collection[str]) -> None:
+        thread = get_ident()
+        try:
+            try:
+                self._waits[thread] = since, topics
+                self._changed.wait_for(self._lock, lambda: self._round != seen, timeout_ms)
+            finally:
+                self._waits.pop(thread, None)
+        finally:
+            self._waits.pop(thread, None)  # again: an interrupt may strike in the first
 
     def _check_name(self, topic: object) -> None:
         """Once a topic's name is wanted, it is in every full update: one that cannot be encoded would fail them all."""

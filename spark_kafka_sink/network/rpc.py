@@ -60,7 +60,6 @@ class BlockingCalls:
         self._lock = threading.Lock()
         self._changed = Waiters(sender)
         self._started: deque[Call] = deque()
-        self._given_up: deque[Call] = deque()
         self._failed_by: KafkaError | None = None
 
     # Callers
@@ -111,8 +110,7 @@ class BlockingCalls:
                 _log.warning("%s", self.calls.stalled(left[0], told_at - began, told_at))
         finally:
             if left:
-                self.calls.note_obstacles(left, self._clock.now())
-                self._given_up.extend(left)
+                self.calls.give_up(left, self._clock.now())
                 self._wake()
 
     def await_brokers(self, deadline: float) -> None:
@@ -142,6 +140,7 @@ class BlockingCalls:
         self._wait(lambda: False, self._clock.now() + ms)
 
     def _wake(self) -> None:
+        """There is something for the loop to do."""
         self.busy = True
         if self._sender is not None:
             self._sender.wakeup()
@@ -165,11 +164,7 @@ class BlockingCalls:
         self.busy = False
         try:
             while self._started:
-                call = self._started.popleft()
-                if not call.stopped:
-                    self.calls.start(call)
-            while self._given_up:
-                self.calls.stop((self._given_up.popleft(),))
+                self.calls.start(self._started.popleft())
             return self.calls.advance(now)
         finally:
             if self.calls.busy:
@@ -295,7 +290,6 @@ class Rpc(BlockingCalls):
         """Closes the connections. A second call has no effect."""
         if not self._closed:
             self._closed = True
-            self.calls.stop()
             self._client.close()
             self._transport.shutdown()
 
