@@ -244,14 +244,12 @@ class Rpc(BlockingCalls):
         Unless it ``reconnects``, nothing is sent to a node whose connection turns out to be lost.
         """
         self._needs_metadata = True
-        lost = {} if reconnects else self.lost_connections()
-        if reconnects:
-            self._drop_closed_connections()
+        lost = self.lost_connections()
         ended: dict[int, Response | KafkaError] = {}
         for node_id, make in requests.items():
             node = self.snapshot.nodes.get(node_id)
             gone = BrokerGoneError(f"Broker {node_id} has left the cluster")
-            error = gone if node is None else lost.get(node_id) or self._connect(node)
+            error = gone if node is None else (None if reconnects else lost.get(node_id)) or self._connect(node)
             if error is not None:
                 ended[node_id] = error
                 continue
