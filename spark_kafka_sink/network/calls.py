@@ -231,7 +231,7 @@ class Calls:
         by_node: dict[int, tuple[Node, list[Call]]] = {}
         for call in _unsent(self._calls):
             if call.stopped:
-                del self._calls[call]
+                self._calls.pop(call, None)  # the end of another one may have removed it
                 continue
             call.began = min(call.began, now)
             if call.retry_at > now:
