@@ -26,8 +26,9 @@ from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, OpenTransaction, task_id
 from spark_kafka_sink.network.api_versions import every
-from spark_kafka_sink.network.calls import SOON_MS, BlockingCalls, BrokerGoneError, Call, CodeAt, Target, timeout_error
+from spark_kafka_sink.network.calls import SOON_MS, BrokerGoneError, Call, CodeAt, Target, timeout_error
 from spark_kafka_sink.network.response_check import impossible
+from spark_kafka_sink.network.rpc import BlockingCalls
 from spark_kafka_sink.producer.transactions.requests import transaction_key
 from spark_kafka_sink.producer.transactions.values import PreparedTransaction
 

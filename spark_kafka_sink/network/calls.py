@@ -125,9 +125,9 @@ class Call:
     """One request made of kio's entities (``KioRequest``), and the state of its retries.
 
     ``asked``: the ``where`` of each code that the response must have, and the only ones that count; empty: any.
-    ``end`` is set once, then ``on_end`` is called; neither happens after ``Calls.stop``. ``began`` is the time of the
+    ``end`` is set once, then ``on_end`` is called; neither happens once it is ``stopped``. ``began`` is the time of the
     first ``Calls.advance``. ``sent_to``: where it was sent last. ``obstacle``: why it has not ended, for a timeout's
-    text (``Calls.note_obstacles``).
+    text (``Calls.give_up``).
     """
 
     api: str
@@ -147,25 +147,6 @@ class Call:
     last_error: KafkaError | None = None
     sent_to: Node | None = None
     obstacle: str = "No broker has responded"
-
-
-class BlockingCalls(Protocol):
-    """Makes calls that the caller's thread waits for. Deadlines are monotonic ms."""
-
-    @property
-    def snapshot(self) -> ClusterSnapshot: ...
-
-    def now(self) -> float:
-        """Monotonic ms, as in deadlines."""
-
-    def call(self, call: Call, deadline: float) -> Any:
-        """The response's body. Raises the error that ended the call, or ``KafkaTimeoutError`` at the deadline."""
-
-    def refresh(self, deadline: float) -> None:
-        """Updates the metadata, or keeps the snapshot if no broker responds in time."""
-
-    def pause(self, ms: float) -> None:
-        """Waits."""
 
 
 class Calls:
@@ -195,11 +176,6 @@ class Calls:
         return bool(self._calls)
 
     @property
-    def waiting(self) -> bool:
-        """Whether any call has neither ended nor been stopped."""
-        return not all(call.stopped for call in self._calls)
-
-    @property
     def oldest(self) -> Call | None:
         """The call that has waited longest. Any thread may read it."""
         return next((call for call in [*self._calls] if not call.stopped), None)
@@ -213,11 +189,12 @@ class Calls:
             return waits or last or "No broker has responded"
         return f"{waits}; the last error: {last}"
 
-    def note_obstacles(self, calls: Iterable[Call], now: float) -> None:
-        """The caller gives up those of ``calls`` that have not ended. Any thread may call it."""
+    def give_up(self, calls: Iterable[Call], now: float) -> None:
+        """The caller no longer waits for those of ``calls`` that have not ended. Any thread may call it."""
         for call in calls:
             if call.end is None:
                 call.obstacle = self.obstacle(call, now)
+                call.stopped = True
 
     def stalled(self, call: Call, waited_ms: float, now: float) -> str:
         """A log line about a call that waits."""
@@ -240,20 +217,21 @@ class Calls:
     def start(self, call: Call) -> None:
         self._calls[call] = None
 
-    def stop(self, calls: Iterable[Call] | None = None) -> None:
-        """Sends these calls (None: all) not again, and drops the responses to those in flight."""
-        for call in [*self._calls] if calls is None else calls:
+    def stop(self) -> None:
+        """Sends no call again, and drops the responses to those in flight."""
+        for call in [*self._calls]:
             call.stopped = True
             if not call.in_flight:
-                self._calls.pop(call, None)
+                del self._calls[call]
 
     def advance(self, now: float) -> float:
         """Sends what can be sent. Returns when to call it again at the latest (monotonic ms)."""
         wake_at = NEVER
         missing: dict[Coordinator | TopicPartition, None] = {}
         by_node: dict[int, tuple[Node, list[Call]]] = {}
-        for call in [*self._calls]:
-            if call.in_flight:
+        for call in _unsent(self._calls):
+            if call.stopped:
+                self._calls.pop(call, None)  # the end of another one may have removed it
                 continue
             call.began = min(call.began, now)
             if call.retry_at > now:
@@ -428,7 +406,7 @@ class Calls:
         return now + min(self._client.ready_delay(each, now) for each in connections)
 
     def _fail_unsent(self, calls: Iterable[Call], error: KafkaError) -> None:
-        for call in [call for call in calls if not call.in_flight]:
+        for call in _unsent(calls):
             self._end(call, CallEnd(Action.FAIL, error=error))
 
     def _lost(self, calls: list[Call], error: KafkaError, now: float) -> float:
@@ -517,6 +495,10 @@ class Calls:
                 call.end = end
                 if call.on_end is not None:
                     call.on_end(end)
+
+
+def _unsent(calls: Iterable[Call]) -> list[Call]:
+    return [call for call in calls if not call.in_flight]
 
 
 def timeout_error(call: Call, timeout_ms: float) -> KafkaTimeoutError:

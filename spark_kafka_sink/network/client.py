@@ -83,9 +83,9 @@ class NodeState:
 
     ``failures``: connections in a row that ended before a response. ``setup_failures``: those not even established.
     ``authentication_error``: of one of several addresses, while others are untried. ``warned``: the current series of
-    failures is in the log; ``warned_at``: the time of the last line about it. ``probe``: True after the peer hung up in
-    the TLS handshake, when the next connection is to find out whether it speaks Kafka without TLS, as waiting would not
-    help then; False once that was tried. All times are monotonic ms.
+    failures is in the log. ``probe``: True after the peer hung up in the TLS handshake, when the next connection is to
+    find out whether it speaks Kafka without TLS, as waiting would not help then; False once that was tried. All times
+    are monotonic ms.
     """
 
     node: Node
@@ -99,7 +99,6 @@ class NodeState:
     last_error: KafkaError | None = None
     authentication_error: AuthenticationError | None = None
     warned: bool = False
-    warned_at: float = -math.inf
     probe: bool | None = None
 
     def moved_to(self, node: Node) -> None:
@@ -166,12 +165,12 @@ class NetworkClient:
         self._logging_in: list[Connection] = []  # their handshakes wait for a login step
         self._authenticates = config.security_protocol != "PLAINTEXT"
         self._authentication_failures: dict[tuple[str, int], AuthenticationFailure] = {}
-        self._wrong_peers: dict[int, WrongProtocolError] = {}  # nodes whose last connection ended so
         self.counters = AuthenticationCounters()
         self._last_connection_id = 0
         self._completed: deque[tuple[Request, Response]] = deque()
         self._disconnects: dict[int, tuple[Node, KafkaError]] = {}
         self._repeated_failures: dict[str, int] = {}
+        self._warned_at: dict[tuple[str, int], float] = {}  # a bootstrap server is also a node of the cluster
         self._now = 0.0  # of the last call that had a time; `close` has none
 
     def ready(self, node: Node, now: float) -> bool:
@@ -421,8 +420,9 @@ class NetworkClient:
 
     def _wrong_protocol_of_all(self, nodes: Sequence[Node]) -> WrongProtocolError | None:
         """The error of the first node, if none of ``nodes`` speaks Kafka's protocol with this client."""
-        wrong = [self._wrong_peers.get(node.id) for node in nodes if not self._is_accepted(node)]
-        return wrong[0] if wrong and len(wrong) == len(nodes) and all(wrong) else None
+        errors = [self.last_error(node.id) for node in nodes if not self._is_accepted(node)]
+        wrong = [error for error in errors if isinstance(error, WrongProtocolError)]
+        return wrong[0] if wrong and len(wrong) == len(nodes) else None
 
     def _is_accepted(self, node: Node) -> bool:
         """Whether the node has a connection from before an authentication failure; it stays usable."""
@@ -595,9 +595,6 @@ class NetworkClient:
             if state.connection is not None:
                 # Requests in flight may have been carried out: they are lost, not refused.
                 lost = state.connection.closed_error(str(error))
-        self._wrong_peers.pop(state.node.id, None)
-        if isinstance(error, WrongProtocolError):
-            self._wrong_peers[state.node.id] = error
         self._disconnects[state.node.id] = (state.node, error)
         self._drop(state, lost)
 
@@ -605,21 +602,17 @@ class NetworkClient:
         """Warns of the first failure of a series, and counts the others. Losing an unused connection is normal, and a
         failure that nothing waits for does not matter yet.
         """
+        address = state.node.host, state.node.port
         if unused or not self._warns or not (self.waits is None or self.waits.is_waited_for()):
             _log.debug("%s", error)
-        elif state.warned or self._now < self._warned_at(state.node) + WARN_AGAIN_MS:
+        elif state.warned or self._now < self._warned_at.get(address, -math.inf) + WARN_AGAIN_MS:
             _log.debug("%s", error)
             known = self._repeated_failures
             text = str(error) if len(known) < _MOST_FAILURES or str(error) in known else "others"
             known[text] = known.get(text, 0) + 1
         else:
             _log.warning("%s", error)
-            state.warned, state.warned_at = True, self._now
-
-    def _warned_at(self, node: Node) -> float:
-        """When a line about the node's address was logged last. A bootstrap server is also a node of the cluster."""
-        same = (each for each in self._states.values() if (each.node.host, each.node.port) == (node.host, node.port))
-        return max(each.warned_at for each in same)
+            state.warned, self._warned_at[address] = True, self._now
 
     def _drop(self, state: NodeState, error: KafkaError) -> None:
         connection = state.connection

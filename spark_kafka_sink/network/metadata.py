@@ -14,7 +14,7 @@ from itertools import chain
 from random import Random
 from threading import get_ident
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from kio.schema.errors import ErrorCode
 
@@ -44,6 +44,7 @@ from spark_kafka_sink.network.metadata_api import metadata_request, parse_metada
 from spark_kafka_sink.network.name_lookup import bootstrap_servers
 
 _log = logging.getLogger("spark_kafka_sink.network")
+_Found = TypeVar("_Found")
 
 # Errors of a connection or a request that are permanent.
 _FATAL_ERRORS = (AuthenticationError, WrongProtocolError, UnsupportedVersionError)
@@ -78,12 +79,11 @@ class Metadata:
         self.bootstrap_nodes = tuple(Node(-1 - index, host, port) for index, (host, port) in servers)
         self.snapshot = ClusterSnapshot()
         self.waited_ms = 0.0
-        """Total time that callers of ``wait_for_topics`` have waited."""
+        """Total time that callers have waited."""
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
         self._lock = threading.RLock()
         self._changed = Waiters(sender)
-        self._waits: dict[int, float] = {}  # when the call of each waiting thread began
-        self._awaited: dict[int, Collection[str]] = {}  # its topics
+        self._waits: dict[int, tuple[float, Collection[str]]] = {}  # since when each thread waits, and for which topics
         self._round = 0
         self._closed: KafkaError | None = None
         self._fatal: tuple[int, KafkaError] | None = None
@@ -124,28 +124,23 @@ class Metadata:
         """
         for topic in wanted:
             self._check_name(topic)
-        now = since = clock.now()
-        deadline = now + max_wait_ms
-        with self._lock:
-            begun = seen = self._round
-        while True:
-            with self._lock:
-                for topic in wanted:
-                    self._raise_error(topic, begun)
-                    self._last_used[topic] = now
-                missing = _missing(self.snapshot, wanted)
-                if not missing:
-                    return self.snapshot
-                if now >= deadline:
-                    error = self._timeout(missing[0], wanted[missing[0]], max_wait_ms, now)
-                    raise error from self.last_connection_error()
-                for topic in missing:
-                    self._want(topic)
-            wake()
-            seen = self._await_round(seen, since, deadline - clock.now(), wanted)
-            before, now = now, clock.now()
-            with self._lock:
-                self.waited_ms += now - before
+        begun = self._round
+        missing: list[str] = []
+
+        def look() -> ClusterSnapshot | None:
+            nonlocal missing
+            for topic in wanted:
+                self._raise_error(topic, begun)
+                self._last_used[topic] = clock.now()
+            missing = _missing(self.snapshot, wanted)
+            for topic in missing:
+                self._want(topic)
+            return None if missing else self.snapshot
+
+        found = self._wait(look, wanted, max_wait_ms, clock, wake)
+        if found is None:
+            raise self._timeout(missing[0], wanted[missing[0]], max_wait_ms, clock.now())
+        return found
 
     def refreshed_partition_count(
         self, topic: str, max_wait_ms: float, clock: Clock, wake: Callable[[], None]
@@ -155,49 +150,68 @@ class Metadata:
         Raises as ``wait_for_topics``.
         """
         self._check_name(topic)
-        now = since = clock.now()
-        deadline = now + max_wait_ms
-        with self._lock:
-            begun = seen = self._round
-            generation = self.snapshot.generation
-            self._last_used[topic] = now
-            self._full_requested = True
-            self._want(topic)
-        while True:
-            with self._lock:
-                self._raise_error(topic, begun)
-                code, seen_in = self._topic_errors.get(topic, (0, 0))
-                if code == ErrorCode.unknown_topic_or_partition and seen_in > begun:
-                    return None
-                count = self.snapshot.partition_counts.get(topic)
-                if count is not None and self.snapshot.generation > generation:
-                    return count
-                if now >= deadline:
-                    raise self._timeout(topic, None, max_wait_ms, now)
-            wake()
-            seen = self._await_round(seen, since, deadline - clock.now(), (topic,))
-            now = clock.now()
-
-    def await_update(self, max_wait_ms: float, wake: Callable[[], None]) -> None:
-        """Returns with the next response, or after ``max_wait_ms``. Raises as ``wait_for_topics``, but for no topic."""
         with self._lock:
             begun, generation = self._round, self.snapshot.generation
+            self._last_used[topic] = clock.now()
             self._full_requested = True
-        wake()
-        self._changed.wait_for(
-            self._lock, lambda: self.snapshot.generation > generation or self._round > begun, max_wait_ms
-        )
-        self.raise_fatal(begun)
+            self._want(topic)
 
-    def await_round(self, after: int, max_wait_ms: float, clock: Clock) -> None:
+        def look() -> int | None:
+            self._raise_error(topic, begun)
+            code, seen_in = self._topic_errors.get(topic, (0, 0))
+            if code == ErrorCode.unknown_topic_or_partition and seen_in > begun:
+                return 0
+            return self.snapshot.partition_counts.get(topic) if self.snapshot.generation > generation else None
+
+        found = self._wait(look, (topic,), max_wait_ms, clock, wake)
+        if found is None:
+            raise self._timeout(topic, None, max_wait_ms, clock.now())
+        return found or None
+
+    def await_round(self, after: int, max_wait_ms: float, clock: Clock, wake: Callable[[], None]) -> None:
         """Returns when a round after this one has ended, or after ``max_wait_ms``. Requests nothing. Raises as
         ``wait_for_topics``, but for no topic."""
-        since, seen = clock.now(), self._round
-        while seen <= after and (left := since + max_wait_ms - clock.now()) > 0:
-            seen = self._await_round(seen, since, left)
-        with self._lock:
-            self.waited_ms += clock.now() - since
+        self._wait(lambda: self._round > after or None, (), max_wait_ms, clock, wake)
         self.raise_fatal(after)
+
+    def _wait(
+        self,
+        look: Callable[[], _Found | None],
+        topics: Collection[str],
+        max_wait_ms: float,
+        clock: Clock,
+        wake: Callable[[], None],
+    ) -> _Found | None:
+        """What ``look``, called with the lock at once and after each round, finds; None after ``max_wait_ms``. ``wake``
+        makes the sender look at what is wanted, or runs the loop where there is no sender.
+        """
+        now = since = clock.now()
+        deadline = since + max_wait_ms
+        while True:
+            with self._lock:
+                if self._closed is not None:
+                    raise self._closed.with_traceback(None)
+                seen, found = self._round, look()
+            if found is not None:
+                return found
+            wake()
+            if now >= deadline:
+                return None
+            self._await_round(seen, since, deadline - clock.now(), topics)
+            before, now = now, clock.now()
+            with self._lock:
+                self.waited_ms += now - before
+
+    def _await_round(self, seen: int, since: float, timeout_ms: float, topics: Collection[str]) -> None:
+        thread = get_ident()
+        try:
+            try:
+                self._waits[thread] = since, topics
+                self._changed.wait_for(self._lock, lambda: self._round != seen, timeout_ms)
+            finally:
+                self._waits.pop(thread, None)
+        finally:
+            self._waits.pop(thread, None)  # again: an interrupt may strike in the first
 
     def _check_name(self, topic: object) -> None:
         """Once a topic's name is wanted, it is in every full update: one that cannot be encoded would fail them all."""
@@ -206,19 +220,6 @@ class Metadata:
         if isinstance(topic, str) and topic not in self.snapshot.topics and not is_topic_name(topic):
             code = ErrorCode.invalid_topic_exception  # what a broker would respond
             raise BrokerError(code, code.name.upper(), f"Invalid topics: [{shown(topic, 100)}]: a name is {TOPIC_RULE}")
-
-    def _await_round(self, seen: int, since: float, timeout_ms: float, topics: Collection[str] = ()) -> int:
-        thread = get_ident()
-        try:
-            try:
-                self._waits[thread], self._awaited[thread] = since, topics
-                self._changed.wait_for(self._lock, lambda: self._round != seen, timeout_ms)
-            finally:
-                self._waits.pop(thread, None)
-                self._awaited.pop(thread, None)
-        finally:
-            self._waits.pop(thread, None)  # again: an interrupt may strike in the first
-        return self._round
 
     def fail_waiters(self, error: KafkaError) -> None:
         """Makes every wait, now and later, raise ``error``, because the producer is closed or its sender died."""
@@ -233,14 +234,14 @@ class Metadata:
 
     @property
     def waiting_since(self) -> float | None:
-        """When the call began that has waited for a topic longest; None: no call waits."""
-        return min(self._waits.copy().values(), default=None)
+        """When the call began that has waited longest; None: no call waits."""
+        return min((since for since, _topics in self._waits.copy().values()), default=None)
 
     def missing(self, now: float) -> str:
         """Why callers wait for their topics, as far as it is known."""
-        awaited = [topics for thread, topics in self._awaited.copy().items() if thread in self._waits]
-        since = self.waiting_since
-        obstacle = self.obstacle(dict.fromkeys(chain(*awaited)), now if since is None else since, now)
+        waits = [*self._waits.copy().values()]
+        topics = dict.fromkeys(chain.from_iterable(awaited for _since, awaited in waits))
+        obstacle = self.obstacle(topics, min((since for since, _topics in waits), default=now), now)
         return (
             shown(obstacle) or "The brokers respond, but their metadata lacks what the rows need, such as a partition."
         )
@@ -461,8 +462,6 @@ class Metadata:
         self._changed.notify_all()
 
     def _raise_error(self, topic: str, begun: int) -> None:
-        if self._closed is not None:
-            raise self._closed.with_traceback(None)
         if self._fatal is not None and self._fatal[0] > begun:
             raise self._fatal[1].with_traceback(None)
         code, seen_in = self._topic_errors.get(topic, (0, 0))
@@ -527,6 +526,7 @@ class Metadata:
         error = KafkaTimeoutError(f"{text} {self.obstacle((topic,), now - max_wait_ms, now)}".rstrip())
         code, _round = self._topic_errors.get(topic, (0, 0))
         error.missing_topic = topic if code == ErrorCode.unknown_topic_or_partition else None
+        error.__cause__ = self.last_connection_error()
         return error
 
 

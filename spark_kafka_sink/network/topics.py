@@ -19,9 +19,10 @@ from spark_kafka_sink.network.api_versions import (
     DELETE_TOPICS_FIRST_WITH_TOPIC_IDS,
     every,
 )
-from spark_kafka_sink.network.calls import BlockingCalls, Call, CodeAt
+from spark_kafka_sink.network.calls import Call, CodeAt
 from spark_kafka_sink.network.error_table import FORBIDDEN
 from spark_kafka_sink.network.metadata_api import MetadataEntity
+from spark_kafka_sink.network.rpc import BlockingCalls
 
 BROKER_DEFAULT: Final = -1
 """Leaves the number of partitions or the replication factor to the brokers (KIP-464)."""

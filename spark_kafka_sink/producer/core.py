@@ -25,9 +25,10 @@ from spark_kafka_sink.errors import (
     ProducerClosedError,
     RecordTooLargeError,
 )
-from spark_kafka_sink.network.calls import BlockingCalls, Calls
+from spark_kafka_sink.network.calls import Calls
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.metadata import Metadata
+from spark_kafka_sink.network.rpc import BlockingCalls
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.network.transport import Transport
 from spark_kafka_sink.producer.accumulator.accumulator import Flush, RecordAccumulator
@@ -38,7 +39,6 @@ from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.producer.interceptors import InterceptorChain
 from spark_kafka_sink.producer.partitioning.custom import CustomPartitioner
 from spark_kafka_sink.producer.partitioning.kafka_partitioners import BuiltInPartitioner, load_partitioner
-from spark_kafka_sink.producer.sender.caller_calls import CallerCalls
 from spark_kafka_sink.producer.sender.sender import Sender
 from spark_kafka_sink.producer.sender.sender_thread import SenderThread
 from spark_kafka_sink.producer.serializers import RecordSerializers
@@ -95,8 +95,8 @@ class ProducerCore:
         if isinstance(self.partitioner, CustomPartitioner) and self.partitioner.per_record:
             self.record_partitioning = RecordPartitioning(self.partitioner, config, self.accumulator, self.pending)
         # Calls of their own: a transaction that fails stops its own only.
-        self.caller_calls = CallerCalls(
-            Calls(client, self.metadata, config, random), self.metadata, clock, self.sender_thread
+        self.caller_calls = BlockingCalls(
+            Calls(client, self.metadata, config, random), self.metadata, config, clock, self.sender_thread
         )
         self.sender = pool.sender = Sender(
             config, random, self.accumulator, self.metadata, client, calls, sequences, self.pending,
@@ -265,7 +265,7 @@ class ProducerCore:
         timeout_ms, wake = self.config.max_block_ms, self.sender_thread.wakeup
         deadline = self.clock.now() + timeout_ms
         self.metadata.wait_for_topics(dict.fromkeys(topics), timeout_ms, self.clock, wake)
-        self.metadata.await_round(after, deadline - self.clock.now(), self.clock)
+        self.metadata.await_round(after, deadline - self.clock.now(), self.clock, wake)
         return {topic: self.topic_id(topic) for topic in topics}
 
     # Metrics

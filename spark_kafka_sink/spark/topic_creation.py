@@ -17,8 +17,7 @@ from spark_kafka_sink.spark.options import SinkOptions, TopicCreation
 from spark_kafka_sink.spark.python_process import announce
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.network.calls import BlockingCalls
-    from spark_kafka_sink.network.rpc import Rpc
+    from spark_kafka_sink.network.rpc import BlockingCalls, Rpc
     from spark_kafka_sink.spark.end import End
     from spark_kafka_sink.spark.rows import Rows
 

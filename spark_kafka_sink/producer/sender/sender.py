@@ -25,10 +25,10 @@ from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.error_table import NOT_RETRIED
 from spark_kafka_sink.network.messages import Response
 from spark_kafka_sink.network.metadata import Metadata, MetadataUpdater
+from spark_kafka_sink.network.rpc import BlockingCalls
 from spark_kafka_sink.network.transport import Event
 from spark_kafka_sink.producer.accumulator.accumulator import DrainMode, RecordAccumulator
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.sender.caller_calls import CallerCalls
 from spark_kafka_sink.producer.sender.produce_api import ProduceRequest, TopicIds, topic_ids
 from spark_kafka_sink.producer.sender.produce_response_handler import ProduceResponseHandler, expiry_error
 from spark_kafka_sink.producer.sender.trouble_log import TroubleLog
@@ -64,7 +64,7 @@ class Sender:
     calls: Calls
     sequences: Sequences
     pending: Pending
-    caller_calls: CallerCalls
+    caller_calls: BlockingCalls
     transactions: TransactionManager | None
 
     def __post_init__(self) -> None:
@@ -143,7 +143,7 @@ class Sender:
         self.pending.abort(error)
         self._in_flight.clear()
         self.metadata.fail_waiters(error)
-        self.caller_calls.close(error)
+        self.caller_calls.fail(error)
         if self.transactions is not None:
             self.transactions.end(error)
         self._aborted = True

@@ -14,9 +14,9 @@ from spark_kafka_sink.errors import BrokerError
 from spark_kafka_sink.network.calls import STALL_MS, Calls
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.metadata import Metadata
+from spark_kafka_sink.network.rpc import BlockingCalls
 from spark_kafka_sink.producer.accumulator.accumulator import Backlog, RecordAccumulator
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.sender.caller_calls import CallerCalls
 
 _log = logging.getLogger("spark_kafka_sink.sender")
 
@@ -57,7 +57,7 @@ class TroubleLog:
         metadata: Metadata,
         client: NetworkClient,
         calls: Calls,
-        caller_calls: CallerCalls,
+        caller_calls: BlockingCalls,
     ) -> None:
         self.next_at = 0.0
         self.unwritten = False

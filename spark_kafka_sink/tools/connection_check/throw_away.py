@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from spark_kafka_sink.errors import BrokerError, KafkaError
-from spark_kafka_sink.network.calls import BlockingCalls
 from spark_kafka_sink.network.error_table import FORBIDDEN
+from spark_kafka_sink.network.rpc import BlockingCalls
 from spark_kafka_sink.network.topics import delete_topic
 from spark_kafka_sink.tools.connection_check.findings import Outcome
 

@@ -121,7 +121,7 @@ def want_topic(engine: Engine, topic: str = TOPIC) -> None:
     """As a caller that waits, and has just begun."""
     with pytest.raises(KafkaTimeoutError):
         engine.parts.metadata.wait_for_topic(topic, None, 0, engine.clock, lambda: None)
-    engine.parts.metadata._waits[0] = engine.clock.now()
+    engine.parts.metadata._waits[0] = engine.clock.now(), ()
 
 
 def servers(kinds: Iterable[str]) -> dict[str, str]:
