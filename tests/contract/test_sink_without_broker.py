@@ -103,16 +103,6 @@ def test_an_http_server_is_recognized_at_once(producers):
 
 
 @pytest.mark.jvm
-def test_a_tls_listener_is_recognized_at_once(producers, kafka):
-    address = kafka.servers("SECURE")
-    said = failure(address)
-    assert said == (
-        f"{address} responded like a TLS server: set security.protocol=SSL or SASL_SSL, "
-        "or use the plaintext listener's port"
-    )
-
-
-@pytest.mark.jvm
 def test_one_good_server_among_bad_ones_is_enough(producers, kafka):
     with http_server() as http, silent_server() as silent, nobody() as closed, nothing_leaks():
         servers = [http, closed, silent, kafka.servers("SECURE"), kafka.bootstrap_servers]
@@ -158,12 +148,3 @@ def test_a_broker_that_stays_away_in_mid_write_fails_it_after_delivery_timeout_m
     )
     assert "Expiring 3 record(s) for known-" in said
     assert "ms has passed since batch creation" in said
-
-
-@pytest.mark.jvm
-def test_a_full_buffer_memory_fails_the_write_after_max_block_ms(producers, interrupted):
-    large = pa.record_batch({"value": ["x" * 20_000] * 10})
-    rows = rows_until(interrupted.pause, large, large)
-    said = failure(interrupted.bootstrap_servers, rows, topic="known", max_block_ms=WAIT_MS, buffer_memory=300_000)
-    assert "within max.block.ms (waited" in said
-    assert "buffer.memory" in said
