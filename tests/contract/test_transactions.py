@@ -14,15 +14,13 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
-from spark_kafka_sink.errors import BrokerError, IllegalStateError, ProducerFencedError, TransactionAbortableError
+from spark_kafka_sink.errors import BrokerError, ProducerFencedError, TransactionAbortableError
 from spark_kafka_sink.exactly_once.committer import EndVerdict, end_transactions, resume
-from spark_kafka_sink.exactly_once.values import TaskAction
 from spark_kafka_sink.producer.transactions.values import OffsetAndMetadata, PreparedTransaction
 from tests.contract.fencing import fence
 from tests.contract.scenario import Cluster
 from tests.support.kafka_versions import TEST_BROKER, on_kafka
 from tests.support.waiting import DEADLINE_S, eventually
-from tests.unit.exactly_once.runs import Query, new_process
 
 DEADLINE_MS = DEADLINE_S * 1000
 END = b"end"
@@ -254,18 +252,6 @@ def test_the_same_id_again_aborts_what_it_prepared(cluster: Cluster) -> None:
     assert committed(cluster, topic) == {0: [b"b"]}
 
 
-def test_another_id_is_refused_in_a_transaction(cluster: Cluster) -> None:
-    topic = new_topic(cluster)
-    with transactional(cluster) as producer:
-        producer.begin_transaction()
-        send(producer, topic, b"a")
-        with pytest.raises(IllegalStateError, match="has a transaction open"):
-            producer.init_transactions(transactional_id=new_id())
-        send(producer, topic, b"b")
-        producer.commit_transaction()
-    assert committed(cluster, topic) == {0: [b"a", b"b"]}
-
-
 def test_a_zombie_is_fenced(cluster: Cluster) -> None:
     topic, transactional_id = new_topic(cluster), new_id()
     with transactional(cluster, transactional_id) as zombie:
@@ -346,16 +332,3 @@ def test_batches_larger_than_the_topic_takes_are_committed_whole(cluster: Cluste
     assert outcome.verdict is EndVerdict.COMMITTED
     expected = numbered(0, 3_000) + numbered(6_000, 3_000)
     assert committed(cluster, topic, 2) == {0: expected, 1: expected}
-
-
-def test_exactly_once_tasks_write_each_row_once_to_a_topic_that_takes_small_batches(cluster: Cluster) -> None:
-    topic = new_topic(cluster, 2, max_message_bytes="20000")
-    query = Query(cluster.bootstrap_servers, new_id(), topic=topic)
-    for number in (0, 1):
-        rows = [numbered(first, 3_000) for first in (6_000 * number, 6_000 * number + 3_000)]
-        query.run(number, rows)
-        replayed = query.tasks(query.plan(number), number, rows)
-        assert [report.action for report in replayed] == [TaskAction.SKIP] * 2
-    new_process()
-    values = committed(cluster, topic, 2)
-    assert sorted(values[0] + values[1]) == numbered(0, 12_000)

@@ -155,15 +155,6 @@ def test_an_older_checkpoint_is_refused(spark, topic, to_topic, tmp_path):
     assert topic.values() == expected(0, 200)
 
 
-def test_a_query_that_wrote_at_least_once_before_is_refused_or_trusted(spark, topic, to_topic, tmp_path):
-    before = {"kafka.bootstrap.servers": topic.servers, "topic": topic.name}
-    stream(streaming(numbers(spark, 0, 100), tmp_path / "in"), before, tmp_path / "checkpoint")
-    frame = streaming(numbers(spark, 100, 200), tmp_path / "in")
-    assert "ledgerStart=trust-checkpoint:1." in fails(stream, frame, to_topic, tmp_path / "checkpoint")
-    stream(frame, {**to_topic, "ledgerStart": "trust-checkpoint:1"}, tmp_path / "checkpoint")
-    assert topic.values() == expected(0, 200)
-
-
 def test_another_guarantee_in_between_is_refused_not_written_twice(spark, topic, to_topic, tmp_path):
     """Exactly-once wrote batch 0, at-least-once 1 to 3, and Spark's own commit of 3 is lost."""
     source, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
