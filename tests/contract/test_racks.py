@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator
 from itertools import count
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.testing import DEFAULT_VERSION, LocalKafka, TestBroker
 from tests.contract.scenario import Cluster
+from tests.spark.topics import Topic
 from tests.support.waiting import DEADLINE_S, eventually, until
 
 RACKS = ["a", "b", "c"]
@@ -78,22 +79,14 @@ def led_from_rack_a(cluster: Cluster, topic: str) -> set[int]:
 
 def counts(cluster: Cluster, topic: str) -> dict[int, int]:
     """Records of each partition, by librdkafka."""
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "racks"})
 
-    def ends() -> dict[int, tuple[int, int]] | None:
+    def ends() -> list[int]:
         try:
-            return {
-                number: consumer.get_watermark_offsets(TopicPartition(topic, number), DEADLINE_S)
-                for number in range(PARTITIONS)
-            }
+            return Topic(cluster.bootstrap_servers, topic).ends()
         except KafkaException:  # of a leader that moves
-            return None
+            return []
 
-    try:
-        found = until(ends, lambda found: found is not None) or {}
-    finally:
-        consumer.close()
-    return {number: high - low for number, (low, high) in found.items()}
+    return dict(enumerate(until(ends, bool)))
 
 
 def added(before: dict[int, int], after: dict[int, int]) -> dict[int, int]:
