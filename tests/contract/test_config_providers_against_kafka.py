@@ -16,22 +16,8 @@ SERIALIZER = "org.apache.kafka.common.serialization.ByteArraySerializer"
 PROPERTIES = "key=value\nodd\\:key : v\\u00e4lue\\\n  and more\nagain=${env:HOME}\nempty=\nüml=ö\x0c\x1c\x85|\n"
 SIGNS = ["${", "}", ":", "$", "{", " ", "x", "${file:FOLDER/p:", "${dir:FOLDER:", "${env:"]
 WORDS = [
-    "file",
-    "dir",
-    "env",
-    "nope",
-    "FOLDER",
-    "/p",
-    "key",
-    "odd",
-    "again",
-    "üml",
-    "empty",
-    "none",
-    "HOME",
-    "/..",
-    "/",
-]
+    "file", "dir", "env", "nope", "FOLDER", "/p", "key", "odd", "again", "üml", "empty", "none", "HOME", "/..", "/",
+]  # fmt: skip
 PIECES = st.sampled_from([*SIGNS, *WORDS])
 
 

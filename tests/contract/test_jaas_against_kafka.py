@@ -12,23 +12,8 @@ pytestmark = pytest.mark.jvm
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SIGNS = ["=", " ", ";", '"', "'", "\\", "\n", "\r", "\t", "/", "//", "/*", "*/", ",", "{", "\x7f", "\x85", "\xa0"]
 WORDS = [
-    "key",
-    "\\n",
-    "\\101",
-    "\\477",
-    "a-b",
-    "-",
-    "-1",
-    "1.5",
-    ".",
-    "$_",
-    "é",
-    "€",
-    "required",
-    "k=v",
-    'k="v"',
-    "a.b",
-]
+    "key", "\\n", "\\101", "\\477", "a-b", "-", "-1", "1.5", ".", "$_", "é", "€", "required", "k=v", 'k="v"', "a.b",
+]  # fmt: skip
 PIECES = st.sampled_from([*SIGNS, *WORDS])
 
 

@@ -13,7 +13,6 @@ import pytest
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.tools.cli.main import main
-from tests.contract.fencing import fence
 from tests.faults.exactly_once.reader import is_open, read_committed
 from tests.support.kafka_versions import on_kafka
 from tests.unit.exactly_once.runs import LEDGER, Query, new_process
@@ -118,15 +117,3 @@ def test_abort_refuses_while_an_intent_stands_and_then_ends_what_is_open(night, 
     assert command("abort") == (0, f"abort {night.prefix}-5\naborted 1 transaction\n")
     assert [night.committed(name) for name in ("decided", "open")] == [[b"a", b"b"], []]
     assert night.is_open("foreign")
-
-
-def test_abort_by_force_gives_up_rows_that_are_gone_and_commits_the_others(night, command):
-    fence({"bootstrap.servers": night.kafka.bootstrap_servers}, f"{night.prefix}-1")
-    code, said = command("commit")
-    assert code == 1
-    assert f"Rows are gone from Kafka (name {night.prefix}; batch 0 of q1: tasks 1)" in said
-    told = f"commit batch 0 of q1: {night.prefix}-0, {night.prefix}-1\nabort {night.prefix}-5\n"
-    assert command("abort", "--force") == (0, f"{told}aborted 1 transaction\n")
-    assert [night.committed(name) for name in ("decided", "open")] == [[b"a"], []]
-    assert night.is_open("foreign")
-    assert command("commit") == (0, "nothing to commit\n")

@@ -5,23 +5,24 @@ librdkafka counts them, and finds each partition's leader.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import count
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.testing import DEFAULT_VERSION, LocalKafka, TestBroker
 from tests.contract.scenario import Cluster
+from tests.spark.topics import Topic
 from tests.support.waiting import DEADLINE_S, eventually, until
 
 RACKS = ["a", "b", "c"]
 PARTITIONS = 9
 ROWS = 300
 _numbers = count()
-Write = Callable[[KafkaProducer, str, Sequence[str | None]], None]
+Write = Callable[[KafkaProducer, str], None]
 
 
 @pytest.fixture(scope="module")
@@ -40,21 +41,15 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
             yield broker
 
 
-def in_columns(producer: KafkaProducer, topic: str, keys: Sequence[str | None]) -> None:
-    """One row a call, so that each is flushed and the next may go elsewhere."""
-    for first in range(0, len(keys), 10):
-        part = keys[first : first + 10]
-        key = None if part[0] is None else part
-        producer.send_columns(topic, key=key, value=["x" * 100] * len(part)).wait(DEADLINE_S * 1000)
+def in_columns(producer: KafkaProducer, topic: str) -> None:
+    """Ten rows a call, so that they are flushed and the next may go elsewhere."""
+    for _ in range(ROWS // 10):
+        producer.send_columns(topic, value=["x" * 100] * 10).wait(DEADLINE_S * 1000)
 
 
-def by_send(producer: KafkaProducer, topic: str, keys: Sequence[str | None]) -> None:
-    for first in range(0, len(keys), 10):
-        part = keys[first : first + 10]
-        futures = [
-            producer.send(ProducerRecord(topic, b"x" * 100, key=None if key is None else key.encode())) for key in part
-        ]
-        for future in futures:
+def by_send(producer: KafkaProducer, topic: str) -> None:
+    for _ in range(ROWS // 10):
+        for future in [producer.send(ProducerRecord(topic, b"x" * 100)) for _ in range(10)]:
             future.result(DEADLINE_S)
 
 
@@ -84,22 +79,14 @@ def led_from_rack_a(cluster: Cluster, topic: str) -> set[int]:
 
 def counts(cluster: Cluster, topic: str) -> dict[int, int]:
     """Records of each partition, by librdkafka."""
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "racks"})
 
-    def ends() -> dict[int, tuple[int, int]] | None:
+    def ends() -> list[int]:
         try:
-            return {
-                number: consumer.get_watermark_offsets(TopicPartition(topic, number), DEADLINE_S)
-                for number in range(PARTITIONS)
-            }
+            return Topic(cluster.bootstrap_servers, topic).ends()
         except KafkaException:  # of a leader that moves
-            return None
+            return []
 
-    try:
-        found = until(ends, lambda found: found is not None) or {}
-    finally:
-        consumer.close()
-    return {number: high - low for number, (low, high) in found.items()}
+    return dict(enumerate(until(ends, bool)))
 
 
 def added(before: dict[int, int], after: dict[int, int]) -> dict[int, int]:
@@ -112,7 +99,7 @@ def added(before: dict[int, int], after: dict[int, int]) -> dict[int, int]:
 def test_rows_without_a_key_go_to_leaders_in_the_rack_alone(cluster: Cluster, write: Write, adaptive: str) -> None:
     topic = new_topic(cluster)
     with producer(cluster, **{"partitioner.adaptive.partitioning.enable": adaptive}) as own:
-        write(own, topic, [None] * ROWS)
+        write(own, topic)
     written = {number: rows for number, rows in counts(cluster, topic).items() if rows}
     assert sum(written.values()) == ROWS
     assert set(written) == led_from_rack_a(cluster, topic)
@@ -120,36 +107,16 @@ def test_rows_without_a_key_go_to_leaders_in_the_rack_alone(cluster: Cluster, wr
 
 
 @each_way
-def test_rows_with_a_key_go_where_they_always_go(cluster: Cluster, write: Write) -> None:
-    keys = [f"key-{number}" for number in range(ROWS)]
-    aware, unaware = new_topic(cluster), new_topic(cluster)
-    with producer(cluster) as own:
-        write(own, aware, keys)
-    with producer(cluster, **{"partitioner.rack.aware": "false"}) as own:
-        write(own, unaware, keys)
-    assert counts(cluster, aware) == counts(cluster, unaware)
-    assert all(counts(cluster, aware).values())
-
-
-@each_way
-def test_in_a_rack_without_brokers_rows_go_everywhere(cluster: Cluster, write: Write) -> None:
-    topic = new_topic(cluster)
-    with producer(cluster, **{"client.rack": "nowhere"}) as own:
-        write(own, topic, [None] * ROWS)
-    assert all(counts(cluster, topic).values())
-
-
-@each_way
 def test_when_the_rack_dies_rows_go_on_elsewhere_and_come_back_with_it(cluster: Cluster, write: Write) -> None:
     topic = new_topic(cluster)
     home = led_from_rack_a(cluster, topic)
     with producer(cluster) as own:
-        write(own, topic, [None] * ROWS)
+        write(own, topic)
         before = counts(cluster, topic)
         assert set(added(dict.fromkeys(before, 0), before)) == home
 
         cluster.kill(1)
-        write(own, topic, [None] * ROWS)
+        write(own, topic)
         away = counts(cluster, topic)
         assert sum(added(before, away).values()) == ROWS
         assert len(added(before, away)) > len(home)
@@ -164,7 +131,7 @@ def test_when_the_rack_dies_rows_go_on_elsewhere_and_come_back_with_it(cluster: 
 
         def only_at_home() -> bool:
             known = counts(cluster, topic)
-            write(own, topic, [None] * ROWS)
+            write(own, topic)
             return set(added(known, counts(cluster, topic))) == home
 
         eventually(only_at_home, "rows are back in the rack")

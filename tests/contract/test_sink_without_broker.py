@@ -2,9 +2,8 @@
 
 import contextlib
 import socket
-import socketserver
-import threading
 import time
+from functools import partial
 
 import pyarrow as pa
 import pytest
@@ -17,6 +16,7 @@ from spark_kafka_sink.spark.producer_cache import ProducerCache
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.testing import LocalKafka
 from tests.faults.leaks import nothing_leaks
+from tests.support.peers import peer, responding, silent
 
 ENDLESS = {"max_block_ms": 3_600_000, "delivery_timeout_ms": 3_600_000}
 WAIT_MS = 1_500
@@ -35,24 +35,7 @@ def kafka():
         yield kafka
 
 
-@contextlib.contextmanager
-def http_server():
-    class RefuseAll(socketserver.BaseRequestHandler):
-        def handle(self):
-            self.request.recv(1024)
-            self.request.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), RefuseAll) as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,)).start()
-        yield "{}:{}".format(*server.server_address)
-        server.shutdown()
-
-
-@contextlib.contextmanager
-def silent_server():
-    """Takes connections and never says a word."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield "{}:{}".format(*server.getsockname())
+HTTP_SERVER = responding(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 
 
 @contextlib.contextmanager
@@ -86,7 +69,7 @@ def failure(*arguments, **options):
 
 @pytest.mark.parametrize(
     ("server", "text"),
-    [(nobody, "Connection refused"), (silent_server, "No broker has responded")],
+    [(nobody, "Connection refused"), (partial(peer, silent), "No broker has responded")],
 )
 def test_bootstrap_servers_that_do_not_answer_are_named_after_max_block_ms(producers, server, text):
     with server() as address:
@@ -97,25 +80,15 @@ def test_bootstrap_servers_that_do_not_answer_are_named_after_max_block_ms(produ
 
 
 def test_an_http_server_is_recognized_at_once(producers):
-    with http_server() as address:
+    with peer(HTTP_SERVER) as address:
         said = failure(address)
     assert said == f"{address} responded like an HTTP server: use the port of a Kafka listener in bootstrap.servers"
 
 
 @pytest.mark.jvm
-def test_a_tls_listener_is_recognized_at_once(producers, kafka):
-    address = kafka.servers("SECURE")
-    said = failure(address)
-    assert said == (
-        f"{address} responded like a TLS server: set security.protocol=SSL or SASL_SSL, "
-        "or use the plaintext listener's port"
-    )
-
-
-@pytest.mark.jvm
 def test_one_good_server_among_bad_ones_is_enough(producers, kafka):
-    with http_server() as http, silent_server() as silent, nobody() as closed, nothing_leaks():
-        servers = [http, closed, silent, kafka.servers("SECURE"), kafka.bootstrap_servers]
+    with peer(HTTP_SERVER) as http, peer(silent) as quiet, nobody() as closed, nothing_leaks():
+        servers = [http, closed, quiet, kafka.servers("SECURE"), kafka.bootstrap_servers]
         message = write(
             ",".join(servers), topic="known", max_block_ms=120_000, socket_connection_setup_timeout_ms=1_000,
             request_timeout_ms=1_000, delivery_timeout_ms=120_000,
@@ -158,12 +131,3 @@ def test_a_broker_that_stays_away_in_mid_write_fails_it_after_delivery_timeout_m
     )
     assert "Expiring 3 record(s) for known-" in said
     assert "ms has passed since batch creation" in said
-
-
-@pytest.mark.jvm
-def test_a_full_buffer_memory_fails_the_write_after_max_block_ms(producers, interrupted):
-    large = pa.record_batch({"value": ["x" * 20_000] * 10})
-    rows = rows_until(interrupted.pause, large, large)
-    said = failure(interrupted.bootstrap_servers, rows, topic="known", max_block_ms=WAIT_MS, buffer_memory=300_000)
-    assert "within max.block.ms (waited" in said
-    assert "buffer.memory" in said

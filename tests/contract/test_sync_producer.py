@@ -6,26 +6,12 @@ import subprocess
 import sys
 from uuid import uuid4
 
-import confluent_kafka
 import pytest
 
+from tests.spark.topics import Topic
 from tests.support.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.jvm
-
-
-def read(address: str, topic: str, count: int) -> list[confluent_kafka.Message]:
-    """``count`` messages of the topic, and no more that come within a second."""
-    consumer = confluent_kafka.Consumer(
-        {"bootstrap.servers": address, "group.id": uuid4().hex, "auto.offset.reset": "earliest"}
-    )
-    try:
-        consumer.subscribe([topic])
-        messages = consumer.consume(count, 30) + consumer.consume(1, 1)
-    finally:
-        consumer.close()
-    assert [message.error() for message in messages] == [None] * count
-    return messages
 
 
 def test_the_console_of_kafka_0_8_writes_each_line_in_order(local_kafka):
@@ -35,5 +21,5 @@ def test_the_console_of_kafka_0_8_writes_each_line_in_order(local_kafka):
     command += ["--broker-list", local_kafka.bootstrap_servers]
     done = subprocess.run(command, input=b"one\ntwo\nthree\n", capture_output=True, timeout=DEADLINE_S, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
-    messages = read(local_kafka.bootstrap_servers, topic, 3)
-    assert [(message.offset(), message.value()) for message in messages] == [(0, b"one"), (1, b"two"), (2, b"three")]
+    records = Topic(local_kafka.bootstrap_servers, topic).records()
+    assert [(record.offset, record.value) for record in records] == [(0, b"one"), (1, b"two"), (2, b"three")]

@@ -11,23 +11,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
-from spark_kafka_sink.errors import BrokerError, IllegalStateError, ProducerFencedError, TransactionAbortableError
+from spark_kafka_sink.errors import BrokerError, ProducerFencedError, TransactionAbortableError
 from spark_kafka_sink.exactly_once.committer import EndVerdict, end_transactions, resume
-from spark_kafka_sink.exactly_once.values import TaskAction
 from spark_kafka_sink.producer.transactions.values import OffsetAndMetadata, PreparedTransaction
 from tests.contract.fencing import fence
 from tests.contract.scenario import Cluster
+from tests.faults.exactly_once.reader import read_committed
 from tests.support.kafka_versions import TEST_BROKER, on_kafka
-from tests.support.waiting import DEADLINE_S, eventually
-from tests.unit.exactly_once.runs import Query, new_process
+from tests.support.waiting import DEADLINE_S
 
 DEADLINE_MS = DEADLINE_S * 1000
-END = b"end"
-
-
 pytestmark = on_kafka("4.4.0", "3.9.1", f"{TEST_BROKER} 4.1", f"{TEST_BROKER} 3.9")
 
 
@@ -59,28 +55,9 @@ def send(producer: KafkaProducer, topic: str, *values: bytes, partition: int = 0
         producer.send(ProducerRecord(topic, value, partition=partition))
 
 
-def committed(cluster: Cluster, topic: str, partitions: int = 1) -> dict[int, list[bytes]]:
-    """What a read_committed consumer gets before the records that are written now, by partition."""
-    with KafkaProducer(servers(cluster)) as producer:
-        for partition in range(partitions):
-            send(producer, topic, END, partition=partition)
-    consumer = Consumer({**servers(cluster), "group.id": uuid.uuid4().hex, "isolation.level": "read_committed"})
-    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
-    values: dict[int, list[bytes]] = {partition: [] for partition in range(partitions)}
-    open_partitions = set(values)
-
-    def read_all() -> bool:
-        for message in consumer.consume(1000, 0.02):
-            assert message.error() is None or message.error().code() == KafkaError._PARTITION_EOF
-            if message.value() == END:
-                open_partitions.discard(message.partition())
-            else:
-                values[message.partition()].append(message.value())
-        return not open_partitions
-
-    eventually(read_all, f"{topic} does not come to its end")
-    consumer.close()
-    return values
+def committed(cluster: Cluster, topic: str) -> dict[int, list[bytes]]:
+    """What a read_committed consumer gets, by partition."""
+    return read_committed(cluster.bootstrap_servers, topic)
 
 
 def offset_of(cluster: Cluster, group: str, topic: str) -> int:
@@ -98,21 +75,6 @@ def prepared(cluster: Cluster, topic: str, *values: bytes, transactional_id: str
         return producer.prepare_transaction()
 
 
-def test_commits_are_seen_and_aborts_are_not(cluster: Cluster) -> None:
-    topic = new_topic(cluster)
-    with transactional(cluster) as producer:
-        for number in range(6):
-            producer.begin_transaction()
-            send(producer, topic, b"%d a" % number, b"%d b" % number)
-            if number % 3 == 1:
-                producer.flush()
-            if number % 3 == 0:
-                producer.commit_transaction()
-            else:
-                producer.abort_transaction()
-    assert committed(cluster, topic) == {0: [b"0 a", b"0 b", b"3 a", b"3 b"]}
-
-
 def test_a_transaction_over_many_partitions_and_batches_is_whole(cluster: Cluster) -> None:
     topic = new_topic(cluster, 4)
     expected: dict[int, list[bytes]] = {partition: [] for partition in range(4)}
@@ -128,7 +90,7 @@ def test_a_transaction_over_many_partitions_and_batches_is_whole(cluster: Cluste
                 producer.commit_transaction()
             else:
                 producer.abort_transaction()
-    assert committed(cluster, topic, 4) == expected
+    assert committed(cluster, topic) == expected
 
 
 def test_offsets_go_with_their_transaction(cluster: Cluster) -> None:
@@ -234,7 +196,7 @@ def test_a_producer_that_prepared_goes_on_under_another_id(cluster: Cluster) -> 
         send(producer, topic, b"its own")
         producer.commit_transaction()
     both = [b"00 a", b"00 b", b"02 a", b"02 b", b"10 a", b"10 b", b"12 a", b"12 b"]
-    values = committed(cluster, topic, 2)
+    values = committed(cluster, topic)
     # Transactions that are open at the same time are read in the order of their records.
     assert values == {0: [*both, b"its own"], 1: both}
 
@@ -252,18 +214,6 @@ def test_the_same_id_again_aborts_what_it_prepared(cluster: Cluster) -> None:
     (outcome,) = end_transactions(servers(cluster), [(prepared, True)], DEADLINE_MS)
     assert outcome.verdict is EndVerdict.GONE
     assert committed(cluster, topic) == {0: [b"b"]}
-
-
-def test_another_id_is_refused_in_a_transaction(cluster: Cluster) -> None:
-    topic = new_topic(cluster)
-    with transactional(cluster) as producer:
-        producer.begin_transaction()
-        send(producer, topic, b"a")
-        with pytest.raises(IllegalStateError, match="has a transaction open"):
-            producer.init_transactions(transactional_id=new_id())
-        send(producer, topic, b"b")
-        producer.commit_transaction()
-    assert committed(cluster, topic) == {0: [b"a", b"b"]}
 
 
 def test_a_zombie_is_fenced(cluster: Cluster) -> None:
@@ -345,17 +295,4 @@ def test_batches_larger_than_the_topic_takes_are_committed_whole(cluster: Cluste
     (outcome,) = end_transactions(servers(cluster), [(left, True)], DEADLINE_MS)
     assert outcome.verdict is EndVerdict.COMMITTED
     expected = numbered(0, 3_000) + numbered(6_000, 3_000)
-    assert committed(cluster, topic, 2) == {0: expected, 1: expected}
-
-
-def test_exactly_once_tasks_write_each_row_once_to_a_topic_that_takes_small_batches(cluster: Cluster) -> None:
-    topic = new_topic(cluster, 2, max_message_bytes="20000")
-    query = Query(cluster.bootstrap_servers, new_id(), topic=topic)
-    for number in (0, 1):
-        rows = [numbered(first, 3_000) for first in (6_000 * number, 6_000 * number + 3_000)]
-        query.run(number, rows)
-        replayed = query.tasks(query.plan(number), number, rows)
-        assert [report.action for report in replayed] == [TaskAction.SKIP] * 2
-    new_process()
-    values = committed(cluster, topic, 2)
-    assert sorted(values[0] + values[1]) == numbered(0, 12_000)
+    assert committed(cluster, topic) == {0: expected, 1: expected}

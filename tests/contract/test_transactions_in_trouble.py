@@ -13,8 +13,6 @@ from spark_kafka_sink.errors import (
     IllegalStateError,
     KafkaTimeoutError,
     ProducerClosedError,
-    RecordTooLargeError,
-    TransactionAbortableError,
     TransactionAbortedError,
 )
 from spark_kafka_sink.exactly_once.committer import EndVerdict, end_transactions
@@ -158,18 +156,6 @@ def test_the_callbacks_of_a_transaction_have_run_when_its_end_is_told(producer: 
     assert len(told) == 100
 
 
-def test_a_record_that_cannot_be_sent_keeps_the_others_from_being_committed(
-    broker: TestBroker, producer: KafkaProducer
-) -> None:
-    send(producer, b"a")
-    with pytest.raises(RecordTooLargeError):
-        send(producer, b"x" * 2_000_000)
-    with pytest.raises(TransactionAbortableError):
-        producer.commit_transaction()
-    producer.abort_transaction()
-    assert broker.topic(TOPIC).values() == []
-
-
 def test_records_need_an_open_transaction(producer: KafkaProducer) -> None:
     producer.commit_transaction()
     for send_something in (
@@ -193,22 +179,6 @@ def test_closing_aborts_what_is_open_and_keeps_what_is_prepared(broker: TestBrok
         assert broker.transaction_state(state) == state
         with pytest.raises(ProducerClosedError):
             producer.begin_transaction()
-
-
-def test_an_error_in_the_with_block_aborts_what_is_open(broker: TestBroker) -> None:
-    config = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "failing"}
-
-    def fail_in_mid_transaction() -> None:
-        with KafkaProducer(config) as producer:
-            producer.init_transactions()
-            producer.begin_transaction()
-            send(producer, b"a")
-            producer.flush()
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        fail_in_mid_transaction()
-    assert broker.transaction_state("failing") == "CompleteAbort"
 
 
 def test_closing_ends_though_nobody_is_left_to_abort_the_transaction(broker: TestBroker) -> None:
@@ -244,8 +214,3 @@ def test_without_a_transactional_id_there_are_no_transactions(broker: TestBroker
         pytest.raises(IllegalStateError, match=r"transactional\.id"),
     ):
         producer.init_transactions()
-
-
-def test_a_negative_offset_is_refused(producer: KafkaProducer) -> None:
-    with pytest.raises(ValueError, match="Invalid negative offset: -1"):
-        producer.send_offsets_to_transaction({(TOPIC, 0): -1}, "g")

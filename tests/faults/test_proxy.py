@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.faults.support.proxy import Direction, Proxy
-from tests.support.waiting import DEADLINE_S, eventually
+from tests.support.waiting import DEADLINE_S
 
 
 @pytest.fixture
@@ -63,11 +63,6 @@ PRODUCE, METADATA, END_TXN = 0, 3, 26
 
 def request(api_key: int, correlation_id: int) -> bytes:
     return struct.pack(">ihhi", 12, api_key, 5, correlation_id) + b"body"
-
-
-def produce(correlation_id: int, records: bytes) -> bytes:
-    """Three empty tagged fields are at its end."""
-    return struct.pack(">ihhi", 8 + len(records) + 3, PRODUCE, 9, correlation_id) + records + bytes(3)
 
 
 def answer(correlation_id: int) -> bytes:
@@ -125,44 +120,6 @@ def test_a_request_that_is_held_back_is_delivered_late_on_a_line_of_its_own(list
     assert not proxy.holds
     with pytest.raises(ValueError, match="no request is held back"):
         proxy.deliver()
-
-
-def test_a_repetition_has_the_bytes_of_the_request_that_is_held_back(listening, proxy, ends):
-    client, _ = ends
-    proxy.hold_request(END_TXN)
-    client.sendall(request(END_TXN, 2))
-    eventually(lambda: proxy.holds)
-    with socket.create_connection(proxy.address, DEADLINE_S) as other, listening.accept()[0] as others:
-        for sent, repeated in ((request(METADATA, 3), False), (request(END_TXN, 4), True)):
-            other.sendall(sent)
-            assert others.recv(100) == sent
-            assert proxy.is_repeated is repeated
-
-
-def test_a_produce_request_is_repeated_with_its_last_records_among_others(listening, proxy, ends):
-    client, _ = ends
-    batch, another = bytes(range(200)), bytes(100)
-    proxy.hold_request(PRODUCE)
-    client.sendall(produce(1, batch))
-    eventually(lambda: proxy.holds)
-    with socket.create_connection(proxy.address, DEADLINE_S) as other, listening.accept()[0] as others:
-        for records, repeated in ((another, False), (batch + another, True)):
-            other.sendall(produce(2, records))
-            assert others.recv(1000) == produce(2, records)
-            assert proxy.is_repeated is repeated
-
-
-def test_a_network_that_has_healed_cuts_nothing_that_was_asked_for_before(proxy, ends):
-    client, broker = ends
-    for direction in Direction:
-        proxy.cut(direction, 1)
-        proxy.cut_request(END_TXN, direction)
-    proxy.heal()
-    assert proxy.is_cut
-    client.sendall(request(END_TXN, 1))
-    assert broker.recv(100) == request(END_TXN, 1)
-    broker.sendall(answer(1))
-    assert client.recv(100) == answer(1)
 
 
 def test_a_network_that_is_parted_at_a_request_has_no_line_until_it_heals(listening, proxy, ends):

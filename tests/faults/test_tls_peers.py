@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import ssl
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import trustme
@@ -15,40 +13,11 @@ from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, WrongProtocol
 from spark_kafka_sink.producer import KafkaProducer
 from spark_kafka_sink.producer.append.record import ProducerRecord
 from tests.faults.leaks import nothing_leaks
-from tests.support.waiting import DEADLINE_S
+from tests.support.peers import Serve, peer, silent
 
 SETUP_MS = 300
 MAX_BLOCK_MS = 2_500
 CA = trustme.CA()
-
-Serve = Callable[[socket.socket], None]
-
-
-@contextlib.contextmanager
-def peer(serve: Serve) -> Iterator[str]:
-    """A listener that serves one connection after the other, and then closes it."""
-    stopped = threading.Event()
-
-    def run() -> None:
-        while not stopped.is_set():
-            with contextlib.suppress(OSError), server.accept()[0] as connection:
-                connection.settimeout(DEADLINE_S)
-                serve(connection)
-
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(0.05)
-        thread = threading.Thread(target=run)
-        thread.start()
-        try:
-            yield f"127.0.0.1:{server.getsockname()[1]}"
-        finally:
-            stopped.set()
-            thread.join()
-
-
-def silent(connection: socket.socket) -> None:
-    while connection.recv(4096):
-        continue
 
 
 def silent_in_a_record(connection: socket.socket) -> None:

@@ -329,6 +329,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
         self.sequences.send(batch)
         if fresh:
             (decoded,) = decode_batches(batch.header + b"".join(batch.payload))
+            assert decoded.header.size <= BATCH_SIZE or len(decoded.records) == 1
             numbers = [int((record.value or b"")[:6]) for record in decoded.records]
             assert numbers == sorted(set(numbers))
             assert numbers[0] > self.last_sent[partition], "out of order, or sent twice"

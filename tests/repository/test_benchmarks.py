@@ -1,29 +1,26 @@
 """The benchmark's table of parts is whole, and what the documentation says of results is what `make bench` found."""
 
-from dataclasses import replace
-
 import pytest
 
-from benchmarks.command import PUBLISHED, same_code
+from benchmarks.command import PUBLISHED
 from benchmarks.frames import FRAMES
 from benchmarks.measures import MEASURES, verdict
 from benchmarks.model import Result, Run, Session, Target
 from benchmarks.page import filled, goals
 from benchmarks.parts import BY_NAME, OURS, PARTS, THEIRS
-from benchmarks.profile_part import STEPS, steps
-from benchmarks.results import load, save
+from benchmarks.results import load
 
 ENVIRONMENT = {"commit": "abc", "load": "1.0", "machine": "m"}
 
 
-def result(part: str, *rounds: dict[str, float], load: str = "1.0", measure: str = "rows_per_s") -> Result:
+def result(part: str, *rounds: dict[str, float]) -> Result:
     """Of rounds that say each side's figure."""
     runs = [
-        Run(side, number, 1, {measure: figure})
+        Run(side, number, 1, {"rows_per_s": figure})
         for number, figures in enumerate(rounds, 1)
         for side, figure in figures.items()
     ]
-    session = Session("2026-11-22 10:00", len(rounds), 60, {**ENVIRONMENT, "load": load})
+    session = Session("2026-11-22 10:00", len(rounds), 60, ENVIRONMENT)
     return Result(part, (session,), tuple(runs))
 
 
@@ -80,32 +77,3 @@ def test_only_figures_that_were_measured_are_told():
     partitions = {"1000-partitions": result("1000-partitions", {OURS: 120, THEIRS: 10})}
     assert "**1,000 partitions**: 12 times" in filled(page, partitions)
     assert "confluent" not in filled(page, partitions)
-
-
-def test_rounds_of_a_later_run_follow_on_the_earlier_ones(tmp_path):
-    first, later = result("lz4", {OURS: 1}, {OURS: 2}), result("lz4", {OURS: 3}, load="2.5")
-    assert same_code(first, later)
-    save(tmp_path / "results.json", {"lz4": first.followed_by(later)})
-    kept = load(tmp_path / "results.json")["lz4"]
-    assert [(run.round, run.measures["rows_per_s"]) for run in kept.runs] == [(1, 1), (2, 2), (3, 3)]
-    assert [session.environment["load"] for session in kept.sessions] == ["1.0", "2.5"]
-
-
-def test_rounds_of_other_code_are_not_added():
-    one = result("lz4", {OURS: 1})
-    session = replace(one.sessions[0], environment={**ENVIRONMENT, "commit": "def"})
-    assert not same_code(one, replace(one, sessions=(session,)))
-
-
-def test_a_sample_of_the_profile_belongs_to_the_innermost_frame_of_the_sink():
-    caller, sink = "thread (0x1): MainThread;main (pyspark/worker.py:1)", "spark_kafka_sink"
-    append = f"append ({sink}/producer/append.py:9)"
-    samples = [
-        f"{caller};read (pyspark/serializers.py:5) 2",
-        f"{caller};gathered ({sink}/spark/write.py:70);load_stream (serializers.py:5) 1",
-        f"{caller};{append};encode ({sink}/records/encode.py:3);take (compute.py:9) 4",
-        f"{caller};{append};argsort (numpy/core.py:5) 64",
-        f"thread (0x2): sender;run_once ({sink}/producer/sender/sender.py:9);write ({sink}/network/selector.py:41) 16",
-    ]
-    assert steps(samples) == {"reading_us": 3, "append_us": 64, "encode_us": 4, "syscall_us": 16}
-    assert {name for _, name in STEPS} | {"reading_us"} <= MEASURES.keys()

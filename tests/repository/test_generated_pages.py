@@ -1,8 +1,10 @@
-"""The generated blocks of the documentation are those of the code."""
+"""The generated blocks of the documentation are those of the code, and so is the list of public names."""
 
 import argparse
 import re
 import runpy
+import subprocess
+import sys
 from collections.abc import Iterator
 from email.message import Message
 from types import SimpleNamespace
@@ -72,6 +74,19 @@ def test_help_has_the_address_of_the_documentation_if_the_package_was_built_with
     built["Project-URL"] = "Documentation, https://code.example/sink/docs"
     monkeypatch.setattr(main, "metadata", lambda _: built)
     assert parser().format_help().endswith("\n\ndocumentation: https://code.example/sink/docs\n")
+
+
+def test_the_list_of_public_names_has_each_kind_of_name_once():
+    listed = subprocess.run([sys.executable, ROOT / "docs/public_names.py"], check=True, capture_output=True, text=True)
+    names = listed.stdout.splitlines()
+    assert names == sorted(set(names))
+    assert {
+        "name KafkaProducer", "name KafkaProducer.send", "name write_kafka", "name TestBroker.create_topic",
+        "name KafkaTimeoutError", "name ReplayMismatchError", "option sink topic (default ; a string)",
+        "command check --bootstrap-server HOST:PORT", "metric record-send-rate", "metric spark_kafka_sink_rows_total",
+        "extra protobuf",
+    } <= set(names)  # fmt: skip
+    assert {name.split(maxsplit=2)[1] for name in names if name.startswith("option")} == {"sink", "kafka", "registry"}
 
 
 def texts_of(command: argparse.ArgumentParser) -> Iterator[str]:

@@ -108,9 +108,3 @@ def test_the_code_and_the_tests_that_a_page_names_are_there(page):
     assert [place for place in re.findall(r"`([\w/.-]+\.py(?::[\w.]+)?)`", text) if not is_there(place)] == []
     assert [name for name in re.findall(r"`(?:\w+::)?(test_\w+)[`.\[]", text) if name not in names_of_tests()] == []
     assert set(re.findall(r"`model::([^`]+)`", text)) <= {*SMALL, *LARGE}
-
-
-# What a reader who knows Kafka's producers looks for.
-
-
-# -- errors that pages quote --

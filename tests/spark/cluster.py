@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import socket
 from pathlib import Path
 from typing import Self
 
 import pyspark
 
 from spark_kafka_sink.testing.child_processes import GuardedProcess, tail
+from spark_kafka_sink.testing.kafka_node import free_ports
 from tests.support.waiting import until
 
 _HOME = Path(pyspark.__file__).parent
@@ -20,7 +20,7 @@ class StandaloneCluster:
     """One master and ``workers`` workers of ``cores`` on 127.0.0.1; they end with the block, or with this process."""
 
     def __init__(self, folder: Path, workers: int = 2, cores: int = 1) -> None:
-        self._port = _free_port()
+        (self._port,) = free_ports(1)
         self.url = f"spark://127.0.0.1:{self._port}"
         self._folder = folder
         self._worker_count = workers
@@ -64,7 +64,7 @@ class ConnectServer:
     """A Spark Connect server of ``master`` on 127.0.0.1; it ends with the block, or with this process."""
 
     def __init__(self, folder: Path, master: str = "local[2]") -> None:
-        self._port = _free_port()
+        (self._port,) = free_ports(1)
         self.url = f"sc://127.0.0.1:{self._port}"
         self._folder = folder
         self._master = master
@@ -88,12 +88,6 @@ class ConnectServer:
 
     def __exit__(self, *_: object) -> None:
         self._process.kill()
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-        return port
 
 
 def _await_line(log: Path, line: str) -> None:

@@ -26,3 +26,9 @@ def second_topic(local_kafka):
     name = f"topic-{next(_numbers)}"
     local_kafka.create_topic(name, 1)
     return Topic(local_kafka.bootstrap_servers, name)
+
+
+@pytest.fixture
+def to_topic(topic):
+    """The options of a write at least once."""
+    return {"kafka.bootstrap.servers": topic.servers, "topic": topic.name}

@@ -13,6 +13,10 @@ from pyspark.sql import SparkSession
 
 ROWS = 1_000
 GUARANTEES = ("at-least-once", "exactly-once")
+EVERY_ROW = {
+    f"{way} {how} {row}".encode(): 1 for way in ("batch", "stream") for how in GUARANTEES for row in range(ROWS)
+}
+"""How often each value is in the topic afterwards."""
 
 
 def main(servers: str, topic: str, folder: str, *more: str) -> None:

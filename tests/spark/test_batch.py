@@ -1,7 +1,6 @@
 """Batch jobs as a whole."""
 
 import contextlib
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -15,11 +14,6 @@ from tests.spark.worker_heap import LITTLE
 from tests.spark.writes import fails, one_row, save
 
 pytestmark = pytest.mark.jvm
-
-
-@pytest.fixture
-def to_topic(topic):
-    return {"kafka.bootstrap.servers": topic.servers, "topic": topic.name}
 
 
 @contextlib.contextmanager
@@ -95,21 +89,6 @@ def test_a_failing_task_is_retried_and_no_row_is_lost(spark, topic, to_topic):
 
     save(spark.range(1000).coalesce(1).select(fail_once("id").alias("value")), to_topic)
     assert set(topic.values()) == {str(number).encode() for number in range(1000)}
-
-
-def test_many_small_tasks_without_keys_reach_all_partitions_alike(spark, topic, to_topic):
-    """400 tasks of 10 rows fill one batch: a run that outlives its task ends on one or two partitions."""
-    save(spark.range(4_000).repartition(400).selectExpr("repeat('x', 50) value"), to_topic)
-    counts = Counter(record.partition for record in topic.records())
-    assert counts.total() == 4_000
-    assert all(600 < counts[partition] < 1_400 for partition in range(4)), counts
-
-
-@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
-def test_every_codec_is_readable(spark, topic, to_topic, codec):
-    frame = spark.range(2000).selectExpr("concat('value number ', id) value")
-    save(frame, {**to_topic, "kafka.compression.type": codec})
-    assert topic.values() == {f"value number {number}".encode(): 1 for number in range(2000)}
 
 
 @pytest.mark.parametrize("acks", ["0", "1"])

@@ -59,10 +59,3 @@ def test_what_they_write_is_the_frame(rows, topic, local_schema_registry):
         row["c6"] = row["c6"].astimezone(UTC)
     by_first = [sorted(each, key=lambda row: row["c0"]) for each in (values, expected)]
     assert by_first[0] == by_first[1]
-
-
-def test_every_other_column_is_nullable_and_half_null(rows):
-    assert [field.nullable for field in rows.drop(KEY).schema] == [False, True] * 4
-    nulls = [rows.filter(f"{name} IS NULL").count() for name in rows.columns if name != KEY]
-    assert nulls[::2] == [0] * 4
-    assert all(0.4 * ROWS < count < 0.6 * ROWS for count in nulls[1::2])

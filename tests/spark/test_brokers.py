@@ -5,8 +5,7 @@
 
 import pytest
 
-from tests.faults.exactly_once.reader import read_committed
-from tests.spark.writes import one_off, save, stream, streaming
+from tests.spark.writes import expected, one_off, save, stream, streaming
 
 pytestmark = pytest.mark.slow
 each_guarantee = pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
@@ -14,11 +13,6 @@ each_guarantee = pytest.mark.parametrize("guarantee", ["at-least-once", "exactly
 
 def numbers(spark, first, end):
     return spark.range(first, end, 1, 2).selectExpr("cast(id % 10 as string) key", "cast(id as string) value")
-
-
-def committed(topic) -> list[int]:
-    """The committed numbers of all partitions, sorted."""
-    return sorted(int(value) for values in read_committed(topic.servers, topic.name).values() for value in values)
 
 
 def has_exactly_once(kafka) -> bool:
@@ -45,7 +39,7 @@ def options_of(topic, guarantee):
 @each_guarantee
 def test_a_batch_job_writes_each_row_once(spark, topic, to_topic):
     save(numbers(spark, 0, 1000), one_off(to_topic))
-    assert committed(topic) == list(range(1000))
+    assert topic.values() == expected(0, 1000)
 
 
 @each_guarantee
@@ -53,7 +47,7 @@ def test_a_query_writes_each_row_once_over_a_restart(spark, topic, to_topic, tmp
     for batch in range(2):
         frame = streaming(numbers(spark, batch * 500, batch * 500 + 500), tmp_path / "in")
         assert stream(frame, to_topic, tmp_path / "checkpoint") == [batch]
-        assert committed(topic) == list(range(batch * 500 + 500))
+        assert topic.values() == expected(0, batch * 500 + 500)
 
 
 @pytest.mark.parametrize("guarantee", ["exactly-once"])
@@ -61,9 +55,9 @@ def test_a_failed_job_leaves_nothing_open_and_nothing_visible(spark, topic, to_t
     rows = numbers(spark, 0, 1000).selectExpr("value", "if(value = '999', -1, 0) partition")
     with pytest.raises(Exception, match="Invalid partition: -1"):
         save(rows, one_off(to_topic))
-    assert committed(topic) == []
+    assert topic.values() == {}
     save(numbers(spark, 0, 10), one_off(to_topic))
-    assert committed(topic) == list(range(10))
+    assert topic.values() == expected(0, 10)
 
 
 def test_exactly_once_is_refused_before_the_first_row_where_brokers_lack_it(spark, topic, local_kafka):
@@ -71,4 +65,4 @@ def test_exactly_once_is_refused_before_the_first_row_where_brokers_lack_it(spar
         pytest.skip("these brokers have it")
     with pytest.raises(Exception, match="These brokers lack APIs of transactions that exactly-once needs"):
         save(numbers(spark, 0, 10), one_off(options_of(topic, "exactly-once")))
-    assert committed(topic) == []
+    assert topic.values() == {}

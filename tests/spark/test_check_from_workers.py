@@ -87,18 +87,6 @@ def test_a_password_that_only_the_driver_has_is_told_for_each_executor(check):
 
 @pytest.mark.slow
 @on_kafka
-def test_a_password_that_only_the_executors_have_is_told_too(check):
-    code, lines, errors = check(*CLUSTER, "--conf", "spark.executorEnv.KAFKA_PASSWORD=client-secret")
-    assert code == 1, (lines, errors)
-    told = " ".join(lines)
-    assert "here: FAILED, " in told
-    assert UNRESOLVED in told
-    assert any(line.startswith("ok SASL") and "SCRAM-SHA-512 as client" in line for line in lines)
-    assert lines[-1] == "2 executors of local-cluster[2,1,1024] checked, 2 differ from here"
-
-
-@pytest.mark.slow
-@on_kafka
 def test_executors_without_the_package_are_told(check):
     settings = (*CLUSTER, "--conf", "spark.executorEnv.WITHOUT_THE_PACKAGE=1")
     code, lines, errors = check(*settings, KAFKA_PASSWORD="client-secret")
@@ -123,12 +111,3 @@ def test_spark_submit_checks_the_workers_of_its_master(check):
     assert code == 0, (lines, errors)
     assert "no step failed" in lines
     assert "1 executor of local[2] checked, none differ from here" in lines
-
-
-@pytest.mark.slow
-@on_kafka
-def test_a_master_that_is_not_there_is_an_error_in_time(check):
-    code, lines, errors = check("--master", "spark://127.0.0.1:1", "--timeout", "10", KAFKA_PASSWORD="client-secret")
-    assert code == 1
-    assert "no step failed" in lines
-    assert "error: " in errors

@@ -5,16 +5,15 @@ import shutil
 
 import pytest
 
-from tests.spark.test_exactly_once import committed, expected, lose_commit, numbers
-from tests.spark.writes import stream, streaming
+from tests.spark.writes import expected, lose_commit, numbers, stream, streaming
 
 pytestmark = pytest.mark.jvm
 
 
 @pytest.fixture
-def unnamed(topic):
+def unnamed(to_topic):
     """Without transactionalIdPrefix."""
-    return {"kafka.bootstrap.servers": topic.servers, "topic": topic.name, "deliveryGuarantee": "exactly-once"}
+    return {**to_topic, "deliveryGuarantee": "exactly-once"}
 
 
 def test_a_query_goes_on_however_its_checkpoint_is_spelled(spark, topic, unnamed, tmp_path):
@@ -24,7 +23,7 @@ def test_a_query_goes_on_however_its_checkpoint_is_spelled(spark, topic, unnamed
     for batch, spelled in enumerate(spellings):
         frame = streaming(numbers(spark, 100 * batch, 100 * (batch + 1)), tmp_path / "in")
         assert stream(frame, unnamed, spelled) == [batch]
-    assert committed(topic) == expected(0, 500)
+    assert topic.values() == expected(0, 500)
 
 
 def test_a_query_goes_on_from_a_moved_checkpoint(spark, topic, unnamed, tmp_path):
@@ -34,7 +33,7 @@ def test_a_query_goes_on_from_a_moved_checkpoint(spark, topic, unnamed, tmp_path
     shutil.move(tmp_path / "checkpoint", tmp_path / "moved")
     assert stream(frame, unnamed, tmp_path / "moved") == [0]
     stream(streaming(numbers(spark, 100, 200), tmp_path / "in"), unnamed, tmp_path / "moved")
-    assert committed(topic) == expected(0, 200)
+    assert topic.values() == expected(0, 200)
 
 
 def test_a_copied_checkpoint_writes_nothing_that_its_original_has_written(spark, topic, unnamed, tmp_path):
@@ -44,4 +43,4 @@ def test_a_copied_checkpoint_writes_nothing_that_its_original_has_written(spark,
     frame = streaming(numbers(spark, 100, 200), tmp_path / "in")
     for checkpoint in ("checkpoint", "copy"):
         assert stream(frame, unnamed, tmp_path / checkpoint) == [1]
-        assert committed(topic) == expected(0, 200)
+        assert topic.values() == expected(0, 200)

@@ -2,7 +2,6 @@
 
 import os
 import re
-import socket
 import subprocess
 import sys
 import threading
@@ -15,7 +14,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from examples.demo.check import CheckError, Topics
+from examples.demo.check import Topics
 from tests.support.child_processes import PYTHON_PATH
 from tests.support.waiting import DEADLINE_S
 
@@ -129,29 +128,3 @@ def test_the_check_tells_missing_doubled_and_foreign_records_apart(local_kafka, 
         assert sum(read) == check.records == len(records)
         elsewhere = {key: 1 - place for key, place in places.items()}
         assert topics.check(name, ROWS, elsewhere, read.append).misplaced == sum(key is not None for key, _ in records)
-
-
-def test_topics_that_exist_are_not_touched(local_kafka):
-    name = f"existing-{uuid.uuid4().hex}"
-    local_kafka.create_topic(name)
-    topics = Topics({"bootstrap.servers": local_kafka.bootstrap_servers}, 2)
-    with pytest.raises(CheckError, match=f"Topic {name} could not be created: .*already exists"):  # noqa: SIM117
-        with topics.created(f"{name}-not-yet", name, keep=False):
-            pass
-    there = AdminClient({"bootstrap.servers": local_kafka.bootstrap_servers}).list_topics(timeout=DEADLINE_S).topics
-    assert [topic for topic in there if topic.startswith(name)] == [name]
-
-
-def test_a_kafka_that_does_not_answer_is_named(unused_port):
-    servers = f"127.0.0.1:{unused_port}"
-    with (
-        pytest.raises(CheckError, match=f"No Kafka responds at {servers}: "),
-        Topics({"bootstrap.servers": servers}, 1).created(keep=True),
-    ):
-        pass
-
-
-@pytest.fixture
-def unused_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]

@@ -3,18 +3,15 @@
 import pytest
 from pyspark.sql.functions import udf
 
-from spark_kafka_sink.spark import write_kafka
-from spark_kafka_sink.testing import Listener, TestBroker
 from spark_kafka_sink.testing.listener import login
 from tests.contract.scenario import name
 from tests.spark.test_security import on_kafka, refusals
 from tests.spark.topics import Topic
-from tests.spark.writes import fails, one_row, save, stream, streaming
+from tests.spark.writes import fails, save
 
 pytestmark = pytest.mark.jvm
 
 LISTENER = "SASL_TLS"
-MICRO_BATCHES = 4
 
 
 @pytest.fixture
@@ -49,17 +46,6 @@ def test_a_wrong_password_is_an_error_after_one_attempt_and_no_task_has_started(
     assert unchecked > checked
 
 
-@pytest.mark.slow
-@on_kafka
-def test_a_query_with_a_wrong_password_fails_before_its_first_task(spark, secure_kafka, tmp_path):
-    frame = streaming(one_row(spark, "'v' value"), tmp_path / "in")
-    before = refusals(secure_kafka, LISTENER)
-    text = fails(stream, frame, wrong_password(secure_kafka), tmp_path / "checkpoint")
-    assert "No task was started" in text
-    assert "sasl.jaas.config" in text
-    assert refusals(secure_kafka, LISTENER) - before == 1
-
-
 @on_kafka
 def test_a_password_that_only_executors_have_is_no_error(spark, secure_kafka, tmp_path):
     topic, secret = name("only-executors"), tmp_path / "kafka.properties"
@@ -78,27 +64,3 @@ def test_a_password_that_only_executors_have_is_no_error(spark, secure_kafka, tm
     assert not secret.exists()
     save(rows, options)
     assert Topic(secure_kafka.bootstrap_servers, topic).count() == 1
-
-
-def test_a_broker_that_the_driver_does_not_reach_is_no_error_of_the_driver(spark, jobs, caplog):
-    options = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t", "kafka.max.block.ms": "300"}
-    rows = one_row(spark, "'v' value")
-    text = fails(save, rows, options)
-    assert "No task was started" not in text
-    assert jobs()
-    with pytest.raises(Exception, match="127.0.0.1:1"):
-        write_kafka(rows, options)
-    assert "The driver could not check the connection to the brokers before the tasks" in caplog.text
-
-
-def test_a_query_checks_once_and_not_for_each_micro_batch(spark, tmp_path):
-    for number in range(MICRO_BATCHES):
-        frame = streaming(one_row(spark, f"'{number}' value"), tmp_path / "in")
-    source = spark.readStream.schema(frame.schema).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
-    with TestBroker(listeners={"SASL": Listener("SASL_PLAINTEXT")}) as broker:
-        broker.create_topic("t")
-        written = stream(source, {**broker.spark_options("SASL"), "topic": "t"}, tmp_path / "checkpoint")
-        assert len(written) == MICRO_BATCHES
-        assert len(broker.topic("t").values()) == MICRO_BATCHES
-        checks = [each for each in broker.requests.of("ApiVersions") if each.client_id.startswith("adminclient")]
-    assert len(checks) == 1

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, dual_schema_id_deserializer
+from confluent_kafka.schema_registry import SchemaRegistryClient, dual_schema_id_deserializer
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
@@ -25,14 +25,9 @@ ROW = "struct(id, cast(id as string) name, if(id % 2 = 0, null, id / 2.0D) half,
 
 
 @pytest.fixture
-def avro(topic, local_schema_registry):
+def avro(to_topic, local_schema_registry):
     """Options of a write to the topic."""
-    return {
-        "kafka.bootstrap.servers": topic.servers,
-        "topic": topic.name,
-        "valueFormat": "avro",
-        "schema.registry.url": local_schema_registry.url,
-    }
+    return {**to_topic, "valueFormat": "avro", "schema.registry.url": local_schema_registry.url}
 
 
 @pytest.fixture
@@ -148,14 +143,6 @@ def test_a_column_that_does_not_fit_is_an_error_before_any_task(spark, topic, av
     assert "- id: column type bigint" in said
     assert "- flag: " in said
     assert "- more: " in said
-
-
-def test_a_row_that_cannot_be_encoded_is_named(spark, topic, avro):
-    schema = '{"type":"record","name":"R","fields":[{"name":"id","type":"long"}]}'
-    frame = spark.range(100).coalesce(1).selectExpr("struct(if(id = 42, null, id) as id) value")
-    said = fails(save, frame, {**avro, "valueSchema": schema})
-    assert "value.id: " in said
-    assert "(row 42 of the task, counted from 0)" in said
 
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
@@ -330,39 +317,3 @@ def test_a_registry_that_goes_down_stops_no_stream(spark, topic, avro, tmp_path)
     finally:
         query.stop()
     assert asked == len(registry.asked) == 1
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(400)
-def test_a_registry_that_is_down_stops_no_stream_whose_processes_ended(spark, topic, second_topic, avro, tmp_path):
-    """Planning processes and workers end after an idle minute."""
-    del avro["topic"]
-    with SchemaRegistryServer() as registry:
-        source = spark.readStream.format("rate-micro-batch").options(rowsPerBatch=10, numPartitions=2).load()
-        rows = source.selectExpr(
-            "struct(value as id) value", f"if(value % 2 = 0, '{topic.name}', '{second_topic.name}') topic"
-        )
-        options = {**avro, "schema.registry.url": registry.url, "checkpointLocation": str(tmp_path)}
-        writer = rows.writeStream.format("pykafka").options(**options)
-        query = writer.trigger(processingTime="90 seconds").start()
-        run_until(query, lambda: query.lastProgress, 120)
-    try:
-        run_until(query, lambda: min(topic.count(), second_topic.count()) >= 15, 300)
-    finally:
-        query.stop()
-
-
-def test_a_schema_that_evolves_while_a_stream_runs_is_taken_by_another_application(
-    spark, topic, avro, client, tmp_path
-):
-    """This one keeps its version; tests/faults has the restart."""
-    first = '{"type":"record","name":"R","fields":[{"name":"id","type":"long"}]}'
-    second = first.replace("]}", ',{"name":"more","type":["null","long"],"default":null}]}')
-    client.register_schema(f"{topic.name}-value", Schema(first, "AVRO"))
-    frame = streaming(spark.range(5).selectExpr("struct(id) value"), tmp_path / "in")
-    options = {**avro, "use.latest.version": "true"}
-    stream(frame, options, tmp_path / "checkpoint")
-    client.register_schema(f"{topic.name}-value", Schema(second, "AVRO"))
-    frame = streaming(spark.range(5).selectExpr("struct(id) value"), tmp_path / "in")
-    stream(frame, options, tmp_path / "checkpoint")
-    assert len({record.value[:5] for record in topic.records()}) == 1

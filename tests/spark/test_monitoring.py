@@ -13,16 +13,16 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.faults.exactly_once.reader import read_committed
-from tests.spark.writes import save, stream, streaming
+from tests.spark.writes import numbers, save, stream, streaming
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.jvm
 
 
 @pytest.fixture
-def to_topic(topic, second_topic, request):
+def to_topic(topic, to_topic, second_topic, request):
     """The options of a write with receipts."""
-    options = {"kafka.bootstrap.servers": topic.servers, "topic": topic.name, "receiptsTopic": second_topic.name}
+    options = {**to_topic, "receiptsTopic": second_topic.name}
     exactly_once = {"deliveryGuarantee": "exactly-once", "transactionalIdPrefix": f"monitored-{topic.name}"}
     return {**options, **(exactly_once if request.param == "exactly-once" else {})}
 
@@ -57,10 +57,6 @@ def rows_of(scrape):
     return {int(part): value for (name, part), value in scrape.items() if name == "spark_kafka_sink_rows_total"}
 
 
-def numbers(spark, first, end):
-    return spark.range(first, end).selectExpr("cast(id % 10 as string) key", "cast(id as string) value")
-
-
 @both
 def test_totals_are_the_records_that_librdkafka_counts(spark, topic, to_topic, tmp_path):
     stream(streaming(numbers(spark, 0, 300), tmp_path / "in"), to_topic, tmp_path / "checkpoint")
@@ -79,15 +75,11 @@ def test_totals_are_the_records_that_librdkafka_counts(spark, topic, to_topic, t
     assert {key: again[key] for key in counters} == {key: scrape[key] for key in counters}
 
 
-def test_two_batch_jobs_of_an_application_are_both_in_the_totals(spark, topic, second_topic):
-    options = {
-        "kafka.bootstrap.servers": topic.servers,
-        "topic": topic.name,
-        "receiptsTopic": second_topic.name,
-    }
-    save(numbers(spark, 0, 300), options)
-    save(numbers(spark, 300, 350), options)
-    with exporter(options) as url:
+@pytest.mark.parametrize("to_topic", ["at-least-once"], indirect=True)
+def test_two_batch_jobs_of_an_application_are_both_in_the_totals(spark, topic, to_topic):
+    save(numbers(spark, 0, 300), to_topic)
+    save(numbers(spark, 300, 350), to_topic)
+    with exporter(to_topic) as url:
         scrape = scraped(url)
     found = read_committed(topic.servers, topic.name)
     assert rows_of(scrape) == {partition: len(values) for partition, values in found.items() if values}

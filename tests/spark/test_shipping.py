@@ -11,14 +11,12 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from tests.faults.exactly_once.reader import read_committed
 from tests.spark.cluster import ConnectServer, StandaloneCluster
-from tests.spark.deployed_job import GUARANTEES, ROWS
+from tests.spark.deployed_job import EVERY_ROW
 
 ROOT = Path(__file__).parents[2]
 SPARK_HOME = Path(pyspark.__file__).parent
 JOB = ROOT / "tests/spark/deployed_job.py"
-EVERY_ROW = sorted(f"{way} {how} {row}" for way in ("batch", "stream") for how in GUARANTEES for row in range(ROWS))
 # Variables by which another Python would find the package of this checkout.
 HIDDEN = ("PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 
@@ -97,17 +95,12 @@ def submit(cluster, topic, tmp_path):
     return submit
 
 
-def written(topic):
-    rows = read_committed(topic.servers, topic.name)
-    return sorted(value.decode() for values in rows.values() for value in values)
-
-
 def test_py_files_of_a_program_that_registers_the_format(submit, without_the_package, wheels, topic, tmp_path):
     (wheel,) = wheels.glob("spark_kafka_sink-*.whl")
     shutil.copy(wheel, tmp_path / "spark_kafka_sink.zip")
     python = without_the_package / "bin/python"
     submit(python, "--py-files", tmp_path / "spark_kafka_sink.zip", register=True)
-    assert written(topic) == EVERY_ROW
+    assert topic.values() == EVERY_ROW
 
 
 def test_an_environment_packed_by_venv_pack(submit, image, topic, tmp_path):
@@ -115,12 +108,12 @@ def test_an_environment_packed_by_venv_pack(submit, image, topic, tmp_path):
     with tarfile.open(tmp_path / "environment.tar.gz") as archive:
         archive.extractall(tmp_path / "environment", filter="fully_trusted")
     submit("./environment/bin/python", "--archives", f"{tmp_path}/environment.tar.gz#environment")
-    assert written(topic) == EVERY_ROW
+    assert topic.values() == EVERY_ROW
 
 
 def test_an_image_built_without_a_network(submit, image, topic):
     submit(image / "bin/python")
-    assert written(topic) == EVERY_ROW
+    assert topic.values() == EVERY_ROW
 
 
 def test_a_spark_connect_server_for_a_client_without_the_package(image, topic, tmp_path):
@@ -132,4 +125,4 @@ def test_a_spark_connect_server_for_a_client_without_the_package(image, topic, t
         with ConnectServer(tmp_path) as server:
             job = [sys.executable, JOB, topic.servers, topic.name, tmp_path / "job"]
             run(*job, cwd=tmp_path, PYTHONPATH=str(tmp_path), SPARK_REMOTE=server.url)
-    assert written(topic) == EVERY_ROW
+    assert topic.values() == EVERY_ROW

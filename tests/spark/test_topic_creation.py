@@ -7,7 +7,6 @@ from spark_kafka_sink.testing import LocalKafka
 from spark_kafka_sink.testing.listener import Listener
 from tests.contract.scenario import name
 from tests.contract.security.librdkafka import consume
-from tests.spark.topics import Topic
 from tests.spark.writes import fails, one_row, save, stream, streaming
 from tests.support.waiting import DEADLINE_S
 
@@ -50,12 +49,6 @@ def test_never_fails_before_the_first_task_and_no_topic_appears(spark, kafka, ad
     assert "flihgts" not in admin.list_topics(timeout=DEADLINE_S).topics
 
 
-def test_a_topic_column_with_a_missing_topic_fails_and_names_it(spark, kafka, admin):
-    said = fails(save, one_row(spark, "'v' value", "'fligths' topic"), options(kafka, "never"))
-    assert "topicCreation=never: no such topic: fligths (did you mean flights?)" in said
-    assert "fligths" not in admin.list_topics(timeout=DEADLINE_S).topics
-
-
 def test_create_creates_the_topic_with_its_settings_once(spark, kafka, admin, tmp_path):
     topic = name("created")
     settings = {
@@ -72,22 +65,6 @@ def test_create_creates_the_topic_with_its_settings_once(spark, kafka, admin, tm
     save(second, options(kafka, "create", topic, **{"topic.creation.default.partitions": 9}))
     assert partitions(admin, topic) == 5
     assert sorted(consume({"bootstrap.servers": kafka.bootstrap_servers}, topic, 2)) == [b"v", b"w"]
-
-
-def test_create_takes_the_brokers_defaults_and_the_topics_of_a_column(spark, kafka, admin):
-    first, second = name("first"), name("second")
-    rows = spark.range(40).selectExpr("cast(id as string) value", f"if(id % 2 = 0, '{first}', '{second}') topic")
-    save(rows, options(kafka, "create"))
-    for topic in (first, second):
-        assert partitions(admin, topic) == 2
-        assert Topic(kafka.bootstrap_servers, topic).count() == 20
-
-
-def test_a_setting_that_kafka_does_not_know_is_in_the_error(spark, kafka):
-    settings = {"topic.creation.default.retention.sm": 1}
-    said = fails(save, one_row(spark, "'v' value"), options(kafka, "create", name("never"), **settings))
-    assert "cannot be created" in said
-    assert "Unknown topic config name: retention.sm" in said
 
 
 def test_a_user_who_may_not_create_topics_is_told_the_right(spark, kafka, admin):

@@ -27,12 +27,8 @@ def rows_per_arrow_batch(spark, rows):
 
 
 @pytest.mark.parametrize("way", ["batch", "stream"])
-def test_a_worker_killed_in_mid_write_is_replaced_and_no_row_is_lost(spark, topic, tmp_path, way):
-    options = {
-        "kafka.bootstrap.servers": topic.servers,
-        "topic": topic.name,
-        "kafka.partitioner.class": "tests.spark.killed_worker:KilledOnce",
-    }
+def test_a_worker_killed_in_mid_write_is_replaced_and_no_row_is_lost(spark, topic, to_topic, tmp_path, way):
+    options = {**to_topic, "kafka.partitioner.class": "tests.spark.killed_worker:KilledOnce"}
     rows = spark.range(2 * ROWS_BEFORE).coalesce(1).selectExpr("cast(id as string) value")
     if way == "batch":
         save(rows, options)
@@ -101,12 +97,8 @@ def await_rows(topic, count):
         pytest.param(2_000_000, 20_000_000, 32 << 20, marks=[pytest.mark.slow, pytest.mark.timeout(900)]),
     ],
 )
-def test_a_workers_memory_does_not_grow_with_the_rows(spark, topic, few, many, buffer_memory):
-    options = {
-        "kafka.bootstrap.servers": topic.servers,
-        "topic": topic.name,
-        "kafka.buffer.memory": buffer_memory,
-    }
+def test_a_workers_memory_does_not_grow_with_the_rows(spark, topic, to_topic, few, many, buffer_memory):
+    options = {**to_topic, "kafka.buffer.memory": buffer_memory}
 
     def peak_of(rows):
         frame = spark.range(rows).coalesce(1).selectExpr("cast(id % 1000 as string) key", "rpad(id, 64, 'x') value")

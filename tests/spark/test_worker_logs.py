@@ -1,4 +1,4 @@
-"""What is seen while a task writes, in Spark's own worker logs, and a task that keeps to its rate."""
+"""What is seen while a task writes, in Spark's own worker logs."""
 
 import contextlib
 import time
@@ -9,7 +9,6 @@ import pyspark
 import pytest
 from pyspark.sql.functions import udf
 
-from spark_kafka_sink.spark.pace import CATCH_UP_MS, PART_MS
 from spark_kafka_sink.testing import LocalKafka
 from tests.spark.test_trouble import await_rows, rows_per_arrow_batch
 from tests.spark.topics import Topic
@@ -17,7 +16,6 @@ from tests.spark.writes import save
 
 pytestmark = pytest.mark.jvm
 
-RATE = 1_000_000
 STOPPED_S = 18.0
 """The rows come so slowly that the first append after the stop is 4 s later, and 10 s after that it is told."""
 ROWS = 15_000
@@ -84,16 +82,3 @@ def test_without_log_level_the_worker_logs_have_no_line_of_a_write_that_goes_wel
     options = {"kafka.bootstrap.servers": topic.servers, "topic": topic.name, "logLevel": "WARN"}
     save(spark.range(100).selectExpr("cast(id as string) value"), options)
     assert not Counter(worker_logs()) - before
-
-
-def test_a_task_keeps_to_its_rate(spark, local_kafka):
-    """Ten seconds of it, by the times at which the broker appended."""
-    topic = Topic(local_kafka.bootstrap_servers, "at-a-rate")
-    local_kafka.create_topic(topic.name, 2, {"message.timestamp.type": "LogAppendTime"})
-    options = {"kafka.bootstrap.servers": topic.servers, "topic": topic.name, "maxBytesPerSecondPerTask": RATE}
-    save(spark.range(10_000).coalesce(1).selectExpr("repeat('x', 1000) value"), options)
-    records = topic.records()
-    times = [record.timestamp for record in records]
-    assert len(records) == 10_000
-    size, took_s = sum(len(record.value) for record in records), (max(times) - min(times)) / 1000
-    assert 0.95 * RATE * took_s <= size <= RATE * (took_s + (PART_MS + CATCH_UP_MS) / 1000)

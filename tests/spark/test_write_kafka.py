@@ -9,48 +9,31 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from spark_kafka_sink.spark import kafka_batches, write_kafka
-from tests.spark.test_exactly_once import committed, expected, numbers
-from tests.spark.writes import lose_commit, streaming
+from tests.spark.writes import expected, lose_commit, numbers, streaming
 from tests.support.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.jvm
 
 
 @pytest.fixture
-def at_least_once(topic):
-    return {"kafka.bootstrap.servers": topic.servers, "topic": topic.name}
+def exactly_once(topic, to_topic):
+    return {**to_topic, "deliveryGuarantee": "exactly-once", "txnAppId": topic.name}
 
 
-@pytest.fixture
-def exactly_once(topic, at_least_once):
-    return {**at_least_once, "deliveryGuarantee": "exactly-once", "txnAppId": topic.name}
-
-
-def test_the_result_tells_what_was_written_and_where(spark, topic, at_least_once):
-    result = write_kafka(numbers(spark, 0, 300), at_least_once)
-    assert committed(topic) == expected(0, 300)
+def test_the_result_tells_what_was_written_and_where(spark, topic, to_topic):
+    result = write_kafka(numbers(spark, 0, 300), to_topic)
+    assert topic.values() == expected(0, 300)
     assert result.rows == 300
     assert sum(each.last_offset + 1 for each in result.partitions) == 300
     assert str(result).startswith("300 rows (")
 
 
-def test_large_arrow_types_are_written_as_the_others(spark, topic, at_least_once):
-    large = "spark.sql.execution.arrow.useLargeVarTypes"
-    before = spark.conf.get(large)
-    spark.conf.set(large, "true")
-    try:
-        write_kafka(numbers(spark, 0, 300), at_least_once)
-    finally:
-        spark.conf.set(large, before)
-    assert committed(topic) == expected(0, 300)
-
-
-def test_incident_ignored_columns_of_a_join_failed_the_write(spark, topic, at_least_once):
+def test_incident_ignored_columns_of_a_join_failed_the_write(spark, topic, to_topic):
     """Two of one name were ambiguous, and Python cannot read the interval."""
     frame = numbers(spark, 0, 300).selectExpr("value", "1 AS id", "interval '3' month AS age", "upper(value) AS VALUE")
     joined = frame.join(spark.sql("select 1 AS id, timestamp'2026-01-01' AS at"), frame.id == 1)
-    result = write_kafka(joined.selectExpr("*"), {**at_least_once, "timestampColumn": "at"})
-    assert (result.rows, committed(topic)) == (300, expected(0, 300))
+    result = write_kafka(joined.selectExpr("*"), {**to_topic, "timestampColumn": "at"})
+    assert (result.rows, topic.values()) == (300, expected(0, 300))
     assert {record.timestamp for record in topic.records()} == {1_767_225_600_000}
 
 
@@ -58,7 +41,7 @@ def test_a_repeated_write_is_recognized(spark, topic, exactly_once):
     for replayed in (False, True):
         result = write_kafka(numbers(spark, 0, 300), {**exactly_once, "txnVersion": 1})
         assert result.replayed is replayed
-        assert committed(topic) == expected(0, 300)
+        assert topic.values() == expected(0, 300)
 
 
 def test_a_frame_without_partitions_is_a_write_of_no_rows(spark, topic, exactly_once):
@@ -78,21 +61,19 @@ def test_a_failed_job_aborts_what_other_tasks_wrote_and_says_so(spark, topic, ex
     assert "The write failed: " in notes
     assert "row 299" in notes
     assert "abort" in notes
-    assert committed(topic) == {}
+    assert topic.values() == {}
     write_kafka(numbers(spark, 0, 300), {**exactly_once, "txnVersion": 1})
-    assert committed(topic) == expected(0, 300)
+    assert topic.values() == expected(0, 300)
 
 
-def test_incident_readers_waited_for_what_a_failed_first_version_had_prepared(
-    spark, topic, at_least_once, exactly_once
-):
+def test_incident_readers_waited_for_what_a_failed_first_version_had_prepared(spark, topic, to_topic, exactly_once):
     """Two tasks at a time: when the fourth begins, two of the others have ended, and their messages are lost."""
     frame = spark.range(0, 4, 1, 4).selectExpr("if(id = 3, raise_error('row 3'), cast(id as string)) value")
     with pytest.raises((PySparkException, Py4JJavaError)) as raised:
         write_kafka(frame, {**exactly_once, "txnVersion": 1})
     assert re.search(r": [23] prepared transactions aborted", "\n".join(raised.value.__notes__))
-    write_kafka(numbers(spark, 0, 300), at_least_once)
-    assert committed(topic) == expected(0, 300)
+    write_kafka(numbers(spark, 0, 300), to_topic)
+    assert topic.values() == expected(0, 300)
 
 
 def test_a_cancelled_stage_fails_the_call_which_aborts_what_its_tasks_wrote(spark, topic, exactly_once):
@@ -106,9 +87,9 @@ def test_a_cancelled_stage_fails_the_call_which_aborts_what_its_tasks_wrote(spar
         )
     watch.join()
     assert "abort" in "\n".join(raised.value.__notes__)
-    assert committed(topic) == {}
+    assert topic.values() == {}
     write_kafka(numbers(spark, 0, 300), {**exactly_once, "txnVersion": 1})
-    assert committed(topic) == expected(0, 300)
+    assert topic.values() == expected(0, 300)
 
 
 def test_two_tables_in_two_threads(spark, topic, exactly_once):
@@ -122,7 +103,7 @@ def test_two_tables_in_two_threads(spark, topic, exactly_once):
             for first in (0, 300)
         ]
         assert [each.result().rows for each in writes] == [300, 300]
-    assert committed(topic) == expected(0, 600)
+    assert topic.values() == expected(0, 600)
 
 
 def test_a_query_writes_each_micro_batch_once_over_restarts(spark, topic, exactly_once, tmp_path):
@@ -136,7 +117,7 @@ def test_a_query_writes_each_micro_batch_once_over_restarts(spark, topic, exactl
                 .start()
             )
             assert query.awaitTermination(DEADLINE_S), "the query is still running"
-            assert committed(topic) == expected(0, first + 300)
+            assert topic.values() == expected(0, first + 300)
             lose_commit(tmp_path / "checkpoint", query.lastProgress["batchId"] if query.lastProgress else 0)
 
 

@@ -60,7 +60,7 @@ class Topic:
     def _ends(self, consumer: Consumer) -> list[tuple[TopicPartition, int]]:
         """The beginning of each partition, and the offset of its end."""
         partitions = consumer.list_topics(self.name, timeout=_DEADLINE_S).topics[self.name].partitions
-        places = [TopicPartition(self.name, partition, 0) for partition in partitions]
+        places = [TopicPartition(self.name, partition, 0) for partition in sorted(partitions)]
         return [(place, consumer.get_watermark_offsets(place, timeout=_DEADLINE_S)[1]) for place in places]
 
     def _read(self, consumer: Consumer) -> list[Record]:

@@ -59,3 +59,12 @@ def fails(run, *arguments, **named) -> str:
 def one_row(spark: SparkSession, *columns: str) -> DataFrame:
     """A frame of one row in one task, its columns given in SQL."""
     return spark.range(1).coalesce(1).selectExpr(*columns)
+
+
+def numbers(spark: SparkSession, first: int, end: int) -> DataFrame:
+    return spark.range(first, end).selectExpr("cast(id % 10 as string) key", "cast(id as string) value")
+
+
+def expected(first: int, end: int) -> dict[bytes, int]:
+    """The values of such rows, each once."""
+    return {b"%d" % number: 1 for number in range(first, end)}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 from pathlib import Path
 from typing import Self
 from xml.sax.saxutils import escape
 
 from spark_kafka_sink.testing.child_processes import GuardedProcess, tail
 from spark_kafka_sink.testing.java import find_java
+from spark_kafka_sink.testing.kafka_node import free_ports
 from tests.support.waiting import eventually
 from tests.yarn.hadoop_jars import hadoop_jars
 
@@ -86,7 +86,8 @@ class YarnCluster:
 
     def _configure(self) -> None:
         local = self._folder / "local"
-        resource_manager = {f"yarn.resourcemanager.{name}": f"127.0.0.1:{_free_port()}" for name in _ADDRESSES}
+        ports = zip(_ADDRESSES, free_ports(len(_ADDRESSES)), strict=True)
+        resource_manager = {f"yarn.resourcemanager.{name}": f"127.0.0.1:{port}" for name, port in ports}
         node_manager = {
             **{
                 f"yarn.nodemanager.{name}": "127.0.0.1:0" for name in ("address", "localizer.address", "webapp.address")
@@ -118,12 +119,6 @@ class YarnCluster:
         command = [str(java), "-Xmx400m", *_OPENS, "-cp", path, f"{_SERVER}.{main_class}"]
         self._processes.append(GuardedProcess(command, log=log, cwd=self._folder, env=environment))
         return log
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-        return port
 
 
 def _await_line(log: Path, line: str, process: GuardedProcess) -> None:

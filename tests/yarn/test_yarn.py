@@ -6,17 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.exactly_once.reader import read_committed
 from tests.spark import deployed_job
+from tests.spark.writes import expected
 from tests.support.waiting import eventually, until
 from tests.yarn import gated_job
 
-EVERY_ROW = sorted(
-    f"{way} {how} {row}"
-    for way in ("batch", "stream")
-    for how in deployed_job.GUARANTEES
-    for row in range(deployed_job.ROWS)
-)
 # In client mode the application master only starts executors.
 MASTERS = {"client": "ExecutorLauncher", "cluster": "yarn.ApplicationMaster"}
 EXECUTOR = "YarnCoarseGrainedExecutorBackend"
@@ -27,16 +21,11 @@ START_S = 240.0
 pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
-def written(topic):
-    rows = read_committed(topic.servers, topic.name)
-    return sorted(value.decode() for values in rows.values() for value in values)
-
-
 @pytest.mark.parametrize("mode", MASTERS)
 def test_batch_and_stream_with_the_packed_environment(submitted, topic, tmp_path, mode):
     with submitted(mode, Path(deployed_job.__file__), topic.servers, topic.name, tmp_path / "job") as ended_well:
         ended_well()
-    assert written(topic) == EVERY_ROW
+    assert topic.values() == deployed_job.EVERY_ROW
 
 
 @pytest.mark.parametrize("way", ["batch", "stream"])
@@ -55,4 +44,4 @@ def test_each_row_once_though_a_container_is_killed(submitted, yarn, topic, tmp_
         until(lambda: yarn.processes(main_class), bool, f"no other {main_class} was started")
         (folder / "go").touch()
         ended_well()
-    assert written(topic) == sorted(map(str, range(gated_job.ROWS)))
+    assert topic.values() == expected(0, gated_job.ROWS)

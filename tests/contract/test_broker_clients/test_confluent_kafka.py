@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from spark_kafka_sink.testing import StoredRecord, TestBroker
 from tests.support.waiting import DEADLINE_S, eventually
@@ -108,54 +108,6 @@ def test_read_committed_sees_committed_transactions_only(like: str) -> None:
         assert [message.value() for message in messages] == committed
         everything = consume(broker, "t", 9, isolation_level="read_uncommitted")
         assert [as_stored(message) for message in everything] == topic.records(read_committed=False)
-
-
-def test_a_second_producer_with_the_same_transactional_id_fences_the_first(kafka_test_broker: TestBroker) -> None:
-    topic = kafka_test_broker.create_topic("t")
-    first, second = (producer(kafka_test_broker, transactional_id="tx") for _ in range(2))
-    first.init_transactions(DEADLINE_S)
-    first.begin_transaction()
-    write(first, "t", [b"zombie"])
-    second.init_transactions(DEADLINE_S)
-
-    with pytest.raises(KafkaException) as failure:
-        first.commit_transaction(DEADLINE_S)
-
-    assert failure.value.args[0].fatal()
-    assert topic.values() == []
-    assert kafka_test_broker.transaction_state("tx") == "Empty"
-
-
-def test_offsets_sent_to_a_transaction_count_when_it_commits(kafka_test_broker: TestBroker) -> None:
-    kafka_test_broker.create_topic("t")
-    consumer = Consumer({"bootstrap.servers": kafka_test_broker.bootstrap_servers, "group.id": "g"})
-    writer = producer(kafka_test_broker, transactional_id="tx")
-    writer.init_transactions(DEADLINE_S)
-    for offset, end in ((7, writer.commit_transaction), (9, writer.abort_transaction)):
-        writer.begin_transaction()
-        writer.send_offsets_to_transaction(
-            [TopicPartition("t", 0, offset)], consumer.consumer_group_metadata(), DEADLINE_S
-        )
-        end(DEADLINE_S)
-
-    assert kafka_test_broker.committed("g") == {("t", 0): 7}
-    (committed,) = consumer.committed([TopicPartition("t", 0)], DEADLINE_S)
-    consumer.close()
-    assert committed.offset == 7
-
-
-def test_it_finds_the_new_leader(kafka_three_nodes: TestBroker) -> None:
-    broker = kafka_three_nodes
-    topic = broker.create_topic("t")
-    writer = producer(broker, enable_idempotence=True)
-    write(writer, "t", [b"1"])
-    broker.move_leader("t", 0, to=2)
-    write(writer, "t", [b"2"])
-    broker.kill(2)
-    write(writer, "t", [b"3"])
-
-    assert topic.values() == [b"1", b"2", b"3"]
-    assert [batch.header.partition_leader_epoch for batch in topic.batches(0)] == [0, 1, 2]
 
 
 def test_admin_requests_it_knows(kafka_test_broker: TestBroker) -> None:

@@ -1,4 +1,4 @@
-"""Consumers that subscribe share a topic of TestBroker as one of a real Kafka: librdkafka's and kafka-python's."""
+"""Consumers of librdkafka that subscribe share a topic of TestBroker as one of a real Kafka."""
 
 from __future__ import annotations
 

@@ -240,17 +240,6 @@ def test_a_batch_that_was_claimed_while_the_queued_were_taken_still_comes_due(de
     assert desk.drained_counts() == [3]
 
 
-def test_taking_the_queued_leaves_claimed_batches_in_their_order(desk):
-    first = desk.claim(3)
-    desk.append(11)
-    second = desk.claim(4)
-    assert [batch.count for batch in desk.accumulator.drain_all()] == [10]
-    desk.publish(second)
-    desk.publish(first)
-    desk.clock.advance(10)
-    assert [desk.drained_counts(), desk.drained_counts()] == [[3], [5]]
-
-
 def test_ready_names_the_nodes_and_the_next_check(desk):
     assert desk.ready().nodes == ()
     desk.append(1, partition=1)
@@ -279,32 +268,6 @@ def test_drain_goes_on_where_the_last_one_stopped():
     desk.ready()
     order = [[batch.partition.partition for batch in desk.drain()] for _ in range(5)]
     assert order == [[0, 2], [4, 0], [2, 4], [0, 2], [4]]
-
-
-def test_a_batch_over_max_request_size_goes_alone():
-    desk = Desk(max_request_size=500)
-    desk.append(11, 0)
-    desk.append(11, 2)
-    desk.ready()
-    assert [len(desk.drain()), len(desk.drain())] == [1, 1]
-
-
-def test_a_muted_partition_is_not_drained_until_it_is_admitted(desk):
-    desk.accumulator.set_drain_mode(T0, DrainMode.MUTED)
-    desk.append(11)
-    assert desk.drained_counts() == []
-    desk.accumulator.set_drain_mode(T0, DrainMode.OPEN)
-    assert desk.drained_counts() == [10]
-
-
-def test_new_leaders_take_over_what_is_listed(desk):
-    desk.append(11)
-    desk.ready()
-    moved = TopicInfo("t", (1, 1, 1, 1), (1, 1, 1, 1))
-    desk.snapshot = ClusterSnapshot(2, desk.snapshot.nodes, {"t": moved})
-    assert desk.ready().nodes == (1,)
-    assert desk.drain(0) == []
-    assert len(desk.drain(1)) == 1
 
 
 def test_exhausted_memory_lets_nothing_linger(desk):

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from spark_kafka_sink.common.clock import SystemClock
-from spark_kafka_sink.errors import BufferExhaustedError, ProducerClosedError, RecordTooLargeError
+from spark_kafka_sink.errors import BufferExhaustedError, ProducerClosedError
 from spark_kafka_sink.producer.accumulator.buffer_pool import (
     BufferPool,
     Reservation,
@@ -70,11 +70,6 @@ def test_a_waiter_that_gives_up_lets_the_next_one_through(pool):
     with pytest.raises(BufferExhaustedError):
         pool.reserve(Reservation(), 500, 20, lambda: waiting(pool, 40, granted))
     eventually(lambda: granted == [40])
-
-
-def test_more_than_there_will_ever_be_is_refused_at_once(pool):
-    with pytest.raises(RecordTooLargeError, match=r"1001 bytes at once, more than buffer.memory holds \(1000 bytes\)"):
-        pool.reserve(Reservation(), 1001, 60_000, ignore)
 
 
 def test_a_closed_pool_wakes_its_waiters_with_the_reason(pool):

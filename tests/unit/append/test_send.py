@@ -32,16 +32,6 @@ def engine() -> Engine:
     return engine
 
 
-def test_a_future_knows_where_its_record_is(engine):
-    futures = [send(engine, b"%d" % number, b"key%d" % (number % 5)) for number in range(200)]
-    engine.settle()
-    for number, future in enumerate(futures):
-        metadata = future.result(0)
-        assert engine.values(metadata.partition)[metadata.offset] == b"%d" % number
-        assert metadata.serialized_key_size == 4
-        assert metadata.serialized_value_size == len(b"%d" % number)
-
-
 def test_records_with_and_without_keys_keep_their_keys_in_any_order(engine):
     keys = [b"a", b"b", None, None, b"c", b"d", None, b"e", b"f", b"g"]
     futures = [send(engine, key or b"no key", key, partition=0) for key in keys]
@@ -164,16 +154,6 @@ def test_incident_an_await_that_was_cancelled_before_its_loop_ended_was_logged_a
         asyncio.run(give_up())
     engine.settle()
     assert caplog.text == ""
-
-
-def test_an_abort_fails_pending_records(engine):
-    future = send(engine)
-    engine.parts.sender.abort(ProducerClosedError("closed"))
-    with pytest.raises(ProducerClosedError):
-        future.result(0)
-    assert engine.memory_is_free()
-    with pytest.raises(ProducerClosedError):
-        send(engine)
 
 
 @pytest.mark.parametrize(("key", "encoder"), [(None, "encode_values"), (b"k", "encode_records")])
@@ -319,27 +299,6 @@ def test_records_that_are_closed_in_the_middle_of_an_append_take_the_record_once
     where = [future.result(0) for future in (second, third)]
     assert [engine.values(m.partition)[m.offset] for m in where] == [b"second", b"third"]
     assert sorted(value for log in engine.logs.values() for value in log.values) == [b"first", b"second", b"third"]
-    assert engine.memory_is_free()
-
-
-def test_records_of_two_threads_keep_the_order_in_which_they_were_sent(engine):
-    """The second thread finds records that the first one owns; from then on they share what they open."""
-
-    def send_two(number: int) -> None:
-        futures.extend(send(engine, b"%d" % (2 * number + each), partition=None if each else 1) for each in (0, 1))
-
-    futures = []
-    for number in range(6):
-        if number % 2:
-            thread = threading.Thread(target=send_two, args=(number,))
-            thread.start()
-            thread.join(DEADLINE_S)
-        else:
-            send_two(number)
-    engine.settle()
-    where = [future.result(0) for future in futures]
-    assert [engine.values(m.partition)[m.offset] for m in where] == [b"%d" % number for number in range(12)]
-    assert [m.offset for m in where if m.partition == 1] == sorted(m.offset for m in where if m.partition == 1)
     assert engine.memory_is_free()
 
 

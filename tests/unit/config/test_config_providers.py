@@ -169,15 +169,6 @@ def test_only_the_credentials_asked_for_are_looked_up(secrets):
         config.with_credentials("sasl_")
 
 
-def test_a_credential_whose_file_cannot_be_read_is_an_error_with_the_path(secrets):
-    config = parse(login("${file:/no/such/file:key}"))
-    with pytest.raises(ConfigError) as raised:
-        config.with_credentials("sasl_")
-    assert str(raised.value) == (
-        "sasl.jaas.config has ${file:/no/such/file:key}: /no/such/file cannot be read: No such file or directory."
-    )
-
-
 def test_a_placeholder_of_no_provider_in_a_credential_is_refused_and_not_shown():
     shown = fault(login("${hunter2:key}"), "kafka.")
     assert shown == (

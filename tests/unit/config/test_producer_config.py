@@ -192,11 +192,6 @@ def test_an_empty_class_name_is_no_class(name):
     assert not getattr(ProducerConfig.parse({**SERVERS, name: ""}), name.replace(".", "_"))
 
 
-def test_a_transactional_id_is_taken_with_the_timeout_of_its_transactions():
-    config = ProducerConfig.parse({**SERVERS, "transactional.id": "t", "transaction.timeout.ms": "10000"})
-    assert (config.transactional_id, config.transaction_timeout_ms) == ("t", 10_000)
-
-
 @pytest.mark.parametrize(
     ("options", "remedy"),
     [

@@ -4,7 +4,6 @@ import base64
 import json
 import os
 import socket
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +27,7 @@ from spark_kafka_sink.network.login.token_login import RefusedLoginError, Retria
 from spark_kafka_sink.network.login.token_sources import assertion, token_source
 from spark_kafka_sink.testing.certificates import CertificateAuthority
 from tests.support.oidc_server import Client, OidcServer
-from tests.support.waiting import DEADLINE_S
+from tests.support.peers import peer, responding
 
 OAUTH = "org.apache.kafka.common.security.oauthbearer."
 URL = "sasl.oauthbearer.token.endpoint.url"
@@ -128,22 +127,9 @@ def test_an_overloaded_server_is_asked_again(oidc):
     ids=["encoded", "nested", "nested error"],
 )
 def test_incident_a_hostile_body_of_an_identity_provider_left_as_another_error(head, body, says):
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def respond() -> None:
-            connection = listener.accept()[0]
-            with connection:
-                connection.recv(65_536)
-                length = b"Content-Length: %d\r\nConnection: close\r\n\r\n" % len(body)
-                connection.sendall(b"HTTP/1.1 200 OK\r\n" + head + length + body)
-                connection.shutdown(socket.SHUT_WR)
-                while connection.recv(65_536):  # closed before the request is read, it would be reset
-                    pass
-
-        responding = threading.Thread(target=respond)
-        responding.start()
-        error = error_of(f"http://127.0.0.1:{listener.getsockname()[1]}/token", client())
-        responding.join(DEADLINE_S)
+    length = b"Content-Length: %d\r\nConnection: close\r\n\r\n" % len(body)
+    with peer(responding(b"HTTP/1.1 200 OK\r\n" + head + length + body)) as address:
+        error = error_of(f"http://{address}/token", client())
     assert type(error) is LoginError
     assert says in str(error)
 

@@ -79,16 +79,6 @@ def test_queues_are_weighed_within_the_rack():
     assert 1500 < counts[0] < 1700
 
 
-def test_a_sticky_run_leaves_the_rack_and_comes_back_with_its_leader():
-    sticky, small = chooser(), np.array([10])
-    at_home = int(sticky.assign("t", small, COUNT, ALL_UP)[0])
-    away = int(sticky.assign("t", small, COUNT, load(2, 2, 3, 3, 2, 3))[0])
-    back = int(sticky.assign("t", small, COUNT, ALL_UP)[0])
-    assert at_home in (0, 3)
-    assert away in range(COUNT)
-    assert back in (0, 3)
-
-
 @pytest.mark.parametrize("rack", ["", " "])
 def test_the_option_needs_a_rack_as_in_java(rack):
     with pytest.raises(ConfigError, match=r"client\.rack must be provided if partitioner\.rack\.aware is enabled"):

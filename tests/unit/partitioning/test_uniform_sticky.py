@@ -1,3 +1,5 @@
+"""``uniform_sticky`` and ``round_robin``: which partition each row gets."""
+
 from itertools import pairwise
 from random import Random
 
@@ -5,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.producer.partitioning.kafka_partitioners import UniformStickyPartitioner
+from spark_kafka_sink.producer.partitioning.kafka_partitioners import RoundRobinPartitioner, UniformStickyPartitioner
 from spark_kafka_sink.producer.partitioning.key_hashes import murmur2
 from spark_kafka_sink.producer.partitioning.partitioner import NOT_GIVEN, PartitionLoad
 from spark_kafka_sink.records.batch import HEADER_SIZE
@@ -75,3 +77,39 @@ def test_with_a_key_hash_a_keyed_row_that_names_its_partition_keeps_it():
     keys = [b"foobar", b"foobar", None]
     chosen = partition(UniformStickyPartitioner(Random(1), murmur2), [10] * 3, keys=keys, explicit=explicit)
     assert chosen == [2, int(murmur2.partitions(pa.array([b"foobar"]), 3)[0]), 1]
+
+
+# Round robin.
+
+ALL = PartitionLoad((0, 1, 2), (0, 0, 0))
+
+
+def by_turns(chooser, count, *, topic="t", explicit=None, load=ALL):
+    columns = RecordColumns(key=pa.array([b"same"] * count), value=pa.array([b"v"] * count))
+    return chooser.partition(topic, columns, explicit, np.full(count, 10), 3, load).tolist()
+
+
+def test_rows_take_turns_whatever_their_keys_and_go_on_in_the_next_call():
+    chooser = RoundRobinPartitioner()
+    assert by_turns(chooser, 4) == [0, 1, 2, 0]
+    assert by_turns(chooser, 3) == [1, 2, 0]
+
+
+def test_each_topic_has_turns_of_its_own():
+    chooser = RoundRobinPartitioner()
+    by_turns(chooser, 1)
+    assert by_turns(chooser, 2, topic="u") == [0, 1]
+
+
+def test_a_row_that_names_its_partition_takes_no_turn():
+    explicit = np.array([NOT_GIVEN, 2, NOT_GIVEN], np.int32)
+    assert by_turns(RoundRobinPartitioner(), 3, explicit=explicit) == [0, 2, 1]
+    assert explicit.tolist() == [NOT_GIVEN, 2, NOT_GIVEN]
+
+
+def test_only_available_partitions_take_part():
+    assert by_turns(RoundRobinPartitioner(), 4, load=PartitionLoad((0, 2), (0, 0))) == [0, 2, 0, 2]
+
+
+def test_all_partitions_take_part_while_none_is_available():
+    assert by_turns(RoundRobinPartitioner(), 4, load=PartitionLoad((), ())) == [0, 1, 2, 0]

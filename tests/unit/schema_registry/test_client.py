@@ -5,10 +5,8 @@ from __future__ import annotations
 import pickle
 import re
 import socket
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
@@ -20,8 +18,9 @@ from spark_kafka_sink.schemas.registry.client import SchemaRegistry
 from spark_kafka_sink.schemas.registry.registry_options import CONNECT_TIMEOUT, READ_TIMEOUT, RegistryOptions
 from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, SchemaReference, SchemaType
 from tests.support.manual_clock import ManualClock
+from tests.support.peers import peer, responding
 from tests.support.schema_registry_server import Fault, SchemaRegistryServer
-from tests.support.waiting import DEADLINE_S, lasts
+from tests.support.waiting import lasts
 
 INT = Schema(SchemaType.AVRO, '"int"')
 LONG = Schema(SchemaType.AVRO, '"long"')
@@ -235,19 +234,8 @@ def test_incident_a_body_that_was_compressed_many_times_was_decoded_past_every_d
 
 def redirected(location: bytes) -> str:
     """The error of a registry that redirects, whose bytes no server library checks."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def respond() -> None:
-            connection = listener.accept()[0]
-            with connection:
-                connection.recv(65_536)
-                connection.sendall(b"HTTP/1.1 302 Found\r\nLocation: " + location + b"\r\nContent-Length: 0\r\n\r\n")
-
-        responding = threading.Thread(target=respond)
-        responding.start()
-        error = error_of(registry(f"http://127.0.0.1:{listener.getsockname()[1]}").latest, "t-value")
-        responding.join(DEADLINE_S)
-    return str(error)
+    with peer(responding(b"HTTP/1.1 302 Found\r\nLocation: " + location + b"\r\nContent-Length: 0\r\n\r\n")) as address:
+        return str(error_of(registry(f"http://{address}").latest, "t-value"))
 
 
 def test_incident_a_redirect_to_a_url_that_cannot_be_parsed_raised_a_value_error():
@@ -283,10 +271,6 @@ def test_a_refusal_is_final(server, status):
     server.faults.append(Fault(status, {"error_code": status, "message": "no"}))
     assert error_of(registry(server.url).latest, "t-value").status == status
     assert len(server.asked) == 1
-
-
-def test_the_next_url_is_asked_when_one_is_down(server):
-    assert registry(f"http://127.0.0.1:{free_port()}, {server.url}").register("t-value", INT).id == 1
 
 
 def test_the_url_that_responded_stays_the_first_one(server):
@@ -327,42 +311,29 @@ def test_a_hanging_registry_leaves_time_for_the_next_url(server):
 
 @pytest.mark.parametrize("begin", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}"], ids=["nothing", "a part"])
 def test_a_connection_that_ends_before_its_response_is_retried(begin):
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        closed: list[None] = []
+    asked: list[bytes] = []
 
-        def accept() -> None:
-            for _ in range(2):
-                connection = listener.accept()[0]
-                connection.recv(65_536)
-                connection.sendall(begin)
-                connection.close()
-                closed.append(None)
+    def end(connection: socket.socket) -> None:
+        asked.append(connection.recv(65_536))
+        connection.sendall(begin)
 
-        closing = threading.Thread(target=accept)
-        closing.start()
-        error = error_of(registry(url, **{"max.retries": "1"}).latest, "t-value")
-        closing.join(DEADLINE_S)
-    assert len(closed) == 2
+    with peer(end) as address:
+        error = error_of(registry(f"http://{address}", **{"max.retries": "1"}).latest, "t-value")
+    assert len(asked) == 2
     assert ": no response: " in str(error)
 
 
 @pytest.mark.parametrize("begin", [b"Content-Length: 1000000\r\n\r\n", b"X-Long: "], ids=["content", "headers"])
 def test_a_response_that_never_ends_is_given_up_at_the_deadline(begin):
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    def drip(connection: socket.socket) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\n" + begin)
+        while True:  # until the client closes the connection
+            connection.sendall(b"x")
+            time.sleep(0.02)
 
-        def drip() -> None:
-            connection = listener.accept()[0]
-            with connection, suppress(OSError):
-                connection.sendall(b"HTTP/1.1 200 OK\r\n" + begin)
-                while True:
-                    connection.sendall(b"x")
-                    time.sleep(0.02)
-
-        threading.Thread(target=drip, daemon=True).start()
-        options = {"http.connect.timeout.ms": "300", "http.read.timeout.ms": "300"}
-        error = error_of(registry(url, **options).latest, "t-value")
+    options = {"http.connect.timeout.ms": "300", "http.read.timeout.ms": "300"}
+    with peer(drip) as address:
+        error = error_of(registry(f"http://{address}", **options).latest, "t-value")
     assert re.search(r": no whole response within [1-3]\d* ms", str(error))
 
 

@@ -493,9 +493,3 @@ def test_no_fault_shows_a_secret(name):
 )
 def test_subjects_are_those_of_javas_strategies(strategy, key, value):
     assert [strategy.subject("orders", side, "shop.Order") for side in Side] == [key, value]
-
-
-def test_a_schema_without_a_name_has_a_subject_by_topic_only():
-    assert SubjectNameStrategy.TOPIC.subject("orders", Side.VALUE, "") == "orders-value"
-    assert [each.needs_record for each in SubjectNameStrategy] == [False, True, True]
-    assert [each.needs_topic for each in SubjectNameStrategy] == [True, False, True]

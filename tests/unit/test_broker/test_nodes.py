@@ -103,18 +103,6 @@ def test_cut_connections_leaves_the_node_listening(broker: TestBroker, client: P
         assert again.ask("Metadata", 9, topics=[]).brokers
 
 
-def test_the_coordinator_moves_when_its_node_dies() -> None:
-    with TestBroker(nodes=2) as broker:
-        with PlainClient(address(broker, 1)) as client:
-            found = int(client.ask("FindCoordinator", 3, key="tx", key_type=1).node_id)
-        other = 3 - found
-        with PlainClient(address(broker, other)) as client:
-            fields = {"transactional_id": "tx", "transaction_timeout": 1000}
-            assert client.ask("InitProducerId", 4, **fields).error_code.name == "not_coordinator"
-            broker.kill(found)
-            assert client.ask("InitProducerId", 4, **fields).error_code.name == "none"
-
-
 def test_a_storage_failure_that_halts_stops_its_leader_without_a_response() -> None:
     with TestBroker(nodes=2) as broker:
         broker.create_topic("t")

@@ -63,27 +63,6 @@ def test_deleted_records_move_the_start(broker: TestBroker, client: PlainClient)
     assert int(partition.offset) == 2
 
 
-def test_each_partition_can_be_looked_at_alone(broker: TestBroker, client: PlainClient) -> None:
-    broker.create_topic("two", partitions=2)
-    data = [{"name": "two", "partition_data": [{"index": at, "records": batch([b"%d" % at])} for at in (0, 1)]}]
-    client.ask("Produce", 9, acks=-1, timeout=1000, topic_data=data)
-
-    topic = broker.topic("two")
-
-    assert (topic.values(0), topic.values(1), topic.values()) == ([b"0"], [b"1"], [b"0", b"1"])
-    with pytest.raises(ValueError, match="no partition two-2"):
-        topic.records(2)
-
-
-def test_the_broker_s_setting_is_the_default_of_its_topics() -> None:
-    with TestBroker(config={"log.message.timestamp.type": "LogAppendTime"}) as broker:
-        broker.create_topic("t")
-        broker.create_topic("own", configs={"message.timestamp.type": "CreateTime"})
-        with PlainClient(broker.bootstrap_servers) as client:
-            assert client.produce("t", batch([b"x"], timestamp=5)).log_append_time is not None
-            assert client.produce("own", batch([b"x"], timestamp=5)).log_append_time is None
-
-
 def test_the_brokers_codec_is_the_default_of_topics() -> None:
     with TestBroker(config={"compression.type": "zstd"}) as broker, PlainClient(broker.bootstrap_servers) as client:
         broker.create_topic("t")

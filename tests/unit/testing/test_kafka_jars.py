@@ -158,12 +158,6 @@ def test_a_release_with_tools_does_not_arrive_without_them(ivy, repository):
         kafka_jars("4.3.1")
 
 
-def test_a_folder_that_lost_a_jar_is_named(ivy):
-    (kafka_jars("9.8.7") / NAMES[0]).unlink()
-    with pytest.raises(KafkaJarsError, match=r"kafka-9\.8\.7 lacks kafka_2\.13-9\.8\.7\.jar\. Remove the folder"):
-        kafka_jars("9.8.7")
-
-
 @pytest.mark.parametrize("version", ["4", "4.1", "latest", "../4.1.1"])
 def test_a_version_that_is_none_is_refused(version):
     with pytest.raises(KafkaJarsError, match="is not of the form"):

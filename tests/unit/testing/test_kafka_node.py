@@ -34,13 +34,6 @@ def test_internal_topics_have_as_many_replicas_as_there_can_be(count, replicas, 
     assert properties["transaction.state.log.min.isr"] == in_sync
 
 
-def test_one_s_own_properties_win():
-    (node,) = nodes(1)
-    properties = broker_properties(node, [node], {}, {"log.dirs": "/elsewhere", "auto.create.topics.enable": "false"})
-    assert properties["log.dirs"] == "/elsewhere"
-    assert properties["auto.create.topics.enable"] == "false"
-
-
 def test_ports_are_distinct_free_and_never_those_of_outgoing_connections():
     ports = free_ports(50)
     assert len(set(ports)) == 50

@@ -2,9 +2,6 @@
 
 import os
 import socket
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -12,7 +9,7 @@ from confluent_kafka import TopicPartition as Place
 
 from spark_kafka_sink.errors import BrokerError
 from spark_kafka_sink.testing import LocalKafka, LocalKafkaError
-from tests.support.waiting import DEADLINE_S, eventually, until
+from tests.support.waiting import DEADLINE_S, until
 
 pytestmark = pytest.mark.jvm
 
@@ -93,19 +90,6 @@ def test_who_coordinates_a_transactional_id_is_known(own_kafka):
     assert until(lambda: own_kafka.transaction_coordinator("some-id"), lambda node: node != -1) == 1
 
 
-def test_a_paused_node_takes_connections_and_does_not_answer(own_kafka):
-    host, port = own_kafka.bootstrap_servers.split(":")
-    api_versions_v0 = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
-    own_kafka.pause(1)
-    with socket.create_connection((host, int(port)), timeout=1) as connection:
-        connection.sendall(api_versions_v0)
-        with pytest.raises(TimeoutError):
-            connection.recv(1)
-        own_kafka.resume(1)
-        connection.settimeout(DEADLINE_S)
-        assert connection.recv(1)
-
-
 def test_three_nodes_elect_a_new_leader_when_one_is_killed():
     with LocalKafka(nodes=3) as kafka:
         assert kafka.bootstrap_servers.count(",") == 2
@@ -138,25 +122,6 @@ def test_nothing_is_left_at_the_end_also_of_a_paused_or_killed_node():
     with LocalKafka() as kafka:
         kafka.kill(1)
     assert left_of(kafka) == []
-
-
-def test_nothing_is_left_when_the_parent_is_killed():
-    program = (
-        "from spark_kafka_sink.testing import LocalKafka; import time\n"
-        "with LocalKafka() as kafka: print(kafka.bootstrap_servers, kafka.folder, flush=True); time.sleep(300)"
-    )
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
-        server, folder = parent.stdout.readline().split()
-        address = server.split(":")[0], int(server.split(":")[1])
-        socket.create_connection(address, timeout=DEADLINE_S).close()
-        parent.kill()
-    eventually(lambda: not connects(address))
-    eventually(lambda: not Path(folder).exists())
-
-
-def connects(address: tuple[str, int]) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(address) == 0
 
 
 def test_a_fork_that_leaves_the_block_leaves_the_broker_alone(own_kafka):
