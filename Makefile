@@ -78,7 +78,7 @@ test-foreign: $(READY) ## brokers that are not Apache Kafka's: franz-go's kfake 
 	@$(BIN)/python -m pytest tests/foreign $(ARGS)
 
 test-shipping: $(READY) ## the package on a standalone cluster by --py-files, archive and image; a Spark Connect server
-	@$(BIN)/python -m pytest tests/spark/test_shipping.py $(ARGS)
+	@$(BIN)/python -m pytest tests/spark/test_shipping.py tests/spark/test_deployments.py $(ARGS)
 
 test-release: $(READY) ## README's and the quickstart's first lines with the built wheel, in an empty environment
 	@$(BIN)/python -m pytest tests/spark/test_first_use.py $(ARGS)

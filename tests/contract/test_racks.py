@@ -32,7 +32,7 @@ def real_kafka() -> Iterator[LocalKafka]:
         yield kafka
 
 
-@pytest.fixture(params=["TestBroker", pytest.param("Kafka", marks=pytest.mark.jvm)])
+@pytest.fixture(params=["TestBroker", pytest.param("Kafka", marks=[pytest.mark.jvm, pytest.mark.slow])])
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     if request.param == "Kafka":
         yield request.getfixturevalue("real_kafka")

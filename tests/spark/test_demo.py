@@ -65,6 +65,7 @@ def test_every_flight_arrives_once_in_batch_and_streaming(tmp_path):
     assert '{"year":2013,' in shown
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(LIMIT_S)
 def test_a_record_that_comes_of_no_row_is_found_on_your_own_kafka(local_kafka, tmp_path):
     with one_record_added(local_kafka.bootstrap_servers, "mine-stream"):

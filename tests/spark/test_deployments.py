@@ -81,17 +81,20 @@ def connected(local_kafka, tmp_path_factory):
     return values, output
 
 
+@pytest.mark.slow
 def test_spark_connect_writes_every_row(connected):
     values, _ = connected
     assert {value: count for value, count in values.items() if value.isdigit()} == EVERY_ROW
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(pyspark.__version__.startswith("4.0."), reason="sessions can be cloned since Spark 4.1")
 def test_a_cloned_session_writes(connected):
     values, _ = connected
     assert values[b"of a clone"] == 1
 
 
+@pytest.mark.slow
 def test_a_micro_batch_that_spark_connect_repeats_is_not_written_again(connected):
     values, _ = connected
     assert {value: count for value, count in values.items() if value.startswith(b"stream")} == {
@@ -99,12 +102,14 @@ def test_a_micro_batch_that_spark_connect_repeats_is_not_written_again(connected
     }
 
 
+@pytest.mark.slow
 def test_a_write_of_a_micro_batch_without_its_number_is_refused_through_spark_connect(connected):
     _, output = connected
     _, _, refusal = output.partition("REFUSED: ")
     assert "An exactly-once batch write needs txnAppId, a name" in refusal
 
 
+@pytest.mark.slow
 def test_write_kafka_and_kafka_batches_through_spark_connect_write_each_row_once(connected):
     values, output = connected
     written = {value: count for value, count in values.items() if value.startswith(b"function ")}
@@ -115,6 +120,7 @@ def test_write_kafka_and_kafka_batches_through_spark_connect_write_each_row_once
     assert "before" in second
 
 
+@pytest.mark.slow
 def test_an_interrupted_write_kafka_through_spark_connect_aborts_and_keeps_the_callers_tags(connected):
     _, output = connected
     (line,) = [line for line in output.splitlines() if line.startswith("INTERRUPTED: ")]

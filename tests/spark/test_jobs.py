@@ -87,6 +87,7 @@ def test_batch_writes_what_a_source_holds(topic, orders, producer_config):
     assert "INFO pykafka: 100 rows (" in output
 
 
+@pytest.mark.slow
 def test_stream_goes_on_where_it_was(topic, orders, producer_config, tmp_path):
     line = (
         "stream_to_kafka.py", "--source-format", "json", "--path", orders, "--schema", "id INT, customer STRING",

@@ -90,6 +90,7 @@ def test_the_exactly_once_stream_of_the_quickstart_goes_on_where_it_was_stopped(
     assert values == list(range(len(values)))
 
 
+@pytest.mark.slow
 @pytest.mark.jvm
 def test_the_examples_of_tests_need_only_the_plugin_s_fixtures(pytester):
     assert sum(block.count("def test_") for block in EXAMPLES) == 3

@@ -138,6 +138,7 @@ def test_the_address_without_the_apis_path_is_named(local_schema_registry, subje
         client_of(bare).latest(subject)
 
 
+@pytest.mark.slow
 @pytest.mark.jvm
 def test_schemas_outlive_a_crash_and_a_hanging_registry_is_given_up(subject):
     with LocalSchemaRegistry() as registry:

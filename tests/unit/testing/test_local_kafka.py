@@ -90,6 +90,7 @@ def test_who_coordinates_a_transactional_id_is_known(own_kafka):
     assert until(lambda: own_kafka.transaction_coordinator("some-id"), lambda node: node != -1) == 1
 
 
+@pytest.mark.slow
 def test_three_nodes_elect_a_new_leader_when_one_is_killed():
     with LocalKafka(nodes=3) as kafka:
         assert kafka.bootstrap_servers.count(",") == 2
@@ -115,6 +116,7 @@ def left_of(kafka: LocalKafka) -> list[object]:
     return [*listening, *([kafka.folder] if kafka.folder.exists() else [])]
 
 
+@pytest.mark.slow
 def test_nothing_is_left_at_the_end_also_of_a_paused_or_killed_node():
     with LocalKafka() as kafka:
         kafka.pause(1)
@@ -176,6 +178,7 @@ def test_zookeeper_has_no_further_listeners():
         LocalKafka(version="2.8.2", listeners={"SECURE": "SSL"}).__enter__()
 
 
+@pytest.mark.slow
 def test_three_nodes_share_one_zookeeper_and_leaders_move_when_one_dies():
     with LocalKafka(3, "2.8.2") as kafka:
         kafka.create_topic("t", partitions=3)

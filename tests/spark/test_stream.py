@@ -1,0 +1,52 @@
+"""Streaming queries as a whole."""
+
+import pytest
+
+from tests.spark.writes import expected, lose_commit, numbers, save, stream, streaming
+
+pytestmark = pytest.mark.jvm
+
+
+def test_a_query_restarted_from_its_checkpoint_writes_what_is_new(spark, topic, to_topic, tmp_path):
+    first = streaming(numbers(spark, 0, 500), tmp_path / "in")
+    assert stream(first, to_topic, tmp_path / "checkpoint") == [0]
+    assert topic.values() == expected(0, 500)
+    again = streaming(numbers(spark, 500, 700), tmp_path / "in")
+    assert stream(again, to_topic, tmp_path / "checkpoint") == [1]
+    assert topic.values() == expected(0, 700)
+
+
+def test_a_micro_batch_whose_commit_was_lost_is_written_again(spark, topic, to_topic, tmp_path):
+    frame = streaming(numbers(spark, 0, 100), tmp_path / "in")
+    stream(frame, to_topic, tmp_path / "checkpoint")
+    lose_commit(tmp_path / "checkpoint", 0)
+    stream(frame, to_topic, tmp_path / "checkpoint")
+    assert topic.values() == dict.fromkeys(expected(0, 100), 2), "at least once: twice, and nothing lost"
+
+
+def test_complete_mode_appends_the_whole_result_every_time(spark, topic, to_topic, tmp_path):
+    for end in (3, 6):
+        rows = streaming(spark.range(end - 3, end).selectExpr("cast(id % 3 as string) key"), tmp_path / "in")
+        counts = rows.groupBy("key").count().selectExpr("key", "cast(count as string) value")
+        stream(counts, to_topic, tmp_path / "checkpoint", "complete")
+    assert topic.values() == {b"1": 3, b"2": 3}
+
+
+def test_for_each_batch_can_use_the_batch_writer(spark, topic, to_topic, tmp_path):
+    frame = streaming(numbers(spark, 0, 300), tmp_path / "in")
+    query = (
+        frame.writeStream.foreachBatch(lambda batch, _: save(batch, to_topic))
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(60)
+    assert topic.values() == expected(0, 300)
+
+
+def test_many_micro_batches_go_through_one_query(spark, topic, to_topic, tmp_path):
+    for first in range(0, 500, 100):
+        streaming(numbers(spark, first, first + 100), tmp_path / "in")
+    source = spark.readStream.schema("key string, value string").option("maxFilesPerTrigger", "1")
+    assert stream(source.parquet(str(tmp_path / "in")), to_topic, tmp_path / "checkpoint") == [0, 1, 2, 3, 4]
+    assert topic.values() == expected(0, 500)
