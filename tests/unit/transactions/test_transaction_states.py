@@ -58,7 +58,7 @@ class Transactions(RuleBasedStateMachine):
         self.offset = self.committed_offset = -1
         self.number = 0
         self.receipts: list[SendReceipt] = []
-        self.pending: Outcome | None = None
+        self.pending: tuple[Step, Outcome] | None = None
 
     @rule(trouble=st.sampled_from([(api, each) for api, some in TROUBLES.items() for each in some]))
     def plan_trouble(self, trouble: tuple[str, ErrorCode | Trouble]) -> None:
@@ -115,30 +115,31 @@ class Transactions(RuleBasedStateMachine):
     @rule(step=st.sampled_from([Step.COMMIT, Step.ABORT, Step.PREPARE]), wait=st.booleans())
     def end(self, step: Step, wait: bool) -> None:
         allowed = (self.engine.state, step) in TRANSITIONS
-        self.pending = self.engine.submit(step)
+        answer = self.engine.submit(step)
         if not allowed:
             with pytest.raises((IllegalStateError, TransactionAbortableError, ProducerFencedError)):
-                self.engine.await_result(self.pending)
-            self.pending = None
-        elif wait:
+                self.engine.await_result(answer)
+            return
+        self.pending = step, answer
+        if wait:
             self.await_end()
 
     @precondition(lambda self: self.pending is not None)
     @rule()
     def await_end(self) -> None:
         assert self.pending is not None
-        answer, self.pending = self.pending, None
+        (step, answer), self.pending = self.pending, None
         try:
             self.engine.await_result(answer)
         except TransactionAbortableError:
             assert self.engine.state is State.ABORTABLE_ERROR
-            assert answer.step is not Step.ABORT
+            assert step is not Step.ABORT
             return
-        if answer.step is Step.COMMIT:
+        if step is Step.COMMIT:
             for index, values in self.open.items():
                 self.committed[index] += values
             self.committed_offset = self.offset
-        if answer.step is Step.PREPARE:
+        if step is Step.PREPARE:
             assert {i: self.engine.open_values(i) for i in self.open} == self.open
         else:
             assert self.engine.state is State.READY

@@ -391,7 +391,7 @@ def test_incident_rows_lost_just_before_the_commit_was_taken_were_noted_after_it
 
     class Losses(deque):
         def __bool__(self) -> bool:
-            if engine.manager._commands or answers:
+            if engine.manager._submitted or answers:
                 return len(self) > 0
             engine.manager.records_lost(KafkaTimeoutError("buffer.memory stayed full"))
             answers.append(engine.submit(Step.COMMIT))
