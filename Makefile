@@ -53,8 +53,8 @@ test-core: $(READY) ## batch, stream, both guarantees, a registry, TLS and SASL 
 test-more: $(READY) ## the other tests with real Kafka and Spark that run before a merge
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "jvm and not slow" -o cache_dir=.pytest_cache/$@ $(CORE:%=--ignore %) $(ARGS)
 
-test-faults: $(READY) ## every kill and network fault on real Kafkas, each crash point of exactly-once (20 minutes)
-	@$(BIN)/python -m pytest -n 2 --dist loadfile -m jvm tests/faults $(ARGS)
+test-faults: $(READY) ## every kill, interrupt and network fault, each crash point of exactly-once
+	@$(BIN)/python -m pytest -n 2 --dist loadfile tests/faults $(ARGS)
 
 test-contract: $(READY) ## the contract with a broker and the secured clients on every Kafka, not just on the newest
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m jvm tests/contract $(ARGS)

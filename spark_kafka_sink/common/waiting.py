@@ -14,6 +14,7 @@ from typing import Final, Protocol
 
 from spark_kafka_sink.common import forks
 from spark_kafka_sink.common.clock import NEVER, SystemClock
+from spark_kafka_sink.common.interrupts import interruptible
 from spark_kafka_sink.errors import KafkaError
 
 _LONGEST_MS: Final = 1_000.0
@@ -47,7 +48,8 @@ class Sleeper:
 
     def wait(self, ms: float) -> None:
         """May return early: the caller checks its condition again."""
-        self._asleep.acquire(timeout=min(ms, _LONGEST_MS) / 1000.0)
+        with interruptible():
+            self._asleep.acquire(timeout=min(ms, _LONGEST_MS) / 1000.0)
 
     def wake(self) -> None:
         """Ends the wait. Called with the lock that guards the condition; a second call has no effect."""

@@ -8,24 +8,28 @@ import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import count, cycle, product
 from random import Random
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 
 import spark_kafka_sink
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import IllegalStateError, KafkaError, TransactionAbortableError
+from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.testing import TestBroker
 from tests.unit.interrupts import traced
 
 PACKAGE = os.path.dirname(spark_kafka_sink.__file__)
 OURS = tuple(os.path.join(PACKAGE, name) for name in ("producer", "network", "records", "common"))
-SIGNALS = (signal.SIGINT, signal.SIGALRM)
+SIGNALS = (signal.SIGINT, signal.SIGALRM, signal.SIGUSR1)
+OUT_OF_TIME = (signal.SIGUSR1,)
+APPENDS = ("append", "accumulator")
 PARTITIONS = 2
 MAX_LOG = 500
 TIMEOUT_MS = 20_000
@@ -37,8 +41,15 @@ class Interrupted(BaseException):
     """What the handler raises: like Airflow's and pytest's timeouts no ``KeyboardInterrupt``."""
 
 
+class OutOfTimeError(Exception):
+    """What Celery's handler raises (``SoftTimeLimitExceeded``): an ``Exception``."""
+
+
+RAISED = {signal.SIGINT: KeyboardInterrupt, signal.SIGALRM: Interrupted, signal.SIGUSR1: OutOfTimeError}
+
+
 def raises(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt if number == signal.SIGINT else Interrupted
+    raise RAISED[signal.Signals(number)]
 
 
 class Program:
@@ -194,10 +205,10 @@ def broker():
     ("act", "kind", "options"),
     [
         (sends, Program, {}),
-        (sends, Transactional, {}),
+        pytest.param(sends, Transactional, {}, marks=pytest.mark.slow),
         (columns, Program, {}),
-        (columns, Transactional, {}),
-        (columns, Program, {"compression.type": "lz4"}),
+        pytest.param(columns, Transactional, {}, marks=pytest.mark.slow),
+        pytest.param(columns, Program, {"compression.type": "lz4"}, marks=pytest.mark.slow),
         (without_memory, Program, {"buffer.memory": 8_000}),
         (flush, Program, {}),
         (commit, Transactional, {}),
@@ -207,15 +218,45 @@ def broker():
 )
 def test_a_signal_at_each_line_of(broker, act, kind, options):
     program = kind(broker, **options)
+    strike_all(program, act, OURS, SIGNALS)
+
+
+def test_incident_a_timeout_while_flush_appended_a_record_of_send_became_that_records_error(broker):
+    strike_all(Program(broker), flush, tuple(os.path.join(PACKAGE, "producer", name) for name in APPENDS), OUT_OF_TIME)
+
+
+class InterruptedPartitioner:
+    signals: ClassVar[list[int]] = []
+
+    def partition(self, topic: str, columns: RecordColumns, *_: object) -> Any:
+        if self.signals:
+            signal.raise_signal(self.signals.pop())
+        return np.zeros(len(columns), np.int32)
+
+
+def test_ctrl_c_ends_the_partitioner_of_a_user_and_the_records_are_sent_later(broker):
+    options = {"partitioner.class": f"{__name__}:InterruptedPartitioner", "linger.ms": 3_600_000}
+    program = Program(broker, **options)
+    program.send()
+    program.send()
+    InterruptedPartitioner.signals.append(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        program.producer.flush(TIMEOUT_MS)
+    program.check()
+    program.close()
+
+
+def strike_all(program: Program, act: Callable[[Any], None], files: tuple[str, ...], signals: Sequence[int]) -> None:
+    """``act`` again and again, each time with a signal at the next one of its lines in ``files``."""
     lines: dict[Line, None] = {}
     for _ in range(3):
-        with traced(lambda code: code.co_filename.startswith(OURS), lambda frame: lines.setdefault(line_of(frame))):
+        with traced(lambda code: code.co_filename.startswith(files), lambda frame: lines.setdefault(line_of(frame))):
             act(program)
         program.check()
     before = {number: signal.signal(number, raises) for number in SIGNALS}
     failed: list[str] = []
     try:
-        for line, number in zip(lines, cycle(SIGNALS)):
+        for line, number in zip(lines, cycle(signals)):
             failed += [
                 f"{line[0].co_qualname}, line {line[1]}: {error}" for error in struck(program, act, number, line)
             ]
@@ -269,7 +310,7 @@ def struck(program: Program, act: Callable[[Any], None], number: int, line: Line
             signal.raise_signal(number)
 
     try:
-        with traced(lambda code: code is line[0], strike), suppress(KeyboardInterrupt, Interrupted, KafkaError):
+        with traced(lambda code: code is line[0], strike), suppress(*RAISED.values(), KafkaError):
             act(program)
         program.check()
     except Exception as error:

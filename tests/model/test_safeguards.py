@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from tests.model import world
 from tests.model.bounds import AT_LEAST_ONCE, FIRST_ONLY, JOB, LARGE, ONE_TASK, SMALL
@@ -134,7 +135,17 @@ def without(name: str, *safeguards: str) -> Scenario:
     return replace(EXPLORATIONS[name], without=frozenset(safeguards))
 
 
-@pytest.mark.parametrize(("safeguards", "name", "verdict"), CAUGHT)
+SEARCHED_LONG = ("abort one epoch", "a fenced run's tasks are retried")
+"""Half a minute and more, so not before a merge."""
+
+
+def slow_if(search: str, *values: object) -> ParameterSet:
+    return pytest.param(*values, marks=[pytest.mark.slow] if search in SEARCHED_LONG else [])
+
+
+@pytest.mark.parametrize(
+    ("safeguards", "name", "verdict"), [slow_if(taken[0], taken, *where) for taken, *where in CAUGHT]
+)
 def test_taking_it_out_is_caught(safeguards, name, verdict):
     answer = explore(question(without(name, *safeguards)), MOST)
     assert answer.verdict is not None, answer
@@ -169,7 +180,10 @@ def test_without_the_sweep_only_readers_wait(name):
     assert answer.verdict is None or HELD_UP in answer.verdict, answer
 
 
-@pytest.mark.parametrize("name", ["two runs, two batches", "a fenced run's tasks are retried", "transactions v1"])
+@pytest.mark.parametrize(
+    "name",
+    [slow_if(name, name) for name in ("two runs, two batches", "a fenced run's tasks are retried", "transactions v1")],
+)
 def test_without_the_looks_a_replay_repairs(name):
     """Brokers that cannot describe transactions: what a fenced run tears is written again, each row once."""
     looks = without(name, "look at the driver", "look at what is prepared")

@@ -24,7 +24,6 @@ from spark_kafka_sink.common.model import NO_LEADER, TopicPartition
 from spark_kafka_sink.errors import BufferExhaustedError, KafkaTimeoutError
 from spark_kafka_sink.exactly_once.decode import decode_batches
 from spark_kafka_sink.producer.accumulator.accumulator import DrainMode, Flush, PartitionQueue
-from spark_kafka_sink.producer.accumulator.claim import Claim
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch, RecordRange
 from spark_kafka_sink.producer.append import rows as append_rows
 from spark_kafka_sink.producer.transactions.sequences import Sequences
@@ -59,8 +58,7 @@ class Rows:
     numbers: Sequence[int]
     error: None = None
 
-    def expect(self, claim: Claim, rows: int, order: npt.NDArray[np.intp] | None) -> None:
-        claim.expected = True
+    def expect(self, rows: int, order: npt.NDArray[np.intp] | None) -> None:
         self.numbers = list(self.numbers) if order is None else [self.numbers[row] for row in order]
 
     def fail(self, error: Exception) -> None:

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.producer.accumulator.claim import Claim
 from spark_kafka_sink.producer.accumulator.producer_batch import UNKNOWN_OFFSET, ProducerBatch, RecordRange
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from tests.unit.scripted_cluster import PARTITIONS, ScriptedCluster
@@ -44,8 +43,7 @@ class Rows:
         self.partition = partition
         self.first = first
 
-    def expect(self, claim: Claim, rows: int, order: npt.NDArray[np.intp] | None) -> None:
-        claim.expected = True
+    def expect(self, rows: int, order: npt.NDArray[np.intp] | None) -> None:
         assert order is None
 
     def batch_completed(self, batch: ProducerBatch, share: RecordRange) -> None:

@@ -13,7 +13,7 @@ A release may follow: ``TestBroker 3.9``. The fixture ``cluster`` is then that b
 
 def on_kafka(*versions: str) -> pytest.MarkDecorator:
     """Before a merge, only the first real Kafka of these runs: each further one is a JVM that starts once more."""
-    (first, *others) = [version for version in versions if not is_test_broker(version)]
+    _, *others = [version for version in versions if not is_test_broker(version)]
     marked = [pytest.param(version, marks=pytest.mark.slow) if version in others else version for version in versions]
     return pytest.mark.parametrize("local_kafka", marked, indirect=True, scope="session")
 

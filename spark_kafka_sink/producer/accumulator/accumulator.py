@@ -214,17 +214,12 @@ class RecordAccumulator:
         """Partitions whose new batches will not be sent soon."""
         since = now - self._config.linger_ms - _LAG_MS
         with self._lock:
-            return self._lagging(runs, since)
-
-    def _lagging(self, runs: Sequence[Run], since: float) -> frozenset[TopicPartition]:
-        # Not within `with`: CPython 3.12 and 3.13 leave a lock locked if an interrupt strikes between two rounds of a
-        # comprehension that has a condition.
-        return frozenset([run.partition for run in runs if self._queue(run.partition).lags(since)])
+            return frozenset([run.partition for run in runs if self._queue(run.partition).lags(since)])
 
     def claim(self, claim: Claim, rows: RowSizes, now: float) -> None:
-        """Cut ``rows`` into batches that belong to the caller until it publishes or undoes the claim.
+        """Cut ``rows`` into batches that belong to the caller until it publishes the claim or gives it back.
 
-        After an error the claim knows all that has to be undone.
+        After an error the claim knows all that has to be given back.
         """
         with self._lock:
             if self._aborted_by is not None:
@@ -253,12 +248,12 @@ class RecordAccumulator:
         The sender may be asleep until the end of another linger.ms, and these batches may have come due while they were
         claimed.
 
-        Raises the error the producer was aborted with: the caller must then ``retract``. After an interrupt,
-        ``claim.published`` says whether the sender has the batches.
+        Raises the error the producer was aborted with.
         """
         with self._lock:
             if self._aborted_by is not None:
                 raise self._aborted_by
+            claim.publishing = True
             claim.add_rows()
             newest = next(reversed(self._lingering)).created if self._lingering else 0.0
             in_order, listed = True, False
@@ -273,37 +268,32 @@ class RecordAccumulator:
                 listed = self._list_if_sendable(queue, batch) or listed
             if not in_order:
                 self._lingering = OrderedDict(sorted(self._lingering.items(), key=lambda item: item[0].created))
-            try:
-                claim.published = True
-                _unclaim(batches)
-            except BaseException:
-                _unclaim(batches)
-                raise
+            for batch in batches:
+                batch.claimed = False
+            claim.publishing, claim.published = False, True
             return bool(listed or claim.filled or claim.opened or self._flushes or self.pool.exhausted)
 
-    def give_back(self, claim: Claim) -> bool:
+    def give_back(self, claim: Claim) -> list[ProducerBatch]:
         """Restore the batches of a claim that is not published. The caller wakes the sender afterwards.
 
-        False when the producer was aborted: the caller must then ``retract``.
+        Returns batches that the caller must complete and ``finish``: those with rows of earlier appends if the producer
+        was aborted meanwhile, and those that an exception has left with a part of the claim's rows.
         """
         with self._lock:
-            if self._aborted_by is not None:
-                return False
-            try:
-                self._give_back(claim)
-            except BaseException:
-                self._give_back(claim)
-                raise
-            return True
-
-    def retract(self, claim: Claim) -> None:
-        """Remove a claim's batches with all their rows.
-
-        The caller completes them, calls ``finish`` and wakes the sender.
-        """
-        with self._lock:
-            for batch in claim.batches():
+            if claim.publishing:
+                lost = [batch for batch in claim.batches() if batch.claimed]
+                for batch in lost:
+                    self._unqueue(batch)
+                return lost
+            for batch in claim.opened:
                 self._unqueue(batch)
+                self._incomplete.pop(batch, None)
+            for batch, count, size in claim.before:
+                batch.count, batch.size = count, size
+                batch.claimed = batch.filled = False
+                self._list_if_sendable(self._queues[batch.partition], batch)
+            self._changed.notify_all()
+            return [] if self._aborted_by is None else [each.batch for each in claim.before]
 
     def queue_lengths(self, topic: str, partitions: Iterable[int]) -> list[int]:
         """Waiting batches per partition, for adaptive partitioning (KIP-794)."""
@@ -311,7 +301,9 @@ class RecordAccumulator:
             return self._queue_lengths(topic, partitions)
 
     def _queue_lengths(self, topic: str, partitions: Iterable[int]) -> list[int]:
-        queues = [self._queues.get(TopicPartition(topic, partition)) for partition in partitions]  # as in _lagging
+        # Not within `with`: CPython 3.12 and 3.13 leave a lock locked if an interrupt strikes between two rounds of a
+        # comprehension that has a condition.
+        queues = [self._queues.get(TopicPartition(topic, partition)) for partition in partitions]
         return [len(queue.batches) if queue is not None else 0 for queue in queues]
 
     def begin_flush(self, flush: Flush) -> Flush:
@@ -457,10 +449,9 @@ class RecordAccumulator:
             self.pool.charge(part, part.size)
         self.pool.release([batch])
         with self._lock:
-            incomplete = self._incomplete | dict.fromkeys(parts)
-            incomplete.pop(batch, None)
-            # In one statement: after an interrupt either the batch or its parts are incomplete.
-            batch.parts, self._incomplete = parts, incomplete
+            batch.parts = parts
+            self._incomplete.update(dict.fromkeys(parts))
+            self._incomplete.pop(batch, None)
         return parts
 
     def undrain_parts(self, parts: Sequence[ProducerBatch]) -> None:
@@ -553,19 +544,6 @@ class RecordAccumulator:
             queue = self._queues[partition] = PartitionQueue(partition, self._snapshot.leader(partition))
         return queue
 
-    def _give_back(self, claim: Claim) -> None:
-        """A second call has no effect."""
-        claim.remove_rows()
-        for batch in claim.opened:
-            self._unqueue(batch)
-            self._incomplete.pop(batch, None)
-        for batch, count, size, *_ in claim.before:
-            batch.count, batch.size = count, size
-            batch.claimed = batch.filled = False
-            self._list_if_sendable(self._queues[batch.partition], batch)
-        claim.undone = True
-        self._changed.notify_all()
-
     def _unqueue(self, batch: ProducerBatch) -> None:
         queue = self._queues[batch.partition]
         if batch in queue.batches:
@@ -586,13 +564,8 @@ class RecordAccumulator:
     def _list(self, queue: PartitionQueue) -> None:
         """Add the queue to its leader's ready list, once."""
         if not queue.listed:
-            ready = self._ready_by_node.setdefault(queue.leader, deque())
-            try:
-                ready.append(queue)
-                queue.listed = True
-            except BaseException:
-                queue.listed = queue in ready
-                raise
+            self._ready_by_node.setdefault(queue.leader, deque()).append(queue)
+            queue.listed = True
 
     def _list_if_sendable(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
         """While a caller had the batch, it may have become due or full, or another batch may have followed it.
@@ -640,8 +613,3 @@ class RecordAccumulator:
             batch = next(iter(self._lingering))
             check = min(check, batch.created + self._config.linger_ms)
         return check
-
-
-def _unclaim(batches: Iterable[ProducerBatch]) -> None:
-    for batch in batches:
-        batch.claimed = False

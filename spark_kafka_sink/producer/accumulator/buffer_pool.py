@@ -1,9 +1,7 @@
 """The budget of ``buffer.memory``: an account of bytes, not a store of buffers, because Arrow allocates.
 
-Any thread may call any method. The pool's lock is never held together with another lock.
-
-An interrupt (Ctrl-C) strikes between two statements. A move of bytes is therefore one statement: every byte is free, in
-one reservation or in one batch.
+Any thread may call any method. The pool's lock is never held together with another lock. Callers shield their calls
+from signals (``uninterrupted``); only the wait for memory lets them through.
 """
 
 from __future__ import annotations
@@ -109,21 +107,22 @@ class BufferPool:
                 f"The rows need {size} bytes at once, more than buffer.memory holds ({self.total} bytes). "
                 "Raise buffer.memory."
             )
+        with self._lock:
+            if self._closed_by is not None:
+                raise self._closed_by
+            if not self._waiters and self._available >= size:
+                self._available -= size
+                reservation.size += size
+                return False
+            waiter = _Waiter(reservation, size)
+            self._waiters.append(waiter)
         try:
-            with self._lock:
-                if self._closed_by is not None:
-                    raise self._closed_by
-                if not self._waiters and self._available >= size:
-                    self._available, reservation.size = self._available - size, reservation.size + size
-                    return False
-                waiter = _Waiter(reservation, size)
-                self._waiters.append(waiter)
             before_waiting()
             self._await_grant(waiter, max_wait_ms)
-            return True
         except BaseException:
             self.cancel(reservation)
             raise
+        return True
 
     def _await_grant(self, waiter: _Waiter, max_wait_ms: float) -> None:
         started = self._clock.now()
@@ -154,21 +153,24 @@ class BufferPool:
         with self._lock:
             if self._waiters:
                 self._waiters = deque(waiter for waiter in self._waiters if waiter.reservation is not reservation)
-            self._available, reservation.size = self._available + reservation.size, 0
+            self._available += reservation.size
+            reservation.size = 0
             self._grant()
 
     def reduce(self, reservation: Reservation, size: int) -> None:
         """Free what ``reservation`` has above ``size`` bytes."""
         with self._lock:
             if reservation.size > size:
-                self._available, reservation.size = self._available + reservation.size - size, size
+                self._available += reservation.size - size
+                reservation.size = size
                 self._grant()
 
     def charge(self, batch: MemoryHolder, size: int) -> None:
         """Replace all that ``batch`` holds by ``size`` bytes of its own."""
         with self._lock:
             self._free(batch)
-            self._available, batch.own_bytes = self._available - size, size
+            self._available -= size
+            batch.own_bytes = size
             self._grant()
 
     def release(self, batches: Iterable[MemoryHolder]) -> None:
@@ -186,25 +188,19 @@ class BufferPool:
                 waiter.wake()
 
     def _free(self, batch: MemoryHolder) -> None:
-        shared = batch.shared_buffer
-        if shared is None:
-            self._available, batch.own_bytes = self._available + batch.own_bytes, 0
-        else:
-            freed = batch.own_bytes if shared.users > 1 else batch.own_bytes + shared.size
-            self._available, batch.own_bytes, batch.shared_buffer, shared.users = (
-                self._available + freed, 0, None, shared.users - 1,
-            )  # fmt: skip
+        self._available += batch.own_bytes
+        batch.own_bytes = 0
+        shared, batch.shared_buffer = batch.shared_buffer, None
+        if shared is not None:
+            shared.users -= 1
+            if not shared.users:
+                self._available += shared.size
 
     def _grant(self) -> None:
-        """Serve waiters in order while memory lasts. After an interrupt, the next call resumes."""
-        while self._waiters:
-            waiter = self._waiters[0]
-            size, reservation = waiter.size, waiter.reservation
-            if not waiter.granted:
-                if self._available < size:
-                    return
-                self._available, reservation.size, waiter.granted = (
-                    self._available - size, reservation.size + size, True,
-                )  # fmt: skip
+        """Serve waiters in order while memory lasts."""
+        while self._waiters and self._waiters[0].size <= self._available:
+            waiter = self._waiters.popleft()
+            self._available -= waiter.size
+            waiter.reservation.size += waiter.size
+            waiter.granted = True
             waiter.wake()
-            self._waiters.popleft()

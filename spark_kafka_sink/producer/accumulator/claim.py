@@ -1,7 +1,7 @@
 """Claim → encode → publish: rows enter batches while no thread holds a lock for the encoding (ADR 1).
 
 Under the accumulator's lock a claim cuts rows into batches and marks these as claimed. No other thread changes or
-drains them until the claim is published or undone.
+drains them until the claim is published or given back.
 """
 
 from __future__ import annotations
@@ -89,28 +89,24 @@ class OpenBatch(NamedTuple):
     batch: ProducerBatch
     rows: int
     size: int
-    buffers: list[Buffer]
-    buffer_count: int
-    record_ranges: int
-    own_bytes: int
 
 
 class Claim:
-    """The memory and batches that one append owns. Unless it is published it must be undone, at whatever line an
-    interrupt (Ctrl-C) strikes; so each change is noted before it is made.
+    """The memory and batches that one append owns. Unless it is published it must be given back, also after an
+    exception that strikes at any line; so each change is noted before it is made.
 
-    The batches get their rows when the claim is published: until then it costs nothing to undo it, and rows that
+    The batches get their rows when the claim is published: until then it costs nothing to give it back, and rows that
     earlier appends have put into the same batches are not touched.
 
     ``ranges`` in row order. ``filled``: batches that accept no further row. ``opened``: new batches. ``before``:
     batches that were open already. ``encoded``: the rows, and ``compressed`` the filled batches if there is a codec.
-    ``expected``: the callbacks count on the rows. ``published``: the sender may see everything. ``undone``: nothing is
-    left.
+    ``expected``: the callbacks count on the rows. ``publishing``: it is too late to give it back. ``published``: the
+    sender may see everything.
     """
 
     __slots__ = (
-        "_open", "_reserved", "_rows_added", "before", "compressed", "encoded", "expected", "filled", "memory",
-        "opened", "published", "ranges", "undone",
+        "_open", "before", "compressed", "encoded", "expected", "filled", "memory", "opened", "published",
+        "publishing", "ranges",
     )  # fmt: skip
 
     def __init__(self, memory: Reservation) -> None:
@@ -121,9 +117,7 @@ class Claim:
         self.before: list[OpenBatch] = []
         self.encoded: list[EncodedRange] = []
         self.compressed: list[CompressedBatch] = []
-        self.expected = self.published = self.undone = False
-        self._rows_added = False
-        self._reserved = 0
+        self.expected = self.publishing = self.published = False
         self._open: dict[TopicPartition, ProducerBatch] = {}
 
     def take(self, queue: deque[ProducerBatch], run: Run, rows: RowSizes, limit: int, now: float) -> None:
@@ -162,50 +156,29 @@ class Claim:
 
     def add_rows(self) -> None:
         """Give the batches their rows and the memory that these keep, and seal the filled ones. Under the accumulator's
-        lock. After an interrupt a second call begins anew.
+        lock.
         """
-        self.remove_rows()
         memory = self.memory
-        self._reserved, self._rows_added = memory.size, True
         for batch, records, rows, max_timestamp, shared_buffer, largest in self.encoded:
             if largest > batch.largest_record:
                 batch.largest_record = largest
             batch.add(records, rows, max_timestamp, memory, shared_buffer)
         for batch, codec, compressed, plain_size in self.compressed:
             size = len(compressed)
-            memory.size, batch.own_bytes, batch.buffers = memory.size + batch.own_bytes - size, size, []
+            memory.size += batch.own_bytes - size
+            batch.own_bytes, batch.buffers = size, []
             batch.seal(codec, [compressed], plain_size)
         if not self.compressed:
             for batch in self.filled:
                 if batch.payload is None:
                     batch.seal(0, batch.buffers, sum(map(len, batch.buffers)))
 
-    def remove_rows(self) -> None:
-        """Undo ``add_rows``. Under the accumulator's lock; no effect before ``add_rows``, and when called twice."""
-        if not self._rows_added:
-            return
-        for batch, _, _, buffers, count, record_ranges, own_bytes in self.before:
-            batch.buffers = buffers  # a batch that was compressed has none
-            del buffers[count:], batch.record_ranges[record_ranges:]
-            batch.own_bytes, batch.shared_buffer, batch.payload = own_bytes, None, None
-        for batch in self.opened:
-            batch.buffers, batch.record_ranges = [], []
-            batch.own_bytes, batch.shared_buffer, batch.payload = 0, None, None
-        for each in self.encoded:
-            if each.shared_buffer is not None:
-                each.shared_buffer.users = 0
-        self.memory.size, self._rows_added = self._reserved, False
-
     def _claim_last(self, queue: deque[ProducerBatch], rows: RowSizes) -> ProducerBatch | None:
         """The last batch if it is open, unclaimed and accepts the timestamps of ``rows``."""
         batch = queue[-1] if queue else None
         if batch is None or batch.payload is not None or batch.claimed or batch.filled:
             return None
-        before = OpenBatch(
-            batch, batch.count, batch.size, batch.buffers, len(batch.buffers), len(batch.record_ranges),
-            batch.own_bytes,
-        )  # fmt: skip
-        self.before.append(before)
+        self.before.append(OpenBatch(batch, batch.count, batch.size))
         batch.claimed = True
         base = batch.base_timestamp
         if max(abs(rows.latest - base), abs(rows.earliest - base)) <= rows.max_timestamp_delta:

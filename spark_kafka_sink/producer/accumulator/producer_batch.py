@@ -142,10 +142,12 @@ class ProducerBatch:
         """
         self.buffers.append(records)
         if shared is None:
-            memory.size, self.own_bytes = memory.size - rows.size, self.own_bytes + rows.size
+            memory.size -= rows.size
+            self.own_bytes += rows.size
         elif self.shared_buffer is None:
-            taken = 0 if shared.users else shared.size
-            memory.size, self.shared_buffer, shared.users = memory.size - taken, shared, shared.users + 1
+            memory.size -= 0 if shared.users else shared.size
+            self.shared_buffer = shared
+            shared.users += 1
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
         self.record_ranges.append(rows)
@@ -212,7 +214,7 @@ class ProducerBatch:
         self.notify_listeners()
 
     def notify_listeners(self) -> None:
-        """Notify, then drop the records. After an interrupt, a second call resumes."""
+        """Notify, then drop the records. After an exception, a second call resumes."""
         ranges = self.record_ranges
         while ranges:
             rows = ranges[0]

@@ -7,7 +7,6 @@ The one way into the accumulator, for columns and for what ``send`` has buffered
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,6 +14,7 @@ import numpy as np
 
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.interrupts import interruptible, uninterrupted
 from spark_kafka_sink.common.model import ClusterSnapshot, TopicPartition
 from spark_kafka_sink.errors import InvalidRecordError, KafkaError
 from spark_kafka_sink.network.metadata import Metadata
@@ -57,11 +57,9 @@ _LARGEST_SLICE = 4 << 20
 class AppendCallbacks(BatchListener, Protocol):
     """Learns the outcome of rows that are appended (Java: ``RecordAccumulator.AppendCallbacks``)."""
 
-    def expect(self, claim: Claim, rows: int, order: Order | None) -> None:
+    def expect(self, rows: int, order: Order | None) -> None:
         """Called once a slice, before its batches can complete. Row ``i`` of its ``RecordRange``s is row ``order[i]``
         of the slice; None: the caller's order.
-
-        Sets ``claim.expected`` in the statement that counts the rows: after an interrupt it tells whether they count.
         """
 
     def fail(self, error: Exception) -> None:
@@ -122,7 +120,7 @@ class Appender:
     def append_pending(self, pending: PendingRecords) -> None:
         """Append what ``send`` has buffered, with the memory reserved for it. Never waits: the sender may call it.
 
-        The caller undoes ``pending.claim`` when this fails.
+        Called in an ``uninterrupted`` block. The caller undoes ``pending.claim`` when this fails.
         """
         topic, snapshot = pending.topic, pending.snapshot
         limit = self.accumulator.batch_limit(topic)
@@ -148,34 +146,21 @@ class Appender:
         self._publish(pending.claim, rows, pending.result, pending.created, lagging)
 
     def undo(self, claim: Claim, callbacks: AppendCallbacks, error: BaseException) -> None:
-        """An append failed, or was interrupted at any line. Afterwards its rows are published, or its batches are as
-        before (complete if the producer was aborted). Its memory is left to the owner of the claim.
+        """An append has failed. Afterwards its batches are published, as before, or have failed with it. Its memory is
+        left to the owner of the claim.
 
-        Rows that ``callbacks`` expect are published, unless publishing them is what failed: then ``callbacks`` know.
-        Called twice: an interrupt may strike in here too. The sender is woken, because the batches may have come due
-        while they were claimed.
+        The sender is woken, because the batches may have come due while they were claimed.
         """
-        if not (claim.published or claim.undone):
-            self._undo(claim, callbacks, error)
+        accumulator, cause = self.accumulator, as_exception(error)
+        if not claim.published:
+            if lost := accumulator.give_back(claim):
+                accumulator.pool.release(lost)
+                for batch in lost:
+                    batch.complete(UNKNOWN_OFFSET, NO_TIMESTAMP, cause)
+                accumulator.finish(lost)
+            if claim.expected:
+                callbacks.fail(cause)
         self.sender_thread.wakeup()
-
-    def _undo(self, claim: Claim, callbacks: AppendCallbacks, error: BaseException) -> None:
-        accumulator = self.accumulator
-        if claim.expected and not isinstance(error, Exception):
-            with suppress(Exception):  # the producer was aborted
-                accumulator.publish(claim)
-                return
-        cause = as_exception(error)
-        if not accumulator.give_back(claim):
-            batches = claim.batches()
-            accumulator.retract(claim)
-            accumulator.pool.release(batches)
-            for batch in batches:
-                batch.complete(UNKNOWN_OFFSET, NO_TIMESTAMP, cause)
-            accumulator.finish(batches)
-        if claim.expected:
-            callbacks.fail(cause)
-        claim.undone = True
 
     def _slices(self, snapshot: ClusterSnapshot, rows: ColumnRows) -> Iterator[Rows]:
         """The rows in slices that ``buffer.memory`` has room for.
@@ -201,30 +186,20 @@ class Appender:
 
     def _append(self, rows: Rows, receipt: SendReceipt, max_wait_ms: float) -> bool:
         """Append one slice; returns whether it had to wait for memory."""
-        claim = Claim(Reservation())
-        try:
-            return self._append_claim(claim, rows, receipt, max_wait_ms)
-        except BaseException as error:
-            self._not_appended(claim, receipt, error)  # again: an interrupt may strike in the first
-            raise
-
-    def _append_claim(self, claim: Claim, rows: Rows, receipt: SendReceipt, max_wait_ms: float) -> bool:
-        try:
-            lagging = self.accumulator.lagging(rows.sizes.runs, self.clock.now())
-            pool = self.accumulator.pool
-            size = rows.sizes.cumulative[-1]
-            size = max(size, min(size + _bound_of_copies(rows.sizes, lagging), pool.total))
-            waited = pool.reserve(claim.memory, size, max_wait_ms, self.sender_thread.wakeup)
-            self._publish(claim, rows, receipt, self.clock.now(), lagging)
-            return waited
-        except BaseException as error:
-            self._not_appended(claim, receipt, error)
-            raise
-
-    def _not_appended(self, claim: Claim, receipt: SendReceipt, error: BaseException) -> None:
-        self.records_lost(error)
-        self.undo(claim, receipt, error)
-        self.accumulator.pool.cancel(claim.memory)
+        claim, pool = Claim(Reservation()), self.accumulator.pool
+        with uninterrupted():
+            try:
+                lagging = self.accumulator.lagging(rows.sizes.runs, self.clock.now())
+                size = rows.sizes.cumulative[-1]
+                size = max(size, min(size + _bound_of_copies(rows.sizes, lagging), pool.total))
+                waited = pool.reserve(claim.memory, size, max_wait_ms, self.sender_thread.wakeup)
+                self._publish(claim, rows, receipt, self.clock.now(), lagging)
+                return waited
+            except BaseException as error:
+                self.records_lost(error)
+                self.undo(claim, receipt, error)
+                pool.cancel(claim.memory)
+                raise
 
     def records_lost(self, error: BaseException) -> None:
         """A transaction must not be committed without records that ``error`` may have kept out of the batches."""
@@ -242,7 +217,8 @@ class Appender:
         needed = _assign(claim, rows, rows.encode(claim.ranges), callbacks, lagging, accumulator.compresses)
         accumulator.pool.reduce(claim.memory, needed)
         accumulator.compress_filled(claim)
-        callbacks.expect(claim, len(rows.sizes.cumulative) - 1, rows.order)
+        claim.expected = True
+        callbacks.expect(len(rows.sizes.cumulative) - 1, rows.order)
         wake = accumulator.publish(claim)
         if claim.memory.size:
             accumulator.pool.cancel(claim.memory)
@@ -288,7 +264,8 @@ class Appender:
             return self.partitioner.assign(topic, rows.sizes[chosen], count, load)
         part = rows if rows.topics.codes is None else rows.take(chosen)
         try:
-            return self.partitioner.partition(topic, part.columns, part.explicit, part.sizes, count, load)
+            with interruptible():
+                return self.partitioner.partition(topic, part.columns, part.explicit, part.sizes, count, load)
         except InvalidRecordError as error:
             if error.row is not None:
                 error.row = int(chosen[error.row])
@@ -304,7 +281,7 @@ class Appender:
 
 
 def as_exception(error: BaseException) -> Exception:
-    """The error of rows that were not sent because of ``error``, which may be an interrupt."""
+    """The error of rows that were not sent because of ``error``, which may be what a signal handler raised."""
     return error if isinstance(error, Exception) else KafkaError(f"Not sent, because send was interrupted: {error!r}")
 
 

@@ -15,7 +15,6 @@ import numpy.typing as npt
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.common.waiting import Waiters
 from spark_kafka_sink.errors import KafkaTimeoutError
-from spark_kafka_sink.producer.accumulator.claim import Claim
 from spark_kafka_sink.producer.accumulator.producer_batch import (
     NO_TIMESTAMP,
     UNKNOWN_OFFSET,
@@ -74,11 +73,10 @@ class ProduceRequestResult:
         self._error: Exception | None = None
         self._watchers: dict[int, list[Watcher]] = {}
 
-    def expect(self, claim: Claim, rows: int, order: npt.NDArray[np.intp] | None) -> None:
-        """As in ``AppendCallbacks``. Called again when the records are appended again, after an interrupt."""
+    def expect(self, rows: int, order: npt.NDArray[np.intp] | None) -> None:
+        """As in ``AppendCallbacks``."""
         with self._lock:
-            self._order, self._ranks = order, None
-            self._appended = claim.expected = True
+            self._order, self._appended = order, True
 
     def fail(self, error: Exception) -> None:
         """No record of the result reached a batch."""
@@ -102,11 +100,7 @@ class ProduceRequestResult:
             offset = batch.base_offset + rows.first
         done = CompletedRange(start, start + rows.rows, batch.partition, offset, batch.log_append_time, batch.error)
         with self._lock:
-            position = bisect_right(self._ranges, start, key=_start)
-            if position and self._ranges[position - 1].start == start:
-                done = self._ranges[position - 1]  # reported again after an interrupt: the first report stands
-            else:
-                self._ranges.insert(position, done)
+            self._ranges.insert(bisect_right(self._ranges, start, key=_start), done)
             watchers = self._take_watchers(done) if self._watchers else ()
             self._changed.notify_all()
         if watchers:

@@ -17,13 +17,14 @@ import numpy as np
 
 from spark_kafka_sink.common.clock import NEVER
 from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.interrupts import interruptible, uninterrupted
 from spark_kafka_sink.common.model import ClusterSnapshot
 from spark_kafka_sink.common.waiting import Waiters
 from spark_kafka_sink.errors import InvalidRecordError, KafkaError, KafkaTimeoutError, ProducerClosedError
 from spark_kafka_sink.producer.accumulator.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.accumulator.buffer_pool import Reservation
 from spark_kafka_sink.producer.accumulator.claim import Claim
-from spark_kafka_sink.producer.append.append import Appender
+from spark_kafka_sink.producer.append.append import Appender, as_exception
 from spark_kafka_sink.producer.append.future_record_metadata import FutureRecordMetadata, ProduceRequestResult
 from spark_kafka_sink.producer.append.pending_records import (
     CLOSED,
@@ -272,21 +273,22 @@ class TopicPendingRecords:
 
     def flush(self, deadline: float = NEVER) -> bool:
         """Return when the records so far are in the accumulator, or failed; False when the time is up before."""
-        with self._lock:
-            self._close(self._open)
-            last = self._closed[-1] if self._closed else self._appending
-        while True:
+        with uninterrupted():
+            with self._lock:
+                self._close(self._open)
+                last = self._closed[-1] if self._closed else self._appending
             self._append_closed()
+        while True:
             with self._lock:
                 if last is None or (last is not self._appending and last not in self._closed):
                     return True
                 remaining = deadline - self._appender.clock.now()
                 if remaining <= 0:
                     return False
-                if self._appending is None:
-                    continue
-                sleeper = self._appended.join()
-            self._appended.sleep(sleeper, remaining)
+                sleeper = None if self._appending is None else self._appended.join()
+            if sleeper is not None:
+                self._appended.sleep(sleeper, remaining)
+            self._append_closed()
 
     def publish_due(self, now: float, all_of_it: bool) -> float:
         """On the sender thread."""
@@ -323,10 +325,11 @@ class TopicPendingRecords:
         appender = self._appender
         foreign = pending.owner not in (get_ident(), SHARED)
         if foreign or (pending.values and pending.size + size > self._limit):
-            with self._lock:
-                self._shared = self._shared or foreign
-                self._close(pending)
-            self._append_closed()
+            with uninterrupted():
+                with self._lock:
+                    self._shared = self._shared or foreign
+                    self._close(pending)
+                self._append_closed()
             return remaining
         if isinstance(error := appender.sender_thread.obstacle(), ProducerClosedError):
             raise error
@@ -338,13 +341,12 @@ class TopicPendingRecords:
         at_once = max(_RESERVED_AT_LEAST, self._expected, pending.claim.memory.size)
         reserved = min(max(2 * size, min(at_once, memory // 4)), memory)
         granted = Reservation()
-        try:
-            pool.reserve(granted, reserved, max(0.0, deadline - clock.now()), wake)
-            self._grant(granted, snapshot, size)
-            pool.cancel(granted)
-        except BaseException:
-            pool.cancel(granted)  # again: an interrupt may strike in the first
-            raise
+        with uninterrupted():
+            try:
+                pool.reserve(granted, reserved, max(0.0, deadline - clock.now()), wake)
+                self._grant(granted, snapshot, size)
+            finally:
+                pool.cancel(granted)
         return max(0.0, deadline - clock.now())
 
     def _grant(self, granted: Reservation, snapshot: ClusterSnapshot, size: int) -> None:
@@ -368,90 +370,64 @@ class TopicPendingRecords:
         """Under the lock; another thread may have been first."""
         if pending is not self._open or pending is CLOSED:
             return
-        try:
-            self._move_to_closed(pending)
-        except BaseException:
-            self._move_to_closed(pending)
-            raise
-
-    def _move_to_closed(self, pending: PendingRecords) -> None:
-        """May be done twice."""
         pending.close()
         self._expected = 2 * min(pending.size * 9 // 8, self._limit)
-        if pending not in self._closed:
-            self._closed.append(pending)
+        self._closed.append(pending)
         self._open = CLOSED
 
     def _append_closed(self) -> None:
-        pending = claim = None
-        try:
+        """Append what is closed, unless another thread does. These may be records of other calls, so signals wait."""
+        with uninterrupted():
             while True:
                 with self._lock:
                     if self._appending is not None or not self._closed:
                         return
-                    # In this order: records that an interrupt hits here are in one of the two, and ``_end`` reads both.
-                    head = self._closed[0]
-                    pending, claim, self._appending = head, head.claim, head
-                    self._closed.popleft()
-                self._append_one(pending, claim)
-                self._end(pending)
-        except BaseException as interrupt:
-            if pending is not None and claim is not None:
-                self._interrupted(pending, claim, interrupt)
-            self._appender.sender_thread.wakeup()  # for the closed ones that are left
-            raise
+                    self._appending = pending = self._closed.popleft()
+                try:
+                    self._append_one(pending)
+                finally:
+                    with self._lock:
+                        self._appending = None
+                        self._appended.notify_all()
+                    if self._closed:
+                        self._appender.sender_thread.wakeup()  # it appends the rest if a signal ends this
+                        with interruptible():
+                            pass
 
-    def _end(self, pending: PendingRecords) -> None:
-        """May be done twice."""
-        with self._lock:
-            if self._appending is pending:
-                if self._closed and self._closed[0] is pending:
-                    self._closed.popleft()
-                self._appended.notify_all()
-                self._appending = None
-
-    def _append_one(self, pending: PendingRecords, claim: Claim) -> None:
-        """An error fails the records' futures. It is not raised: these may be another thread's records."""
+    def _append_one(self, pending: PendingRecords) -> None:
+        """An error fails the records' futures. It is not raised: these may be another thread's records. What interrupts
+        the user's partitioner, such as Ctrl-C, is raised, and the sender appends the records.
+        """
+        appender, claim = self._appender, pending.claim
         try:
             if pending.rows:
-                self._appender.append_pending(pending)
+                appender.append_pending(pending)
             else:
-                self._appender.accumulator.pool.cancel(claim.memory)
+                appender.accumulator.pool.cancel(claim.memory)
         except Exception as error:
-            self._appender.undo(claim, pending.result, error)
-            self._fail(pending, claim, error)
+            appender.undo(claim, pending.result, error)
+            self._fail(pending, error)
         except BaseException as interrupt:
-            self._interrupted(pending, claim, interrupt)
+            appender.undo(claim, pending.result, interrupt)
+            if not self._put_back(pending):
+                self._fail(pending, self._aborted_by or as_exception(interrupt))
             raise
 
-    def _fail(self, pending: PendingRecords, claim: Claim, error: Exception) -> None:
-        """Unless the records are published. May be done twice."""
-        if not claim.published:
+    def _put_back(self, pending: PendingRecords) -> bool:
+        """Close the records again, with the same memory. False if they are published or have failed, or on abort."""
+        with self._lock:
+            if self._aborted_by is not None or pending.claim.published or pending.result.failed:
+                return False
+            pending.claim = Claim(pending.claim.memory)
+            self._closed.appendleft(pending)
+            return True
+
+    def _fail(self, pending: PendingRecords, error: Exception) -> None:
+        """Unless the records are published."""
+        if not pending.claim.published:
             self._appender.records_lost(error)
             pending.result.fail(error)
-        self._appender.accumulator.pool.cancel(claim.memory)
-
-    def _interrupted(self, pending: PendingRecords, claim: Claim, interrupt: BaseException) -> None:
-        """Append the records later, with the same memory and a new claim, unless they are published or have failed.
-
-        Done twice, as an interrupt may strike in here too; no effect once ``pending`` has its new claim.
-        """
-        if pending.claim is not claim:
-            return
-        self._appender.undo(claim, pending.result, interrupt)
-        with self._lock:
-            aborted_by = self._aborted_by
-            ended = claim.published or pending.result.failed or not pending.rows
-            if not ended and aborted_by is None and self._appending is pending:
-                if not self._closed or self._closed[0] is not pending:
-                    self._closed.appendleft(pending)
-                self._appended.notify_all()
-                self._appending, pending.claim = None, Claim(claim.memory)
-                return
-        if not ended and aborted_by is not None:
-            self._fail(pending, claim, aborted_by)
-        self._appender.accumulator.pool.cancel(claim.memory)
-        self._end(pending)
+        self._appender.accumulator.pool.cancel(pending.claim.memory)
 
 
 class RecordPartitioning:

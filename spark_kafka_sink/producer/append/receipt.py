@@ -17,7 +17,6 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.common.waiting import Waiters
 from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError
-from spark_kafka_sink.producer.accumulator.claim import Claim
 from spark_kafka_sink.producer.accumulator.producer_batch import UNKNOWN_OFFSET, ProducerBatch, RecordRange
 
 
@@ -63,10 +62,10 @@ class SendReceipt:
         self.error: Exception | None = None
         self.failed: TopicPartition | None = None
 
-    def expect(self, claim: Claim, rows: int, order: npt.NDArray[np.intp] | None) -> None:
+    def expect(self, rows: int, order: npt.NDArray[np.intp] | None) -> None:
         """As in ``AppendCallbacks``."""
         with self._lock:
-            self._appended, claim.expected = self._appended + rows, True
+            self._appended += rows
 
     def fail(self, error: Exception) -> None:
         """As in ``AppendCallbacks``."""

@@ -208,13 +208,12 @@ def test_giving_back_lets_what_came_due_meanwhile_go(desk):
     assert desk.drained_counts() == [4]
 
 
-@pytest.mark.parametrize("undo", ["give_back", "retract"])
-def test_what_stands_behind_an_undone_claim_goes_out(desk, undo):
+def test_what_stands_behind_an_undone_claim_goes_out(desk):
     """A drain had passed by the full batch behind a claimed one; when that was given back, nobody offered it again."""
     claim = desk.claim(3)
     desk.append(12)
     assert desk.drained_counts() == []
-    getattr(desk.accumulator, undo)(claim)
+    desk.accumulator.give_back(claim)
     assert desk.drained_counts() == [10]
 
 
@@ -250,17 +249,6 @@ def test_taking_the_queued_leaves_claimed_batches_in_their_order(desk):
     desk.publish(first)
     desk.clock.advance(10)
     assert [desk.drained_counts(), desk.drained_counts()] == [[3], [5]]
-
-
-def test_retracting_takes_the_batches_out(desk):
-    desk.append(4)
-    claim = desk.claim(20)
-    desk.accumulator.retract(claim)
-    desk.clock.advance(10)
-    assert desk.drained_counts() == []
-    assert desk.accumulator.has_incomplete, "a flush waits until those who wait for its rows have heard"
-    desk.accumulator.finish(claim.batches())
-    assert not desk.accumulator.has_incomplete
 
 
 def test_ready_names_the_nodes_and_the_next_check(desk):
@@ -348,13 +336,17 @@ def test_expiry_takes_the_old_and_leaves_the_young(desk):
 
 def test_after_an_abort_claims_fail_and_claimed_batches_are_their_callers(desk):
     desk.append(1, 1)
-    claim = desk.claim(1)
+    desk.append(4)
+    claim = desk.claim(20)
     (orphan,) = desk.accumulator.abort(ProducerClosedError("closed"))
     assert orphan.partition.partition == 1
     with pytest.raises(ProducerClosedError):
         desk.publish(claim)
-    assert not desk.accumulator.give_back(claim)
-    desk.accumulator.retract(claim)
+    lost = desk.accumulator.give_back(claim)
+    assert [batch.count for batch in lost] == [4]
+    assert desk.accumulator.has_incomplete, "a flush waits until those who wait for these rows have heard"
+    desk.accumulator.finish([orphan, *lost])
+    assert not desk.accumulator.has_incomplete
     with pytest.raises(ProducerClosedError):
         desk.claim(1)
 

@@ -6,13 +6,17 @@ from spark_kafka_sink.testing import TestBroker
 from tests.unit.exactly_once.runs import TOPIC, Query, new_process
 
 
-@pytest.fixture(params=["4.1", "3.9", "3.5"])
-def broker(request):
-    """Both transaction protocols, and the oldest broker."""
-    with TestBroker(like=request.param) as broker:
+def broker_like(release):
+    with TestBroker(like=release) as broker:
         broker.create_topic(TOPIC, partitions=2)
         yield broker
     new_process()
+
+
+@pytest.fixture(params=["4.1", "3.9", "3.5"])
+def broker(request):
+    """Both transaction protocols, and the oldest broker."""
+    yield from broker_like(request.param)
 
 
 @pytest.fixture

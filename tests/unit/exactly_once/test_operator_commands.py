@@ -20,6 +20,7 @@ from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import Entry, EntryState, RowSum, TaskShare, WriteKind, WritePlan
 from spark_kafka_sink.tools.cli.main import main
 from tests.support.waiting import DEADLINE_S
+from tests.unit.exactly_once.conftest import broker_like
 from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query, committed
 from tests.unit.exactly_once.test_protocol import EACH_ONCE, MORE, ROWS
 
@@ -29,6 +30,12 @@ BRIEF = [
     for option in ("max.block.ms=1000", "request.timeout.ms=3600000", "delivery.timeout.ms=7200000")
 ]
 ANSWERS = {"list": [], "commit": ["--yes"], "abort": ["--yes"]}
+
+
+@pytest.fixture(params=["4.1", "3.5"])
+def broker(request):
+    """Each transaction protocol."""
+    yield from broker_like(request.param)
 
 
 @pytest.fixture
