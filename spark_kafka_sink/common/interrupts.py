@@ -5,16 +5,17 @@ thread. The block puts a recorder in place of these handlers. When it ends, it r
 recorded, once and in order; ``signal.siginterrupt`` of theirs is lost. On other threads, where Python runs no signal
 handlers, it does nothing. An exception that another thread sets (``PyThreadState_SetAsyncExc``) still strikes.
 
-It takes 3 to 10 µs, so it belongs around a slice of rows and not around a record. Waits in it (``Sleeper.wait``) and a
-user's code (``interruptible``) let signals through.
+It takes 4 to 12 µs, so it belongs around a slice of rows and not around a record. Waits in it (``Sleeper.wait``) and a
+user's code are ``interruptible``: they run with the program's own handlers.
 """
 
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # signal.getsignal takes 20 µs in CPython 3.11: it looks for an Enum
+import os
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from threading import get_ident, main_thread
 from types import FrameType
 from typing import Final, TypeAlias
@@ -26,26 +27,23 @@ Handler: TypeAlias = Callable[[int, FrameType | None], object]
 
 
 class _Shield:
-    """The main thread's shield. A signal may still strike at each line that runs while it is not ``held``.
-
-    A recorder that such a signal leaves in place calls the handler at once, and the next block removes it.
-    """
+    """The main thread's shield. A signal may strike at each line that runs while it is not in place."""
 
     def __init__(self) -> None:
-        self.raised = False
-        """Whether an ``uninterrupted`` block has put the recorder in place."""
-        self.held = False
-        """Whether signals wait."""
         self._handlers: dict[int, Handler] = {}
-        """The program's handlers that the recorder replaces."""
+        """The program's handlers that the recorder replaces now."""
         self._recorded: deque[tuple[Handler, int, FrameType | None]] = deque()
         self._recorder = self._record
+
+    @property
+    def in_place(self) -> bool:
+        return bool(self._handlers)
 
     def put_in_place(self) -> None:
         try:
             for number in _SIGNALS:
                 handler = _signal.getsignal(number)
-                if callable(handler) and handler is not self._recorder:
+                if callable(handler):
                     self._handlers[number] = handler
                     _signal.signal(number, self._recorder)
         except BaseException as error:
@@ -54,6 +52,7 @@ class _Shield:
                 raise
 
     def remove(self) -> None:
+        """Has no effect if it is not in place."""
         try:
             while self._handlers:
                 number, handler = next(iter(self._handlers.items()))
@@ -65,41 +64,61 @@ class _Shield:
             raise
 
     def run_recorded(self) -> None:
-        try:
-            while self._recorded:
-                handler, number, frame = self._recorded.popleft()
+        """Raises what the last of the handlers has raised, with that of an earlier one as its context."""
+        raised: BaseException | None = None
+        while self._recorded:
+            handler, number, frame = self._recorded.popleft()
+            try:
                 handler(number, frame)
-        except BaseException:
-            self.run_recorded()
-            raise
+            except BaseException as error:
+                if error is not raised and error.__context__ is None:
+                    error.__context__ = raised
+                raised = error
+        if raised is not None:
+            raise raised
+
+    def after_fork_in_child(self) -> None:
+        """Another thread may have forked while this process's main thread, which the child lacks, was in a block."""
+        self._recorded.clear()
+        self.remove()
 
     def _record(self, number: int, frame: FrameType | None) -> None:
         self._recorded.append((self._handlers[number], number, frame))
-        if not self.held:
-            self.run_recorded()
 
 
 class _Uninterrupted:
-    __slots__ = ("_held_before", "_outermost")
+    __slots__ = ("_outermost",)
 
     def __enter__(self) -> None:
-        self._outermost, self._held_before = not _shield.raised, _shield.held
+        self._outermost = not _shield.in_place
         if self._outermost:
             _shield.put_in_place()
-        _shield.raised = _shield.held = True
 
     def __exit__(self, *_error: object) -> None:
-        try:
-            _shield.raised, _shield.held = not self._outermost, self._held_before
-            if self._outermost:
-                _shield.remove()
-        finally:
-            if not self._held_before:
-                _shield.run_recorded()
+        if self._outermost:
+            _shield.remove()
+            _shield.run_recorded()
+
+
+class _Interruptible:
+    """A signal that strikes as the block ends leaves the shield off; what must not be divided then has one of its own."""
+
+    __slots__ = ("_lifted",)
+
+    def __enter__(self) -> None:
+        self._lifted = _shield.in_place
+        if self._lifted:
+            _shield.remove()
+            _shield.run_recorded()
+
+    def __exit__(self, *_error: object) -> None:
+        if self._lifted:
+            _shield.put_in_place()
 
 
 _shield: Final = _Shield()
 _NOTHING: Final = nullcontext()
+os.register_at_fork(after_in_child=_shield.after_fork_in_child)
 
 
 def uninterrupted() -> AbstractContextManager[None]:
@@ -109,14 +128,4 @@ def uninterrupted() -> AbstractContextManager[None]:
 
 def interruptible() -> AbstractContextManager[None]:
     """Within an ``uninterrupted`` block: for a wait or for code of the user, which a signal may end at any line."""
-    return _let_through() if _shield.held and get_ident() == main_thread().ident else _NOTHING
-
-
-@contextmanager
-def _let_through() -> Iterator[None]:
-    try:
-        _shield.held = False
-        _shield.run_recorded()
-        yield
-    finally:
-        _shield.held = True
+    return _Interruptible() if _shield.in_place and get_ident() == main_thread().ident else _NOTHING

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from spark_kafka_sink.common.model import TopicPartition
 
@@ -280,15 +280,31 @@ METRICS = tuple(Metric(*row) for row in (
 _LARGEST = frozenset(metric.of for metric in METRICS if metric.formula is Formula.LARGEST)
 
 
-class _Sample(NamedTuple):
-    """``base``: copies of the counters at ``started`` (monotonic ms) by their ids. Newer counters have none."""
+_Base = TypeVar("_Base")
+
+
+class Sample(NamedTuple, Generic[_Base]):
+    """``base``: a copy of the counters at ``started`` (monotonic ms)."""
 
     started: float
-    base: Mapping[int, Counters]
+    base: _Base
+
+
+_Sample: TypeAlias = Sample[Mapping[int, Counters]]
+"""Copies of the counters by their ids. Newer counters have none."""
+
+
+def current_samples(samples: tuple[Sample[_Base], ...], now: float) -> tuple[tuple[Sample[_Base], ...], float]:
+    """The samples that are not outdated, and the seconds that they cover: at least one whole sample, as in Java's
+    ``Rate.windowSize``."""
+    held = tuple(sample for sample in samples if now - sample.started < SAMPLES * SAMPLE_WINDOW_MS)
+    length = now - held[0].started if held else 0.0
+    missing = SAMPLES - 1 - int(length // SAMPLE_WINDOW_MS)
+    return held, (length + max(0, missing) * SAMPLE_WINDOW_MS) / 1000.0
 
 
 class _Window(NamedTuple):
-    """The samples that are not outdated, and the seconds that they cover. ``now``: monotonic ms."""
+    """The current samples, and the seconds that they cover. ``now``: monotonic ms."""
 
     samples: tuple[_Sample, ...]
     seconds: float
@@ -375,8 +391,7 @@ class ProducerMetrics:
         for each in counters:
             for name in _LARGEST.intersection(each.__dataclass_fields__):
                 setattr(each, name, 0)
-        kept = [sample for sample in self._samples[1 - SAMPLES :] if now - sample.started < SAMPLES * SAMPLE_WINDOW_MS]
-        self._samples = (*kept, _Sample(now, base))
+        self._samples = (*current_samples(self._samples[1 - SAMPLES :], now)[0], Sample(now, base))
         self._sample_ends = now + SAMPLE_WINDOW_MS
 
     # Any thread
@@ -428,7 +443,7 @@ class ProducerMetrics:
 
     def _groups(self, now: float) -> Iterator[tuple[str, str, dict[str, str], dict[str, float]]]:
         """Group, suffix in ``read``, labels and values."""
-        window = self._window(now)
+        window = _Window(*current_samples(self._samples, now), now)
         yield PRODUCER, "", {}, self._values(PRODUCER, tuple(self._all_counters()), window)
         for topic, counters in tuple(self._topics.items()):
             yield TOPIC, f".{topic}", {"topic": topic}, self._values(TOPIC, (counters,), window)
@@ -461,13 +476,6 @@ class ProducerMetrics:
         if metric.formula is Formula.LARGEST:
             return max(window.largest(each, of) for each in counters)
         return sum(window.growth(each, of) for each in counters) / count
-
-    def _window(self, now: float) -> _Window:
-        """Length as in Java's ``Rate.windowSize``: at least one whole sample."""
-        held = tuple(sample for sample in self._samples if now - sample.started < SAMPLES * SAMPLE_WINDOW_MS)
-        length = now - held[0].started if held else 0.0
-        missing = SAMPLES - 1 - int(length // SAMPLE_WINDOW_MS)
-        return _Window(held, (length + max(0, missing) * SAMPLE_WINDOW_MS) / 1000.0, now)
 
     def _all_counters(self) -> Iterator[Counters]:
         yield from tuple(self._topics.values())

@@ -80,7 +80,8 @@ class ProducerCore:
         pool = BufferPool(config.buffer_memory, clock, self.sender_thread)
         metrics = ProducerMetrics(pool, pool.counters, network or NetworkCounters(), client.counters, self.metadata)
         self.accumulator = RecordAccumulator(config, pool, metrics, self.sender_thread)
-        sequences = Sequences(config.enable_idempotence, config.transactional_id is not None)
+        one_in_flight = config.max_in_flight_requests_per_connection == 1
+        sequences = Sequences(config.enable_idempotence, config.transactional_id is not None, one_in_flight)
         calls = Calls(client, self.metadata, config, random)
         self.transaction_manager: TransactionManager | None = None
         if config.transactional_id is not None:

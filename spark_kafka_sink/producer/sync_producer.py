@@ -9,13 +9,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from random import Random
 from types import TracebackType
-from typing import Literal, NamedTuple, TypedDict, Unpack, overload
+from typing import Any, Literal, NamedTuple, TypedDict, Unpack, overload
 
 import numpy as np
 from kio.schema.errors import ErrorCode
@@ -23,16 +23,25 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.common.clock import Clock, SystemClock
 from spark_kafka_sink.common.compression import load_codec
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.config.option import AT_LEAST_0, MINUS_1_OR_MORE, BadValueError, Option, OptionKind
+from spark_kafka_sink.common.config.option import (
+    AT_LEAST_0,
+    INT,
+    LONG,
+    MINUS_1_OR_MORE,
+    BadValueError,
+    declared,
+    option,
+)
 from spark_kafka_sink.common.config.producer_config import refuse_other_than_mapping
 from spark_kafka_sink.common.config.rules import PRODUCER_TYPE
 from spark_kafka_sink.common.forks import inherited_error, on_fork
-from spark_kafka_sink.common.metrics import PRODUCER, SAMPLE_WINDOW_MS, SAMPLES, TOPIC
+from spark_kafka_sink.common.metrics import PRODUCER, SAMPLE_WINDOW_MS, SAMPLES, TOPIC, Sample, current_samples
 from spark_kafka_sink.common.model import NO_IDENTITY, NO_LEADER, TopicPartition
 from spark_kafka_sink.errors import (
     AuthenticationError,
     ConfigError,
     FailedToSendError,
+    IllegalStateError,
     InvalidRecordError,
     KafkaError,
     NetworkError,
@@ -50,27 +59,18 @@ from spark_kafka_sink.producer.append.record import (
     check_partition_and_timestamp,
     encode_headers,
 )
-from spark_kafka_sink.producer.append.rows import check_sizes
+from spark_kafka_sink.producer.append.rows import check_sizes, slices
 from spark_kafka_sink.producer.partitioning.kafka_partitioners import load_partitioner
 from spark_kafka_sink.producer.partitioning.partitioner import NOT_GIVEN, PartitionLoad
 from spark_kafka_sink.producer.producer import KafkaProducer
 from spark_kafka_sink.producer.sender.produce_api import ProduceRequest, topic_ids
-from spark_kafka_sink.producer.sender.produce_response import ProduceResponse
+from spark_kafka_sink.producer.sender.produce_response import PartitionResponse, ProduceResponse
 from spark_kafka_sink.producer.serializers import AnySerializer, BytesSerializer, RecordSerializers
 from spark_kafka_sink.records.batch import NO_SEQUENCE
 from spark_kafka_sink.records.columns import RecordColumns, bytes_column
 from spark_kafka_sink.records.sizes import one_java_size_estimate
 
 _log = logging.getLogger("spark_kafka_sink.producer")
-
-SYNC_OPTIONS = (
-    Option("message.send.max.retries", OptionKind.INT, 3, "high",
-           "Retries of a record after a retriable error.", AT_LEAST_0),
-    Option("topic.metadata.refresh.interval.ms", OptionKind.LONG, 600_000, "low",
-           "Metadata older than this is refreshed before a send. -1: only after an error. 0: before each send (slow).",
-           MINUS_1_OR_MORE),
-)  # fmt: skip
-"""As in Kafka 0.8's ``ProducerConfig``."""
 
 _ASYNC_ONLY = {
     "enable.idempotence": (None, "false", False),
@@ -80,54 +80,59 @@ _ASYNC_ONLY = {
 """Options of sequence numbers and interceptors, and the values that turn these off."""
 
 _ALL_TOPICS = ""
+_NOT_ACKNOWLEDGED = PartitionResponse(UNKNOWN_OFFSET)
 
 
 @dataclass(frozen=True, slots=True)
 class SyncConfig:
-    """The options of ``SyncProducer``; ``kafka``: those of both producers. Times in ms."""
+    """The options of ``SyncProducer`` as in Kafka 0.8's ``ProducerConfig``. ``kafka``: those of both producers."""
 
+    # fmt: off
     kafka: ProducerConfig
-    message_send_max_retries: int
-    topic_metadata_refresh_interval_ms: int
+    message_send_max_retries: int = option("message.send.max.retries", INT, 3, "high",
+        "Retries of a record after a retriable error.", AT_LEAST_0)
+    topic_metadata_refresh_interval_ms: int = option("topic.metadata.refresh.interval.ms", LONG, 600_000, "low",
+        "Metadata older than this is refreshed before a send. -1: only after an error. 0: before each send (slow).",
+        MINUS_1_OR_MORE)
+    # fmt: on
 
     @classmethod
     def parse(cls, mapping: Mapping[str, object]) -> SyncConfig:
-        """Raises ``ConfigError`` with all faults at once."""
+        """Raises ``ConfigError`` with all faults at once. A client.id is generated if there is none."""
         refuse_other_than_mapping(mapping)
+        rest = dict(mapping)
         faults = [
             f"{name} needs the asynchronous producer: leave it out."
             for name, harmless in _ASYNC_ONLY.items()
-            if mapping.get(name) not in harmless
+            if rest.pop(name, None) not in harmless
         ]
-        own = {}
-        for option in SYNC_OPTIONS:
-            given = mapping.get(option.name)
+        own: dict[str, Any] = {}
+        for field, each in declared(cls).items():
+            given = rest.pop(each.name, None)
             try:
-                own[option.name] = option.parse(option.default if given is None else given)
+                own[field] = each.parse(each.default if given is None else given)
             except BadValueError as error:
-                faults.append(f"{option.name} {error}")
-        kind = mapping.get(PRODUCER_TYPE)
+                faults.append(f"{each.name} {error}")
+        kind = rest.pop(PRODUCER_TYPE, None)
         if kind is not None and str(kind).strip() != "sync":
             faults.append(f"{PRODUCER_TYPE} is {kind!r}, but this producer is sync; use open_producer.")
-        not_kafkas = {option.name for option in SYNC_OPTIONS}.union(_ASYNC_ONLY, [PRODUCER_TYPE])
-        rest = {name: value for name, value in mapping.items() if name not in not_kafkas}
         try:
             kafka = ProducerConfig.parse({**rest, "enable.idempotence": False})
         except ConfigError as error:
             faults += error.faults
         if faults:
             raise ConfigError(faults)
-        return cls(kafka, **{name.replace(".", "_"): value for name, value in own.items()})  # type: ignore[arg-type]
+        return cls(kafka.with_client_id(), **own)
 
     def by_name(self) -> dict[str, object]:
-        """Those that only this producer has."""
-        return {option.name: getattr(self, option.name.replace(".", "_")) for option in SYNC_OPTIONS}
+        """The values of both producers' options by their names, which ``configure`` of the user's classes gets."""
+        own = {each.name: getattr(self, field) for field, each in declared(SyncConfig).items()}
+        return own | self.kafka.by_name()
 
 
 class _Message(NamedTuple):
-    """A serialized record. ``row``: its position in the call; ``size``: Java's estimate in bytes.
-
-    ``partition_key``: what the partitioner gets, None for an unkeyed record.
+    """A serialized record. ``row``: its position in the call; ``headers``: encoded; ``partition_key``: what the
+    partitioner gets, None for an unkeyed record.
     """
 
     row: int
@@ -138,7 +143,11 @@ class _Message(NamedTuple):
     partition: int | None
     timestamp: int
     headers: bytes
-    size: int
+
+    @property
+    def size(self) -> int:
+        """Java's estimate in bytes."""
+        return one_java_size_estimate(len(self.headers), (self.key, self.value))
 
 
 _Group = Sequence[_Message]
@@ -152,21 +161,21 @@ class _Results:
         self.delivered: dict[int, RecordMetadata] = {}
         self.errors: dict[int, Exception] = {}
 
-    def deliver(self, group: _Group, partition: int, base_offset: int, log_append_time: int) -> None:
+    def deliver(self, group: _Group, partition: int, response: PartitionResponse) -> None:
+        base, appended = response.base_offset, response.log_append_time
         for position, message in enumerate(group):
             self.errors.pop(message.row, None)
             self.delivered[message.row] = RecordMetadata(
                 message.topic,
                 partition,
-                UNKNOWN_OFFSET if base_offset == UNKNOWN_OFFSET else base_offset + position,
-                message.timestamp if log_append_time == NO_TIMESTAMP else log_append_time,
+                UNKNOWN_OFFSET if base == UNKNOWN_OFFSET else base + position,
+                message.timestamp if appended == NO_TIMESTAMP else appended,
                 -1 if message.key is None else len(message.key),
                 -1 if message.value is None else len(message.value),
             )
 
-    def unsent(self, messages: Iterable[_Message]) -> set[str]:
-        """The topics of those that were not delivered."""
-        return {message.topic for message in messages if message.row not in self.delivered}
+    def undelivered(self, messages: _Group) -> _Group:
+        return [message for message in messages if message.row not in self.delivered]
 
     def fail(self, group: _Group, error: Exception, retriable: bool) -> _Group:
         """Returns the messages to send again."""
@@ -184,13 +193,6 @@ class Count(Enum):
     SERIALIZATION_ERRORS = "serialization-error"
 
 
-class _Sample(NamedTuple):
-    """The counts at ``started`` (monotonic ms)."""
-
-    started: float
-    counts: Counter[tuple[Count, str]]
-
-
 class SyncMetrics:
     """What a ``SyncProducer`` has sent (Kafka 0.8: ``ProducerStats``, ``ProducerTopicStats``).
 
@@ -200,20 +202,13 @@ class SyncMetrics:
     def __init__(self) -> None:
         self._lock = threading.RLock()  # a signal handler may read while its thread counts
         self._counts: Counter[tuple[Count, str]] = Counter()
-        self._samples: tuple[_Sample, ...] = ()
+        self._samples: tuple[Sample[Counter[tuple[Count, str]]], ...] = ()
 
-    def add(self, what: Count, topics: Iterable[str], now: float) -> None:
-        """One for each of ``topics``, repeated ones included."""
-        self.add_many(what, by_topic := Counter(topics), by_topic.total(), now)
-
-    def add_once(self, what: Count, topics: Iterable[str], now: float) -> None:
-        """An event that concerns these topics: one for all topics together, and one for each of these."""
-        self.add_many(what, Counter(set(topics)), 1, now)
-
-    def add_many(self, what: Count, by_topic: Counter[str], of_all: int, now: float) -> None:
+    def add(self, what: Count, by_topic: Mapping[str, int], of_all: int, now: float) -> None:
+        """``of_all``: for all topics together. One event may concern several topics."""
         with self._lock:
             if not self._samples or now - self._samples[-1].started >= SAMPLE_WINDOW_MS:
-                self._samples = (*self._samples[1 - SAMPLES :], _Sample(now, self._counts.copy()))
+                self._samples = (*self._samples[1 - SAMPLES :], Sample(now, self._counts.copy()))
             self._counts[what, _ALL_TOPICS] += of_all
             for topic, more in by_topic.items():
                 self._counts[what, topic] += more
@@ -222,11 +217,8 @@ class SyncMetrics:
         """``producer-metrics`` and ``producer-topic-metrics.<topic>``, each with ``<count>-total`` and ``-rate``."""
         with self._lock:
             counts, samples = self._counts.copy(), self._samples
-        held = [sample for sample in samples if now - sample.started < SAMPLES * SAMPLE_WINDOW_MS]
-        length = now - held[0].started if held else 0.0
-        seconds = (length if length >= SAMPLE_WINDOW_MS else length + SAMPLE_WINDOW_MS) / 1000.0
-        base = held[0].counts if held else counts
-        topics = sorted({topic for _, topic in counts} - {_ALL_TOPICS})
+        held, seconds = current_samples(samples, now)
+        base = held[0].base if held else counts
         return {
             f"{TOPIC}.{topic}" if topic else PRODUCER: {
                 f"{count.value}-{kind}": value
@@ -236,7 +228,7 @@ class SyncMetrics:
                     ("rate", (counts[count, topic] - base[count, topic]) / seconds),
                 )
             }
-            for topic in (_ALL_TOPICS, *topics)
+            for topic in sorted({_ALL_TOPICS, *(topic for _, topic in counts)})
         }
 
 
@@ -248,8 +240,8 @@ class SyncProducer:
     ``AuthenticationError`` is not retried.
     All unkeyed records of a topic go to one random partition until the next metadata update, at most for
     ``topic.metadata.refresh.interval.ms`` (10 min). Connections are kept over a metadata refresh (Kafka 0.8 closed all
-    of them). ``config``: these options and Kafka's. Threads may share a
-    producer: their calls are sent one after the other.
+    of them). ``config``: these options and Kafka's. Threads may share a producer: their calls are sent one after the
+    other. A signal handler may close the producer, which ends a ``send`` of its thread with ``FailedToSendError``.
     """
 
     def __init__(
@@ -260,13 +252,13 @@ class SyncProducer:
         value_serializer: AnySerializer | None = None,
     ) -> None:
         self.config = SyncConfig.parse(config)
-        kafka, random = self.config.kafka.with_client_id(), Random()
+        kafka, random = self.config.kafka, Random()
         load_codec(kafka.compression_type)  # a missing library fails here, before any record is accepted
         self._serializers = RecordSerializers.load(kafka, key_serializer, value_serializer, BytesSerializer())
         self._clock: Clock = SystemClock()
         self._random = random
         try:
-            self._serializers.configure({**self.config.by_name(), **kafka.by_name()})
+            self._serializers.configure(self.config.by_name())
             self._partitioner = load_partitioner(kafka, random)
         except BaseException:
             with suppress(Exception):  # logged
@@ -274,13 +266,13 @@ class SyncProducer:
             raise
         self._unkeyed: dict[str, int] = {}
         self._kafka = kafka
-        self._unacknowledged = kafka.acks == 0
         self._rpc = Rpc(kafka, self._clock)
         self._refreshed_at = self._clock.now()
         self._closed = False
         self._metrics = SyncMetrics()
         # Held while a call is sent, retries included. Reentrant: a signal handler may close its own thread's producer.
         self._lock = threading.RLock()
+        self._sending = False
         self._inherited = False
         on_fork(self)
 
@@ -298,16 +290,24 @@ class SyncProducer:
         results = _Results()
         with self._lock:
             self._check_open()
+            if self._sending:
+                raise IllegalStateError("send was called inside a send of the same thread, as by a signal handler.")
             try:
+                self._sending = True
                 self._send(messages, results)
             except Exception:
-                self._metrics.add_once(Count.FAILED_SENDS, results.unsent(messages), self._clock.now())
+                unsent = {message.topic for message in results.undelivered(messages)}
+                self._metrics.add(Count.FAILED_SENDS, Counter(unsent), 1, self._clock.now())
                 raise
             except BaseException:  # an interrupt (Ctrl-C): the state of requests and connections is unknown
-                interrupted, self._rpc = self._rpc, Rpc(self._kafka, self._clock)
+                interrupted = self._rpc
+                if not self._closed:
+                    self._rpc = Rpc(self._kafka, self._clock)
                 with suppress(Exception):
                     interrupted.close()
                 raise
+            finally:
+                self._sending = False
         return [results.delivered[index] for index in range(len(records))]
 
     def metrics(self) -> dict[str, dict[str, float]]:
@@ -359,65 +359,64 @@ class SyncProducer:
         for index, record in enumerate(records):
             if not isinstance(record, ProducerRecord):
                 raise InvalidRecordError(f"send takes ProducerRecords, not {record!r:.80}.", index)
-        self._metrics.add(Count.MESSAGES, (record.topic for record in records), self._clock.now())
-        messages = [self._message(index, record) for index, record in enumerate(records)]
+        topics = Counter(record.topic for record in records)
+        self._metrics.add(Count.MESSAGES, topics, len(records), self._clock.now())
+        messages = [self._message(row, record) for row, record in enumerate(records)]
         sizes: Counter[str] = Counter()
         for message in messages:
             sizes[message.topic] += len(message.value or b"")
-        self._metrics.add_many(Count.BYTES, sizes, sizes.total(), self._clock.now())
+        self._metrics.add(Count.BYTES, sizes, sizes.total(), self._clock.now())
         return messages
+
+    def _message(self, row: int, record: ProducerRecord) -> _Message:
+        try:
+            key, value, headers = self._serializers.serialize(record)
+            partition_key = self._serializers.partition_key(record, key)
+        except Exception:
+            self._metrics.add(Count.SERIALIZATION_ERRORS, {record.topic: 1}, 1, self._clock.now())
+            raise
+        check_partition_and_timestamp(record)
+        return _Message(
+            row=row,
+            topic=record.topic,
+            key=as_bytes("key", key),
+            value=as_bytes("value", value),
+            partition_key=partition_key,
+            partition=record.partition,
+            timestamp=self._clock.epoch_ms() if record.timestamp is None else record.timestamp,
+            headers=encode_headers(headers or ()),
+        )
 
     def _send(self, messages: _Group, results: _Results) -> None:
         """Under the lock. Raises ``FailedToSendError`` after the first request with messages that failed."""
-        limit = self.config.kafka.max_request_size
-        check_sizes(np.array([message.size for message in messages]), {"max.request.size": limit})
-        self._await_topics(messages)
-        for chunk in _chunks(messages, limit):
-            try:
-                self._handle(chunk, results)
-            except Exception as failure:  # of a partitioner, or of a refresh
-                if not results.delivered and not results.errors:
-                    raise
-                results.fail([each for each in chunk if each.row not in results.delivered], failure, False)
-            if results.errors:
-                error = results.errors[min(results.errors)]
-                raise FailedToSendError(
-                    f"Failed to send {len(results.errors)} of {len(messages)} records, the first because of: {error}",
-                    results.errors,
-                    results.delivered,
-                ) from error
-
-    def _message(self, index: int, record: ProducerRecord) -> _Message:
+        limit = self._kafka.max_request_size
+        sizes = np.array([message.size for message in messages])
+        check_sizes(sizes, {"max.request.size": limit})
+        attempted = messages
         try:
-            key, value, given = self._serializers.serialize(record)
-            partition_key = self._serializers.partition_key(record, key)
-        except Exception:
-            self._metrics.add(Count.SERIALIZATION_ERRORS, [record.topic], self._clock.now())
-            raise
-        check_partition_and_timestamp(record)
-        key, value = as_bytes("key", key), as_bytes("value", value)
-        headers = encode_headers(given or ())
-        size = one_java_size_estimate(len(headers), (key, value))
-        timestamp = self._clock.epoch_ms() if record.timestamp is None else record.timestamp
-        return _Message(
-            row=index,
-            topic=record.topic,
-            key=key,
-            value=value,
-            partition_key=partition_key,
-            partition=record.partition,
-            timestamp=timestamp,
-            headers=headers,
-            size=size,
-        )
+            self._await_topics(messages)
+            for chunk in slices(sizes, limit):
+                attempted = messages[chunk]
+                self._handle(attempted, results)
+                if results.errors:
+                    break
+        except Exception as error:  # of metadata or a partitioner, or of closed sockets
+            if not (results.delivered or results.errors or self._closed):  # nothing was sent
+                raise
+            failure = ProducerClosedError("The producer was closed during this send.") if self._closed else error
+            results.fail(results.undelivered(attempted), failure, False)
+        if results.errors:
+            first = results.errors[min(results.errors)]
+            raise FailedToSendError(
+                f"Failed to send {len(results.errors)} of {len(messages)} records, the first because of: {first}",
+                results.errors,
+                results.delivered,
+            ) from first
 
     def _await_topics(self, messages: _Group) -> None:
-        highest: dict[str, int | None] = {}
-        for message in messages:
-            known = highest.setdefault(message.topic, message.partition)
-            if message.partition is not None and (known is None or message.partition > known):
-                highest[message.topic] = message.partition
-        deadline = self._clock.now() + self.config.kafka.max_block_ms
+        named = sorted(messages, key=lambda message: NOT_GIVEN if message.partition is None else message.partition)
+        highest = {message.topic: message.partition for message in named}
+        deadline = self._clock.now() + self._kafka.max_block_ms
         for topic, partition in highest.items():
             self._rpc.await_topic(topic, partition, max(0.0, deadline - self._clock.now()))
 
@@ -426,9 +425,9 @@ class SyncProducer:
         interval = self.config.topic_metadata_refresh_interval_ms
         is_due = 0 <= interval <= self._clock.now() - self._refreshed_at
         # Without acknowledgements a broker says only by closing the connection that it no longer is the leader.
-        if is_due or (self._unacknowledged and self._rpc.lost_connections()):
+        if is_due or (self._kafka.acks == 0 and self._rpc.lost_connections()):
             self._refresh()
-        backoff = self.config.kafka.retry_backoff_ms
+        backoff = self._kafka.retry_backoff_ms
         outstanding = self._dispatch(messages, results)
         for remaining in reversed(range(self.config.message_send_max_retries)):
             if not outstanding:
@@ -443,7 +442,8 @@ class SyncProducer:
             except AuthenticationError as error:
                 results.fail(outstanding, error, False)
                 return
-            self._metrics.add_once(Count.RESENDS, (message.topic for message in outstanding), self._clock.now())
+            topics = {message.topic for message in outstanding}
+            self._metrics.add(Count.RESENDS, Counter(topics), 1, self._clock.now())
             outstanding = self._dispatch(outstanding, results)
 
     def _refresh(self) -> None:
@@ -458,7 +458,7 @@ class SyncProducer:
         for partition, group in collated.pop(NO_LEADER, {}).items():
             again += results.fail(group, broker_error(ErrorCode.leader_not_available, str(partition)), True)
         requests = {node: self._request(groups) for node, groups in collated.items()}
-        for node, response in self._rpc.exchange(requests, reconnects=not self._unacknowledged).items():
+        for node, response in self._rpc.exchange(requests, reconnects=self._kafka.acks != 0).items():
             if failed := _handle_response(collated[node], response, results):
                 self._rpc.doubt_leaders(collated[node])
             again += failed
@@ -481,7 +481,7 @@ class SyncProducer:
 
     def _partitions(self, topic: str, group: _Group, count: int) -> list[int]:
         """A partition for each message of one topic: its own, the partitioner's for keyed ones, or the random one."""
-        snapshot, ignore_keys = self._rpc.snapshot, self.config.kafka.partitioner_ignore_keys
+        snapshot, ignore_keys = self._rpc.snapshot, self._kafka.partitioner_ignore_keys
         available = tuple(p for p in range(count) if snapshot.leader(TopicPartition(topic, p)) != NO_LEADER)
         explicit = np.full(len(group), NOT_GIVEN, np.int32)
         for row, message in enumerate(group):
@@ -501,7 +501,7 @@ class SyncProducer:
         return partitions
 
     def _request(self, groups: Mapping[TopicPartition, _Group]) -> MakeRequest:
-        kafka = self.config.kafka
+        kafka = self._kafka
         batches = [_batch(partition, group, kafka) for partition, group in groups.items()]
         ids = topic_ids(self._rpc.snapshot)
         versions = produce_versions(ids is not None, zstd=kafka.compression_type == "zstd")
@@ -522,42 +522,28 @@ def _batch(partition: TopicPartition, group: _Group, kafka: ProducerConfig) -> P
     return batch
 
 
-def _chunks(messages: _Group, limit: int) -> Iterator[_Group]:
-    """Slices of at most ``limit`` bytes, or of one message."""
-    start = size = 0
-    for index, message in enumerate(messages):
-        if index > start and size + message.size > limit:
-            yield messages[start:index]
-            start, size = index, 0
-        size += message.size
-    yield messages[start:]
-
-
 def _handle_response(
     groups: Mapping[TopicPartition, _Group], response: Response | KafkaError, results: _Results
 ) -> list[_Message]:
     """Note the outcome of one request; returns the messages to send again."""
-    error = response if isinstance(response, KafkaError) else response.error
-    body = None if isinstance(response, KafkaError) else response.body
-    if isinstance(body, ProduceResponse) and body.partitions.keys() != groups.keys():
-        error = NetworkError(
-            f"Incomplete response: requested {', '.join(map(str, groups))}, received "
-            f"{', '.join(f'{topic}-{index}' for topic, index in body.partitions) or 'none'}"
-        )
+    error, body = (response, None) if isinstance(response, KafkaError) else (response.error, response.body)
+    # acks=0: no body
+    given = body.partitions if isinstance(body, ProduceResponse) else dict.fromkeys(groups, _NOT_ACKNOWLEDGED)
+    if given.keys() != groups.keys():
+        received = ", ".join(f"{topic}-{index}" for topic, index in given) or "none"
+        error = NetworkError(f"Incomplete response: requested {', '.join(map(str, groups))}, received {received}")
     again: list[_Message] = []
     for partition, group in groups.items():
         if error is not None:
             again += results.fail(group, error, not isinstance(error, NOT_RETRIED))
-        elif not isinstance(body, ProduceResponse):
-            results.deliver(group, partition.partition, UNKNOWN_OFFSET, NO_TIMESTAMP)  # acks=0
+            continue
+        each = given[partition]
+        verdict = action("produce", each.error_code)
+        if verdict is Action.SUCCEED:
+            results.deliver(group, partition.partition, each)
         else:
-            each = body.partitions[partition]
-            verdict = action("produce", each.error_code)
-            if verdict is Action.SUCCEED:
-                results.deliver(group, partition.partition, each.base_offset, each.log_append_time)
-            else:
-                failure = broker_error(each.error_code, str(partition), each.error_message)
-                again += results.fail(group, failure, verdict < Action.SPLIT)
+            failure = broker_error(each.error_code, str(partition), each.error_message)
+            again += results.fail(group, failure, verdict < Action.SPLIT)
     return again
 
 

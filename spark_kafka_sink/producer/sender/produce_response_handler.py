@@ -65,7 +65,6 @@ class ProduceResponseHandler:
 
     def __post_init__(self) -> None:
         config = self.config
-        self._one_in_flight = config.max_in_flight_requests_per_connection == 1
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, self.random)
         # While the coordinator completes the previous transaction.
         self._soon = ExponentialBackoff(SOON_MS, config.retry_backoff_max_ms, self.random)
@@ -131,7 +130,7 @@ class ProduceResponseHandler:
             self._resolve(batch.partition, state, now)
 
     def _resolve(self, partition: TopicPartition, state: PartitionSequence, now: float) -> None:
-        if state.resolved and not self._one_in_flight:
+        if state.resolved and not self.sequences.one_in_flight:
             return
         if state.in_flight:
             self.accumulator.set_drain_mode(partition, DrainMode.MUTED)
@@ -227,10 +226,6 @@ class ProduceResponseHandler:
         if deleted:
             self.sequences.start_again(batch)
         return deleted
-
-    def keep_order(self) -> None:
-        """From now on a partition has one batch in flight."""
-        self._one_in_flight = True
 
     def _can_retry_sequence(self, batch: ProducerBatch) -> bool:
         """Not if a new epoch would be needed in a transaction, or would put the batch behind later ones."""

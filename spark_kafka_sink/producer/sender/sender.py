@@ -76,19 +76,12 @@ class Sender:
             self.config, self.random, self.accumulator, self.sequences, self.metadata, self.transactions, self._trouble
         )
         self._metadata_updater = MetadataUpdater(self.metadata, self.accumulator)
-        self._granted: ProducerIdentity | None = None
-        self._was_granted = False
-        self._refused: KafkaError | None = None
-        self._unavailable: KafkaError | None = (
-            None  # InitProducerId ended with it: waiting batches fail, later ones ask
-        )
-        self._no_producer_id: KafkaError | None = None  # the last answer that was no producer id
-        self._producer_id_delay = 0.0
-        self._one_in_flight = self.config.max_in_flight_requests_per_connection == 1
+        self._producer_id_answer: ProducerIdentity | CallEnd | None = None  # of InitProducerId, not handled yet
+        self._no_producer_id: KafkaError | None = None  # why InitProducerId is sent again
+        self._had_producer_id = False
         self._ids: TopicIds | None = None
         self._ids_of: ClusterSnapshot | None = None
         self._zstd = self.config.compression_type == "zstd"
-        self._in_flight: dict[ProducerBatch, None] = {}
         self._aborted = False
 
     @property
@@ -141,7 +134,6 @@ class Sender:
         """Fail every batch, queued or in flight, and refuse new rows."""
         self.response_handler.abort(self.accumulator.abort(error), error)
         self.pending.abort(error)
-        self._in_flight.clear()
         self.metadata.fail_waiters(error)
         self.caller_calls.fail(error)
         if self.transactions is not None:
@@ -173,57 +165,63 @@ class Sender:
     def _request_producer_id(self, nodes: Sequence[int], now: float) -> float:
         """Get a producer id once a batch needs it; returns when to call again at the latest."""
         sequences, calls = self.sequences, self.calls
-        if self._unavailable is not None:
-            error, self._unavailable = self._unavailable, None
-            self._fail_all([(batch, error) for batch in self.accumulator.drain_all()], now)
+        answer, self._producer_id_answer = self._producer_id_answer, None
+        if answer is not None:
+            if isinstance(answer, ProducerIdentity):
+                self._take_producer_id(answer, now)
+            elif answer.error is not None:
+                self._handle_no_producer_id(answer.error, answer.code, now)
+            return now
         if not sequences.needs_identity or not (nodes or sequences.epochs_exhausted):
             return NEVER
-        if self._refused is not None:
-            self.abort(self._refused)
-        elif self._granted is not None:
-            sequences.identity, self._granted = self._granted, None
-            self._was_granted = True
-            for partition in sequences.to_resolve():
-                self.response_handler.resolve_sequences(partition, now)
-            return now
-        elif not calls.busy:
+        if not calls.busy:
             call = requests.producer_id(self._producer_id_completed)
-            call.retry_at = now + self._producer_id_delay
+            call.retry_at = now if self._no_producer_id is None else now + self._backoff.delay(0)
             calls.start(call)
         return calls.advance(now)
 
     def _producer_id_completed(self, end: CallEnd) -> None:
-        if end.error is None:
-            self._granted = ProducerIdentity(int(end.body.producer_id), int(end.body.producer_epoch))
-            _log.debug("Producer id %d, epoch %d", *self._granted)
-        elif isinstance(end.error, UnsupportedVersionError):
-            if self._may_do_without_idempotence:
-                self._do_without_idempotence(end.error)
-            else:
-                self._unavailable = UnsupportedVersionError(idempotence_error(end.error))
-        elif isinstance(end.error, NOT_RETRIED):
-            self._unavailable = end.error
-        elif end.code is not ErrorCode.none:
-            self._refused = end.error
+        """A response that cannot be taken in raises here, which costs only its connection."""
+        granted = end.error is None
+        self._producer_id_answer = (
+            ProducerIdentity(int(end.body.producer_id), int(end.body.producer_epoch)) if granted else end
+        )
+
+    def _take_producer_id(self, identity: ProducerIdentity, now: float) -> None:
+        _log.debug("Producer id %d, epoch %d", *identity)
+        self.sequences.identity, self._had_producer_id = identity, True
+        self._no_producer_id = None
+        for partition in self.sequences.to_resolve():
+            self.response_handler.resolve_sequences(partition, now)
+
+    def _handle_no_producer_id(self, error: KafkaError, code: ErrorCode, now: float) -> None:
+        """The batches that wait fail, and later ones ask again; if a broker refused, the producer ends; if none did,
+        the request is repeated."""
+        if isinstance(error, UnsupportedVersionError) and self._may_do_without_idempotence:
+            self._do_without_idempotence(error)
+        elif isinstance(error, NOT_RETRIED):
+            if isinstance(error, UnsupportedVersionError):
+                error = UnsupportedVersionError(idempotence_error(error))
+            self._fail_all([(batch, error) for batch in self.accumulator.drain_all()], now)
+        elif code is not ErrorCode.none:
+            self.abort(error)
         else:  # no broker refused
-            self._no_producer_id = end.error
-            self._producer_id_delay = self._backoff.delay(0)
+            self._no_producer_id = error
 
     @property
     def _may_do_without_idempotence(self) -> bool:
         """Whether the option was not given, and no row was sent with idempotence."""
-        return not self.config.asks_for_idempotence and not self._was_granted
+        return not self.config.asks_for_idempotence and not self._had_producer_id
 
     def _do_without_idempotence(self, error: KafkaError) -> None:
         """The brokers are older than idempotence. Without it only one request in flight keeps the order."""
         self.sequences.idempotent = False
         order = "the order of rows may change, too"
-        if self._one_in_flight:
+        if self.sequences.one_in_flight:
             order = f"{_IN_FLIGHT}=1 keeps the order"
         elif _IN_FLIGHT not in self.config.asked:
             self.client.send_one_at_a_time()
-            self.response_handler.keep_order()
-            self._one_in_flight = True
+            self.sequences.one_in_flight = True
             order = f"one request at a time to each broker keeps the order ({_IN_FLIGHT})"
         _log.warning(
             "%s, so rows are sent without idempotence, which is on by default: retries may write some twice; %s. "
@@ -280,16 +278,20 @@ class Sender:
     def _send_produce_request(self, node_id: int, batches: Sequence[ProducerBatch], now: float) -> None:
         """After an unexpected exception the request's batches fail, and no other batch."""
         sent = False
+        counted: list[ProducerBatch] = []
 
         def on_complete(response: Response) -> None:
             if sent:
-                for batch in batches:
-                    self._in_flight.pop(batch, None)
                 self.response_handler.handle(batches, response)
 
         try:
             for batch in batches:
-                self._stamp(batch)
+                if batch.payload is None:
+                    self.accumulator.seal(batch)
+                waits = self.sequences.send(batch)
+                counted.append(batch)
+                if waits:
+                    self.accumulator.set_drain_mode(batch.partition, DrainMode.MUTED)
             transactions = self.transactions
             ids = self._topic_ids()
             protocol = 0 if transactions is None else transactions.protocol
@@ -300,10 +302,8 @@ class Sender:
             sent = True
         except Exception as error:
             _log.exception("A Produce request could not be made: its records fail")
-            for batch in batches:
-                if batch in self._in_flight:
-                    del self._in_flight[batch]
-                    self.sequences.remove_in_flight(batch)
+            for batch in counted:
+                self.sequences.remove_in_flight(batch)
             self._fail_all([(batch, unexpected(error)) for batch in batches], now)
         else:
             metrics = self.accumulator.metrics
@@ -317,22 +317,10 @@ class Sender:
             self._ids_of, self._ids = snapshot, topic_ids(snapshot)
         return self._ids
 
-    def _stamp(self, batch: ProducerBatch) -> None:
-        if batch.payload is None:
-            self.accumulator.seal(batch)
-        alone = self.sequences.send(batch)
-        self._in_flight[batch] = None
-        if alone or self._one_in_flight:
-            self.accumulator.set_drain_mode(batch.partition, DrainMode.MUTED)
-
     def _expire(self, now: float) -> None:
-        """Fail batches older than delivery.timeout.ms, those in flight first, in their order."""
-        overdue = dict.fromkeys(self.accumulator.expire(now))
-        if overdue:
-            in_flight = [batch for batch in self._in_flight if batch in overdue]
-            for batch in in_flight:
-                del self._in_flight[batch]
-            expired = dict.fromkeys(in_flight) | overdue
+        """Fail batches older than delivery.timeout.ms, in their order."""
+        if overdue := self.accumulator.expire(now):
+            expired = self.sequences.in_order(overdue)
             self._fail_all(
                 [(batch, expiry_error(batch, now, self._batch_obstacle(batch, now))) for batch in expired], now
             )

@@ -107,7 +107,6 @@ class TransactionManager:
         self._pending: TransactionalCall | None = None
         self._sending_offsets: dict[TransactionalCall, None] = {}
         self._flush = Flush()
-        self._flushing = False
         self._partitions: set[TopicPartition] = set()
         self._new_partitions: dict[TopicPartition, None] = {}
         self._adding_partitions = False
@@ -183,7 +182,7 @@ class TransactionManager:
         """Send due requests; returns the time of the next call at the latest (monotonic ms)."""
         if self.state in SENDING and self._new_partitions and not self._adding_partitions:
             self._add_partitions([*self._new_partitions])
-        if self._flushing and not (
+        if self.state in FLUSHING and not (
             self._calls.busy or self._accumulator.has_incomplete or self._sequences.any_in_flight
         ):
             self._flushed()
@@ -469,15 +468,15 @@ class TransactionManager:
             self._sending_offsets.popitem()[0].outcome.complete(None, error)
 
     def _move(self, step: Step) -> None:
+        flushed = self.state in FLUSHING
         self.state = TRANSITIONS[self.state, step]
         if step in (Step.ENDED, Step.INITIALIZED):
             self.error = None
-        flush = self.state in FLUSHING
-        if flush and not self._flushing:
+        flushes = self.state in FLUSHING
+        if flushes and not flushed:
             self._accumulator.begin_flush(self._flush)
-        elif self._flushing and not flush:
+        elif flushed and not flushes:
             self._accumulator.end_flush(self._flush)
-        self._flushing = flush
 
     def _complete(self, result: Any, error: Exception | None) -> None:
         call, self._pending = self._pending, None

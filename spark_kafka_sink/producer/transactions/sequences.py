@@ -19,7 +19,7 @@ A broker accepts any first sequence of a producer that it does not know. A parti
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from spark_kafka_sink.common.model import NO_IDENTITY, ProducerIdentity, TopicPartition
@@ -67,11 +67,13 @@ class Sequences:
     """All partitions of one producer. Without idempotence every batch gets (-1, -1, -1); the order is kept as well.
 
     With transactions only the coordinator gives epochs: unresolved partitions stay so until ``restart``.
+    ``one_in_flight``: a partition waits for the end of each of its batches, not only where the order would suffer.
     """
 
-    def __init__(self, idempotent: bool, transactional: bool = False) -> None:
+    def __init__(self, idempotent: bool, transactional: bool = False, one_in_flight: bool = False) -> None:
         self.idempotent = idempotent
         self.transactional = transactional
+        self.one_in_flight = one_in_flight
         self._flags = TRANSACTIONAL if transactional else 0
         self.identity = NO_IDENTITY
         self._partitions: dict[TopicPartition, PartitionSequence] = {}
@@ -119,7 +121,7 @@ class Sequences:
         return self.idempotent and batch.identity == state.identity and 0 < behind <= _SEQUENCE_MASK // 2
 
     def send(self, batch: ProducerBatch) -> bool:
-        """Count a batch as in flight and stamp it if it is new; returns whether it must be sent alone."""
+        """Count a batch as in flight and stamp it if it is new; returns whether the partition must wait for its end."""
         state = self.partition(batch.partition)
         if batch.header is None:
             self._stamp(batch, state)
@@ -127,13 +129,19 @@ class Sequences:
         batch.attempts += 1
         state.in_flight += 1
         state.alone = self.idempotent and not state.known
-        return state.alone
+        return state.alone or self.one_in_flight
 
     def remove_in_flight(self, batch: ProducerBatch) -> PartitionSequence:
         """Notes that the batch's request has ended. Returns the state of its partition."""
         state = self._partitions[batch.partition]
         state.in_flight -= 1
         return state
+
+    def in_order(self, batches: Iterable[ProducerBatch]) -> list[ProducerBatch]:
+        """The same batches: the outstanding ones first, those of each partition in the order of their sequences."""
+        left = dict.fromkeys(batches)
+        outstanding = [batch for state in self._partitions.values() for batch in state.outstanding if batch in left]
+        return list(dict.fromkeys(outstanding) | left)
 
     def complete(self, batch: ProducerBatch, base_offset: int = -1) -> None:
         """Notes that the batch is in the log."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pickle
+import signal
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pyarrow as pa
@@ -13,6 +16,7 @@ from spark_kafka_sink.errors import (
     BrokerError,
     ConfigError,
     FailedToSendError,
+    IllegalStateError,
     InvalidRecordError,
     KafkaTimeoutError,
     ProducerClosedError,
@@ -506,7 +510,7 @@ def rate(metrics: SyncMetrics, now: float) -> float:
 
 def test_a_rate_counts_one_more_sample_before_the_first_is_over():
     metrics = SyncMetrics()
-    metrics.add(Count.MESSAGES, ["t"] * 60, 1_000.0)
+    metrics.add(Count.MESSAGES, {"t": 60}, 60, 1_000.0)
     assert rate(metrics, 1_000.0) == 2.0
     assert rate(metrics, 31_000.0) == 2.0
     assert rate(metrics, 41_000.0) == 1.5
@@ -514,8 +518,8 @@ def test_a_rate_counts_one_more_sample_before_the_first_is_over():
 
 def test_a_rate_forgets_what_is_older_than_two_samples_and_a_total_does_not():
     metrics = SyncMetrics()
-    metrics.add(Count.MESSAGES, ["t"] * 60, 0.0)
-    metrics.add(Count.MESSAGES, ["t"] * 30, 40_000.0)
+    metrics.add(Count.MESSAGES, {"t": 60}, 60, 0.0)
+    metrics.add(Count.MESSAGES, {"t": 30}, 30, 40_000.0)
     assert rate(metrics, 50_000.0) == 90 / 50
     assert rate(metrics, 70_000.0) == 30 / 30
     assert rate(metrics, 200_000.0) == 0.0
@@ -531,20 +535,53 @@ def test_a_copy_of_a_record_has_its_partition_key_and_one_without_it_has_no_head
         record(b"v", partition_kye=b"p")
 
 
-def test_after_ctrl_c_in_a_send_the_next_one_has_connections_of_its_own(kafka_test_broker, monkeypatch):
+@contextmanager
+def signalled_in_a_send(broker: TestBroker, handle: Callable[[], object]) -> Iterator[None]:
+    """A signal arrives with the next Produce request, before its response; ``handle`` is its handler."""
+    thread = threading.get_ident()
+    broker.faults.run("Produce", lambda: signal.pthread_kill(thread, signal.SIGUSR1))
+    previous = signal.signal(signal.SIGUSR1, lambda *_: handle())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGUSR1, previous)
+
+
+def test_after_ctrl_c_in_a_send_the_next_one_has_connections_of_its_own(broker):
     """The response to the interrupted request must not be taken for that to the next."""
-    kafka_test_broker.create_topic("interrupted")
-    with SyncProducer({"bootstrap.servers": kafka_test_broker.bootstrap_servers}) as producer:
-        producer.send(ProducerRecord("interrupted", b"0"))
-        exchange = type(producer._rpc).exchange
 
-        def interrupt(rpc, requests, **options):
-            monkeypatch.undo()
-            exchange(rpc, requests, **options)
-            raise KeyboardInterrupt
+    def ctrl_c():
+        raise KeyboardInterrupt
 
-        monkeypatch.setattr(type(producer._rpc), "exchange", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            producer.send(ProducerRecord("interrupted", b"1"))
-        assert producer.send(ProducerRecord("interrupted", b"2"))[0].offset == 2
-    assert [record.value for record in kafka_test_broker.topic("interrupted").records()] == [b"0", b"1", b"2"]
+    with sync_producer(broker) as producer:
+        producer.send(record(b"0", partition=0))
+        with signalled_in_a_send(broker, ctrl_c), pytest.raises(KeyboardInterrupt):
+            producer.send(record(b"1", partition=0))
+        assert producer.send(record(b"2", partition=0))[0].offset == 2
+    assert broker.topic("t").values() == [b"0", b"1", b"2"]
+
+
+def test_incident_a_send_whose_producer_a_signal_handler_closed_ended_with_a_bad_file_descriptor(broker):
+    producer = sync_producer(broker)
+    with (
+        signalled_in_a_send(broker, producer.close),
+        pytest.raises(FailedToSendError, match="The producer was closed during this send") as caught,
+    ):
+        producer.send(record(b"v", partition=0))
+    assert isinstance(caught.value.errors[0], ProducerClosedError)
+
+
+def test_incident_a_send_in_a_signal_handler_took_the_response_of_the_send_that_it_interrupted(broker):
+    """The outer send then waited for request.timeout.ms."""
+    refused = []
+
+    def send():
+        with pytest.raises(IllegalStateError, match="inside a send of the same thread") as caught:
+            producer.send(record(b"handler's", partition=0))
+        refused.append(caught)
+
+    with sync_producer(broker) as producer:
+        with signalled_in_a_send(broker, send):
+            assert producer.send(record(b"0", partition=0))[0].offset == 0
+        assert producer.send(record(b"1", partition=0))[0].offset == 1
+    assert refused
