@@ -66,14 +66,18 @@ class _Shield:
     def run_recorded(self) -> None:
         """Raises what the last of the handlers has raised, with that of an earlier one as its context."""
         raised: BaseException | None = None
-        while self._recorded:
-            handler, number, frame = self._recorded.popleft()
-            try:
-                handler(number, frame)
-            except BaseException as error:
-                if error is not raised and error.__context__ is None:
-                    error.__context__ = raised
-                raised = error
+        try:
+            while self._recorded:
+                try:
+                    handler, number, frame = self._recorded.popleft()
+                    handler(number, frame)
+                except BaseException as error:
+                    if error is not raised and error.__context__ is None:
+                        error.__context__ = raised
+                    raised = error
+        except BaseException:  # of a signal that struck between two of these lines
+            self.run_recorded()
+            raise
         if raised is not None:
             raise raised
 
@@ -101,7 +105,7 @@ class _Uninterrupted:
 
 
 class _Interruptible:
-    """A signal that strikes as the block ends leaves the shield off; what must not be divided then has one of its own."""
+    """A signal that strikes as the block ends leaves the shield off, so what undoes the work has a block of its own."""
 
     __slots__ = ("_lifted",)
 
@@ -109,7 +113,11 @@ class _Interruptible:
         self._lifted = _shield.in_place
         if self._lifted:
             _shield.remove()
-            _shield.run_recorded()
+            try:
+                _shield.run_recorded()
+            except BaseException:
+                _shield.put_in_place()
+                raise
 
     def __exit__(self, *_error: object) -> None:
         if self._lifted:

@@ -59,7 +59,7 @@ FAULTS = (
           "isinstance(error, KeyboardInterrupt) and not self._core.is_inherited", "False",
           "tests/unit/producer/test_with_block.py"),
     Fault("engine", "signals strike in the middle of an append", "common/interrupts.py",
-          "_shield.raised = _shield.held = True", "_shield.raised, _shield.held = True, False",
+          "self._outermost = not _shield.in_place", "self._outermost = False",
           "tests/unit/test_uninterrupted.py"),
     Fault("engine", "an unknown error code is an exception", "network/error_table.py",
           "    return ErrorCode.unknown_server_error\n\n\ndef known", "    raise ValueError(number)\n\n\ndef known",

@@ -80,7 +80,7 @@ def test_without_an_address_none_is_invented(built):
 
 
 CODEC_LIBRARIES = {"cramjam", "lz4", "zstandard"}
-OF_LOGINS = {"cryptography", "asn1crypto", "urllib3"}
+OF_LOGINS = {"cryptography", "asn1crypto"}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable
@@ -142,3 +143,49 @@ def test_a_signal_at_each_line_of_the_shield_runs_its_handler_once(program):
         program.ran.clear()
         number += 1
     assert number > 40
+
+
+def test_incident_a_child_that_another_thread_forked_in_a_block_never_ran_its_handlers_again(program):
+    def fork() -> None:
+        pid = os.fork()
+        if pid == 0:
+            with suppress(ArithmeticError):
+                signal.raise_signal(signal.SIGTERM)
+            os._exit(len(program.ran))
+        codes.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+
+    codes: list[int] = []
+    with uninterrupted():
+        thread = threading.Thread(target=fork)
+        thread.start()
+        thread.join(60)
+    assert codes == [1]
+
+
+def test_incident_a_partitioner_that_chained_a_handler_chained_the_recorder(program):
+    with uninterrupted(), interruptible():
+        assert signal.getsignal(signal.SIGTERM) == program.handle
+
+
+def test_incident_a_thousand_recorded_signals_were_too_many(program):
+    def block() -> None:
+        with uninterrupted():
+            for _ in range(1_200):
+                signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(ArithmeticError):
+        block()
+    assert len(program.ran) == 1_200
+
+
+def test_incident_a_signal_at_the_edge_of_a_wait_kept_later_ones_back(program):
+    def wait() -> None:
+        with uninterrupted(), interruptible():
+            pass
+
+    for number in range(1, 60):
+        strike_at(number, wait)
+        program.ran.clear()
+        with pytest.raises(ArithmeticError):
+            signal.raise_signal(signal.SIGTERM)
+        assert program.ran == [signal.SIGTERM]

@@ -1,4 +1,4 @@
-"""Kafka's producer options: the literal table, and what a mapping of them means."""
+"""Kafka's producer options, and what a mapping of them means."""
 
 from spark_kafka_sink.common.config.producer_config import ConfigWarning, ProducerConfig
 

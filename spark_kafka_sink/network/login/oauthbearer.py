@@ -131,7 +131,7 @@ def _extension_faults(options: Mapping[str, str]) -> list[str]:
 def _source(config: ProducerConfig) -> TokenSource:
     if config.sasl_token_provider is not None:
         return provided_tokens(config)
-    from spark_kafka_sink.network.login.token_sources import token_source  # it imports urllib3 and cryptography
+    from spark_kafka_sink.network.login.token_sources import token_source  # it imports cryptography
 
     return token_source(config, SystemClock())
 

@@ -196,9 +196,10 @@ class Appender:
                 self._publish(claim, rows, receipt, self.clock.now(), lagging)
                 return waited
             except BaseException as error:
-                self.records_lost(error)
-                self.undo(claim, receipt, error)
-                pool.cancel(claim.memory)
+                with uninterrupted():  # what ended the wait for memory may have left the outer one open
+                    self.records_lost(error)
+                    self.undo(claim, receipt, error)
+                    pool.cancel(claim.memory)
                 raise
 
     def records_lost(self, error: BaseException) -> None:
@@ -286,7 +287,7 @@ def as_exception(error: BaseException) -> Exception:
 
 
 def _bound_of_copies(sizes: RowSizes, lagging: frozenset[TopicPartition]) -> int:
-    """Bytes of the rows that ``_add_to_batches`` may copy.
+    """Bytes of the rows that ``_assign`` may copy.
 
     All of a lagging partition; of others those in an open batch, which holds ``limit`` bytes or one larger row.
     """

@@ -395,8 +395,9 @@ class TopicPendingRecords:
                             pass
 
     def _append_one(self, pending: PendingRecords) -> None:
-        """An error fails the records' futures. It is not raised: these may be another thread's records. What interrupts
-        the user's partitioner, such as Ctrl-C, is raised, and the sender appends the records.
+        """An error fails the records' futures. It is not raised: these may be another thread's records. If a signal
+        handler raises something other than an ``Exception`` (Ctrl-C) in the user's partitioner, that is raised, and the
+        sender appends the records.
         """
         appender, claim = self._appender, pending.claim
         try:
