@@ -1,7 +1,7 @@
 import pickle
 import subprocess
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from decimal import Decimal
 
 import pyarrow as pa
@@ -10,7 +10,7 @@ import pytest
 from spark_kafka_sink import encode_protobuf
 from spark_kafka_sink.schemas.encoding.encoder import SchemaMismatchError
 from spark_kafka_sink.schemas.encoding.protobuf import ProtobufEncoder
-from tests.unit.encoding.protos import compiled, faults, proto2, proto3, struct, upb
+from tests.unit.encoding.protos import compiled, faults, proto2, proto3, upb
 
 FLAT = proto3(
     """
@@ -74,18 +74,6 @@ def test_a_pickled_encoder_works_where_protobuf_is_not_installed(tmp_path):
     done = subprocess.run([sys.executable, "-c", program, plan], capture_output=True, text=True, check=False)
     assert done.stdout == "[b'\\x08\\x05']\n"
     assert "pip install protobuf" in done.stderr.splitlines()[-1]
-
-
-def test_negative_timestamps_round_down_and_negative_durations_keep_their_sign():
-    schema = proto3("message M { google.protobuf.Timestamp at = 1; google.protobuf.Duration took = 2; }")
-    before_1970 = datetime(1969, 12, 31, 23, 59, 58, 250_000, tzinfo=UTC)
-    array = struct(
-        at=pa.array([before_1970], pa.timestamp("us", "UTC")),
-        took=pa.array([timedelta(seconds=-1, milliseconds=-250)], pa.duration("ms")),
-    )
-    message = upb(schema).FromString(encode_protobuf(array, schema, "M")[0].as_py())
-    assert (message.at.seconds, message.at.nanos) == (-2, 250_000_000)
-    assert (message.took.seconds, message.took.nanos) == (-1, -250_000_000)
 
 
 def test_all_faulty_rows_of_an_array_are_named():

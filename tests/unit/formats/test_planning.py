@@ -90,12 +90,6 @@ def test_incident_what_a_registry_said_forged_lines_of_logs_and_had_289_001_char
     assert error.replace("\n- ", "").isprintable()
 
 
-def test_the_schema_of_an_id_is_taken(registry):
-    registry.register("t-value", avro(record("a")))
-    registry.register("t-value", avro(record("a", "z")))
-    assert written(plan(registry, use_schema_id="1"), [{"a": 1}]) == [b"\0\0\0\0\1\0\2"]
-
-
 def test_an_explicit_schema_beside_the_latest_is_only_compared(registry):
     """As in Java: the latest version is written, and must read data of the explicit schema."""
     registry.register("t-value", avro(record("a")))
