@@ -10,7 +10,6 @@ from spark_kafka_sink.schemas.registry.schema import Side
 from spark_kafka_sink.spark import write as module
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.pipeline import Pipeline, task_formats
-from spark_kafka_sink.spark.producer_cache import ProducerCache
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.testing import TestBroker
 from tests.unit.exactly_once.runs import Query, new_process
@@ -28,14 +27,11 @@ def registry(monkeypatch):
 
 
 @pytest.fixture
-def broker(monkeypatch):
-    cache = ProducerCache(module.ProducerCore.open)
-    monkeypatch.setattr(module, "PRODUCERS", cache)
+def broker():
     with TestBroker(config={"auto.create.topics.enable": False}) as broker:
         for topic in ("out", "dead"):
             broker.create_topic(topic)
         yield broker
-        cache.close()
     new_process()
 
 
@@ -79,8 +75,3 @@ def test_exactly_once_too_but_for_rows_that_are_only_compared(broker, registry, 
         with pytest.raises(KafkaError, match="Topic typo not present in metadata"):
             pipeline.write(iter([batch]), LAYOUT)
     assert registry.requests == []
-
-
-def test_rows_of_unknown_topics_may_still_become_dead_letters(broker, registry):
-    write(broker, registry, ["out", "typo"], deadLetterTopic="dead", deadLetterOn="unknown-topic")
-    assert len(broker.topic("out").values()) == len(broker.topic("dead").values()) == 1

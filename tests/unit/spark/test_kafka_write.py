@@ -101,19 +101,6 @@ for level in ("INFO", "WARN", "INFO", None):
     assert [line.rpartition("pykafka: ")[2] for line in ended.stderr.splitlines()] == ["a line at INFO"] * 2
 
 
-def test_log_level_leaves_the_lines_to_the_handlers_of_the_caller():
-    code = """
-import logging, sys
-from spark_kafka_sink.spark import python_process
-logging.basicConfig(format="mine: %(message)s")
-python_process.leave_logging_to_caller()
-python_process.log_at("INFO")
-python_process.announce("a line")
-"""
-    ended = subprocess.run([sys.executable, "-c", code], check=True, timeout=DEADLINE_S, capture_output=True, text=True)
-    assert ended.stderr == "mine: a line\n"
-
-
 def test_incident_the_function_for_foreach_batch_showed_the_password():
     module = "org.apache.kafka.common.security.plain.PlainLoginModule"
     login = {

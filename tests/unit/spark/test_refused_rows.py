@@ -10,7 +10,6 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.errors import BrokerError, DeadLetterLimitError, KafkaError, RecordTooLargeError
 from spark_kafka_sink.spark import write as module
-from spark_kafka_sink.spark.producer_cache import ProducerCache
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.topic_limits import described_limit
 from spark_kafka_sink.testing import TestBroker
@@ -24,14 +23,11 @@ LARGE = Random(1).randbytes(2_500)
 
 
 @pytest.fixture
-def broker(monkeypatch):
-    cache = ProducerCache(module.ProducerCore.open)
-    monkeypatch.setattr(module, "PRODUCERS", cache)
+def broker():
     with TestBroker(config={"auto.create.topics.enable": False}) as broker:
         broker.create_topic("small", partitions=2, configs={"max.message.bytes": 2_000})
         broker.create_topic("dead")
         yield broker
-        cache.close()
     new_process()
 
 
