@@ -13,10 +13,9 @@ from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.exactly_once import session
+from spark_kafka_sink.exactly_once import committer, session
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.session import close_sessions
-from spark_kafka_sink.producer.transactions import committer
 from spark_kafka_sink.spark import sink_write
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import RowLayout
@@ -25,10 +24,9 @@ from spark_kafka_sink.testing import TestBroker
 from tests.soak import hooks
 from tests.soak.checker import check
 from tests.soak.claims import claim_of
-from tests.soak.events import ACTOR, FOLDER, Recorder, read_history
+from tests.soak.events import ACTOR, COMMITTED, FOLDER, UNCOMMITTED, Recorder, read_history
 from tests.soak.findings import Kind
 from tests.soak.processes import START
-from tests.soak.test_transfers import outcomes, read_everything
 from tests.soak.workloads import PLANTED
 
 TOPIC = "job"
@@ -77,10 +75,19 @@ def history(broker, record, tmp_path):
     """Lets two readers read the topic to its end, and gives the history."""
 
     def finished():
-        read_everything(broker, record, TOPIC, 2)
+        for reader, isolation in (("raw", UNCOMMITTED), ("fresh", COMMITTED)):
+            for partition in range(2):
+                found = broker.topic(TOPIC).records(partition, read_committed=isolation == COMMITTED)
+                where = {"reader": reader, "isolation": isolation, "topic": TOPIC, "partition": partition}
+                record("seen", **where, rows=[[each.offset, each.key.decode()] for each in found])
+                record("passed", **where, offset=1_000)
         return read_history(tmp_path)
 
     return finished
+
+
+def outcomes(events, kind):
+    return [event["outcome"] for event in events if event.kind == kind]
 
 
 @pytest.fixture
