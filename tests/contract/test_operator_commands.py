@@ -16,7 +16,7 @@ from spark_kafka_sink.tools.cli.main import main
 from tests.contract.fencing import fence
 from tests.faults.exactly_once.reader import is_open, read_committed
 from tests.support.kafka_versions import on_kafka
-from tests.unit.exactly_once.runs import LEDGER, Query, new_process
+from tests.unit.exactly_once.runs import LEDGER, Query
 
 pytestmark = on_kafka("4.4.0", "3.9.1")
 
@@ -67,7 +67,6 @@ class Night:
 def night(local_kafka):
     with ExitStack() as stack:
         yield Night(local_kafka, stack)
-    new_process()
 
 
 @pytest.fixture

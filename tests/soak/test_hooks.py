@@ -39,7 +39,6 @@ def broker(request):
     with TestBroker(like=request.param) as broker:
         broker.create_topic(TOPIC, partitions=2)
         yield broker
-    close_sessions()
 
 
 @pytest.fixture

@@ -111,22 +111,19 @@ def test_all_mismatches_are_named():
         """
         syntax = "proto2";
         message M {
-          required int64 id = 1; optional int32 number = 2; optional float price = 3; optional string name = 4;
+          required int64 id = 1; optional string name = 4;
           repeated bool flags = 5; optional group G = 6 { optional int32 x = 1; } optional In in = 7;
-          enum Color { RED = 0; } optional Color color = 8; map<string, int32> counts = 9;
+          map<string, int32> counts = 9;
         }
         message In { required string line = 1; }
         """
     )
     kind = pa.struct(
         {
-            "number": pa.int64(),
-            "price": pa.float64(),
             "name": pa.decimal128(10, 2),
             "flags": pa.bool_(),
             "g": pa.struct({"x": pa.int32()}),
             "in": pa.struct({"lines": pa.string()}),
-            "color": pa.float64(),
             "counts": pa.map_(pa.int32(), pa.int32()),
             "other": pa.int32(),
         }
@@ -134,14 +131,11 @@ def test_all_mismatches_are_named():
     with pytest.raises(SchemaMismatchError) as raised:
         ProtobufEncoder.plan(schema, "M", kind)
     assert raised.value.mismatches == (
-        "number: column type bigint would narrow to Protobuf type int32: cast it",
-        "price: column type double would narrow to Protobuf type float: cast it",
         "name: column type decimal(10,2) does not fit Protobuf type string",
         "flags: column type boolean does not fit Protobuf type repeated bool",
         "g: Protobuf groups cannot be written (M.G): leave the column out",
         "in.lines: In has no such field (string)",
         "in.line: no such column, and In requires the field",
-        "color: column type double does not fit Protobuf type enum M.Color (give its symbols as strings, or int)",
         "counts.key: column type int does not fit Protobuf type string",
         "other: M has no such field (int)",
         "id: no such column, and M requires the field",

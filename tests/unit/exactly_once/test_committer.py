@@ -89,6 +89,5 @@ def test_an_abort_of_transactions_version_1_fences_by_the_identity_and_sends_no_
         broker.faults.answer("InitProducerId", "CONCURRENT_TRANSACTIONS", only=of(3))
         with session_for(settings) as session:
             outcomes = session.committer.abort(transactions, 60_000)
-        new_process()
         assert [each.verdict for each in outcomes] == [EndVerdict.ABORTED, *[EndVerdict.GONE] * 3]
         assert not broker.requests.of("EndTxn")

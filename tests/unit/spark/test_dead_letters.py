@@ -25,7 +25,7 @@ from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.sink_write import check_dead_letters
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
-from tests.unit.exactly_once.runs import Query, new_process
+from tests.unit.exactly_once.runs import Query
 from tests.unit.spark.dead_letter_runs import prepared
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -41,7 +41,6 @@ def broker():
         broker.create_topic("small", configs={"max.message.bytes": 2_000})
         broker.create_topic("dead")
         yield broker
-    new_process()
 
 
 class Write:

@@ -14,7 +14,7 @@ from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.topic_limits import described_limit
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
-from tests.unit.exactly_once.runs import Query, new_process
+from tests.unit.exactly_once.runs import Query
 from tests.unit.spark.dead_letter_runs import prepared
 from tests.unit.spark.test_dead_letters import HEADERS, Write, headers, letters
 
@@ -28,7 +28,6 @@ def broker():
         broker.create_topic("small", partitions=2, configs={"max.message.bytes": 2_000})
         broker.create_topic("dead")
         yield broker
-    new_process()
 
 
 @pytest.fixture
