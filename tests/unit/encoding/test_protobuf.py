@@ -55,12 +55,6 @@ def test_a_prefix_is_in_front_of_every_row_that_is_not_null():
     assert encoded.to_pylist() == [row and b"\0\0\0\0\7\0" + flat_bytes(row) for row in FLAT_ROWS]
 
 
-def test_more_rows_than_a_slice_are_encoded_as_each_alone():
-    rows = [{**FLAT_ROWS[0], "id": number} for number in range(25_000)]
-    encoded = encode_protobuf(pa.array(rows, FLAT_KIND), FLAT, "M")
-    assert [upb(FLAT).FromString(each).id for each in encoded.to_pylist()] == list(range(25_000))
-
-
 def test_a_pickled_encoder_works_where_protobuf_is_not_installed(tmp_path):
     plan = tmp_path / "plan"
     plan.write_bytes(pickle.dumps(ProtobufEncoder.plan(FLAT, "M", FLAT_KIND)))

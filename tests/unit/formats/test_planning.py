@@ -212,12 +212,6 @@ def test_a_header_needs_a_guid():
     assert encoded.headers.to_pylist() == [b"\1" + (1).to_bytes(16, "big"), None]
 
 
-def test_a_registry_that_is_down_is_one_error_that_spark_shows(registry):
-    registry.down = True
-    with pytest.raises(pickle.PickleError, match="the registry does not respond"):
-        plan(registry, valueSchema=record("a"))
-
-
 def test_named_types_of_other_subjects_are_put_in(registry):
     registry.register("city", avro('{"type":"record","name":"geo.City","fields":[{"name":"zip","type":"int"}]}'))
     fields = '[{"name":"a","type":"geo.City"},{"name":"b","type":{"type":"array","items":"geo.City"}}]'

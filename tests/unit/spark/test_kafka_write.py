@@ -55,11 +55,6 @@ def test_what_is_not_a_frame_is_refused():
         write_kafka([], AT_LEAST_ONCE)
 
 
-def test_one_option_in_two_spellings_is_refused():
-    frame = Frame(isStreaming=False, schema=SCHEMA)
-    assert "topic and Topic are the same option" in refused(write_kafka, frame, {**AT_LEAST_ONCE, "Topic": "u"})
-
-
 def test_batches_of_an_exactly_once_query_need_its_name_and_number_themselves():
     told = refused(kafka_batches, {**EXACTLY_ONCE, "txnVersion": 1, "kafka.acks": "7"})
     assert "txnAppId is required" in told
