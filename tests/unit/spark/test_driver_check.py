@@ -206,6 +206,12 @@ def test_a_token_endpoint_that_the_driver_does_not_reach_is_a_warning(secure, ca
     assert SECRET not in text
 
 
+def test_a_token_in_a_file_that_only_executors_have_is_a_warning(secure, patient, caplog):
+    plan({**oauth(secure, "file:///only/executors"), **patient})
+    (text,) = warnings(caplog)
+    assert "/only/executors" in text
+
+
 def test_one_server_of_several_that_works_is_enough(broker, patient, caplog):
     with silent_server() as silent, unused_address() as unused:
         given = {"kafka.bootstrap.servers": f"{unused},{silent},{broker.bootstrap_servers}", **patient}
