@@ -15,7 +15,7 @@ from hypothesis import settings
 from spark_kafka_sink.testing.java import java_environment
 from tests.support.child_processes import PYTHON_PATH
 from tests.support.kafka_versions import is_test_broker
-from tests.support.kept_producers import close_kept_producers
+from tests.support.kept import forget_writes
 
 # Spark starts its Python workers with PYSPARK_PYTHON, not with the Python that started the driver.
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -68,9 +68,9 @@ def java_home(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.fixture(autouse=True)
-def no_kept_producer_outlives_its_test() -> Iterator[None]:
+def nothing_that_the_sink_keeps_outlives_its_test() -> Iterator[None]:
     yield
-    close_kept_producers()
+    forget_writes()
 
 
 @pytest.fixture(autouse=True)

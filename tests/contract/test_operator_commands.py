@@ -15,7 +15,7 @@ from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.tools.cli.main import main
 from tests.faults.exactly_once.reader import is_open, read_committed
 from tests.support.kafka_versions import on_kafka
-from tests.unit.exactly_once.runs import LEDGER, Query, new_process
+from tests.unit.exactly_once.runs import LEDGER, Query
 
 pytestmark = on_kafka("4.4.0", "3.9.1")
 
@@ -66,7 +66,6 @@ class Night:
 def night(local_kafka):
     with ExitStack() as stack:
         yield Night(local_kafka, stack)
-    new_process()
 
 
 @pytest.fixture

@@ -24,8 +24,8 @@ from spark_kafka_sink.spark.pipeline import Pipeline
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.topic_view import StoredRecord
-from tests.support.kept_producers import close_kept_producers
-from tests.unit.exactly_once.runs import LEDGER, Query, new_process
+from tests.support.kept import forget_writes
+from tests.unit.exactly_once.runs import LEDGER, Query
 
 _MS = 1_700_000_000_000
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -119,8 +119,7 @@ def _run(name: str, columns: Mapping[str, pa.Array], given: dict[str, str], *, e
             said = _transaction(broker, columns, options, given) if exactly_once else _producer(columns, options)
         except Exception as error:
             said = f"{type(error).__name__}: {error}"
-        close_kept_producers()
-        new_process()
+        forget_writes()
         yield _steady(said.replace(broker.bootstrap_servers, "<servers>"))
         yield f"requests: {', '.join(sorted({f'{each.api} {each.version}' for each in broker.requests}))}"
         for topic in broker.topics:

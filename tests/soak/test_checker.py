@@ -24,7 +24,6 @@ STILL_OPEN = "Batch 1 of job (name job) is decided, but 1 of its 2 transactions 
 UNCONFIRMED = "txnVersion 1 of txnAppId job (name job) may or may not be decided, because no broker confirms it"
 NONE_VISIBLE = "write aborted; none of its rows is visible: 2 prepared transactions aborted"
 FINISHED = "write aborted, but batch 1 of job had been decided and is committed"
-OTHERS_FINISHED = "write aborted, but batch 1 of another had been decided and is committed"
 
 T0, T1 = ["job-0", 7, 0], ["job-1", 8, 0]
 T2, T3 = ["job-0", 7, 1], ["job-1", 8, 1]
@@ -212,9 +211,6 @@ FAULTY = {
     "a row of a committed write is missing": (
         Kind.LOST, [*WRITTEN, verdict("committed"), raw(ROWS), read({0: 0, 1: 1, 2: 2})],
     ),
-    "an acknowledged row of an at-least-once write is missing": (
-        Kind.LOST, [workload(2, exactly_once=False), handed(0, 0, 1), verdict("committed"), read({0: 0})],
-    ),
     "a batch before the last committed one is missing": (
         Kind.LOST,
         [workload(1), handed(0, 0), handed(0, 0, write="job/2"), verdict("committed", write="job/2"),
@@ -229,11 +225,7 @@ FAULTY = {
     "the sink took no row of the first write that has begun": (
         Kind.LOST, [workload(), began(write="job/0"), *WRITTEN[1:], verdict("committed"), seen(ROWS)],
     ),
-    "a dead letter is missing": (Kind.LOST, [*WITH_A_LETTER, read({}, topic="dead")]),
     "a row is there twice": (Kind.DOUBLED, [*WRITTEN, verdict("committed"), seen({**ROWS, 5: 3})]),
-    "a row is in two partitions": (
-        Kind.DOUBLED, [*WRITTEN, verdict("committed"), read(ROWS), read({0: 3}, partition=1)],
-    ),
     "an aborted row is read": (
         Kind.ABORTED_READ, [workload(), *TASKS, *DECIDED, end(T0, "aborted"), end(T1), read(ROWS)],
     ),
@@ -243,9 +235,6 @@ FAULTY = {
     "a row is visible that an attempt wrote which the intent does not name": (
         Kind.ABORTED_READ, [workload(), *TASKS, *AGAIN, read(ROWS)],
     ),
-    "an aborted transaction of the producer is visible": (
-        Kind.ABORTED_READ, [workload(2, repeats=False), began(), *ONE_TASK[:2], end(T0, "aborted"), seen(HALF)],
-    ),
     "a batch stays in part": (Kind.PARTLY_VISIBLE, [workload(), *TASKS, *DECIDED, end(T0), raw(ROWS), read(HALF)]),
     "a batch is torn, and its replay repairs one of two rows": (
         Kind.PARTLY_VISIBLE,
@@ -254,9 +243,6 @@ FAULTY = {
     "a batch is torn, an error says that it is decided, and the next run does nothing": (
         Kind.PARTLY_VISIBLE,
         [workload(), began(), *TASKS, *DECIDED, end(T0), verdict("failed", STILL_OPEN), began(), read(HALF)],
-    ),
-    "a transaction of the producer is visible in part": (
-        Kind.PARTLY_VISIBLE, [workload(2, repeats=False), *ONE_TASK[:3], raw(HALF), read({0: 0})],
     ),
     "rows are out of order": (Kind.OUT_OF_ORDER, [*WRITTEN, verdict("committed"), read({0: 1, 1: 0, 2: 2, 3: 3})]),
     "rows of an at-least-once write are out of order": (
@@ -281,12 +267,6 @@ FAULTY = {
         Kind.FAILED_BUT_VISIBLE,
         [workload(), began(), *TASKS, intent("asked", T0, T1), verdict("failed"), began(), gave_up(FINISHED),
          read(ROWS)],
-    ),
-    "an error says that another batch is decided": (
-        Kind.FAILED_BUT_VISIBLE, [*WRITTEN, verdict("failed", OTHERS_FINISHED), seen(ROWS)],
-    ),
-    "an error says that no row becomes visible, and the abort that was added to it says that the write is decided": (
-        Kind.FAILED_BUT_VISIBLE, [*WRITTEN, verdict("failed", f"{NOT_DECIDED} {FINISHED}"), seen(ROWS)],
     ),
     "the sink knew that the write is decided, and the error that the job got does not say so": (
         Kind.FAILED_BUT_VISIBLE,
@@ -316,9 +296,6 @@ FAULTY = {
         Kind.RECEIPT_CONTRADICTED, [workload(), *TASKS[:3], reported(1, T1), *DECIDED, *ENDED, read(ROWS)],
     ),
     "a row is a dead letter, and the write has none": (Kind.MISPLACED, [workload(2), *WITH_A_LETTER[1:], *LETTER_SEEN]),
-    "a dead letter is in the topic of the rows": (
-        Kind.MISPLACED, [workload(2, dead_letters=[1]), *ONE_TASK, verdict("committed"), seen(HALF)],
-    ),
     "an aborted row was written to another topic": (
         Kind.MISPLACED, [workload(topic="u"), *TASKS, end(T0, "aborted"), end(T1, "aborted"), raw(ROWS), read({})],
     ),

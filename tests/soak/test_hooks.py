@@ -24,10 +24,9 @@ from spark_kafka_sink.testing import TestBroker
 from tests.soak import hooks
 from tests.soak.checker import check
 from tests.soak.claims import claim_of
-from tests.soak.events import ACTOR, FOLDER, Recorder, read_history
+from tests.soak.events import ACTOR, COMMITTED, FOLDER, UNCOMMITTED, Recorder, read_history
 from tests.soak.findings import Kind
 from tests.soak.processes import START
-from tests.soak.test_transfers import outcomes, read_everything
 from tests.soak.workloads import PLANTED
 
 TOPIC = "job"
@@ -40,7 +39,6 @@ def broker(request):
     with TestBroker(like=request.param) as broker:
         broker.create_topic(TOPIC, partitions=2)
         yield broker
-    close_sessions()
 
 
 @pytest.fixture
@@ -76,10 +74,19 @@ def history(broker, record, tmp_path):
     """Lets two readers read the topic to its end, and gives the history."""
 
     def finished():
-        read_everything(broker, record, TOPIC, 2)
+        for reader, isolation in (("raw", UNCOMMITTED), ("fresh", COMMITTED)):
+            for partition in range(2):
+                found = broker.topic(TOPIC).records(partition, read_committed=isolation == COMMITTED)
+                where = {"reader": reader, "isolation": isolation, "topic": TOPIC, "partition": partition}
+                record("seen", **where, rows=[[each.offset, each.key.decode()] for each in found])
+                record("passed", **where, offset=1_000)
         return read_history(tmp_path)
 
     return finished
+
+
+def outcomes(events, kind):
+    return [event["outcome"] for event in events if event.kind == kind]
 
 
 @pytest.fixture

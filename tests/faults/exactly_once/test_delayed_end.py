@@ -22,7 +22,7 @@ from spark_kafka_sink.testing import LocalKafka
 from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION
 from tests.faults.exactly_once.reader import is_open, read_committed
 from tests.faults.support.proxy import Proxy, redirected
-from tests.unit.exactly_once.runs import Query, new_process
+from tests.unit.exactly_once.runs import Query
 
 pytestmark = pytest.mark.jvm
 
@@ -52,7 +52,6 @@ def proxy(kafka, monkeypatch):
         for module in (core, rpc):
             monkeypatch.setattr(module, "Selector", redirected({proxy.broker: proxy.address}))
         yield proxy
-        new_process()
 
 
 @pytest.fixture

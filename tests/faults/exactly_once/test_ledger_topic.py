@@ -20,7 +20,7 @@ from spark_kafka_sink.exactly_once.values import TaskAction, WriteKind
 from spark_kafka_sink.records.batch import BatchHeader
 from spark_kafka_sink.testing import LocalKafka
 from tests.support.waiting import until
-from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query, new_process
+from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow]
 
@@ -49,7 +49,6 @@ def kafka():
         kafka.create_topic(TOPIC, 2)
         kafka.create_topic(LEDGER, 20, SHRUNK)
         yield kafka
-    new_process()
 
 
 def query(kafka, **fields):
@@ -150,7 +149,6 @@ def three_nodes():
     with LocalKafka(nodes=3, properties={"broker.session.timeout.ms": "3000", "min.insync.replicas": "2"}) as kafka:
         kafka.create_topic(TOPIC, 2)
         yield kafka
-    new_process()
 
 
 def test_an_intent_is_found_right_after_an_election(three_nodes):

@@ -150,13 +150,6 @@ def test_the_flag_sync_overrides_the_producer_type(broker, console):
     assert batch.header.producer_id == -1
 
 
-@pytest.mark.parametrize("how", [(), ("--sync",)])
-def test_java_serializers_among_the_properties_are_ignored_as_those_of_a_file(broker, console, how):
-    flags = ("--producer-property", "serializer.class=kafka.serializer.StringEncoder", *how)
-    assert console(b"one\n", *flags) == 0
-    assert broker.topic("t").values() == [b"one"]
-
-
 def test_python_serializers_of_a_file_are_used(broker, console, tmp_path):
     options = tmp_path / "producer.properties"
     options.write_text("serializer.class=tests.unit.cli.test_console_producer:Upper\n")

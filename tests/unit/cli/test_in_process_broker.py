@@ -12,13 +12,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from confluent_kafka import Consumer, Producer
 
 from spark_kafka_sink.testing.broker.versions import LATEST
 from spark_kafka_sink.testing.kafka_node import free_ports
 from spark_kafka_sink.tools.cli.main import main
 from tests.contract.plain_client import PlainClient
-from tests.support.waiting import DEADLINE_S, eventually
+from tests.support.waiting import DEADLINE_S
 from tests.unit.network.file_descriptors import none_left
 
 COMMAND = [sys.executable, "-m", "spark_kafka_sink.tools.cli.main", "broker", "--in-process"]
@@ -42,24 +41,6 @@ def started(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
         kill.cancel()
         process.kill()
         process.communicate(timeout=DEADLINE_S)
-
-
-def test_librdkafka_writes_to_it_and_reads_from_it_in_a_group() -> None:
-    with started("--set", "num.partitions=3") as (_, address):
-        producer = Producer({"bootstrap.servers": address})
-        values = [b"%d" % number for number in range(300)]
-        for value in values:
-            producer.produce("made-by-itself", value, key=value)
-        assert producer.flush(DEADLINE_S) == 0
-        settings = {"bootstrap.servers": address, "group.id": "g", "auto.offset.reset": "earliest"}
-        consumer = Consumer(settings)
-        consumer.subscribe(["made-by-itself"])
-        messages = []
-        eventually(lambda: messages.extend(consumer.consume(100, 0.2)) or len(messages) >= len(values))
-        consumer.close()
-
-    assert sorted(message.value() for message in messages) == sorted(values)
-    assert {message.partition() for message in messages} == {0, 1, 2}
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])

@@ -35,16 +35,6 @@ def test_decimals_at_the_edge_of_a_byte(number):
     assert encoded(decimal(30, 0), pa.array([Decimal(number)], pa.decimal128(30, 0)))[0][1:] == java_bytes(number)
 
 
-@pytest.mark.parametrize("kind", [pa.decimal128(6, 1), pa.decimal256(6, 1), pa.decimal128(38, 1), pa.decimal256(70, 1)])
-def test_decimals_take_the_scale_of_the_schema(kind):
-    values = [Decimal("12345.6"), None, Decimal("-0.1")]
-    schema = ["null", decimal(40, 6)]
-    array = pa.StructArray.from_arrays([pa.array(values, kind)], names=["d"])
-    record = {"type": "record", "name": "R", "fields": [{"name": "d", "type": schema}]}
-
-    assert encoded(record, array) == written(record, [{"d": each} for each in values])
-
-
 def test_decimals_that_lose_digits():
     array = pa.array([Decimal("99.99"), Decimal("100.00"), None, Decimal("-100.00"), Decimal("-99.99")])
 

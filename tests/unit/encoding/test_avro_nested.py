@@ -47,16 +47,7 @@ def as_avro(row):
 EXPECTED = written(SCHEMA, map(as_avro, ROWS))
 
 
-def test_a_slice_of_rows_is_that_slice():
-    array = pa.array(ROWS * 3, KIND)
-    for start in range(len(array) + 1):
-        for end in range(start, len(array) + 1):
-            assert encoded(SCHEMA, array[start:end]) == (EXPECTED * 3)[start:end]
-
-
 LAYOUTS = {
-    "large": (pa.large_list(pa.large_string()), pa.large_string()),
-    "views": (pa.list_view(pa.string_view()), pa.string_view()),
     "large views": (pa.large_list_view(pa.string()), pa.string()),
     "dictionaries": (pa.list_(pa.dictionary(pa.int8(), pa.string())), pa.dictionary(pa.int32(), pa.string())),
     "fixed size": (pa.list_(pa.string(), 2), pa.string()),
@@ -152,12 +143,6 @@ def test_a_column_of_nulls():
     assert encoded(record(x=["long", "null"], y="null"), struct(x=pa.nulls(2), y=pa.nulls(2))) == [b"\2"] * 2
     assert encoded("long", pa.array([None, None], pa.int64())) == [None, None]
     assert mismatches("long", pa.null()) == ["column type void does not fit schema type long"]
-
-
-def test_a_record_without_fields():
-    array = pa.array([{}, None, {}], pa.struct([]))
-
-    assert encoded({"type": "record", "name": "Empty", "fields": []}, array) == [b"", None, b""]
 
 
 def test_faults_name_the_path_within_lists_and_maps():

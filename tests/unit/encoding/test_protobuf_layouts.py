@@ -91,14 +91,6 @@ def test_no_rows(array):
     assert encode_protobuf(array, schema, "M").to_pylist() == []
 
 
-def test_a_message_without_fields():
-    schema = proto3("message M {}")
-    array = pa.StructArray.from_buffers(pa.struct([]), 3, [pa.py_buffer(b"\x05")])
-    encoder = ProtobufEncoder.plan(schema, "M", array.type)
-    assert encoder.encode(array).to_pylist() == [b"", None, b""]
-    assert encoder.encode(array, b"\0").to_pylist() == [b"\0", None, b"\0"]
-
-
 def test_more_elements_than_rows_of_a_slice():
     array = struct(numbers=pa.array([list(range(30_000)), [1], list(range(20_000))], pa.list_(pa.int32())))
     assert [len(each.numbers) for each in messages(array)] == [30_000, 1, 20_000]

@@ -3,14 +3,13 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.testing import TestBroker
-from tests.unit.exactly_once.runs import TOPIC, Query, new_process
+from tests.unit.exactly_once.runs import TOPIC, Query
 
 
 def broker_like(release):
     with TestBroker(like=release) as broker:
         broker.create_topic(TOPIC, partitions=2)
         yield broker
-    new_process()
 
 
 @pytest.fixture(params=["4.1", "3.9", "3.5"])

@@ -14,7 +14,7 @@ from spark_kafka_sink.exactly_once.committer import Committer, EndTxnOutcome, En
 from spark_kafka_sink.exactly_once.errors import ADVICE, ExactlyOnceError, Progress
 from spark_kafka_sink.exactly_once.values import Repeat, WriteKind
 from spark_kafka_sink.testing import TestBroker
-from tests.unit.exactly_once.runs import TOPIC, Query, committed, new_process
+from tests.unit.exactly_once.runs import TOPIC, Query, committed
 
 ROWS = [[b"a"], [b"b"], [b"c"], [b"d"]]
 KINDS = {
@@ -36,7 +36,6 @@ def broker():
     with TestBroker() as broker:
         broker.create_topic(TOPIC, partitions=2)
         yield broker
-    new_process()
 
 
 class Trouble:

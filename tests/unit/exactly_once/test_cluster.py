@@ -15,7 +15,7 @@ from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.sweep import list_open
 from spark_kafka_sink.testing import TestBroker
 from tests.support.waiting import DEADLINE_S
-from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query, committed, new_process
+from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query, committed
 
 CLOCK = SystemClock()
 
@@ -25,7 +25,6 @@ def brokers():
     with TestBroker(nodes=3) as brokers:
         brokers.create_topic(TOPIC, partitions=2)
         yield brokers
-    new_process()
 
 
 def query(brokers, **options):

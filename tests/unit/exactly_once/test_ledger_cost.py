@@ -16,7 +16,7 @@ from spark_kafka_sink.records.batch import TRANSACTIONAL, BatchHeader
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.state.log import Marker as ControlRecord
 from tests.support.waiting import cpu_ratio
-from tests.unit.exactly_once.runs import LEDGER, Query, new_process
+from tests.unit.exactly_once.runs import LEDGER, Query
 
 pytestmark = pytest.mark.slow
 
@@ -55,7 +55,6 @@ def test_a_start_after_a_day_takes_about_two_seconds_of_cpu_at_most(tasks, batch
         times = cpu_ratio(
             lambda: plans.append(plan_write(Query(broker.bootstrap_servers).settings)), about_half_a_second, 1
         )
-        new_process()
     with capsys.disabled():
         line = f"{count:,} record batches, {times:.2f} times the guard's objects"
         sys.stdout.write(f"\n{tasks} tasks, {batches_per_s:g} batches a second: {line}\n")

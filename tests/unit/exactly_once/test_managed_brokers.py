@@ -28,10 +28,7 @@ OPTIONAL = ("unclean.leader.election.enable", "min.insync.replicas", "delete.ret
 def managed():
     with TestBroker() as broker:
         broker.create_topic(TOPIC, partitions=2)
-        ledger_topic._warned.clear()
         yield broker
-    new_process()
-    ledger_topic._warned.clear()
 
 
 @pytest.fixture
@@ -153,7 +150,6 @@ def test_brokers_without_describe_configs_were_told_to_change_the_settings_of_th
     assert "Exactly-once needs the API DescribeConfigs" in str(refused.value)
     assert "deliveryGuarantee=at-least-once" in str(refused.value)
     assert "kafka-configs" not in str(refused.value)
-    new_process()
 
 
 def test_a_ledger_that_another_made_meanwhile_was_said_to_be_created_without_settings(managed, warnings):
@@ -178,7 +174,6 @@ def test_the_replication_factor_is_not_below_the_brokers_default():
         broker.kill(3)
         with pytest.raises(PlanningError, match="INVALID_REPLICATION_FACTOR"):
             query(broker).plan()
-    new_process()
 
 
 @pytest.mark.parametrize("default", [1, 2])
@@ -189,13 +184,11 @@ def test_a_ledger_with_fewer_replicas_was_told_to_be_as_strong(warnings, default
         broker.create_topic(TOPIC, partitions=2)
         broker.hide_configs("default.replication.factor")
         broker.faults.answer("CreateTopics", "POLICY_VIOLATION", times=KEPT, only=lambda each: factor(each) == 2)
-        ledger_topic._warned.clear()
         query(broker).plan()
         (warning,) = warnings()
         assert "with the brokers' default replication factor instead of 2" in warning
         assert ("Replicas of a partition: 1 instead of 2 (a decision may be lost" in warning) is (default == 1)
         assert ("as strong" in warning) is (default == 2)
-    new_process()
 
 
 def test_a_missing_right_to_read_the_ledgers_settings_is_named(managed):
@@ -216,14 +209,12 @@ def test_without_transactions_a_write_is_refused_before_it_creates_anything(api)
         with pytest.raises(PlanningError, match=f"lack APIs of transactions that exactly-once needs: .*{api}"):
             query(broker).plan()
         assert broker.topics == ()
-    new_process()
 
 
 def test_a_coordinator_of_groups_only_is_none_of_transactions():
     refused = pytest.raises(PlanningError, match="lack APIs of transactions.*FindCoordinator in versions 0 to 0")
     with TestBroker(like="3.9", api_versions={"FindCoordinator": (0, 0)}) as broker, refused:
         query(broker).plan()
-    new_process()
 
 
 # Without ListTransactions
@@ -247,11 +238,8 @@ def unlisted(request):
         broker.create_topic(TOPIC, partitions=2)
         if request.param.startswith("fails"):
             broker.faults.answer("ListTransactions", "UNKNOWN_SERVER_ERROR", times=KEPT)
-        sweep._warned.clear()
         broker.blind = request.param in BLIND
         yield broker
-    new_process()
-    sweep._warned.clear()
 
 
 @pytest.fixture
@@ -334,7 +322,6 @@ def time_out(broker, ids):
 def test_a_description_that_takes_too_long_does_not_keep_the_write(managed, warnings):
     managed.faults.answer("ListTransactions", "UNKNOWN_SERVER_ERROR", times=KEPT)
     managed.faults.lose_answer("DescribeTransactions", times=KEPT)
-    sweep._warned.clear()
     Query(managed.bootstrap_servers, options={"max.block.ms": 20_000, "request.timeout.ms": 500}).run(0, ROWS)
     assert committed(managed) == {b"a": 1, b"b": 1}
     (warning,) = [each for each in warnings() if "do not list transactions" in each]
@@ -351,7 +338,6 @@ def test_a_list_that_never_came_took_the_whole_time_of_planning(managed, warning
         managed.faults.lose_answer("ListTransactions", times=KEPT)
     else:
         managed.faults.answer("ListTransactions", fault, times=KEPT)
-    sweep._warned.clear()
     options = {"max.block.ms": 8_000, "request.timeout.ms": request_timeout_ms, "delivery.timeout.ms": 7_200_000}
     Query(managed.bootstrap_servers, options=options).plan(1)
     assert {managed.transaction_state(each) for each in ("app-0", "app-1")} <= ENDED
@@ -369,7 +355,6 @@ def test_an_error_of_one_id_discarded_what_was_known_of_the_others(managed, warn
         times=KEPT,
         only=lambda each: "app-1" in each.body.transactional_ids,
     )
-    sweep._warned.clear()
     query(managed).plan(1)
     state = [managed.transaction_state(f"app-{task}") for task in range(3)]
     assert {state[0], state[2]} <= ENDED
@@ -388,7 +373,6 @@ def test_a_description_of_an_id_that_nobody_asked_for_ended_its_transaction(mana
     if not listed:
         managed.faults.answer("ListTransactions", "UNKNOWN_SERVER_ERROR", times=KEPT)
     managed.faults.mangle("DescribeTransactions", lambda frame: frame.replace(b"app-0", b"its-0"), times=KEPT)
-    sweep._warned.clear()
     with foreign_identity(managed, "app-0", "its-0"):
         query(managed).plan(1)
     assert managed.transaction_state("its-0") == "Ongoing"
@@ -398,7 +382,6 @@ def test_a_description_of_an_id_that_nobody_asked_for_ended_its_transaction(mana
 
 def test_a_list_that_is_forbidden_was_said_to_need_idempotent_write(managed, warnings):
     managed.faults.answer("ListTransactions", "CLUSTER_AUTHORIZATION_FAILED", times=KEPT)
-    sweep._warned.clear()
     query(managed).plan()
     (warning,) = warnings()
     assert "CLUSTER_AUTHORIZATION_FAILED; the principal needs DESCRIBE on the transactional ids)" in warning

@@ -21,7 +21,7 @@ from spark_kafka_sink.exactly_once.values import TaskAction
 from spark_kafka_sink.testing import TestBroker
 from tests.contract.fencing import fence
 from tests.support.waiting import DEADLINE_S
-from tests.unit.exactly_once.runs import LEDGER, Query, committed, new_process
+from tests.unit.exactly_once.runs import LEDGER, Query, committed
 
 ROWS = [[b"a", b"b"], [b"c"]]
 EACH_ONCE = {b"a": 1, b"b": 1, b"c": 1}
@@ -184,7 +184,6 @@ def test_incident_a_batch_whose_markers_were_lost_with_the_ledger_was_written_tw
 
 @pytest.fixture
 def warnings(caplog):
-    ledger_topic._warned.clear()
     caplog.set_level(logging.WARNING, logger="spark_kafka_sink.exactly_once")
     return caplog
 
@@ -219,7 +218,6 @@ def test_a_topic_of_weaker_replication_is_accepted_and_told(warnings, replicatio
             plan = json.loads(said.split("<(echo '")[1].split("')")[0])
             assert [len(set(move["replicas"])) for move in plan["partitions"]] == [3] * 20
             assert [move["partition"] for move in plan["partitions"]] == list(range(20))
-        new_process()
 
 
 def test_the_topic_that_this_sink_creates_needs_no_mending(broker, query, warnings):

@@ -41,12 +41,6 @@ def test_a_replayed_batch_that_is_committed_writes_nothing(broker, query):
     assert committed(broker) == EACH_ONCE
 
 
-def test_a_batch_without_rows_is_remembered(broker, query):
-    query.run(0, [[], []])
-    query.run(1, ROWS)
-    assert committed(broker) == EACH_ONCE
-
-
 def test_what_a_first_batch_left_open_is_aborted_once_the_ledger_has_an_entry(broker, query):
     """Before, this may be the wrong ledger. A process that is kept must not forget it."""
     query.tasks(query.plan(), 0, [[b"x"]] * 3)
@@ -367,12 +361,6 @@ def test_incident_a_batch_was_decided_though_a_transaction_of_it_was_gone(broker
     assert committed(broker) == {}
     query.run(0, ROWS)
     assert committed(broker) == EACH_ONCE
-
-
-def test_a_new_query_under_an_old_prefix_skips_nothing(broker, query):
-    query.run(0, ROWS)
-    Query(broker.bootstrap_servers, query="q2").run(0, MORE)
-    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
 
 
 def test_a_forgotten_trust_in_the_ledger_skips_no_other_replay(broker, query):

@@ -3,9 +3,7 @@
 import os
 from dataclasses import replace
 
-import pytest
-
-from spark_kafka_sink.exactly_once.session import close_sessions, session_for
+from spark_kafka_sink.exactly_once.session import session_for
 from tests.support.waiting import DEADLINE_S, eventually
 
 MANY = 30
@@ -13,13 +11,6 @@ MANY = 30
 
 def open_files():
     return len(os.listdir("/dev/fd"))
-
-
-@pytest.fixture(autouse=True)
-def _ended():
-    close_sessions()
-    yield
-    close_sessions()
 
 
 def use(settings):

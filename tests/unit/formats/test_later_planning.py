@@ -9,7 +9,7 @@ from spark_kafka_sink.records.columns import TopicColumn
 from spark_kafka_sink.schemas.formats.plan import FrameColumn, earlier_schemas, plan_formats
 from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
 from spark_kafka_sink.schemas.registry.cache import ApplicationFile, CachedRegistry
-from spark_kafka_sink.schemas.registry.schema import Schema, SchemaReference, SchemaType, Side
+from spark_kafka_sink.schemas.registry.schema import Schema, SchemaType, Side
 from tests.support.manual_clock import ManualClock
 from tests.unit.formats.fake_registry import FakeRegistry, formats_of
 
@@ -39,47 +39,6 @@ def written(formats, earlier=None):
 
 def avro(text):
     return Schema(SchemaType.AVRO, text)
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"valueSchema": OLD},
-        {"valueSchema": OLD, "auto_register_schemas": "false"},
-        {"use_latest_version": "true"},
-        {"use_schema_id": "1"},
-    ],
-)
-def test_an_application_asks_once_and_outlives_its_registry(registry, tmp_path, given):
-    registry.register("t-value", avro(OLD))
-    first = plan(registry, tmp_path, **given)
-    registry.down = True
-    assert written(plan(registry, tmp_path, **given))[0] == written(first)[0] == b"\0\0\0\0\1\2\2"
-
-
-def test_a_new_version_is_taken_when_the_application_starts_again(registry, tmp_path):
-    latest = {"use_latest_version": "true"}
-    registry.register("t-value", avro(OLD))
-    plan(registry, tmp_path, **latest)
-    registry.register("t-value", avro(NEW))
-    assert written(plan(registry, tmp_path, **latest))[0].startswith(b"\0\0\0\0\1")
-    assert written(plan(registry, tmp_path, application="next", **latest))[0].startswith(b"\0\0\0\0\2")
-
-
-def test_another_schema_of_the_same_application_is_another_question(registry, tmp_path):
-    plan(registry, tmp_path, valueSchema=OLD)
-    assert written(plan(registry, tmp_path, valueSchema=NEW))[0].startswith(b"\0\0\0\0\2")
-
-
-def test_a_topic_whose_latest_schema_imports_others_is_known_while_the_registry_is_down(registry, tmp_path):
-    registry.register("city", avro('{"type":"record","name":"geo.City","fields":[{"name":"zip","type":"int"}]}'))
-    field = '{"name":"a","type":["int","geo.City"]}'
-    text = f'{{"type":"record","name":"R","fields":[{field}]}}'
-    registry.register("t-value", Schema(SchemaType.AVRO, text, (SchemaReference("geo.City", "city", 1),)))
-    latest = {"use_latest_version": "true"}
-    value, _ = written(plan(registry, tmp_path, **latest))
-    registry.down = True
-    assert written(plan(registry, tmp_path, **latest))[0] == value == b"\0\0\0\0\2\0\2"
 
 
 def test_a_replay_is_written_with_the_schemas_of_its_first_run(registry, tmp_path):

@@ -90,12 +90,6 @@ def test_incident_what_a_registry_said_forged_lines_of_logs_and_had_289_001_char
     assert error.replace("\n- ", "").isprintable()
 
 
-def test_the_schema_of_an_id_is_taken(registry):
-    registry.register("t-value", avro(record("a")))
-    registry.register("t-value", avro(record("a", "z")))
-    assert written(plan(registry, use_schema_id="1"), [{"a": 1}]) == [b"\0\0\0\0\1\0\2"]
-
-
 def test_an_explicit_schema_beside_the_latest_is_only_compared(registry):
     """As in Java: the latest version is written, and must read data of the explicit schema."""
     registry.register("t-value", avro(record("a")))
@@ -216,12 +210,6 @@ def test_a_header_needs_a_guid():
     encoded = TaskFormats(formats).encode(Side.VALUE, pa.array([{"a": 1}, None], STRUCT), TopicColumn.of("t"))
     assert encoded.values.to_pylist() == [b"\0\2", None]
     assert encoded.headers.to_pylist() == [b"\1" + (1).to_bytes(16, "big"), None]
-
-
-def test_a_registry_that_is_down_is_one_error_that_spark_shows(registry):
-    registry.down = True
-    with pytest.raises(pickle.PickleError, match="the registry does not respond"):
-        plan(registry, valueSchema=record("a"))
 
 
 def test_named_types_of_other_subjects_are_put_in(registry):

@@ -6,7 +6,6 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.errors import RegistryError
-from spark_kafka_sink.records.columns import TopicColumn
 from spark_kafka_sink.schemas.encoding.encoder import UnencodableRowsError
 from spark_kafka_sink.schemas.formats.format_options import FormatError
 from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
@@ -67,16 +66,6 @@ def test_topics_whose_latest_versions_differ_are_encoded_apart_and_put_back(regi
     ]
 
 
-def test_rows_that_cannot_be_encoded_are_numbered_by_their_column(registry):
-    registry.register("a-value", Schema(SchemaType.AVRO, LONG))
-    registry.register("b-value", Schema(SchemaType.AVRO, INT))
-    formats = TaskFormats(plan(registry, use_latest_version="true"))
-    rows = pa.array([{"a": 1}, {"a": None}, {"a": None}, {"a": 4}], STRUCT)
-    with pytest.raises(UnencodableRowsError) as raised:
-        formats.encode(Side.VALUE, rows, topic_column(pa.array(["b", "a", "b", "b"])))
-    assert [(fault.row, fault.path) for fault in raised.value.faults] == [(2, "a")]
-
-
 def test_the_faulty_rows_of_every_encoder_are_told(registry):
     registry.register("a-value", Schema(SchemaType.AVRO, INT))
     registry.register("b-value", Schema(SchemaType.AVRO, INT.replace('"R"', '"S"')))
@@ -107,14 +96,3 @@ def test_a_derived_schema_that_a_topics_registry_refuses_points_at_an_explicit_o
         encode(TaskFormats(formats), [1], "a")
     with pytest.raises(RegistryError, match=r"incompatible with an earlier schema\.$"):
         encode(TaskFormats(plan(registry, valueSchema=LONG)), [1], "a")
-
-
-def test_a_header_names_the_schema_of_each_topic(monkeypatch):
-    registry = FakeRegistry(guids=True)
-    registry.serve_workers(monkeypatch)
-    formats = TaskFormats(plan(registry, valueSchema=LONG, value_schema_id_serializer="header"))
-    rows = pa.array([{"a": 1}, None, {"a": 2}], STRUCT)
-    encoded = formats.encode(Side.VALUE, rows, TopicColumn.of("a"))
-    guid = b"\1" + (1).to_bytes(16, "big")
-    assert encoded.headers.to_pylist() == [guid, None, guid]
-    assert encoded.values.to_pylist() == [b"\2\2", None, b"\2\4"]

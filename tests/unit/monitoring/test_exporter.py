@@ -190,16 +190,6 @@ def test_incident_silent_connections_each_took_a_thread_for_ever(reader):
         assert scraped(port)["rows_total", "q", "t", "0"] == 10
 
 
-def test_a_scrape_is_served_beside_connections_below_the_limit(reader):
-    exporter = Exporter(reader, ManualClock())
-    exporter.read_all()
-    port = serve(exporter, "127.0.0.1", 0, ManualClock())
-    with ExitStack() as stack:
-        for _ in range(MOST_CONNECTIONS - 1):
-            stack.enter_context(socket.create_connection(("127.0.0.1", port)))
-        assert answers(socket.create_connection(("127.0.0.1", port)))
-
-
 def test_the_command_names_a_wrong_address_and_a_missing_extra(capsys, monkeypatch):
     line = ["exporter", "--topic", "t", "--bootstrap-server", "h:1"]
     assert main([*line, "--listen", "nowhere"]) == 1

@@ -12,7 +12,7 @@ from spark_kafka_sink.spark.checkpoint import lacks_micro_batch, query_id, resol
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.testing import TestBroker
-from tests.unit.exactly_once.runs import TOPIC, Query, committed, new_process
+from tests.unit.exactly_once.runs import TOPIC, Query, committed
 
 ID = "80dc27bf-8283-4d00-b5f2-bca1afbd4e5d"
 
@@ -130,7 +130,6 @@ def broker():
     with TestBroker() as broker:
         broker.create_topic(TOPIC, partitions=2)
         yield broker
-    new_process()
 
 
 def commit(broker, reports, **given):

@@ -2,17 +2,14 @@
 
 import logging
 import pickle
-import re
 from uuid import UUID
 
-import pytest
 from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_kafka_sink.common.task_figures import TaskFigures
 from spark_kafka_sink.exactly_once import values as v
 from spark_kafka_sink.producer.transactions.values import END_TXN_V1, PreparedTransaction, TransactionalIdentity
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, PartitionWrite, aborted, committed
-from spark_kafka_sink.spark.python_process import announce
 from tests.support.manual_clock import ManualClock
 
 MESSAGES = [
@@ -102,23 +99,3 @@ def test_a_failed_write_ended_with_a_line_about_0_rows_of_0_tasks_at_level_info(
         "write writes them again (at least once)",
         logging.WARNING,
     )
-
-
-@pytest.fixture
-def logger(monkeypatch):
-    """The logger as Spark's Python processes find it: no level, and no handler (pytest's aside)."""
-    logger = logging.getLogger("spark_kafka_sink")
-    monkeypatch.setattr(logger, "hasHandlers", lambda: False)
-    yield logger
-    logger.setLevel(logging.NOTSET)
-
-
-def test_the_line_reaches_stderr_where_no_logging_is_configured(logger, capsys):
-    announce("7 rows")
-    assert re.fullmatch(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d INFO pykafka: 7 rows\n", capsys.readouterr().err)
-
-
-def test_a_raised_level_silences_the_line(logger, capsys, caplog):
-    logger.setLevel(logging.WARNING)
-    announce("7 rows")
-    assert (capsys.readouterr().err, caplog.messages) == ("", [])

@@ -101,22 +101,6 @@ def test_a_partition_that_a_topic_lacks_has_no_note_on_topics():
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("Raise linger.ms.", "Raise kafka.linger.ms."),
-        ("see kafka.linger.ms; retry.backoff.max.ms", "see kafka.linger.ms; kafka.retry.backoff.max.ms"),
-        ("schema.registry.ssl.keystore.location", "schema.registry.ssl.keystore.location"),
-        ("max.message.bytes, linger.msx, batch.size.x", "max.message.bytes, linger.msx, batch.size.x"),
-        ("acks=all after 3 retries", "acks=all after 3 retries"),
-    ],
-)
-def test_errors_name_the_producers_options_as_sparks(text, expected):
-    with pytest.raises(KafkaError) as raised, explained(options({"bootstrap.servers": "a:1"})):
-        raise KafkaError(text)
-    assert str(raised.value) == expected
-
-
-@pytest.mark.parametrize(
     ("letters", "notes"),
     [
         ({}, ["or set deadLetterTopic, so that such rows become dead letters."]),

@@ -21,12 +21,11 @@ from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
 from spark_kafka_sink.spark.dead_letters import writer as letters_module
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.pipeline import Pipeline
-from spark_kafka_sink.spark.producer_cache import ProducerCache
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.sink_write import check_dead_letters
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
-from tests.unit.exactly_once.runs import Query, new_process
+from tests.unit.exactly_once.runs import Query
 from tests.unit.spark.dead_letter_runs import prepared
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -36,16 +35,12 @@ CONNECT = b"__connect.errors."
 
 
 @pytest.fixture
-def broker(monkeypatch):
-    cache = ProducerCache(module.ProducerCore.open)
-    monkeypatch.setattr(module, "PRODUCERS", cache)
+def broker():
     with TestBroker(config={"auto.create.topics.enable": False}) as broker:
         broker.create_topic("out", partitions=2)
         broker.create_topic("small", configs={"max.message.bytes": 2_000})
         broker.create_topic("dead")
         yield broker
-        cache.close()
-    new_process()
 
 
 class Write:
@@ -158,14 +153,6 @@ def test_incident_a_record_without_a_timestamp_failed_the_write(write, broker):
         write({"value": [*"abcd"], "timestamp": given}, topic="out", deadletteron="encode")
 
 
-def test_a_negative_partition(write, broker):
-    write({"value": ["a", "b"], "partition": pa.array([-5, 1], pa.int32())}, topic="out")
-    (letter,) = letters(broker)
-    assert broker.topic("out").values(1) == [b"b"]
-    assert (headers(letter)["topic"], headers(letter)["partition"]) == ("out", "-5")
-    assert headers(letter)["exception.message"].startswith("Invalid partition: -5.")
-
-
 def test_a_partition_that_does_not_exist_after_a_refresh(write, broker):
     figures = write({"value": ["a", "b", "c"], "partition": pa.array([0, 7, None], pa.int32())}, topic="out")
     (letter,) = letters(broker)
@@ -257,14 +244,6 @@ def test_a_topic_of_dead_letters_only_is_not_looked_up(write, broker):
     (letter,) = letters(broker)
     assert headers(letter)["topic"] == "nowhere"
     assert [bytes(value) for value in broker.topic("out").values()] == [b"\2y"]
-
-
-def test_a_batch_of_dead_letters_only(write, broker):
-    formats = formats_of(write)
-    rows = {"value": pa.array([{"a": None}, {"a": "y"}], STRUCT), "topic": pa.array([None, None], pa.string())}
-    figures = write(rows, formats, valueformat="avro", valueschema=SCHEMA)
-    assert figures.dead_letters == (("null-topic", 2),)
-    assert [json.loads(letter.value) for letter in letters(broker)] == [{}, {"a": "y"}]
 
 
 def formats_of(write, topic=None):

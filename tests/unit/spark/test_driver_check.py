@@ -116,28 +116,16 @@ def test_a_refused_login_is_tried_again_by_the_next_write(secure, patient):
     assert len(secure.authentications) == 2
 
 
-@pytest.mark.parametrize(
-    ("listener", "more", "said"),
-    [
-        (Listener("SSL"), {"kafka.ssl.truststore.certificates": CertificateAuthority().certificate}, "truststore"),
-        (Listener("SSL", host_names=("elsewhere",)), {}, "ssl.endpoint.identification.algorithm"),
-        (Listener("SSL", client_auth="required"), None, "ssl.keystore.location"),
-    ],
-    ids=["untrusted", "host name", "client's certificate"],
-)
-def test_a_refused_certificate_is_an_error_that_names_the_option(patient, listener, more, said):
-    with TestBroker(listeners={"TLS": listener}) as broker:
-        given = {**broker.spark_options("TLS"), **patient, **(more or {})}
-        if more is None:
+@pytest.mark.parametrize("refuses", ["driver", "broker"])
+def test_a_refused_certificate_is_an_error_that_names_the_option(patient, refuses):
+    """tests/unit/connection_check has each other step that can fail."""
+    with TestBroker(listeners={"TLS": Listener("SSL", client_auth="required")}) as broker:
+        given = {**broker.spark_options("TLS"), **patient}
+        if refuses == "driver":
+            given["kafka.ssl.truststore.certificates"] = CertificateAuthority().certificate
+        else:
             given = {name: value for name, value in given.items() if "keystore" not in name}
-        with pytest.raises(DriverCheckError, match=said.replace(".", r"\.")):
-            plan(given)
-
-
-def test_a_wrong_mechanism_is_an_error(patient):
-    with TestBroker(listeners={"SASL": Listener("SASL_PLAINTEXT", mechanisms=("PLAIN",))}) as broker:
-        given = {**broker.spark_options("SASL"), "kafka.sasl.mechanism": "SCRAM-SHA-512", **WRONG, **patient}
-        with pytest.raises(DriverCheckError, match=r"sasl\.mechanism"):
+        with pytest.raises(DriverCheckError, match="truststore" if refuses == "driver" else r"ssl\.keystore\.location"):
             plan(given)
 
 
@@ -216,6 +204,12 @@ def test_a_token_endpoint_that_the_driver_does_not_reach_is_a_warning(secure, ca
     (text,) = warnings(caplog)
     assert "token.endpoint.url" in text
     assert SECRET not in text
+
+
+def test_a_token_in_a_file_that_only_executors_have_is_a_warning(secure, patient, caplog):
+    plan({**oauth(secure, "file:///only/executors"), **patient})
+    (text,) = warnings(caplog)
+    assert "/only/executors" in text
 
 
 def test_one_server_of_several_that_works_is_enough(broker, patient, caplog):

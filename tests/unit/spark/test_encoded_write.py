@@ -10,10 +10,9 @@ from spark_kafka_sink.schemas.registry.schema import Side
 from spark_kafka_sink.spark import write as module
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.pipeline import Pipeline, task_formats
-from spark_kafka_sink.spark.producer_cache import ProducerCache
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.testing import TestBroker
-from tests.unit.exactly_once.runs import Query, new_process
+from tests.unit.exactly_once.runs import Query
 from tests.unit.formats.fake_registry import FakeRegistry
 
 STRUCT = pa.struct([("a", pa.int32())])
@@ -28,15 +27,11 @@ def registry(monkeypatch):
 
 
 @pytest.fixture
-def broker(monkeypatch):
-    cache = ProducerCache(module.ProducerCore.open)
-    monkeypatch.setattr(module, "PRODUCERS", cache)
+def broker():
     with TestBroker(config={"auto.create.topics.enable": False}) as broker:
         for topic in ("out", "dead"):
             broker.create_topic(topic)
         yield broker
-        cache.close()
-    new_process()
 
 
 LAYOUT = RowLayout(value=0, topic=1)
@@ -65,22 +60,11 @@ def test_a_topic_that_does_not_exist_gets_no_subject(broker, registry, given):
     assert registry.requests == [("register", "out-value")]
 
 
-@pytest.mark.parametrize("replayed", [False, True])
-def test_exactly_once_too_but_for_rows_that_are_only_compared(broker, registry, replayed):
+def test_nor_does_one_in_a_transaction(broker, registry):
     options, formats, batch = planned(broker, registry, ["typo"])
     query = Query(broker.bootstrap_servers, options={"max.block.ms": "3000"})
-    if replayed:
-        query.run(0, [[b"row"]])
-    with query.open_task(query.plan(0), 0, 0) as task:
-        if replayed:
-            assert task.writes is False
-            return
+    with query.open_task(query.plan(), 0, 0) as task:
         pipeline = Pipeline(options, task, SystemClock(), formats=task_formats(formats, options, task))
         with pytest.raises(KafkaError, match="Topic typo not present in metadata"):
             pipeline.write(iter([batch]), LAYOUT)
     assert registry.requests == []
-
-
-def test_rows_of_unknown_topics_may_still_become_dead_letters(broker, registry):
-    write(broker, registry, ["out", "typo"], deadLetterTopic="dead", deadLetterOn="unknown-topic")
-    assert len(broker.topic("out").values()) == len(broker.topic("dead").values()) == 1

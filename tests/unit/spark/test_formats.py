@@ -215,7 +215,15 @@ class Application:
 LONG = '{"type":"record","name":"R","fields":[{"name":"a","type":["null","long"]}]}'
 
 
-@pytest.mark.parametrize("given", [{"valueSchema": LONG}, {"use.latest.version": "true"}, {"use.schema.id": "1"}])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"valueSchema": LONG},
+        {"valueSchema": LONG, "auto.register.schemas": "false"},
+        {"use.latest.version": "true"},
+        {"use.schema.id": "1"},
+    ],
+)
 @pytest.mark.parametrize("topic", ["t", None], ids=["of an option", "in a column"])
 def test_a_registry_that_is_down_stops_no_query_whose_processes_ended(lines, monkeypatch, topic, given):
     registry = FakeRegistry()

@@ -55,11 +55,6 @@ def test_what_is_not_a_frame_is_refused():
         write_kafka([], AT_LEAST_ONCE)
 
 
-def test_one_option_in_two_spellings_is_refused():
-    frame = Frame(isStreaming=False, schema=SCHEMA)
-    assert "topic and Topic are the same option" in refused(write_kafka, frame, {**AT_LEAST_ONCE, "Topic": "u"})
-
-
 def test_batches_of_an_exactly_once_query_need_its_name_and_number_themselves():
     told = refused(kafka_batches, {**EXACTLY_ONCE, "txnVersion": 1, "kafka.acks": "7"})
     assert "txnAppId is required" in told
@@ -99,19 +94,6 @@ for level in ("INFO", "WARN", "INFO", None):
 """
     ended = subprocess.run([sys.executable, "-c", code], check=True, timeout=DEADLINE_S, capture_output=True, text=True)
     assert [line.rpartition("pykafka: ")[2] for line in ended.stderr.splitlines()] == ["a line at INFO"] * 2
-
-
-def test_log_level_leaves_the_lines_to_the_handlers_of_the_caller():
-    code = """
-import logging, sys
-from spark_kafka_sink.spark import python_process
-logging.basicConfig(format="mine: %(message)s")
-python_process.leave_logging_to_caller()
-python_process.log_at("INFO")
-python_process.announce("a line")
-"""
-    ended = subprocess.run([sys.executable, "-c", code], check=True, timeout=DEADLINE_S, capture_output=True, text=True)
-    assert ended.stderr == "mine: a line\n"
 
 
 def test_incident_the_function_for_foreach_batch_showed_the_password():

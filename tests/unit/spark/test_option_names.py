@@ -79,3 +79,5 @@ def _wrapped(refused: KafkaError) -> KafkaError:
 def test_settings_of_topics_have_no_prefix():
     text = "raise the topic's max.message.bytes or batch.size; the topic's compression.type makes batches larger"
     assert with_prefix(text) == text.replace("batch.size", "kafka.batch.size")
+    for text in ("schema.registry.ssl.keystore.location", "linger.msx, batch.size.x", "acks=all after 3 retries"):
+        assert with_prefix(text) == text

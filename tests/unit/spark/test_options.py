@@ -173,10 +173,6 @@ def test_a_name_that_could_not_be_read_back_is_refused(source, character):
     assert told.isprintable()
 
 
-def test_a_query_has_its_name():
-    assert parse({"queryname": "q"}).query_name == "q"
-
-
 def test_asynchronous_progress_is_refused():
     (fault,) = faults({"asyncprogresstrackingenabled": "true", "unknownoptions": "warn"})
     assert fault.startswith("asyncProgressTrackingEnabled must be false, because with true, Spark notes only some mi")
@@ -201,16 +197,10 @@ def test_options_without_effect_pass_with_one_warning(options, text):
 @pytest.mark.parametrize(
     ("name", "answer"),
     [
-        ("topics", "topics is not an option of pykafka; did you mean topic?"),
-        ("timestampcolum", "timestampcolum is not an option of pykafka; did you mean timestampColumn?"),
         ("kafk.batch.size", "kafk.batch.size is not an option of pykafka; did you mean kafka.batch.size?"),
         ("lingerms", "lingerms is not an option of pykafka; did you mean kafka.linger.ms?"),
-        ("retrys", "retrys is not an option of pykafka; did you mean kafka.retries?"),
-        ("checkpointlocaton", "checkpointlocaton is not an option of pykafka; did you mean checkpointLocation?"),
         ("query_name", "query_name is not an option of pykafka; did you mean queryName?"),
-        ("startingoffset", "startingoffset is not an option of pykafka; did you mean startingOffsets?"),
         ("kafka.topic", "kafka.topic: write topic, without kafka."),
-        ("kafka.valueformat", "kafka.valueformat: write valueFormat, without kafka."),
         ("kafka.checkpointlocation", "kafka.checkpointlocation: write checkpointLocation, without kafka."),
         ("bootstrap.servers", "bootstrap.servers is an option of Kafka's producer; write it kafka.bootstrap.servers."),
         (

@@ -14,7 +14,7 @@ from spark_kafka_sink.spark.write import write_rows
 from spark_kafka_sink.testing import TestBroker
 from tests.support.manual_clock import ManualClock
 from tests.support.waiting import lasts
-from tests.unit.exactly_once.runs import TOPIC, Query, committed, new_process
+from tests.unit.exactly_once.runs import TOPIC, Query, committed
 
 LAYOUT = RowLayout(value=0)
 
@@ -69,13 +69,6 @@ def test_bytes_keep_to_the_rate_within_five_percent_over_thirty_seconds(monkeypa
     within = [size for at, _, size in sink.appended if at < 30_000]
     assert 0.95 * 30_000_000 <= sum(within) <= 1.05 * 30_000_000
     assert max(within) <= 1_000_000 * PART_MS / 1000
-
-
-def test_rows_keep_to_the_rate_within_five_percent_over_thirty_seconds(monkeypatch):
-    sink, _ = run(monkeypatch, steadily(10_000, 10, 4), maxrowspersecondpertask="1000")
-    within = [rows for at, rows, _ in sink.appended if at < 30_000]
-    assert 0.95 * 30_000 <= sum(within) <= 1.05 * 30_000
-    assert max(within) == 100
 
 
 def test_less_than_a_row_in_each_part_is_a_row_and_a_longer_wait(monkeypatch):
@@ -212,4 +205,3 @@ def test_an_exactly_once_task_keeps_to_its_rate_and_its_replay_does_not_wait(mon
         replayed, took_ms = run_task(1_000)
         assert took_ms == 0
         assert replayed.share.rows == report.share.rows
-    new_process()

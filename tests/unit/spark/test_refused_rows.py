@@ -10,12 +10,11 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.errors import BrokerError, DeadLetterLimitError, KafkaError, RecordTooLargeError
 from spark_kafka_sink.spark import write as module
-from spark_kafka_sink.spark.producer_cache import ProducerCache
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.topic_limits import described_limit
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
-from tests.unit.exactly_once.runs import Query, new_process
+from tests.unit.exactly_once.runs import Query
 from tests.unit.spark.dead_letter_runs import prepared
 from tests.unit.spark.test_dead_letters import HEADERS, Write, headers, letters
 
@@ -24,15 +23,11 @@ LARGE = Random(1).randbytes(2_500)
 
 
 @pytest.fixture
-def broker(monkeypatch):
-    cache = ProducerCache(module.ProducerCore.open)
-    monkeypatch.setattr(module, "PRODUCERS", cache)
+def broker():
     with TestBroker(config={"auto.create.topics.enable": False}) as broker:
         broker.create_topic("small", partitions=2, configs={"max.message.bytes": 2_000})
         broker.create_topic("dead")
         yield broker
-        cache.close()
-    new_process()
 
 
 @pytest.fixture

@@ -55,10 +55,6 @@ def test_a_plan_of_a_release_that_did_not_say_which_it_was_is_refused(write):
         pickle.loads(pickle.dumps(write)).write(iter(()))
 
 
-def test_a_worker_of_the_same_release_writes(write):
-    assert pickle.loads(pickle.dumps(write)).write(iter(())) == KafkaCommitMessage()
-
-
 @pytest.mark.parametrize(
     ("name", "begins"),
     [({}, "micro-batch 7: 0 rows"), ({"queryName": "shop\n"}, r"micro-batch 7 of query shop\n: 0 rows")],

@@ -9,7 +9,6 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.errors import KafkaError, TopicCreationError
-from spark_kafka_sink.exactly_once.session import close_sessions
 from spark_kafka_sink.producer.task_meter import TaskMeter
 from spark_kafka_sink.spark import topic_creation
 from spark_kafka_sink.spark.options import SinkOptions
@@ -76,9 +75,6 @@ def test_a_topic_that_appears_a_moment_later_is_there(broker):
 def test_by_default_planning_looks_up_no_topic(broker):
     plan(options(broker, "broker", "missing"))
     assert not broker.requests.of("Metadata")
-    broker.requests.clear()
-    plan(options(broker, "broker", "missing", drivercheck="false"))
-    assert not broker.requests
 
 
 def test_an_existing_topic_is_looked_up_once_per_process_and_not_changed(broker):
@@ -176,7 +172,6 @@ def test_incident_a_topic_for_dead_letters_was_missing_until_the_first_one(broke
         plan(SinkOptions.parse(given | kafka))
     broker.create_topic("gone")
     plan(SinkOptions.parse(given | kafka))
-    close_sessions()
 
 
 def test_receipts_topic_is_not_concerned(broker):

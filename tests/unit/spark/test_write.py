@@ -8,7 +8,6 @@ import pytest
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.errors import IllegalStateError, InvalidRecordError, KafkaError, RecordTooLargeError
-from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.producer.task_meter import TaskMeter
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, binary_array
 from spark_kafka_sink.spark import read
@@ -17,7 +16,6 @@ from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
 from spark_kafka_sink.spark.dead_letters.options import Reason
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.pipeline import Pipeline
-from spark_kafka_sink.spark.producer_cache import ProducerCache
 from spark_kafka_sink.spark.rows import ILLEGAL_ARGUMENT, FaultKind, RejectedRows, Rows
 from spark_kafka_sink.spark.schema import RowLayout
 
@@ -26,10 +24,8 @@ LAYOUT = RowLayout(value=0, topic=1)
 
 
 @pytest.fixture
-def write(kafka_test_broker, monkeypatch):
+def write(kafka_test_broker):
     """Writes the batches of a task."""
-    cache = ProducerCache(ProducerCore.open)
-    monkeypatch.setattr(module, "PRODUCERS", cache)
     for topic in ("x", "y"):
         kafka_test_broker.create_topic(topic, partitions=1)
 
@@ -37,8 +33,7 @@ def write(kafka_test_broker, monkeypatch):
         options = {"kafka.bootstrap.servers": kafka_test_broker.bootstrap_servers, **given}
         return module.write_rows(iter(batches), LAYOUT, SinkOptions.parse(options))
 
-    yield run
-    cache.close()
+    return run
 
 
 def batch(*rows):
@@ -106,9 +101,8 @@ def met(*partitions):
     [
         ([200], [16_000] * 4 + [10], [32_000, 32_000, 10]),
         ([4], [20_500, 20_500, 1], [20_500, 20_500, 1]),
-        ([1] * 12, [16_000] * 3 + [10], [32_000, 16_010]),
     ],
-    ids=["few bytes for each partition", "a batch for each partition", "many topics"],
+    ids=["few bytes for each partition", "a batch for each partition"],
 )
 def test_batches_are_gathered_until_an_append_is_worth_its_cost(partitions, rows, gathered):
     found = read.gathered(iter(batches_of(*rows)), met(*partitions))
