@@ -47,7 +47,10 @@ class _Shield:
                     self._handlers[number] = handler
                     _signal.signal(number, self._recorder)
         except BaseException as error:
-            self.remove()
+            try:
+                self.remove()
+            finally:
+                self.run_recorded()
             if not str(error).startswith("signal only works in main thread"):  # this is another interpreter
                 raise
 
@@ -100,8 +103,10 @@ class _Uninterrupted:
 
     def __exit__(self, *_error: object) -> None:
         if self._outermost:
-            _shield.remove()
-            _shield.run_recorded()
+            try:
+                _shield.remove()
+            finally:
+                _shield.run_recorded()
 
 
 class _Interruptible:
@@ -112,8 +117,8 @@ class _Interruptible:
     def __enter__(self) -> None:
         self._lifted = _shield.in_place
         if self._lifted:
-            _shield.remove()
             try:
+                _shield.remove()
                 _shield.run_recorded()
             except BaseException:
                 _shield.put_in_place()
