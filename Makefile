@@ -77,8 +77,8 @@ test-brokers: $(READY) ## batch and stream, both guarantees, on brokers from the
 test-foreign: $(READY) ## brokers that are not Apache Kafka's: franz-go's kfake with older versions (needs Go), librdkafka's mock
 	@$(BIN)/python -m pytest tests/foreign $(ARGS)
 
-test-shipping: $(READY) ## the package on a standalone cluster by --py-files, archive and image; a Spark Connect server
-	@$(BIN)/python -m pytest tests/spark/test_shipping.py tests/spark/test_deployments.py $(ARGS)
+test-shipping: $(READY) ## the package on a standalone cluster by --py-files, archive and image; Spark Connect; declarative pipelines
+	@$(BIN)/python -m pytest tests/spark/test_shipping.py tests/spark/test_deployments.py tests/spark/test_pipelines.py $(ARGS)
 
 test-release: $(READY) ## README's and the quickstart's first lines with the built wheel, in an empty environment
 	@$(BIN)/python -m pytest tests/spark/test_first_use.py $(ARGS)

@@ -70,6 +70,7 @@ def test_workers_on_this_machine_find_what_the_driver_finds(check):
     assert lines[-2:] == ["as here", "1 executor of local[2,4] checked, none differ from here"]
 
 
+@pytest.mark.slow
 @on_kafka
 def test_a_password_that_only_the_driver_has_is_told_for_each_executor(check):
     settings = (*CLUSTER, "--conf", "spark.executorEnv.FORGET=1")

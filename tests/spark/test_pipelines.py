@@ -111,6 +111,7 @@ def once(first: int, last: int) -> Counter[str]:
     return Counter(map(str, range(first, last + 1)))
 
 
+@pytest.mark.slow
 def test_the_second_run_of_two_exactly_once_flows_is_not_refused(pipeline):
     pipeline.land("web", 0, 99)
     pipeline.land("branches", 100, 199)

@@ -49,7 +49,7 @@ def restarted_kafka():
 ROWS_PER_TASK = 15_000
 
 
-@pytest.mark.parametrize("way_down", ["stop", "kill"])
+@pytest.mark.parametrize("way_down", [pytest.param("stop", marks=pytest.mark.slow), "kill"])
 def test_a_broker_restarted_in_mid_write_gets_every_row_once_and_in_order(spark, restarted_kafka, tmp_path, way_down):
     topic = Topic(restarted_kafka.bootstrap_servers, f"restarted-after-{way_down}")
     restarted_kafka.create_topic(topic.name, 3)

@@ -45,6 +45,7 @@ def paused(kafka):
         kafka.resume(1)
 
 
+@pytest.mark.slow
 def test_a_stopped_broker_is_told_in_sparks_worker_logs_while_the_task_waits(spark, worker_logs, tmp_path):
     is_back = tmp_path / "is-back"
 

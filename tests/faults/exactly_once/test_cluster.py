@@ -82,6 +82,7 @@ def test_a_broker_that_is_killed_with_an_end_in_its_hands_delays_it(kafka, query
     assert query.committed() == EACH_AND_MORE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", [Direction.TO_CLIENT, pytest.param(Direction.TO_BROKER, marks=slow)])
 @pytest.mark.parametrize("cut", [cut_at_the_decision, cut_at_the_end])
 def test_a_line_cut_in_an_end_is_made_again(kafka, parted, proxies, cut, direction):
@@ -91,6 +92,7 @@ def test_a_line_cut_in_an_end_is_made_again(kafka, parted, proxies, cut, directi
     assert parted.committed() == EACH_ONCE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", [Direction.TO_BROKER, pytest.param(Direction.TO_CLIENT, marks=slow)])
 def test_a_network_that_stays_parted_is_told_and_a_restart_finishes(kafka, parted, proxies, direction):
     reports = parted.tasks(parted.plan(), 0, ROWS)
@@ -136,6 +138,7 @@ def finalize(kafka):
     kafka.set_feature("transaction.version", 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("before", "after"), [(1, 2), pytest.param(2, 1, marks=slow)])
 def test_the_protocol_changes_between_two_attempts_of_an_end(kafka, parted, proxies, finalize, before, after):
     """Every attempt uses the version of EndTxn that the transaction began with, whatever the cluster now prefers."""

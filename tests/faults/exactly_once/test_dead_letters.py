@@ -43,6 +43,7 @@ def found(kafka, topics):
     ]
 
 
+@pytest.mark.slow
 def test_one_bad_row_of_many_while_a_task_and_the_commit_are_killed(kafka, topics, fault, tmp_path):
     written = job(kafka, topics, fault, tmp_path)
     try:

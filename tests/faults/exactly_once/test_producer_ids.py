@@ -6,8 +6,7 @@ from tests.faults.exactly_once.processes import KilledError
 from tests.faults.exactly_once.test_crashes import EACH_ONCE, MORE, ROWS
 from tests.faults.exactly_once.transaction_log import LAST_EPOCH, age
 
-pytestmark = pytest.mark.jvm
-slow = pytest.mark.slow
+pytestmark = [pytest.mark.jvm, pytest.mark.slow]
 
 
 @pytest.fixture
@@ -30,7 +29,7 @@ def aged(kafka, query):
     return make
 
 
-@pytest.mark.parametrize("left", [1, *(pytest.param(left, marks=slow) for left in (0, 2, 3))])
+@pytest.mark.parametrize("left", range(4))
 def test_producer_ids_that_are_used_up_are_followed_by_others(query, aged, left):
     before = aged(left, "driver", "0")
     identity = query.plan().driver.identity
@@ -47,7 +46,7 @@ def test_producer_ids_that_are_used_up_are_followed_by_others(query, aged, left)
     assert query.committed() == {**EACH_ONCE, **between, b"e": 1, b"f": 1}
 
 
-@pytest.mark.parametrize("left", [pytest.param(left, marks=slow) for left in (0, 1, 2)])
+@pytest.mark.parametrize("left", range(3))
 def test_a_batch_that_is_decided_as_ids_are_used_up_is_finished_by_the_next_run(query, aged, left):
     """The identity that the intent names is the last of its producer id; the finishing run holds another one."""
     aged(left, "driver", "0", "1")

@@ -37,6 +37,7 @@ def check(query):
     read_committed(query.servers, LEDGER)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_query_survives_being_killed_wherever_it_hurts(query):
     for point in ("task in mid-write", "before the intent", "intent committed", "between EndTxns", "committed"):
@@ -49,6 +50,7 @@ def test_a_query_survives_being_killed_wherever_it_hurts(query):
     check(query)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_replay_is_encoded_with_the_schemas_of_its_intent(query):
     """Killed behind the intent; the schema evolves; the restart takes the new one, but not for the decided batch."""

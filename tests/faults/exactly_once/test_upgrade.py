@@ -15,12 +15,12 @@ from tests.faults.exactly_once.three_nodes import (
 )
 from tests.faults.support.proxy import Direction
 
-pytestmark = pytest.mark.jvm
+pytestmark = [pytest.mark.jvm, pytest.mark.slow]
 
 OLD, NEW = "3.9.1", "4.4.0"
 
 
-@pytest.fixture(params=[1, pytest.param(3, marks=pytest.mark.slow)], ids=["alone", "rolling"])
+@pytest.fixture(params=[1, 3], ids=["alone", "rolling"])
 def kafka(request):
     properties = PROPERTIES if request.param == 3 else {}
     with LocalKafka(nodes=request.param, version=OLD, properties=properties) as kafka:
