@@ -1,4 +1,4 @@
-"""Triggers, output modes and stateful operators in front of the sink; docs/versions.md lists them."""
+"""Triggers and stateful operators in front of the sink; docs/versions.md lists them."""
 
 import inspect
 
@@ -9,7 +9,7 @@ from pyspark.sql import GroupedData, Row
 from pyspark.sql.streaming import DataStreamWriter
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from tests.spark.writes import expected, fails, lose_commit, numbers, stream, streaming
+from tests.spark.writes import expected, fails, numbers, streaming
 from tests.support.waiting import DEADLINE_S, eventually
 
 pytestmark = pytest.mark.jvm
@@ -36,22 +36,6 @@ def test_each_row_is_written_with_this_trigger(spark, topic, writer, tmp_path, t
     finally:
         query.stop()
     assert topic.values() == expected(0, 100)
-
-
-def test_a_micro_batch_whose_commit_was_lost_is_written_again(spark, topic, to_topic, tmp_path):
-    frame = streaming(numbers(spark, 0, 100), tmp_path / "in")
-    stream(frame, to_topic, tmp_path / "checkpoint")
-    lose_commit(tmp_path / "checkpoint", 0)
-    stream(frame, to_topic, tmp_path / "checkpoint")
-    assert topic.values() == dict.fromkeys(expected(0, 100), 2), "at least once: twice, and nothing lost"
-
-
-def test_complete_mode_appends_the_whole_result_every_time(spark, topic, to_topic, tmp_path):
-    for end in (3, 6):
-        rows = streaming(spark.range(end - 3, end).selectExpr("cast(id % 3 as string) key"), tmp_path / "in")
-        counts = rows.groupBy("key").count().selectExpr("key", "cast(count as string) value")
-        stream(counts, to_topic, tmp_path / "checkpoint", "complete")
-    assert topic.values() == {b"1": 3, b"2": 3}
 
 
 class Counting(StatefulProcessor):
