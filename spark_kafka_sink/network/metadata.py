@@ -182,8 +182,8 @@ class Metadata:
         clock: Clock,
         wake: Callable[[], None],
     ) -> _Found | None:
-        """What ``look``, called with the lock at once and after each round, finds; None after ``max_wait_ms``. ``wake``
-        makes the sender look at what is wanted, or runs the loop where there is no sender.
+        """Calls ``look`` with the lock, at once and after each round, and returns what it finds; None after
+        ``max_wait_ms``. ``wake`` tells the sender that something is wanted; without a sender, it runs the loop itself.
         """
         now = since = clock.now()
         deadline = since + max_wait_ms

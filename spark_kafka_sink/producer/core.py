@@ -60,8 +60,8 @@ class ProducerCore:
     """Rows in columns in, receipts out, with all that a Spark task needs, on one set of connections.
 
     Any thread may use it. After ``close``, and in a child of the process that made it, every call raises
-    ``ProducerClosedError``. ``open`` makes one with a sender thread; one that is only constructed has a loop that
-    nobody runs, over any ``transport`` and ``clock``. ``network``: what the transport counts, for the metrics.
+    ``ProducerClosedError``. ``open`` starts a sender thread. Without it, the caller runs the loop of ``sender``, over
+    any ``transport`` and ``clock``. ``network`` has the transport's counters, for the metrics.
     """
 
     def __init__(
@@ -221,11 +221,11 @@ class ProducerCore:
         return self.metadata.wait_for_topic(topic, None, timeout_ms, self.clock, self.sender_thread.wakeup)
 
     def partition_count(self, topic: str) -> int:
-        """Number of partitions of ``topic``."""
+        """The number of partitions of ``topic``."""
         return self.wait_for_topic(topic).topics[topic].partition_count
 
     def refreshed_partition_count(self, topic: str) -> int | None:
-        """Number of partitions in the next metadata response; None: there is no such topic."""
+        """The number of partitions in the next metadata response; None if the topic does not exist."""
         wake = self.sender_thread.wakeup
         return self.metadata.refreshed_partition_count(topic, self.config.max_block_ms, self.clock, wake)
 
@@ -234,8 +234,8 @@ class ProducerCore:
         return topic in self.metadata.snapshot.partition_counts
 
     def topic_exists(self, topic: str, patience_ms: float) -> bool:
-        """False if the brokers still say after ``patience_ms`` that there is no such topic. The producer does not let
-        them create it, now or later."""
+        """Whether the topic exists. A broker may not know a new topic yet, so "no" takes ``patience_ms``. The producer
+        does not let the brokers create the topic, now or later."""
         self.metadata.not_created.add(topic)
         try:
             self.wait_for_topic(topic, patience_ms)

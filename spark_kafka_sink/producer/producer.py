@@ -87,8 +87,8 @@ class KafkaProducer:
             with suppress(Exception):  # logged
                 self._serializers.close()
             raise
-        self.config = self._core.config
         core = self._core
+        self.config = core.config
         self._partitioning = core.record_partitioning
         special = core.transaction_manager or self._interceptors or self._serializers or self._partitioning
         # Topics that `send` appends to at once; none with checks, serializers, interceptors, or once it is closed.

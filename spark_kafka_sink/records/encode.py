@@ -53,7 +53,7 @@ NULL_HEADER = "Invalid null header key found in headers"
 _EMPTY = bytes_column([b""])
 _LARGE_ROW = 256
 _LONGEST_PREFIX = INLINE_BYTES - len(encode_varint(TABLE_SIZE // 2))
-"""With a longer one, varints of the table would not fit into their views."""
+"""The longest prefix that leaves room for a varint of the table in the 12 bytes of a view."""
 
 
 class EncodedRecords(NamedTuple):

@@ -20,7 +20,7 @@ from tests.support.waiting import DEADLINE_S
 
 @pytest.fixture(scope="session")
 def local_kafka(request: pytest.FixtureRequest) -> Iterator[LocalKafka | None]:
-    """As everywhere, but None where the test's ``cluster`` is a TestBroker."""
+    """A real Kafka, or None if the test's ``cluster`` is a TestBroker."""
     if is_test_broker(request.param):
         yield None
     else:

@@ -85,7 +85,7 @@ class ExpiringSource(Protocol[T_co]):
 
 
 class TokenSource(ExpiringSource[Token], Protocol):
-    """Where tokens come from. The entry point that ``saslTokenProvider`` names makes one of a ``ProducerConfig``."""
+    """A source of tokens. The entry point that ``saslTokenProvider`` names makes one from a ``ProducerConfig``."""
 
 
 class RefreshWindow(NamedTuple):

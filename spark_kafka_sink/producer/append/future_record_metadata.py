@@ -74,7 +74,7 @@ class ProduceRequestResult:
         self._watchers: dict[int, list[Watcher]] = {}
 
     def expect(self, rows: int, order: npt.NDArray[np.intp] | None) -> None:
-        """As in ``AppendCallbacks``."""
+        """Implements ``AppendCallbacks.expect``."""
         with self._lock:
             self._order, self._appended = order, True
 

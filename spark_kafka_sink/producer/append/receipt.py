@@ -63,12 +63,12 @@ class SendReceipt:
         self.failed: TopicPartition | None = None
 
     def expect(self, rows: int, order: npt.NDArray[np.intp] | None) -> None:
-        """As in ``AppendCallbacks``."""
+        """Implements ``AppendCallbacks.expect``."""
         with self._lock:
             self._appended += rows
 
     def fail(self, error: Exception) -> None:
-        """As in ``AppendCallbacks``."""
+        """Implements ``AppendCallbacks.fail``."""
         with self._lock:
             self.error = self.error or error
             self.waiters.notify_all()
