@@ -1,8 +1,9 @@
 """``write_kafka`` and ``kafka_batches``, in Sparks with Python data sources and without."""
 
 import re
+import signal
 from concurrent.futures import ThreadPoolExecutor
-from threading import Event, Thread
+from threading import Event, Thread, main_thread
 
 import pytest
 from py4j.protocol import Py4JJavaError
@@ -121,19 +122,10 @@ def test_a_query_writes_each_micro_batch_once_over_restarts(spark, topic, exactl
             lose_commit(tmp_path / "checkpoint", query.lastProgress["batchId"] if query.lastProgress else 0)
 
 
-def test_an_interrupted_call_cancels_its_job_and_keeps_the_callers_job_group(spark, topic, exactly_once, monkeypatch):
-    from spark_kafka_sink.spark import caller_job
-
-    context = spark.sparkContext
-    started, group = Event(), "of the caller"
-
-    def interrupted(future):
-        assert started.wait(DEADLINE_S)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(caller_job.Future, "result", interrupted)
-    context.setJobGroup(group, "")
-    watch = Thread(target=_wait_for_job, args=(context, group, started))
+def test_an_interrupted_call_cancels_its_job_and_keeps_the_callers_job_group(spark, topic, exactly_once):
+    context, group = spark.sparkContext, "of the caller"
+    context.setJobGroup(group, "", interruptOnCancel=True)
+    watch = Thread(target=_interrupt_when_running, args=(context, group))
     watch.start()
     slow = spark.range(4).selectExpr("cast(java_method('java.lang.Thread', 'sleep', 60000L) as string) value")
     with pytest.raises(KeyboardInterrupt) as raised:
@@ -141,20 +133,19 @@ def test_an_interrupted_call_cancels_its_job_and_keeps_the_callers_job_group(spa
     watch.join()
     assert any("abort" in note for note in raised.value.__notes__)
     assert not context.statusTracker().getActiveJobsIds()
+    (job,) = context.statusTracker().getJobIdsForGroup(group)
+    assert context.statusTracker().getJobInfo(job).status == "FAILED", "the job was cancelled, it did not come to its end"
     assert context.getLocalProperty("spark.jobGroup.id") == group
     context.setLocalProperty("spark.jobGroup.id", None)
 
 
-def _wait_for_job(context, group, started):
-    waited = Event()
+def _interrupt_when_running(context, group):
+    tracker, waited = context.statusTracker(), Event()
     for _ in range(int(DEADLINE_S / 0.1)):
-        if any(
-            context.statusTracker().getJobInfo(job).status == "RUNNING"
-            for job in context.statusTracker().getJobIdsForGroup(group)
-        ):
+        if any(tracker.getJobInfo(job).status == "RUNNING" for job in tracker.getJobIdsForGroup(group)):
             break
         waited.wait(0.1)
-    started.set()
+    signal.pthread_kill(main_thread().ident, signal.SIGINT)
 
 
 def _cancel_stage(context):
