@@ -134,7 +134,7 @@ def test_an_interrupted_call_cancels_its_job_and_keeps_the_callers_job_group(spa
     assert any("abort" in note for note in raised.value.__notes__)
     assert not context.statusTracker().getActiveJobsIds()
     (job,) = context.statusTracker().getJobIdsForGroup(group)
-    assert context.statusTracker().getJobInfo(job).status == "FAILED", "the job was cancelled, it did not come to its end"
+    assert context.statusTracker().getJobInfo(job).status == "FAILED", "not cancelled, it ran to its end"
     assert context.getLocalProperty("spark.jobGroup.id") == group
     context.setLocalProperty("spark.jobGroup.id", None)
 
