@@ -15,8 +15,13 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.common.model import Node, TopicPartition
 from spark_kafka_sink.network.api_versions import SPOKEN, camel_case
 from spark_kafka_sink.network.messages import API_KEYS, decode_response, encode_request, response_type
-from spark_kafka_sink.producer.sender.produce_api import ProduceRequest, TopicIds, read_response
-from spark_kafka_sink.producer.sender.produce_response import UNKNOWN_START, PartitionResponse
+from spark_kafka_sink.producer.sender.produce_api import (
+    UNKNOWN_START,
+    PartitionResponse,
+    ProduceRequest,
+    TopicIds,
+    read_response,
+)
 from spark_kafka_sink.testing.broker import wire
 from tests.recorded import FILES
 from tests.recorded.golden_bytes import CLIENT_ID, CORRELATION_ID
