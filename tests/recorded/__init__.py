@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from tests.recorded.golden_bytes import golden_bytes
 from tests.recorded.public_names import public_names
 from tests.recorded.writes import at_least_once, exactly_once
 
@@ -18,6 +19,7 @@ FILES = Path(__file__).parent / "files"
 RECORDERS: Mapping[str, Callable[[], list[str]]] = MappingProxyType({
     "at_least_once.txt": at_least_once,
     "exactly_once.txt": exactly_once,
+    "golden_bytes.txt": golden_bytes,
     "public_names.txt": public_names,
 })  # fmt: skip
 """A file of ``FILES`` → its lines."""
