@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import pkgutil
 import threading
 import time
-from itertools import chain
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.common.waiting import Waiters
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.producer.accumulator.accumulator import Flush
@@ -30,16 +27,6 @@ def append(engine: Engine, columns: RecordColumns, partitions=None) -> SendRecei
 
 def column(*values: bytes | None) -> pa.BinaryArray:
     return pa.array(values, pa.binary())
-
-
-def test_rows_with_keys_need_no_queue_lengths(monkeypatch):
-    """They cost 3 ms a call at 10,000 partitions, which only sticky rows need."""
-    engine = Engine(partitions=3)
-    engine.connect()
-    monkeypatch.setattr(engine.parts.accumulator, "queue_lengths", lambda *_: pytest.fail("asked for"))
-    append(engine, RecordColumns(column(b"a", b"b"), column(b"1", b"2")))
-    engine.settle()
-    assert sum(len(engine.values(partition)) for partition in range(3)) == 2
 
 
 class OutsideAtTheEnd:
@@ -142,79 +129,4 @@ def test_a_leaderless_partition_pins_its_own_bytes_and_no_more():
     assert waiting * 0.9 < kept < waiting * 1.2
     engine.leaders[7] = 0
     engine.settle()
-    assert engine.memory_is_free()
-
-
-@pytest.mark.parametrize("rows", [[(row % 2, 100) for row in range(300)], [(0, 5_000), *[(1, 100)] * 100]])
-def test_incident_memory_was_reserved_without_the_copies_of_what_waits(monkeypatch, rows):
-    """Those of a lagging partition, and of a record larger than a batch: buffer.memory was overdrawn."""
-    engine = Engine(partitions=2, batch_size=1_000, linger_ms=1_000)
-    engine.leaders[1 if len(rows) == 300 else 0] = -1
-    engine.connect()
-    pool = engine.parts.accumulator.pool
-    reserve = pool.reserve
-    asked: list[int] = []
-    monkeypatch.setattr(pool, "reserve", lambda to, size, *others: (asked.append(size), reserve(to, size, *others)))
-    columns = RecordColumns(value=column(*[b"x" * size for _, size in rows]))
-    append(engine, columns, [partition for partition, _ in rows])
-    kept = engine.config.buffer_memory - pool.available
-    assert kept <= sum(asked)
-    engine.leaders.update({0: 0, 1: 0})
-    engine.settle()
-    assert engine.memory_is_free()
-
-
-def test_more_than_a_slice_for_many_partitions_is_cut_by_partition(monkeypatch):
-    """Cut as the rows come, each slice had a little of every partition: batches of a few rows."""
-    engine = Engine(partitions=40, batch_size=1000, buffer_memory=1 << 17, linger_ms=1000)
-    engine.connect()
-    rows = 900
-    columns = RecordColumns(
-        column(*(b"%d" % row for row in range(rows))),
-        column(*(b"%03d" % row * 20 for row in range(rows))),
-        timestamps=np.arange(rows) + 5,
-    )
-    claim = engine.parts.accumulator.claim
-    runs: list[int] = []
-    monkeypatch.setattr(
-        engine.parts.accumulator,
-        "claim",
-        lambda claimed, sizes, now: runs.append(len(sizes.runs)) or claim(claimed, sizes, now),
-    )
-    receipt = append(engine, columns)
-    assert len(runs) > 1
-    assert sum(runs) < 40 + len(runs)
-    engine.settle()
-    receipt.wait(0)
-    written = [[int(value[:3]) for value in engine.values(partition)] for partition in range(40)]
-    assert sorted(chain(*written)) == list(range(rows))
-    assert all(each == sorted(each) for each in written)
-
-
-@pytest.mark.parametrize("codec", ["none", "snappy"])
-@pytest.mark.parametrize("step", ["append._assign", "append.RecordAccumulator.compress_filled"])
-def test_incident_a_call_failed_when_the_sender_had_room_for_the_batch_that_it_was_filling(monkeypatch, step, codec):
-    """Caller: claims the batch and encodes. Sender: has room, and lets the batch take no more rows after this claim.
-    Caller: took it for one that its own claim fills, and found no such batch.
-    """
-    engine = Engine(partitions=1, linger_ms=5, compression_type=codec)
-    engine.connect()
-    receipts = [append(engine, RecordColumns(value=column(b"0")))]
-    target = f"spark_kafka_sink.producer.append.{step}"
-    call = pkgutil.resolve_name(target)
-
-    def passed_by(*arguments):
-        queue = engine.parts.accumulator._queue(TopicPartition(TOPIC, 0))
-        queue.pass_by(engine.clock.now(), True)  # as ``drain`` does
-        assert [batch.filled for batch in queue.batches] == [True]
-        return call(*arguments)
-
-    monkeypatch.setattr(target, passed_by)
-    receipts.append(append(engine, RecordColumns(value=column(b"1"))))
-    monkeypatch.undo()
-    receipts.append(append(engine, RecordColumns(value=column(b"2"))))
-    engine.settle()
-    for receipt in receipts:
-        receipt.wait(0)
-    assert engine.values() == [b"0", b"1", b"2"]
     assert engine.memory_is_free()

@@ -15,7 +15,6 @@ from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.records import encode
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
-from spark_kafka_sink.records.encode import header_column
 from tests.unit.scripted_engine import TOPIC, Engine
 
 LARGE = 16 << 10
@@ -54,38 +53,6 @@ def connected(leaderless: int | None = None, **options: object) -> Engine:
     return engine
 
 
-@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-@pytest.mark.parametrize("batch_size", [100, 16_384, 200_000])
-def test_they_arrive_with_null_and_small_ones_between(codec, batch_size):
-    engine = connected(compression_type=codec, batch_size=batch_size, partitions=2)
-    values = values_of(LARGE, None, 3 * LARGE, 5, 0, LARGE - 1, 10 * LARGE, None)
-    append(engine, RecordColumns(value=column(values)), [0, 0, 1, 1, 0, 1, 0, 1])
-    engine.settle()
-    assert engine.values(0) == [values[row] or b"" for row in (0, 1, 4, 6)]
-    assert engine.values(1) == [values[row] or b"" for row in (2, 3, 5, 7)]
-    assert engine.memory_is_free()
-
-
-def test_keys_headers_and_timestamps_of_any_size_stay_with_their_values():
-    engine = connected(batch_size=300_000)
-    keys = [None, b"", b"k" * 50_000, b"key"]
-    values = values_of(LARGE, 2 * LARGE, None, 3 * LARGE)
-    headers = [[("h", b"x" * 20_000)], [], None, [("a", None), ("b", b"")]]
-    stamps = np.array([5_000, 1_000, 9_000_000_000, 7], np.int64)
-    columns = RecordColumns(
-        column(keys), column(values), header_column(pa.array(headers, pa.map_(pa.string(), pa.binary()))), stamps
-    )
-    append(engine, columns)
-    engine.settle()
-    found = engine.logs[0].records
-    assert [record.key for record in found] == keys
-    assert [record.value for record in found] == values
-    assert [record.timestamp for record in found] == stamps.tolist()
-    assert [record.headers for record in found] == [
-        ((b"h", b"x" * 20_000),), (), (), ((b"a", None), (b"b", b"")),
-    ]  # fmt: skip
-
-
 def test_rows_before_an_error_are_sent():
     engine = connected(linger_ms=1000, max_block_ms=0)
     with pytest.raises(BufferExhaustedError):
@@ -108,17 +75,6 @@ def test_the_callers_arrow_buffer_is_free_when_the_call_returns():
     assert 3 * LARGE <= kept(engine) < 4 * LARGE
     engine.leaders[0] = 0
     engine.settle()
-    assert engine.memory_is_free()
-
-
-@pytest.mark.parametrize("codec", ["none", "lz4"])
-def test_incident_a_buffer_of_an_open_batch_that_a_later_call_filled_and_compressed_was_never_free(codec):
-    engine = connected(compression_type=codec, batch_size=3 * LARGE, linger_ms=50)
-    values = values_of(LARGE, LARGE, 2 * LARGE)
-    append(engine, RecordColumns(value=column(values)[:1]))
-    append(engine, RecordColumns(value=column(values)[1:]))
-    engine.settle()
-    assert engine.values(0) == values
     assert engine.memory_is_free()
 
 

@@ -38,10 +38,13 @@ def sender_threads() -> set[str]:
 
 
 def test_send_flush_and_read_back(broker, producer):
-    future = producer.send(ProducerRecord("t", b"value", b"key", headers=[("h", b"1")]))
+    headers = [("h", b"1"), ("ü", None)]
+    future = producer.send(ProducerRecord("t", b"value", b"key", partition=1, timestamp=1234, headers=headers))
     producer.flush()
-    (record,) = broker.topic("t").records()
-    assert (record.key, record.value, record.partition) == (b"key", b"value", future.result(0).partition)
+    (record,) = broker.topic("t").records(1)
+    assert (record.key, record.value, record.timestamp) == (b"key", b"value", 1234)
+    assert record.headers == ((b"h", b"1"), ("ü".encode(), None))
+    assert future.result(0) == ("t", 1, 0, 1234, 3, 5)
 
 
 def test_without_a_serializer_only_bytes_are_taken(producer):
