@@ -114,14 +114,6 @@ def test_incident_a_dictionary_of_views_was_not_implemented(broker, value):
     assert sent == [(word, word, ((b"a", b"b"),)) for word in (b"b", b"a", b"b")]
 
 
-def test_the_sync_producer_refuses_such_a_topic_too(broker):
-    with SyncProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
-        with pytest.raises(InvalidRecordError, match="Invalid topic"):
-            producer.send(ProducerRecord(SURROGATE, b"v"))
-        producer.send(ProducerRecord("t", b"v"))
-    assert broker.topic("t").values() == [b"v"]
-
-
 @pytest.fixture
 def transactional(broker):
     config = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "tx"}

@@ -4,7 +4,6 @@ from spark_kafka_sink import KafkaProducer, SyncProducer
 from spark_kafka_sink.errors import (
     BrokerError,
     ConfigError,
-    IllegalStateError,
     KafkaError,
     KafkaTimeoutError,
     ProducerClosedError,
@@ -76,14 +75,6 @@ def test_success_and_failure_are_acknowledged_alike_in_order_when_one_fails(erro
     interceptors.on_acknowledgement(METADATA, error)
     assert calls == [("a", METADATA, error), ("b", METADATA, error)]
     assert "Failing failed in on_acknowledgement" in caplog.text
-
-
-@pytest.mark.parametrize(("partition", "known"), [(None, -1), (3, 3)])
-def test_a_record_that_send_refuses_is_acknowledged_with_what_is_known(partition, known):
-    interceptors, calls = chain()
-    error = ValueError("too large")
-    interceptors.on_send_error(ProducerRecord("t", "v", partition=partition), error)
-    assert calls[0] == ("a", RecordMetadata("t", known, -1, -1, -1, -1), error)
 
 
 def test_all_are_configured_and_all_are_closed(caplog):
@@ -168,14 +159,6 @@ def test_interceptors_see_that_send_itself_fails(broker):
     with pytest.raises(ProducerClosedError):
         producer.send(ProducerRecord("t", b"v"))
     assert told.told == [(failed_on("t", 9), KafkaTimeoutError), (failed_on("t", -1), ProducerClosedError)]
-
-
-def test_interceptors_see_a_send_outside_a_transaction(broker):
-    told = Told()
-    options = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "x"}
-    with KafkaProducer(options, interceptors=[told]) as producer, pytest.raises(IllegalStateError):
-        producer.send(ProducerRecord("t", b"v"))
-    assert told.told == [(failed_on("t", -1), IllegalStateError)]
 
 
 def test_interceptors_see_an_interrupt_of_send(broker, monkeypatch):

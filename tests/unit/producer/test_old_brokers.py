@@ -213,15 +213,6 @@ def test_idempotence_that_was_asked_for_is_an_error_that_says_what_is_missing():
         assert versions(broker, "Produce") == set()
 
 
-def test_a_transactional_producer_needs_init_producer_id():
-    with (
-        TestBroker(api_versions=WITHOUT_IDEMPOTENCE) as broker,
-        KafkaProducer(config(broker, transactional_id="x")) as producer,
-        pytest.raises(UnsupportedVersionError, match="does not support InitProducerId"),
-    ):
-        producer.init_transactions()
-
-
 @pytest.mark.parametrize("transactional", [True, False])
 def test_a_broker_that_forgot_a_producer_whose_records_are_deleted_gets_its_next_rows(transactional):
     """Before Kafka 2.5 (KIP-360) it refuses their sequences: UNKNOWN_PRODUCER_ID with the log's new start."""

@@ -92,17 +92,6 @@ def test_incident_a_timeout_of_none_was_a_type_error_except_for_a_future(broker)
     assert len(broker.topic("t").records()) == 2
 
 
-def test_close_0_fails_what_is_incomplete_at_once(broker):
-    producer = KafkaProducer(
-        {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 60_000, "delivery.timeout.ms": 120_000}
-    )
-    future = producer.send(ProducerRecord("t", b"v"))
-    producer.close(0)
-    assert future.done()
-    with pytest.raises(ProducerClosedError):
-        future.result(DEADLINE_S)
-
-
 def test_use_after_close_raises_and_closing_twice_is_harmless(broker):
     producer = KafkaProducer({"bootstrap.servers": broker.bootstrap_servers})
     producer.close()
@@ -223,12 +212,6 @@ def test_a_topic_and_a_value_in_place_of_a_record_are_told_how_to_make_one(produ
     with pytest.raises(TypeError, match=r"send takes a ProducerRecord, not str: producer\.send"):
         producer.send("t", b"x")
     assert producer.send(ProducerRecord("t", b"x")).result(DEADLINE_S).topic == "t"
-
-
-def test_all_faults_of_a_configuration_in_one_error():
-    with pytest.raises(ConfigError) as caught:
-        KafkaProducer({"bootstrap.servers": "x", "linger.mss": 5, "acks": "some"})
-    assert len(caught.value.faults) == 3
 
 
 def test_many_threads_send_and_every_thread_keeps_its_order(broker, producer):

@@ -64,8 +64,3 @@ def test_the_synchronous_producer_reads_the_options_of_kafka_0_8():
     assert (config.message_send_max_retries, config.topic_metadata_refresh_interval_ms) == (5, -1)
     assert config.kafka.value_serializer == "spark_kafka_sink.producer.serializers:StringSerializer"
     assert config.kafka.key_serializer == "spark_kafka_sink.producer.serializers:BytesSerializer"
-
-
-@pytest.mark.parametrize("given", ["sync", " sync ", None])
-def test_a_sync_producer_takes_its_type_as_open_producer_does(given):
-    SyncProducer({**CONFIG, "producer.type": given}).close()

@@ -6,7 +6,6 @@ import pytest
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import InvalidRecordError
-from spark_kafka_sink.producer.interceptors import ProducerInterceptor
 from spark_kafka_sink.producer.partitioning.key_hashes import murmur2
 from spark_kafka_sink.records.columns import bytes_column
 from tests.unit.partitioning.own_partitioners import Noted
@@ -64,19 +63,6 @@ def test_a_partition_that_does_not_exist_fails_in_send(options):
         producer.send(ProducerRecord("t", "7"))
 
 
-def test_an_interceptor_learns_of_its_error(options):
-    told = []
-
-    class Told(ProducerInterceptor):
-        def on_acknowledgement(self, metadata, error):
-            told.append((metadata.topic, metadata.partition, type(error)))
-
-    given = {**options, "partitioner.class": f"{OWN}:RaisesForKeys"}
-    with KafkaProducer(given, interceptors=[Told()]) as producer, pytest.raises(LookupError):
-        producer.send(ProducerRecord("t", b"v", b"k"))
-    assert told == [("t", -1, LookupError)]
-
-
 def test_a_record_that_finds_no_room_in_its_batch_asks_again(broker, options):
     with opened(options, "Sticky", batch_size=1_000) as producer:
         futures = [producer.send(ProducerRecord("t", b"x" * 200)) for _ in range(20)]
@@ -110,11 +96,6 @@ def test_one_that_is_not_asked_again_fills_batches_of_its_partition(broker, opti
         futures = [producer.send(ProducerRecord("t", b"x" * 200)) for _ in range(20)]
         producer.flush()
     assert {future.result(0).partition for future in futures} == {1}
-
-
-def test_uniform_sticky_leaves_a_partition_with_each_new_batch(broker, options):
-    with KafkaProducer({**options, "partitioner.class": "UniformStickyPartitioner", "batch.size": 1_000}) as producer:
-        assert_each_batch_leaves_its_partition(producer, b"key", 40)
 
 
 def assert_each_batch_leaves_its_partition(producer, key, count):

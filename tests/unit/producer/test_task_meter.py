@@ -9,7 +9,6 @@ import pytest
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.metrics import ProducerTotals
-from spark_kafka_sink.common.task_figures import TaskFigures
 from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.producer.task_meter import TaskMeter
@@ -54,13 +53,6 @@ def test_figures_are_the_growth_of_the_counters_during_the_task():
     assert hash(figures) == hash(pickle.loads(pickle.dumps(figures)))
 
 
-def test_a_task_that_leased_no_producer_has_its_time_and_dead_letters():
-    meter = TaskMeter(clock := ManualClock(1_000))
-    clock.advance(7)
-    meter.add_dead_letters("encode", 2)
-    assert meter.figures(SendReceipt()) == TaskFigures(began_at=1_000, duration_ms=7.0, dead_letters=(("encode", 2),))
-
-
 def write(producer, meter, topic, rows):
     receipt = SendReceipt()
     meter.lease(producer)
@@ -91,12 +83,6 @@ def test_two_tasks_in_turn_on_one_producer_each_have_their_own_figures(producer)
     assert 0 < second.latency_avg_ms == second.latency_max_ms <= second.duration_ms
     spent = first.encode_ms + first.memory_wait_ms + first.ack_wait_ms
     assert 0 < spent <= first.duration_ms
-
-
-def test_the_wait_for_metadata_is_not_encoding(producer):
-    figures = write(producer, TaskMeter(SystemClock()), "t", 1)
-    waited = producer.totals().metadata_wait_ms
-    assert 0 < waited <= figures.other_ms
 
 
 def test_the_sinks_own_records_do_not_count(producer):
