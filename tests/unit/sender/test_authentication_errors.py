@@ -80,18 +80,6 @@ def failed(receipt):
     return raised.value
 
 
-@pytest.mark.parametrize("servers", ["boot:9092", "boot:9092,other:9092"])
-def test_each_wait_for_metadata_ends_at_once_and_nothing_is_tried_again(servers):
-    engine = SaslEngine(bootstrap_servers=servers)
-    engine.refusing = {"boot", "other"}
-    for _ in range(3):
-        with pytest.raises(SaslAuthenticationError, match=r"refused the login with PLAIN: .* sasl\.jaas\.config"):
-            engine.await_topic()
-    assert engine.clock.now() < 10
-    engine.pass_time(AFTER_AUTHENTICATION_ERROR_MS - 1_000)
-    assert set(engine.logins.values()) == {1}
-
-
 def with_addresses(engine, refusing, unreachable=()):
     """The host ``boot`` has three addresses, 1 to 3. Returns those that connections took."""
     taken = []
@@ -182,16 +170,6 @@ def test_a_connection_that_was_accepted_before_goes_on_when_another_to_its_broke
     engine.append([b"b"])
     engine.spin()
     assert engine.values() == [b"a", b"b"]
-
-
-def test_without_a_producer_id_records_fail_when_no_broker_accepts_the_client():
-    engine = SaslEngine(bootstrap_servers="n0:9092")
-    engine.refusing = {"n0"}
-    engine.parts.metadata.updated(_snapshot(), 0.0)
-    engine.append([b"a"], receipt=(lost := SendReceipt()))
-    engine.pass_time(500)
-    failed(lost)
-    assert engine.logins["n0"] == 1
 
 
 def _snapshot(nodes=1):

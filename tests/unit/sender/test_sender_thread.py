@@ -77,13 +77,6 @@ def test_incident_an_exception_while_the_client_closed_left_the_sockets_open_and
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_callbacks_added_outside_a_turn_wake_the_thread(thread, loop):
-    told = []
-    thread.callbacks.add([told.append], 1)
-    assert thread.callbacks.wait(DEADLINE_S * 1_000)
-    assert told == [1]
-
-
 def test_sys_exit_in_a_callback_ends_neither_the_thread_nor_the_other_callbacks(thread, caplog):
     told = []
     thread.callbacks.add([lambda _: sys.exit(1), told.append], 1)
