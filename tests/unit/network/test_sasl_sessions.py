@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.errors import KafkaTimeoutError, LoginError, SaslAuthenticationError
+from spark_kafka_sink.errors import KafkaTimeoutError, LoginError
 from spark_kafka_sink.network.login import sasl
 from spark_kafka_sink.network.login.sasl import LoginStep
 from spark_kafka_sink.network.messages import schema
@@ -137,20 +137,6 @@ def test_a_broker_that_ends_the_connection_meanwhile_is_not_said_to_refuse_the_l
     )
 
 
-def test_who_waits_for_a_step_that_is_done_already_is_woken():
-    class Sleeper:
-        woken = 0
-
-        def wakeup(self):
-            self.woken += 1
-
-    step, early, late = LoginStep(WHAT), Sleeper(), Sleeper()
-    step.wake_when_done(early)
-    step.succeed(1)
-    step.wake_when_done(late)
-    assert (early.woken, late.woken, step.result()) == (1, 1, 1)
-
-
 def test_a_send_past_85_to_95_percent_of_the_session_logs_in_again_without_apiversions(turns, node):
     connection = turns.make_ready(node)
     turns.turn(0.85 * LIFETIME_MS - 1)
@@ -230,36 +216,6 @@ def test_requests_in_flight_complete_before_it_and_count_until_then(turns, node,
     assert turns.client.counters.longest_reauthentication_ms == 70
 
 
-def test_a_request_without_response_is_written_before_it(turns, node):
-    connection = turns.make_ready(node)
-    turns.transport.stalled.add(connection)
-    turns.send(node, expects_response=False)
-    due(turns)
-    assert not turns.ready(node)
-    assert turns.sent == []
-    turns.transport.written(connection)
-    turns.turn()
-    assert len(turns.responses) == 1
-    assert not turns.ready(node)
-    assert turns.sent == ["sasl_handshake"]
-
-
-def test_refused_credentials_end_the_connection_with_the_authentication_error(turns, node):
-    turns.make_ready(node)
-    turns.password = b"new"
-    due(turns).ready(node)
-    turns.turn()
-    refusal = turns.client.authentication_error(node, turns.now)
-    assert type(refusal) is SaslAuthenticationError
-    assert "SASL_AUTHENTICATION_FAILED (changed)" in str(refusal)
-    assert not turns.transport.open
-    turns.turn(1_000)
-    assert not turns.ready(node)
-    assert turns.sent == SASL
-    counters = turns.client.counters
-    assert (counters.authentications_failed, counters.reauthentications_failed) == (0, 1)
-
-
 def test_it_waits_for_a_token_while_requests_complete(turns, node, answer_end_txn):
     turns.make_ready(node)
     turns.send(node)
@@ -282,17 +238,3 @@ def test_a_broker_that_does_not_respond_to_it_is_a_timeout(turns, node):
     ((_, error),) = turns.client.drain_disconnects()
     assert type(error) is KafkaTimeoutError
     assert "SaslHandshake" in str(error)
-
-
-def test_a_connection_lost_in_it_is_made_anew(turns, node):
-    connection = turns.make_ready(node)
-    due(turns).is_quiet = True
-    turns.ready(node)
-    turns.transport.drop(connection, "the broker closed the connection")
-    turns.turn()
-    assert str(turns.client.last_error(1)) == (
-        "Connection to node 1 (b:9092) was lost while this client re-authenticated: the broker closed the connection"
-    )
-    turns.is_quiet = False
-    turns.turn(1_000)
-    assert turns.make_ready(node) == connection + 1
