@@ -212,16 +212,6 @@ def test_a_header_needs_a_guid():
     assert encoded.headers.to_pylist() == [b"\1" + (1).to_bytes(16, "big"), None]
 
 
-def test_named_types_of_other_subjects_are_put_in(registry):
-    registry.register("city", avro('{"type":"record","name":"geo.City","fields":[{"name":"zip","type":"int"}]}'))
-    fields = '[{"name":"a","type":"geo.City"},{"name":"b","type":{"type":"array","items":"geo.City"}}]'
-    text = f'{{"type":"record","name":"R","namespace":"n","fields":{fields}}}'
-    registry.register("t-value", Schema(SchemaType.AVRO, text, (SchemaReference("geo.City", "city", 1),)))
-    city = pa.struct([pa.field("zip", pa.int32(), False)])
-    formats = plan(registry, kind=pa.struct([("a", city), ("b", pa.list_(city))]), use_latest_version="true")
-    assert written(formats, [{"a": {"zip": 1}, "b": [{"zip": 2}]}]) == [b"\0\0\0\0\2\2\2\4\0"]
-
-
 @pytest.mark.parametrize(
     ("content", "said"),
     [

@@ -58,23 +58,6 @@ OAUTH = {
 }
 
 
-def test_defaults_are_those_of_javas_serializers():
-    options = parse({})
-    assert options.urls == (RegistryUrl("http://r:8081"),)
-    for side in (options.key, options.value):
-        assert (side.auto_register, side.use_latest_version, side.schema_id, side.strict) == (True, False, None, True)
-        assert (side.subject_name_strategy, side.schema_id_place) == (SubjectNameStrategy.TOPIC, SchemaIdPlace.PREFIX)
-    assert (options.connect_timeout_ms, options.read_timeout_ms) == (60_000, 60_000)
-    assert (options.max_retries, options.retries_wait_ms, options.retries_max_wait_ms) == (3, 1000, 20_000)
-    assert (options.normalize_schemas, options.login.source) == (False, CredentialSource.URL)
-
-
-def test_no_option_of_a_registry_is_no_registry():
-    faults: list[str] = []
-    assert RegistryOptions.parse({"topic": "t", "kafka.acks": "all"}, faults) is None
-    assert faults == []
-
-
 def test_names_are_known_in_any_case():
     assert parse({"Auto.Register.Schemas": "FALSE"}).value.auto_register is False
     assert is_registry_option("use.schema.id")
@@ -91,13 +74,6 @@ def test_options_of_the_connection_may_have_the_prefix_or_not():
         "http.read.timeout.ms and schema.registry.http.read.timeout.ms are the same option; leave one of them out."
     ]
     assert not is_registry_option("schema.auto.register.schemas")
-
-
-def test_an_unknown_option_has_a_suggestion():
-    assert faults_of({"schema.registry.ssl.truststore.locatoin": "/f"}) == [
-        "schema.registry.ssl.truststore.locatoin is not an option of a schema registry; did you mean "
-        "schema.registry.ssl.truststore.location?"
-    ]
 
 
 def test_options_without_a_url_are_a_fault_that_names_them():
@@ -276,21 +252,6 @@ def test_serializers_of_schema_ids_have_short_names_and_javas(given):
     ]
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "problem"),
-    [
-        ("auto.register.schemas", "yes", "must be true or false, but is 'yes'."),
-        ("value.use.schema.id", "-2", "must be a whole number of at least 0, or -1, but is '-2'."),
-        ("http.read.timeout.ms", "0", "must be a whole number of at least 1, but is '0'."),
-        ("max.retries", "x", "must be a whole number of at least 0, but is 'x'."),
-        ("basic.auth.credentials.source", "NETRC", "must be one of URL, USER_INFO, SASL_INHERIT, but is 'NETRC'."),
-    ],
-)
-def test_a_bad_value_is_shown_with_what_is_allowed(name, value, problem):
-    (fault,) = faults_of({name: value})
-    assert fault.endswith(f"{name} {problem}")
-
-
 # -- login ------------------------------------------------------------------------------------------------------------
 
 
@@ -447,14 +408,6 @@ def test_config_providers_are_those_of_the_brokers_options(tmp_path):
     ]
 
 
-def test_a_fault_of_a_resolved_value_does_not_show_it(tmp_path):
-    (tmp_path / "p").write_text(f"url={SECRET}\n")
-    placeholder = f"${{file:{tmp_path}/p:url}}"
-    assert faults_of({"schema.registry.url": placeholder}) == [
-        f"schema.registry.url is refused, with the value that stands for {placeholder} and is not shown here."
-    ]
-
-
 PASSWORDS = [option.name for option in REGISTRY_OPTIONS if option.kind is OptionKind.PASSWORD]
 
 
@@ -481,15 +434,3 @@ def test_no_fault_shows_a_secret(name):
     assert RegistryOptions.parse(options, faults) is None
     assert faults
     assert SECRET not in str(faults)
-
-
-@pytest.mark.parametrize(
-    ("strategy", "key", "value"),
-    [
-        (SubjectNameStrategy.TOPIC, "orders-key", "orders-value"),
-        (SubjectNameStrategy.RECORD, "shop.Order", "shop.Order"),
-        (SubjectNameStrategy.TOPIC_RECORD, "orders-shop.Order", "orders-shop.Order"),
-    ],
-)
-def test_subjects_are_those_of_javas_strategies(strategy, key, value):
-    assert [strategy.subject("orders", side, "shop.Order") for side in Side] == [key, value]
