@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from random import Random
 
 import numpy as np
@@ -86,17 +85,6 @@ def test_rows_keep_the_partitions_they_name(broker, options):
     values = [b"%d" % row for row in range(3000)]
     append(broker, codes, values, partitions=partitions, **options)
     assert written(broker) == expected(codes, values, partitions)
-
-
-def test_a_sticky_run_fills_one_batch_per_topic(broker):
-    codes = codes_of(3000)
-    append(broker, codes, [b"%04d" % row for row in range(3000)], **{"batch.size": 2000})
-    values = written(broker)
-    in_order = sorted(value for (name, _), log in values.items() if name == "c" for value in log)
-    assert in_order == [b"%04d" % row for row, code in enumerate(codes.tolist()) if code == 2]
-    places = {value: partition for (name, partition), log in values.items() if name == "c" for value in log}
-    changes = sum(places[one] != places[next_one] for one, next_one in pairwise(in_order))
-    assert 3 <= changes <= 12  # a batch holds some 140 rows
 
 
 @pytest.mark.parametrize("options", [{}, {"linger.ms": 60_000}, {"batch.size": 300, "compression.type": "gzip"}])

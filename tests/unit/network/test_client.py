@@ -9,11 +9,7 @@ from dataclasses import replace
 import pytest
 
 from spark_kafka_sink.common.model import Node
-from spark_kafka_sink.errors import (
-    IllegalStateError,
-    NetworkError,
-    WrongProtocolError,
-)
+from spark_kafka_sink.errors import IllegalStateError, NetworkError, WrongProtocolError
 from spark_kafka_sink.network.client import NoNode
 from spark_kafka_sink.network.connection import Connection
 from spark_kafka_sink.network.messages import schema
@@ -307,13 +303,6 @@ def test_foreign_servers_at_all_addresses_are_told_as_such(turns, node, taken):
     picked = turns.client.pick([node], turns.now)
     assert isinstance(picked, NoNode)
     assert isinstance(picked.error, WrongProtocolError)
-
-
-def test_an_unused_connection_that_the_client_closes_is_made_again_to_the_same_address(turns, node, taken):
-    turns.make_ready(node)
-    turns.turn(CONFIG.connections_max_idle_ms + 1)
-    turns.make_ready(node)
-    assert taken == ["192.0.2.1", "192.0.2.1"]
 
 
 def test_a_request_goes_to_the_least_loaded_node_and_a_full_one_is_not_picked(make_turns):

@@ -15,14 +15,7 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import ClusterSnapshot, Node, TopicInfo, TopicPartition
-from spark_kafka_sink.errors import (
-    BrokerError,
-    KafkaTimeoutError,
-    NetworkError,
-    ProducerClosedError,
-    UnsupportedVersionError,
-    WrongProtocolError,
-)
+from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError, NetworkError
 from spark_kafka_sink.network.messages import schema
 from spark_kafka_sink.network.metadata import Metadata, MetadataUpdater
 from tests.support.waiting import DEADLINE_S
@@ -101,20 +94,6 @@ def test_a_waiter_asks_again_when_its_topic_is_not_in_the_answer_yet():
     assert waiter.ended() is each.snapshot
 
 
-def test_the_time_out_says_that_no_broker_could_be_reached_and_why():
-    each = metadata()
-    each.note_connection_error(each.bootstrap_nodes[0], NetworkError("boot: refused"), 0)
-    with pytest.raises(KafkaTimeoutError) as raised:
-        each.wait_for_topic("t", None, 0, SystemClock(), lambda: None)
-    assert str(raised.value) == (
-        "Topic t not present in metadata after 0 ms. "
-        "The last connection error (bootstrap.servers=boot:9092,boot2:9093): boot: refused"
-    )
-    each.note_connection_error(each.bootstrap_nodes[1], NetworkError("boot2: refused"), 0)
-    with pytest.raises(KafkaTimeoutError, match=r"No broker could be reached \(bootstrap.servers=.*\): boot2: refused"):
-        each.wait_for_topic("t", None, 0, SystemClock(), lambda: None)
-
-
 @pytest.mark.parametrize(
     ("error", "words"),
     [(3, "do not have topic t and did not create it"), (5, "LEADER_NOT_AVAILABLE"), (87, "respond with error 87")],
@@ -160,28 +139,6 @@ def test_a_refused_topic_was_the_reason_of_every_later_wait():
     waiter.ended()
 
 
-@pytest.mark.parametrize("error", [WrongProtocolError("TLS"), UnsupportedVersionError("old")])
-def test_what_waiting_cannot_mend_is_told_at_once_when_no_other_broker_is_left(error):
-    each = metadata()
-    waiter = Waiter(each, max_wait_ms=60_000)
-    each.note_connection_error(each.bootstrap_nodes[0], error, 0)
-    assert not waiter.asked.acquire(timeout=0.05)
-    each.note_connection_error(each.bootstrap_nodes[1], error, 0)
-    assert waiter.ended() is error
-
-
-def test_a_failed_request_is_tried_again_but_not_told_to_waiters():
-    each = metadata()
-    waiter = Waiter(each)
-    each.request_for(0)
-    each.failed(NetworkError("gone"), 0)
-    assert 80 <= each.next_update(0) <= 120
-    assert waiter.is_alive()
-    assert each.request_for(200) == ("t",)
-    each.failed(UnsupportedVersionError("old"), 200)
-    assert isinstance(waiter.ended(), UnsupportedVersionError)
-
-
 def test_incident_a_second_wait_was_counted_from_the_first():
     """A micro-batch whose rows waited for a moment warned of 10 s, the time since an earlier one's wait."""
     each = metadata()
@@ -191,17 +148,6 @@ def test_incident_a_second_wait_was_counted_from_the_first():
     each.updated(answer(topic()), 0)
     waiter.ended()
     assert each.waiting_since is None
-
-
-def test_waiters_of_now_and_later_get_the_error_when_the_sender_ends():
-    each = known(topic())
-    waiter = Waiter(each, "u")
-    each.fail_waiters(ProducerClosedError("closed"))
-    assert isinstance(waiter.ended(), ProducerClosedError)
-    for _ in range(2):
-        with pytest.raises(ProducerClosedError) as raised:
-            each.wait_for_topic("t", None, 1000, SystemClock(), lambda: None)
-        assert len(raised.traceback) < 6
 
 
 def test_the_first_update_is_due_at_once_and_the_next_by_age():

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.errors import KafkaTimeoutError, LoginError
+from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.network.login import sasl
 from spark_kafka_sink.network.login.sasl import LoginStep
 from spark_kafka_sink.network.messages import schema
@@ -102,30 +102,6 @@ def test_a_handshake_goes_on_when_its_login_is_done(turns, node, login):
     resumed(turns)
     assert turns.sent == ["api_versions", *SASL]
     assert turns.ready(node)
-
-
-def test_a_failed_login_is_the_error_of_the_broker_and_is_not_retried_at_once(turns, node, login):
-    login.fail(LoginError(f"{WHAT} did not respond"))
-    resumed(turns)
-    refusal = turns.client.authentication_error(node, turns.now)
-    assert (type(refusal), str(refusal)) == (LoginError, f"{WHAT} did not respond")
-    assert not turns.ready(node)
-    turns.turn(1_000)
-    assert not turns.ready(node)
-    assert len(turns.transport.addresses) == 1
-
-
-def test_a_login_without_end_ends_with_request_timeout_and_names_what_it_waits_for(turns, login):
-    assert turns.client.next_deadline(turns.now) == turns.now + 30_000
-    turns.turn(29_999)
-    assert turns.client.last_error(1) is None
-    turns.turn(1)
-    ((_, error),) = turns.client.drain_disconnects()
-    assert type(error) is KafkaTimeoutError
-    assert str(error) == f"The connection to b:9092 (id: 1) was waiting 30000 ms (request.timeout.ms) for {WHAT}"
-    login.succeed(b"too late")
-    resumed(turns)
-    assert turns.sent == ["api_versions"]
 
 
 def test_a_broker_that_ends_the_connection_meanwhile_is_not_said_to_refuse_the_login(turns, login):

@@ -153,16 +153,6 @@ def test_an_address_that_cannot_be_is_an_event_not_an_exception(selector, host, 
     assert closed.reason
 
 
-def test_all_addresses_of_a_name_are_tried(selector, server, monkeypatch):
-    refused = socket.create_server(("127.0.0.1", 0))
-    dead = refused.getsockname()
-    refused.close()
-    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", address) for address in (dead, server.getsockname())]
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_options: found)
-    selector.connect(1, "both", 9092)
-    assert until(selector, Connected) == [Connected(1)]
-
-
 def test_each_attempt_takes_the_next_address_and_the_name_is_looked_up_after_the_last(selector, monkeypatch):
     """With three addresses, two of them silent, the third was never tried."""
     addresses = [("192.0.2.1", 9), ("192.0.2.2", 9), ("192.0.2.3", 9)]
@@ -205,22 +195,6 @@ def test_no_wakeup_is_ever_lost(selector):
         turn.release()
     thread.join(DEADLINE_S)
     assert not thread.is_alive()
-
-
-def test_a_selector_counts_connections_bytes_and_time(selector, peer):
-    counters = selector.counters
-    selector.send(1, (b"12345",))
-    peer.sendall(b"123")
-    until(selector, Received)
-    waited, selects = counters.waited_ns, counters.selects
-    selector.poll(20)
-    assert counters.selects == selects + 1
-    assert counters.waited_ns - waited >= 15e6
-    assert counters.io_ns > 0
-    assert (counters.bytes_out, counters.bytes_in, counters.operations) == (5, 3, 2)
-    assert (counters.connected, counters.closed) == (1, 0)
-    selector.close(1)
-    assert (counters.connected, counters.closed) == (1, 1)
 
 
 def test_incident_a_write_that_failed_was_told_apart_from_a_whole_one_by_nothing(selector, peer):

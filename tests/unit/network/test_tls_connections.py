@@ -11,9 +11,7 @@ import pytest
 
 from spark_kafka_sink.common.config.option import Password
 from spark_kafka_sink.common.model import Node
-from spark_kafka_sink.errors import (
-    SslAuthenticationError,
-)
+from spark_kafka_sink.errors import SslAuthenticationError
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.name_lookup import AddressList
 from tests.support.scripted_network import ScriptedTransport
@@ -119,17 +117,6 @@ def test_a_peer_that_asks_for_messages_and_reads_none_is_given_up(turns, node):
     turns.client._received(state, state.connection, b"update")
     assert connection not in turns.transport.open
     assert "does not read them" in str(turns.client.last_error(node.id))
-
-
-@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
-def test_a_missing_client_certificate_is_an_ssl_error_that_names_the_keystore(version, node):
-    turns = TlsTurns(CERTIFICATES.mutual_context(), ssl_enabled_protocols=(version,))
-    turns.ready(node)
-    turns.turn()
-    ((failed, error),) = turns.client.drain_disconnects()
-    assert failed == node
-    assert isinstance(error, SslAuthenticationError)
-    assert "ssl.keystore.location" in str(error)
 
 
 def test_the_broker_hears_why_its_certificate_is_refused(turns):

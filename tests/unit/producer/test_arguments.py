@@ -208,14 +208,7 @@ def test_a_transactional_id_of_the_longest_length_had_a_client_id_that_no_reques
         assert producer.config.client_id.startswith("producer-")
 
 
-BAD = [
-    {"headers": [("\udce9", b"")]},
-    {"timestamp": 2**63},
-    {"partition": -1},
-]
-
-
-@pytest.mark.parametrize("changed", BAD, ids=min)
+@pytest.mark.parametrize("changed", [{"headers": [("\udce9", b"")]}, {"partition": -1}], ids=min)
 def test_a_record_that_is_refused_cost_its_neighbours_their_transaction(broker, transactional, changed):
     transactional.send(ProducerRecord("t", b"1"))
     record = ProducerRecord("t", b"bad")

@@ -1,13 +1,7 @@
 import pytest
 
 from spark_kafka_sink import KafkaProducer, SyncProducer
-from spark_kafka_sink.errors import (
-    BrokerError,
-    ConfigError,
-    KafkaError,
-    KafkaTimeoutError,
-    ProducerClosedError,
-)
+from spark_kafka_sink.errors import BrokerError, ConfigError, KafkaTimeoutError, ProducerClosedError
 from spark_kafka_sink.producer.append.record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.producer.interceptors import InterceptorChain, ProducerInterceptor
 from tests.support.waiting import DEADLINE_S
@@ -159,15 +153,3 @@ def test_interceptors_see_that_send_itself_fails(broker):
     with pytest.raises(ProducerClosedError):
         producer.send(ProducerRecord("t", b"v"))
     assert told.told == [(failed_on("t", 9), KafkaTimeoutError), (failed_on("t", -1), ProducerClosedError)]
-
-
-def test_interceptors_see_an_interrupt_of_send(broker, monkeypatch):
-    def interrupt(*_args):
-        raise KeyboardInterrupt
-
-    told = Told()
-    with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}, interceptors=[told]) as producer:
-        monkeypatch.setattr(producer._core.pending, "append", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            producer.send(ProducerRecord("t", b"v"))
-    assert told.told == [(failed_on("t", -1), KafkaError)]

@@ -138,18 +138,6 @@ def test_an_older_broker_tells_no_topic_ids_and_a_newer_leader_gets_names():
         assert versions(broker, "Produce") == {12}
 
 
-def test_a_topic_that_was_created_again_gets_the_rows_under_its_new_id():
-    with TestBroker() as broker:
-        broker.create_topic("t")
-        with KafkaProducer(config(broker, retry_backoff_ms=1)) as producer:
-            assert producer.send(ProducerRecord("t", b"1")).result(30).offset == 0
-            broker.delete_topic("t")
-            broker.create_topic("t")
-            assert producer.send(ProducerRecord("t", b"2")).result(30).offset == 0
-        assert values(broker) == [b"2"]
-        assert versions(broker, "Produce") == {13}
-
-
 def test_zstd_for_a_broker_before_2_1_is_an_error_that_names_the_option():
     with TestBroker(like="2.1", api_versions={"Produce": (0, 6)}) as broker:
         broker.create_topic("t")

@@ -10,12 +10,7 @@ import pytest
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.common.model import Node
-from spark_kafka_sink.errors import (
-    ConfigError,
-    InvalidRecordError,
-    KafkaTimeoutError,
-    ProducerClosedError,
-)
+from spark_kafka_sink.errors import ConfigError, InvalidRecordError, KafkaTimeoutError, ProducerClosedError
 from spark_kafka_sink.producer.interceptors import ProducerInterceptor
 from spark_kafka_sink.testing import TestBroker
 from tests.support.waiting import DEADLINE_S

@@ -73,16 +73,6 @@ def test_a_record_that_finds_no_room_in_its_batch_asks_again(broker, options):
     assert sticky.left == [0, 1, 2, 0, 1]
 
 
-def test_a_record_after_its_batch_was_sent_asks_again(broker, options):
-    with opened(options, "Sticky") as producer:
-        partitions = []
-        for _ in range(4):
-            pair = [producer.send(ProducerRecord("t", b"x")) for _ in range(2)]
-            producer.flush()
-            partitions.append([future.result(0).partition for future in pair])
-    assert partitions == [[1, 1], [2, 2], [0, 0], [1, 1]]
-
-
 def test_columns_ask_again_where_a_row_needs_a_new_batch(broker, options):
     with opened(options, "Sticky", batch_size=1_000) as producer:
         producer.send_columns("t", value=[b"%d" % row + b"x" * 199 for row in range(10)])

@@ -404,16 +404,6 @@ def test_metrics_count_messages_and_bytes_of_each_topic_and_of_all(broker):
     assert metrics["producer-metrics"]["message-rate"] == pytest.approx(3 / 30, rel=0.2)
 
 
-def test_metrics_count_a_round_of_retries_as_one_resend_of_its_topics(broker):
-    broker.create_topic("u", partitions=1)
-    broker.faults.answer("Produce", "NOT_LEADER_OR_FOLLOWER", topic="t", partition=1, times=2)
-    with sync_producer(broker) as producer:
-        producer.send(*(record(b"%d" % n, partition=1) for n in range(5)), ProducerRecord("u", b"v"))
-        metrics = producer.metrics()
-    assert [metrics[group]["resend-total"] for group in GROUPS] == [2, 2, 0]
-    assert [metrics[group]["failed-send-total"] for group in GROUPS] == [0, 0, 0]
-
-
 def test_metrics_count_a_call_that_failed_after_its_retries_as_one_failed_send(broker):
     broker.create_topic("u", partitions=1)
     broker.faults.answer("Produce", "NOT_LEADER_OR_FOLLOWER", topic="t", times=KEPT)

@@ -8,7 +8,6 @@ from datetime import timedelta
 import pytest
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.errors import KafkaTimeoutError, SaslAuthenticationError
 from spark_kafka_sink.network.api_versions import METADATA
 from spark_kafka_sink.network.calls import Call, CodeAt
@@ -154,22 +153,6 @@ def test_records_of_a_leader_that_refuses_fail_and_the_others_are_delivered(idem
     engine.append([b"z"], 1)
     engine.spin()
     assert engine.values(1) == [b"z"]
-
-
-def test_a_connection_that_was_accepted_before_goes_on_when_another_to_its_broker_is_refused():
-    engine = SaslEngine()
-    engine.await_topic()
-    engine.append([b"a"])
-    engine.spin()
-    engine.refusing = {"n0"}
-    second = Node(1 << 32, "n0", 9092)
-    client = engine.parts.sender.client
-    client.ready(second, engine.clock.now())
-    engine.spin()
-    assert isinstance(client.authentication_error(second, engine.clock.now()), SaslAuthenticationError)
-    engine.append([b"b"])
-    engine.spin()
-    assert engine.values() == [b"a", b"b"]
 
 
 def _snapshot(nodes=1):
