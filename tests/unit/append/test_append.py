@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
+from contextlib import nullcontext
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.common.waiting import Waiters
-from spark_kafka_sink.errors import InvalidRecordError
+from spark_kafka_sink.errors import BufferExhaustedError, InvalidRecordError
 from spark_kafka_sink.producer.accumulator.accumulator import Flush
 from spark_kafka_sink.producer.append.receipt import SendReceipt
+from spark_kafka_sink.records import encode
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from tests.support.waiting import DEADLINE_S
 from tests.unit.scripted_engine import TOPIC, Engine, Step
@@ -27,6 +30,31 @@ def append(engine: Engine, columns: RecordColumns, partitions=None) -> SendRecei
 
 def column(*values: bytes | None) -> pa.BinaryArray:
     return pa.array(values, pa.binary())
+
+
+def test_rows_before_an_error_are_sent():
+    engine = Engine(buffer_memory=1 << 20, linger_ms=1000, max_block_ms=0)
+    engine.connect()
+    rows = [b"%03d" % row * 5_000 for row in range(100)]
+    with pytest.raises(BufferExhaustedError):
+        append(engine, RecordColumns(value=column(*rows)))
+    engine.settle()
+    sent = engine.values()
+    assert sent
+    assert sent == rows[: len(sent)]
+    assert engine.memory_is_free()
+
+
+def test_the_callers_arrow_buffer_is_free_when_the_call_returns():
+    engine, size = Engine(), 16 << 10
+    engine.leaders[0] = -1
+    engine.connect()
+    gc.collect()
+    before = pa.total_allocated_bytes()
+    array = column(*[bytes(size)] * 40)
+    append(engine, RecordColumns(value=array[:3]), [0] * 3)
+    del array
+    assert pa.total_allocated_bytes() - before < 4 * size
 
 
 class OutsideAtTheEnd:
@@ -130,3 +158,46 @@ def test_a_leaderless_partition_pins_its_own_bytes_and_no_more():
     engine.leaders[7] = 0
     engine.settle()
     assert engine.memory_is_free()
+
+
+@pytest.mark.parametrize(
+    ("fails", "keeps"),
+    [("accumulator.compress", [b"first"]), ("producer_batch.ProducerBatch.seal", [])],
+    ids=["as_it_was_compressed", "as_the_sender_got_it"],
+)
+def test_incident_a_batch_lost_its_earlier_rows_in_silence_when_an_exception_struck(monkeypatch, fails, keeps):
+    engine = Engine(compression_type="lz4", batch_size=400, linger_ms=1000)
+    engine.connect()
+    first = append(engine, RecordColumns(value=column(b"first")))
+
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as failing:
+        failing.setattr(f"spark_kafka_sink.producer.accumulator.{fails}", fail)
+        with pytest.raises(MemoryError):
+            append(engine, RecordColumns(value=column(*[b"x" * 100] * 9)))
+    append(engine, RecordColumns(value=column(b"later")))
+    engine.settle()
+    with nullcontext() if keeps else pytest.raises(MemoryError):
+        first.wait(0)
+    assert engine.values() == [*keeps, b"later"]
+    assert engine.memory_is_free()
+
+
+def test_incident_one_large_value_made_each_group_of_small_rows_go_through_the_whole_columns(monkeypatch):
+    engine = Engine(partitions=40, linger_ms=1000)
+    engine.connect()
+    seen: list[float] = []
+    slots = encode.RowJoin.slots
+
+    def noted(join, source, *others):
+        seen.append(len(source) / join._rows)
+        slots(join, source, *others)
+
+    monkeypatch.setattr(encode.RowJoin, "slots", noted)
+    rows = [bytes(16 << 10), *[b"x" * 100] * 4000]
+    append(engine, RecordColumns(value=column(*rows)), [row % 40 for row in range(4001)])
+    engine.settle()
+    assert sum(len(engine.values(partition)) for partition in range(40)) == 4001
+    assert max(seen) < 2

@@ -85,6 +85,15 @@ def test_a_refresh_that_fails_keeps_the_token_and_is_repeated_after_ten_seconds(
     assert turned.login.token().result().value == "t3"
 
 
+def test_an_expired_token_is_not_handed_out(turned):
+    turned.token()
+    turned.clock.advance(HOUR)
+    step = turned.login.token()
+    assert not step.done
+    turned.run()
+    assert step.result().value == "t2"
+
+
 def test_a_retriable_error_is_retried_with_doubling_pauses_until_the_longest_pause_is_over(turned):
     turned.source.outcomes = [RetriableLoginError(f"no {number}") for number in range(50)]
     step = turned.login.token()

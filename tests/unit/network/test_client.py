@@ -139,6 +139,13 @@ def test_incident_one_frame_before_login_blocked_the_client_for_a_minute(turns, 
     assert str(error).startswith("b:9092 responded with a frame of 1048577 bytes")
     assert "the limit is 1048576 until the connection is ready" in str(error)
     assert connection not in turns.transport.open
+    turns.transport.answer = turns._answer
+    turns.turn(10_000)
+    connection = turns.make_ready(node)
+    turns.send(node)
+    turns.transport.receive(connection, (90 * 1024 * 1024).to_bytes(4, "big"))
+    turns.turn()
+    assert connection in turns.transport.open
 
 
 def test_bytes_that_nobody_asked_for_end_the_connection(turns, node):

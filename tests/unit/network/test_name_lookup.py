@@ -12,7 +12,7 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.network.name_lookup import bootstrap_servers
 from spark_kafka_sink.network.selector import Selector
-from spark_kafka_sink.network.transport import Closed, Connected, Received
+from spark_kafka_sink.network.transport import Connected, Received
 from spark_kafka_sink.testing import TestBroker
 from tests.support.waiting import DEADLINE_S, eventually
 from tests.unit.network.test_selector import until
@@ -94,15 +94,6 @@ def test_connections_to_one_name_share_a_lookup_and_the_next_asks_again(selector
     selector.connect(6, NAME, port)
     assert Connected(6) in until(selector, Connected)
     assert len(names.asked) == 2
-
-
-def test_a_name_that_is_not_known_is_told(selector, names):
-    names.addresses = []
-    names.may_answer.set()
-    selector.connect(1, NAME, 9092)
-    assert until(selector, Closed) == [
-        Closed(1, "the host name cannot be resolved: Name or service not known"),
-    ]
 
 
 def test_a_bootstrap_server_whose_name_is_known_later_is_used(names):

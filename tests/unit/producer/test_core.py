@@ -7,6 +7,9 @@ import pytest
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, ProducerClosedError
+from spark_kafka_sink.network.api_versions import METADATA
+from spark_kafka_sink.network.calls import Call
+from spark_kafka_sink.network.metadata_api import MetadataEntity
 from spark_kafka_sink.network.topics import NewTopic, create_topic, topic_metadata
 from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.testing import TestBroker
@@ -66,3 +69,16 @@ def test_a_call_that_its_caller_gave_up_is_not_sent_again(broker):
         broker.start(broker.node_ids[0])
         assert made.partition_count("small") == 1
         assert "late" not in broker.topics
+
+
+def test_a_call_that_is_given_up_before_the_sender_has_seen_it_is_never_sent(broker):
+    with opened(broker) as made:
+        calls = made.caller_calls
+        call = Call("metadata", METADATA, None, MetadataEntity(["small"], False), lambda _: ())
+        call.stopped = True
+        calls._started.append(call)
+        calls.busy = True
+        made.sender_thread.wakeup()
+        eventually(lambda: not calls.busy)
+        assert asked(broker, "Metadata") == 0 or not call.in_flight
+        assert call.began == float("inf")

@@ -9,7 +9,7 @@ import pytest
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.common.model import TopicPartition
-from spark_kafka_sink.errors import TransactionAbortableError, UnsupportedVersionError
+from spark_kafka_sink.errors import UnsupportedVersionError
 from spark_kafka_sink.producer.transactions.values import ConsumerGroupMetadata, OffsetAndMetadata
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
@@ -148,17 +148,6 @@ def test_zstd_for_a_broker_before_2_1_is_an_error_that_names_the_option():
         assert versions(broker, "Produce") == set()
 
 
-def test_a_transaction_whose_leader_is_too_old_for_zstd_is_over():
-    with TestBroker(like="2.1", api_versions={"Produce": (0, 6)}) as broker:
-        broker.create_topic("t")
-        with KafkaProducer(config(broker, compression_type="zstd", transactional_id="x")) as producer:
-            producer.init_transactions()
-            producer.begin_transaction()
-            producer.send(ProducerRecord("t", b"v"))
-            with pytest.raises((UnsupportedVersionError, TransactionAbortableError), match=r"compression.type=zstd"):
-                producer.commit_transaction()
-
-
 WITHOUT_IDEMPOTENCE = {"InitProducerId": None}
 
 
@@ -199,6 +188,15 @@ def test_idempotence_that_was_asked_for_is_an_error_that_says_what_is_missing():
             with pytest.raises(UnsupportedVersionError, match=r"InitProducerId.*enable.idempotence=true needs"):
                 future.result(30)
         assert versions(broker, "Produce") == set()
+
+
+def test_a_transactional_producer_needs_init_producer_id():
+    with (
+        TestBroker(api_versions=WITHOUT_IDEMPOTENCE) as broker,
+        KafkaProducer(config(broker, transactional_id="x")) as producer,
+        pytest.raises(UnsupportedVersionError, match="does not support InitProducerId"),
+    ):
+        producer.init_transactions()
 
 
 @pytest.mark.parametrize("transactional", [True, False])

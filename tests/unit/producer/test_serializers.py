@@ -72,6 +72,11 @@ def test_what_a_serializer_does_not_take_is_a_clear_error(serializer, data, said
     assert "topic my-topic" in str(caught.value)
 
 
+def test_an_encoding_that_does_not_exist_is_refused_at_once():
+    with pytest.raises(LookupError, match="no-such"):
+        StringSerializer("no-such")
+
+
 @pytest.fixture
 def calls():
     own_plugins.CALLS.clear()

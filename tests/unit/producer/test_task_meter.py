@@ -9,6 +9,7 @@ import pytest
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.metrics import ProducerTotals
+from spark_kafka_sink.common.task_figures import TaskFigures
 from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.producer.task_meter import TaskMeter
@@ -51,6 +52,13 @@ def test_figures_are_the_growth_of_the_counters_during_the_task():
     assert figures.dead_letters == (("encode", 3),)
     assert pickle.loads(pickle.dumps(figures)) == figures
     assert hash(figures) == hash(pickle.loads(pickle.dumps(figures)))
+
+
+def test_a_task_that_leased_no_producer_has_its_time_and_dead_letters():
+    meter = TaskMeter(clock := ManualClock(1_000))
+    clock.advance(7)
+    meter.add_dead_letters("encode", 2)
+    assert meter.figures(SendReceipt()) == TaskFigures(began_at=1_000, duration_ms=7.0, dead_letters=(("encode", 2),))
 
 
 def write(producer, meter, topic, rows):

@@ -263,6 +263,14 @@ def test_a_client_certificate(tmp_path):
         assert server.url in str(refused)
 
 
+def test_a_store_that_cannot_be_read_is_named_with_its_option(tmp_path):
+    with secure_server(tmp_path) as server:
+        error = error_of(server.url, {"schema.registry.ssl.truststore.location": "/none.pem"})
+        assert str(error) == (
+            "schema.registry.ssl.truststore.location /none.pem cannot be read: No such file or directory."
+        )
+
+
 def test_the_issuers_tls_has_the_registrys_options(tmp_path):
     authority = CertificateAuthority()
     (tmp_path / "idp.pem").write_text(authority.issue("idp", ("127.0.0.1",)).key_store)

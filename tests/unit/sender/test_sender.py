@@ -8,7 +8,6 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.model import Node, TopicPartition
 from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError
-from spark_kafka_sink.producer.accumulator.accumulator import Flush
 from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from tests.unit.scripted_cluster import ScriptedCluster
@@ -52,18 +51,6 @@ def test_incident_a_request_of_acks_0_whose_write_failed_counted_as_delivered():
     engine.settle()
     engine.receipt.wait(0)
     assert engine.values() == [b"a"]
-
-
-def test_what_waits_longer_than_delivery_timeout_ms_expires_with_kafkas_text():
-    engine = Engine(partitions=2, delivery_timeout_ms=40_000)
-    engine.leaders[1] = -1
-    engine.connect()
-    engine.append([b"a", b"b"], 1)
-    engine.settle()
-    with pytest.raises(KafkaTimeoutError, match=r"Expiring 2 record\(s\) for t-1: \d+ ms has passed since batch creat"):
-        engine.receipt.wait(0)
-    assert 40_000 <= engine.clock.now() < 41_000
-    assert engine.memory_is_free()
 
 
 def test_a_batch_expires_in_flight_and_the_next_ones_go_out_under_a_new_epoch():
@@ -146,21 +133,6 @@ def test_records_that_get_no_producer_id_expire_with_the_code_and_the_producer_g
     engine.append([b"b"], receipt=SendReceipt())
     engine.settle()
     assert engine.values() == [b"b"]
-
-
-def test_a_split_batch_is_whole_for_whoever_flushes():
-    engine = Engine()
-    engine.connect()
-    engine.max_message_bytes = 5_000
-    engine.append(filling(1))
-    begun = engine.parts.accumulator.begin_flush(Flush())
-    for _ in range(4):
-        engine.turn()
-    with pytest.raises(KafkaTimeoutError, match="Failed to flush"):
-        engine.parts.accumulator.await_flush(begun, 0)
-    begun = engine.parts.accumulator.begin_flush(Flush())
-    engine.settle()
-    engine.parts.accumulator.await_flush(begun, 0)
 
 
 def test_a_hint_at_the_new_leader_is_followed_at_once():

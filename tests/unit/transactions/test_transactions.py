@@ -300,20 +300,6 @@ def test_incident_rows_lost_just_before_the_commit_was_taken_were_noted_after_it
 
 
 @both_protocols
-def test_when_a_batch_fails_what_waits_behind_it_is_not_sent(v2):
-    engine = TransactionalEngine(v2, max_in_flight_requests_per_connection=1).begun()
-    engine.append([b"first"])
-    engine.spin()
-    engine.troubles["produce"].append(ErrorCode.policy_violation)
-    engine.append([b"x" * 10_000] * 5)
-    engine.spin()
-    assert engine.values() == [b"first"]
-    with pytest.raises(BrokerError):
-        engine.receipt.wait(0)
-    assert not engine.parts.accumulator.has_incomplete
-
-
-@both_protocols
 def test_a_batch_expired_in_flight_is_waited_for_before_its_transaction_ends(v2):
     engine = TransactionalEngine(v2, partitions=1, nodes=1, delivery_timeout_ms=31_000, request_timeout_ms=30_900)
     engine.begun()
