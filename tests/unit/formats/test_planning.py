@@ -247,12 +247,9 @@ def test_a_schema_file_may_begin_with_a_byte_order_mark(registry, tmp_path):
     ("text", "said"),
     [
         ("3", "3 is not a type"),
-        ('["null", true]', "true is not a type"),
-        ('"strin"', "unknown type strin"),
         ('{"type": "record", "name": "R", "fields": [{"name": "a", "type": "Gone"}]}', "unknown type Gone"),
         ('{"type": "record", "name": "R", "fields": 3}', "record: fields must be a list, but is 3"),
         ('{"type": "record", "name": "R"}', "lacks the attribute 'fields'"),
-        ('{"type": "record", "name": 3, "fields": []}', "record: name must be a string, but is 3"),
         ('{"type": "fixed", "name": "F", "size": "x"}', 'fixed: size must be a whole number, but is "x"'),
     ],
 )

@@ -13,8 +13,8 @@ from spark_kafka_sink.network import selector as selector_module
 from spark_kafka_sink.network.name_lookup import AddressList
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.network.transport import Closed, Connected, Event, Received, Written
+from tests.faults.leaks import nothing_leaks
 from tests.support.waiting import DEADLINE_S, eventually, lasts
-from tests.unit.network.file_descriptors import none_left
 
 
 def until(selector: Selector, kind: type) -> list[Event]:
@@ -29,7 +29,7 @@ def until(selector: Selector, kind: type) -> list[Event]:
 
 @pytest.fixture
 def selector():
-    with none_left():
+    with nothing_leaks():
         each = Selector()
         yield each
         each.shutdown()
