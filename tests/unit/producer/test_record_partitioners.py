@@ -88,20 +88,15 @@ def test_one_that_is_not_asked_again_fills_batches_of_its_partition(broker, opti
     assert {future.result(0).partition for future in futures} == {1}
 
 
-def assert_each_batch_leaves_its_partition(producer, key, count):
-    """Four records of 200 bytes fill a batch."""
-    futures = [producer.send(ProducerRecord("t", b"x" * 200, key)) for _ in range(count)]
-    producer.flush()
-    partitions = [future.result(0).partition for future in futures]
-    batches = [set(partitions[start : start + 4]) for start in range(0, count, 4)]
-    assert all(len(batch) == 1 for batch in batches)
-    assert all(one != other for one, other in pairwise(batches))
-
-
 def test_incident_kafkas_former_default_partitioner_stayed_on_a_partition_for_several_batches(broker, options):
+    """Four records of 200 bytes fill a batch."""
     name = "org.apache.kafka.clients.producer.internals.DefaultPartitioner"
     with KafkaProducer({**options, "partitioner.class": name, "batch.size": 1_000}) as producer:
-        assert_each_batch_leaves_its_partition(producer, None, 120)
+        futures = [producer.send(ProducerRecord("t", b"x" * 200)) for _ in range(120)]
         keyed = [producer.send(ProducerRecord("t", b"x" * 200, b"N14228")) for _ in range(8)]
         producer.flush()
+    partitions = [future.result(0).partition for future in futures]
+    batches = [set(partitions[start : start + 4]) for start in range(0, 120, 4)]
+    assert all(len(batch) == 1 for batch in batches)
+    assert all(one != other for one, other in pairwise(batches))
     assert {future.result(0).partition for future in keyed} == set(murmur2.partitions(bytes_column([b"N14228"]), 3))
