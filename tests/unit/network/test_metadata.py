@@ -58,6 +58,11 @@ class SystemClockAt:
         return 0
 
 
+def respond(each: Metadata, *topics: TopicInfo) -> None:
+    each.request_for(0)
+    each.updated(answer(*topics), 0)
+
+
 class Waiter(threading.Thread):
     """``wait_for_topic`` on a thread of its own; ``result`` is the snapshot or the error."""
 
@@ -86,8 +91,7 @@ class Waiter(threading.Thread):
 def test_a_waiter_asks_again_when_its_topic_is_not_in_the_answer_yet():
     each = metadata()
     waiter = Waiter(each)
-    each.request_for(0)
-    each.updated(answer(topic(leaders=(), error=3)), 0)
+    respond(each, topic(leaders=(), error=3))
     assert waiter.asked.acquire(timeout=DEADLINE_S)
     assert each.request_for(100) == ("t",)
     each.updated(answer(topic()), 100)
@@ -118,8 +122,7 @@ def test_the_time_out_says_what_the_brokers_answered(error, words):
 def test_a_forbidden_or_invalid_topic_is_told_at_once(error, name, text):
     each = metadata()
     waiter = Waiter(each, max_wait_ms=60_000)
-    each.request_for(0)
-    each.updated(answer(topic(leaders=(), error=error)), 0)
+    respond(each, topic(leaders=(), error=error))
     raised = waiter.ended()
     assert isinstance(raised, BrokerError)
     assert (raised.code, raised.name, str(raised)) == (error, name, text)
@@ -128,8 +131,7 @@ def test_a_forbidden_or_invalid_topic_is_told_at_once(error, name, text):
 def test_a_refused_topic_was_the_reason_of_every_later_wait():
     each = metadata()
     refused = Waiter(each, max_wait_ms=60_000)
-    each.request_for(0)
-    each.updated(answer(topic(leaders=(), error=17)), 0)
+    respond(each, topic(leaders=(), error=17))
     refused.ended()
     waiter = Waiter(each, "other", max_wait_ms=60_000)
     assert "Invalid topics" not in each.missing(0)
@@ -144,8 +146,7 @@ def test_incident_a_second_wait_was_counted_from_the_first():
     each = metadata()
     waiter = Waiter(each)
     assert each.waiting_since is not None
-    each.request_for(0)
-    each.updated(answer(topic()), 0)
+    respond(each, topic())
     waiter.ended()
     assert each.waiting_since is None
 
@@ -247,8 +248,7 @@ def test_topics_that_nobody_uses_are_forgotten():
 
 def test_a_leader_of_an_older_epoch_does_not_replace_a_newer_one():
     each = known(topic(leaders=(1, 1), epochs=(5, 5)))
-    each.request_for(1)
-    each.updated(answer(topic(leaders=(2, 2, 2), epochs=(4, 6, 0))), 1)
+    respond(each, topic(leaders=(2, 2, 2), epochs=(4, 6, 0)))
     assert each.snapshot.topics["t"].leaders == (1, 2, 2)
     assert each.snapshot.topics["t"].leader_epochs == (5, 6, 0)
     each.updated(answer(topic(leaders=(2, 2, 2), epochs=(4, 6, 0)), nodes=(B2,)), 2)
@@ -257,23 +257,20 @@ def test_a_leader_of_an_older_epoch_does_not_replace_a_newer_one():
 
 def test_a_broker_that_gives_no_epochs_is_believed():
     each = known(topic(leaders=(1,), epochs=(5,)))
-    each.request_for(1)
-    each.updated(answer(topic(leaders=(2,), epochs=(-1,))), 1)
+    respond(each, topic(leaders=(2,), epochs=(-1,)))
     assert each.snapshot.topics["t"].leaders == (2,)
 
 
 def test_a_topic_that_was_created_anew_starts_over():
     each = known(topic(epochs=(5,), topic_id=UUID(int=1)))
-    each.request_for(1)
-    each.updated(answer(topic(leaders=(2,), epochs=(0,), topic_id=UUID(int=2))), 1)
+    respond(each, topic(leaders=(2,), epochs=(0,), topic_id=UUID(int=2)))
     assert each.snapshot.topics["t"].leaders == (2,)
 
 
 def test_incident_an_older_broker_without_topic_ids_brought_a_stale_leader_back():
     """In a cluster that was being upgraded; its epoch was not looked at, as the topic seemed to be another one."""
     each = known(topic(leaders=(1,), epochs=(5,), topic_id=UUID(int=1)))
-    each.request_for(1)
-    each.updated(answer(topic(leaders=(2,), epochs=(4,))), 1)
+    respond(each, topic(leaders=(2,), epochs=(4,)))
     assert each.snapshot.leader(TopicPartition("t", 0)) == 1
 
 
@@ -331,11 +328,6 @@ def test_never_goes_back_to_the_bootstrap_servers_when_recovery_is_off():
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
-
-
-def respond(each: Metadata, *topics: TopicInfo) -> None:
-    each.request_for(0)
-    each.updated(answer(*topics), 0)
 
 
 def test_incident_an_error_of_a_topic_in_the_metadata_left_no_trace_in_the_log(caplog):
