@@ -102,16 +102,6 @@ def test_rows_too_far_in_time_from_a_batch_do_not_join_it(desk):
     assert len(claim.filled) == 1
 
 
-def test_race_a_claimed_batch_is_not_drained_before_it_is_published(desk):
-    """Linger closed a batch while its offset deltas were being written: they ran on past its end."""
-    desk.append(3)
-    claim = desk.claim(2)
-    desk.clock.advance(10)
-    assert desk.drained_counts() == []
-    desk.publish(claim)
-    assert desk.drained_counts() == [5]
-
-
 def test_race_two_callers_and_a_drain_at_one_batch(desk):
     first = desk.claim(3)
     second = desk.claim(4)
@@ -122,14 +112,6 @@ def test_race_two_callers_and_a_drain_at_one_batch(desk):
     assert desk.drained_counts() == [3], "overtaken by another batch it takes no more rows, so it need not linger"
     desk.clock.advance(10)
     assert desk.drained_counts() == [4]
-
-
-def test_race_a_full_batch_behind_a_claimed_one_goes_out_when_that_is_published(desk):
-    first = desk.claim(3)
-    desk.append(12)
-    assert desk.drained_counts() == []
-    desk.publish(first)
-    assert [desk.drained_counts(), desk.drained_counts()] == [[3], [10]]
 
 
 def test_a_batch_that_came_due_while_it_was_claimed_wakes_the_sender_once(desk):
@@ -181,14 +163,6 @@ def test_incident_a_batch_that_the_sender_passed_by_lingered_when_what_stood_beh
     assert desk.drained_counts() == [2]
 
 
-def test_a_due_batch_takes_rows_while_its_node_has_no_room(desk):
-    desk.append(1)
-    desk.clock.advance(10)
-    desk.ready()
-    desk.append(1)
-    assert desk.drained_counts() == [2]
-
-
 def test_giving_back_leaves_everything_as_it_was(desk):
     desk.append(4)
     claim = desk.claim(20)
@@ -197,24 +171,6 @@ def test_giving_back_leaves_everything_as_it_was(desk):
     desk.clock.advance(10)
     assert desk.drained_counts() == [5]
     assert desk.drained_counts() == []
-
-
-def test_giving_back_lets_what_came_due_meanwhile_go(desk):
-    desk.append(4)
-    claim = desk.claim(20)
-    desk.clock.advance(10)
-    desk.ready()
-    desk.accumulator.give_back(claim)
-    assert desk.drained_counts() == [4]
-
-
-def test_what_stands_behind_an_undone_claim_goes_out(desk):
-    """A drain had passed by the full batch behind a claimed one; when that was given back, nobody offered it again."""
-    claim = desk.claim(3)
-    desk.append(12)
-    assert desk.drained_counts() == []
-    desk.accumulator.give_back(claim)
-    assert desk.drained_counts() == [10]
 
 
 def test_incident_a_batch_published_after_a_younger_one_lingered_as_long_as_that(desk):
@@ -230,16 +186,6 @@ def test_incident_a_batch_published_after_a_younger_one_lingered_as_long_as_that
     assert desk.drained_counts() == [2]
 
 
-def test_a_batch_that_was_claimed_while_the_queued_were_taken_still_comes_due(desk):
-    """It was no longer known to linger, so it waited for delivery.timeout.ms."""
-    desk.append(2, partition=1)
-    claim = desk.claim(3)
-    assert [batch.count for batch in desk.accumulator.drain_all()] == [2]
-    desk.publish(claim)
-    desk.clock.advance(10)
-    assert desk.drained_counts() == [3]
-
-
 def test_ready_names_the_nodes_and_the_next_check(desk):
     assert desk.ready().nodes == ()
     desk.append(1, partition=1)
@@ -250,15 +196,6 @@ def test_ready_names_the_nodes_and_the_next_check(desk):
     assert desk.ready().nodes == (0,)
     desk.clock.advance(10)
     assert set(desk.ready().nodes) == {0, 1}
-
-
-def test_topics_without_a_leader_are_named_only_while_they_have_batches(desk):
-    desk.append(10, partition=9)
-    desk.clock.advance(10)
-    assert desk.ready().unknown_leaders == {"t"}
-    desk.clock.advance(1000)
-    assert len(desk.accumulator.expire(desk.clock.now())) == 1
-    assert desk.ready().unknown_leaders == frozenset()
 
 
 def test_drain_goes_on_where_the_last_one_stopped():
@@ -321,21 +258,3 @@ def test_a_node_is_unavailable_once_it_has_kept_data_waiting_for_longer_than_the
     assert nodes.unavailable == {NO_LEADER}
     nodes.update(1, False, 1_101)
     assert nodes.unavailable == {NO_LEADER, 1}
-
-
-def test_a_node_that_takes_data_again_is_available_again():
-    nodes = NodeAvailability(100)
-    nodes.update(1, False, 0)
-    nodes.update(1, False, 200)
-    nodes.update(1, True, 300)
-    assert nodes.unavailable == {NO_LEADER}
-    nodes.update(1, False, 350)
-    assert nodes.unavailable == {NO_LEADER}  # waits anew, since 350
-
-
-@pytest.mark.parametrize(("timeout_ms", "took_data"), [(100, True), (0, False)])
-def test_a_node_for_which_nothing_waited_is_not_late_and_without_a_timeout_none_is(timeout_ms, took_data):
-    nodes = NodeAvailability(timeout_ms)
-    nodes.update(1, took_data, 0)
-    nodes.update(1, False, 60_000)
-    assert nodes.unavailable == {NO_LEADER}

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import pkgutil
+import gc
 import threading
 import time
-from itertools import chain
+from contextlib import nullcontext
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.common.waiting import Waiters
-from spark_kafka_sink.errors import InvalidRecordError
+from spark_kafka_sink.errors import BufferExhaustedError, InvalidRecordError
 from spark_kafka_sink.producer.accumulator.accumulator import Flush
 from spark_kafka_sink.producer.append.receipt import SendReceipt
+from spark_kafka_sink.records import encode
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from tests.support.waiting import DEADLINE_S
 from tests.unit.scripted_engine import TOPIC, Engine, Step
@@ -32,14 +32,29 @@ def column(*values: bytes | None) -> pa.BinaryArray:
     return pa.array(values, pa.binary())
 
 
-def test_rows_with_keys_need_no_queue_lengths(monkeypatch):
-    """They cost 3 ms a call at 10,000 partitions, which only sticky rows need."""
-    engine = Engine(partitions=3)
+def test_rows_before_an_error_are_sent():
+    engine = Engine(buffer_memory=1 << 20, linger_ms=1000, max_block_ms=0)
     engine.connect()
-    monkeypatch.setattr(engine.parts.accumulator, "queue_lengths", lambda *_: pytest.fail("asked for"))
-    append(engine, RecordColumns(column(b"a", b"b"), column(b"1", b"2")))
+    rows = [b"%03d" % row * 5_000 for row in range(100)]
+    with pytest.raises(BufferExhaustedError):
+        append(engine, RecordColumns(value=column(*rows)))
     engine.settle()
-    assert sum(len(engine.values(partition)) for partition in range(3)) == 2
+    sent = engine.values()
+    assert sent
+    assert sent == rows[: len(sent)]
+    assert engine.memory_is_free()
+
+
+def test_the_callers_arrow_buffer_is_free_when_the_call_returns():
+    engine, size = Engine(), 16 << 10
+    engine.leaders[0] = -1
+    engine.connect()
+    gc.collect()
+    before = pa.total_allocated_bytes()
+    array = column(*[bytes(size)] * 40)
+    append(engine, RecordColumns(value=array[:3]), [0] * 3)
+    del array
+    assert pa.total_allocated_bytes() - before < 4 * size
 
 
 class OutsideAtTheEnd:
@@ -145,76 +160,44 @@ def test_a_leaderless_partition_pins_its_own_bytes_and_no_more():
     assert engine.memory_is_free()
 
 
-@pytest.mark.parametrize("rows", [[(row % 2, 100) for row in range(300)], [(0, 5_000), *[(1, 100)] * 100]])
-def test_incident_memory_was_reserved_without_the_copies_of_what_waits(monkeypatch, rows):
-    """Those of a lagging partition, and of a record larger than a batch: buffer.memory was overdrawn."""
-    engine = Engine(partitions=2, batch_size=1_000, linger_ms=1_000)
-    engine.leaders[1 if len(rows) == 300 else 0] = -1
+@pytest.mark.parametrize(
+    ("fails", "keeps"),
+    [("accumulator.compress", [b"first"]), ("producer_batch.ProducerBatch.seal", [])],
+    ids=["as_it_was_compressed", "as_the_sender_got_it"],
+)
+def test_incident_a_batch_lost_its_earlier_rows_in_silence_when_an_exception_struck(monkeypatch, fails, keeps):
+    engine = Engine(compression_type="lz4", batch_size=400, linger_ms=1000)
     engine.connect()
-    pool = engine.parts.accumulator.pool
-    reserve = pool.reserve
-    asked: list[int] = []
-    monkeypatch.setattr(pool, "reserve", lambda to, size, *others: (asked.append(size), reserve(to, size, *others)))
-    columns = RecordColumns(value=column(*[b"x" * size for _, size in rows]))
-    append(engine, columns, [partition for partition, _ in rows])
-    kept = engine.config.buffer_memory - pool.available
-    assert kept <= sum(asked)
-    engine.leaders.update({0: 0, 1: 0})
+    first = append(engine, RecordColumns(value=column(b"first")))
+
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as failing:
+        failing.setattr(f"spark_kafka_sink.producer.accumulator.{fails}", fail)
+        with pytest.raises(MemoryError):
+            append(engine, RecordColumns(value=column(*[b"x" * 100] * 9)))
+    append(engine, RecordColumns(value=column(b"later")))
     engine.settle()
+    with nullcontext() if keeps else pytest.raises(MemoryError):
+        first.wait(0)
+    assert engine.values() == [*keeps, b"later"]
     assert engine.memory_is_free()
 
 
-def test_more_than_a_slice_for_many_partitions_is_cut_by_partition(monkeypatch):
-    """Cut as the rows come, each slice had a little of every partition: batches of a few rows."""
-    engine = Engine(partitions=40, batch_size=1000, buffer_memory=1 << 17, linger_ms=1000)
+def test_incident_one_large_value_made_each_group_of_small_rows_go_through_the_whole_columns(monkeypatch):
+    engine = Engine(partitions=40, linger_ms=1000)
     engine.connect()
-    rows = 900
-    columns = RecordColumns(
-        column(*(b"%d" % row for row in range(rows))),
-        column(*(b"%03d" % row * 20 for row in range(rows))),
-        timestamps=np.arange(rows) + 5,
-    )
-    claim = engine.parts.accumulator.claim
-    runs: list[int] = []
-    monkeypatch.setattr(
-        engine.parts.accumulator,
-        "claim",
-        lambda claimed, sizes, now: runs.append(len(sizes.runs)) or claim(claimed, sizes, now),
-    )
-    receipt = append(engine, columns)
-    assert len(runs) > 1
-    assert sum(runs) < 40 + len(runs)
+    seen: list[float] = []
+    slots = encode.RowJoin.slots
+
+    def noted(join, source, *others):
+        seen.append(len(source) / join._rows)
+        slots(join, source, *others)
+
+    monkeypatch.setattr(encode.RowJoin, "slots", noted)
+    rows = [bytes(16 << 10), *[b"x" * 100] * 4000]
+    append(engine, RecordColumns(value=column(*rows)), [row % 40 for row in range(4001)])
     engine.settle()
-    receipt.wait(0)
-    written = [[int(value[:3]) for value in engine.values(partition)] for partition in range(40)]
-    assert sorted(chain(*written)) == list(range(rows))
-    assert all(each == sorted(each) for each in written)
-
-
-@pytest.mark.parametrize("codec", ["none", "snappy"])
-@pytest.mark.parametrize("step", ["append._assign", "append.RecordAccumulator.compress_filled"])
-def test_incident_a_call_failed_when_the_sender_had_room_for_the_batch_that_it_was_filling(monkeypatch, step, codec):
-    """Caller: claims the batch and encodes. Sender: has room, and lets the batch take no more rows after this claim.
-    Caller: took it for one that its own claim fills, and found no such batch.
-    """
-    engine = Engine(partitions=1, linger_ms=5, compression_type=codec)
-    engine.connect()
-    receipts = [append(engine, RecordColumns(value=column(b"0")))]
-    target = f"spark_kafka_sink.producer.append.{step}"
-    call = pkgutil.resolve_name(target)
-
-    def passed_by(*arguments):
-        queue = engine.parts.accumulator._queue(TopicPartition(TOPIC, 0))
-        queue.pass_by(engine.clock.now(), True)  # as ``drain`` does
-        assert [batch.filled for batch in queue.batches] == [True]
-        return call(*arguments)
-
-    monkeypatch.setattr(target, passed_by)
-    receipts.append(append(engine, RecordColumns(value=column(b"1"))))
-    monkeypatch.undo()
-    receipts.append(append(engine, RecordColumns(value=column(b"2"))))
-    engine.settle()
-    for receipt in receipts:
-        receipt.wait(0)
-    assert engine.values() == [b"0", b"1", b"2"]
-    assert engine.memory_is_free()
+    assert sum(len(engine.values(partition)) for partition in range(40)) == 4001
+    assert max(seen) < 2

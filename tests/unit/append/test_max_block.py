@@ -5,13 +5,10 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
-from spark_kafka_sink.common.model import ClusterSnapshot
-from spark_kafka_sink.errors import BufferExhaustedError, KafkaTimeoutError
-from spark_kafka_sink.producer.accumulator.buffer_pool import Reservation
+from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.producer.append.pending_records import CLOSED
-from spark_kafka_sink.producer.serializers import StringSerializer
 from tests.support.manual_clock import ManualClock
-from tests.support.waiting import DEADLINE_S, eventually
+from tests.support.waiting import DEADLINE_S
 from tests.unit.scripted_engine import Engine
 
 GRANTED = 1_000.0
@@ -67,32 +64,6 @@ def test_a_call_has_one_deadline_for_metadata_and_memory(engine, waits, call):
     assert waits.granted == [("wait_for_topics", 1_000), ("reserve", 300)]
 
 
-def test_a_call_with_more_rows_than_memory_waits_anew_once_memory_was_granted(engine, monkeypatch):
-    waits = Waits(monkeypatch, engine.clock, 700)
-    waits.note(engine.parts.metadata, "wait_for_topics", 1)
-    waits.note(engine.parts.accumulator.pool, "reserve", 2, result=True)
-    engine.append([b"x" * 60_000] * 4)
-    granted = [ms for _, ms in waits.granted]
-    assert len(granted) > 3
-    assert granted == [1_000, 300, *[1_000] * (len(granted) - 2)]
-
-
-def test_slices_that_did_not_wait_leave_what_metadata_has_left(engine, waits):
-    engine.append([b"x" * 30_000] * 4)
-    granted = [ms for _, ms in waits.granted]
-    assert len(granted) > 2
-    assert granted == [1_000, *[300] * (len(granted) - 1)]
-
-
-def test_memory_is_not_waited_for_when_metadata_took_all_of_the_time(engine, monkeypatch):
-    waits = Waits(monkeypatch, engine.clock, 2_000)
-    waits.note(engine.parts.metadata, "wait_for_topics", 1)
-    pool = engine.parts.accumulator.pool
-    pool.reserve(Reservation(), pool.total, 0, lambda: None)
-    with pytest.raises(BufferExhaustedError):
-        engine.parts.pending.append(ProducerRecord("t", b"v"), None, b"v")
-
-
 @pytest.fixture
 def broker(kafka_test_broker):
     kafka_test_broker.create_topic("t")
@@ -102,33 +73,6 @@ def broker(kafka_test_broker):
 @pytest.fixture
 def config(broker):
     return {"bootstrap.servers": broker.bootstrap_servers, "max.block.ms": int(GRANTED)}
-
-
-def test_a_producer_with_serializers_has_one_deadline_too(config, monkeypatch):
-    """It waits for metadata before it serializes, as Java does."""
-    with KafkaProducer(config, value_serializer=StringSerializer()) as producer:
-        parts, clock = producer._core, ManualClock()
-        clock.advance(parts.clock.now())
-        eventually(lambda: knows_the_topic(producer))
-        waits = Waits(monkeypatch, clock, 400)
-        known = parts.metadata.snapshot
-        monkeypatch.setattr(parts.metadata, "snapshot", ClusterSnapshot())
-        waits.note(parts.metadata, "wait_for_topic", 2, result=known)
-        waits.note(parts.accumulator.pool, "reserve", 2)
-        object.__setattr__(parts, "clock", clock)
-        parts.appender.clock = clock
-        future = producer.send(ProducerRecord("t", "v"))
-        monkeypatch.undo()
-        assert future.result(DEADLINE_S).offset == 0
-    assert waits.granted == [("wait_for_topic", 1_000), ("wait_for_topic", 600), ("reserve", 200)]
-
-
-def knows_the_topic(producer):
-    """Each call waits one second."""
-    try:
-        return producer.partitions_for("t")
-    except KafkaTimeoutError:
-        return False
 
 
 def test_flush_has_one_deadline(config, monkeypatch):

@@ -10,12 +10,7 @@ import threading
 import pytest
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.errors import (
-    InvalidRecordError,
-    KafkaTimeoutError,
-    ProducerClosedError,
-    RecordTooLargeError,
-)
+from spark_kafka_sink.errors import InvalidRecordError, ProducerClosedError, RecordTooLargeError
 from spark_kafka_sink.producer.append.record import ProducerRecord, RecordMetadata
 from tests.support.waiting import DEADLINE_S
 from tests.unit.scripted_engine import Engine, Step
@@ -40,16 +35,6 @@ def test_records_with_and_without_keys_keep_their_keys_in_any_order(engine):
     assert [future.result(0).serialized_key_size for future in futures] == [-1 if key is None else 1 for key in keys]
 
 
-def test_nothing_is_known_before_the_response(engine):
-    future = send(engine)
-    assert not future.done()
-    with pytest.raises(KafkaTimeoutError):
-        future.result(0)
-    engine.settle()
-    assert future.done()
-    assert future.exception(0) is None
-
-
 def test_a_record_lingers_once_not_while_it_is_pending_and_again_in_its_batch(engine):
     future = send(engine)
     engine.spin(4)
@@ -57,37 +42,6 @@ def test_a_record_lingers_once_not_while_it_is_pending_and_again_in_its_batch(en
     assert engine.wake_at <= 5
     engine.spin(1)
     assert future.done()
-
-
-def test_a_batch_worth_of_records_does_not_linger(engine):
-    wakeups = engine.transport.wakeups
-    futures = [send(engine, b"x" * 1000, partition=0) for _ in range(20)]
-    assert engine.transport.wakeups == wakeups + 2, "once for the first record, once for the full batch"
-    engine.spin()
-    assert futures[0].done()
-
-
-def test_partition_timestamp_and_headers_reach_the_log(engine):
-    plain = send(engine, b"plain", partition=2)
-    full = send(engine, None, b"k", partition=2, timestamp=1234, headers=[("h", b"1"), ("ü", None)])
-    engine.settle()
-    records = engine.logs[2].records
-    assert [(r.key, r.value, list(r.headers)) for r in records] == [
-        (None, b"plain", []),
-        (b"k", None, [(b"h", b"1"), ("ü".encode(), None)]),
-    ]
-    assert records[1].timestamp == full.result(0).timestamp == 1234
-    assert plain.result(0).timestamp == records[0].timestamp
-    assert full.result(0) == RecordMetadata("t", 2, 1, 1234, 1, -1)
-
-
-def test_one_record_may_be_as_large_as_max_request_size_allows():
-    engine = Engine(max_request_size=1_048_576, buffer_memory=1_100_000)
-    engine.connect()
-    future = send(engine, b"x" * (1_048_576 - 88))
-    engine.settle()
-    assert future.result(0).offset == 0
-    assert engine.memory_is_free()
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip"])
@@ -156,20 +110,6 @@ def test_incident_an_await_that_was_cancelled_before_its_loop_ended_was_logged_a
     assert caplog.text == ""
 
 
-@pytest.mark.parametrize(("key", "encoder"), [(None, "encode_values"), (b"k", "encode_records")])
-def test_pending_records_that_cannot_be_encoded_fail_their_futures(engine, monkeypatch, key, encoder):
-    future = send(engine, key=key)
-
-    def fail(*_args):
-        raise MemoryError
-
-    monkeypatch.setattr(f"spark_kafka_sink.producer.append.rows.{encoder}", fail)
-    engine.spin(5)
-    with pytest.raises(MemoryError):
-        future.result(0)
-    assert engine.memory_is_free()
-
-
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
@@ -202,17 +142,11 @@ def test_what_can_never_be_sent_is_refused_at_construction(fields, text):
 GOOD = 200
 BAD = {
     "a surrogate in a header's key": ({"headers": [("caf\udce9", b"v")]}, {}, "must be valid Unicode: 'caf.udce9'"),
-    "a header's key": ({"headers": [("k", b"v")]}, {"headers": [(b"k", b"v")]}, "A header's key must be a str, not b"),
     "a header's value": (
         {"headers": [("k", b"v")]}, {"headers": [("k", memoryview(b"12345678").cast("I"))]}, "must be bytes or None",
     ),
-    "no header": ({"headers": [("k", b"v")]}, {"headers": ["abc"]}, "headers must be pairs"),
     "a late timestamp": ({}, {"timestamp": 2**63}, "Invalid timestamp: 9223372036854775808"),
-    "an early timestamp": ({}, {"timestamp": -1}, "Invalid timestamp: -1"),
-    "a timestamp that is no number": ({}, {"timestamp": "now"}, "timestamp must be an int or None, not 'now'"),
     "a negative partition": ({}, {"partition": -2}, "Invalid partition: -2"),
-    "a partition that is no number": ({}, {"partition": 0.5}, "partition must be an int or None, not 0.5"),
-    "a key": ({}, {"key": "text"}, "The key must be bytes or None, not str"),
     "a value": ({}, {"value": bytearray(b"v")}, "The value must be bytes or None, not bytearray"),
 }  # fmt: skip
 
@@ -321,10 +255,3 @@ def test_memory_that_was_waited_for_while_another_thread_opened_records_is_given
     engine.settle()
     assert [engine.values(m.partition)[m.offset] for m in (ours.result(0), others[1].result(0))] == [b"ours", b"theirs"]
     assert engine.memory_is_free()
-
-
-def test_records_with_neither_key_nor_value_are_sent(engine):
-    """Nothing else is pending: no column has the number of rows."""
-    futures = [send(engine, None, partition=1) for _ in range(2)]
-    engine.settle()
-    assert [future.result(0).offset for future in futures] == [0, 1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from random import Random
 from typing import Any
 
@@ -75,21 +74,6 @@ def test_kinds_of_records_and_given_timestamps_mix():
     times.check()
 
 
-def test_the_time_is_that_of_the_call_not_of_the_end_of_its_wait_for_memory():
-    times = Times(buffer_memory=2_000, batch_size=1_000)
-    times.send(b"x" * 900)
-    wakeup = times.engine.parts.sender_thread.wakeup
-
-    def pass_time() -> None:
-        wakeup()
-        times.engine.spin(50)
-
-    times.engine.parts.sender_thread.wakeup = pass_time
-    times.send(b"y" * 900)
-    assert times.engine.clock.now() >= 50
-    times.check()
-
-
 @pytest.mark.parametrize("key", [None, b"k"])
 def test_records_join_an_open_batch_of_earlier_ones(key):
     """Their times are bounded as those of columns are: a narrower bound would end the batch."""
@@ -102,31 +86,3 @@ def test_records_join_an_open_batch_of_earlier_ones(key):
         times.engine.clock.advance(100)
     times.check()
     assert len(times.log.batches) == 1
-
-
-def test_a_clock_that_is_set_back_gives_late_times_only_until_the_records_are_closed(monkeypatch):
-    times = Times()
-    clock = times.engine.clock
-    times.send()
-    monkeypatch.setattr(clock, "_started_epoch_ms", clock._started_epoch_ms - 3_600_000)
-    futures = [times.engine.parts.pending.append(ProducerRecord(TOPIC, b"v"), None, b"v")]
-    times.engine.settle()
-    futures.append(times.engine.parts.pending.append(ProducerRecord(TOPIC, b"v"), None, b"v"))
-    now = clock.epoch_ms()
-    times.engine.settle()
-    late, right = (future.result(0).timestamp for future in futures)
-    assert late == times.expected[0]
-    assert right == now
-
-
-def test_threads_that_share_records_have_times_of_their_own():
-    times = Times()
-    for number in range(6):
-        times.engine.clock.advance(2)
-        if number % 2:
-            thread = threading.Thread(target=times.send)
-            thread.start()
-            thread.join(60)
-        else:
-            times.send()
-    times.check()

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from random import Random
 
 import numpy as np
 import pytest
 
 from spark_kafka_sink import KafkaProducer
-from spark_kafka_sink.errors import BrokerError, InvalidRecordError, KafkaTimeoutError, RecordTooLargeError
-from spark_kafka_sink.producer.append import rows as append_rows
+from spark_kafka_sink.errors import BrokerError, InvalidRecordError, RecordTooLargeError
 from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.producer.partitioning.key_hashes import murmur2
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, bytes_column
@@ -89,26 +87,6 @@ def test_rows_keep_the_partitions_they_name(broker, options):
     assert written(broker) == expected(codes, values, partitions)
 
 
-def test_a_sticky_run_fills_one_batch_per_topic(broker):
-    codes = codes_of(3000)
-    append(broker, codes, [b"%04d" % row for row in range(3000)], **{"batch.size": 2000})
-    values = written(broker)
-    in_order = sorted(value for (name, _), log in values.items() if name == "c" for value in log)
-    assert in_order == [b"%04d" % row for row, code in enumerate(codes.tolist()) if code == 2]
-    places = {value: partition for (name, partition), log in values.items() if name == "c" for value in log}
-    changes = sum(places[one] != places[next_one] for one, next_one in pairwise(in_order))
-    assert 3 <= changes <= 12  # a batch holds some 140 rows
-
-
-def test_all_topics_are_encoded_at_once(broker, monkeypatch):
-    """Twenty topics cost a third more CPU per row, 200 five times as much, when each was appended by itself."""
-    calls = []
-    encode = append_rows.encode_records
-    monkeypatch.setattr(append_rows, "encode_records", lambda *args: calls.append(1) or encode(*args))
-    append(broker, codes_of(900), [b"x"] * 900, keys=[b"%d" % row for row in range(900)])
-    assert len(calls) == 1
-
-
 @pytest.mark.parametrize("options", [{}, {"linger.ms": 60_000}, {"batch.size": 300, "compression.type": "gzip"}])
 def test_incident_the_largest_record_of_an_append_counted_for_every_topic_in_it(broker, options):
     codes = codes_of(600)
@@ -176,12 +154,6 @@ def test_the_first_oversized_row_is_named_whatever_its_topic(broker):
         append(broker, [0, 1, 2, 0], values, **{"max.request.size": 1000})
     assert it.value.row == 2
     assert not any(written(broker).values())
-
-
-def test_a_partition_that_one_topic_lacks_is_told_with_the_topic(broker):
-    text = r"^Partition 2 of topic b with partition count 1 is not present in metadata after 2000 ms\.$"
-    with pytest.raises(KafkaTimeoutError, match=text):
-        append(broker, [0, 1], [b"x", b"y"], partitions=np.array([2, 2], np.int32), **{"max.block.ms": 2_000})
 
 
 def test_a_topic_that_brokers_refuse_is_told_and_no_row_is_appended(broker):

@@ -17,8 +17,8 @@ from spark_kafka_sink.testing.broker.versions import LATEST
 from spark_kafka_sink.testing.kafka_node import free_ports
 from spark_kafka_sink.tools.cli.main import main
 from tests.contract.plain_client import PlainClient
+from tests.faults.leaks import nothing_leaks
 from tests.support.waiting import DEADLINE_S
-from tests.unit.network.file_descriptors import none_left
 
 COMMAND = [sys.executable, "-m", "spark_kafka_sink.tools.cli.main", "broker", "--in-process"]
 SLOW_TO_IMPORT = {"pandas", "pyspark", "google", "fastavro", "rich", "confluent_kafka"}
@@ -115,7 +115,7 @@ def test_what_it_cannot_do_is_one_line(capsys: pytest.CaptureFixture[str], argum
 
 def test_a_port_in_use_is_named_and_nothing_is_left_open(capsys: pytest.CaptureFixture[str]) -> None:
     threads = threading.active_count()
-    with none_left(), socket.create_server(("127.0.0.1", 0)) as taken:
+    with nothing_leaks(), socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert main(["broker", "--in-process", "--port", str(port - 1), "--nodes", "2"]) == 1
     assert f"error: The broker cannot listen on port {port - 1}: " in capsys.readouterr().err

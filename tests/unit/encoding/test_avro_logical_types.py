@@ -51,15 +51,6 @@ def test_decimals_that_lose_digits():
     ]
 
 
-def test_small_decimals_of_arrow():
-    for kind in ("decimal32", "decimal64"):
-        if hasattr(pa, kind):
-            values = [Decimal("-1.28"), Decimal("327.67")]
-            assert encoded(decimal(5, 2, 4), pa.array(values, getattr(pa, kind)(5, 2))) == written(
-                decimal(5, 2, 4), values
-            )
-
-
 IDS = [uuid.UUID(int=0), uuid.UUID("12345678-9abc-def0-1234-56789abcdef0"), uuid.UUID(int=2**128 - 1)]
 
 

@@ -93,18 +93,6 @@ def test_values_under_a_null_parent_are_left_out():
     ]
 
 
-def test_strings_under_a_null_slot_are_left_out():
-    offsets, data = (
-        pa.py_buffer(b"".join([n.to_bytes(4, "little") for n in (0, 3, 5)])),
-        pa.py_buffer(b"\xffxxab"),
-    )
-    array = pa.StringArray.from_buffers(2, offsets, data, pa.py_buffer(b"\2"))
-
-    assert encoded(record(t=["null", "string"]), struct(t=array)) == written(
-        record(t=["null", "string"]), [{"t": None}, {"t": "ab"}]
-    )
-
-
 RUNS = pa.run_end_encoded(pa.int32(), pa.int64())
 UNDECODABLE = {
     "[]": (pa.list_(RUNS), "run_end_encoded<run_ends: int32, values: int64> cannot be encoded: call run_end_decode"),
@@ -227,42 +215,6 @@ def test_more_than_an_arrow_array_holds(monkeypatch):
 
     with pytest.raises(InvalidRecordError, match="more than 2 GiB of encoded rows: encode fewer rows at once"):
         encoded("string", pa.array(["abc"] * 5))
-
-
-@pytest.mark.parametrize(
-    ("schema", "kind"),
-    [
-        ("boolean", pa.bool_()),
-        ("long", pa.int64()),
-        ("double", pa.int32()),
-        ("string", pa.large_string()),
-        ({"type": "string", "logicalType": "uuid"}, pa.string()),
-        ({"type": "string", "logicalType": "uuid"}, pa.binary(16)),
-        ({"type": "fixed", "name": "U", "size": 16, "logicalType": "uuid"}, pa.string()),
-        ({"type": "fixed", "name": "D", "size": 12, "logicalType": "duration"}, pa.month_day_nano_interval()),
-        ({"type": "bytes", "logicalType": "decimal", "precision": 4}, pa.decimal128(4, 0)),
-        ({"type": "enum", "name": "E", "symbols": ["a"]}, pa.string()),
-        (INNER, KIND.field("r").type),
-        (ARRAY, KIND.field("a").type),
-    ],
-)
-def test_empty_arrays_and_maps_and_columns_of_nulls(schema, kind):
-    lists, maps = pa.list_(kind), pa.map_(pa.string(), kind)
-    items, values = {"type": "array", "items": schema}, {"type": "map", "values": schema}
-
-    assert encoded(items, pa.array([[], None, []], lists)) == [b"\0", None, b"\0"]
-    assert encoded(values, pa.array([[], None, []], maps)) == [b"\0", None, b"\0"]
-    for nulls in (pa.nulls(3, kind), pa.array([None] * 5, kind)[1:4]):
-        assert encoded(record(x=["null", schema]), struct(x=nulls)) == [b"\0"] * 3
-        assert encoded(schema, nulls) == [None] * 3
-
-
-def test_more_items_than_rows_are_usual():
-    rows = [{"a": list(range(70_000)), "m": []}, {"a": [-1], "m": [("k", 1)]}]
-    kind = pa.struct([("a", pa.list_(pa.int64())), ("m", pa.map_(pa.string(), pa.int64()))])
-    schema = record(a={"type": "array", "items": "long"}, m={"type": "map", "values": "long"})
-
-    assert encoded(schema, pa.array(rows, kind)) == written(schema, [{**row, "m": dict(row["m"])} for row in rows])
 
 
 def test_more_items_than_offsets_can_count():

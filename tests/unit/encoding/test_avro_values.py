@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink import encode_avro
 from tests.unit.encoding.avro_referee import encoded, faults, mismatches, written
 
 
@@ -26,15 +24,6 @@ from tests.unit.encoding.avro_referee import encoded, faults, mismatches, writte
 )
 def test_values_that_the_generator_does_not_make(schema, array):
     assert encoded(schema, array) == written(schema, array.to_pylist())
-
-
-def test_timestamps_of_any_unit():
-    for unit, instants in (("s", [0, -5]), ("ms", [1, -1]), ("us", [1, -1])):
-        array = pa.array(instants, pa.timestamp(unit, tz="UTC"))
-        per_second = {"s": 1, "ms": 10**3, "us": 10**6}[unit]
-        for logical, wanted in (("timestamp-micros", 10**6), ("timestamp-nanos", 10**9)):
-            expected = [each * (wanted // per_second) for each in instants]
-            assert encoded({"type": "long", "logicalType": logical}, array) == written("long", expected)
 
 
 def test_timestamps_without_a_time_zone_are_local():
@@ -69,8 +58,3 @@ def test_what_a_type_does_not_hold():
 
 def test_a_character_that_two_slots_share_is_not_utf8():
     assert [row for row, _, _ in faults("string", pa.array([b"\xc3", b"\xa9"]))] == [0, 1]
-
-
-def test_no_rows():
-    assert encode_avro(pa.array([], pa.int64()), json.dumps("long")).to_pylist() == []
-    assert encode_avro(pa.chunked_array([], pa.int64()), json.dumps("long")).to_pylist() == []

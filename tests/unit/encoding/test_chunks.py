@@ -46,31 +46,6 @@ def test_small_chunks_are_encoded_together(writers):
     assert encoded.to_pylist() == each_alone(encoder, chunks)
 
 
-def test_chunks_are_joined_up_to_the_rows_of_a_slice(writers, monkeypatch):
-    monkeypatch.setattr(slices, "_SLICE_ROWS", 10)
-    chunks = [rows(range(size)) for size in (4, 6, 1, 25, 3, 7)]
-    encoder = AvroEncoder.plan(SCHEMA, chunks[0].type)
-    encoder.encode(pa.chunked_array(chunks))
-    assert writers == [10, 1, 10, 10, 5, 10]
-
-
-def test_dictionaries_that_have_no_common_index_type_are_encoded_chunk_by_chunk(writers):
-    kind = pa.dictionary(pa.int8(), pa.string())
-    chunks = [rows(range(start, start + 100), kind) for start in (0, 100, 200)]
-    encoder = AvroEncoder.plan(SCHEMA, chunks[0].type)
-    assert encoder.encode(pa.chunked_array(chunks)).to_pylist() == each_alone(encoder, chunks)
-    assert writers == [100] * 6
-
-
-@pytest.mark.parametrize("kind", [pa.dictionary(pa.int16(), pa.string()), pa.large_string(), pa.string_view()])
-def test_layouts_are_joined_too(kind, writers):
-    chunks = [rows(range(start, start + 2), kind) for start in range(0, 10, 2)]
-    encoder = AvroEncoder.plan(SCHEMA, chunks[0].type)
-    encoded = encoder.encode(pa.chunked_array(chunks)).to_pylist()
-    assert writers == [10]
-    assert encoded == each_alone(encoder, chunks)
-
-
 def test_run_ends_are_joined_or_encoded_chunk_by_chunk():
     runs = [pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array([7, number])) for number in (1, 2)]
     chunks = [struct(number=each) for each in runs]

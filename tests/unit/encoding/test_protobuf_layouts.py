@@ -20,7 +20,6 @@ SCHEMA = proto3(
     message In { string name = 1; repeated string names = 2; google.protobuf.Timestamp at = 3; }
     """
 )
-IN = pa.struct({"name": pa.string(), "names": pa.list_(pa.string())})
 
 
 def messages(array: pa.Array, descriptor_set: bytes = SCHEMA) -> list:
@@ -49,11 +48,6 @@ def test_run_ends_in_a_list_are_a_mismatch():
         messages(struct(numbers=numbers)[1:])
 
 
-def test_lists_of_fixed_size():
-    array = struct(numbers=pa.array([[9, 9], [1, 2], None, [3, None]], pa.list_(pa.int32(), 2))[1:])
-    assert [list(each.numbers) for each in messages(array)] == [[1, 2], [], [3]]
-
-
 def test_a_null_parent_may_span_slots():
     names = pa.ListArray.from_arrays(pa.array([0, 1, 3, 4], pa.int32()), pa.array(["a", "b", "c", "d"]))
     inner = pa.StructArray.from_arrays(
@@ -66,15 +60,6 @@ def test_a_null_parent_may_span_slots():
     assert third is None
 
 
-def test_a_null_list_may_span_slots():
-    buffers = [pa.py_buffer(b"\x05"), pa.py_buffer(np.array([0, 2, 3, 5], np.int32))]
-    numbers = pa.ListArray.from_buffers(
-        pa.list_(pa.int32()), 3, buffers, children=[pa.array([1, 2, 9, 3, 4], pa.int32())]
-    )
-    assert numbers.to_pylist() == [[1, 2], None, [3, 4]]
-    assert [list(each.numbers) for each in messages(struct(numbers=numbers))] == [[1, 2], [], [3, 4]]
-
-
 def test_null_types_are_absent_everywhere():
     array = struct(
         name=pa.nulls(2),
@@ -83,28 +68,6 @@ def test_null_types_are_absent_everywhere():
         list=pa.nulls(2),
     )
     assert [each.ByteSize() for each in messages(array)] == [0, 0]
-
-
-@pytest.mark.parametrize("array", [pa.array([], IN), pa.chunked_array([], IN)], ids=["array", "chunked"])
-def test_no_rows(array):
-    schema = proto3("message M { string name = 1; repeated string names = 2; }")
-    assert encode_protobuf(array, schema, "M").to_pylist() == []
-
-
-def test_more_elements_than_rows_of_a_slice():
-    array = struct(numbers=pa.array([list(range(30_000)), [1], list(range(20_000))], pa.list_(pa.int32())))
-    assert [len(each.numbers) for each in messages(array)] == [30_000, 1, 20_000]
-
-
-def test_another_layout_of_the_planned_type_is_encoded_and_another_type_is_not():
-    encoder = ProtobufEncoder.plan(SCHEMA, "M", pa.struct({"name": pa.string()}))
-    array = struct(name=pa.array(["a"], pa.large_string()))
-    assert encoder.encode(array).to_pylist() == [b"\x0a\x01a"]
-    with pytest.raises(
-        InvalidRecordError,
-        match=r"^the encoder was planned for struct<name: string>, the column is struct<name: int>$",
-    ):
-        encoder.encode(struct(name=pa.array([1], pa.int32())))
 
 
 def mebibytes(rows: int) -> pa.Array:

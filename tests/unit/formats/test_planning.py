@@ -212,16 +212,6 @@ def test_a_header_needs_a_guid():
     assert encoded.headers.to_pylist() == [b"\1" + (1).to_bytes(16, "big"), None]
 
 
-def test_named_types_of_other_subjects_are_put_in(registry):
-    registry.register("city", avro('{"type":"record","name":"geo.City","fields":[{"name":"zip","type":"int"}]}'))
-    fields = '[{"name":"a","type":"geo.City"},{"name":"b","type":{"type":"array","items":"geo.City"}}]'
-    text = f'{{"type":"record","name":"R","namespace":"n","fields":{fields}}}'
-    registry.register("t-value", Schema(SchemaType.AVRO, text, (SchemaReference("geo.City", "city", 1),)))
-    city = pa.struct([pa.field("zip", pa.int32(), False)])
-    formats = plan(registry, kind=pa.struct([("a", city), ("b", pa.list_(city))]), use_latest_version="true")
-    assert written(formats, [{"a": {"zip": 1}, "b": [{"zip": 2}]}]) == [b"\0\0\0\0\2\2\2\4\0"]
-
-
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -257,12 +247,9 @@ def test_a_schema_file_may_begin_with_a_byte_order_mark(registry, tmp_path):
     ("text", "said"),
     [
         ("3", "3 is not a type"),
-        ('["null", true]', "true is not a type"),
-        ('"strin"', "unknown type strin"),
         ('{"type": "record", "name": "R", "fields": [{"name": "a", "type": "Gone"}]}', "unknown type Gone"),
         ('{"type": "record", "name": "R", "fields": 3}', "record: fields must be a list, but is 3"),
         ('{"type": "record", "name": "R"}', "lacks the attribute 'fields'"),
-        ('{"type": "record", "name": 3, "fields": []}', "record: name must be a string, but is 3"),
         ('{"type": "fixed", "name": "F", "size": "x"}', 'fixed: size must be a whole number, but is "x"'),
     ],
 )

@@ -1,6 +1,5 @@
 """OAUTHBEARER's messages byte for byte, and one login for all clients of a process with the same credentials."""
 
-import gc
 import os
 import signal
 import threading
@@ -117,17 +116,6 @@ def test_clients_with_the_same_credentials_share_one_login_that_the_last_one_end
     first_message(third)
     third.close()
     assert sources[2].fetches == 1
-
-
-def test_a_client_that_was_never_closed_keeps_no_login():
-    OAuthBearer(configured("eight"), Source())
-    gc.collect()
-    mechanism = OAuthBearer(configured("eight"), Source())
-    first_message(mechanism)
-    thread = mechanism._login._thread
-    mechanism.close()
-    thread.join(DEADLINE_S)
-    assert not thread.is_alive()
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")

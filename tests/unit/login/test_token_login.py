@@ -121,14 +121,6 @@ def test_a_final_error_is_not_retried_and_ends_who_asks_for_ten_seconds(turned):
     assert turned.token() == "t2"
 
 
-def test_an_unexpected_error_shows_no_text_of_its_own(turned):
-    turned.source.outcomes = [ValueError("hunter2")]
-    with pytest.raises(LoginError) as raised:
-        turned.token()
-    assert str(raised.value) == "a token of the test could not be fetched: ValueError"
-    assert raised.value.__cause__.__cause__ is None
-
-
 @pytest.mark.parametrize("life", [0, 1, 800, 1_200])
 def test_incident_a_source_of_tokens_that_live_for_a_millisecond_was_asked_a_hundred_times_a_second(turned, life):
     """Each connection that logs in meanwhile needs a token that is still valid."""

@@ -96,18 +96,6 @@ def test_without_the_clouds_package_the_error_says_what_to_install(monkeypatch):
     )
 
 
-@pytest.mark.parametrize("provider", ["aws", "gcp", "azure"])
-def test_each_provider_makes_a_mechanism_before_any_credentials_are_asked_for(provider):
-    assert sasl_mechanism(parse({"saslTokenProvider": provider})) is not None
-
-
-@pytest.mark.parametrize("handler", [GOOGLE_S_HANDLER, "com.example.OwnHandler"])
-def test_a_login_handler_that_means_the_same_or_nothing_may_stay(handler):
-    assert (
-        parse({"saslTokenProvider": "gcp", "sasl.login.callback.handler.class": handler}).sasl_token_provider == "gcp"
-    )
-
-
 def test_options_of_another_source_of_tokens_have_no_effect_and_a_warning_says_so():
     warned = r"^sasl\.oauthbearer\.scope has no effect, as the tokens are those of azure; leave it out\.$"
     with pytest.warns(ConfigWarning, match=warned):

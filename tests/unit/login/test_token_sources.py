@@ -110,13 +110,6 @@ def test_a_wrong_secret_is_final_and_says_what_the_server_says(oidc):
     assert str(error).startswith(f"{URL} {oidc.token_url} responded with HTTP status 401 (invalid_client, ")
 
 
-def test_an_overloaded_server_is_asked_again(oidc):
-    oidc.fail_with.append(503)
-    error = error_of(oidc.token_url, client())
-    assert type(error) is RetriableLoginError
-    assert str(error) == f"{URL} {oidc.token_url} responded with HTTP status 503 (temporarily_unavailable)"
-
-
 @pytest.mark.parametrize(
     ("head", "body", "says"),
     [

@@ -5,6 +5,7 @@ from datetime import timedelta
 from random import Random
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import Node
@@ -26,13 +27,9 @@ class Turns:
         self.client = NetworkClient(replace(CONFIG, **config), self.transport, Random(3))
         self.responses: list[Response] = []
         self.ranges = ranges
-        self.handshake_throttle_ms = 0
 
     def _answer(self, request: SentRequest):
-        if request.api != "api_versions":
-            return None
-        answer = api_versions_response(request, self.ranges)
-        return replace(answer, throttle_time=timedelta(milliseconds=self.handshake_throttle_ms))
+        return api_versions_response(request, self.ranges) if request.api == "api_versions" else None
 
     @property
     def now(self) -> float:
@@ -69,11 +66,8 @@ def end_txn(module):
     return module.EndTxnRequest(transactional_id="x", producer_id=1, producer_epoch=0, committed=True)
 
 
-def end_txn_response(throttle_ms: int = 0):
-    from kio.schema.errors import ErrorCode
-
-    throttle = timedelta(milliseconds=throttle_ms)
-    return schema("end_txn", 3).EndTxnResponse(throttle_time=throttle, error_code=ErrorCode.none)
+def end_txn_response():
+    return schema("end_txn", 3).EndTxnResponse(throttle_time=timedelta(0), error_code=ErrorCode.none)
 
 
 @pytest.fixture

@@ -46,12 +46,6 @@ def test_a_current_broker_is_asked_once_and_names_itself_to_it():
     assert versions.ranges == {0: (0, 13), 3: (0, 13)}
 
 
-def test_a_broker_of_2_8_is_asked_again_with_the_version_it_says_it_knows():
-    asked, versions = versions_asked([unsupported({18: (0, 3)}), body(3, {0: (0, 9)})])
-    assert asked == [4, 3]
-    assert versions.ranges == {0: (0, 9)}
-
-
 @pytest.mark.parametrize("first", [unsupported({}), unsupported({18: (0, 0)}), memoryview(b"\x00\x23")])
 def test_a_broker_that_does_not_say_is_asked_with_v0(first):
     asked, versions = versions_asked([first, body(0, {0: (0, 3)})])
@@ -81,10 +75,3 @@ def test_finalized_features_are_kept():
     )
     _asked, versions = versions_asked([memoryview(response_frame(0, answer)[8:])])
     assert versions.features == {"transaction.version": 2}
-
-
-def test_pick_takes_the_highest_version_that_both_speak():
-    versions = ApiVersions("b:9092 (id: 1)", {0: (3, 11)}, {})
-    assert versions.pick(0, 3, 13) == 11
-    assert versions.pick(0, 3, 9) == 9
-    assert versions.pick(0, 11, 13) == 11

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import sys
 import tracemalloc
 
 import pytest
@@ -37,13 +36,6 @@ def test_the_size_says_how_much_follows_and_kio_reads_the_header(version):
     body, body_size = entity_reader(schema("metadata", version).MetadataRequest)(frame, 4 + header_size)
     assert [topic.name for topic in body.topics] == ["t"]
     assert 4 + header_size + body_size == len(frame)
-
-
-def test_only_the_versions_that_are_used_are_imported():
-    # An API that nothing else asks for: sys.modules is the whole session's.
-    schema("describe_quorum", 1)
-    assert "kio.schema.describe_quorum.v1" in sys.modules
-    assert "kio.schema.describe_quorum.v0" not in sys.modules
 
 
 def test_tagged_fields_of_the_response_header_are_skipped(answer_end_txn):
@@ -91,13 +83,6 @@ def test_frames_come_out_whole_however_the_bytes_arrive(bodies, cuts):
 def test_bytes_of_other_protocols_are_named(bytes_read, words):
     with pytest.raises(WrongProtocolError, match=words.replace("(", r"\(")):
         list(FrameBuffer("b:9092", MAX_FRAME_BYTES).feed(bytes_read))
-
-
-def test_the_frames_before_a_broken_one_are_still_given_out():
-    frames = FrameBuffer("b:9092", MAX_FRAME_BYTES).feed(frame(b"good") + b"HTTP")
-    assert bytes(next(frames)) == b"good"
-    with pytest.raises(WrongProtocolError):
-        next(frames)
 
 
 def test_a_promised_size_reserves_no_memory_before_its_bytes_arrive():

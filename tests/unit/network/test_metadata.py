@@ -5,23 +5,19 @@ import math
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from random import Random
 from uuid import UUID
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import ClusterSnapshot, Node, TopicInfo, TopicPartition
-from spark_kafka_sink.errors import (
-    BrokerError,
-    KafkaTimeoutError,
-    NetworkError,
-    ProducerClosedError,
-    UnsupportedVersionError,
-    WrongProtocolError,
-)
-from spark_kafka_sink.network.metadata import Metadata
+from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError, NetworkError
+from spark_kafka_sink.network.messages import schema
+from spark_kafka_sink.network.metadata import Metadata, MetadataUpdater
 from tests.support.waiting import DEADLINE_S
 
 B1, B2 = Node(1, "b1", 9092), Node(2, "b2", 9092)
@@ -62,6 +58,11 @@ class SystemClockAt:
         return 0
 
 
+def respond(each: Metadata, *topics: TopicInfo) -> None:
+    each.request_for(0)
+    each.updated(answer(*topics), 0)
+
+
 class Waiter(threading.Thread):
     """``wait_for_topic`` on a thread of its own; ``result`` is the snapshot or the error."""
 
@@ -90,44 +91,11 @@ class Waiter(threading.Thread):
 def test_a_waiter_asks_again_when_its_topic_is_not_in_the_answer_yet():
     each = metadata()
     waiter = Waiter(each)
-    each.request_for(0)
-    each.updated(answer(topic(leaders=(), error=3)), 0)
+    respond(each, topic(leaders=(), error=3))
     assert waiter.asked.acquire(timeout=DEADLINE_S)
     assert each.request_for(100) == ("t",)
     each.updated(answer(topic()), 100)
     assert waiter.ended() is each.snapshot
-
-
-def test_kafkas_text_when_the_partition_does_not_come():
-    with pytest.raises(KafkaTimeoutError) as raised:
-        known(topic("lv", (1, 1, 2, 2))).wait_for_topic("lv", 99, 30, SystemClock(), lambda: None)
-    assert str(raised.value) == (
-        "Partition 99 of topic lv with partition count 4 is not present in metadata after 30 ms."
-    )
-
-
-def test_the_time_out_says_that_no_broker_could_be_reached_and_why():
-    each = metadata()
-    each.note_connection_error(each.bootstrap_nodes[0], NetworkError("boot: refused"), 0)
-    with pytest.raises(KafkaTimeoutError) as raised:
-        each.wait_for_topic("t", None, 0, SystemClock(), lambda: None)
-    assert str(raised.value) == (
-        "Topic t not present in metadata after 0 ms. "
-        "The last connection error (bootstrap.servers=boot:9092,boot2:9093): boot: refused"
-    )
-    each.note_connection_error(each.bootstrap_nodes[1], NetworkError("boot2: refused"), 0)
-    with pytest.raises(KafkaTimeoutError, match=r"No broker could be reached \(bootstrap.servers=.*\): boot2: refused"):
-        each.wait_for_topic("t", None, 0, SystemClock(), lambda: None)
-
-
-def test_an_update_clears_the_connection_errors_before_it():
-    each = known(topic())
-    each.note_connection_error(B1, NetworkError("b1: refused"), 0)
-    each.request_for(0)
-    each.updated(answer(topic()), 0)
-    with pytest.raises(KafkaTimeoutError) as raised:
-        each.wait_for_topic("u", None, 0, SystemClock(), lambda: None)
-    assert str(raised.value) == "Topic u not present in metadata after 0 ms."
 
 
 @pytest.mark.parametrize(
@@ -154,8 +122,7 @@ def test_the_time_out_says_what_the_brokers_answered(error, words):
 def test_a_forbidden_or_invalid_topic_is_told_at_once(error, name, text):
     each = metadata()
     waiter = Waiter(each, max_wait_ms=60_000)
-    each.request_for(0)
-    each.updated(answer(topic(leaders=(), error=error)), 0)
+    respond(each, topic(leaders=(), error=error))
     raised = waiter.ended()
     assert isinstance(raised, BrokerError)
     assert (raised.code, raised.name, str(raised)) == (error, name, text)
@@ -164,8 +131,7 @@ def test_a_forbidden_or_invalid_topic_is_told_at_once(error, name, text):
 def test_a_refused_topic_was_the_reason_of_every_later_wait():
     each = metadata()
     refused = Waiter(each, max_wait_ms=60_000)
-    each.request_for(0)
-    each.updated(answer(topic(leaders=(), error=17)), 0)
+    respond(each, topic(leaders=(), error=17))
     refused.ended()
     waiter = Waiter(each, "other", max_wait_ms=60_000)
     assert "Invalid topics" not in each.missing(0)
@@ -175,58 +141,14 @@ def test_a_refused_topic_was_the_reason_of_every_later_wait():
     waiter.ended()
 
 
-@pytest.mark.parametrize("error", [WrongProtocolError("TLS"), UnsupportedVersionError("old")])
-def test_what_waiting_cannot_mend_is_told_at_once_when_no_other_broker_is_left(error):
-    each = metadata()
-    waiter = Waiter(each, max_wait_ms=60_000)
-    each.note_connection_error(each.bootstrap_nodes[0], error, 0)
-    assert not waiter.asked.acquire(timeout=0.05)
-    each.note_connection_error(each.bootstrap_nodes[1], error, 0)
-    assert waiter.ended() is error
-
-
-def test_what_could_not_be_mended_before_is_tried_again_by_a_new_wait():
-    each = metadata()
-    for node in each.bootstrap_nodes:
-        each.note_connection_error(node, WrongProtocolError("TLS"), 0)
-    waiter = Waiter(each)
-    each.request_for(0)
-    each.updated(answer(topic()), 0)
-    assert waiter.ended() is each.snapshot
-
-
-def test_a_failed_request_is_tried_again_but_not_told_to_waiters():
-    each = metadata()
-    waiter = Waiter(each)
-    each.request_for(0)
-    each.failed(NetworkError("gone"), 0)
-    assert 80 <= each.next_update(0) <= 120
-    assert waiter.is_alive()
-    assert each.request_for(200) == ("t",)
-    each.failed(UnsupportedVersionError("old"), 200)
-    assert isinstance(waiter.ended(), UnsupportedVersionError)
-
-
 def test_incident_a_second_wait_was_counted_from_the_first():
     """A micro-batch whose rows waited for a moment warned of 10 s, the time since an earlier one's wait."""
     each = metadata()
     waiter = Waiter(each)
     assert each.waiting_since is not None
-    each.request_for(0)
-    each.updated(answer(topic()), 0)
+    respond(each, topic())
     waiter.ended()
     assert each.waiting_since is None
-
-
-def test_waiters_of_now_and_later_get_the_error_when_the_sender_ends():
-    each = known(topic())
-    waiter = Waiter(each, "u")
-    each.fail_waiters(ProducerClosedError("closed"))
-    assert isinstance(waiter.ended(), ProducerClosedError)
-    for _ in range(2):
-        with pytest.raises(ProducerClosedError) as raised:
-            each.wait_for_topic("t", None, 1000, SystemClock(), lambda: None)
-        assert len(raised.traceback) < 6
 
 
 def test_the_first_update_is_due_at_once_and_the_next_by_age():
@@ -262,11 +184,6 @@ def test_topics_that_are_waited_for_together_are_asked_for_together_and_known_on
     assert each.wait_for_topics(wanted, 0, SystemClockAt(2.0), lambda: pytest.fail("asked again")) is snapshot
 
 
-def test_the_first_of_several_topics_that_does_not_come_is_named():
-    with pytest.raises(KafkaTimeoutError, match=r"^Topic u not present in metadata after 0 ms\.$"):
-        known(topic()).wait_for_topics({"t": None, "u": None, "v": None}, 0, SystemClock(), lambda: None)
-
-
 def test_a_new_topic_is_asked_for_alone_and_at_once():
     each = known(topic("old"))
     waiter = Waiter(each, "new")
@@ -287,17 +204,6 @@ def test_a_new_topic_does_not_hurry_a_cluster_in_trouble():
     assert set(each.request_for(400)) == {"old", "new"}
     each.updated(answer(topic("new")), 400)
     waiter.ended()
-
-
-def test_a_topic_that_came_with_the_answer_to_another_wait_is_not_asked_for_again():
-    each = metadata()
-    first = Waiter(each)
-    each.request_for(0)
-    second = Waiter(each)
-    each.updated(answer(topic()), 0)
-    first.ended()
-    second.ended()
-    assert each.next_update(0) == 300_000
 
 
 def test_a_topic_added_while_an_update_is_in_flight_is_asked_for_next():
@@ -342,8 +248,7 @@ def test_topics_that_nobody_uses_are_forgotten():
 
 def test_a_leader_of_an_older_epoch_does_not_replace_a_newer_one():
     each = known(topic(leaders=(1, 1), epochs=(5, 5)))
-    each.request_for(1)
-    each.updated(answer(topic(leaders=(2, 2, 2), epochs=(4, 6, 0))), 1)
+    respond(each, topic(leaders=(2, 2, 2), epochs=(4, 6, 0)))
     assert each.snapshot.topics["t"].leaders == (1, 2, 2)
     assert each.snapshot.topics["t"].leader_epochs == (5, 6, 0)
     each.updated(answer(topic(leaders=(2, 2, 2), epochs=(4, 6, 0)), nodes=(B2,)), 2)
@@ -352,23 +257,20 @@ def test_a_leader_of_an_older_epoch_does_not_replace_a_newer_one():
 
 def test_a_broker_that_gives_no_epochs_is_believed():
     each = known(topic(leaders=(1,), epochs=(5,)))
-    each.request_for(1)
-    each.updated(answer(topic(leaders=(2,), epochs=(-1,))), 1)
+    respond(each, topic(leaders=(2,), epochs=(-1,)))
     assert each.snapshot.topics["t"].leaders == (2,)
 
 
 def test_a_topic_that_was_created_anew_starts_over():
     each = known(topic(epochs=(5,), topic_id=UUID(int=1)))
-    each.request_for(1)
-    each.updated(answer(topic(leaders=(2,), epochs=(0,), topic_id=UUID(int=2))), 1)
+    respond(each, topic(leaders=(2,), epochs=(0,), topic_id=UUID(int=2)))
     assert each.snapshot.topics["t"].leaders == (2,)
 
 
 def test_incident_an_older_broker_without_topic_ids_brought_a_stale_leader_back():
     """In a cluster that was being upgraded; its epoch was not looked at, as the topic seemed to be another one."""
     each = known(topic(leaders=(1,), epochs=(5,), topic_id=UUID(int=1)))
-    each.request_for(1)
-    each.updated(answer(topic(leaders=(2,), epochs=(4,))), 1)
+    respond(each, topic(leaders=(2,), epochs=(4,)))
     assert each.snapshot.leader(TopicPartition("t", 0)) == 1
 
 
@@ -428,11 +330,6 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
 
 
-def respond(each: Metadata, *topics: TopicInfo) -> None:
-    each.request_for(0)
-    each.updated(answer(*topics), 0)
-
-
 def test_incident_an_error_of_a_topic_in_the_metadata_left_no_trace_in_the_log(caplog):
     each = known(topic(leaders=(), error=29), topic("u"))
     for _ in range(3):
@@ -459,13 +356,28 @@ def test_partitions_that_lose_their_leader_are_warned_about_when_they_do(caplog)
     assert warnings(caplog) == ["Partitions without a leader: t-0, t-2", "Partitions without a leader: t-1"]
 
 
-def test_a_warning_of_many_partitions_names_ten_of_them(caplog):
-    known(topic(leaders=(-1,) * 12))
-    shown = ", ".join(f"t-{index}" for index in range(10))
-    assert warnings(caplog) == [f"Partitions without a leader: {shown} and 2 more"]
+def answered(turns, each: Metadata, error: ErrorCode) -> float:
+    """A broker responds with this error for all of its metadata. Returns when to ask again."""
+    updater = MetadataUpdater(each)
+    for _ in range(2):
+        turns.turn(200)
+        updater.maybe_update(turns.client, turns.now)
+        turns.turn()
+    module = schema("metadata", 13).response
+    broker = module.MetadataResponseBroker(node_id=1, host="b1", port=9092)
+    of_cluster = {"throttle_time": timedelta(0), "brokers": (broker,), "cluster_id": "c", "controller_id": 1}
+    response = module.MetadataResponse(topics=(), error_code=error, **of_cluster)
+    turns.transport.respond(turns.transport.requests.popleft(), response)
+    turns.turn()
+    return updater.maybe_update(turns.client, turns.now) - turns.now
 
 
-def test_topics_that_nobody_uses_are_not_warned_about(caplog):
-    each = known(topic())
-    respond(each, topic(), topic("foreign", leaders=(-1,)), topic("other", leaders=(), error=3))
-    assert warnings(caplog) == []
+def test_an_error_of_all_metadata_counts_as_no_response_and_may_send_the_client_back_to_bootstrap(turns):
+    each = metadata()
+    assert 80 <= answered(turns, each, ErrorCode.unknown_server_error) <= 120
+    assert each.snapshot.generation == 0
+    answered(turns, each, ErrorCode.none)
+    assert each.candidates(turns.now) == (Node(1, "b1", 9092),)
+    each.request_update()
+    answered(turns, each, ErrorCode.rebootstrap_required)
+    assert each.candidates(turns.now) == each.bootstrap_nodes

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
-from typing import Self
 
 import pytest
 
@@ -15,9 +12,8 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.network.name_lookup import bootstrap_servers
 from spark_kafka_sink.network.selector import Selector
-from spark_kafka_sink.network.transport import Closed, Connected, Received
+from spark_kafka_sink.network.transport import Connected, Received
 from spark_kafka_sink.testing import TestBroker
-from spark_kafka_sink.testing.listener import Listener
 from tests.support.waiting import DEADLINE_S, eventually
 from tests.unit.network.test_selector import until
 
@@ -100,15 +96,6 @@ def test_connections_to_one_name_share_a_lookup_and_the_next_asks_again(selector
     assert len(names.asked) == 2
 
 
-def test_a_name_that_is_not_known_is_told(selector, names):
-    names.addresses = []
-    names.may_answer.set()
-    selector.connect(1, NAME, 9092)
-    assert until(selector, Closed) == [
-        Closed(1, "the host name cannot be resolved: Name or service not known"),
-    ]
-
-
 def test_a_bootstrap_server_whose_name_is_known_later_is_used(names):
     known, names.addresses = names.addresses, []
     names.may_answer.set()
@@ -130,72 +117,6 @@ def test_use_all_dns_ips_tries_every_address_of_a_bootstrap_server(names):
         with KafkaProducer({"bootstrap.servers": f"{NAME}:{port}"}) as producer:
             producer.send(ProducerRecord("t", b"x")).result(DEADLINE_S)
         assert broker.topic("t").values() == [b"x"]
-
-
-class Peers:
-    """Listeners on other loopback addresses of the broker's port: each accepts connections and is no broker."""
-
-    def __init__(self, port: int, closing: Sequence[str] = (), silent: Sequence[str] = ()) -> None:
-        self.accepted: list[str] = []
-        self._kept: list[socket.socket] = []
-        self._listeners = [(socket.create_server((host, port)), host in closing) for host in (*closing, *silent)]
-        for listener, closes in self._listeners:
-            threading.Thread(target=self._serve, args=(listener, closes), daemon=True).start()
-
-    def _serve(self, listener: socket.socket, closes: bool) -> None:
-        with suppress(OSError):
-            while True:
-                peer, _address = listener.accept()
-                self.accepted.append(listener.getsockname()[0])
-                if closes:
-                    peer.close()
-                else:
-                    self._kept.append(peer)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        for listener, _closes in self._listeners:
-            listener.shutdown(socket.SHUT_RDWR)
-            listener.close()
-        for peer in self._kept:
-            peer.close()
-
-
-@pytest.mark.parametrize(
-    ("closing", "silent"),
-    [
-        (["127.0.0.2", "127.0.0.3"], []),
-        (["127.0.0.3"], ["127.0.0.2"]),
-    ],
-    ids=["two-close", "hangs-and-closes"],
-)
-def test_16_of_16_attempts_went_to_the_first_address_that_accepts_and_is_no_broker(names, closing, silent):
-    names.addresses = [*sorted([*closing, *silent]), "127.0.0.1"]
-    names.may_answer.set()
-    with TestBroker() as broker:
-        port = int(broker.bootstrap_servers.rpartition(":")[2])
-        options = {"bootstrap.servers": f"{NAME}:{port}", "request.timeout.ms": 500, "delivery.timeout.ms": 600_000}
-        with Peers(port, closing, silent) as peers:
-            with KafkaProducer({**options, "max.block.ms": 120_000}) as producer:
-                producer.send(ProducerRecord("t", b"x")).result(120)
-            assert peers.accepted == sorted([*closing, *silent]), "one attempt for each address"
-        assert len(names.asked) == 1
-        assert broker.topic("t").values() == [b"x"]
-
-
-@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT"])
-def test_an_address_whose_peer_ends_the_handshake_is_not_tried_again_before_the_others(names, protocol):
-    names.addresses = ["127.0.0.2", "127.0.0.1"]
-    names.may_answer.set()
-    with TestBroker(listeners={"CLIENTS": Listener(protocol, host_names=(NAME, "localhost", "127.0.0.1"))}) as broker:
-        port = int(broker.servers("CLIENTS").rpartition(":")[2])
-        options = {**broker.client_options("CLIENTS"), "bootstrap.servers": f"{NAME}:{port}", "max.block.ms": 120_000}
-        with Peers(port, ["127.0.0.2"]) as peers:
-            with KafkaProducer(options) as producer:
-                producer.send(ProducerRecord("t", b"x")).result(120)
-            assert peers.accepted == ["127.0.0.2"]
 
 
 CANONICAL = {"client.dns.lookup": "resolve_canonical_bootstrap_servers_only"}

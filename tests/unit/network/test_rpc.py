@@ -17,9 +17,6 @@ from spark_kafka_sink.network.calls import STALL_MS, Call, CodeAt
 from spark_kafka_sink.network.messages import CompletionHandler, KioRequest, Request, Response
 from spark_kafka_sink.network.rpc import Rpc
 from spark_kafka_sink.testing import TestBroker
-from tests.support.waiting import DEADLINE_S
-
-DEADLINE_MS = 1_000 * DEADLINE_S
 
 
 @pytest.fixture

@@ -62,13 +62,6 @@ def result(generator, response):
     return done.value.value
 
 
-def test_plain_sends_the_mechanism_then_user_and_password():
-    generator = steps()
-    assert next(generator).mechanism == "PLAIN"
-    assert generator.send(shaken()).auth_bytes == b"\0alice\0hunter2"
-    assert result(generator, authenticated(lifetime_ms=3_600_000)) == 3_600_000
-
-
 def test_scram_goes_to_its_end_after_apiversions_and_keeps_the_sessions_lifetime():
     server = serve("sha512", {"alice": "hunter2"})
     next(server)
@@ -160,11 +153,3 @@ def test_an_exception_of_a_mechanism_is_an_authentication_error_without_its_text
     with pytest.raises(SaslAuthenticationError) as raised:
         generator.send(authenticated())
     assert str(raised.value) == "SASL mechanism OTHER failed with ValueError"
-
-
-def test_a_broker_without_sasl_is_an_error_that_names_the_protocol():
-    generator = steps("PLAIN", authenticate)
-    next(generator)
-    request = SimpleNamespace(module=schema("api_versions", 4), version=4)
-    with pytest.raises(IllegalSaslStateError, match=r"does not support SaslHandshake: see security\.protocol="):
-        generator.send(memoryview(response_frame(0, api_versions_response(request, {3: (9, 13)})))[8:])

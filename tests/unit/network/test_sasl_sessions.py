@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.errors import KafkaTimeoutError, LoginError, SaslAuthenticationError
+from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.network.login import sasl
 from spark_kafka_sink.network.login.sasl import LoginStep
 from spark_kafka_sink.network.messages import schema
@@ -104,30 +104,6 @@ def test_a_handshake_goes_on_when_its_login_is_done(turns, node, login):
     assert turns.ready(node)
 
 
-def test_a_failed_login_is_the_error_of_the_broker_and_is_not_retried_at_once(turns, node, login):
-    login.fail(LoginError(f"{WHAT} did not respond"))
-    resumed(turns)
-    refusal = turns.client.authentication_error(node, turns.now)
-    assert (type(refusal), str(refusal)) == (LoginError, f"{WHAT} did not respond")
-    assert not turns.ready(node)
-    turns.turn(1_000)
-    assert not turns.ready(node)
-    assert len(turns.transport.addresses) == 1
-
-
-def test_a_login_without_end_ends_with_request_timeout_and_names_what_it_waits_for(turns, login):
-    assert turns.client.next_deadline(turns.now) == turns.now + 30_000
-    turns.turn(29_999)
-    assert turns.client.last_error(1) is None
-    turns.turn(1)
-    ((_, error),) = turns.client.drain_disconnects()
-    assert type(error) is KafkaTimeoutError
-    assert str(error) == f"The connection to b:9092 (id: 1) was waiting 30000 ms (request.timeout.ms) for {WHAT}"
-    login.succeed(b"too late")
-    resumed(turns)
-    assert turns.sent == ["api_versions"]
-
-
 def test_a_broker_that_ends_the_connection_meanwhile_is_not_said_to_refuse_the_login(turns, login):
     turns.transport.drop(turns.transport.last_connection(), "the broker closed the connection")
     turns.turn()
@@ -135,20 +111,6 @@ def test_a_broker_that_ends_the_connection_meanwhile_is_not_said_to_refuse_the_l
         f"Connection to node 1 (b:9092) ended while this client was waiting for {WHAT}: the broker closed the "
         "connection"
     )
-
-
-def test_who_waits_for_a_step_that_is_done_already_is_woken():
-    class Sleeper:
-        woken = 0
-
-        def wakeup(self):
-            self.woken += 1
-
-    step, early, late = LoginStep(WHAT), Sleeper(), Sleeper()
-    step.wake_when_done(early)
-    step.succeed(1)
-    step.wake_when_done(late)
-    assert (early.woken, late.woken, step.result()) == (1, 1, 1)
 
 
 def test_a_send_past_85_to_95_percent_of_the_session_logs_in_again_without_apiversions(turns, node):
@@ -230,36 +192,6 @@ def test_requests_in_flight_complete_before_it_and_count_until_then(turns, node,
     assert turns.client.counters.longest_reauthentication_ms == 70
 
 
-def test_a_request_without_response_is_written_before_it(turns, node):
-    connection = turns.make_ready(node)
-    turns.transport.stalled.add(connection)
-    turns.send(node, expects_response=False)
-    due(turns)
-    assert not turns.ready(node)
-    assert turns.sent == []
-    turns.transport.written(connection)
-    turns.turn()
-    assert len(turns.responses) == 1
-    assert not turns.ready(node)
-    assert turns.sent == ["sasl_handshake"]
-
-
-def test_refused_credentials_end_the_connection_with_the_authentication_error(turns, node):
-    turns.make_ready(node)
-    turns.password = b"new"
-    due(turns).ready(node)
-    turns.turn()
-    refusal = turns.client.authentication_error(node, turns.now)
-    assert type(refusal) is SaslAuthenticationError
-    assert "SASL_AUTHENTICATION_FAILED (changed)" in str(refusal)
-    assert not turns.transport.open
-    turns.turn(1_000)
-    assert not turns.ready(node)
-    assert turns.sent == SASL
-    counters = turns.client.counters
-    assert (counters.authentications_failed, counters.reauthentications_failed) == (0, 1)
-
-
 def test_it_waits_for_a_token_while_requests_complete(turns, node, answer_end_txn):
     turns.make_ready(node)
     turns.send(node)
@@ -282,17 +214,3 @@ def test_a_broker_that_does_not_respond_to_it_is_a_timeout(turns, node):
     ((_, error),) = turns.client.drain_disconnects()
     assert type(error) is KafkaTimeoutError
     assert "SaslHandshake" in str(error)
-
-
-def test_a_connection_lost_in_it_is_made_anew(turns, node):
-    connection = turns.make_ready(node)
-    due(turns).is_quiet = True
-    turns.ready(node)
-    turns.transport.drop(connection, "the broker closed the connection")
-    turns.turn()
-    assert str(turns.client.last_error(1)) == (
-        "Connection to node 1 (b:9092) was lost while this client re-authenticated: the broker closed the connection"
-    )
-    turns.is_quiet = False
-    turns.turn(1_000)
-    assert turns.make_ready(node) == connection + 1

@@ -17,8 +17,8 @@ import pytest
 from spark_kafka_sink.network import selector as selector_module
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.network.transport import Closed, Connected, Event, Received
+from tests.faults.leaks import nothing_leaks
 from tests.support.waiting import DEADLINE_S, eventually
-from tests.unit.network.file_descriptors import none_left
 
 NOT_YET = {errno.EAGAIN, errno.EWOULDBLOCK, errno.EINPROGRESS, errno.EALREADY}
 """A call that would block: nothing has failed."""
@@ -141,7 +141,7 @@ class Pair:
 
 @pytest.fixture
 def pair(monkeypatch):
-    with none_left():
+    with nothing_leaks():
         each = Pair(monkeypatch)
         yield each
         each.close()

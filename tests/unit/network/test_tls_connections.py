@@ -11,10 +11,7 @@ import pytest
 
 from spark_kafka_sink.common.config.option import Password
 from spark_kafka_sink.common.model import Node
-from spark_kafka_sink.errors import (
-    NetworkError,
-    SslAuthenticationError,
-)
+from spark_kafka_sink.errors import SslAuthenticationError
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.name_lookup import AddressList
 from tests.support.scripted_network import ScriptedTransport
@@ -27,7 +24,6 @@ TLS_CONFIG = replace(
     security_protocol="SSL",
     ssl_truststore_certificates=Password(CERTIFICATES.ca.cert_pem.bytes().decode()),
 )
-SETUP_MS = CONFIG.socket_connection_setup_timeout_ms
 
 
 class TlsTransport(ScriptedTransport):
@@ -80,20 +76,6 @@ def node() -> Node:
     return Node(1, HOST, 9093)
 
 
-def test_the_setup_timeout_covers_tls(turns, node):
-    turns.transport.mute = True
-    turns.ready(node)
-    turns.turn()
-    assert turns.client.next_deadline(turns.now) <= turns.now + 1.2 * SETUP_MS
-    turns.turn(1.2 * SETUP_MS)
-    assert turns.transport.open == set()
-    assert "(socket.connection.setup.timeout.ms)" in str(turns.client.last_error(node.id))
-    turns.clock.advance(60_000)
-    turns.ready(node)  # the next attempt may take longer: the first was not established
-    turns.turn()
-    assert turns.client.next_deadline(turns.now) > turns.now + 1.5 * SETUP_MS
-
-
 class Chatty:
     """A layer whose peer asks for TLS messages."""
 
@@ -137,17 +119,6 @@ def test_a_peer_that_asks_for_messages_and_reads_none_is_given_up(turns, node):
     assert "does not read them" in str(turns.client.last_error(node.id))
 
 
-@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
-def test_a_missing_client_certificate_is_an_ssl_error_that_names_the_keystore(version, node):
-    turns = TlsTurns(CERTIFICATES.mutual_context(), ssl_enabled_protocols=(version,))
-    turns.ready(node)
-    turns.turn()
-    ((failed, error),) = turns.client.drain_disconnects()
-    assert failed == node
-    assert isinstance(error, SslAuthenticationError)
-    assert "ssl.keystore.location" in str(error)
-
-
 def test_the_broker_hears_why_its_certificate_is_refused(turns):
     turns.ready(Node(1, "other.example", 9093))
     turns.turn()
@@ -155,25 +126,6 @@ def test_the_broker_hears_why_its_certificate_is_refused(turns):
     assert isinstance(error, SslAuthenticationError)
     assert "ssl.endpoint.identification.algorithm" in str(error)
     assert turns.transport.servers[1].error.reason == "SSLV3_ALERT_BAD_CERTIFICATE"
-
-
-def test_closing_tells_the_broker(turns, node):
-    connection = turns.make_ready(node)
-    turns.client.close()
-    server = turns.transport.servers[connection]
-    assert server.error is None
-    assert server.tls.read(1) == b""  # close_notify
-
-
-def test_the_brokers_close_fails_what_is_in_flight(turns, node):
-    connection = turns.make_ready(node)
-    turns.send(node)
-    turns.transport.servers[connection].close()
-    turns.transport.pass_on(connection)
-    turns.turn()
-    (response,) = turns.responses
-    assert isinstance(response.error, NetworkError)
-    assert "the broker closed the connection" in str(response.error)
 
 
 def test_a_close_after_tls_and_before_a_response_names_the_keystore(turns, node):

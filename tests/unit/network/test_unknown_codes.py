@@ -6,13 +6,11 @@ import dataclasses
 from types import SimpleNamespace
 
 import pytest
-from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError
 from spark_kafka_sink.network import error_table
 from spark_kafka_sink.network.api_versions import SPOKEN
 from spark_kafka_sink.network.messages import decode_response, response_type
-from spark_kafka_sink.network.response_check import check_response
 from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.producer.transactions.states import Step
 from tests.unit.network.response_bytes import Shape
@@ -34,13 +32,6 @@ def test_a_response_of_any_api_is_read_with_unknown_codes_in_it(api, version):
     assert unknown == expected != none
 
 
-def test_known_codes_are_left_as_they_are():
-    kind = response_type("metadata", 12)
-    data = Shape(b"name", 2, code=ErrorCode.leader_not_available.value).response(kind)
-    assert check_response(data, 1, kind) == (len(data), [], [])
-    assert check_response(data[:-3], 1, kind).end is None
-
-
 @pytest.mark.parametrize("api", RESPONSES)
 def test_incident_a_tagged_field_that_a_later_broker_adds_made_its_responses_unreadable(api):
     """KIP-482: brokers may add tagged fields to any version, and clients pass over those that they do not know."""
@@ -59,12 +50,6 @@ def test_a_known_tagged_field_is_read_beside_an_unknown_one():
     both = plain[:-1] + b"\2" + known[len(plain) :] + bytes([100, 0])
     assert len(decode_response(both, kind).supported_features) == 3
     assert decode_response(both, kind) == decode_response(known, kind)
-
-
-def test_a_known_tagged_field_with_an_unknown_one_in_it_is_left_out():
-    kind = response_type("api_versions", 3)
-    response = decode_response(Shape(b"name", 2, counts={("supported_features",): 3}, tags=1).response(kind), kind)
-    assert (len(response.api_keys), response.supported_features) == (2, ())
 
 
 def test_a_response_full_of_unknown_codes_is_ten_warnings_at_most(caplog, monkeypatch):

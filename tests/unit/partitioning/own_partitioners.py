@@ -53,11 +53,6 @@ class Sticky(RecordPartitioner):
         self.current = (previous + 1) % cluster.partition_counts[topic]
 
 
-class NotANumber(RecordPartitioner):
-    def partition(self, topic, key, key_bytes, value, value_bytes, cluster):
-        return "1"
-
-
 class LastPartition:
     def partition(self, topic, columns, explicit, sizes, count, load):
         return np.full(len(columns), count - 1)

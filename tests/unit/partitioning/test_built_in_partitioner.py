@@ -91,10 +91,6 @@ def test_a_row_larger_than_a_batch_has_a_run_of_its_own():
     assert [rows for _, rows in runs(partitioner().assign("t", sizes, 64, load))] == [1, 1, 2, 1, 1]
 
 
-def test_no_rows_need_no_partition():
-    assert partitioner().assign("t", np.zeros(0, np.int64), 4, IDLE).tolist() == []
-
-
 def test_idle_partitions_are_picked_evenly():
     assert all(900 < picks < 1100 for picks in chosen(IDLE, 4).values())
 

@@ -76,13 +76,6 @@ def test_every_key_of_a_column_hashes_as_it_does_alone(of_column, of_key, keys, 
 
 
 @each_hash
-@pytest.mark.parametrize("long_keys", [1, 63, 64, 65, 200])
-def test_many_long_keys_among_short_ones_hash_like_each_alone(of_column, of_key, long_keys):
-    keys = [b"s" * (row % 70) for row in range(300)] + [MIB[row : 300 + 7 * row] for row in range(long_keys)]
-    assert of_column(pa.array(keys)).tolist() == [of_key(key) for key in keys]
-
-
-@each_hash
 def test_one_key_of_a_mebibyte_does_not_slow_ten_thousand_short_ones(of_column, of_key):
     keys = pa.array([b"%036d" % row for row in range(10_000)] + [MIB])
     # Word by word over all keys, the column would take 29,000 times as long as its short keys: as many times the words.
@@ -95,9 +88,3 @@ def test_crc32_gives_empty_keys_no_partition():
     partitions = crc32.partitions(keys, 100)
     assert partitions.dtype == np.int32
     assert partitions[[0, 1, 3]].tolist() == [NOT_GIVEN, zlib.crc32(b"21") % 100, zlib.crc32(b"foobar") % 100]
-
-
-def test_more_very_long_keys_than_are_hashed_one_by_one():
-    keys = [bytes([row]) * (4 * 0xFFFF + 5 + 8 * (row % 3)) for row in range(66)]
-    hashes = murmur2(pa.array(keys))
-    assert [hashes[row] for row in (0, 1, 65)] == [murmur2_of(keys[row]) for row in (0, 1, 65)]

@@ -51,11 +51,6 @@ def test_a_record_partitioner_is_not_asked_for_a_row_that_names_its_partition():
     assert partition(load(f"{HERE}:ByLength"), [b"ab", b"ab"], explicit=explicit) == [3, 2]
 
 
-def test_a_row_keeps_the_partition_it_names_whatever_ones_own_partitioner_says():
-    explicit = np.array([NOT_GIVEN, 1], np.int32)
-    assert partition(load(f"{HERE}:LastPartition"), [b"a", b"b"], explicit=explicit) == [3, 1]
-
-
 @pytest.mark.parametrize("name", ["Beyond", "Negative"])
 def test_a_partition_that_does_not_exist_is_an_error_naming_the_row(name):
     with pytest.raises(
@@ -101,8 +96,3 @@ def test_incident_a_partitioner_class_that_names_a_function_ended_the_program(na
 def test_a_module_that_exits_when_it_is_imported_is_a_config_error():
     with pytest.raises(ConfigError, match=r"exiting_module:X cannot be loaded: SystemExit\(3\)"):
         load("tests.unit.partitioning.exiting_module:X")
-
-
-def test_a_record_partitioner_is_asked_for_whole_numbers():
-    with pytest.raises(InvalidRecordError, match="NotANumber chose partition '1' for row 0 of topic t"):
-        partition(load(f"{HERE}:NotANumber"), [b"a"])

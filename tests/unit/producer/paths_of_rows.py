@@ -15,15 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spark_kafka_sink import (
-    ConsumerGroupMetadata,
-    KafkaProducer,
-    OffsetAndMetadata,
-    ProducerRecord,
-    SyncProducer,
-    encode_avro,
-    encode_protobuf,
-)
+from spark_kafka_sink import KafkaProducer, ProducerRecord, SyncProducer, encode_avro, encode_protobuf
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.exactly_once.checksum import row_sum
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, bytes_column, int32_array
@@ -60,7 +52,6 @@ SCHEMA = json.dumps({"type": "record", "name": "Order", "fields": [
     {"name": "state", "type": {"type": "enum", "name": "State", "symbols": ["NEW", "PAID"]}},
     {"name": "paid", "type": "boolean"},
 ]})  # fmt: skip
-CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 PARTITIONERS = (
     "round_robin", "UniformStickyPartitioner", "DefaultPartitioner", "crc32", f"{OWN}:Sticky",
     f"{OWN}:LastPartition",
@@ -92,13 +83,9 @@ def records_of_all_kinds() -> None:
     send(*records(headers=[("h", b"x"), ("null", None)]), *records(key=LONG), ProducerRecord(TOPIC, None, None))
 
 
-def records_of_all_partitioners() -> None:
+def rows_of_all_partitioners() -> None:
     for name in PARTITIONERS:
         send(*records(key=b"k"), *records(), **{"partitioner.class": name})
-
-
-def columns_of_all_partitioners() -> None:
-    for name in PARTITIONERS:
         send_columns({"partitioner.class": name}, key=["a", None, "b"], value=["1", "2", "3"])
 
 
@@ -142,29 +129,6 @@ def columns_of_many_topics() -> None:
         producer.metrics()
 
 
-def all_codecs() -> None:
-    for codec in CODECS:
-        send(*records(key=b"k"), *records(), **{"compression.type": codec})
-
-
-def batches_that_are_split() -> None:
-    with KafkaProducer(OPTIONS) as producer:
-        producer.send_columns("small", key=["k"] * 100, value=["x" * 50] * 100)
-        producer.flush()
-
-
-def transactions() -> None:
-    with KafkaProducer({**OPTIONS, "transactional.id": "paths"}) as producer:
-        producer.init_transactions()
-        for ends in (producer.commit_transaction, producer.abort_transaction):
-            producer.begin_transaction()
-            producer.send(ProducerRecord(TOPIC, b"v", b"k"))
-            producer.send_columns(TOPIC, value=["1"])
-            offsets = {(TOPIC, 0): OffsetAndMetadata(1)}
-            producer.send_offsets_to_transaction(offsets, ConsumerGroupMetadata("group"))
-            ends()
-
-
 def sync_producer() -> None:
     with SyncProducer({"bootstrap.servers": SERVERS}) as producer:
         producer.send(ProducerRecord(TOPIC, b"v", b"k"))
@@ -201,15 +165,11 @@ def checksum() -> None:
 
 PATHS: list[Callable[[], None]] = [
     records_of_all_kinds,
-    records_of_all_partitioners,
+    rows_of_all_partitioners,
     columns_of_all_layouts,
-    columns_of_all_partitioners,
     columns_with_all_else,
     columns_of_python_values,
     columns_of_many_topics,
-    all_codecs,
-    batches_that_are_split,
-    transactions,
     sync_producer,
     avro,
     protobuf,

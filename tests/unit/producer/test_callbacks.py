@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import sys
 import threading
 import time
 from contextlib import contextmanager, suppress
@@ -210,3 +211,33 @@ def test_flush_in_a_done_callback_raises_though_its_record_is_complete_already(o
         future.add_done_callback(callback)
         assert len(refused) == 1
         producer.flush()
+
+
+def test_sys_exit_in_a_callback_ends_neither_the_thread_nor_the_other_callbacks(options, caplog):
+    told = []
+    with opened(options) as producer:
+        future = producer.send(ProducerRecord("t", b"v"), lambda *_: sys.exit(1))
+        future.add_callback(lambda *_: told.append(1))
+        producer.flush()
+        producer.send(ProducerRecord("t", b"v")).result(DEADLINE_S)
+    assert told == [1]
+    assert "A callback of a sent record raised" in caplog.text
+
+
+def test_callbacks_added_after_the_thread_has_ended_run_on_another_one_and_know_that_they_are_callbacks(options):
+    with opened(options) as producer:
+        future = producer.send(ProducerRecord("t", b"v"))
+    callbacks, ran = producer._core.sender_thread.callbacks, concurrent.futures.Future()
+    future.add_callback(lambda *_: ran.set_result((threading.get_ident(), callbacks.runs_here)))
+    thread, is_callback = ran.result(DEADLINE_S)
+    assert thread != threading.get_ident()
+    assert is_callback
+
+
+def test_incident_an_exception_while_the_client_closed_left_the_sockets_open_and_was_not_logged(
+    options, monkeypatch, caplog
+):
+    with opened(options) as producer:
+        monkeypatch.setattr(producer._core.sender, "close", lambda: 1 / 0)
+    assert producer._core.sender_thread._transport._wakeup_reader.fileno() == -1
+    assert "ZeroDivisionError" in caplog.text

@@ -39,13 +39,6 @@ def soon(made, ms=60_000):
     return made.calls.now() + ms
 
 
-def test_all_requests_of_a_task_are_its_producers(broker):
-    with opened(broker, **{"client.id": "task"}) as made:
-        create_topic(made.calls, NewTopic("new", partitions=3), soon(made))
-        assert made.partition_count("new") == 3
-        assert {seen.client_id for seen in broker.requests} == {"task"}
-
-
 def test_a_caller_that_waits_learns_of_the_close(broker):
     broker.faults.lose_answer("Metadata", times=KEPT)
     outcomes = []

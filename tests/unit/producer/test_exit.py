@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import subprocess
 import sys
-import weakref
 
 import pytest
 
-from spark_kafka_sink import KafkaProducer
-from spark_kafka_sink.producer import core
 from spark_kafka_sink.testing import KEPT, TestBroker
 from tests.support.waiting import DEADLINE_S
 
@@ -80,12 +76,3 @@ def test_incident_a_program_without_close_lost_its_records_in_silence(broker, en
 def test_a_program_says_how_many_records_its_end_loses(broker):
     broker.faults.answer("Produce", "NOT_ENOUGH_REPLICAS", times=KEPT)
     assert "5 records are lost" in stderr_of('core._EXIT_MS = 1.0\nsend(b"v")', broker)
-
-
-def test_closed_producers_are_not_kept_for_the_end(broker):
-    with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
-        kept = weakref.ref(producer._core)
-        assert kept() in core._running
-    del producer
-    gc.collect()
-    assert kept() is None

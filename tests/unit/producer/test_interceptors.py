@@ -4,30 +4,27 @@ from spark_kafka_sink import KafkaProducer, SyncProducer
 from spark_kafka_sink.errors import (
     BrokerError,
     ConfigError,
-    IllegalStateError,
-    KafkaError,
     KafkaTimeoutError,
     ProducerClosedError,
+    RecordTooLargeError,
 )
 from spark_kafka_sink.producer.append.record import ProducerRecord, RecordMetadata
-from spark_kafka_sink.producer.interceptors import InterceptorChain, ProducerInterceptor
+from spark_kafka_sink.producer.interceptors import ProducerInterceptor
 from tests.support.waiting import DEADLINE_S
 from tests.unit.producer import own_plugins
 
 HERE = "tests.unit.producer.own_plugins"
 
-METADATA = RecordMetadata("t", 1, 5, 1000, 2, 3)
-
 
 class Tagging(ProducerInterceptor):
     """Puts its tag behind the value and notes every call."""
 
-    def __init__(self, tag: str, calls: list[object]) -> None:
+    def __init__(self, tag: bytes, calls: list[object]) -> None:
         self.tag = tag
         self.calls = calls
 
     def configure(self, config):
-        self.calls.append((self.tag, "configure", dict(config)))
+        self.calls.append((self.tag, "configure", config["client.id"]))
 
     def on_send(self, record):
         return ProducerRecord(record.topic, record.value + self.tag, record.key)
@@ -50,53 +47,28 @@ class Failing(ProducerInterceptor):
         raise RuntimeError("no")
 
 
-def chain(*others: ProducerInterceptor) -> tuple[InterceptorChain, list[object]]:
-    calls: list[object] = []
-    return InterceptorChain([Tagging("a", calls), *others, Tagging("b", calls)]), calls
-
-
 class Forgetful(ProducerInterceptor):
     def on_send(self, record):
         return None
 
 
-@pytest.mark.parametrize(
-    ("kind", "said"), [(Failing, "RuntimeError: no"), (Forgetful, "on_send must return a ProducerRecord, not None")]
-)
-def test_each_gets_what_the_one_before_made_of_the_record_and_a_failure_is_logged(caplog, kind, said):
-    interceptors, _ = chain(kind())
-    assert interceptors.on_send(ProducerRecord("t", "v", "k")) == ProducerRecord("t", "vab", "k")
-    assert f"{kind.__name__} failed in on_send for topic t" in caplog.text
-    assert said in caplog.text
-
-
-@pytest.mark.parametrize("error", [None, ValueError("broken")])
-def test_success_and_failure_are_acknowledged_alike_in_order_when_one_fails(error, caplog):
-    interceptors, calls = chain(Failing())
-    interceptors.on_acknowledgement(METADATA, error)
-    assert calls == [("a", METADATA, error), ("b", METADATA, error)]
-    assert "Failing failed in on_acknowledgement" in caplog.text
-
-
-@pytest.mark.parametrize(("partition", "known"), [(None, -1), (3, 3)])
-def test_a_record_that_send_refuses_is_acknowledged_with_what_is_known(partition, known):
-    interceptors, calls = chain()
-    error = ValueError("too large")
-    interceptors.on_send_error(ProducerRecord("t", "v", partition=partition), error)
-    assert calls[0] == ("a", RecordMetadata("t", known, -1, -1, -1, -1), error)
-
-
-def test_all_are_configured_and_all_are_closed(caplog):
-    interceptors, calls = chain(Failing())
-    interceptors.configure({"client.id": "c"})
-    interceptors.close()
-    assert calls == [
-        ("a", "configure", {"client.id": "c"}),
-        ("b", "configure", {"client.id": "c"}),
-        ("a", "close"),
-        ("b", "close"),
-    ]
-    assert "Failing failed in close" in caplog.text
+def test_each_gets_what_the_one_before_made_of_the_record_and_failures_of_others_are_logged(broker, caplog):
+    calls = []
+    chain = [Tagging(b"a", calls), Failing(), Forgetful(), Tagging(b"b", calls)]
+    with KafkaProducer(
+        {"bootstrap.servers": broker.bootstrap_servers, "client.id": "c"}, interceptors=chain
+    ) as producer:
+        metadata = producer.send(ProducerRecord("t", b"v")).result(DEADLINE_S)
+        with pytest.raises(RecordTooLargeError):
+            producer.send(ProducerRecord("t", bytes(2 << 20)))
+    assert broker.topic("t").values() == [b"vab"]
+    tags = (b"a", b"b")
+    assert calls[:4] == [*((tag, "configure", "c") for tag in tags), *((tag, metadata, None) for tag in tags)]
+    assert [(tag, type(error)) for tag, _, error in calls[4:6]] == [(tag, RecordTooLargeError) for tag in tags]
+    assert calls[6:] == [(tag, "close") for tag in tags]
+    for method in ("on_send for topic t", "on_acknowledgement", "close"):
+        assert f"Failing failed in {method}" in caplog.text
+    assert "on_send must return a ProducerRecord, not None" in caplog.text
 
 
 def test_interceptors_that_an_option_names_come_before_those_that_are_given(broker):
@@ -168,23 +140,3 @@ def test_interceptors_see_that_send_itself_fails(broker):
     with pytest.raises(ProducerClosedError):
         producer.send(ProducerRecord("t", b"v"))
     assert told.told == [(failed_on("t", 9), KafkaTimeoutError), (failed_on("t", -1), ProducerClosedError)]
-
-
-def test_interceptors_see_a_send_outside_a_transaction(broker):
-    told = Told()
-    options = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "x"}
-    with KafkaProducer(options, interceptors=[told]) as producer, pytest.raises(IllegalStateError):
-        producer.send(ProducerRecord("t", b"v"))
-    assert told.told == [(failed_on("t", -1), IllegalStateError)]
-
-
-def test_interceptors_see_an_interrupt_of_send(broker, monkeypatch):
-    def interrupt(*_args):
-        raise KeyboardInterrupt
-
-    told = Told()
-    with KafkaProducer({"bootstrap.servers": broker.bootstrap_servers}, interceptors=[told]) as producer:
-        monkeypatch.setattr(producer._core.pending, "append", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            producer.send(ProducerRecord("t", b"v"))
-    assert told.told == [(failed_on("t", -1), KafkaError)]

@@ -9,7 +9,7 @@ import pytest
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.common.model import TopicPartition
-from spark_kafka_sink.errors import TransactionAbortableError, UnsupportedVersionError
+from spark_kafka_sink.errors import UnsupportedVersionError
 from spark_kafka_sink.producer.transactions.values import ConsumerGroupMetadata, OffsetAndMetadata
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
@@ -138,18 +138,6 @@ def test_an_older_broker_tells_no_topic_ids_and_a_newer_leader_gets_names():
         assert versions(broker, "Produce") == {12}
 
 
-def test_a_topic_that_was_created_again_gets_the_rows_under_its_new_id():
-    with TestBroker() as broker:
-        broker.create_topic("t")
-        with KafkaProducer(config(broker, retry_backoff_ms=1)) as producer:
-            assert producer.send(ProducerRecord("t", b"1")).result(30).offset == 0
-            broker.delete_topic("t")
-            broker.create_topic("t")
-            assert producer.send(ProducerRecord("t", b"2")).result(30).offset == 0
-        assert values(broker) == [b"2"]
-        assert versions(broker, "Produce") == {13}
-
-
 def test_zstd_for_a_broker_before_2_1_is_an_error_that_names_the_option():
     with TestBroker(like="2.1", api_versions={"Produce": (0, 6)}) as broker:
         broker.create_topic("t")
@@ -158,17 +146,6 @@ def test_zstd_for_a_broker_before_2_1_is_an_error_that_names_the_option():
             with pytest.raises(UnsupportedVersionError, match=r"Produce in versions 0 to 6.*compression.type=zstd"):
                 future.result(30)
         assert versions(broker, "Produce") == set()
-
-
-def test_a_transaction_whose_leader_is_too_old_for_zstd_is_over():
-    with TestBroker(like="2.1", api_versions={"Produce": (0, 6)}) as broker:
-        broker.create_topic("t")
-        with KafkaProducer(config(broker, compression_type="zstd", transactional_id="x")) as producer:
-            producer.init_transactions()
-            producer.begin_transaction()
-            producer.send(ProducerRecord("t", b"v"))
-            with pytest.raises((UnsupportedVersionError, TransactionAbortableError), match=r"compression.type=zstd"):
-                producer.commit_transaction()
 
 
 WITHOUT_IDEMPOTENCE = {"InitProducerId": None}

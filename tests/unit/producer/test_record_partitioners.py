@@ -6,7 +6,6 @@ import pytest
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import InvalidRecordError
-from spark_kafka_sink.producer.interceptors import ProducerInterceptor
 from spark_kafka_sink.producer.partitioning.key_hashes import murmur2
 from spark_kafka_sink.records.columns import bytes_column
 from tests.unit.partitioning.own_partitioners import Noted
@@ -64,19 +63,6 @@ def test_a_partition_that_does_not_exist_fails_in_send(options):
         producer.send(ProducerRecord("t", "7"))
 
 
-def test_an_interceptor_learns_of_its_error(options):
-    told = []
-
-    class Told(ProducerInterceptor):
-        def on_acknowledgement(self, metadata, error):
-            told.append((metadata.topic, metadata.partition, type(error)))
-
-    given = {**options, "partitioner.class": f"{OWN}:RaisesForKeys"}
-    with KafkaProducer(given, interceptors=[Told()]) as producer, pytest.raises(LookupError):
-        producer.send(ProducerRecord("t", b"v", b"k"))
-    assert told == [("t", -1, LookupError)]
-
-
 def test_a_record_that_finds_no_room_in_its_batch_asks_again(broker, options):
     with opened(options, "Sticky", batch_size=1_000) as producer:
         futures = [producer.send(ProducerRecord("t", b"x" * 200)) for _ in range(20)]
@@ -85,16 +71,6 @@ def test_a_record_that_finds_no_room_in_its_batch_asks_again(broker, options):
     partitions = [future.result(0).partition for future in futures]
     assert partitions == [1] * 4 + [2] * 4 + [0] * 4 + [1] * 4 + [2] * 4
     assert sticky.left == [0, 1, 2, 0, 1]
-
-
-def test_a_record_after_its_batch_was_sent_asks_again(broker, options):
-    with opened(options, "Sticky") as producer:
-        partitions = []
-        for _ in range(4):
-            pair = [producer.send(ProducerRecord("t", b"x")) for _ in range(2)]
-            producer.flush()
-            partitions.append([future.result(0).partition for future in pair])
-    assert partitions == [[1, 1], [2, 2], [0, 0], [1, 1]]
 
 
 def test_columns_ask_again_where_a_row_needs_a_new_batch(broker, options):
@@ -112,25 +88,15 @@ def test_one_that_is_not_asked_again_fills_batches_of_its_partition(broker, opti
     assert {future.result(0).partition for future in futures} == {1}
 
 
-def test_uniform_sticky_leaves_a_partition_with_each_new_batch(broker, options):
-    with KafkaProducer({**options, "partitioner.class": "UniformStickyPartitioner", "batch.size": 1_000}) as producer:
-        assert_each_batch_leaves_its_partition(producer, b"key", 40)
-
-
-def assert_each_batch_leaves_its_partition(producer, key, count):
-    """Four records of 200 bytes fill a batch."""
-    futures = [producer.send(ProducerRecord("t", b"x" * 200, key)) for _ in range(count)]
-    producer.flush()
-    partitions = [future.result(0).partition for future in futures]
-    batches = [set(partitions[start : start + 4]) for start in range(0, count, 4)]
-    assert all(len(batch) == 1 for batch in batches)
-    assert all(one != other for one, other in pairwise(batches))
-
-
 def test_incident_kafkas_former_default_partitioner_stayed_on_a_partition_for_several_batches(broker, options):
+    """Four records of 200 bytes fill a batch."""
     name = "org.apache.kafka.clients.producer.internals.DefaultPartitioner"
     with KafkaProducer({**options, "partitioner.class": name, "batch.size": 1_000}) as producer:
-        assert_each_batch_leaves_its_partition(producer, None, 120)
+        futures = [producer.send(ProducerRecord("t", b"x" * 200)) for _ in range(120)]
         keyed = [producer.send(ProducerRecord("t", b"x" * 200, b"N14228")) for _ in range(8)]
         producer.flush()
+    partitions = [future.result(0).partition for future in futures]
+    batches = [set(partitions[start : start + 4]) for start in range(0, 120, 4)]
+    assert all(len(batch) == 1 for batch in batches)
+    assert all(one != other for one, other in pairwise(batches))
     assert {future.result(0).partition for future in keyed} == set(murmur2.partitions(bytes_column([b"N14228"]), 3))

@@ -93,12 +93,6 @@ def test_two_tasks_in_turn_on_one_producer_each_have_their_own_figures(producer)
     assert 0 < spent <= first.duration_ms
 
 
-def test_the_wait_for_metadata_is_not_encoding(producer):
-    figures = write(producer, TaskMeter(SystemClock()), "t", 1)
-    waited = producer.totals().metadata_wait_ms
-    assert 0 < waited <= figures.other_ms
-
-
 def test_the_sinks_own_records_do_not_count(producer):
     meter = TaskMeter(SystemClock(), own_topics=("own",))
     write(producer, TaskMeter(SystemClock()), "own", 100)

@@ -64,15 +64,6 @@ def test_a_batch_has_the_bytes_that_java_gives_it():
     assert stamp_header(header, segments) + b"".join(segments) == GOLDEN_BATCH
 
 
-def test_rows_are_encoded_in_the_order_asked_for():
-    columns = golden_columns()
-    order = np.array([4, 2, 0, 1, 3])
-    in_place = encoded_rows(columns)
-    assert encoded_rows(columns, order=order) == [in_place[row] for row in order]
-    assert encoded_rows(columns.take(order)) == [in_place[row] for row in order]
-    assert encoded_rows(columns, order=np.array([2, 3])) == in_place[2:4]
-
-
 def test_bytes_spanned_by_a_null_slot_are_not_written():
     offsets = np.array([0, 2, 5, 7], np.int32)
     buffers = [pa.py_buffer(b"\x05"), pa.py_buffer(offsets), pa.py_buffer(b"aaXXXbb")]
@@ -87,15 +78,6 @@ def test_bytes_spanned_by_a_null_slot_are_not_written():
 def test_no_rows_are_no_bytes():
     data, starts = encode_records(RecordColumns(value=pa.array([], pa.binary())), np.zeros(0, np.int64), 0)
     assert (bytes(data), list(starts)) == (b"", [0])
-
-
-@pytest.mark.parametrize("delta", [1 << 40, -(1 << 40), (1 << 63) - 1, -(1 << 63), 32767, 32768, -32768, -32769])
-def test_one_timestamp_delta_for_all_is_as_good_as_one_for_each(delta):
-    columns = RecordColumns(value=pa.array([b"v", b"w"]))
-    for_all = encode_records(columns, np.arange(2), delta)
-    for_each = encode_records(columns, np.arange(2), np.full(2, delta))
-    assert bytes(for_all.data) == bytes(for_each.data)
-    assert list(for_all.starts) == list(for_each.starts)
 
 
 @pytest.mark.parametrize("by_views", [pytest.param(True, marks=with_views), False])
@@ -144,17 +126,6 @@ TIMESTAMP_DELTAS = st.sampled_from([0, 1, -1, 63, 64, -65, 8192, 1 << 40, -(1 <<
     timestamp_delta=TIMESTAMP_DELTAS,
 )
 def test_values_on_their_short_way_have_the_bytes_of_the_columns_encoder(lengths, first, timestamp_delta):
-    check_short_way(lengths, first, timestamp_delta)
-
-
-@pytest.mark.parametrize(("rows", "first"), [(70_000, 0), (10_000, 3)], ids=["beyond the table of offsets", "within"])
-@pytest.mark.parametrize("timestamp_delta", [0, 7, 700])
-def test_many_values_of_one_length_go_the_short_way_too(rows, first, timestamp_delta):
-    check_short_way([100] * rows, first, timestamp_delta)
-
-
-@pytest.mark.parametrize(("lengths", "first", "timestamp_delta"), [([1_048_576], 0, 0), ([1, 0, 300], 60, -(1 << 62))])
-def test_a_mebibyte_and_a_time_of_the_far_past_go_the_short_way_too(lengths, first, timestamp_delta):
     check_short_way(lengths, first, timestamp_delta)
 
 

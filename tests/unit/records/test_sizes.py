@@ -5,15 +5,12 @@ import pytest
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.encode import encode_records, header_column
 from spark_kafka_sink.records.sizes import (
-    TABLE,
-    TABLE_SIZE,
     FieldLengths,
     encode_varint,
     java_size_estimate,
     one_java_size_estimate,
     record_size_bounds,
     varint_size,
-    zigzag,
 )
 
 
@@ -66,10 +63,3 @@ KNOWN = {
 def test_one_value_is_encoded_as_java_does(value, encoded):
     assert encode_varint(value).hex() == encoded
     assert varint_size(value) == len(encoded) // 2
-
-
-def test_the_table_holds_the_varint_of_its_slot():
-    values = [0, -1, 1, 63, -64, 64, 8191, 8192, TABLE_SIZE // 2 - 1, -TABLE_SIZE // 2]
-    slots = zigzag(np.array(values, np.int64)).tolist()
-    assert [TABLE[slot].as_py() for slot in slots] == [encode_varint(value) for value in values]
-    assert max(slots) == len(TABLE) - 1

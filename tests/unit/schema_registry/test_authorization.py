@@ -145,16 +145,6 @@ def test_a_missing_right_names_the_login(options, advice):
         assert str(error_of(server.url, options, PLAIN)).endswith(f"error code 40301: User is denied; {advice}")
 
 
-def test_a_placeholder_without_a_value_is_named(tmp_path):
-    placeholder = in_file(tmp_path)
-    (tmp_path / "password").unlink()
-    with SchemaRegistryServer() as server:
-        assert str(error_of(server.url, {"basic.auth.user.info": f"me:{placeholder}"})) == (
-            f"basic.auth.user.info has {placeholder}, for which there is no value."
-        )
-        assert server.asked == []
-
-
 @pytest.mark.parametrize("token", ["zq7f3a91\nx", "zq7f3a91 x", "zq7f3a91ä"])
 def test_a_token_that_no_header_can_have_is_not_shown(token):
     with SchemaRegistryServer() as server:
@@ -254,14 +244,6 @@ def secure_server(tmp_path: Path, *, client_authority: CertificateAuthority | No
 
 def trust(tmp_path: Path) -> dict[str, str]:
     return {"schema.registry.ssl.truststore.location": str(tmp_path / "ca.pem")}
-
-
-def test_a_certificate_of_an_unknown_authority_is_refused_without_a_retry(tmp_path):
-    with secure_server(tmp_path) as server:
-        other = {"schema.registry.ssl.truststore.certificates": CertificateAuthority().certificate}
-        error = error_of(server.url, other)
-        assert ": TLS fails: " in str(error)
-        assert str(error).endswith("is trusted by schema.registry.ssl.truststore.location, or by the system.")
 
 
 def test_a_certificate_of_another_host_is_refused_unless_any_name_will_do(tmp_path):

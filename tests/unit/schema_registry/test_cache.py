@@ -94,17 +94,6 @@ def test_a_later_process_of_the_driver_asks_nothing(tmp_path):
             CachedRegistry(registry, given, in_process(tmp_path, application)).latest("t-value")
 
 
-def test_a_value_is_found_again_by_its_whole_key_and_a_newer_one_replaces_it(file, tmp_path):
-    assert file.get(("a", "b")) is None
-    file.add(("a", "b"), [1, "ü"])
-    other = in_process(tmp_path)
-    assert other.get(("a", "b")) == [1, "ü"]
-    assert [other.get(key) for key in (("a", "c"), ("ab",), ("a",))] == [None] * 3
-    assert in_process(tmp_path, "next run").get(("a", "b")) is None
-    other.add(("a", "b"), 2)
-    assert file.get(("a", "b")) == other.get(("a", "b")) == 2
-
-
 def test_processes_that_write_at_once_lose_nothing(tmp_path):
     count, processes = 200, []
     for number in range(3):

@@ -158,13 +158,6 @@ def test_subjects_are_percent_encoded_contexts_too(server):
     assert server.asked[0].raw == "/registry/subjects/%3A.ctx%3Aa%2Fb%20%C3%BC%3F%23-value/versions"
 
 
-def test_newer_registries_are_asked_for_guids(server):
-    registry(server.url).register("t-value", INT)
-    headers = server.asked[0].headers
-    assert headers["Confluent-Accept-Unknown-Properties"] == "true"
-    assert headers["Content-Type"] == "application/vnd.schemaregistry.v1+json"
-
-
 def test_an_incompatible_schema_has_the_registrys_own_message(server):
     server.incompatible.add(INT.text)
     error = error_of(registry(server.url).register, "t-value", INT)
@@ -193,16 +186,12 @@ def test_a_url_that_is_no_registry_is_named(server, path, content):
     ("field", "value", "problem"),
     [
         ("id", None, "has no valid id, but None"),
-        ("id", "1", "has no valid id, but '1'"),
         ("id", True, "has no valid id, but True"),
         ("id", 2**31, "has no valid id, but 2147483648"),
-        ("version", 0, "has no valid version, but 0"),
         ("guid", "x", "has no valid guid, but 'x'"),
         ("schema", 1, "has no schema"),
         ("schemaType", "XML", "has the unknown schemaType 'XML'"),
-        ("schemaType", [1], "has the unknown schemaType [1]"),
         ("references", [{"name": "a"}], "has a reference without name, subject and version"),
-        ("references", 1, "has no list of references"),
     ],
 )
 def test_a_response_with_a_wrong_field_is_an_error_that_names_it(server, field, value, problem):

@@ -31,13 +31,6 @@ class Certificates:
         (certificate or self.server).configure_cert(context)
         return context
 
-    def mutual_context(self) -> ssl.SSLContext:
-        """Of a server that wants a client's certificate."""
-        context = self.server_context()
-        context.verify_mode = ssl.CERT_REQUIRED
-        self.ca.configure_trust(context)
-        return context
-
 
 class Server:
     """``ssl``'s server side, on bytes."""

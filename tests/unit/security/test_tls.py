@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from spark_kafka_sink.errors import NetworkError, SslAuthenticationError, WrongProtocolError
 from spark_kafka_sink.network.security.tls import TlsLayer
 from tests.unit.security.conftest import HOST, Certificates, Pair
-from tests.unit.security.key_update import KeyUpdatingServer
 
 RECORD = 16 * 1024
 CERTIFICATES = Certificates()
@@ -69,19 +68,6 @@ def test_bytes_may_be_cut_anywhere(cuts, sizes):
         pair.server.write(message)
     pair.exchange()
     assert pair.at_server == pair.at_client == b"".join(sent)
-
-
-def test_a_key_update_changes_the_keys_of_both_directions(certificates, tmp_path):
-    server = KeyUpdatingServer(certificates, tmp_path / "keys")
-    server.pair.layer.write((b"before",))
-    server.pair.exchange()
-    assert list(server.pair.layer.receive(server.key_update())) == []
-    assert list(server.pair.layer.receive(server.encrypt(b"under the new key"))) == [b"under the new key"]
-    output = server.pair.layer.take_output()
-    server.pair.layer.write((b"under ours",))
-    output += server.pair.layer.take_output()
-    assert records(output) == [5 + 1 + 16, 10 + 1 + 16]  # a KeyUpdate of ours, at the latest before the next data
-    assert server.pair.server.receive(output) == b"under ours"
 
 
 def test_an_untrusted_certificate_names_the_truststore_and_the_server_gets_an_alert(certificates, other_ca, version):

@@ -8,7 +8,6 @@ from datetime import timedelta
 import pytest
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.errors import KafkaTimeoutError, SaslAuthenticationError
 from spark_kafka_sink.network.api_versions import METADATA
 from spark_kafka_sink.network.calls import Call, CodeAt
@@ -78,18 +77,6 @@ def failed(receipt):
     with pytest.raises(SaslAuthenticationError) as raised:
         receipt.wait(0)
     return raised.value
-
-
-@pytest.mark.parametrize("servers", ["boot:9092", "boot:9092,other:9092"])
-def test_each_wait_for_metadata_ends_at_once_and_nothing_is_tried_again(servers):
-    engine = SaslEngine(bootstrap_servers=servers)
-    engine.refusing = {"boot", "other"}
-    for _ in range(3):
-        with pytest.raises(SaslAuthenticationError, match=r"refused the login with PLAIN: .* sasl\.jaas\.config"):
-            engine.await_topic()
-    assert engine.clock.now() < 10
-    engine.pass_time(AFTER_AUTHENTICATION_ERROR_MS - 1_000)
-    assert set(engine.logins.values()) == {1}
 
 
 def with_addresses(engine, refusing, unreachable=()):
@@ -166,32 +153,6 @@ def test_records_of_a_leader_that_refuses_fail_and_the_others_are_delivered(idem
     engine.append([b"z"], 1)
     engine.spin()
     assert engine.values(1) == [b"z"]
-
-
-def test_a_connection_that_was_accepted_before_goes_on_when_another_to_its_broker_is_refused():
-    engine = SaslEngine()
-    engine.await_topic()
-    engine.append([b"a"])
-    engine.spin()
-    engine.refusing = {"n0"}
-    second = Node(1 << 32, "n0", 9092)
-    client = engine.parts.sender.client
-    client.ready(second, engine.clock.now())
-    engine.spin()
-    assert isinstance(client.authentication_error(second, engine.clock.now()), SaslAuthenticationError)
-    engine.append([b"b"])
-    engine.spin()
-    assert engine.values() == [b"a", b"b"]
-
-
-def test_without_a_producer_id_records_fail_when_no_broker_accepts_the_client():
-    engine = SaslEngine(bootstrap_servers="n0:9092")
-    engine.refusing = {"n0"}
-    engine.parts.metadata.updated(_snapshot(), 0.0)
-    engine.append([b"a"], receipt=(lost := SendReceipt()))
-    engine.pass_time(500)
-    failed(lost)
-    assert engine.logins["n0"] == 1
 
 
 def _snapshot(nodes=1):

@@ -29,32 +29,6 @@ def test_a_new_topics_leader_that_refuses_the_first_batch_is_not_offered_the_sec
     made.receipt.wait(0)
 
 
-def test_a_new_topics_leader_whose_first_answer_is_late_does_not_get_the_second_batch_before_the_first():
-    """The connection hung, the second batch went out on the next one, and was written again under a new epoch."""
-    made = cluster()
-    made.refusals[0].append(ErrorCode.not_leader_or_follower)
-    made.append(ROWS[:1])
-    made.stall_next = made.lose_next = True
-    made.append(ROWS[1:4])
-    made.spin()
-    made.resume(max(made.stalled))
-    made.settle()
-    assert made.rows(0) == [0, 1, 2, 3]
-
-
-def test_a_topic_that_was_made_again_does_not_get_a_later_batch_first():
-    """Its new log knew no producer: it took the batch behind one that its leader was not yet ready for."""
-    made = cluster()
-    made.append(ROWS[:1])
-    made.spin()
-    made.create_topic(PARTITIONS)
-    made.refusals[0].extend([ErrorCode.unknown_topic_or_partition] * 5 + [ErrorCode.not_leader_or_follower])
-    made.append(ROWS[1:])
-    made.settle()
-    assert made.rows(0) == list(range(1, 20))
-    made.receipt.wait(0)
-
-
 def test_sequences_go_on_with_0_after_the_largest():
     """A broker takes any first sequence, and then only the next one."""
     made = cluster()
@@ -68,16 +42,6 @@ def test_sequences_go_on_with_0_after_the_largest():
     assert made.rows(0) == list(range(1, 20))
     made.receipt.wait(0)
     assert sequence.next == 14
-
-
-def test_partitions_do_not_wait_for_each_others_first_batch():
-    made = cluster()
-    made.hold_next = True
-    made.append(ROWS[:1], 0)
-    made.spin()
-    made.append(ROWS, 1)
-    made.spin()
-    assert made.rows(1) == list(range(20))
 
 
 def test_a_batch_that_was_overtaken_all_the_same_fails_instead_of_landing_behind():

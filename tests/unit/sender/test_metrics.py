@@ -1,11 +1,8 @@
 """What the sender counts, seen through ``KafkaProducer.metrics``'s source."""
 
-import math
-
 import pytest
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.producer.append.record import ProducerRecord
 from tests.unit.scripted_engine import Engine, Step
 
 
@@ -70,38 +67,6 @@ def test_records_that_are_sent_again_count_as_retries_and_as_sent_each_time_and_
     assert metrics(engine)["producer-topic-metrics.t"]["record-error-total"] == 3
 
 
-def test_the_time_a_batch_waited_counts_from_its_creation():
-    engine = Engine(linger_ms=25)
-    engine.connect()
-    engine.append([b"a"])
-    engine.spin(25)
-    assert metrics(engine)["producer-metrics"]["record-queue-time-max"] == 25
-
-
-def test_the_size_of_records_is_measured_before_compression():
-    engine = Engine(compression_type="zstd")
-    engine.connect()
-    engine.append([b"x" * 1_000, b"x" * 3_000])
-    engine.spin()
-    for group in ("producer-metrics", "producer-topic-metrics.t"):
-        found = metrics(engine)[group]
-        assert 2_000 < found["record-size-avg"] < 2_030
-        assert 3_000 < found["record-size-max"] < 3_030
-
-
-@pytest.mark.parametrize("sizes", [(500, 500), (500, 2_500, 3)], ids=["of one size", "of several"])
-def test_the_size_of_single_records_is_measured_too(sizes):
-    engine = Engine(linger_ms=5)
-    engine.connect()
-    for size in sizes:
-        engine.parts.pending.append(ProducerRecord("t", b"x" * size), None, b"x" * size)
-    engine.settle()
-    found = metrics(engine)["producer-metrics"]
-    assert found["record-send-total"] == len(sizes)
-    assert max(sizes) < found["record-size-max"] < max(sizes) + 30
-    assert sum(sizes) / len(sizes) < found["record-size-avg"] < sum(sizes) / len(sizes) + 30
-
-
 def test_the_halves_of_a_split_batch_keep_the_size_of_the_largest_record():
     engine = Engine()
     engine.connect()
@@ -111,14 +76,3 @@ def test_the_halves_of_a_split_batch_keep_the_size_of_the_largest_record():
     found = metrics(engine)["producer-metrics"]
     assert found["batch-split-total"] == 1
     assert 1_000 < found["record-size-max"] < 1_030
-
-
-def test_the_age_of_the_metadata_is_that_of_the_last_response():
-    engine = Engine()
-    assert math.isnan(metrics(engine)["producer-metrics"]["metadata-age"])
-    engine.connect()
-    engine.clock.advance(2_500)
-    assert metrics(engine)["producer-metrics"]["metadata-age"] == pytest.approx(2.5, abs=0.01)
-    engine.parts.metadata.request_update()
-    engine.spin()
-    assert metrics(engine)["producer-metrics"]["metadata-age"] == 0

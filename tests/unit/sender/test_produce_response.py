@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import struct
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from random import Random
@@ -124,47 +123,6 @@ def test_an_unknown_code_is_an_unknown_server_error_of_its_partition_and_its_num
     assert partitions["t", 0] == PartitionResponse(1000)
     assert partitions["t", 1].error_code is ErrorCode.unknown_server_error
     assert partitions["t", 1].error_message == "the broker's error code is 200, which this client does not know"
-
-
-def test_tagged_fields_that_this_client_does_not_know_are_left_out():
-    tagged = b"\1\x05\3abc"
-    success = struct.pack(">ihqqq", 3, 0, 17, -1, 0) + b"\1\0"
-    data = memoryview(b"\0" + b"\2\2t\2" + success + tagged + tagged + bytes(4) + tagged)
-    assert read_response(9, data) == ProduceResponse({("t", 3): PartitionResponse(17)}, timedelta(0))
-    assert read_response(12, data) == read_response(9, data)
-
-
-FLEXIBLE, INFLEXIBLE = 12, 8
-IMPOSSIBLE = {
-    FLEXIBLE: [
-        b"\0" + b"\xff\xff\xff\xff\x0f" + bytes(100),  # topics
-        b"\0\2\2t" + b"\xff\xff\xff\xff\x0f" + bytes(100),  # partitions
-        b"\0\0" + bytes(100),  # null for topics
-        b"\0\2\2t\0" + bytes(100),  # null for partitions
-        b"\0\2\0\1" + bytes(100),  # null for a topic's name
-        b"\0\2\xff\x7ft\1" + bytes(100),  # a long name
-        b"\0\2\3\xc3\x28\1" + bytes(100),  # a name that is not UTF-8
-        b"\0\1" + bytes(4) + b"\1\0\xff\xff\xff\xff\x0f" + bytes(20),  # a long tagged field
-        b"\0\1" + bytes(4) + b"\xff\xff\xff\xff\x0f" + bytes(20),  # many tagged fields
-    ],
-    INFLEXIBLE: [
-        b"\x7f\xff\xff\xff" + bytes(100),  # topics
-        b"\0\0\0\1\0\1t" + b"\x7f\xff\xff\xff" + bytes(100),  # partitions
-        b"\xff\xff\xff\xff" + bytes(100),  # null for topics
-        b"\0\0\0\1\0\1t" + b"\xff\xff\xff\xff" + bytes(100),  # null for partitions
-        b"\0\0\0\1\xff\xff\0\0\0\0" + bytes(100),  # null for a topic's name
-        b"\0\0\0\1\x7f\xfft" + bytes(100),  # a long name
-        b"\0\0\0\1\0\2\xc3\x28" + bytes(100),  # a name that is not UTF-8
-    ],
-}
-
-
-@pytest.mark.parametrize(
-    ("version", "data"), [(version, data) for version in IMPOSSIBLE for data in IMPOSSIBLE[version]]
-)
-def test_lengths_and_nulls_that_cannot_be_are_an_error(version, data):
-    with pytest.raises(NetworkError, match=rf"a ProduceResponse v{version} of \d+ bytes cannot be read"):
-        read_response(version, memoryview(data))
 
 
 @pytest.mark.parametrize("version", VERSIONS)

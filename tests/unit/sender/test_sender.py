@@ -7,13 +7,11 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.model import Node, TopicPartition
-from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError, UnsupportedVersionError
-from spark_kafka_sink.producer.accumulator.accumulator import Flush
+from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError
 from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
-from tests.unit import scripted_engine
 from tests.unit.scripted_cluster import ScriptedCluster
-from tests.unit.scripted_engine import RANGES, TOPIC, Engine, Step
+from tests.unit.scripted_engine import TOPIC, Engine, Step
 
 
 def filling(count: int) -> list[bytes]:
@@ -38,17 +36,6 @@ def test_order_holds_when_the_first_of_five_in_flight_is_refused():
     engine.receipt.wait(0)
 
 
-def test_without_idempotence_and_several_in_flight_a_refused_batch_ends_up_behind_those_sent_after_it():
-    """As with the Java producer: no sequence tells the broker that one is missing before them."""
-    engine = Engine(enable_idempotence=False)
-    engine.connect()
-    engine.steps.append(Step(before={0: ErrorCode.not_enough_replicas}))
-    engine.append(filling(3))
-    engine.settle()
-    per_batch = len(filling(1))
-    assert engine.values() == [*filling(3)[per_batch:], *filling(1)]
-
-
 def test_incident_a_request_of_acks_0_whose_write_failed_counted_as_delivered():
     engine = Engine(acks="0")
     engine.connect()
@@ -64,18 +51,6 @@ def test_incident_a_request_of_acks_0_whose_write_failed_counted_as_delivered():
     engine.settle()
     engine.receipt.wait(0)
     assert engine.values() == [b"a"]
-
-
-def test_what_waits_longer_than_delivery_timeout_ms_expires_with_kafkas_text():
-    engine = Engine(partitions=2, delivery_timeout_ms=40_000)
-    engine.leaders[1] = -1
-    engine.connect()
-    engine.append([b"a", b"b"], 1)
-    engine.settle()
-    with pytest.raises(KafkaTimeoutError, match=r"Expiring 2 record\(s\) for t-1: \d+ ms has passed since batch creat"):
-        engine.receipt.wait(0)
-    assert 40_000 <= engine.clock.now() < 41_000
-    assert engine.memory_is_free()
 
 
 def test_a_batch_expires_in_flight_and_the_next_ones_go_out_under_a_new_epoch():
@@ -94,47 +69,6 @@ def test_a_batch_expires_in_flight_and_the_next_ones_go_out_under_a_new_epoch():
     later.wait(0)
     assert engine.values() == [b"next"]
     assert engine.logs[0].identities == [(1001, 1)]
-
-
-def test_a_batch_that_expired_but_was_written_costs_no_epoch_when_a_later_one_succeeds():
-    engine = Engine(delivery_timeout_ms=31_000, request_timeout_ms=30_000)
-    engine.connect()
-    engine.append([b"first"])
-    engine.spin()
-    engine.steps.extend([Step(hold=True), Step(hold=True)])
-    engine.append(filling(2))
-    engine.spin()
-    assert len(engine.requests) == 1 + 2
-    engine.spin(30_999)
-    engine.append([b"next"], receipt=SendReceipt())
-    engine.settle()
-    assert engine.values() == [b"first", *filling(2), b"next"]
-
-
-def test_restamped_batches_leave_the_old_ones_nowhere():
-    """The queue held a batch under its old epoch beside the same one under the new: it was written twice."""
-    engine = Engine(max_in_flight_requests_per_connection=1)
-    engine.connect()
-    engine.append([b"first"])
-    engine.spin()
-    engine.steps.append(Step(before={0: ErrorCode.not_enough_replicas}))
-    engine.append(filling(3))
-    engine.spin()
-    engine.logs[0].forget_producers()
-    engine.settle()
-    assert engine.values() == [b"first", *filling(3)]
-
-
-def test_other_partitions_go_on_while_one_is_out_of_step():
-    engine = Engine(partitions=2)
-    engine.connect()
-    engine.steps.append(Step(before={0: ErrorCode.not_enough_replicas}))
-    engine.append([b"a"], 0)
-    engine.append([b"b"], 1)
-    engine.spin()
-    assert (engine.values(0), engine.values(1)) == ([], [b"b"])
-    engine.settle()
-    assert engine.values(0) == [b"a"]
 
 
 def test_when_the_epochs_run_out_a_new_producer_id_is_asked_for():
@@ -199,54 +133,6 @@ def test_records_that_get_no_producer_id_expire_with_the_code_and_the_producer_g
     engine.append([b"b"], receipt=SendReceipt())
     engine.settle()
     assert engine.values() == [b"b"]
-
-
-def test_incident_brokers_without_init_producer_id_were_asked_in_silence_until_the_records_expired(monkeypatch):
-    monkeypatch.setattr(scripted_engine, "RANGES", {**RANGES, 22: (7, 9)})
-    engine = Engine(enable_idempotence=True)
-    engine.connect()
-    engine.append([b"a"])
-    engine.settle()
-    with pytest.raises(UnsupportedVersionError, match="InitProducerId in versions 7 to 9, .*enable.idempotence"):
-        engine.receipt.wait(0)
-    assert engine.clock.now() < 1_000
-    assert engine.memory_is_free()
-
-
-def test_a_late_answer_to_an_expired_batch_changes_nothing():
-    engine = Engine(delivery_timeout_ms=31_000, request_timeout_ms=30_500)
-    engine.connect()
-    engine.append([b"warm"])
-    engine.spin()
-    engine.append([b"waits"])
-    engine.clock.advance(1000)
-    engine.steps.append(Step(hold=True))
-    engine.spin()
-    engine.spin(30_000)
-    with pytest.raises(KafkaTimeoutError):
-        engine.receipt.wait(0)
-    engine.release_held()
-    later = SendReceipt()
-    engine.append([b"next"], receipt=later)
-    engine.settle()
-    later.wait(0)
-    assert engine.values() == [b"warm", b"waits", b"next"]
-    assert engine.memory_is_free()
-
-
-def test_a_split_batch_is_whole_for_whoever_flushes():
-    engine = Engine()
-    engine.connect()
-    engine.max_message_bytes = 5_000
-    engine.append(filling(1))
-    begun = engine.parts.accumulator.begin_flush(Flush())
-    for _ in range(4):
-        engine.turn()
-    with pytest.raises(KafkaTimeoutError, match="Failed to flush"):
-        engine.parts.accumulator.await_flush(begun, 0)
-    begun = engine.parts.accumulator.begin_flush(Flush())
-    engine.settle()
-    engine.parts.accumulator.await_flush(begun, 0)
 
 
 def test_a_hint_at_the_new_leader_is_followed_at_once():

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.errors import BrokerError
 from spark_kafka_sink.exactly_once.decode import decode_batches
-from spark_kafka_sink.producer.append.receipt import RefusalReceipt, SendReceipt
+from spark_kafka_sink.producer.append.receipt import RefusalReceipt
 from tests.unit.scripted_engine import Engine, Step
 
 BATCH = 262_144
@@ -59,20 +59,6 @@ def test_the_limit_holds_for_the_compressed_batch(codec):
     assert len(made.requests) < 250, "batches are filled up to the limit after compression"
 
 
-def test_a_record_above_the_limit_fails_alone():
-    made = engine()
-    receipts = [SendReceipt() for _ in range(3)]
-    for values, receipt in zip((rows(0, 1_000), [b"y" * 30_000], rows(1_000, 1_000)), receipts, strict=True):
-        made.append(values, receipt=receipt)
-    made.settle()
-    assert made.values() == rows(0, 2_000)
-    receipts[0].wait(0)
-    receipts[2].wait(0)
-    with pytest.raises(BrokerError, match="MESSAGE_TOO_LARGE"):
-        receipts[1].wait(0)
-    assert receipts[2].deliveries[TopicPartition("t", 0)].count == 1_000
-
-
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 def test_a_receipt_that_keeps_refused_records_has_their_bytes_and_no_error(codec):
     made = engine(compression_type=codec)
@@ -104,17 +90,6 @@ def test_a_receipt_that_keeps_refused_records_fails_with_every_other_error():
         receipt.wait(0)
     assert receipt.failed == TopicPartition("t", 0)
     assert receipt.take_refused() is None
-
-
-def test_a_retry_between_the_parts_keeps_their_order():
-    made = engine()
-    made.append(rows(0, 3_000))
-    made.spin()
-    made.steps.extend([Step(before={0: ErrorCode.not_leader_or_follower}), Step(lose_response=True)])
-    made.append(rows(3_000, 3_000))
-    made.settle()
-    made.receipt.wait(0)
-    assert made.values() == rows(0, 6_000)
 
 
 def test_incident_a_raised_limit_was_never_noticed():

@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.errors import ProducerClosedError
 from spark_kafka_sink.producer.transactions.states import Step as Step_
 from tests.unit.scripted_engine import Engine, Step
-from tests.unit.transactions.transactional_engine import TransactionalEngine, Trouble
+from tests.unit.transactions.transactional_engine import TransactionalEngine
 
 
 @pytest.fixture
@@ -64,17 +64,6 @@ def test_acknowledgements_and_lingering_keep_the_log_silent_and_an_idle_producer
     lingering.append([b"a"])
     run(lingering, 40_000)
     assert lines() == []
-
-
-def test_a_partition_without_a_leader_is_named(lines):
-    engine = connected()
-    engine.leaders[0] = -1
-    engine.parts.metadata.request_update()
-    engine.spin(1_000)
-    engine.append([b"a"])
-    run(engine, 10_500)
-    (line,) = lines()
-    assert line.endswith("delivery.timeout.ms leaves it 110 s. t-0 has no leader")
 
 
 def test_retries_are_told_at_once_and_then_summed_up_by_error(lines):
@@ -152,21 +141,6 @@ def assert_one_each(warnings):
     addresses = [re.search(r"\((.*?)\)", text).group(1) for text in warnings]
     assert addresses
     assert len({*addresses}) == len(addresses)
-
-
-@pytest.mark.parametrize("api", ["init_producer_id", "end_txn"])
-def test_a_lost_broker_that_a_transactional_call_waits_for_is_one_warning(api, connection_warnings):
-    engine = TransactionalEngine(v2=True, delivery_timeout_ms=120_000, bootstrap_servers="n0:9092")
-    engine.connect()
-    if api == "end_txn":
-        engine.call(Step_.INIT)
-        engine.call(Step_.BEGIN)
-        engine.append([b"a"])
-        run(engine, 1_000)
-    engine.troubles[api].append(Trouble.SWALLOWED)
-    engine.submit(Step_.INIT if api == "init_producer_id" else Step_.COMMIT)
-    refuse_connections(engine, 9)
-    assert_one_each(connection_warnings())
 
 
 def waiting(engine, partition=None):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink import KafkaProducer, ProducerRecord, SyncProducer
-from spark_kafka_sink.errors import KafkaError, RequestBuildError, TransactionAbortableError
+from spark_kafka_sink import KafkaProducer, ProducerRecord
+from spark_kafka_sink.errors import RequestBuildError, TransactionAbortableError
 from spark_kafka_sink.network import connection, messages
 from spark_kafka_sink.producer.sender import produce_api
 from spark_kafka_sink.producer.transactions.states import State, Step
@@ -73,19 +73,6 @@ def test_incident_metadata_stayed_in_flight_for_ever_and_every_new_topic_timed_o
     engine.connect()
     assert requested
     assert not any("poisoned" in topics for topics in requested)
-    delivers(engine)
-
-
-def test_a_known_topic_is_still_asked_for_after_a_metadata_request_that_could_not_be_built(monkeypatch):
-    engine = Engine()
-    engine.connect()
-    fails_once(monkeypatch, "Metadata")
-    engine.parts.metadata.request_update()
-    engine.spin(1_000)
-    generation = engine.parts.metadata.snapshot.generation
-    engine.spin(engine.config.retry_backoff_max_ms * 2)
-    assert engine.parts.metadata.snapshot.generation > generation
-    assert "t" in engine.parts.metadata.snapshot.topics
     delivers(engine)
 
 
@@ -160,17 +147,6 @@ def test_a_transaction_whose_end_could_not_be_built_can_be_aborted(monkeypatch, 
     engine.append([b"b"])
     engine.call(Step.COMMIT)
     assert engine.visible() == [b"b"]
-
-
-def test_the_sync_producer_does_not_send_again_what_could_not_be_built(monkeypatch, kafka_test_broker):
-    kafka_test_broker.create_topic("t")
-    with SyncProducer({"bootstrap.servers": kafka_test_broker.bootstrap_servers}) as producer:
-        producer.send(ProducerRecord("t", b"0"))
-        fails_once(monkeypatch, "Produce")
-        with pytest.raises(KafkaError, match="Produce could not be built"):
-            producer.send(ProducerRecord("t", b"lost"))
-        producer.send(ProducerRecord("t", b"1"))
-    assert kafka_test_broker.topic("t").values() == [b"0", b"1"]
 
 
 @pytest.mark.parametrize("api", ["ApiVersions", "SaslHandshake", "SaslAuthenticate"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections import deque
 from itertools import pairwise, product
 
@@ -14,26 +13,15 @@ from spark_kafka_sink.errors import (
     BrokerError,
     IllegalStateError,
     KafkaTimeoutError,
-    ProducerClosedError,
     ProducerFencedError,
     TransactionAbortableError,
     TransactionAbortedError,
 )
 from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.producer.transactions.states import State, Step
-from spark_kafka_sink.producer.transactions.values import (
-    ConsumerGroupMetadata,
-    OffsetAndMetadata,
-    PreparedTransaction,
-)
-from spark_kafka_sink.testing.broker.state.transactions import State as TransactionState
+from spark_kafka_sink.producer.transactions.values import ConsumerGroupMetadata, OffsetAndMetadata
 from tests.unit.scripted_engine import Step as ProduceStep
-from tests.unit.transactions.transactional_engine import (
-    TRANSACTIONAL_ID,
-    TransactionalEngine,
-    Trouble,
-    partition,
-)
+from tests.unit.transactions.transactional_engine import TRANSACTIONAL_ID, TransactionalEngine, Trouble, partition
 
 both_protocols = pytest.mark.parametrize("v2", [False, True], ids=["v1", "v2"])
 GROUP = ConsumerGroupMetadata("readers")
@@ -74,65 +62,18 @@ def test_commit_lets_nothing_linger_and_after_it_batches_linger_again(v2):
     assert engine.values() == [b"a"]
 
 
-@both_protocols
-def test_a_prepared_transaction_stays_open_and_names_itself(v2):
-    engine = TransactionalEngine(v2).begun()
+@pytest.mark.parametrize("step", [Step.BEGIN, Step.PREPARE])
+def test_no_other_id_while_a_transaction_of_this_one_is_open(step):
+    engine = TransactionalEngine(True).begun()
     engine.append([b"a"])
-    prepared = engine.call(Step.PREPARE)
-    assert prepared == PreparedTransaction(TRANSACTIONAL_ID, 1000, 0, 5 if v2 else 3)
-    assert pickle.loads(pickle.dumps(prepared)) == prepared
-    assert (engine.values(), engine.visible()) == ([b"a"], [])
-    assert engine.transaction_state is TransactionState.ONGOING
-    for step in (Step.BEGIN, Step.PREPARE, Step.SEND_OFFSETS):
-        with pytest.raises(IllegalStateError, match="has prepared its transaction"):
-            engine.call(step, group=GROUP)
-    engine.call(Step.COMMIT)
-    assert engine.visible() == [b"a"]
-
-
-@pytest.mark.parametrize("state", [State.INITIALIZING, State.IN_TRANSACTION, State.PREPARING, State.ABORTABLE_ERROR])
-def test_no_other_id_while_anything_of_this_one_is_under_way(state):
-    engine = TransactionalEngine(True)
-    if state is State.INITIALIZING:
-        engine.submit(Step.INIT)
+    if step is Step.PREPARE:
+        engine.submit(step)
         engine.turn()
-    else:
-        engine.begun()
-        engine.append([b"a"])
-    if state is State.PREPARING:
-        engine.submit(Step.PREPARE)
-        engine.turn()
-    if state is State.ABORTABLE_ERROR:
-        engine.troubles["produce"].append(ErrorCode.policy_violation)
-        engine.spin(100)
-    assert engine.state is state
     refused = engine.submit(Step.INIT_AS, transactional_id="other")
     engine.turn()
-    with pytest.raises((IllegalStateError, TransactionAbortableError)):
+    with pytest.raises(IllegalStateError):
         refused.value()
     assert engine.manager.transactional_id == TRANSACTIONAL_ID
-
-
-@both_protocols
-def test_places_of_coordinators_are_not_kept_without_an_end(v2):
-    engine = TransactionalEngine(v2)
-    for number in range(1_003):
-        engine.call(Step.INIT_AS, transactional_id=f"tx-{number}")
-    assert len(engine.manager._calls._located) == 3
-    engine.call(Step.INIT_AS, transactional_id="tx-1002")
-    assert [api for api, _ in engine.asked[-2:]] == ["init_producer_id"] * 2, "the last ones are known"
-
-
-@both_protocols
-def test_offsets_are_committed_with_the_transaction(v2):
-    engine = TransactionalEngine(v2).begun()
-    engine.call(Step.SEND_OFFSETS, offsets=OFFSETS, group=GROUP)
-    assert engine.offsets() == {}
-    engine.call(Step.COMMIT)
-    assert engine.offsets() == {("t", 0): 7, ("t", 1): 9}
-    adding = [] if v2 else ["add_offsets_to_txn"]
-    assert engine.apis()[2:] == [*adding, "find_coordinator", "txn_offset_commit", "end_txn"]
-    assert dict(engine.asked)["txn_offset_commit"] == (5 if v2 else 4)
 
 
 RETRIED_BY_JAVA = [
@@ -197,27 +138,6 @@ def test_incident_940_produce_requests_were_sent_while_markers_were_held_for_fiv
     assert engine.visible() == [b"a"]
 
 
-@pytest.mark.parametrize(
-    ("api", "v2"), [("add_partitions_to_txn", False), ("end_txn", True), ("end_txn", False), ("init_producer_id", True)]
-)
-def test_calls_that_wait_for_markers_slow_down_too(api, v2):
-    engine = TransactionalEngine(v2, partitions=1, nodes=1)
-    if api == "init_producer_id":
-        result = engine.submit(Step.INIT)
-        engine.troubles[api].extend([ErrorCode.concurrent_transactions] * 2_000)
-    else:
-        engine.begun()
-        engine.append([b"a"])
-        engine.troubles[api].extend([ErrorCode.concurrent_transactions] * 2_000)
-        result = engine.submit(Step.COMMIT)
-    end = engine.clock.now() + 5_000
-    while engine.clock.now() < end:
-        engine.spin(1)
-    assert 8 <= [name for name, _ in engine.asked].count(api) <= 14
-    engine.troubles[api].clear()
-    engine.await_result(result)
-
-
 @both_protocols
 def test_incident_an_end_that_arrived_late_ended_the_next_transaction(v2):
     engine = TransactionalEngine(v2).begun()
@@ -264,33 +184,6 @@ def test_a_begin_that_gets_no_new_epoch_says_why():
     assert engine.visible() == [b"a"]
 
 
-def test_the_coordinator_is_looked_up_again_when_it_cannot_be_reached():
-    engine = TransactionalEngine(True, partitions=1).begun()
-    engine.lose_node("n0")
-    engine.coordinator_node = 1
-    engine.leaders[0] = 1
-    engine.append([b"a"])
-    engine.call(Step.COMMIT)
-    assert engine.visible() == [b"a"]
-
-
-@both_protocols
-def test_a_broker_that_forgot_a_producer_whose_records_it_still_has_fails_the_transaction(v2):
-    engine = TransactionalEngine(v2).begun()
-    engine.append([b"first"])
-    engine.spin()
-    engine.troubles["produce"].append(ErrorCode.unknown_producer_id)
-    engine.append([b"bad"])
-    engine.spin()
-    with pytest.raises(TransactionAbortableError, match="UNKNOWN_PRODUCER_ID"):
-        engine.call(Step.COMMIT)
-    engine.call(Step.ABORT)
-    engine.begin()
-    engine.append([b"next"], receipt=SendReceipt())
-    engine.call(Step.COMMIT)
-    assert engine.visible(0) == [b"next"]
-
-
 @both_protocols
 @pytest.mark.parametrize(
     "code",
@@ -299,11 +192,13 @@ def test_a_broker_that_forgot_a_producer_whose_records_it_still_has_fails_the_tr
         ErrorCode.transaction_abortable,
         ErrorCode.invalid_txn_state,
         ErrorCode.out_of_order_sequence_number,
+        ErrorCode.unknown_producer_id,
     ],
 )
 def test_a_failed_batch_fails_its_transaction_until_it_is_aborted(v2, code):
     engine = TransactionalEngine(v2).begun()
-    engine.append([b"good"], 1)
+    for index in (0, 1):
+        engine.append([b"good"], index)
     engine.spin()
     engine.troubles["produce"].append(code)
     engine.append([b"bad"])
@@ -405,20 +300,6 @@ def test_incident_rows_lost_just_before_the_commit_was_taken_were_noted_after_it
 
 
 @both_protocols
-def test_when_a_batch_fails_what_waits_behind_it_is_not_sent(v2):
-    engine = TransactionalEngine(v2, max_in_flight_requests_per_connection=1).begun()
-    engine.append([b"first"])
-    engine.spin()
-    engine.troubles["produce"].append(ErrorCode.policy_violation)
-    engine.append([b"x" * 10_000] * 5)
-    engine.spin()
-    assert engine.values() == [b"first"]
-    with pytest.raises(BrokerError):
-        engine.receipt.wait(0)
-    assert not engine.parts.accumulator.has_incomplete
-
-
-@both_protocols
 def test_a_batch_expired_in_flight_is_waited_for_before_its_transaction_ends(v2):
     engine = TransactionalEngine(v2, partitions=1, nodes=1, delivery_timeout_ms=31_000, request_timeout_ms=30_900)
     engine.begun()
@@ -439,21 +320,6 @@ def test_a_batch_expired_in_flight_is_waited_for_before_its_transaction_ends(v2)
     engine.append([b"next"], receipt=SendReceipt())
     engine.call(Step.COMMIT)
     assert engine.visible() == [b"next"]
-
-
-def test_a_transaction_that_timed_out_is_aborted_and_the_producer_goes_on_with_protocol_v2():
-    engine = TransactionalEngine(True).begun()
-    engine.append([b"a"])
-    engine.spin()
-    engine.time_out()
-    engine.append([b"b"])
-    with pytest.raises(TransactionAbortableError, match="INVALID_PRODUCER_EPOCH"):
-        engine.call(Step.COMMIT)
-    engine.call(Step.ABORT)
-    engine.begin()
-    engine.append([b"c"], receipt=SendReceipt())
-    engine.call(Step.COMMIT)
-    assert engine.visible() == [b"c"]
 
 
 @both_protocols
@@ -496,19 +362,6 @@ def test_refused_offsets_fail_the_transaction_or_the_producer(v2, code, error):
         engine.call(Step.COMMIT)
 
 
-def test_a_topic_that_may_not_be_written_fails_the_transaction_when_it_is_added():
-    engine = TransactionalEngine(False).begun()
-    engine.troubles["add_partitions_to_txn"].append(ErrorCode.topic_authorization_failed)
-    engine.append([b"a"])
-    with pytest.raises(TransactionAbortableError, match="AddPartitionsToTxn of t-0: TOPIC_AUTHORIZATION_FAILED"):
-        engine.call(Step.COMMIT)
-    engine.call(Step.ABORT)
-    engine.begin()
-    engine.append([b"b"], receipt=SendReceipt())
-    engine.call(Step.COMMIT)
-    assert engine.visible() == [b"b"]
-
-
 def test_an_abort_is_not_kept_by_partitions_that_cannot_be_added():
     engine = TransactionalEngine(False).begun()
     engine.troubles["add_partitions_to_txn"].extend([ErrorCode.unknown_topic_or_partition] * 1000)
@@ -526,22 +379,6 @@ def test_an_abort_is_not_kept_by_partitions_that_cannot_be_added():
     assert engine.added[-1] == {1}, "nothing of the aborted transaction is left"
 
 
-@pytest.mark.parametrize("step", list(Step)[:8])
-@pytest.mark.parametrize("state", [State.UNINITIALIZED, State.READY])
-def test_calls_out_of_turn_are_refused_and_change_nothing(step, state):
-    engine = TransactionalEngine(True)
-    if state is State.READY:
-        engine.call(Step.INIT)
-    allowed = {
-        State.UNINITIALIZED: {Step.INIT, Step.INIT_AS, Step.RESUME},
-        State.READY: {Step.BEGIN, Step.INIT_AS},
-    }[state]
-    if step not in allowed:
-        with pytest.raises(IllegalStateError, match="Cannot .*: the producer of tx "):
-            engine.call(step, group=GROUP)
-        assert engine.state is state
-
-
 def test_what_was_appended_too_late_does_not_slip_into_the_next_transaction():
     engine = TransactionalEngine(True).begun()
     engine.call(Step.COMMIT)
@@ -552,35 +389,6 @@ def test_what_was_appended_too_late_does_not_slip_into_the_next_transaction():
     engine.append([b"a"], receipt=SendReceipt())
     engine.call(Step.COMMIT)
     assert engine.visible() == [b"a"]
-
-
-@both_protocols
-def test_a_resumed_identity_needs_no_request_before_the_first_record(v2):
-    first = TransactionalEngine(v2)
-    fence = first.call(Step.INIT)
-    second = TransactionalEngine(v2)
-    second.coordinator, second.logs = first.coordinator, first.logs
-    second.call(Step.RESUME, identity=fence)
-    assert second.asked == []
-    second.connect()
-    second.begin()
-    second.append([b"a"])
-    second.call(Step.COMMIT)
-    assert second.visible() == [b"a"]
-
-
-def test_an_open_call_is_answered_when_the_sender_ends():
-    engine = TransactionalEngine(True).begun()
-    engine.append([b"a"])
-    engine.spin()
-    engine.troubles["end_txn"].append(Trouble.SWALLOWED)
-    answer = engine.submit(Step.COMMIT)
-    engine.spin()
-    engine.parts.sender.abort(ProducerClosedError("closed"))
-    with pytest.raises(ProducerClosedError):
-        answer.value()
-    with pytest.raises(ProducerClosedError):
-        engine.submit(Step.ABORT).value()
 
 
 def test_an_abort_replaces_offsets_that_are_still_on_their_way():

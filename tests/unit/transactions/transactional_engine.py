@@ -15,14 +15,12 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.common.waiting import Outcome
 from spark_kafka_sink.exactly_once.decode import batch_headers
-from spark_kafka_sink.network.name_lookup import AddressList
 from spark_kafka_sink.producer.transactions.manager import TransactionalCall
 from spark_kafka_sink.producer.transactions.states import State, Step
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.offset_records import CommittedOffset
 from spark_kafka_sink.testing.broker.state.offsets import GroupOffsets
 from spark_kafka_sink.testing.broker.state.transactions import NOBODY, ProducerIdentity, TransactionCoordinator
-from spark_kafka_sink.testing.broker.state.transactions import State as TransactionState
 from tests.support.scripted_network import SentRequest, api_versions_response
 from tests.unit.scripted_engine import TOPIC, Engine
 from tests.unit.scripted_engine import Step as ProduceStep
@@ -90,20 +88,6 @@ class TransactionalEngine(Engine):
         self.begin()
         return self
 
-    def lose_node(self, host: str) -> None:
-        """Its connections end, and no new one gets beyond the handshake."""
-        connect = self.transport.connect
-
-        def refuse(connection_id: int, to: str, port: int, addresses: AddressList | None = None) -> None:
-            connect(connection_id, to, port, addresses)
-            if to == host:
-                self.transport.drop(connection_id, "Connection reset by peer")
-
-        self.transport.connect = refuse  # type: ignore[method-assign]
-        for connection_id, (to, _) in list(self.transport.addresses.items()):
-            if to == host and connection_id in self.transport.open:
-                self.transport.drop(connection_id, "Connection reset by peer")
-
     def visible(self, partition: int = 0) -> list[bytes]:
         """What a read_committed consumer sees."""
         kept, end = self.logs[partition].partition, self.logs[partition].partition.last_stable_offset()
@@ -118,10 +102,6 @@ class TransactionalEngine(Engine):
     def offsets(self, group: str = "readers") -> dict[tuple[str, int], int]:
         return {tuple(at): committed.offset for at, committed in self.group_offsets.of(group).items()}
 
-    @property
-    def transaction_state(self) -> TransactionState:
-        return self.coordinator.transactions[TRANSACTIONAL_ID].state
-
     def init_elsewhere(self) -> None:
         """Another producer initialises the transactional id: what is open is aborted, and this producer fenced."""
         with suppress(ApiError):
@@ -133,13 +113,6 @@ class TransactionalEngine(Engine):
         """Every EndTxn that was delayed reaches the coordinator; nobody waits for its response any more."""
         while self.delayed:
             self._respond_end_txn(self.delayed.pop(0), None)
-
-    def time_out(self) -> None:
-        """The coordinator aborts the transaction and bumps the epoch; the producer's own abort passes as a retry."""
-        transaction = self.coordinator.transactions[TRANSACTIONAL_ID]
-        identity = transaction.identity
-        self.coordinator.fence(TRANSACTIONAL_ID, self.clock.epoch_ms())
-        transaction.previous = identity
 
     def apis(self) -> list[str]:
         """What was asked besides metadata and versions, repetitions left out."""
