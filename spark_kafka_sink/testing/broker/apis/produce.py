@@ -61,7 +61,7 @@ class _Outcome:
     message: str | None = None
 
 
-def handle(context: RequestContext) -> Response:
+def produce(context: RequestContext) -> Response:
     acks = context.body.acks
     outcomes = list(_appended(context))
     if acks == 0:
