@@ -82,7 +82,8 @@ def command(night, capsys):
     return run
 
 
-def test_list_tells_what_is_open_and_why_and_touches_nothing(night, command):
+def test_what_is_decided_is_listed_and_committed_and_what_is_open_is_aborted_after_it(night, command):
+    """An abort is refused while the intent stands."""
     for _ in range(2):
         code, said = command("list")
         assert code == 0
@@ -95,24 +96,15 @@ def test_list_tells_what_is_open_and_why_and_touches_nothing(night, command):
         )
         assert said.splitlines()[-1] == "3 transactions open"
         assert "more" not in said
+    code, said = command("abort")
+    assert code == 1
+    assert f"Under the name {night.prefix} batch 0 of q1 is decided and not committed yet: commit it" in said
     assert all(night.is_open(name) for name in ("decided", "open", "foreign"))
-
-
-def test_commit_carries_out_what_is_decided_and_nothing_else(night, command):
     told = f"commit batch 0 of q1: {night.prefix}-0, {night.prefix}-1\n"
     assert command("commit") == (0, f"{told}committed batch 0 of q1\n")
     assert night.committed("decided") == [b"a", b"b"]
     assert night.is_open("open")
-    assert night.is_open("foreign")
     assert command("commit") == (0, "nothing to commit\n")
-
-
-def test_abort_refuses_while_an_intent_stands_and_then_ends_what_is_open(night, command):
-    code, said = command("abort")
-    assert code == 1
-    assert f"Under the name {night.prefix} batch 0 of q1 is decided and not committed yet: commit it" in said
-    assert night.is_open("open")
-    command("commit")
     assert command("abort") == (0, f"abort {night.prefix}-5\naborted 1 transaction\n")
     assert [night.committed(name) for name in ("decided", "open")] == [[b"a", b"b"], []]
     assert night.is_open("foreign")

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-
-from confluent_kafka.admin import AdminClient, NewPartitions
 
 from spark_kafka_sink.testing import LocalKafka
 from tests.faults.promises import AGAIN, AGAIN_ANY_ORDER, ONCE, SOME, Lost, Promise
 from tests.faults.settings import Guarantee, Setting
 from tests.faults.support.proxy import Address, Direction, Proxy
-from tests.support.waiting import DEADLINE_S, eventually
+from tests.support.waiting import eventually
 
 PARTITIONS = 3
 SHORT_TIMEOUT_MS = 1500
@@ -52,9 +49,7 @@ class KafkaFault:
     five_in_flight: Promise
     no_acks: Promise | None
     loses_leaders: bool = False
-    deletes_earlier_rows: bool = False
     config: Mapping[str, object] = field(default_factory=dict)
-    topic_config: Mapping[str, str] = field(default_factory=dict)
 
     def promise(self, setting: Setting) -> Promise | None:
         promise = {
@@ -114,33 +109,6 @@ def leader_hangs(site: Site, write: Write) -> None:
     site.kafka.resume(hanging)
 
 
-def isr_shrinks_and_is_whole_again(site: Site, write: Write) -> None:
-    follower = next(node for node in site.kafka.node_ids if node != site.leader())
-    site.kafka.stop(follower)
-    write()
-    time.sleep(0.3)
-    write()
-    site.kafka.start(follower)
-
-
-def topic_is_made_again(site: Site, write: Write) -> None:
-    site.kafka.delete_topic(site.topic)
-    with ThreadPoolExecutor(1) as writers:
-        writing = writers.submit(write)
-        site.kafka.create_topic(site.topic, PARTITIONS)
-        writing.result()
-
-
-def partitions_are_added(site: Site, write: Write) -> None:
-    write()
-    admin = AdminClient({"bootstrap.servers": site.kafka.bootstrap_servers})
-    admin.create_partitions([NewPartitions(site.topic, 2 * PARTITIONS)])[site.topic].result(DEADLINE_S)
-    write()
-    site.kafka.await_in_sync(site.topic)
-    time.sleep(0.3)
-    write()
-
-
 IMPATIENT = {"request.timeout.ms": SHORT_TIMEOUT_MS}
 
 KAFKA_FAULTS = (
@@ -149,11 +117,6 @@ KAFKA_FAULTS = (
     KafkaFault("network cut in an answer", cut(Direction.TO_CLIENT, 10), ONCE, AGAIN, AGAIN_ANY_ORDER, None),
     KafkaFault("half-open connection", half_open_connection, ONCE, AGAIN, AGAIN_ANY_ORDER, SOME, config=IMPATIENT),
     KafkaFault("leader hangs", leader_hangs, ONCE, AGAIN, AGAIN_ANY_ORDER, SOME, config=IMPATIENT),
-    KafkaFault("partitions added", partitions_are_added, ONCE, AGAIN, AGAIN_ANY_ORDER, SOME,
-               config={"metadata.max.age.ms": 100}),
-    KafkaFault("topic made again", topic_is_made_again, ONCE, AGAIN, AGAIN_ANY_ORDER, SOME, deletes_earlier_rows=True),
-    KafkaFault("min ISR lost and regained", isr_shrinks_and_is_whole_again, ONCE, AGAIN, AGAIN_ANY_ORDER, SOME,
-               loses_leaders=True, topic_config={"min.insync.replicas": "3"}),
     KafkaFault("leader killed", leader_is_killed, ONCE, AGAIN, AGAIN_ANY_ORDER, SOME, loses_leaders=True),
     KafkaFault("rolling restart", rolling_restart, ONCE, AGAIN, AGAIN_ANY_ORDER, SOME, loses_leaders=True),
 )  # fmt: skip

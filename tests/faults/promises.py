@@ -36,7 +36,9 @@ Log = Mapping[int, Sequence[int]]
 """Partition to the numbers of its rows, in the order of their offsets."""
 
 
-def check(promise: Promise, log: Log, written: int, failed: Mapping[int, Exception], gone: frozenset[int]) -> None:
+def check(
+    promise: Promise, log: Log, written: int, failed: Mapping[int, Exception], gone: frozenset[int] = frozenset()
+) -> None:
     """Rows 0 to ``written - 1`` were written; ``failed`` were reported so; ``gone`` are those a fault took away."""
     times = Counter(row for rows in log.values() for row in rows)
     missing = set(range(written)) - gone - times.keys()

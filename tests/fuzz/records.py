@@ -20,7 +20,7 @@ from spark_kafka_sink.exactly_once.ledger_view import LedgerView
 from spark_kafka_sink.exactly_once.receipts import WriteReceipt
 from spark_kafka_sink.records.batch import CRC_END, HEADER_SIZE, BatchHeader, stamp_header
 from tests.fuzz.target import Target, picked
-from tests.unit.exactly_once.kept_ledger import FILE
+from tests.unit.exactly_once.test_kept_ledger import FILE
 
 _BOUND: Final = 1 << 20
 _CODECS: Final = sorted(codec for codec in CODEC_IDS if codec != "none")

@@ -91,12 +91,6 @@ def test_a_failing_task_is_retried_and_no_row_is_lost(spark, topic, to_topic):
     assert set(topic.values()) == {str(number).encode() for number in range(1000)}
 
 
-@pytest.mark.parametrize("acks", ["0", "1"])
-def test_fewer_acks_write_every_row(spark, topic, to_topic, acks):
-    save(spark.range(1000).selectExpr("cast(id as string) value"), {**to_topic, "kafka.acks": acks})
-    assert topic.values().total() == 1000
-
-
 def test_spark_does_not_go_through_a_workers_imports_after_every_task(spark, topic, to_topic):
     """pyspark.daemon collects garbage after each: 20 to 50 ms, were all modules' objects looked at."""
 

@@ -1,12 +1,8 @@
 """The benchmark's sides that write Avro write the same records: their times compare."""
 
-from datetime import UTC
-
 import pytest
-from confluent_kafka.schema_registry import SchemaRegistryClient
-from confluent_kafka.schema_registry.avro import AvroDeserializer
 
-from benchmarks.frames import COLUMN_COUNTS, KEY, frame
+from benchmarks.frames import COLUMN_COUNTS, frame
 from benchmarks.spark_jars import avro_jar, sink_jars
 from benchmarks.spark_sides import NEEDS_REGISTRY, WRITERS, Destination
 
@@ -49,13 +45,3 @@ def test_rows_of_many_columns_have_the_same_bytes_on_both_sides(
     )
     assert len(ours) == 100
     assert ours == theirs
-
-
-def test_what_they_write_is_the_frame(rows, topic, local_schema_registry):
-    read = AvroDeserializer(SchemaRegistryClient({"url": local_schema_registry.url}))
-    values = [read(value, None) for _, value in written_by("avro", rows, topic, local_schema_registry)]
-    expected = [row.asDict() for row in rows.drop(KEY).collect()]
-    for row in expected:
-        row["c6"] = row["c6"].astimezone(UTC)
-    by_first = [sorted(each, key=lambda row: row["c0"]) for each in (values, expected)]
-    assert by_first[0] == by_first[1]

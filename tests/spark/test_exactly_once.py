@@ -36,23 +36,6 @@ def test_a_micro_batch_whose_commit_spark_lost_is_not_written_again(spark, topic
     assert topic.values() == expected(0, 100)
 
 
-def test_many_micro_batches_go_through_one_query(spark, topic, to_topic, tmp_path):
-    for first in range(0, 500, 100):
-        streaming(numbers(spark, first, first + 100), tmp_path / "in")
-    source = spark.readStream.schema("key string, value string").option("maxFilesPerTrigger", "1")
-    assert stream(source.parquet(str(tmp_path / "in")), to_topic, tmp_path / "checkpoint") == [0, 1, 2, 3, 4]
-    assert topic.values() == expected(0, 500)
-
-
-def test_a_version_is_written_once(spark, topic, to_topic):
-    versioned = {**to_topic, "txnAppId": f"{topic.name}-nightly", "txnVersion": 3}
-    save(numbers(spark, 0, 100), versioned)
-    save(numbers(spark, 0, 100), versioned)
-    assert topic.values() == expected(0, 100)
-    save(numbers(spark, 100, 200), {**versioned, "txnVersion": 4})
-    assert topic.values() == expected(0, 200)
-
-
 def test_two_batch_jobs_with_one_prefix_at_the_same_time_both_succeed(spark, topic, to_topic):
     def job(first):
         rows = [(str(number),) for number in range(first, first + 100)]
@@ -91,23 +74,6 @@ def test_incident_a_job_that_was_started_twice_tore_what_its_second_run_had_prep
     assert topic.values() == {b"0": 1, b"1": 1}
 
 
-def test_for_each_batch_is_idempotent_with_its_number_as_version(spark, topic, to_topic, tmp_path):
-    frame = streaming(numbers(spark, 0, 100), tmp_path / "in")
-
-    def write(batch, number):
-        save(batch, {**to_topic, "txnAppId": topic.name, "txnVersion": number})
-
-    def run():
-        writer = frame.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "checkpoint"))
-        query = writer.trigger(availableNow=True).start()
-        assert query.awaitTermination(60)
-
-    run()
-    lose_commit(tmp_path / "checkpoint", 0)
-    run()
-    assert topic.values() == expected(0, 100)
-
-
 @pytest.mark.parametrize("thread", ["Spark's", "pool, kafka_batches", "pool that inherits"])
 def test_foreach_batch_whose_ledger_was_lost_is_refused_until_its_checkpoint_is_trusted(
     spark, topic, to_topic, tmp_path, thread
@@ -143,37 +109,6 @@ def test_foreach_batch_whose_ledger_was_lost_is_refused_until_its_checkpoint_is_
     assert topic.values() == expected(0, 200)
 
 
-def test_an_older_checkpoint_is_refused(spark, topic, to_topic, tmp_path):
-    for first in (0, 100):
-        stream(streaming(numbers(spark, first, first + 100), tmp_path / "in"), to_topic, tmp_path / "checkpoint")
-    for batch in (1, 0):
-        lose_commit(tmp_path / "checkpoint", batch)
-        for name in (str(batch), f".{batch}.crc"):
-            (tmp_path / "checkpoint" / "offsets" / name).unlink(missing_ok=batch == 0)
-    frame = spark.readStream.schema("key string, value string").parquet(str(tmp_path / "in"))
-    assert "is older than the last batch in the ledger" in fails(stream, frame, to_topic, tmp_path / "checkpoint")
-    assert topic.values() == expected(0, 200)
-
-
-def test_another_guarantee_in_between_is_refused_not_written_twice(spark, topic, to_topic, tmp_path):
-    """Exactly-once wrote batch 0, at-least-once 1 to 3, and Spark's own commit of 3 is lost."""
-    source, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
-    stream(streaming(numbers(spark, 0, 100), source), to_topic, checkpoint)
-    before = {"kafka.bootstrap.servers": topic.servers, "topic": topic.name}
-    for first in (100, 200, 300):
-        frame = streaming(numbers(spark, first, first + 100), source)
-        stream(frame, before, checkpoint)
-    lose_commit(checkpoint, 3)
-    text = fails(stream, frame, to_topic, checkpoint)
-    assert "batch 0 of" in text
-    assert "ledgerStart=trust-checkpoint:3." in text
-    assert topic.values() == expected(0, 400)
-    trusting = {**to_topic, "ledgerStart": "trust-checkpoint:4"}
-    lose_nothing = streaming(numbers(spark, 400, 500), source)
-    assert "ledgerStart=trust-checkpoint:3." in fails(stream, lose_nothing, trusting, checkpoint)
-    assert topic.values() == expected(0, 400)
-
-
 @pytest.mark.parametrize("given", [True, "True", " TRUE "], ids=["bool", "str", "by hand"])
 def test_speculation_is_refused_before_anything_is_written(spark, topic, to_topic, given):
     """PySpark writes a bool in small letters; text reaches the tasks as it is."""
@@ -183,12 +118,6 @@ def test_speculation_is_refused_before_anything_is_written(spark, topic, to_topi
     finally:
         spark._jsparkSession.sessionState().conf().unsetConf("spark.speculation")
     assert topic.values() == {}
-
-
-def test_planning_says_what_is_wrong_in_its_own_words(spark, topic, to_topic):
-    text = fails(save, numbers(spark, 0, 10), {**one_off(to_topic), "kafka.transaction.timeout.ms": 1_000_000})
-    assert "PlanningError" in text
-    assert "set it to 900000 or less" in text
 
 
 def receipts(topic):

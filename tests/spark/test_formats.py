@@ -16,7 +16,6 @@ from tests.faults.exactly_once.reader import read_committed
 from tests.spark.conftest import PARTITIONS
 from tests.spark.writes import fails, one_off, one_row, save, stream, streaming
 from tests.support.schema_registry_server import SchemaRegistryServer
-from tests.support.waiting import eventually
 from tests.unit.encoding.protos import compiled, upb
 
 pytestmark = pytest.mark.jvm
@@ -136,15 +135,6 @@ def test_a_null_struct_is_a_tombstone(spark, topic, avro, client):
     assert schema[1] == "null"
 
 
-def test_a_column_that_does_not_fit_is_an_error_before_any_task(spark, topic, avro, client):
-    schema = '{"type":"record","name":"R","fields":[{"name":"id","type":"int"},{"name":"more","type":"string"}]}'
-    said = fails(save, one_row(spark, "struct(1L id, true flag) value"), {**avro, "valueSchema": schema})
-    assert "The column value does not fit valueSchema:" in said
-    assert "- id: column type bigint" in said
-    assert "- flag: " in said
-    assert "- more: " in said
-
-
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
 def test_protobuf_is_read_as_it_was_written(spark, topic, avro, client, tmp_path, guarantee):
     line = "message Unused {} message Line { string item = 1; } "
@@ -235,18 +225,6 @@ def test_an_incompatible_schema_is_the_registrys_own_error(spark, topic, avro, c
     assert [row.get("more") for row in decoded(topic, client)].count(2) == 1
 
 
-def test_headers_name_the_schemas_beside_the_rows_own_headers(spark, topic, avro):
-    places = {f"{side}.schema.id.serializer": "header" for side in ("key", "value")}
-    with SchemaRegistryServer() as registry:
-        options = {**avro, **places, "keyFormat": "avro", "schema.registry.url": registry.url}
-        frame = one_row(spark, "struct(1 k) key", "struct(2 v) value", "map('a', X'01') headers")
-        save(frame, options)
-        ids = {side: b"\1" + registry.guid(registry.subjects[f"{topic.name}-{side}"][0]) for side in ("key", "value")}
-    (record,) = topic.records()
-    assert record.headers == (("a", b"\1"), ("__key_schema_id", ids["key"]), ("__value_schema_id", ids["value"]))
-    assert (record.key, record.value) == (b"\2", b"\4")
-
-
 def test_keys_and_messages_are_read_by_the_guids_in_their_headers(spark, topic, avro, tmp_path):
     """Protobuf of a descriptor set, then of what the registry has: a serialized descriptor with an import."""
     descriptor_set = compiled(
@@ -284,36 +262,3 @@ def test_a_registry_without_guids_is_an_error_before_any_row(spark, topic, avro,
         "where the topic is known"
     )
     assert topic.count() == 0
-
-
-def test_without_a_registry_the_bytes_are_bare(spark, topic, avro):
-    del avro["schema.registry.url"]
-    save(one_row(spark, "struct(1 a, 'x' b) value"), avro)
-    assert [record.value for record in topic.records()] == [b"\2\2x"]
-
-
-def numbered_stream(spark, options, checkpoint, trigger):
-    source = spark.readStream.format("rate-micro-batch").options(rowsPerBatch=10, numPartitions=2).load()
-    writer = source.selectExpr("struct(value as id) value").writeStream.format("pykafka").options(**options)
-    return writer.option("checkpointLocation", str(checkpoint)).trigger(processingTime=trigger).start()
-
-
-def run_until(query, condition, timeout_s):
-    def reached():
-        assert query.exception() is None, query.exception()
-        return condition()
-
-    eventually(reached, "the query does not get there", timeout_s)
-
-
-def test_a_registry_that_goes_down_stops_no_stream(spark, topic, avro, tmp_path):
-    with SchemaRegistryServer() as registry:
-        query = numbered_stream(spark, {**avro, "schema.registry.url": registry.url}, tmp_path, "1 second")
-        run_until(query, lambda: topic.count() >= 10, 60)
-        asked = len(registry.asked)
-    try:
-        before = topic.count()
-        run_until(query, lambda: topic.count() >= before + 30, 60)
-    finally:
-        query.stop()
-    assert asked == len(registry.asked) == 1

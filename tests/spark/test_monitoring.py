@@ -13,7 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.faults.exactly_once.reader import read_committed
-from tests.spark.writes import numbers, save, stream, streaming
+from tests.spark.writes import numbers, stream, streaming
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.jvm
@@ -73,14 +73,3 @@ def test_totals_are_the_records_that_librdkafka_counts(spark, topic, to_topic, t
         again = scraped(url)
     counters = [key for key in scrape if key[0].endswith("_total") and "exporter" not in key[0]]
     assert {key: again[key] for key in counters} == {key: scrape[key] for key in counters}
-
-
-@pytest.mark.parametrize("to_topic", ["at-least-once"], indirect=True)
-def test_two_batch_jobs_of_an_application_are_both_in_the_totals(spark, topic, to_topic):
-    save(numbers(spark, 0, 300), to_topic)
-    save(numbers(spark, 300, 350), to_topic)
-    with exporter(to_topic) as url:
-        scrape = scraped(url)
-    found = read_committed(topic.servers, topic.name)
-    assert rows_of(scrape) == {partition: len(values) for partition, values in found.items() if values}
-    assert sum(rows_of(scrape).values()) == 350

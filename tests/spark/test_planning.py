@@ -3,33 +3,12 @@
 import pytest
 
 from spark_kafka_sink.spark.schema import RowLayout, SchemaError
-from tests.spark.writes import fails, one_row, save, stream, streaming
+from tests.spark.writes import fails, one_row, stream, streaming
 
 pytestmark = pytest.mark.jvm
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:1"}
 TO_TOPIC = {**SERVERS, "topic": "t"}
-
-
-def test_all_faults_of_options_come_in_one_message(spark):
-    said = fails(
-        save, one_row(spark, "'v' value"), {"topic": " ", "topics": "x", "kafka.acks": "2", "kafka.lingerms": 1}
-    )
-    for fault in (
-        "topic is blank",
-        "topics is not an option of pykafka; did you mean topic?",
-        "kafka.acks must be one of all, -1, 0, 1, but is '2'.",
-        "kafka.lingerms is not an option of Kafka's producer; did you mean kafka.linger.ms?",
-        "kafka.bootstrap.servers is required",
-    ):
-        assert f"- {fault}" in said
-
-
-def test_all_faults_of_options_come_in_one_message_when_streaming(spark, tmp_path):
-    frame = streaming(one_row(spark, "'v' value"), tmp_path / "in")
-    said = fails(stream, frame, {"topics": "x", "kafka.acks": "2"}, tmp_path / "checkpoint")
-    for fault in ("topics is not an option", "kafka.acks must be one of", "kafka.bootstrap.servers is required"):
-        assert f"- {fault}" in said
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.spark.writes import expected, lose_commit, numbers, save, stream, streaming
+from tests.spark.writes import expected, lose_commit, numbers, stream, streaming
 
 pytestmark = pytest.mark.jvm
 
@@ -30,18 +30,6 @@ def test_complete_mode_appends_the_whole_result_every_time(spark, topic, to_topi
         counts = rows.groupBy("key").count().selectExpr("key", "cast(count as string) value")
         stream(counts, to_topic, tmp_path / "checkpoint", "complete")
     assert topic.values() == {b"1": 3, b"2": 3}
-
-
-def test_for_each_batch_can_use_the_batch_writer(spark, topic, to_topic, tmp_path):
-    frame = streaming(numbers(spark, 0, 300), tmp_path / "in")
-    query = (
-        frame.writeStream.foreachBatch(lambda batch, _: save(batch, to_topic))
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    assert query.awaitTermination(60)
-    assert topic.values() == expected(0, 300)
 
 
 def test_many_micro_batches_go_through_one_query(spark, topic, to_topic, tmp_path):

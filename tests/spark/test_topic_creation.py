@@ -37,18 +37,6 @@ def partitions(admin, topic):
     return len(admin.list_topics(topic, timeout=DEADLINE_S).topics[topic].partitions)
 
 
-@pytest.mark.parametrize("how", ["batch", "streaming"])
-def test_never_fails_before_the_first_task_and_no_topic_appears(spark, kafka, admin, tmp_path, how):
-    rows, given = one_row(spark, "cast(raise_error('a task ran') as string) value"), options(kafka, "never", "flihgts")
-    if how == "batch":
-        said = fails(save, rows, given)
-    else:
-        rows = streaming(one_row(spark, "'v' value"), tmp_path / "in")
-        said = fails(stream, rows, given, tmp_path / "checkpoint")
-    assert "topicCreation=never: no such topic: flihgts (did you mean flights?)" in said
-    assert "flihgts" not in admin.list_topics(timeout=DEADLINE_S).topics
-
-
 def test_create_creates_the_topic_with_its_settings_once(spark, kafka, admin, tmp_path):
     topic = name("created")
     settings = {

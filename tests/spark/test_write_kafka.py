@@ -2,7 +2,6 @@
 
 import re
 import signal
-from concurrent.futures import ThreadPoolExecutor
 from threading import Event, Thread, main_thread
 
 import pytest
@@ -91,20 +90,6 @@ def test_a_cancelled_stage_fails_the_call_which_aborts_what_its_tasks_wrote(spar
     assert topic.values() == {}
     write_kafka(numbers(spark, 0, 300), {**exactly_once, "txnVersion": 1})
     assert topic.values() == expected(0, 300)
-
-
-def test_two_tables_in_two_threads(spark, topic, exactly_once):
-    with ThreadPoolExecutor(2) as threads:
-        writes = [
-            threads.submit(
-                write_kafka,
-                numbers(spark, first, first + 300),
-                {**exactly_once, "txnAppId": f"{topic.name}-{first}", "txnVersion": 1},
-            )
-            for first in (0, 300)
-        ]
-        assert [each.result().rows for each in writes] == [300, 300]
-    assert topic.values() == expected(0, 600)
 
 
 def test_a_query_writes_each_micro_batch_once_over_restarts(spark, topic, exactly_once, tmp_path):

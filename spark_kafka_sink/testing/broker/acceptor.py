@@ -7,6 +7,8 @@ import itertools
 import random
 import socket
 import ssl
+import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -14,12 +16,13 @@ from spark_kafka_sink.testing.broker.authentication import TLS, AtListener, Sess
 from spark_kafka_sink.testing.broker.connection import Connection
 from spark_kafka_sink.testing.broker.handler_pool import HandlerPool
 from spark_kafka_sink.testing.broker.stream import PlainStream, Stream, TlsStream
+from spark_kafka_sink.testing.certificates import CertificateAuthority
+from spark_kafka_sink.testing.listener import Listener
 
 LOOPBACK: Final = "127.0.0.1"
 _READ_LIMIT: Final = 1 << 20
 _HANDSHAKE_TIMEOUT_S: Final = 10.0
 _POLL_S: Final = 0.005
-
 
 # Below the ephemeral ports: no other process gets a killed node's port before it is started again.
 _PORTS: Final = range(10_000, 15_000)
@@ -145,3 +148,27 @@ def _listening_anywhere() -> socket.socket:
         with suppress(OSError):
             return _listening(random.choice(_PORTS))
     raise OSError(f"no free port among {_PORTS.start} to {_PORTS.stop - 1} on {LOOPBACK}")
+
+
+def server_contexts(
+    listeners: Mapping[str, Listener], authority: CertificateAuthority | None
+) -> dict[str, ssl.SSLContext]:
+    """For each listener with TLS."""
+    if authority is None:
+        return {}
+    return {name: _server_context(each, authority) for name, each in listeners.items() if each.has_tls}
+
+
+def _server_context(listener: Listener, authority: CertificateAuthority) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # ssl reads keys from files only
+        file.write(listener.key_store(authority))
+        file.flush()
+        context.load_cert_chain(file.name)
+    context.load_verify_locations(cadata=authority.certificate)
+    context.verify_mode = {
+        "none": ssl.CERT_NONE,
+        "requested": ssl.CERT_OPTIONAL,
+        "required": ssl.CERT_REQUIRED,
+    }[listener.client_auth]
+    return context

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-from spark_kafka_sink.testing.broker.log import Log
+from spark_kafka_sink.testing.broker.request_log import Log
 from spark_kafka_sink.testing.broker.sasl import SaslRefusedError, SaslServer, sasl_server
 from spark_kafka_sink.testing.listener import Listener
 

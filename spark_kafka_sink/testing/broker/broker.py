@@ -10,6 +10,7 @@ from typing import Final, Self, TypeVar
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.model import NO_LEADER
 from spark_kafka_sink.errors import IllegalStateError
+from spark_kafka_sink.testing.broker.acceptor import server_contexts
 from spark_kafka_sink.testing.broker.authentication import AuthenticationLog
 from spark_kafka_sink.testing.broker.faults import Faults, error_code
 from spark_kafka_sink.testing.broker.loop_thread import LoopThread
@@ -18,7 +19,6 @@ from spark_kafka_sink.testing.broker.request_log import RequestLog
 from spark_kafka_sink.testing.broker.server import Server
 from spark_kafka_sink.testing.broker.state.config import Setting, broker_config
 from spark_kafka_sink.testing.broker.state.partition import Partition
-from spark_kafka_sink.testing.broker.tls import server_contexts
 from spark_kafka_sink.testing.broker.topic_view import TopicView
 from spark_kafka_sink.testing.broker.versions import LATEST, Narrowed, release
 from spark_kafka_sink.testing.listener import Listener, ListenerOptions

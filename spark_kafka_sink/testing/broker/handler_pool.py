@@ -20,8 +20,8 @@ from typing import Final, Protocol
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.clock import SystemClock
-from spark_kafka_sink.testing.broker.apis.api_versions import versions_response
 from spark_kafka_sink.testing.broker.apis.error_response import error_response
+from spark_kafka_sink.testing.broker.apis.metadata import versions_response
 from spark_kafka_sink.testing.broker.apis.table import HANDLERS
 from spark_kafka_sink.testing.broker.connection import Connection
 from spark_kafka_sink.testing.broker.faults import Faults, Kind

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from spark_kafka_sink.testing import Listener, LocalKafka
+from spark_kafka_sink.testing.kafka_jars import tools_version
 from spark_kafka_sink.testing.kafka_node import free_ports
 
 KRB5 = "com.sun.security.auth.module.Krb5LoginModule required"
@@ -124,4 +125,5 @@ def client_options(kafka: LocalKafka, jaas: str, listener: str = "KRB", **others
 
 
 def java_command(kafka: LocalKafka, kdc: Kdc, main_class: str, *arguments: str) -> Sequence[str]:
-    return [*kafka._java_command(kafka.version, java_flag(kdc)), main_class, *arguments]
+    """A tool of Kafka's; the jars of the newest releases come without tools."""
+    return [*kafka._java_command(tools_version(kafka.version), java_flag(kdc)), main_class, *arguments]

@@ -19,6 +19,7 @@ from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import TaskAction, WriteKind
 from spark_kafka_sink.records.batch import BatchHeader
 from spark_kafka_sink.testing import LocalKafka
+from spark_kafka_sink.testing.kafka_jars import tools_version
 from tests.support.waiting import until
 from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query
 
@@ -176,7 +177,7 @@ def test_the_commands_that_are_told_mend_the_topic(three_nodes, caplog, tmp_path
     (warning,) = [record.getMessage() for record in caplog.records if "ledgerTopic" in record.getMessage()]
     for command in warning.split("To change it, if the brokers let you, run: ")[1].split(" ; "):
         script, *arguments = shlex.split(as_files(command, tmp_path))
-        kafka._run_tool(kafka.version, TOOLS[script], *arguments)
+        kafka._run_tool(TOOLS[script], *arguments, version=tools_version(kafka.version))
     kafka.await_in_sync(LEDGER)
     caplog.clear()
     ledger_topic._warned.clear()

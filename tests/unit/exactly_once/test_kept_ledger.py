@@ -2,15 +2,43 @@
 
 import json
 from base64 import b64decode
+from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.exactly_once.ledger_format import raw_batches, read_key
+from spark_kafka_sink.exactly_once.ledger_format import raw_batches, read_key, shown_id
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView, MarkerOutcomes
 from spark_kafka_sink.exactly_once.values import EntryState
-from tests.unit.exactly_once.kept_ledger import FILE, WIDE, shown
 
+FILE = Path(__file__).parent / "ledger-1.json"
+WIDE = 200
 NAMES = {each["name"]: each for each in json.loads(FILE.read_text())}
+
+
+def shown(entry):
+    """An entry as JSON, in words of its own: not those of the ledger's format."""
+    return {
+        "query": entry.query,
+        "number": entry.number,
+        "state": entry.state.name,
+        "decided_at": entry.decided_at,
+        "target": None if entry.target is None else [entry.target.topic],
+        "marker_partition": entry.marker_partition,
+        "markers_before": entry.markers_before,
+        "schemas": [list(schema) for schema in entry.schemas],
+        "topics": [[topic.name, shown_id(topic.id)] for topic in entry.topics],
+        "tasks": [
+            [share.rows.count, share.rows.checksum]
+            if share.prepared is None
+            else [share.rows.count, share.rows.checksum, *vars_of(share)]
+            for share in entry.tasks
+        ],
+    }
+
+
+def vars_of(share):
+    prepared = share.prepared
+    return [prepared.transactional_id, prepared.producer_id, prepared.epoch, prepared.end_txn_version, share.marker]
 
 
 def view_of(name):

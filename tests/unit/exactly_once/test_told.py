@@ -13,7 +13,7 @@ from spark_kafka_sink.exactly_once.session import session_for
 from spark_kafka_sink.exactly_once.values import LedgerStart, RecoveryMode, WriteKind
 from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.spark.producer_cache import ProducerCache
-from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query, committed
+from tests.unit.exactly_once.runs import LEDGER, Query, committed
 from tests.unit.exactly_once.test_protocol import EACH_ONCE, ROWS
 
 
@@ -35,21 +35,6 @@ def test_an_abort_after_a_successors_commit_keeps_no_receipts_of_its_own(broker,
     query.run(0, ROWS)
     outcome = query.abort(ours)
     assert (outcome.committed, outcome.decided) == (False, ("batch 0 of q1 was committed by another run",))
-
-
-def test_a_topic_that_is_made_again_while_a_task_writes_fails_the_task(broker, query):
-    write = query.open_task(query.plan(), 0, 0)
-    with write:
-        query.append(write, [b"a", b"b"])
-        old = write._core.topic_id(TOPIC)
-        broker.delete_topic(TOPIC)
-        broker.create_topic(TOPIC, partitions=2)
-        write._core.refreshed_partition_count(TOPIC)
-        assert write._core.topic_id(TOPIC) not in (None, old)
-        with pytest.raises(ExactlyOnceError, match=f"Task 0 of .*topic {TOPIC} was deleted"):
-            write.prepare()
-    query.run(0, ROWS)
-    assert committed(broker) == EACH_ONCE
 
 
 @pytest.mark.parametrize("process", ["planning that goes on", "abort"])

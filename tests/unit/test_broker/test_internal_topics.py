@@ -65,19 +65,6 @@ def test_a_group_s_partition_is_java_s_hash_of_its_id(group: str, java_hash: int
     assert [coordinator_partition(group, count) for count in (1, 50, 7)] == [0, java_hash % 50, java_hash % 7]
 
 
-def test_key_and_value_are_kafka_s() -> None:
-    key = offset_key("g", TopicPartition("top", 2))
-    committed = CommittedOffset(OFFSET, LEADER_EPOCH, "note")
-
-    assert key == b"\0\1" + b"\0\1g" + b"\0\3top" + b"\0\0\0\2"
-    assert (
-        offset_value(3, committed, 1_000)
-        == b"\0\3" + bytes(7) + b"\7" + b"\0\0\0\4" + b"\0\4note" + bytes(6) + b"\3\xe8"
-    )
-    start = b"\0\4" + bytes(7) + b"\7" + b"\0\0\0\4" + b"\5note" + bytes(6) + b"\3\xe8"
-    assert offset_value(4, committed, 1_000) == start + b"\0"
-
-
 def commit(client: PlainClient, group: str, *partitions: int) -> None:
     asked = [
         {"partition_index": index, "committed_offset": OFFSET, "committed_leader_epoch": 0, "committed_metadata": "m"}

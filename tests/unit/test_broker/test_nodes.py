@@ -122,16 +122,6 @@ def test_a_storage_failure_that_halts_stops_its_leader_without_a_response() -> N
             assert client.produce("t", RECORDS).error_code.name == "none"
 
 
-def test_a_topic_made_again_has_another_id_and_no_records(broker: TestBroker, client: PlainClient) -> None:
-    client.produce("t", RECORDS)
-    first = client.ask("Metadata", 12, topics=[{"name": "t"}]).topics[0].topic_id
-    broker.delete_topic("t")
-    broker.create_topic("t")
-
-    assert client.ask("Metadata", 12, topics=[{"name": "t"}]).topics[0].topic_id != first
-    assert broker.topic("t").records() == []
-
-
 def test_what_the_cluster_refuses_is_a_broker_error(broker: TestBroker) -> None:
     with pytest.raises(BrokerError, match="already exists") as failure:
         broker.create_topic("t")

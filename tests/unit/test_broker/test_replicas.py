@@ -67,15 +67,6 @@ def test_under_the_minimum_in_sync_it_stays_from_kafka_3_7_on(like: str, seen: i
         assert readable(broker) == 1
 
 
-def test_a_lower_minimum_lets_it_advance(broker: TestBroker, client: PlainClient) -> None:
-    broker.set_topic_configs("t", {"min.insync.replicas": 2})
-    broker.set_isr("t", 0, [1])
-    produce(client, acks=1)
-    assert readable(broker) == 0
-    broker.set_topic_configs("t", {"min.insync.replicas": 1})
-    assert readable(broker) == 1
-
-
 def test_an_isr_lost_while_waiting_times_out(broker: TestBroker, client: PlainClient) -> None:
     broker.set_topic_configs("t", {"min.insync.replicas": 2})
     broker.hold_followers("t", 0)
@@ -94,20 +85,6 @@ def test_a_partition_without_followers_has_none_to_hold() -> None:
         broker.create_topic("t")
         with pytest.raises(ValueError, match=r"t-0 has no such follower: its leader is 1, replicas \[1\]"):
             broker.hold_followers("t", 0)
-
-
-def test_acks_all_waits_for_the_followers(broker: TestBroker, client: PlainClient) -> None:
-    broker.hold_followers("t", 0)
-    with PlainClient(broker.bootstrap_servers) as other:
-        client.tell_produce("t", RECORDS, version=10)
-        assert int(other.produce("t", RECORDS, acks=1).base_offset) == 1  # acks=1 overtakes it
-    assert broker.topic("t").records() == []
-
-    broker.release_followers("t", 0)
-
-    answer = client.hear_produced(10)
-    assert (answer.error_code.name, int(answer.base_offset)) == ("none", 0)
-    assert len(broker.topic("t").records()) == 2
 
 
 def test_a_connection_is_muted_while_its_request_waits(broker: TestBroker, client: PlainClient) -> None:
@@ -157,14 +134,3 @@ def test_a_topic_deleted_while_waiting_is_told(broker: TestBroker, client: Plain
     broker.requests.wait_for("Produce")
     broker.delete_topic("t")
     assert client.hear_produced(10).error_code.name == "unknown_topic_or_partition"
-
-
-def test_a_fetch_waits_for_records(broker: TestBroker, client: PlainClient) -> None:
-    partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}
-    client.tell("Fetch", 4, max_wait=10_000, min_bytes=1, topics=[{"topic": "t", "partitions": [partition]}])
-    with PlainClient(broker.bootstrap_servers) as other:
-        other.produce("t", RECORDS)
-
-    (data,) = client.hear("Fetch", 4).responses[0].partitions
-
-    assert len(data.records) == len(RECORDS)

@@ -1,3 +1,3 @@
-"""One file per API: its docstring says what it emulates; ``emulation`` lists what is missing. ``table.py`` maps names
-to handlers.
+"""One function per API, in a file with its kin. Its docstring says what it emulates; ``emulation`` lists what is
+missing. ``table.py`` maps names to functions.
 """

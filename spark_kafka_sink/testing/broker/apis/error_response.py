@@ -39,12 +39,30 @@ def _partitions(topics: Iterable[Any], error: ErrorCode, unknown: Mapping[str, o
         {
             name: getattr(topic, name),
             names.get("responses", partitions): [
-                {index: getattr(asked, names.get("asked", index)), "error_code": error, **unknown}
+                {index: _index(asked, names.get("asked", index)), "error_code": error, **unknown}
                 for asked in getattr(topic, partitions)
             ],
         }
         for topic in topics
     ]
+
+
+def _index(asked: Any, name: str) -> int:
+    return asked if isinstance(asked, int) else getattr(asked, name)
+
+
+def _each(answers: str, asked: str, *names: str, **rest: object) -> _Form:
+    """Once for each of what was asked for, which is repeated by these names."""
+
+    def form(request: Request, error: ErrorCode) -> Fields:
+        each = getattr(request.body, asked) or ()
+        return {answers: [{**_named(one, names), "error_code": error, **rest} for one in each]}
+
+    return form
+
+
+def _named(asked: Any, names: tuple[str, ...]) -> Fields:
+    return {name: asked if isinstance(asked, str) else getattr(asked, name, None) for name in names}
 
 
 def _produce(request: Request, error: ErrorCode) -> Fields | None:
@@ -81,26 +99,8 @@ def _offset_fetch(request: Request, error: ErrorCode) -> Fields:
     if request.version >= _OFFSET_FETCH_TOP_LEVEL_SINCE:
         return {"error_code": error}
     unknown: Fields = {"committed_offset": -1, "metadata": ""}
-    return {
-        "topics": [
-            {
-                "name": topic.name,
-                "partitions": [
-                    {"partition_index": index, "error_code": error, **unknown} for index in topic.partition_indexes
-                ],
-            }
-            for topic in request.body.topics
-        ]
-    }
-
-
-def _metadata(request: Request, error: ErrorCode) -> Fields:
-    asked = request.body.topics or ()
-    return {
-        "topics": [
-            {"error_code": error, "name": each.name, "topic_id": getattr(each, "topic_id", None)} for each in asked
-        ]
-    }
+    names = {"name": "name", "partitions": "partition_indexes", "responses": "partitions", "index": "partition_index"}
+    return {"topics": _partitions(request.body.topics, error, unknown, **names)}
 
 
 def _find_coordinator(request: Request, error: ErrorCode) -> Fields:
@@ -109,32 +109,12 @@ def _find_coordinator(request: Request, error: ErrorCode) -> Fields:
     return nowhere if keys is None else {"coordinators": [{"key": key, **nowhere} for key in keys]}
 
 
-def _create_topics(request: Request, error: ErrorCode) -> Fields:
-    failed: Fields = {"error_code": error, "error_message": None, "num_partitions": -1, "replication_factor": -1}
-    return {"topics": [{"name": each.name, "configs": None, **failed} for each in request.body.topics]}
-
-
 def _delete_topics(request: Request, error: ErrorCode) -> Fields:
     failed: Fields = {"error_code": error, "error_message": None}
     by_id = getattr(request.body, "topics", None)
     if by_id is None:
         return {"responses": [{"name": name, **failed} for name in request.body.topic_names]}
     return {"responses": [{"name": each.name, "topic_id": each.topic_id, **failed} for each in by_id]}
-
-
-def _create_partitions(request: Request, error: ErrorCode) -> Fields:
-    failed: Fields = {"error_code": error, "error_message": None}
-    return {"results": [{"name": each.name, **failed} for each in request.body.topics]}
-
-
-def _describe_configs(request: Request, error: ErrorCode) -> Fields:
-    failed: Fields = {"error_code": error, "error_message": None, "configs": []}
-    asked = request.body.resources
-    return {
-        "results": [
-            {"resource_type": each.resource_type, "resource_name": each.resource_name, **failed} for each in asked
-        ]
-    }
 
 
 def _identity(_: Request, error: ErrorCode) -> Fields:
@@ -157,22 +137,8 @@ def _add_partitions_to_txn(request: Request, error: ErrorCode) -> Fields:
     }
 
 
-def _describe_transactions(request: Request, error: ErrorCode) -> Fields:
-    asked = request.body.transactional_ids
-    return {"transaction_states": [{"transactional_id": each, "error_code": error} for each in asked]}
-
-
 def _join_group(request: Request, error: ErrorCode) -> Fields:
     return {"error_code": error, "generation_id": -1, "member_id": request.body.member_id}
-
-
-def _describe_groups(request: Request, error: ErrorCode) -> Fields:
-    return {"groups": [{"group_id": each, "error_code": error, "error_message": None} for each in request.body.groups]}
-
-
-def _describe_topic_partitions(request: Request, error: ErrorCode) -> Fields:
-    asked = request.body.topics
-    return {"topics": [{"name": each.name, "error_code": error, "partitions": []} for each in asked]}
 
 
 _FORMS: Final[Mapping[str, _Form]] = MappingProxyType(
@@ -180,22 +146,26 @@ _FORMS: Final[Mapping[str, _Form]] = MappingProxyType(
         "Produce": _produce,
         "Fetch": _fetch,
         "ListOffsets": _list_offsets,
-        "Metadata": _metadata,
+        "Metadata": _each("topics", "topics", "name", "topic_id"),
         "OffsetCommit": _offset_commit,
         "OffsetFetch": _offset_fetch,
         "FindCoordinator": _find_coordinator,
         "JoinGroup": _join_group,
-        "DescribeGroups": _describe_groups,
-        "CreateTopics": _create_topics,
+        "DescribeGroups": _each("groups", "groups", "group_id", error_message=None),
+        "CreateTopics": _each(
+            "topics", "topics", "name", error_message=None, configs=None, num_partitions=-1, replication_factor=-1
+        ),
         "DeleteTopics": _delete_topics,
         "InitProducerId": _identity,
         "AddPartitionsToTxn": _add_partitions_to_txn,
         "EndTxn": _identity,
         "TxnOffsetCommit": _offset_commit,
-        "DescribeConfigs": _describe_configs,
-        "CreatePartitions": _create_partitions,
-        "DescribeTransactions": _describe_transactions,
-        "DescribeTopicPartitions": _describe_topic_partitions,
+        "DescribeConfigs": _each(
+            "results", "resources", "resource_type", "resource_name", error_message=None, configs=[]
+        ),
+        "CreatePartitions": _each("results", "topics", "name", error_message=None),
+        "DescribeTransactions": _each("transaction_states", "transactional_ids", "transactional_id"),
+        "DescribeTopicPartitions": _each("topics", "topics", "name", partitions=[]),
     }
 )
 """APIs that are not here (ApiVersions, Heartbeat, ListTransactions, …) name the error once."""

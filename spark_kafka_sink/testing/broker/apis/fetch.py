@@ -1,9 +1,4 @@
-"""Fetch (1): records for consumers (Kafka: ``ReplicaManager.fetchMessages``, ``DelayedFetch``).
-
-Emulated: whole batches from the one that holds the offset, at least one even when it is over the limits (KIP-74);
-read_committed up to the last stable offset with the aborted transactions; OFFSET_OUT_OF_RANGE, leader epochs, the new
-leader's address (KIP-951), topic ids; waiting for ``min_bytes`` up to ``max_wait``.
-"""
+"""What consumers read: Fetch and ListOffsets."""
 
 from __future__ import annotations
 
@@ -15,6 +10,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.model import NO_LEADER
+from spark_kafka_sink.exactly_once.decode import decode_batches
 from spark_kafka_sink.testing.broker.request_context import (
     Delayed,
     RequestContext,
@@ -30,6 +26,11 @@ _log = logging.getLogger(__name__)
 
 _TOPIC_IDS_SINCE: Final = 13
 _LEADER_ERRORS: Final = frozenset({ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch})
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+_NOT_FOUND: Final = (-1, -1)
 
 
 @dataclass(slots=True)
@@ -42,22 +43,28 @@ class _Reading:
     leaders: set[int] = field(default_factory=set)
 
 
-def handle(context: RequestContext) -> Response:
+def fetch(context: RequestContext) -> Response:
+    """Fetch (1): records for consumers (Kafka: ``ReplicaManager.fetchMessages``, ``DelayedFetch``).
+
+    Emulated: whole batches from the one that holds the offset, at least one even when it is over the limits (KIP-74);
+    read_committed up to the last stable offset with the aborted transactions; OFFSET_OUT_OF_RANGE, leader epochs, the
+    new leader's address (KIP-951), topic ids; waiting for ``min_bytes`` up to ``max_wait``.
+    """
     if getattr(context.body, "session_id", 0):
         return {"error_code": ErrorCode.fetch_session_id_not_found}
-    reading = _read(context)
+    reading = _read_asked(context)
     max_wait_ms = milliseconds(context.body.max_wait)
     if reading.has_error or reading.size >= context.body.min_bytes or not max_wait_ms:
-        return _response(context, reading)
+        return _fetched(context, reading)
 
     def try_complete() -> Fields | None:
-        again = _read(context)
-        return _response(context, again) if again.has_error or again.size >= context.body.min_bytes else None
+        again = _read_asked(context)
+        return _fetched(context, again) if again.has_error or again.size >= context.body.min_bytes else None
 
-    return Delayed(max_wait_ms, try_complete, lambda: _response(context, _read(context)))
+    return Delayed(max_wait_ms, try_complete, lambda: _fetched(context, _read_asked(context)))
 
 
-def _response(context: RequestContext, reading: _Reading) -> Fields:
+def _fetched(context: RequestContext, reading: _Reading) -> Fields:
     name = "topic" if context.version < _TOPIC_IDS_SINCE else "topic_id"
     return {
         "responses": by_topic(reading.rows, name, "partitions"),
@@ -65,7 +72,7 @@ def _response(context: RequestContext, reading: _Reading) -> Fields:
     }
 
 
-def _read(context: RequestContext) -> _Reading:
+def _read_asked(context: RequestContext) -> _Reading:
     reading = _Reading()
     for topic in context.body.topics:
         key = topic.topic if context.version < _TOPIC_IDS_SINCE else topic.topic_id
@@ -152,3 +159,61 @@ def _failed(reading: _Reading, index: int, partition: Partition | None, error: E
         reading.leaders.add(partition.leader)
         fields["current_leader"] = {"leader_id": partition.leader, "leader_epoch": partition.leader_epoch}
     return fields
+
+
+def list_offsets(context: RequestContext) -> Fields:
+    """ListOffsets (2): where a partition starts and ends, and the first record at or after a timestamp.
+
+    Emulated: earliest (-2), latest (-1; the last stable offset for read_committed), by timestamp to the record, the
+    largest timestamp (-3, KIP-734), earliest local (-4, the same as earliest here).
+    """
+    rows = [
+        (topic.name, _offset_row(context, topic.name, asked))
+        for topic in context.body.topics
+        for asked in topic.partitions
+    ]
+    return {"topics": by_topic(rows, "name", "partitions")}
+
+
+def _offset_row(context: RequestContext, topic: str, asked: Any) -> Fields:
+    try:
+        return _offset_of_partition(context, topic, asked)
+    except Exception:
+        _log.exception("error while responding to offset request for partition %s-%d", topic, asked.partition_index)
+        error = ErrorCode.unknown_server_error
+        return {"partition_index": asked.partition_index, "error_code": error, "timestamp": -1, "offset": -1}
+
+
+def _offset_of_partition(context: RequestContext, topic: str, asked: Any) -> Fields:
+    fields: Fields = {"partition_index": asked.partition_index}
+    partition = context.cluster.partition(topic, asked.partition_index)
+    error = context.scripted(topic, asked.partition_index)
+    if not error and partition is None:
+        error = ErrorCode.unknown_topic_or_partition
+    if not error and partition is not None:
+        error = partition.leadership_error(context.request.node)
+    if error or partition is None:
+        return {**fields, "error_code": error, "timestamp": -1, "offset": -1}
+    timestamp, offset = _find(
+        partition, asked.timestamp, read_committed=bool(getattr(context.body, "isolation_level", 0))
+    )
+    return {**fields, "timestamp": timestamp, "offset": offset, "leader_epoch": partition.leader_epoch}
+
+
+def _find(partition: Partition, timestamp: int, *, read_committed: bool) -> tuple[int, int]:
+    """``(timestamp, offset)``, both -1 where there is none."""
+    end = partition.last_stable_offset() if read_committed else partition.high_watermark
+    if timestamp == LATEST:
+        return -1, end
+    if timestamp in {EARLIEST, EARLIEST_LOCAL}:
+        return -1, partition.log.start_offset
+    records = [
+        (record.timestamp, record.offset)
+        for stored in partition.log.batches_from(partition.log.start_offset, end)
+        if timestamp == MAX_TIMESTAMP or stored.max_timestamp >= timestamp
+        for batch in decode_batches(stored.data)
+        for record in batch.records
+    ]
+    if timestamp == MAX_TIMESTAMP:
+        return max(records, key=lambda record: (record[0], -record[1]), default=_NOT_FOUND)
+    return next((record for record in records if record[0] >= timestamp), _NOT_FOUND)

@@ -12,14 +12,14 @@ from __future__ import annotations
 import base64
 import logging
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.model import NO_LEADER, TopicPartition
-from spark_kafka_sink.testing.broker.apis.java_names import exception_name
 from spark_kafka_sink.testing.broker.request_context import (
     Delayed,
     HaltError,
@@ -61,7 +61,7 @@ class _Outcome:
     message: str | None = None
 
 
-def handle(context: RequestContext) -> Response:
+def produce(context: RequestContext) -> Response:
     acks = context.body.acks
     outcomes = list(_appended(context))
     if acks == 0:
@@ -225,3 +225,28 @@ def _partition(outcome: _Outcome) -> Fields:
 def _is_hint(outcome: _Outcome) -> bool:
     partition = outcome.partition
     return outcome.error is ErrorCode.not_leader_or_follower and partition is not None and partition.leader != NO_LEADER
+
+
+_PACKAGE: Final = "org.apache.kafka.common.errors."
+
+_IRREGULAR: Final[Mapping[ErrorCode, str]] = MappingProxyType(
+    {
+        ErrorCode.corrupt_message: "CorruptRecordException",
+        ErrorCode.invalid_topic_exception: "InvalidTopicException",
+        ErrorCode.kafka_storage_error: "KafkaStorageException",
+        ErrorCode.message_too_large: "RecordTooLargeException",
+        ErrorCode.network_exception: "NetworkException",
+        ErrorCode.out_of_order_sequence_number: "OutOfOrderSequenceException",
+        ErrorCode.record_list_too_large: "RecordBatchTooLargeException",
+        ErrorCode.request_timed_out: "TimeoutException",
+        ErrorCode.unknown_server_error: "UnknownServerException",
+    }
+)
+
+
+def exception_name(error: ErrorCode) -> str:
+    """``UnknownTopicOrPartitionException`` with its package; ``null`` without an error, as Scala writes it."""
+    if error is ErrorCode.none:
+        return "null"
+    words = "".join(word.capitalize() for word in error.name.split("_"))
+    return _PACKAGE + _IRREGULAR.get(error, f"{words}Exception")
