@@ -37,7 +37,7 @@ from spark_kafka_sink.exactly_once.values import (
 )
 from spark_kafka_sink.schemas.formats.plan import EarlierSchemas, FormatPlan
 from spark_kafka_sink.spark.commit_message import Committed, KafkaCommitMessage, LogLine, WriterCommitMessage, committed
-from spark_kafka_sink.spark.dead_letters.options import Reason
+from spark_kafka_sink.spark.dead_letter_options import Reason
 from spark_kafka_sink.spark.options import ExactlyOnce, SinkOptions
 from spark_kafka_sink.spark.pipeline import Pipeline, task_formats
 from spark_kafka_sink.spark.python_process import announce
@@ -109,7 +109,7 @@ def refusals_explained(end: TaskTransaction, options: SinkOptions) -> Iterator[N
         where, dead = end.refused_at, options.dead_letters
         if where is None or dead is None or Reason.RECORD_TOO_LARGE not in dead.reasons:
             raise
-        from spark_kafka_sink.spark.topic_limits import why_refused
+        from spark_kafka_sink.spark.validate import why_refused
 
         reason = why_refused(end.core(), where.topic)
         raise RecordTooLargeError(f"{clause(error)}. {reason}") from error

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from spark_kafka_sink.records.columns import bytes_column
-from spark_kafka_sink.schemas.encoding.row_writer import RowWriter, write_varints
+from spark_kafka_sink.schemas.encoding.encoder import RowWriter, write_varints
 
 ROWS = 50
 
