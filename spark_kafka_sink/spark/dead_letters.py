@@ -1,6 +1,5 @@
-"""``DeadLetterWriter``: the stage that makes dead letters of rejected rows. No other code makes one.
-
-Only a rejected row becomes Python objects.
+"""Dead letters: the stage that makes them of rejected rows, which no other code does, and their records in Kafka, with
+the headers of Kafka Connect (``DeadLetterQueueReporter``). Only a rejected row becomes Python objects.
 """
 
 from __future__ import annotations

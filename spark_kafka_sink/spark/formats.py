@@ -1,7 +1,7 @@
 """Planning of formats on Spark's driver, and what its processes remember of an application.
 
-The formats are in ``spark_kafka_sink.schemas.formats``. Here is what only Spark knows: types of columns and the
-application.
+The formats are in ``spark_kafka_sink.schemas.formats``. Here is what only Spark knows: types of columns, the Avro
+schemas that Spark's ``to_avro`` derives from them, and the application.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""``write_kafka``: a write without a data source, for Spark 3.5 and wherever none can be registered.
+"""What a program calls: ``write_kafka``, a write without a data source, for Spark 3.5 and wherever none can be
+registered, ``kafka_batches``, and what makes Spark find ``format("pykafka")``.
 
-The tasks run in ``DataFrame.mapInArrow``, each returns its commit message as a row, and the caller's process commits.
-Spark takes the rows of one attempt of each task, so what other attempts wrote is not committed.
+The tasks of ``write_kafka`` run in ``DataFrame.mapInArrow``, each returns its commit message as a row, and the caller's
+process commits. Spark takes the rows of one attempt of each task, so what other attempts wrote is not committed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from spark_kafka_sink.spark.commit_message import Committed, KafkaCommitMessage,
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.python_process import leave_logging_to_caller
 from spark_kafka_sink.spark.schema import RowLayout
-from spark_kafka_sink.spark.sink_write import BatchWrite
+from spark_kafka_sink.spark.sink_write import SinkWrite
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,7 +73,7 @@ def _write(frame: DataFrame, options: Mapping[str, Any], micro_batch: int = 0) -
     clock = SystemClock()
     began_at = clock.now()
     given, faults = given_options(options)
-    write = BatchWrite.of(frame.schema, given, faults)
+    write = SinkWrite.of(frame.schema, given, faults)
     if write.options.formats is not None:
         from spark_kafka_sink.spark.formats import name_application
 
@@ -171,7 +172,7 @@ def given_options(options: Mapping[str, Any]) -> tuple[dict[str, str], list[str]
 class _Task:
     """What each task of the job runs."""
 
-    write: BatchWrite
+    write: SinkWrite
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -185,7 +186,7 @@ class _Task:
         yield from self.run(iter(()))
 
 
-def _written(frame: DataFrame, write: BatchWrite) -> DataFrame:
+def _written(frame: DataFrame, write: SinkWrite) -> DataFrame:
     """The columns that are written, found by their places, because names of the others may be ambiguous."""
     places = {name: place for name, place in asdict(write.layout).items() if place is not None}
     write.layout = RowLayout(**{name: place for place, name in enumerate(places)})
@@ -201,7 +202,7 @@ def _run(frame: DataFrame, task: _Task, clock: Clock) -> list[KafkaCommitMessage
     return [KafkaCommitMessage.from_json(row[0]) for row in rows]
 
 
-def _give_up(write: BatchWrite, messages: list[KafkaCommitMessage], error: BaseException) -> None:
+def _give_up(write: SinkWrite, messages: list[KafkaCommitMessage], error: BaseException) -> None:
     """Aborts what the tasks wrote. Notes on ``error`` say why the job failed, and what was aborted."""
     if isinstance(error, Exception) and not isinstance(error, KafkaError):  # Spark 3.5 raises py4j's own error
         error.add_note(f"The write failed: {reason(error)}")

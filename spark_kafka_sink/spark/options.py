@@ -1,6 +1,8 @@
 """Spark's options → ``SinkOptions``, or one ``ConfigError`` with all faults, on the driver.
 
-Spark passes option names in lower case. Kafka's producer options have the prefix ``kafka.``.
+Spark passes option names in lower case. Kafka's producer options have the prefix ``kafka.``. An exactly-once query is
+named by its checkpoint: planning names the transactions before any task runs, and Spark tells the query's id to tasks
+only. But it writes the id into the checkpoint when the query is first started, before it plans the first micro-batch.
 """
 
 from __future__ import annotations

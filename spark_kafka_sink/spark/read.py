@@ -1,4 +1,6 @@
-"""The stage ``read``: Arrow batches of Spark, gathered to the size of an append, become ``Rows``."""
+"""The stages ``read`` and ``encode``: Arrow batches of Spark, gathered to the size of an append, become ``Rows``, and
+these become bytes. ``encode_formats.py`` does that for ``keyFormat`` and ``valueFormat``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""``Rows``: the value that goes through a task's stages (``pipeline.py``). Columns, without a Python object per row."""
+"""What the parts of a task's pipeline (``pipeline.py``) share: ``Rows``, the value that goes through its stages, as
+columns without a Python object per row, and ``End``, where they go.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""``SinkWrite``: what a write of the sink does on the driver and in its tasks, without Spark's data source classes.
+"""``SinkWrite``: what a write of the sink does on the driver and in its tasks, without Spark's data source classes, and
+what its errors get on their way to Spark: Spark's names of options, and notes on what is behind them.
 
 Spark 3.5 has no such classes. Imports stay light, because the driver's processes need no producer: the first task that
 writes imports it.
@@ -59,7 +60,8 @@ class SinkWrite:
     ``end`` or ``give_up`` runs on the driver, perhaps in another process than ``begin``.
     """
 
-    _is_batch = False
+    _is_batch = True
+    """Whether it is the write of a batch job, which may be one of several in a foreachBatch."""
     release = "before 0.2.0"
     """The release that the driver runs. Plans pickled by earlier releases lack it, and get this text."""
 
@@ -98,10 +100,10 @@ class SinkWrite:
             check_brokers(self.options)
             ensure_planned_topics(self.options)
         if self.options.exactly_once is not None and self.plan is None:
-            from spark_kafka_sink.spark.exactly_once import plan_batch, plan_stream
+            from spark_kafka_sink.spark.exactly_once import plan_transactions
 
             with explained(self.options):
-                self.plan = plan_batch(self.options) if self._is_batch else plan_stream(self.options)
+                self.plan = plan_transactions(self.options)
             if self.formats is not None:
                 from spark_kafka_sink.spark.formats import with_earlier_schemas
 
@@ -186,12 +188,6 @@ def _schema_faults(schema: StructType, options: Mapping[str, str]) -> list[str]:
     except SchemaError as error:
         return [str(error)]
     return []
-
-
-class BatchWrite(SinkWrite):
-    """The write of a batch job, which may be one of several in a foreachBatch."""
-
-    _is_batch = True
 
 
 def check_reports(messages: Sequence[WriterCommitMessage | None], micro_batch: str = "") -> None:

@@ -1,4 +1,4 @@
-"""``format("pykafka")``: the data source that Spark asks for writers.
+"""``format("pykafka")``: the data source that Spark asks for writers, and these writers, which Spark pickles.
 
 The driver imports it to look up any Python data source, so it imports neither the producer nor Arrow nor kio.
 """
@@ -15,7 +15,7 @@ from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.spark.commit_message import WriterCommitMessage
 from spark_kafka_sink.spark.options import SinkOptions, lacks_micro_batch
 from spark_kafka_sink.spark.schema import EncodedFields, RowLayout, check_shippable
-from spark_kafka_sink.spark.sink_write import BatchWrite, SinkWrite
+from spark_kafka_sink.spark.sink_write import SinkWrite
 
 _NO_OPTIONS = (
     "No option reached the sink, because Spark does not pass the OPTIONS of a table to INSERT INTO. Write INSERT INTO "
@@ -76,7 +76,7 @@ class _Pickled(SinkWrite):
         return self.__dict__
 
 
-class KafkaBatchWriter(_Pickled, BatchWrite, DataSourceArrowWriter):
+class KafkaBatchWriter(_Pickled, DataSourceArrowWriter):
     """Pickled once per job; ``commit`` or ``abort`` runs in another process of the driver."""
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -91,6 +91,8 @@ class KafkaStreamWriter(_Pickled, DataSourceStreamArrowWriter):
 
     The other one is never pickled, so it plans nothing: planning would fence the tasks' transactional ids.
     """
+
+    _is_batch = False
 
     def __init__(self, layout: RowLayout, options: SinkOptions, fields: EncodedFields | None = None) -> None:
         """Raises ``ConfigError`` for options that only a batch write has."""

@@ -1,4 +1,6 @@
-"""The stage ``validate``: finds the rows that are records and yet cannot be written, by looking at columns."""
+"""The stage ``validate``: finds the rows that are records and yet cannot be written, by looking at columns. Tasks with
+dead letters ask brokers for ``max.message.bytes`` of the topics before they send a row.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""An at-least-once task: the pipeline into a leased producer."""
+"""An at-least-once task: the pipeline into a leased producer.
+
+There is one producer per configuration and Python worker, kept from task to task (Spark:
+``InternalKafkaProducerPool``). Nothing depends on a kept producer: a worker may end after any task.
+"""
 
 from __future__ import annotations
 

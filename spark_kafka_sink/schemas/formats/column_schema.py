@@ -1,6 +1,9 @@
 """Schemas, one class per format: what a registry gets, the name of the record, the encoder of a column.
 
-The driver uses them; a worker does only for topics whose schema the plan does not have.
+The driver uses them; a worker does only for topics whose schema the plan does not have. The ``protoc`` of grpcio-tools
+compiles .proto text of a registry into a descriptor set in a child process. The text is foreign, so ``protoc`` runs
+without plugins, reads only a private folder with the given files and its own ``google/protobuf``, and has limits on its
+time, its memory and each file that it writes, its messages among them.
 """
 
 from __future__ import annotations
@@ -10,19 +13,20 @@ import os
 import re
 import subprocess
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final, Protocol
+from typing import Final
 
 import pyarrow as pa
 
 from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.schemas.encoding.avro_schema import AvroSchema, unreadable, with_imports
+from spark_kafka_sink.schemas.encoding.avro_schema import AvroSchema, with_imports
 from spark_kafka_sink.schemas.encoding.descriptors import (
     descriptor_set_of,
     known_files,
@@ -41,29 +45,35 @@ from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, S
 _TYPES: Final = {Format.AVRO: SchemaType.AVRO, Format.PROTOBUF: SchemaType.PROTOBUF, Format.JSON: SchemaType.JSON}
 
 
-class ColumnSchema(Protocol):
+class ColumnSchema(ABC):
     """A schema that options give, a column derives or a registry holds."""
 
+    __slots__ = ()
+
     @property
+    @abstractmethod
     def record(self) -> str:
         """The full name of the record or message, or the title of a JSON Schema; "" if it has none."""
 
     @property
     def message_indexes(self) -> tuple[int, ...]:
         """The message indexes of a Protobuf schema; empty for other formats."""
+        return ()
 
+    @abstractmethod
     def encoder(self, kind: pa.DataType, *, for_registry: bool) -> Encoder:
         """Plans the encoder of a column. Raises ``SchemaMismatchError`` if the column does not fit.
 
         ``for_registry``: whether the values name the schema in a registry.
         """
 
+    @abstractmethod
     def to_register(self, registry: CachedRegistry, *, registers: bool) -> Schema:
         """The schema to send to the registry. Registers its imports first, or looks them up unless ``registers``."""
 
 
 @dataclass(frozen=True, slots=True)
-class AvroColumnSchema:
+class AvroColumnSchema(ColumnSchema):
     """Avro JSON without references. ``is_registered``: a registry holds it, so its defaults may be wrong."""
 
     text: str
@@ -74,29 +84,17 @@ class AvroColumnSchema:
         schema = AvroSchema.parse(self.text, checks_defaults=False)
         return str(schema.attributes["name"]) if schema.type == "record" else ""
 
-    @property
-    def message_indexes(self) -> tuple[int, ...]:
-        return ()
-
     def encoder(self, kind: pa.DataType, *, for_registry: bool) -> Encoder:
         from spark_kafka_sink.schemas.encoding.avro import plan_avro
 
         return plan_avro(self.text, kind, for_registry=for_registry, checks_defaults=not self.is_registered)
-
-    def check(self) -> None:
-        """Raises ``InvalidSchemaError`` if the text is not a schema."""
-        AvroSchema.parse(self.text)
-
-    def unreadable(self, writer: str) -> tuple[str, ...]:
-        """What this schema cannot read in data of ``writer``, which is Avro JSON. Raises ``InvalidSchemaError``."""
-        return unreadable(self.text, writer)
 
     def to_register(self, registry: CachedRegistry, *, registers: bool) -> Schema:
         return Schema(SchemaType.AVRO, self.text)
 
 
 @dataclass(frozen=True, slots=True)
-class JsonColumnSchema:
+class JsonColumnSchema(ColumnSchema):
     """A JSON Schema. Rows are not compared with it."""
 
     text: str
@@ -106,10 +104,6 @@ class JsonColumnSchema:
         schema = json.loads(self.text)
         return str(schema.get("title") or "") if isinstance(schema, dict) else ""
 
-    @property
-    def message_indexes(self) -> tuple[int, ...]:
-        return ()
-
     def encoder(self, kind: pa.DataType, *, for_registry: bool) -> Encoder:
         return PlainEncoder()
 
@@ -118,7 +112,7 @@ class JsonColumnSchema:
 
 
 @dataclass(frozen=True, slots=True)
-class ProtobufColumnSchema:
+class ProtobufColumnSchema(ColumnSchema):
     """A message of ``descriptor_set``, which is a serialized FileDescriptorSet.
 
     ``counts_entries``: whether the message indexes count the entries of maps. As in Java, they do where a registry's

@@ -1,7 +1,8 @@
 """The plan of a write's formats, which the driver makes of options and columns and Spark sends to every task.
 
-Planning reads files and asks the registry. Later plannings of an application add the topics that its tasks have written
-(``with_topics``) and the schemas of committed batches (``earlier_schemas``).
+Planning reads files and asks the registry for the schema of each subject; ``SubjectSchemas`` says how rows are written
+with its response. Later plannings of an application add the topics that its tasks have written (``with_topics``) and
+the schemas of committed batches (``earlier_schemas``).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pyarrow as pa
 
 from spark_kafka_sink.common.config.operator_limits import file_fault
 from spark_kafka_sink.errors import ConfigError, KafkaError, RegistryError
-from spark_kafka_sink.schemas.encoding.avro_schema import without_comments
+from spark_kafka_sink.schemas.encoding.avro_schema import AvroSchema, unreadable, without_comments
 from spark_kafka_sink.schemas.encoding.encoder import Encoder, InvalidSchemaError, SchemaMismatchError
 from spark_kafka_sink.schemas.formats.column_schema import (
     AvroColumnSchema,
@@ -31,7 +32,6 @@ from spark_kafka_sink.schemas.formats.format_options import (
     Format,
     FormatError,
     FormatOptions,
-    takes_registered,
 )
 from spark_kafka_sink.schemas.formats.wire_format import guid_header, id_prefix
 from spark_kafka_sink.schemas.registry.cache import CachedRegistry
@@ -101,7 +101,7 @@ def derives(options: FormatOptions, side: Side) -> bool:
     if options.registry is None:
         return True
     of_side = options.registry.side(side)
-    return not takes_registered(of_side) or of_side.subject_name_strategy.needs_record
+    return not of_side.takes_registered or of_side.subject_name_strategy.needs_record
 
 
 def _column(
@@ -122,12 +122,12 @@ def _column(
     side = options.side(column.side)
     if side.subject_name_strategy.needs_record and not plan.record:
         raise FormatError(_no_record(column, side.subject_name_strategy.value))
-    compared = takes_registered(side) and side.strict and frame.derived is None
+    compared = side.takes_registered and side.strict and frame.derived is None
     if compared and isinstance(schema, AvroColumnSchema):
         with mismatch_explained(column, origin):
-            schema.check()
+            AvroSchema.parse(schema.text)
         plan = replace(plan, compared=schema.text)
-    elif schema is not None and (compared or not takes_registered(side)):
+    elif schema is not None and (compared or not side.takes_registered):
         with mismatch_explained(column, origin):
             encoder = schema.encoder(frame.kind, for_registry=True)
         to_register = schema.to_register(registry, registers=side.auto_register)
@@ -136,7 +136,7 @@ def _column(
     if side.subject_name_strategy.needs_topic and topic is None:
         return plan
     schemas = SubjectSchemas(plan, side, registry)
-    subject = schemas.subject(topic or "")
+    subject = plan.subject(topic or "", side)
     return replace(plan, known={subject: schemas.current(subject)})
 
 
@@ -229,7 +229,7 @@ def with_topics(plan: FormatPlan, topics: Iterable[str], registry: CachedRegistr
     columns = {}
     for side, column in plan.columns.items():
         schemas = SubjectSchemas(column, options.side(side), registry)
-        new = sorted({schemas.subject(topic) for topic in topics} - column.known.keys())
+        new = sorted({column.subject(topic, options.side(side)) for topic in topics} - column.known.keys())
         with _as_format_error():
             columns[side] = replace(column, known={**column.known, **{each: schemas.current(each) for each in new}})
     return replace(plan, columns=columns)
@@ -313,9 +313,8 @@ class SubjectSchemas:
         self._plan = plan
         self._options = options
         self._registry = registry
-
-    def subject(self, topic: str) -> str:
-        return self._plan.subject(topic, self._options)
+        self._serialized = plan.column.format is Format.PROTOBUF
+        self._strict = f"{'latest' if options.schema_id is None else 'id'}.compatibility.strict"
 
     def current(self, subject: str) -> SchemaUse:
         """How rows of the subject are written. Raises ``FormatError`` for a schema with rules for writers.
@@ -329,7 +328,7 @@ class SubjectSchemas:
 
     def _found(self, subject: str) -> RegisteredSchema:
         given, options = self._plan.given, self._options
-        if not takes_registered(options):
+        if not options.takes_registered:
             assert given is not None
             if options.auto_register:
                 return self._registered(subject, given)
@@ -348,10 +347,6 @@ class SubjectSchemas:
         """How rows are written with the schema of this id, whatever the options say."""
         found = self._registry.by_id(schema_id, subject, serialized=self._serialized)
         return self._of_registry(_without_rules(found))
-
-    @property
-    def _serialized(self) -> bool:
-        return self._plan.column.format is Format.PROTOBUF
 
     def _registered(self, subject: str, given: GivenSchema) -> RegisteredSchema:
         """Registers the given schema. If it is derived, an error explains why a registry may find it incompatible."""
@@ -386,7 +381,7 @@ class SubjectSchemas:
         with mismatch_explained(self._plan.column, f"schema {found.id} of subject {subject}"):
             schema = registered_column_schema(self._plan.column, found, self._registry)
             assert isinstance(schema, AvroColumnSchema)
-            faults = schema.unreadable(given)
+            faults = unreadable(schema.text, given)
         if faults:
             listed = "".join(f"\n- {fault}" for fault in faults)
             raise FormatError(
@@ -410,10 +405,6 @@ class SubjectSchemas:
             f"{self._to_be_written(found)}, but the one that the options give for the column "
             f"{self._plan.column.side.value} is {known_as}. {self._instead}"
         )
-
-    @property
-    def _strict(self) -> str:
-        return f"{'latest' if self._options.schema_id is None else 'id'}.compatibility.strict"
 
     def _to_be_written(self, found: RegisteredSchema) -> str:
         return f"{self._strict}: schema {found.id} of subject {found.subject} is to be written"

@@ -1,4 +1,7 @@
-"""The client of a registry with Confluent's API (Java: ``SchemaRegistryClient``, ``RestService``)."""
+"""The client of a registry with Confluent's API (Java: ``SchemaRegistryClient``, ``RestService``).
+
+Credentials are read at each request, because they may change.
+"""
 
 from __future__ import annotations
 
@@ -79,11 +82,10 @@ class _Call(NamedTuple):
     """A request. ``what``: its name in errors, as "read the latest version of …". ``missing``: advice for a 404."""
 
     what: str
-    method: str
     path: str
     query: Mapping[str, str]
-    body: bytes | None
-    missing: str
+    missing: str = ""
+    body: bytes | None = None
 
 
 class SchemaRegistry:
@@ -105,56 +107,36 @@ class SchemaRegistry:
 
     def register(self, subject: str, schema: Schema) -> RegisteredSchema:
         """Registers the schema under the subject, unless it is a version of it already; returns that version."""
-        call = self._of_subject(
-            f"register a schema under subject {subject}", "POST", subject, "/versions", self._normalize()
-        )
-        call = call._replace(body=request_body(schema), missing=f"is this {URL} complete, with its path?")
-        url, parsed = self._request(call)
-        registered = self._read(url, call, parsed, subject, schema)
+        what, missing = f"register a schema under subject {subject}", f"is this {URL} complete, with its path?"
+        registered = self._posted(subject, "/versions", schema, what, missing)
         if registered.version is None:  # older registries respond with nothing but the id
             return self.lookup(subject, schema)._replace(id=registered.id)
         return registered
 
     def lookup(self, subject: str, schema: Schema) -> RegisteredSchema:
         """The version of the subject that has this schema."""
-        call = self._of_subject(f"find the schema under subject {subject}", "POST", subject, "", self._normalize())
-        call = call._replace(
-            body=request_body(schema), missing=f"register the schema first, or set {AUTO_REGISTER}=true"
-        )
-        url, parsed = self._request(call)
-        return self._read(url, call, parsed, subject, schema)
+        missing = f"register the schema first, or set {AUTO_REGISTER}=true"
+        return self._posted(subject, "", schema, f"find the schema under subject {subject}", missing)
 
     def latest(self, subject: str, *, serialized: bool = False) -> RegisteredSchema:
         """The latest version of the subject. ``serialized``: see ``Schema.serialized_file``."""
-        query = {"format": "serialized"} if serialized else {}
-        call = self._of_subject(
-            f"read the latest version of subject {subject}", "GET", subject, "/versions/latest", query
-        )
-        call = call._replace(missing=f"register a schema under this subject first, or leave {USE_LATEST} out")
-        url, parsed = self._request(call)
-        return self._read(url, call, parsed, subject)
+        missing = f"register a schema under this subject first, or leave {USE_LATEST} out"
+        what = f"read the latest version of subject {subject}"
+        call = _Call(what, f"{_path(subject)}/versions/latest", _form(serialized), missing)
+        return self._registered(call, subject)
 
     def by_id(self, schema_id: int, subject: str, *, serialized: bool = False) -> RegisteredSchema:
         """The schema with an id, in the context of the subject. Its version may be None."""
-        query = {"subject": subject} | ({"format": "serialized"} if serialized else {})
-        call = _Call(
-            f"read the schema with id {schema_id} for subject {subject}",
-            "GET",
-            f"/schemas/ids/{schema_id}",
-            query,
-            None,
-            f"{USE_ID} must be the id of a schema in this registry",
-        )
-        url, parsed = self._request(call)
-        return self._read(url, call, {**parsed, "id": schema_id}, subject)
+        what = f"read the schema with id {schema_id} for subject {subject}"
+        missing = f"{USE_ID} must be the id of a schema in this registry"
+        call = _Call(what, f"/schemas/ids/{schema_id}", {"subject": subject, **_form(serialized)}, missing)
+        return self._registered(call, subject, schema_id=schema_id)
 
     def version(self, reference: SchemaReference, *, serialized: bool = False) -> RegisteredSchema:
         """The schema that another one imports."""
-        query = {"format": "serialized"} if serialized else {}
         what = f"read version {reference.version} of subject {reference.subject}, which a schema imports"
-        call = self._of_subject(what, "GET", reference.subject, f"/versions/{reference.version}", query)
-        url, parsed = self._request(call)
-        return self._read(url, call, parsed, reference.subject)
+        path = f"{_path(reference.subject)}/versions/{reference.version}"
+        return self._registered(_Call(what, path, _form(serialized)), reference.subject)
 
     def imports(self, schema: Schema, *, serialized: bool = False) -> dict[str, Schema]:
         """All schemas that ``schema`` imports, by the names of the imports, each after those that it imports.
@@ -187,19 +169,18 @@ class SchemaRegistry:
         visit(schema.references)
         return found
 
-    # -- internals ----------------------------------------------------------------------------------------------------
+    def _posted(self, subject: str, path: str, schema: Schema, what: str, missing: str) -> RegisteredSchema:
+        query = {"normalize": "true"} if self._options.normalize_schemas else {}
+        call = _Call(what, _path(subject) + path, query, missing, request_body(schema))
+        return self._registered(call, subject, schema)
 
-    def _normalize(self) -> dict[str, str]:
-        return {"normalize": "true"} if self._options.normalize_schemas else {}
-
-    def _of_subject(self, what: str, method: str, subject: str, path: str, query: Mapping[str, str]) -> _Call:
-        return _Call(what, method, f"/subjects/{quote(subject, safe='')}{path}", query, None, "")
-
-    def _read(
-        self, url: RegistryUrl, call: _Call, parsed: dict[str, Any], subject: str, asked: Schema | None = None
+    def _registered(
+        self, call: _Call, subject: str, asked: Schema | None = None, schema_id: int | None = None
     ) -> RegisteredSchema:
+        """What the registry responds. ``schema_id``: the id that the response leaves out."""
+        url, parsed = self._request(call)
         try:
-            return registered_schema(parsed, subject, asked)
+            return registered_schema(parsed if schema_id is None else {**parsed, "id": schema_id}, subject, asked)
         except UnreadableResponseError as error:
             raise RegistryError(f"{_name(url)} cannot {call.what}: its response {error}.") from None
 
@@ -251,13 +232,13 @@ class SchemaRegistry:
             raise RegistryError(f"{_name(url)} cannot {call.what}: {error}.") from None
         left_ms = max(end - self._clock.now(), 1.0)  # fetching a token takes time
         limits = HttpLimits(min(connect, left_ms), min(read, left_ms), left_ms, _MAX_BYTES)
-        request = HttpRequest(call.method, target, headers, call.body)
+        request = HttpRequest("GET" if call.body is None else "POST", target, headers, call.body)
         try:
             response = exchange(request, self._tls_context(url), limits, self._clock)
         except HttpExchangeError as error:
             raise _failed(url, call, error, limits) from None
         self._received += len(response.content)
-        _log.debug("%s %s: HTTP status %d", call.method, target, response.status)
+        _log.debug("%s %s: HTTP status %d", request.method, target, response.status)
         if response.status != 200:
             raise self._refused(url, call, response)
         try:
@@ -312,6 +293,14 @@ class _RetriableError(Exception):
     def __init__(self, error: RegistryError) -> None:
         self.error = error
         super().__init__(error)
+
+
+def _path(subject: str) -> str:
+    return f"/subjects/{quote(subject, safe='')}"
+
+
+def _form(serialized: bool) -> dict[str, str]:
+    return {"format": "serialized"} if serialized else {}
 
 
 def _name(url: RegistryUrl) -> str:

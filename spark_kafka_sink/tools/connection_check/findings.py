@@ -1,4 +1,5 @@
-"""What a check finds, step by step, the findings about a process's libraries, and how workers differ from the driver.
+"""What a check finds, step by step, as values and as lines on standard output, the findings about a process's
+libraries, and how workers differ from the driver.
 
 This file imports none of the libraries, because a worker may lack some and must still say which.
 """

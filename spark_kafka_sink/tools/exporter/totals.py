@@ -1,4 +1,4 @@
-"""``Exporter``: reads receipts and sums them up to the samples that Prometheus scrapes."""
+"""``Exporter``: reads the receipts of a receiptsTopic and sums them up to the samples that Prometheus scrapes."""
 
 from __future__ import annotations
 
