@@ -21,7 +21,7 @@ from spark_kafka_sink.exactly_once.task import TaskTransaction
 from spark_kafka_sink.exactly_once.values import TaskAttempt, TaskReport, WriteId, WriteKind
 from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.spark.producer_cache import ProducerCache
+from spark_kafka_sink.spark.write import ProducerCache
 
 if TYPE_CHECKING:
     from benchmarks.harness import Harness

@@ -81,7 +81,7 @@ def _task(batch: pa.RecordBatch, takes_letters: bool) -> Callable[[], float]:
     from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
     from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
     from spark_kafka_sink.schemas.registry.schema import Side
-    from spark_kafka_sink.spark.dead_letters.writer import DeadLetterWriter
+    from spark_kafka_sink.spark.dead_letters import DeadLetterWriter
     from spark_kafka_sink.spark.options import SinkOptions
     from spark_kafka_sink.spark.pipeline import Pipeline
     from spark_kafka_sink.spark.schema import RowLayout

@@ -17,7 +17,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import DataFrame, SparkSession
 
 from examples.demo import flights as demo_flights
-from spark_kafka_sink.spark.spark_error import reason
+from spark_kafka_sink.spark.caller_job import reason
 from spark_kafka_sink.testing.child_processes import WithLogError, tail
 from spark_kafka_sink.testing.java import java_environment
 

@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, Any
 from spark_kafka_sink import import_public
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.spark.kafka_write import kafka_batches, write_kafka
-    from spark_kafka_sink.spark.sessions import activate_session, register_format
-    from spark_kafka_sink.spark.write_result import WriteResult
+    from spark_kafka_sink.spark.kafka_write import (
+        WriteResult,
+        activate_session,
+        kafka_batches,
+        register_format,
+        write_kafka,
+    )
 
 __all__ = ["WriteResult", "activate_session", "kafka_batches", "register_format", "write_kafka"]
-
-_HOMES = {"WriteResult": "write_result", "activate_session": "sessions", "register_format": "sessions"}
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return import_public(f"{__name__}.{_HOMES.get(name, 'kafka_write')}", name)
+    return import_public(f"{__name__}.kafka_write", name)

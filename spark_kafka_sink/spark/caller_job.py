@@ -1,4 +1,4 @@
-"""A Spark job that ends with the call that started it.
+"""A Spark job that ends with the call that started it, and the reason of its error.
 
 The job runs in a thread of its own, so that an interrupt reaches the caller, who cancels the job by a tag that only
 this thread has: the caller's job group and tags stay as they are. A long job is logged every 30 s.
@@ -7,11 +7,12 @@ this thread has: the caller's job group and tags stay as they are. A long job is
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 from uuid import uuid4
 
 from pyspark import InheritableThread
@@ -35,10 +36,6 @@ _PROGRESS_MS: Final = 30_000.0
 _DESCRIPTION: Final = "spark.job.description"
 
 
-def nothing() -> None:
-    """What a caller does who has nothing to do."""
-
-
 def collected(frame: DataFrame, clock: Clock) -> list[Row]:
     """The frame's rows. If the call is interrupted, its job is cancelled, and has ended when this raises."""
     return ran(frame.sparkSession, frame.collect, "write_kafka", clock)
@@ -49,8 +46,8 @@ def ran(
     action: Callable[[], _Result],
     name: str,
     clock: Clock,
-    meanwhile: Callable[[], None] = nothing,
-    stop: Callable[[], None] = nothing,
+    meanwhile: Callable[[], None] | None = None,
+    stop: Callable[[], None] | None = None,
 ) -> _Result:
     """What ``action`` returns, which runs jobs of the session in another thread. ``name``: of the jobs in Spark's UI.
 
@@ -60,18 +57,29 @@ def ran(
     """
     tag = f"pykafka-{uuid4().hex}"
     result: Future[_Result] = Future()
-    job: _Job = _ConnectJob(session) if is_connect(session) else _ClassicJob(session, name)
+    job = _ConnectJob(session) if is_connect(session) else _ClassicJob(session, name)
     progress = _Progress(job, tag, clock)
+
+    def run() -> None:
+        if result.set_running_or_notify_cancel():
+            try:
+                job.add_tag(tag)
+                result.set_result(action())
+            except BaseException as error:
+                result.set_exception(error)
+
     try:
-        job.thread(_Action(action, tag, result, job)).start()
+        job.thread(run).start()
         while not result.done():
-            meanwhile()
+            if meanwhile is not None:
+                meanwhile()
             wait([result], timeout=_AGAIN_S)  # an interrupt just before a wait is noticed only after it
             progress.log_if_due()
         return result.result()
     except BaseException:
         if not result.cancel():  # it has begun
-            stop()
+            if stop is not None:
+                stop()
             _cancel(job, tag, result)
         raise
 
@@ -89,26 +97,10 @@ def is_connect(of: DataFrame | SparkSession) -> bool:
     return type(of).__module__.startswith("pyspark.sql.connect.")
 
 
-class _Job(Protocol):
-    """What Spark's two APIs do differently. ``cancel`` runs in the caller's thread, ``progress`` in one of its own, the
-    others in the job's.
-    """
-
-    def thread(self, target: Callable[[], None]) -> threading.Thread: ...
-
-    def add_tag(self, tag: str) -> None:
-        """Tags the job. Called first, and Spark's UI then also shows the caller's line that started the job."""
-
-    def cancel(self, tag: str) -> None: ...
-
-    def progress(self, tag: str) -> str:
-        """How many tasks have finished and run; "" if Spark does not tell."""
-
-
 class _Progress:
     """Logs every 30 s how far a job is."""
 
-    def __init__(self, job: _Job, tag: str, clock: Clock) -> None:
+    def __init__(self, job: _ClassicJob | _ConnectJob, tag: str, clock: Clock) -> None:
         self._job = job
         self._tag = tag
         self._clock = clock
@@ -137,29 +129,11 @@ class _Progress:
             show_progress(f"The write has run for {(self._clock.now() - self._began) / 1000:.0f} s: {told}")
 
 
-class _Action(Generic[_Result]):
-    """What the job's thread does."""
-
-    def __init__(self, action: Callable[[], _Result], tag: str, result: Future[_Result], job: _Job) -> None:
-        self._action = action
-        self._tag = tag
-        self._result = result
-        self._job = job
-
-    def __call__(self) -> None:
-        if not self._result.set_running_or_notify_cancel():
-            return
-        try:
-            self._job.add_tag(self._tag)
-            result = self._action()
-        except BaseException as error:
-            self._result.set_exception(error)
-        else:
-            self._result.set_result(result)
-
-
 class _ClassicJob:
-    """Tags are local properties, which the thread inherits from the caller (Spark: ``InheritableThread``)."""
+    """Tags are local properties, which the thread inherits from the caller (Spark: ``InheritableThread``).
+
+    ``cancel`` runs in the caller's thread, ``progress`` in one of its own, ``add_tag`` first in the job's.
+    """
 
     def __init__(self, session: SparkSession, name: str) -> None:
         self._context = session.sparkContext
@@ -170,6 +144,7 @@ class _ClassicJob:
         return thread
 
     def add_tag(self, tag: str) -> None:
+        """Tags the job. Spark's UI then also shows the caller's line that started it."""
         self._context.addJobTag(tag)
         if self._context.getLocalProperty(_DESCRIPTION) is None:  # the caller's own stays
             self._context.setJobDescription(self._call_site)
@@ -178,6 +153,7 @@ class _ClassicJob:
         self._context.cancelJobsWithTag(tag)
 
     def progress(self, tag: str) -> str:
+        """How many tasks have finished and run; "" if Spark does not tell."""
         tracker = self._context.statusTracker()
         jobs = map(tracker.getJobInfo, self._context._jsc.sc().statusTracker().getJobIdsForTag(tag))
         ids = sorted({stage for job in jobs if job is not None for stage in job.stageIds})
@@ -214,7 +190,7 @@ class _ConnectJob:
         return ""  # the client's own progress bar and handlers show it (SparkSession.registerProgressHandler)
 
 
-def _cancel(job: _Job, tag: str, result: Future[Any]) -> None:
+def _cancel(job: _ClassicJob | _ConnectJob, tag: str, result: Future[Any]) -> None:
     for _ in range(int(_CANCEL_S / _AGAIN_S)):
         if result.done():
             return
@@ -225,3 +201,23 @@ def _cancel(job: _Job, tag: str, result: Future[Any]) -> None:
             return
         wait([result], timeout=_AGAIN_S)
     _log.warning("The Spark job with tag %s was cancelled, but has not ended within %.0f s", tag, _CANCEL_S)
+
+
+# A Python traceback: indented lines, then the error, whose text ends where Spark's begins.
+_RAISED = re.compile(
+    r"Traceback \(most recent call last\):\n(?: [^\n]*\n|\n)+"
+    r"(?P<package>(?:[a-z]\w*\.)*)(?P<kind>\w+)(?:: (?P<text>.*?))?(?=\n SQLSTATE: |\n\tat |\n=== |\n\n|\Z)",
+    re.DOTALL,
+)
+_JVM_STACK = re.compile(r"\n\tat |\n\nJVM stacktrace")
+
+
+def reason(error: BaseException) -> str:
+    """The error of Spark's Python process, if there is one, else Spark's text; without class name if it is ours."""
+    text = str(error)
+    raised = list(_RAISED.finditer(text))
+    if not raised:
+        return _JVM_STACK.split(text, maxsplit=1)[0].strip()
+    last = raised[-1]
+    said = (last["text"] or "").strip()
+    return said if said and last["package"].startswith("spark_kafka_sink.") else f"{last['kind']}: {said}".strip(": ")

@@ -27,8 +27,7 @@ from spark_kafka_sink.errors import (
     LoginError,
     WrongProtocolError,
 )
-from spark_kafka_sink.spark.option_names import with_prefix
-from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.spark.options import SinkOptions, with_prefix
 
 if TYPE_CHECKING:
     from spark_kafka_sink.network.client import NetworkClient

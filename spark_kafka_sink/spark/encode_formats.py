@@ -17,9 +17,9 @@ from spark_kafka_sink.schemas.encoding.encoder import Fault, UnencodableRowsErro
 from spark_kafka_sink.schemas.formats.task_formats import EncodedColumn, TaskFormats
 from spark_kafka_sink.schemas.formats.wire_format import KEY_HEADER, VALUE_HEADER, with_schema_headers
 from spark_kafka_sink.schemas.registry.schema import Side
-from spark_kafka_sink.spark.dead_letters.json_text import json_column
-from spark_kafka_sink.spark.dead_letters.options import NO_TOPIC, Reason
-from spark_kafka_sink.spark.encode import RawEncoder, headers_with_keys
+from spark_kafka_sink.spark.dead_letter_options import NO_TOPIC, Reason
+from spark_kafka_sink.spark.json_text import json_column
+from spark_kafka_sink.spark.read import RawEncoder, headers_with_keys
 from spark_kafka_sink.spark.rows import SERIALIZATION, FaultKind, RejectedRows, Rows, in_task
 
 _HEADERS: Final = {Side.KEY: KEY_HEADER, Side.VALUE: VALUE_HEADER}

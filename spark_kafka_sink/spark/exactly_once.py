@@ -37,7 +37,7 @@ from spark_kafka_sink.exactly_once.values import (
 )
 from spark_kafka_sink.schemas.formats.plan import EarlierSchemas, FormatPlan
 from spark_kafka_sink.spark.commit_message import Committed, KafkaCommitMessage, LogLine, WriterCommitMessage, committed
-from spark_kafka_sink.spark.dead_letters.options import Reason
+from spark_kafka_sink.spark.dead_letter_options import Reason
 from spark_kafka_sink.spark.options import ExactlyOnce, SinkOptions
 from spark_kafka_sink.spark.pipeline import Pipeline, task_formats
 from spark_kafka_sink.spark.python_process import announce
@@ -54,18 +54,14 @@ from spark_kafka_sink.spark.write import (
 _SPECULATION = "spark.speculation"
 
 
-def plan_batch(options: SinkOptions) -> WritePlan:
-    """Runs when Spark pickles a batch writer for its tasks. Raises ``PlanningError``."""
-    exactly_once = _exactly_once(options)
-    assert exactly_once.version is not None
-    write_id = WriteId(*exactly_once.version, WriteKind.VERSION, Target(options.topic))
-    return plan_write(_settings(options), write_id, LedgerStart.parse(exactly_once.ledger_start))
+def plan_transactions(options: SinkOptions) -> WritePlan:
+    """Runs when Spark pickles a writer for its tasks; of a micro-batch, only these know the number.
 
-
-def plan_stream(options: SinkOptions) -> WritePlan:
-    """Runs when Spark pickles a micro-batch's writer; only the tasks know the micro-batch's number."""
-    start = LedgerStart.parse(_exactly_once(options).ledger_start)
-    return plan_write(_settings(options), ledger_start=start)
+    Raises ``PlanningError``.
+    """
+    chosen = _exactly_once(options)
+    write_id = None if chosen.version is None else WriteId(*chosen.version, WriteKind.VERSION, Target(options.topic))
+    return plan_write(_settings(options), write_id, LedgerStart.parse(chosen.ledger_start))
 
 
 def write_exactly_once(
@@ -109,7 +105,7 @@ def refusals_explained(end: TaskTransaction, options: SinkOptions) -> Iterator[N
         where, dead = end.refused_at, options.dead_letters
         if where is None or dead is None or Reason.RECORD_TOO_LARGE not in dead.reasons:
             raise
-        from spark_kafka_sink.spark.topic_limits import why_refused
+        from spark_kafka_sink.spark.validate import why_refused
 
         reason = why_refused(end.core(), where.topic)
         raise RecordTooLargeError(f"{clause(error)}. {reason}") from error

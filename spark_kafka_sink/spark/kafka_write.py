@@ -1,31 +1,32 @@
-"""``write_kafka``: a write without a data source, for Spark 3.5 and wherever none can be registered.
+"""What a program calls: ``write_kafka``, a write without a data source, for Spark 3.5 and wherever none can be
+registered, ``kafka_batches``, and what makes Spark find ``format("pykafka")``.
 
-The tasks run in ``DataFrame.mapInArrow``, each returns its commit message as a row, and the caller's process commits.
-Spark takes the rows of one attempt of each task, so what other attempts wrote is not committed.
+The tasks of ``write_kafka`` run in ``DataFrame.mapInArrow``, each returns its commit message as a row, and the caller's
+process commits. Spark takes the rows of one attempt of each task, so what other attempts wrote is not committed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import TaskContext
 from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
 from pyspark.sql.utils import to_str
 
 from spark_kafka_sink.common.clock import Clock, SystemClock
 from spark_kafka_sink.common.foreign_text import clause, shown
 from spark_kafka_sink.errors import ConfigError, KafkaError
-from spark_kafka_sink.spark.caller_job import collected
-from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, WriterCommitMessage
+from spark_kafka_sink.spark.caller_job import collected, is_connect, reason
+from spark_kafka_sink.spark.commit_message import Committed, KafkaCommitMessage, PartitionWrite, WriterCommitMessage
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.python_process import leave_logging_to_caller
 from spark_kafka_sink.spark.schema import RowLayout
-from spark_kafka_sink.spark.sink_write import BatchWrite
-from spark_kafka_sink.spark.spark_error import reason
-from spark_kafka_sink.spark.write_result import WriteResult
+from spark_kafka_sink.spark.sink_write import SinkWrite
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,7 +73,7 @@ def _write(frame: DataFrame, options: Mapping[str, Any], micro_batch: int = 0) -
     clock = SystemClock()
     began_at = clock.now()
     given, faults = given_options(options)
-    write = BatchWrite.of(frame.schema, given, faults)
+    write = SinkWrite.of(frame.schema, given, faults)
     if write.options.formats is not None:
         from spark_kafka_sink.spark.formats import name_application
 
@@ -171,7 +172,7 @@ def given_options(options: Mapping[str, Any]) -> tuple[dict[str, str], list[str]
 class _Task:
     """What each task of the job runs."""
 
-    write: BatchWrite
+    write: SinkWrite
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -185,7 +186,7 @@ class _Task:
         yield from self.run(iter(()))
 
 
-def _written(frame: DataFrame, write: BatchWrite) -> DataFrame:
+def _written(frame: DataFrame, write: SinkWrite) -> DataFrame:
     """The columns that are written, found by their places, because names of the others may be ambiguous."""
     places = {name: place for name, place in asdict(write.layout).items() if place is not None}
     write.layout = RowLayout(**{name: place for place, name in enumerate(places)})
@@ -201,7 +202,7 @@ def _run(frame: DataFrame, task: _Task, clock: Clock) -> list[KafkaCommitMessage
     return [KafkaCommitMessage.from_json(row[0]) for row in rows]
 
 
-def _give_up(write: BatchWrite, messages: list[KafkaCommitMessage], error: BaseException) -> None:
+def _give_up(write: SinkWrite, messages: list[KafkaCommitMessage], error: BaseException) -> None:
     """Aborts what the tasks wrote. Notes on ``error`` say why the job failed, and what was aborted."""
     if isinstance(error, Exception) and not isinstance(error, KafkaError):  # Spark 3.5 raises py4j's own error
         error.add_note(f"The write failed: {reason(error)}")
@@ -216,3 +217,95 @@ def _give_up(write: BatchWrite, messages: list[KafkaCommitMessage], error: BaseE
             f"Its transactions could not be aborted: {clause(failure)}. The next write of the same name aborts them, "
             "or else the brokers do, after kafka.transaction.timeout.ms."
         )
+
+
+_FOUND: Final = "DATA_SOURCE_ALREADY_EXISTS"
+
+
+def register_format(spark: SparkSession) -> None:
+    """Registers ``format("pykafka")`` in the session, where Spark does not find the installed package by itself.
+
+    Newer Sparks than 4.0 prefer what is registered to what they have found; Spark 4.0 takes no second format of the
+    name, so there the call is without effect if it has found one. Needs Spark 4.0 or newer.
+    """
+    from spark_kafka_sink.spark.source import KafkaDataSource
+
+    try:
+        spark.dataSource.register(KafkaDataSource)
+    except AnalysisException as error:
+        if error.getCondition() != _FOUND:
+            raise
+
+
+def activate_session(spark: Any) -> None:
+    """Makes the session active in the calling thread, so that ``format("pykafka")`` is found there.
+
+    Call it once in each thread that writes, for example as the initializer of a pool:
+    ``ThreadPoolExecutor(4, initializer=activate_session, initargs=(spark,))``. The thread that created the session does
+    not need it, nor does any thread on Spark Connect, where the call does nothing.
+
+    It needs Spark 4.0 or newer and a thread of the JVM for each Python thread: ``PYSPARK_PIN_THREAD``, which is on by
+    default. Raises ``TypeError`` if ``spark`` is not a session.
+    """
+    if not isinstance(spark, SparkSession) and not is_connect(spark):
+        raise TypeError(f"activate_session takes a SparkSession, not {type(spark).__qualname__}.")
+    if not is_connect(spark):
+        SparkSession._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
+
+
+@dataclass(frozen=True)
+class WriteResult:
+    """A write that has succeeded. Its text is the line that the sink logs.
+
+    - ``rows``, ``bytes``: acknowledged; bytes of records before compression. 0 for a replay.
+    - ``seconds``: how long the call took.
+    - ``partitions``: for each topic and partition, sorted: count, bytes, first and last offset (-1 with ``acks=0``).
+      Records of other writers may lie between them.
+    - ``dead_letters``: reason → rows.
+    - ``replayed``: txnAppId had written this txnVersion before, so nothing was written.
+    """
+
+    rows: int
+    bytes: int
+    seconds: float
+    partitions: tuple[PartitionWrite, ...] = ()
+    dead_letters: Mapping[str, int] = field(default_factory=dict)
+    replayed: bool = False
+    text: str = ""
+
+    def __str__(self) -> str:
+        return self.text
+
+    @classmethod
+    def of(cls, messages: Sequence[KafkaCommitMessage], committed: Committed, seconds: float) -> WriteResult:
+        """The result of a write whose tasks reported ``messages``."""
+        if committed.replayed:
+            return cls(0, 0, seconds, replayed=True, text=committed.line)
+        partitions = _merged(write for message in messages for write in message.writes)
+        letters: dict[str, int] = defaultdict(int)
+        for why, rows in (each for message in messages for each in message.figures.dead_letters):
+            letters[why] += rows
+        return cls(
+            rows=sum(each.count for each in partitions),
+            bytes=sum(each.bytes for each in partitions),
+            seconds=seconds,
+            partitions=partitions,
+            dead_letters=dict(letters),
+            text=committed.line,
+        )
+
+
+def _merged(writes: Iterable[PartitionWrite]) -> tuple[PartitionWrite, ...]:
+    """One for each topic and partition, of what its tasks wrote."""
+    merged: dict[tuple[str, int], PartitionWrite] = {}
+    for write in writes:
+        place = write.topic, write.partition
+        before = merged.get(place)
+        merged[place] = write if before is None else PartitionWrite(
+            *place,
+            before.count + write.count,
+            before.bytes + write.bytes,
+            min(before.first_offset, write.first_offset),
+            max(before.last_offset, write.last_offset),
+        )  # fmt: skip
+    return tuple(merged[place] for place in sorted(merged))

@@ -1,15 +1,22 @@
 """Spark's options → ``SinkOptions``, or one ``ConfigError`` with all faults, on the driver.
 
-Spark passes option names in lower case. Kafka's producer options have the prefix ``kafka.``.
+Spark passes option names in lower case. Kafka's producer options have the prefix ``kafka.``. An exactly-once query is
+named by its checkpoint: planning names the transactions before any task runs, and Spark tells the query's id to tasks
+only. But it writes the id into the checkpoint when the query is first started, before it plans the first micro-batch.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import re
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from itertools import combinations
 from typing import Any, Final
+from uuid import UUID
 
 from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig
 from spark_kafka_sink.common.config.option import (
@@ -27,15 +34,14 @@ from spark_kafka_sink.common.config.rules import OLD_NAMES, PYTHON_CLASS, import
 from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.common.protocol_values import TOPIC_RULE, is_topic_name
 from spark_kafka_sink.common.removed_names import removed_name
-from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.errors import BrokerError, ConfigError
 from spark_kafka_sink.schemas.formats.format_options import FORMAT_OPTIONS, FormatOptions
 from spark_kafka_sink.schemas.registry.registry_options import (
     REGISTRY_OPTIONS,
     is_registry_option,
     unknown_registry_option,
 )
-from spark_kafka_sink.spark import checkpoint
-from spark_kafka_sink.spark.dead_letters.options import CONNECT_NAMES, DEAD_LETTER_OPTIONS, DeadLetterOptions
+from spark_kafka_sink.spark.dead_letter_options import CONNECT_NAMES, DEAD_LETTER_OPTIONS, DeadLetterOptions
 
 KAFKA_PREFIX: Final = "kafka."
 
@@ -435,8 +441,8 @@ def _derived_name(options: Mapping[str, str]) -> tuple[str | None, str | None]:
     given = _given(options)
     location = given.get("checkpointlocation")
     if location is not None:
-        query = checkpoint.query_id(location)
-        return checkpoint.name_of(location, query), query
+        query = query_id(location)
+        return name_of(location, query), query
     return (f"spark-{given['queryname']}" if "queryname" in given else None), None
 
 
@@ -526,3 +532,96 @@ def _topic_setting_fault(name: str) -> str | None:
         return f"{name} lacks the name of a topic's setting."
     near = did_you_mean(setting, ("partitions", "replication.factor"), _TOPIC_DEFAULT)
     return f"{name} is not a setting of a topic{near}" if near else None
+
+
+# Names of one word are left out, because sentences have acks and retries, too. Topics have settings of the same names.
+_PRODUCERS_OPTION: Final = re.compile(
+    rf"(?<![\w.])(?<!topic's )(?:{'|'.join(re.escape(name) for name in OPTIONS_BY_NAME if '.' in name)})(?!\.?\w)"
+)
+
+
+def with_prefix(text: str, *errors: object) -> str:
+    """``linger.ms`` becomes ``kafka.linger.ms``, except in the words of a broker that one of ``errors`` or its causes
+    has.
+    """
+    words = "|".join(re.escape(said) for error in errors for said in _said_by_brokers(error))
+    parts = re.split(f"({words})", text) if words else [text]
+    parts[::2] = [_PRODUCERS_OPTION.sub(r"kafka.\g<0>", part) for part in parts[::2]]
+    return "".join(parts)
+
+
+def _said_by_brokers(error: object) -> Iterator[str]:
+    while isinstance(error, BaseException):
+        if isinstance(error, BrokerError) and error.said:
+            yield error.said
+        error = error.__cause__
+
+
+_SCHEME: Final = re.compile(r"(?P<scheme>[a-zA-Z][a-zA-Z0-9+.-]*):(?://(?P<authority>[^/]*))?(?P<path>.*)", re.DOTALL)
+_SAME: Final = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "wasbs": "wasb"}
+_LOCAL: Final = "file"
+_METADATA: Final = "metadata"
+_OFFSETS: Final = "offsets"
+_COMMITS: Final = "commits"
+
+
+def name_of(location: str, query: str | None) -> str:
+    """The default of transactionalIdPrefix: by the query's id, else by the location."""
+    return f"spark-{query or sha256(resolved(location).encode()).hexdigest()[:16]}"
+
+
+def query_id(location: str) -> str | None:
+    """The id of the query that has its checkpoint here, which a moved or copied checkpoint keeps (Spark:
+    ``StreamMetadata``). None if the location is not in the driver's file system, or has no checkpoint there."""
+    path = resolved(location)
+    if not path.startswith("/"):
+        return None
+    try:
+        with open(f"{path}/{_METADATA}", encoding="utf-8") as file:
+            return str(UUID(json.load(file)["id"]))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def lacks_micro_batch(location: str) -> bool:
+    """Whether the query has no micro-batch to write. False if the driver cannot read its checkpoint.
+
+    Spark logs the offsets of a micro-batch before it plans the write, and its commit after the write
+    (``MicroBatchExecution``). Continuous processing logs the offsets of an epoch when the epoch ends
+    (``ContinuousExecution.addOffset``), so a query that starts has as many commits as offsets.
+    """
+    path = resolved(location)
+    if query_id(location) is None:
+        return False
+    try:
+        return _last_number(f"{path}/{_OFFSETS}") <= _last_number(f"{path}/{_COMMITS}")
+    except OSError:
+        return False
+
+
+def _last_number(folder: str) -> int:
+    """The last batch that a log of Spark has (``HDFSMetadataLog``); -1 if it is empty, or not made yet (Spark 4.1)."""
+    try:
+        return max((int(name) for name in os.listdir(folder) if name.isdecimal()), default=-1)
+    except FileNotFoundError:
+        return -1
+
+
+def resolved(location: str) -> str:
+    """The location as Spark understands it: an absolute path if it is local, else a URI without a trailing slash.
+
+    Without a scheme it is taken for a local path, though Spark's ``fs.defaultFS`` may be another file system. A
+    relative one is in the working directory, which the driver's processes share.
+    """
+    match = _SCHEME.fullmatch(location)
+    scheme = _LOCAL if match is None else match["scheme"].lower()
+    path = location if match is None else match["path"]
+    if scheme == _LOCAL:
+        return _normal(os.path.abspath(path))
+    assert match is not None
+    return f"{_SAME.get(scheme, scheme)}://{match['authority'] or ''}{_normal(path)}".rstrip("/")
+
+
+def _normal(path: str) -> str:
+    """The path without ``.``, ``..`` and repeated slashes (Hadoop: ``Path.normalizePath``)."""
+    return os.path.normpath(re.sub("/+", "/", path)) if path else ""

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from spark_kafka_sink.common.clock import Clock
+from spark_kafka_sink.common.clock import NEVER, Clock
 from spark_kafka_sink.common.waiting import sleep
 from spark_kafka_sink.errors import IllegalStateError
-from spark_kafka_sink.spark.dead_letters.options import Reason
-from spark_kafka_sink.spark.encode import RawEncoder
-from spark_kafka_sink.spark.end import End
+from spark_kafka_sink.producer.task_meter import TaskMeter
+from spark_kafka_sink.records.sizes import FieldLengths, cumulated, record_size_bounds
+from spark_kafka_sink.spark.dead_letter_options import Reason
 from spark_kafka_sink.spark.options import SinkOptions
-from spark_kafka_sink.spark.pace import Pace, PaceRows
-from spark_kafka_sink.spark.read import AppendSize, ReadRows, gathered
-from spark_kafka_sink.spark.rows import Rows, Stage, rows_numbered, through
+from spark_kafka_sink.spark.read import AppendSize, RawEncoder, ReadRows, gathered
+from spark_kafka_sink.spark.rows import End, Rows, Stage, rows_numbered, through
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.topic_creation import RequireTopics
 
 if TYPE_CHECKING:
     from spark_kafka_sink.schemas.formats.plan import EarlierSchemas, FormatPlan
     from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
-    from spark_kafka_sink.spark.dead_letters.writer import DeadLetterWriter
+    from spark_kafka_sink.spark.dead_letters import DeadLetterWriter
 
 
 class Pipeline:
@@ -53,7 +53,7 @@ class Pipeline:
             encode = FormatEncoder(formats, self._rejects)
         stages = [encode]
         if end.writes and (options.bytes_per_s or options.rows_per_s):
-            stages.append(PaceRows(Pace(options.bytes_per_s, options.rows_per_s, clock, sleep), end.meter))
+            stages.append(Pace(options.bytes_per_s, options.rows_per_s, clock, end.meter))
         if letters is not None:
             stages.append(letters.take_refused)
         topics = required_topics(options, end)
@@ -113,3 +113,47 @@ def task_formats(
     from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
 
     return TaskFormats(plan, earlier, required_topics(options, end))
+
+
+_OFFSET_DELTAS: Final = 64
+"""Their varints take two bytes, as most of a batch do."""
+
+PART_MS: Final = 100.0
+"""A task appends this time's worth at once; at least one row."""
+
+CATCH_UP_MS: Final = 500.0
+"""A task that was late, as its rows or memory came late, makes up for this much."""
+
+
+class Pace:
+    """A stage that keeps one task to its rate, None for no limit. It yields the rows in parts, each when it is due.
+
+    It waits before an append, so that no row waits in a batch.
+    """
+
+    def __init__(self, bytes_per_s: int | None, rows_per_s: int | None, clock: Clock, meter: TaskMeter) -> None:
+        self._bytes_per_ms = NEVER if bytes_per_s is None else bytes_per_s / 1000
+        self._rows_per_ms = NEVER if rows_per_s is None else rows_per_s / 1000
+        self._clock = clock
+        self._meter = meter
+        self._next_at = clock.now()
+
+    def __call__(self, rows: Rows) -> Iterator[Rows]:
+        before = cumulated(record_size_bounds(FieldLengths.of(rows.columns), _OFFSET_DELTAS, 1))
+        start, total = 0, len(rows)
+        while start < total:
+            end = bisect_right(before, before[start] + PART_MS * self._bytes_per_ms) - 1
+            end = max(start + 1, int(min(end, start + PART_MS * self._rows_per_ms)))
+            self._wait()
+            yield rows[start:end]
+            size = before[end] - before[start]
+            self._next_at += max(size / self._bytes_per_ms, (end - start) / self._rows_per_ms)
+            start = end
+
+    def _wait(self) -> None:
+        """Waits until the next part is due."""
+        began = self._clock.now()
+        self._next_at = max(self._next_at, began - CATCH_UP_MS)
+        while (left := self._next_at - self._clock.now()) > 0:
+            sleep(left)
+        self._meter.paused(self._clock.now() - began)

@@ -16,7 +16,7 @@ import sys
 from contextlib import suppress
 from typing import Final
 
-from spark_kafka_sink.spark.option_names import with_prefix
+from spark_kafka_sink.spark.options import with_prefix
 
 _DAEMON: Final = "pyspark.daemon"
 """The program of a worker, which collects garbage after each task. The heap of any other program is not ours."""

@@ -1,9 +1,11 @@
-"""The stage ``read``: Arrow batches of Spark, gathered to the size of an append, become ``Rows``."""
+"""The stages ``read`` and ``encode``: Arrow batches of Spark, gathered to the size of an append, become ``Rows``, and
+these become bytes. ``encode_formats.py`` does that for ``keyFormat`` and ``valueFormat``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -25,15 +27,16 @@ from spark_kafka_sink.records.columns import (
     RecordColumns,
     TopicColumn,
     binary_column,
+    int32_array,
     negative_timestamp,
     null_mask,
     raw_numbers,
     slot_lengths,
     timestamp_column,
 )
-from spark_kafka_sink.spark.dead_letters.options import Reason
-from spark_kafka_sink.spark.end import End
-from spark_kafka_sink.spark.rows import ILLEGAL_ARGUMENT, BoolArray, FaultKind, RejectedRows, Rows, rows_numbered
+from spark_kafka_sink.records.encode import NULL_HEADER, header_column, header_entries
+from spark_kafka_sink.spark.dead_letter_options import Reason
+from spark_kafka_sink.spark.rows import ILLEGAL_ARGUMENT, BoolArray, End, FaultKind, RejectedRows, Rows, rows_numbered
 from spark_kafka_sink.spark.schema import RowLayout
 
 # Larger batches are split: from here on, columns of bytes have int32 offsets.
@@ -247,3 +250,47 @@ def _only_topic(column: pa.Array) -> str | None:
 def _text(name: bytes) -> str:
     """Decodes a topic's name. A name that is not UTF-8 becomes one that no broker accepts."""
     return name.decode(errors="replace")
+
+
+_HEADER: Final = FaultKind(Reason.INVALID_HEADER, ILLEGAL_ARGUMENT, "HEADER_CONVERTER")
+
+
+class RawEncoder:
+    """Keys and values are strings or bytes. Rejects, or raises for, a row with a header without a key."""
+
+    def __init__(self, rejects: Collection[Reason] = frozenset()) -> None:
+        self._rejects = rejects
+
+    def __call__(self, rows: Rows) -> Iterator[Rows]:
+        columns = rows.columns
+        key = None if columns.key is None else binary_column(columns.key)
+        yield self.as_bytes(replace(rows, columns=replace(columns, key=key, value=binary_column(columns.value))))
+
+    def as_bytes(self, rows: Rows) -> Rows:
+        """With the headers as bytes, too."""
+        column = rows.columns.headers
+        if column is None:
+            return rows
+        with rows_numbered(rows.first_row):
+            try:
+                sections = header_column(column)
+            except InvalidRecordError:
+                if Reason.INVALID_HEADER not in self._rejects or not header_entries(column)[1].null_count:
+                    raise
+                column, bad = headers_with_keys(column)
+                found = np.flatnonzero(bad)
+                rows = rows.rejecting(RejectedRows(_HEADER, found, [NULL_HEADER] * len(found)))
+                sections = header_column(column)
+        return replace(rows, columns=replace(rows.columns, headers=sections))
+
+
+def headers_with_keys(array: pa.Array) -> tuple[pa.ListArray, BoolArray]:
+    """``array`` without the headers whose key is null, and which rows had one."""
+    counts, keys, values = header_entries(array)
+    missing = null_mask(keys)
+    lost = np.bincount(np.repeat(np.arange(len(counts)), counts)[missing], minlength=len(counts))
+    kept = int32_array(np.flatnonzero(~missing).astype(np.int32))
+    entries = pa.StructArray.from_arrays([keys.take(kept), values.take(kept)], ["key", "value"])
+    offsets = np.zeros(len(counts) + 1, np.int32)
+    np.cumsum(counts - lost, out=offsets[1:])
+    return pa.ListArray.from_arrays(int32_array(offsets), entries), lost > 0

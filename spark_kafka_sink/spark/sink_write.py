@@ -1,4 +1,5 @@
-"""``SinkWrite``: what a write of the sink does on the driver and in its tasks, without Spark's data source classes.
+"""``SinkWrite``: what a write of the sink does on the driver and in its tasks, without Spark's data source classes, and
+what its errors get on their way to Spark: Spark's names of options, and notes on what is behind them.
 
 Spark 3.5 has no such classes. Imports stay light, because the driver's processes need no producer: the first task that
 writes imports it.
@@ -6,14 +7,24 @@ writes imports it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self
 
+from pyspark import TaskContext
 from pyspark.sql.types import StructType
 
 from spark_kafka_sink import __version__
 from spark_kafka_sink.common.clock import SystemClock
-from spark_kafka_sink.errors import ConfigError, DeadLetterLimitError, KafkaError
+from spark_kafka_sink.errors import (
+    AuthenticationError,
+    ConfigError,
+    DeadLetterLimitError,
+    KafkaError,
+    KafkaTimeoutError,
+    RecordTooLargeError,
+)
 from spark_kafka_sink.spark.commit_message import (
     Committed,
     KafkaCommitMessage,
@@ -22,9 +33,9 @@ from spark_kafka_sink.spark.commit_message import (
     aborted,
     committed,
 )
+from spark_kafka_sink.spark.dead_letter_options import DeadLetterOptions, Reason
 from spark_kafka_sink.spark.driver_check import check_again, check_brokers
-from spark_kafka_sink.spark.error_notes import delegation_tokens_explained, explained
-from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.spark.options import SinkOptions, with_prefix
 from spark_kafka_sink.spark.python_process import (
     acknowledge_at_once,
     announce,
@@ -49,7 +60,8 @@ class SinkWrite:
     ``end`` or ``give_up`` runs on the driver, perhaps in another process than ``begin``.
     """
 
-    _is_batch = False
+    _is_batch = True
+    """Whether it is the write of a batch job, which may be one of several in a foreachBatch."""
     release = "before 0.2.0"
     """The release that the driver runs. Plans pickled by earlier releases lack it, and get this text."""
 
@@ -88,10 +100,10 @@ class SinkWrite:
             check_brokers(self.options)
             ensure_planned_topics(self.options)
         if self.options.exactly_once is not None and self.plan is None:
-            from spark_kafka_sink.spark.exactly_once import plan_batch, plan_stream
+            from spark_kafka_sink.spark.exactly_once import plan_transactions
 
             with explained(self.options):
-                self.plan = plan_batch(self.options) if self._is_batch else plan_stream(self.options)
+                self.plan = plan_transactions(self.options)
             if self.formats is not None:
                 from spark_kafka_sink.spark.formats import with_earlier_schemas
 
@@ -178,12 +190,6 @@ def _schema_faults(schema: StructType, options: Mapping[str, str]) -> list[str]:
     return []
 
 
-class BatchWrite(SinkWrite):
-    """The write of a batch job, which may be one of several in a foreachBatch."""
-
-    _is_batch = True
-
-
 def check_reports(messages: Sequence[WriterCommitMessage | None], micro_batch: str = "") -> None:
     """Raises ``KafkaError`` for a task that reported nothing although Spark commits: its rows were not written.
 
@@ -209,3 +215,78 @@ def check_dead_letters(messages: list[WriterCommitMessage | None], options: Sink
         return
     kept = "" if options.exactly_once is not None else " What the tasks sent stays in Kafka (at least once)."
     raise DeadLetterLimitError(f"The tasks' {text}{kept}")
+
+
+_log = logging.getLogger("spark_kafka_sink.spark")
+
+_SETTINGS = "spark.kafka.clusters."
+_ADVICE = (
+    "are set, but the delegation tokens that Spark fetches for them are not available in Python workers, so this sink "
+    "cannot use them: set kafka.sasl.mechanism and kafka.sasl.jaas.config."
+)
+_warned = False
+
+
+_TOO_LARGE = "Raise {}, or {}, so that such rows become dead letters."
+_OWN_LIMIT = "that limit (for kafka.max.request.size also the topic's max.message.bytes)"
+_BROKERS_LIMIT = "the topic's max.message.bytes"
+
+
+@contextmanager
+def explained(options: SinkOptions) -> Iterator[None]:
+    """An error names the producer's options as Spark's, with ``kafka.``. One that comes from a failed connection
+    attempt gets a note: step, option, and the command to check it; a record that is too large, or a topic that the
+    brokers do not have, what helps.
+    """
+    try:
+        yield
+    except KafkaError as error:
+        from spark_kafka_sink.network.diagnosis import check_command, diagnosis
+        from spark_kafka_sink.producer.append.receipt import is_refusal
+
+        if isinstance(error, ConfigError):
+            error.faults = tuple(with_prefix(fault, error) for fault in error.faults)
+        if error.args:
+            error.args = (with_prefix(str(error.args[0]), error), *error.args[1:])
+        refused = is_refusal(error)
+        if (refused or isinstance(error, RecordTooLargeError)) and (remedy := _remedy(options.dead_letters)):
+            error.add_note(_TOO_LARGE.format(_BROKERS_LIMIT if refused else _OWN_LIMIT, remedy))
+        if isinstance(error, KafkaTimeoutError) and error.missing_topic is not None:
+            from spark_kafka_sink.spark.topic_creation import note_on_missing
+
+            if note := note_on_missing(error.missing_topic, options):
+                error.add_note(note)
+        if note := diagnosis(error, check_command(options.producer, options.topic)):
+            error.add_note(with_prefix(note, error))
+        raise
+
+
+def _remedy(letters: DeadLetterOptions | None) -> str:
+    if letters is None:
+        return "set deadLetterTopic"
+    name = Reason.RECORD_TOO_LARGE.value
+    return "" if Reason.RECORD_TOO_LARGE in letters.reasons else f"add {name} to deadLetterOn"
+
+
+@contextmanager
+def delegation_tokens_explained() -> Iterator[None]:
+    """Around a task's work. With such settings, an authentication error gets a note; else the worker warns once."""
+    global _warned
+    settings = _token_settings()
+    try:
+        yield
+    except KafkaError as error:
+        if settings and (isinstance(error, AuthenticationError) or isinstance(error.__cause__, AuthenticationError)):
+            _warned = True
+            error.add_note(f"{', '.join(settings)} {_ADVICE}")
+        raise
+    if settings and not _warned:
+        _warned = True
+        _log.warning("%s %s", ", ".join(settings), _ADVICE)
+
+
+def _token_settings() -> list[str]:
+    """Spark copies all settings of a session into its tasks' local properties."""
+    context = TaskContext.get()
+    properties = getattr(context, "_localProperties", None) or {}
+    return sorted(name for name in properties if name.startswith(_SETTINGS))

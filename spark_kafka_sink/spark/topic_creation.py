@@ -18,8 +18,7 @@ from spark_kafka_sink.spark.python_process import announce
 
 if TYPE_CHECKING:
     from spark_kafka_sink.network.rpc import BlockingCalls, Rpc
-    from spark_kafka_sink.spark.end import End
-    from spark_kafka_sink.spark.rows import Rows
+    from spark_kafka_sink.spark.rows import End, Rows
 
 _SECOND_LOOK_MS: Final = 500.0
 """A broker may not know yet a topic that was just created."""

@@ -1,16 +1,24 @@
-"""An at-least-once task: the pipeline into a leased producer."""
+"""An at-least-once task: the pipeline into a leased producer.
+
+There is one producer per configuration and Python worker, kept from task to task (Spark:
+``InternalKafkaProducerPool``). Nothing depends on a kept producer: a worker may end after any task.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack
+import atexit
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 from pyspark import TaskContext
 
 from spark_kafka_sink.common.clock import Clock, SystemClock
+from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.task_figures import TaskFigures
 from spark_kafka_sink.exactly_once.receipts import TaskName, WriteReceipt, receipt_columns, receipts_of
 from spark_kafka_sink.producer import SendReceipt
@@ -18,24 +26,21 @@ from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.producer.task_meter import TaskMeter
 from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, PartitionWrite
-from spark_kafka_sink.spark.end import End
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.pipeline import Pipeline, task_formats
-from spark_kafka_sink.spark.producer_cache import ProducerCache
+from spark_kafka_sink.spark.rows import End
 from spark_kafka_sink.spark.schema import RowLayout
 
 if TYPE_CHECKING:
     from spark_kafka_sink.producer.append.receipt import RefusalReceipt
     from spark_kafka_sink.schemas.formats.plan import FormatPlan
-    from spark_kafka_sink.spark.dead_letters.writer import DeadLetterWriter
+    from spark_kafka_sink.spark.dead_letters import DeadLetterWriter
 
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 """Local properties of every task of a micro-batch."""
 
 _DESCRIPTION = "spark.job.description"
 """Local property. Of a micro-batch: the query's name, its id and the run's, on a line each (``StreamExecution``)."""
-
-PRODUCERS = ProducerCache(ProducerCore.open)
 
 
 class LeasedProducer:
@@ -130,7 +135,7 @@ def dead_letter_writer(end: End, options: SinkOptions, clock: Clock, name: TaskN
     """Imports what tasks without dead letters do not need."""
     if options.dead_letters is None:
         return None
-    from spark_kafka_sink.spark.dead_letters.writer import DeadLetterWriter
+    from spark_kafka_sink.spark.dead_letters import DeadLetterWriter
 
     return DeadLetterWriter(end, options.dead_letters, clock, name)
 
@@ -160,3 +165,104 @@ def partition_writes(receipt: SendReceipt) -> tuple[PartitionWrite, ...]:
         PartitionWrite(partition.topic, partition.partition, sent.count, sent.size, sent.first_offset, sent.last_offset)
         for partition, sent in sorted(receipt.deliveries.items())
     )
+
+
+IDLE_MS = 600_000.0
+"""How long an unused producer is kept: Spark's default of ``spark.kafka.producer.cache.timeout``."""
+
+
+class _Idle(NamedTuple):
+    """A producer that is not leased; ``until``: its expiry (monotonic ms)."""
+
+    producer: ProducerCore
+    until: float
+
+
+class ProducerCache:
+    """Keeps the producers that ``open_producer`` opens. Any thread may lease one, for itself alone.
+
+    A thread closes expired producers. It sleeps until the first expiry, without being woken by tasks, and ends when
+    the cache is empty.
+    """
+
+    def __init__(self, open_producer: Callable[[ProducerConfig], ProducerCore], idle_ms: float = IDLE_MS) -> None:
+        self._open_producer = open_producer
+        self._idle_ms = idle_ms
+        self._clock = SystemClock()
+        self._abandoned: list[Mapping[ProducerConfig, _Idle]] = []
+        self._begin()
+        os.register_at_fork(after_in_child=self._forget)
+        atexit.register(self.close)
+
+    def _begin(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: dict[ProducerConfig, _Idle] = {}
+        self._expiring: threading.Thread | None = None
+        self._closed = threading.Event()
+
+    @contextmanager
+    def leased(self, config: ProducerConfig) -> Iterator[ProducerCore]:
+        """A working producer for the duration of the block. Each block starts new sticky runs.
+
+        If the block fails the producer is closed: the next task must not send its unfinished batches.
+        """
+        producer = self._lease(config)
+        try:
+            yield producer
+        except BaseException:
+            producer.close(0)
+            raise
+        self._give_back(config, producer)
+
+    def close(self) -> None:
+        """Closes the idle producers. A leased producer is closed when its block ends."""
+        with self._lock:
+            self._closed.set()
+            kept, self._idle = self._idle, {}
+        for idle in kept.values():
+            idle.producer.close(0)
+
+    def _lease(self, config: ProducerConfig) -> ProducerCore:
+        with self._lock:
+            idle = self._idle.pop(config, None)
+        if idle is not None and idle.producer.is_alive():
+            idle.producer.begin_sticky_runs()
+            return idle.producer
+        if idle is not None:
+            idle.producer.close(0)
+        return self._open_producer(config)
+
+    def _give_back(self, config: ProducerConfig, producer: ProducerCore) -> None:
+        with self._lock:
+            kept = not self._closed.is_set() and config not in self._idle
+            if kept:
+                self._idle[config] = _Idle(producer, self._clock.now() + self._idle_ms)
+                if self._expiring is None:
+                    self._expiring = threading.Thread(target=self._expire, name="pykafka-producer-cache", daemon=True)
+                    self._expiring.start()
+        if not kept:  # closed, or another task returned its producer first
+            producer.close(0)
+
+    def _expire(self) -> None:
+        """The cache's thread."""
+        wait_ms = self._idle_ms
+        while not self._closed.wait(wait_ms / 1000):
+            with self._lock:
+                now = self._clock.now()
+                due = [config for config, idle in self._idle.items() if idle.until <= now]
+                expired = [self._idle.pop(config) for config in due]
+                if not self._idle:
+                    self._expiring = None
+                wait_ms = min((idle.until for idle in self._idle.values()), default=now) - now
+            for idle in expired:
+                idle.producer.close(0)
+            if not wait_ms:
+                return
+
+    def _forget(self) -> None:
+        """In the child of a fork: producers, thread and a lock that may be held are the parent's."""
+        self._abandoned.append(self._idle)  # finalisers would close the parent's sockets
+        self._begin()
+
+
+PRODUCERS = ProducerCache(ProducerCore.open)

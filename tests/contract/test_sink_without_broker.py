@@ -12,8 +12,8 @@ from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.spark import write as module
 from spark_kafka_sink.spark.options import SinkOptions
-from spark_kafka_sink.spark.producer_cache import ProducerCache
 from spark_kafka_sink.spark.schema import RowLayout
+from spark_kafka_sink.spark.write import ProducerCache
 from spark_kafka_sink.testing import LocalKafka
 from tests.faults.leaks import nothing_leaks
 from tests.support.peers import peer, responding, silent

@@ -11,14 +11,13 @@ import pyarrow as pa
 from google.protobuf import descriptor_pb2
 
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.schemas.encoding.avro import AvroEncoder
-from spark_kafka_sink.schemas.encoding.avro_compatibility import unreadable
-from spark_kafka_sink.schemas.encoding.avro_schema import AvroSchema, with_imports
+from spark_kafka_sink.schemas.encoding.avro import plan_avro
+from spark_kafka_sink.schemas.encoding.avro_schema import AvroSchema, unreadable, with_imports
 from spark_kafka_sink.schemas.encoding.descriptors import DECIMAL, META, descriptor_set_of, known_files, message_indexes
 from spark_kafka_sink.schemas.encoding.encoder import InvalidSchemaError, SchemaMismatchError
 from spark_kafka_sink.schemas.encoding.proto_text import proto_files, text_indexes
-from spark_kafka_sink.schemas.encoding.protobuf import ProtobufEncoder
-from spark_kafka_sink.schemas.formats.protoc import _marked, writes_entries_out
+from spark_kafka_sink.schemas.encoding.protobuf import plan_protobuf
+from spark_kafka_sink.schemas.formats.column_schema import _marked, writes_entries_out
 from spark_kafka_sink.schemas.registry import schema
 from spark_kafka_sink.schemas.registry.cache import stored_response
 from spark_kafka_sink.schemas.registry.schema import read_object, registered_schema
@@ -118,7 +117,7 @@ TARGETS: Final = (
         "avro",
         (
             lambda text: str(AvroSchema.parse(text)), lambda text: AvroSchema.parse(text, checks_defaults=False),
-            lambda text: AvroEncoder.plan(text, _COLUMN, for_registry=True, checks_defaults=False),
+            lambda text: plan_avro(text, _COLUMN, for_registry=True, checks_defaults=False),
             lambda text: unreadable(_AVRO[0], text), lambda text: unreadable(text, _AVRO[0]),
         ),
         lambda: _AVRO, (SchemaMismatchError,),
@@ -134,7 +133,7 @@ TARGETS: Final = (
         "descriptors",
         (
             lambda data: text_indexes(data, "M"), lambda data: message_indexes(data, "shop.M.Line"),
-            lambda data: proto_files(data, "M"), lambda data: ProtobufEncoder.plan(data, "M", _MESSAGE),
+            lambda data: proto_files(data, "M"), lambda data: plan_protobuf(data, "M", _MESSAGE),
             lambda data: descriptor_set_of(b64encode(data).decode()),  # a file that a registry has serialized
             lambda data: descriptor_set_of(text := b64encode(data).decode(), imports={"other.proto": text}),
         ),

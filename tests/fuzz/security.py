@@ -29,7 +29,7 @@ from spark_kafka_sink.network.login.http import HttpExchangeError, HttpLimits, H
 from spark_kafka_sink.network.login.token_endpoint import TimeoutOption, TokenEndpoint, _error_of
 from spark_kafka_sink.network.login.token_sources import assertion, jwt
 from spark_kafka_sink.network.security.stores import key_pair, trusted_certificates
-from spark_kafka_sink.spark.checkpoint import query_id
+from spark_kafka_sink.spark.options import query_id
 from spark_kafka_sink.tools.cli.console_producer import LineError, LineReader
 from tests.fuzz.target import Target
 from tests.unit.login.test_token_sources import ASSERTION, KEY, OAUTH, config, pkcs8

@@ -10,7 +10,7 @@ from google.protobuf import descriptor_pb2
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.schemas.encoding.protobuf import ProtobufEncoder
+from spark_kafka_sink.schemas.encoding.protobuf import plan_protobuf
 from tests.unit.encoding.protos import upb
 
 PROTO = descriptor_pb2.FieldDescriptorProto
@@ -297,7 +297,7 @@ def test_rows_have_the_bytes_that_upb_writes(case):
     message = upb(descriptor_set)
     # A slice of a longer array; raw numbers become timestamps and durations by the type.
     array = pa.array([None, *rows, None], struct.kind)[1:-1]
-    encoded = ProtobufEncoder.plan(descriptor_set, "M", array.type).encode(array).to_pylist()
+    encoded = plan_protobuf(descriptor_set, "M", array.type).encode(array).to_pylist()
     for row, got in zip(rows, encoded, strict=True):
         if row is None:
             assert got is None

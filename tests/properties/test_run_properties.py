@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.schemas.encoding import runs
-from spark_kafka_sink.schemas.encoding.avro import AvroEncoder
+from spark_kafka_sink.schemas.encoding.avro import plan_avro
 from spark_kafka_sink.schemas.encoding.encoder import Fault
-from spark_kafka_sink.schemas.encoding.protobuf import ProtobufEncoder
+from spark_kafka_sink.schemas.encoding.protobuf import plan_protobuf
 from tests.unit.encoding.avro_referee import written
 from tests.unit.encoding.protos import upb
 
@@ -125,7 +125,7 @@ def test_the_bytes_are_those_of_fastavro(table, missing, block, bounds, data):
     expected = [None if row is None else written(schema, [row])[0] for row in rows]
     start, end, cut = bounds
     with small(block):
-        encoder = AvroEncoder.plan(json.dumps(schema), array.type)
+        encoder = plan_avro(json.dumps(schema), array.type)
         assert encoder.encode(array).to_pylist() == expected
         assert encoder.encode(array[start:end]).to_pylist() == expected[start:end]
         chunks = pa.chunked_array([array[:cut], array[:0], array[cut:]], array.type)
@@ -156,7 +156,7 @@ def test_the_bytes_are_those_of_upb(table, missing, block, start, data):
         there = None if row is None else {name: value for name, value in row.items() if value is not None}
         expected.append(None if there is None else cls(**there).SerializeToString(deterministic=True))
     with small(block):
-        encoder = ProtobufEncoder.plan(descriptor_set, "M", array.type)
+        encoder = plan_protobuf(descriptor_set, "M", array.type)
         assert encoder.encode(array).to_pylist() == expected
         assert encoder.encode(array[start:]).to_pylist() == expected[start:]
 
@@ -180,5 +180,5 @@ def test_a_run_refuses_the_rows_that_single_fields_refuse(rows, missing, block, 
     for constants in (small(block), mock.patch.object(runs, "_SHORTEST", 99)):
         with constants:
             faults: list[Fault] = []
-            results.append((AvroEncoder.plan(schema, array.type).encode(array, faults=faults).to_pylist(), faults))
+            results.append((plan_avro(schema, array.type).encode(array, faults=faults).to_pylist(), faults))
     assert results[0] == results[1]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from spark_kafka_sink.schemas.encoding.avro_compatibility import unreadable
+from spark_kafka_sink.schemas.encoding.avro_schema import unreadable
 from tests.unit.encoding.avro_pairs import PAIRS
 
 pytestmark = pytest.mark.jvm

@@ -5,7 +5,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql.types import DecimalType, StructField, StructType, _parse_datatype_string
 
-from spark_kafka_sink.spark.derived_schema import derived_schema
+from spark_kafka_sink.spark.formats import derived_schema
 from spark_kafka_sink.spark.schema import SchemaError
 
 pytestmark = pytest.mark.jvm

@@ -18,12 +18,12 @@ from spark_kafka_sink.network.login.token_endpoint import _error_of
 from spark_kafka_sink.network.messages import schema
 from spark_kafka_sink.network.metadata_api import parse_metadata
 from spark_kafka_sink.network.security.tls import handshake_error
-from spark_kafka_sink.schemas.encoding.avro import AvroEncoder
+from spark_kafka_sink.schemas.encoding.avro import plan_avro
 from spark_kafka_sink.schemas.encoding.avro_schema import AvroSchema
 from spark_kafka_sink.schemas.encoding.encoder import InvalidSchemaError
 from spark_kafka_sink.schemas.encoding.protobuf import plan_message
 from spark_kafka_sink.schemas.registry.schema import problem
-from spark_kafka_sink.spark.derived_schema import derived_schema
+from spark_kafka_sink.spark.formats import derived_schema
 from spark_kafka_sink.spark.schema import RowLayout, check_shippable
 from spark_kafka_sink.tools.connection_check.broker_connection import certificate_text
 from tests.unit.security.certificates import NOW, Entity
@@ -108,10 +108,10 @@ EMPTY = '{"type": "record", "name": "R", "fields": []}'
 @pytest.mark.parametrize(
     "work",
     [
-        lambda: AvroEncoder.plan(EMPTY, pa.struct([FORGING])),
-        lambda: AvroEncoder.plan(EMPTY, pa.struct([FORGING, pa.field("y", pa.int64())])),
-        lambda: AvroEncoder.plan(EMPTY, pa.struct([])).encode(pa.array([{FORGING.name: 1}], pa.struct([FORGING]))),
-        lambda: AvroEncoder.plan('"int"', pa.struct([FORGING])),
+        lambda: plan_avro(EMPTY, pa.struct([FORGING])),
+        lambda: plan_avro(EMPTY, pa.struct([FORGING, pa.field("y", pa.int64())])),
+        lambda: plan_avro(EMPTY, pa.struct([])).encode(pa.array([{FORGING.name: 1}], pa.struct([FORGING]))),
+        lambda: plan_avro('"int"', pa.struct([FORGING])),
         lambda: plan_message(Int64Value.DESCRIPTOR, pa.struct([FORGING])),
         lambda: derived_schema("value", SPARKS, False),
         lambda: RowLayout.of(StructType([StructField("value", SPARKS)]), "t", None, None),

@@ -1,69 +1,76 @@
-"""Avro's binary encoding of an Arrow column, all rows at once.
+"""Avro's binary encoding of an Arrow column, all rows at once: which kernel writes which Arrow type as which Avro type.
 
-``avro_plan.py`` says which Arrow type fits which Avro type. What only the data can show is an error of its row. What is
-written decodes to what came in, except that timestamps may be rounded down to milliseconds.
+What only the data can show is an error of its row. What is written decodes to what came in, except that timestamps may
+be rounded down to milliseconds. A field that the rows lack is written as its default, which is encoded here once.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import struct
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.types as pt
 
-from spark_kafka_sink.common.foreign_text import shown
-from spark_kafka_sink.errors import InvalidRecordError
-from spark_kafka_sink.schemas.encoding.columns import type_name
-from spark_kafka_sink.schemas.encoding.encoder import Fault, InvalidSchemaError, SchemaMismatchError, column_of
-from spark_kafka_sink.schemas.encoding.row_writer import Kernel
-from spark_kafka_sink.schemas.encoding.slices import encode_rows
+from spark_kafka_sink.records.columns import is_any_list
+from spark_kafka_sink.records.sizes import encode_varint
+from spark_kafka_sink.schemas.encoding.avro_kernels import (
+    LONGS,
+    MOST_DIGITS,
+    UUID_BYTES,
+    Boolean,
+    Branch,
+    Bytes,
+    Constant,
+    Decimal,
+    Duration,
+    Entries,
+    Enum,
+    Fixed,
+    Integer,
+    Items,
+    Members,
+    Nothing,
+    Real,
+    RecordFields,
+    Required,
+    Text,
+    Uuid,
+    UuidBytes,
+    UuidText,
+    planned_field,
+)
+from spark_kafka_sink.schemas.encoding.avro_schema import NO_DEFAULT, AvroField, AvroSchema, Json
+from spark_kafka_sink.schemas.encoding.columns import PER_SECOND, KernelEncoder, plain_kind, type_name
+from spark_kafka_sink.schemas.encoding.encoder import InvalidSchemaError, Kernel, SchemaMismatchError, column_of
+from spark_kafka_sink.schemas.encoding.runs import with_runs
 
 
-@dataclass(frozen=True, slots=True)
-class AvroEncoder:
-    """An ``Encoder`` of columns of one Arrow type by one schema. Its pickle does not need the schema."""
+def plan_avro(
+    schema: str, kind: pa.DataType, *, for_registry: bool = False, checks_defaults: bool = True
+) -> KernelEncoder:
+    """Plans an encoder for columns of the type ``kind`` by ``schema``, which is JSON.
 
-    _kind: pa.DataType
-    _root: Kernel
+    A null row becomes a null value (a tombstone), never the null of a union, as with Java's serializer and ``to_avro``.
+    ``for_registry`` leaves out the length in front of ``bytes`` at the top of the schema, also with a logical type, as
+    Confluent's serializers do (Java: ``AbstractKafkaAvroSerializer``). ``checks_defaults`` is that of
+    ``AvroSchema.parse``.
 
-    @classmethod
-    def plan(
-        cls, schema: str, kind: pa.DataType, *, for_registry: bool = False, checks_defaults: bool = True
-    ) -> AvroEncoder:
-        """Plans an encoder for columns of the type ``kind`` by ``schema``, which is JSON.
-
-        A null row becomes a null value (a tombstone), never the null of a union, as with Java's serializer and
-        ``to_avro``. ``for_registry`` leaves out the length in front of ``bytes`` at the top of the schema, also with
-        a logical type, as Confluent's serializers do (Java: ``AbstractKafkaAvroSerializer``). ``checks_defaults`` is
-        that of ``AvroSchema.parse``.
-
-        Raises ``SchemaMismatchError`` with everything that does not fit, and ``InvalidSchemaError``.
-        """
-        from spark_kafka_sink.schemas.encoding.avro_plan import Planner
-        from spark_kafka_sink.schemas.encoding.avro_schema import AvroSchema
-
-        planner = Planner()
-        parsed = AvroSchema.parse(schema, checks_defaults=checks_defaults)
-        is_raw = for_registry and parsed.type == "bytes"
-        try:
-            root = planner.plan_raw_bytes(parsed, kind) if is_raw else planner.plan(parsed, kind, "")
-        except RecursionError:
-            raise InvalidSchemaError(["the Avro schema is nested too deeply"]) from None
-        if planner.mismatches:
-            raise SchemaMismatchError(planner.mismatches)
-        return cls(kind, root)
-
-    def encode(
-        self, array: pa.Array | pa.ChunkedArray, prefix: bytes = b"", faults: list[Fault] | None = None
-    ) -> pa.BinaryArray:
-        """Implements ``Encoder``, and also takes chunked arrays."""
-        if array.type != self._kind and type_name(array.type) != type_name(self._kind):
-            raise InvalidRecordError(
-                shown(f"the encoder was planned for {type_name(self._kind)}, the column is {type_name(array.type)}")
-            )
-        return encode_rows(self._root, array, prefix, faults)
+    Raises ``SchemaMismatchError`` with everything that does not fit, and ``InvalidSchemaError``.
+    """
+    planner = Planner()
+    parsed = AvroSchema.parse(schema, checks_defaults=checks_defaults)
+    is_raw = for_registry and parsed.type == "bytes"
+    try:
+        root = planner.plan_raw_bytes(parsed, kind) if is_raw else planner.plan(parsed, kind, "")
+    except RecursionError:
+        raise InvalidSchemaError(["the Avro schema is nested too deeply"]) from None
+    if planner.mismatches:
+        raise SchemaMismatchError(planner.mismatches)
+    return KernelEncoder(kind, root)
 
 
 def encode_avro(
@@ -81,5 +88,383 @@ def encode_avro(
 
 
 @lru_cache(64)
-def _planned(schema: str, kind: pa.DataType) -> AvroEncoder:
-    return AvroEncoder.plan(schema, kind)
+def _planned(schema: str, kind: pa.DataType) -> KernelEncoder:
+    return plan_avro(schema, kind)
+
+
+_BITS = {"int": 32, "long": 64}
+_UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
+_DAY = 86_400
+_INTS = (-1 << 31, (1 << 31) - 1)
+_LARGEST_DECIMAL = 1_000
+_LARGEST_DEFAULTS = 1_000_000
+_STEP = 10
+"""Counted for each value in a default in addition to its bytes, because a record without fields has no bytes."""
+
+
+class Allowance:
+    """Limits the size of a plan's defaults, which may double with each level of records."""
+
+    def __init__(self) -> None:
+        self._left = _LARGEST_DEFAULTS
+
+    def take(self, size: int) -> None:
+        self._left -= size
+        if self._left < 0:
+            most = f"{_LARGEST_DEFAULTS} bytes or {_LARGEST_DEFAULTS // _STEP} values"
+            raise ValueError(f"the fields without a column have defaults of more than {most}")
+
+
+class _MisfitError(ValueError):
+    """A default does not fit a type. The text, which is long, is only made when it is needed: most of these errors are
+    about one branch of a union, while another one fits."""
+
+    def __str__(self) -> str:
+        default, problem, of = self.args
+        return f"{json.dumps(default)} {problem} {of}"
+
+
+class Planner:
+    """Plans how a column is written by a schema. ``mismatches`` collects a sentence for each part that does not fit.
+
+    ``promotes``: whether values may become another type without loss, as Avro's readers promote them (int, long, float,
+    double; string, bytes). The branches of a union are first tried without promotion.
+    """
+
+    def __init__(self, promotes: bool = True, fitting: dict[tuple[str, pa.DataType, bool], bool] | None = None) -> None:
+        """``fitting``: which branches of the schema's unions fit, as far as it is known."""
+        self.mismatches: list[str] = []
+        self._promotes = promotes
+        self._fitting = {} if fitting is None else fitting
+        self._left = Allowance()
+
+    def plan(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel:
+        """The kernel of a field whose values may be null in Arrow."""
+        kind = plain_kind(kind)
+        if schema.type == "union":
+            return self._union(schema, kind, path)
+        if schema.type == "null" and pt.is_null(kind):
+            return Nothing()
+        return Required(path, str(schema), self._value(schema, kind, path))
+
+    def plan_raw_bytes(self, schema: AvroSchema, kind: pa.DataType) -> Kernel:
+        """The kernel of a schema ``bytes`` at the top, which Confluent's serializers write without its length."""
+        value = self._value(schema, plain_kind(kind), "")
+        if isinstance(value, Bytes | Decimal):
+            value = replace(value, has_length=False)
+        return Required("", str(schema), value)
+
+    def _union(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel:
+        null = schema.null_branch
+        if null is not None and pt.is_null(kind):
+            return Constant(encode_varint(null))
+        branches = [index for index, branch in enumerate(schema.branches) if branch.type != "null"]
+        names = [f"member{number}" for number in range(len(branches))]
+        if len(names) > 1 and pt.is_struct(kind) and [field.name for field in kind] == names:
+            members = [
+                (
+                    encode_varint(index),
+                    self._value(schema.branches[index], plain_kind(field.type), _join(path, field.name)),
+                )
+                for index, field in zip(branches, kind, strict=True)
+            ]
+            return Members(path, str(schema), None if null is None else encode_varint(null), tuple(members))
+        index = self._branch(schema, kind, path)
+        if index is None:
+            return Nothing()
+        value = self._value(schema.branches[index], kind, path)
+        if null is None:
+            return Required(path, str(schema), value, encode_varint(index))
+        return Branch(encode_varint(null), encode_varint(index), value)
+
+    def _branch(self, schema: AvroSchema, kind: pa.DataType, path: str) -> int | None:
+        """The index of the only branch, or of the only one that fits. None, and a mismatch, if there is none."""
+        branches = [index for index, branch in enumerate(schema.branches) if branch.type != "null"]
+        if len(branches) == 1:
+            return branches[0]
+        for promotes in (False, True)[: 1 + self._promotes]:
+            fitting = [index for index in branches if self._fits(schema.branches[index], kind, path, promotes)]
+            if len(fitting) == 1:
+                return fitting[0]
+            if fitting:
+                names = " and ".join(str(schema.branches[index]) for index in fitting)
+                self._mismatch(path, f"column type {type_name(kind)} fits more than one branch of the union: {names}")
+                return None
+        self._mismatch(path, f"column type {type_name(kind)} fits no branch of the union {schema}")
+        return None
+
+    def _fits(self, schema: AvroSchema, kind: pa.DataType, path: str, promotes: bool) -> bool:
+        """Whether a branch of a union takes the values of a column."""
+        fit = (str(schema), kind, promotes)
+        if fit not in self._fitting:
+            planner = Planner(promotes, self._fitting)
+            planner.plan(schema, kind, path)
+            self._fitting[fit] = not planner.mismatches
+        return self._fitting[fit]
+
+    def _value(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel:
+        """The kernel of values that are not null."""
+        kernel = self._nested(schema, kind, path) or self._single(schema, kind, path)
+        if kernel is None:
+            hint = ""
+            if pt.is_timestamp(kind) and "timestamp-" in schema.logical:
+                hint = f": it has {'a' if kind.tz else 'no'} time zone, cast it"
+            self._mismatch(path, f"column type {type_name(kind)} does not fit schema type {schema}{hint}")
+        return kernel or Nothing()
+
+    def _nested(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
+        if schema.type == "record" and pt.is_struct(kind):
+            return self._record(schema, kind, path)
+        if schema.type == "array" and is_any_list(kind):
+            return Items(self._element(schema.items, kind.value_type, f"{path}[]"))
+        if schema.type == "map" and pt.is_map(kind) and _is_string(plain_kind(kind.key_type)):
+            key = Required(f"{path}.key", "string", Text(f"{path}.key"))
+            return Entries(path, key, self._element(schema.values, kind.item_type, f"{path}.value"))
+        return None
+
+    def _element(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel:
+        """The kernel of elements; those without a type are nulls, if there are any."""
+        if pt.is_null(kind) and schema.type != "null" and schema.null_branch is None:
+            return Required(path, str(schema), Nothing())
+        return self.plan(schema, kind, path)
+
+    def _record(self, schema: AvroSchema, kind: pa.StructType, path: str) -> Kernel:
+        names = [field.name for field in kind]
+        fields = schema.fields
+        unknown = set(names) - {field.name for field in fields}
+        for name in names:
+            if name in unknown:
+                self._mismatch(_join(path, name), f"{schema} has no such field ({type_name(kind.field(name).type)})")
+        kernels = []
+        for field in fields:
+            places = kind.get_all_field_indices(field.name)
+            inner = _join(path, field.name)
+            if len(places) > 1:
+                self._mismatch(inner, f"{len(places)} columns have this name")
+            elif places:
+                kernels.append((places[0], self.plan(field.schema, kind.field(places[0]).type, inner)))
+            else:
+                kernels.append((-1, self._absent(field, inner, unknown)))
+        return RecordFields(with_runs(planned_field(place, kernel) for place, kernel in kernels))
+
+    def _absent(self, field: AvroField, path: str, unknown: set[str]) -> Kernel:
+        """The kernel of a field without a column."""
+        if field.default is not NO_DEFAULT:
+            try:
+                return Constant(default_bytes(field.schema, field.default, self._left))
+            except (ValueError, OverflowError, RecursionError) as error:
+                self._mismatch(path, f"the default in the schema is wrong: {error}")
+        elif field.schema.null_branch is not None:
+            return Constant(encode_varint(field.schema.null_branch))
+        elif field.schema.type != "null":
+            other = next((f", only {name}" for name in unknown if name.lower() == field.name.lower()), "")
+            self._mismatch(path, f"no such column{other}, and the field ({field.schema}) has no default and no null")
+        return Nothing()
+
+    def _single(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
+        match schema.type:
+            case "boolean" if pt.is_boolean(kind):
+                return Boolean()
+            case "int":
+                return self._int(schema, kind, path)
+            case "long":
+                return self._long(schema, kind, path)
+            case "float" | "double":
+                return self._real(schema, kind, path)
+            case "bytes" | "fixed" if schema.logical == "decimal":
+                return _decimal(schema, kind, path)
+            case "bytes" if _is_bytes(kind) or (self._promotes and _is_string(kind)):
+                return Bytes()
+            case "string" | "enum":
+                return self._text(schema, kind, path)
+            case "fixed":
+                return self._fixed(schema, kind, path)
+        return None
+
+    def _text(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
+        if schema.type == "enum":
+            return Enum(path, str(schema), tuple(schema.attributes["symbols"])) if _is_string(kind) else None
+        if schema.logical == "uuid" and _is_uuid(kind):
+            return UuidText()
+        if not (_is_string(kind) or (self._promotes and _is_bytes(kind))):
+            return None
+        return Uuid(path) if schema.logical == "uuid" else Text(path)
+
+    def _fixed(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
+        if schema.logical == "duration":
+            is_interval = pt.is_interval(kind) or pt.is_duration(kind)
+            return Duration(path) if is_interval else None
+        if schema.logical == "uuid" and _is_string(kind):
+            return UuidBytes(path)
+        width = kind.byte_width if pt.is_fixed_size_binary(kind) else schema.size
+        fits = width == schema.size and _is_bytes(kind) and (self._promotes or pt.is_fixed_size_binary(kind))
+        return Fixed(path, str(schema), schema.size) if fits else None
+
+    def _int(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
+        name = str(schema)
+        if schema.logical == "date" or (not schema.logical and self._promotes):
+            if pt.is_date32(kind):
+                return Integer(path, name)
+            if pt.is_date64(kind):
+                return Integer(path, name, divisor=_DAY * 1000, bounds=_INTS)
+        bounds = (0, _DAY * 1000 - 1) if schema.logical == "time-millis" else LONGS
+        if bounds != LONGS and pt.is_time(kind):
+            return _scaled(path, name, kind.unit, "ms", bounds=bounds)
+        if _is_integer(kind, _BITS["int"]) and (self._promotes or not schema.logical):
+            return Integer(path, name, bounds=bounds)
+        return None
+
+    def _long(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
+        name, logical = str(schema), schema.logical
+        bounds = (0, _DAY * 1_000_000 - 1) if logical == "time-micros" else LONGS
+        if pt.is_timestamp(kind):
+            if not logical and self._promotes:
+                return _scaled(path, name, kind.unit, "ms", rounds=True)  # as Spark's to_avro
+            if logical.startswith("timestamp" if kind.tz else "local-timestamp"):
+                unit = _UNITS[logical.rpartition("-")[2]]
+                return _scaled(path, name, kind.unit, unit, rounds=unit == "ms")
+        elif bounds != LONGS and pt.is_time(kind):
+            return _scaled(path, name, kind.unit, "us", bounds=bounds)
+        elif not logical and self._promotes and pt.is_duration(kind):
+            return _scaled(path, name, kind.unit, "us")  # as Spark's to_avro
+        elif _is_integer(kind, _BITS["long"]) and (self._promotes or not (logical or _is_integer(kind, _BITS["int"]))):
+            return Integer(path, name, bounds=bounds)
+        return None
+
+    def _real(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
+        bits = 32 if schema.type == "float" else 64
+        exact = pt.is_floating(kind) and kind.bit_width == bits
+        widened = (pt.is_floating(kind) and kind.bit_width < bits) or _is_integer(kind, _BITS["long"])
+        return Real(path, bits) if exact or (self._promotes and widened) else None
+
+    def _mismatch(self, path: str, text: str) -> None:
+        self.mismatches.append(f"{path}: {text}" if path else text)
+
+
+def _scaled(
+    path: str, name: str, unit: str, wanted: str, rounds: bool = False, bounds: tuple[int, int] = LONGS
+) -> Integer:
+    """The kernel that converts one unit of time to another."""
+    have, want = PER_SECOND[unit], PER_SECOND[wanted]
+    return Integer(path, name, max(1, want // have), max(1, have // want), rounds, bounds)
+
+
+def _decimal(schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
+    """None if the scale would lose digits, or a number would take kilobytes. More digits than the schema allows are an
+    error of their row instead."""
+    size = schema.size if schema.type == "fixed" else None
+    if not pt.is_decimal(kind) or kind.scale > schema.scale or (size or 0) > _LARGEST_DECIMAL:
+        return None
+    rescaled = None
+    if kind.scale < schema.scale:
+        digits = kind.precision + schema.scale - kind.scale
+        if digits > MOST_DIGITS:
+            return None
+        rescaled = pa.decimal128(digits, schema.scale) if digits <= 38 else pa.decimal256(digits, schema.scale)
+    return Decimal(path, str(schema), schema.precision, size, rescaled)
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _is_integer(kind: pa.DataType, bits: int) -> bool:
+    """Whether a signed number of ``bits`` bits holds all values."""
+    if pt.is_unsigned_integer(kind):
+        return bool(kind.bit_width < bits)
+    return bool(pt.is_signed_integer(kind) and kind.bit_width <= bits)
+
+
+def _is_string(kind: pa.DataType) -> bool:
+    return any(test(kind) for test in (pt.is_string, pt.is_large_string, pt.is_string_view))
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return any(test(kind) for test in (pt.is_binary, pt.is_large_binary, pt.is_binary_view, pt.is_fixed_size_binary))
+
+
+def _is_uuid(kind: pa.DataType) -> bool:
+    return bool(pt.is_fixed_size_binary(kind) and kind.byte_width == UUID_BYTES)
+
+
+def default_bytes(schema: AvroSchema, default: Json, left: Allowance) -> bytes:
+    """The encoded default. Raises ``ValueError`` with the reason if the default does not fit its schema."""
+    names = default if isinstance(default, dict) else ()
+    left.take(_STEP + (len(default) if isinstance(default, str) else sum(map(len, names))))
+    if schema.type == "enum":
+        left.take(len(schema.attributes["symbols"]) // _STEP)  # because they are searched
+    nested = _union_default if schema.type == "union" else _nested_default
+    data = nested(schema, default, left)
+    if data is None:
+        data = _number_default(schema, default)
+    if data is None:
+        data = _text_default(schema, default)
+    if data is None:
+        raise _MisfitError(default, "is no", schema)
+    return data
+
+
+def _nested_default(schema: AvroSchema, default: Json, left: Allowance) -> bytes | None:
+    match schema.type, default:
+        case "array", list():
+            return _block(len(default), b"".join(default_bytes(schema.items, each, left) for each in default))
+        case "map", dict():
+            values = schema.values
+            entries = (_with_length(key.encode()) + default_bytes(values, each, left) for key, each in default.items())
+            return _block(len(default), b"".join(entries))
+        case "record", dict():
+            return b"".join(_field_default(field, default, left) for field in schema.fields)
+    return None
+
+
+def _number_default(schema: AvroSchema, default: Json) -> bytes | None:
+    match schema.type, default:
+        case "null", None:
+            return b""
+        case "boolean", bool():
+            return bytes([default])
+        case _, bool():
+            return None
+        case (("int" | "long"), int()) if -(limit := 1 << _BITS[schema.type] - 1) <= default < limit:
+            return encode_varint(default)
+        case (("float" | "double"), int() | float()):
+            return struct.pack("<f" if schema.type == "float" else "<d", float(default))
+    return None
+
+
+def _text_default(schema: AvroSchema, default: Json) -> bytes | None:
+    match schema.type, default:
+        case "string", str():
+            return _with_length(default.encode())
+        case "bytes", str():
+            return _with_length(default.encode("latin-1"))
+        case "fixed", str() if len(default) == schema.size:
+            return default.encode("latin-1")
+        case "enum", str() if default in schema.attributes["symbols"]:
+            return encode_varint(schema.attributes["symbols"].index(default))
+    return None
+
+
+def _union_default(schema: AvroSchema, default: Json, left: Allowance) -> bytes | None:
+    """The default as a value of the first branch that takes it (up to Avro 1.11, only the first branch may)."""
+    for index, branch in enumerate(schema.branches):
+        try:
+            return encode_varint(index) + default_bytes(branch, default, left)
+        except (ValueError, OverflowError):
+            continue
+    return None
+
+
+def _field_default(field: AvroField, default: dict[str, Json], left: Allowance) -> bytes:
+    value = default.get(field.name, field.default)
+    if value is NO_DEFAULT:
+        raise _MisfitError(default, "lacks", field.name)
+    return default_bytes(field.schema, value, left)
+
+
+def _with_length(data: bytes) -> bytes:
+    return encode_varint(len(data)) + data
+
+
+def _block(count: int, items: bytes) -> bytes:
+    return encode_varint(count) + items + b"\0" if count else b"\0"

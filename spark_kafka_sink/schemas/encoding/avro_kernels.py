@@ -34,10 +34,12 @@ from spark_kafka_sink.schemas.encoding.columns import (
     refuse_repeated_keys,
     spans,
 )
-from spark_kafka_sink.schemas.encoding.row_writer import (
+from spark_kafka_sink.schemas.encoding.encoder import (
+    WORD_BITS,
     Kernel,
     Mask,
     RowWriter,
+    Words,
     bits_of,
     both,
     lists_of,
@@ -46,7 +48,6 @@ from spark_kafka_sink.schemas.encoding.row_writer import (
     write_zigzag,
 )
 from spark_kafka_sink.schemas.encoding.runs import FieldKernel, PlannedField, RunField, RunKind
-from spark_kafka_sink.schemas.encoding.varints import WORD_BITS, Words
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ the fields, are in ``protobuf_fields.py``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -14,13 +13,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.types as pt
 
-from spark_kafka_sink.common.foreign_text import shown
-from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.records.columns import is_any_list
 from spark_kafka_sink.records.sizes import encode_unsigned_varint
-from spark_kafka_sink.schemas.encoding.columns import plain_type, type_name
+from spark_kafka_sink.schemas.encoding.columns import KernelEncoder, plain_type, type_name
 from spark_kafka_sink.schemas.encoding.descriptors import TYPE_NAMES, is_map_entry, is_repeated, message_descriptor
-from spark_kafka_sink.schemas.encoding.encoder import Fault, SchemaMismatchError, column_of
+from spark_kafka_sink.schemas.encoding.encoder import Kernel, SchemaMismatchError, column_of
 from spark_kafka_sink.schemas.encoding.protobuf_fields import (
     Boolean,
     Bytes,
@@ -37,41 +34,29 @@ from spark_kafka_sink.schemas.encoding.protobuf_fields import (
     Timestamp,
     Wrapper,
 )
-from spark_kafka_sink.schemas.encoding.row_writer import Kernel
 from spark_kafka_sink.schemas.encoding.runs import PlannedField, SingleField, with_runs
-from spark_kafka_sink.schemas.encoding.slices import encode_rows
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 
 
-@dataclass(frozen=True, slots=True)
-class ProtobufEncoder:
-    """An ``Encoder`` of structs as one Protobuf message type."""
+def plan_protobuf(descriptor_set: bytes, message: str, kind: pa.DataType) -> KernelEncoder:
+    """Plans an encoder of structs as a Protobuf message. Fields of the struct become those of the same name.
 
-    kind: pa.DataType
-    message: str
-    root: Message
-
-    @classmethod
-    def plan(cls, descriptor_set: bytes, message: str, kind: pa.DataType) -> ProtobufEncoder:
-        """Struct fields of ``kind`` become the fields of the same name of ``message``.
-
-        ``descriptor_set``: a serialized FileDescriptorSet, as Spark's ``to_protobuf`` takes it. Needs the package
-        ``protobuf``; the encoder does not. Raises ``SchemaMismatchError``, and ``ConfigError`` for the descriptor set.
-        """
-        descriptor = message_descriptor(descriptor_set, message)
-        return cls(kind, descriptor.full_name, plan_message(descriptor, kind))
-
-    def encode(
-        self, array: pa.Array | pa.ChunkedArray, prefix: bytes = b"", faults: list[Fault] | None = None
-    ) -> pa.BinaryArray:
-        """Implements ``Encoder``, and also takes chunked arrays."""
-        if array.type != self.kind and plain_type(array.type) != plain_type(self.kind):
-            raise InvalidRecordError(
-                shown(f"the encoder was planned for {type_name(self.kind)}, the column is {type_name(array.type)}")
-            )
-        return encode_rows(self.root, array, prefix, faults)
+    ``descriptor_set``: a serialized FileDescriptorSet, as Spark's ``to_protobuf`` takes it. Needs the package
+    ``protobuf``; the encoder does not. Raises ``SchemaMismatchError`` with all mismatches, and ``ConfigError`` for the
+    descriptor set.
+    """
+    descriptor, plain = message_descriptor(descriptor_set, message), plain_type(kind)
+    if not pt.is_struct(plain):
+        raise SchemaMismatchError(
+            [f"column type {type_name(plain)} does not fit message {descriptor.full_name}: give a struct"]
+        )
+    planner = _Planner()
+    root = planner.message(descriptor, plain, "")
+    if planner.mismatches:
+        raise SchemaMismatchError(planner.mismatches)
+    return KernelEncoder(kind, root)
 
 
 def encode_protobuf(
@@ -88,8 +73,8 @@ def encode_protobuf(
 
 
 @lru_cache(64)
-def _planned(descriptor_set: bytes, message: str, kind: pa.DataType) -> ProtobufEncoder:
-    return ProtobufEncoder.plan(descriptor_set, message, kind)
+def _planned(descriptor_set: bytes, message: str, kind: pa.DataType) -> KernelEncoder:
+    return plan_protobuf(descriptor_set, message, kind)
 
 
 _VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5
@@ -125,20 +110,6 @@ _WRAPPERS: Final = frozenset(
 
 class _DoesNotFitError(Exception):
     """A column does not fit its field. The text is a mismatch, with its path."""
-
-
-def plan_message(descriptor: Descriptor, kind: pa.DataType) -> Message:
-    """The plan of a column. Raises ``SchemaMismatchError`` with all mismatches."""
-    kind = plain_type(kind)
-    if not pt.is_struct(kind):
-        raise SchemaMismatchError(
-            [f"column type {type_name(kind)} does not fit message {descriptor.full_name}: give a struct"]
-        )
-    planner = _Planner()
-    message = planner.message(descriptor, kind, "")
-    if planner.mismatches:
-        raise SchemaMismatchError(planner.mismatches)
-    return message
 
 
 class _Planner:

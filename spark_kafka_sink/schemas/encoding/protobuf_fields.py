@@ -31,9 +31,11 @@ from spark_kafka_sink.schemas.encoding.columns import (
     refuse_repeated_keys,
     spans,
 )
-from spark_kafka_sink.schemas.encoding.row_writer import (
+from spark_kafka_sink.schemas.encoding.encoder import (
+    WORD_BITS,
     Mask,
     RowWriter,
+    Words,
     bits_of,
     both,
     lists_of,
@@ -42,7 +44,6 @@ from spark_kafka_sink.schemas.encoding.row_writer import (
     write_words,
 )
 from spark_kafka_sink.schemas.encoding.runs import FieldKernel, PlannedField, RunField, RunKind
-from spark_kafka_sink.schemas.encoding.varints import WORD_BITS, Words
 
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799  # 0001-01-01 to 9999-12-31
 _LONGEST_DURATION = 315_576_000_000

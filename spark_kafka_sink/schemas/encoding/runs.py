@@ -19,8 +19,16 @@ import pyarrow.compute as pc
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.records.columns import Int32Array, Int64Array, binary_array, binary_column, int32_array, plain
 from spark_kafka_sink.schemas.encoding.columns import integers, invalid_utf8
-from spark_kafka_sink.schemas.encoding.row_writer import Kernel, Mask, RowWriter, bits_of
-from spark_kafka_sink.schemas.encoding.varints import WORD_BITS, WORD_BYTES, Words, varints
+from spark_kafka_sink.schemas.encoding.encoder import (
+    WORD_BITS,
+    WORD_BYTES,
+    Kernel,
+    Mask,
+    RowWriter,
+    Words,
+    bits_of,
+    varints,
+)
 
 _SHORTEST: Final = 4
 """Fewer fields are not a run: they are as fast one after the other."""

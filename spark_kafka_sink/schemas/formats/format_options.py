@@ -11,7 +11,7 @@ from typing import Any, Final
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.option import OneOf, Option, OptionKind
 from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions, SideOptions, registry_names
+from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions, registry_names
 from spark_kafka_sink.schemas.registry.schema import Side
 
 
@@ -146,7 +146,7 @@ def _lacking(column: ColumnFormat, registry: RegistryOptions | None) -> list[str
     if (
         column.has_schema
         or column.format is Format.AVRO
-        or (registry is not None and takes_registered(registry.side(column.side)))
+        or (registry is not None and registry.side(column.side).takes_registered)
     ):
         return []
     given = "Schema" if column.format is Format.JSON else "DescriptorFile"
@@ -155,11 +155,6 @@ def _lacking(column: ColumnFormat, registry: RegistryOptions | None) -> list[str
         f"{form} needs a schema: give {column.option(given)}{and_message}, or a registry with use.latest.version or "
         "use.schema.id."
     ]
-
-
-def takes_registered(options: SideOptions) -> bool:
-    """Whether rows are written with a schema that the registry holds: the latest version, or the one with an id."""
-    return options.use_latest_version or options.schema_id is not None
 
 
 class FormatError(KafkaError, pickle.PickleError):

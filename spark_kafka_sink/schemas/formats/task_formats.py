@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from spark_kafka_sink.records.columns import Int32Array, TopicColumn, bytes_column, int32_array, null_mask
 from spark_kafka_sink.schemas.encoding.encoder import Encoder, Fault, UnencodableRowsError
-from spark_kafka_sink.schemas.formats.plan import EarlierSchemas, FormatPlan
-from spark_kafka_sink.schemas.formats.subject_schemas import SchemaUse, SubjectSchemas
+from spark_kafka_sink.schemas.formats.plan import EarlierSchemas, FormatPlan, SchemaUse, SubjectSchemas
 from spark_kafka_sink.schemas.formats.wire_format import prefixed
 from spark_kafka_sink.schemas.registry.cache import cached_registry
 from spark_kafka_sink.schemas.registry.schema import Side

@@ -1,8 +1,14 @@
-"""The client of a registry with Confluent's API (Java: ``SchemaRegistryClient``, ``RestService``)."""
+"""The client of a registry with Confluent's API (Java: ``SchemaRegistryClient``, ``RestService``).
+
+Credentials are read at each request, because they may change.
+"""
 
 from __future__ import annotations
 
+import base64
 import logging
+import math
+import re
 import ssl
 from collections.abc import Mapping
 from random import Random
@@ -12,9 +18,10 @@ from urllib.parse import quote, urlencode, urlsplit
 from spark_kafka_sink.common.backoff import exponential_delay
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config.operator_limits import url_fault
+from spark_kafka_sink.common.config.option import Password
 from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.common.waiting import Sleeper
-from spark_kafka_sink.errors import ConfigError, RegistryError, SaslAuthenticationError
+from spark_kafka_sink.errors import ConfigError, LoginError, RegistryError, SaslAuthenticationError
 from spark_kafka_sink.network.login.http import (
     HttpExchangeError,
     HttpFault,
@@ -24,9 +31,18 @@ from spark_kafka_sink.network.login.http import (
     exchange,
     without_secrets,
 )
-from spark_kafka_sink.network.login.token_login import RetriableLoginError
+from spark_kafka_sink.network.login.plain import user_credentials
+from spark_kafka_sink.network.login.token_endpoint import TimeoutOption, TokenEndpoint
+from spark_kafka_sink.network.login.token_login import RetriableLoginError, Token
+from spark_kafka_sink.network.login.token_sources import client_credentials, token_source
 from spark_kafka_sink.network.security.tls_context import TlsContexts
-from spark_kafka_sink.schemas.registry.authorization import Authorization
+from spark_kafka_sink.schemas.registry.login_options import (
+    CLIENT_SECRET,
+    ISSUER,
+    TOKEN,
+    USER_INFO,
+    CredentialSource,
+)
 from spark_kafka_sink.schemas.registry.registry_options import (
     AUTO_REGISTER,
     CONNECT_TIMEOUT,
@@ -66,11 +82,10 @@ class _Call(NamedTuple):
     """A request. ``what``: its name in errors, as "read the latest version of …". ``missing``: advice for a 404."""
 
     what: str
-    method: str
     path: str
     query: Mapping[str, str]
-    body: bytes | None
-    missing: str
+    missing: str = ""
+    body: bytes | None = None
 
 
 class SchemaRegistry:
@@ -92,56 +107,36 @@ class SchemaRegistry:
 
     def register(self, subject: str, schema: Schema) -> RegisteredSchema:
         """Registers the schema under the subject, unless it is a version of it already; returns that version."""
-        call = self._of_subject(
-            f"register a schema under subject {subject}", "POST", subject, "/versions", self._normalize()
-        )
-        call = call._replace(body=request_body(schema), missing=f"is this {URL} complete, with its path?")
-        url, parsed = self._request(call)
-        registered = self._read(url, call, parsed, subject, schema)
+        what, missing = f"register a schema under subject {subject}", f"is this {URL} complete, with its path?"
+        registered = self._posted(subject, "/versions", schema, what, missing)
         if registered.version is None:  # older registries respond with nothing but the id
             return self.lookup(subject, schema)._replace(id=registered.id)
         return registered
 
     def lookup(self, subject: str, schema: Schema) -> RegisteredSchema:
         """The version of the subject that has this schema."""
-        call = self._of_subject(f"find the schema under subject {subject}", "POST", subject, "", self._normalize())
-        call = call._replace(
-            body=request_body(schema), missing=f"register the schema first, or set {AUTO_REGISTER}=true"
-        )
-        url, parsed = self._request(call)
-        return self._read(url, call, parsed, subject, schema)
+        missing = f"register the schema first, or set {AUTO_REGISTER}=true"
+        return self._posted(subject, "", schema, f"find the schema under subject {subject}", missing)
 
     def latest(self, subject: str, *, serialized: bool = False) -> RegisteredSchema:
         """The latest version of the subject. ``serialized``: see ``Schema.serialized_file``."""
-        query = {"format": "serialized"} if serialized else {}
-        call = self._of_subject(
-            f"read the latest version of subject {subject}", "GET", subject, "/versions/latest", query
-        )
-        call = call._replace(missing=f"register a schema under this subject first, or leave {USE_LATEST} out")
-        url, parsed = self._request(call)
-        return self._read(url, call, parsed, subject)
+        missing = f"register a schema under this subject first, or leave {USE_LATEST} out"
+        what = f"read the latest version of subject {subject}"
+        call = _Call(what, f"{_path(subject)}/versions/latest", _form(serialized), missing)
+        return self._registered(call, subject)
 
     def by_id(self, schema_id: int, subject: str, *, serialized: bool = False) -> RegisteredSchema:
         """The schema with an id, in the context of the subject. Its version may be None."""
-        query = {"subject": subject} | ({"format": "serialized"} if serialized else {})
-        call = _Call(
-            f"read the schema with id {schema_id} for subject {subject}",
-            "GET",
-            f"/schemas/ids/{schema_id}",
-            query,
-            None,
-            f"{USE_ID} must be the id of a schema in this registry",
-        )
-        url, parsed = self._request(call)
-        return self._read(url, call, {**parsed, "id": schema_id}, subject)
+        what = f"read the schema with id {schema_id} for subject {subject}"
+        missing = f"{USE_ID} must be the id of a schema in this registry"
+        call = _Call(what, f"/schemas/ids/{schema_id}", {"subject": subject, **_form(serialized)}, missing)
+        return self._registered(call, subject, schema_id=schema_id)
 
     def version(self, reference: SchemaReference, *, serialized: bool = False) -> RegisteredSchema:
         """The schema that another one imports."""
-        query = {"format": "serialized"} if serialized else {}
         what = f"read version {reference.version} of subject {reference.subject}, which a schema imports"
-        call = self._of_subject(what, "GET", reference.subject, f"/versions/{reference.version}", query)
-        url, parsed = self._request(call)
-        return self._read(url, call, parsed, reference.subject)
+        path = f"{_path(reference.subject)}/versions/{reference.version}"
+        return self._registered(_Call(what, path, _form(serialized)), reference.subject)
 
     def imports(self, schema: Schema, *, serialized: bool = False) -> dict[str, Schema]:
         """All schemas that ``schema`` imports, by the names of the imports, each after those that it imports.
@@ -174,19 +169,18 @@ class SchemaRegistry:
         visit(schema.references)
         return found
 
-    # -- internals ----------------------------------------------------------------------------------------------------
+    def _posted(self, subject: str, path: str, schema: Schema, what: str, missing: str) -> RegisteredSchema:
+        query = {"normalize": "true"} if self._options.normalize_schemas else {}
+        call = _Call(what, _path(subject) + path, query, missing, request_body(schema))
+        return self._registered(call, subject, schema)
 
-    def _normalize(self) -> dict[str, str]:
-        return {"normalize": "true"} if self._options.normalize_schemas else {}
-
-    def _of_subject(self, what: str, method: str, subject: str, path: str, query: Mapping[str, str]) -> _Call:
-        return _Call(what, method, f"/subjects/{quote(subject, safe='')}{path}", query, None, "")
-
-    def _read(
-        self, url: RegistryUrl, call: _Call, parsed: dict[str, Any], subject: str, asked: Schema | None = None
+    def _registered(
+        self, call: _Call, subject: str, asked: Schema | None = None, schema_id: int | None = None
     ) -> RegisteredSchema:
+        """What the registry responds. ``schema_id``: the id that the response leaves out."""
+        url, parsed = self._request(call)
         try:
-            return registered_schema(parsed, subject, asked)
+            return registered_schema(parsed if schema_id is None else {**parsed, "id": schema_id}, subject, asked)
         except UnreadableResponseError as error:
             raise RegistryError(f"{_name(url)} cannot {call.what}: its response {error}.") from None
 
@@ -238,13 +232,13 @@ class SchemaRegistry:
             raise RegistryError(f"{_name(url)} cannot {call.what}: {error}.") from None
         left_ms = max(end - self._clock.now(), 1.0)  # fetching a token takes time
         limits = HttpLimits(min(connect, left_ms), min(read, left_ms), left_ms, _MAX_BYTES)
-        request = HttpRequest(call.method, target, headers, call.body)
+        request = HttpRequest("GET" if call.body is None else "POST", target, headers, call.body)
         try:
             response = exchange(request, self._tls_context(url), limits, self._clock)
         except HttpExchangeError as error:
             raise _failed(url, call, error, limits) from None
         self._received += len(response.content)
-        _log.debug("%s %s: HTTP status %d", call.method, target, response.status)
+        _log.debug("%s %s: HTTP status %d", request.method, target, response.status)
         if response.status != 200:
             raise self._refused(url, call, response)
         try:
@@ -301,6 +295,14 @@ class _RetriableError(Exception):
         super().__init__(error)
 
 
+def _path(subject: str) -> str:
+    return f"/subjects/{quote(subject, safe='')}"
+
+
+def _form(serialized: bool) -> dict[str, str]:
+    return {"format": "serialized"} if serialized else {}
+
+
 def _name(url: RegistryUrl) -> str:
     return f"{URL} {url.address}"
 
@@ -328,3 +330,96 @@ def _given_up(call: _Call, failures: Mapping[RegistryUrl, RegistryError], took_m
         return last
     texts = "\n".join(f"- {error}" for error in failures.values())
     return RegistryError(f"No {URL} could {call.what} within {took_ms:.0f} ms:\n{texts}", last.status, last.error_code)
+
+
+_SHORTEST_LIFE_MS: Final = 60_000.0
+"""A token is used again if at least this time of its life is left."""
+
+_IN_A_HEADER: Final = re.compile(r"[\x21-\x7E]+")
+
+_OPTION_OF: Final = {
+    CredentialSource.URL: "user and password in schema.registry.url",
+    CredentialSource.USER_INFO: USER_INFO,
+    CredentialSource.SASL_INHERIT: "kafka.sasl.jaas.config",
+    CredentialSource.STATIC_TOKEN: TOKEN,
+    CredentialSource.OAUTHBEARER: "bearer.auth.client.id",
+    CredentialSource.SASL_OAUTHBEARER_INHERIT: "kafka.sasl.oauthbearer.client.credentials.client.id",
+}
+
+
+class Authorization:
+    """Makes the headers of ``RegistryOptions.login``; reuses an OAuth token until its end. For one thread at a time."""
+
+    def __init__(self, options: RegistryOptions, clock: Clock) -> None:
+        self._options = options
+        self._clock = clock
+        self._token: Token | None = None
+
+    def option(self, url: RegistryUrl) -> str | None:
+        """What errors call the credentials; None if there are none."""
+        source = self._options.login.source
+        return None if source is CredentialSource.URL and url.user_info is None else _OPTION_OF[source]
+
+    def headers(self, url: RegistryUrl, time_ms: float) -> dict[str, str]:
+        """The headers of one request. ``time_ms``: the time limit for fetching a token.
+
+        Raises ``ConfigError``, ``SaslAuthenticationError``, and ``LoginError``, among them ``RetriableLoginError``.
+        """
+        login = self._options.login
+        match login.source:
+            case CredentialSource.URL:
+                return {} if url.user_info is None else _basic(self._secret(URL, url.user_info))
+            case CredentialSource.USER_INFO:
+                return _basic(self._secret(USER_INFO, login.user_info))
+            case CredentialSource.SASL_INHERIT:
+                assert login.sasl is not None
+                user = user_credentials(login.sasl)
+                return _basic(f"{user.username}:{user.password}")
+            case CredentialSource.STATIC_TOKEN:
+                return self._bearer(self._secret(TOKEN, login.token).strip())
+            case CredentialSource.OAUTHBEARER | CredentialSource.SASL_OAUTHBEARER_INHERIT:
+                return self._bearer(self._oauth_token(time_ms))
+
+    def _bearer(self, token: str) -> dict[str, str]:
+        login = self._options.login
+        if not _IN_A_HEADER.fullmatch(token):  # the error of http.client shows it
+            raise LoginError(f"the token of {_OPTION_OF[login.source]} has characters that an HTTP header cannot have")
+        headers = {"Authorization": f"Bearer {token}"}
+        if login.logical_cluster:
+            headers["target-sr-cluster"] = login.logical_cluster
+        if login.identity_pool_id:
+            headers["Confluent-Identity-Pool-Id"] = login.identity_pool_id
+        return headers
+
+    def _oauth_token(self, time_ms: float) -> str:
+        if self._token is None or self._token.expires_at - self._clock.epoch_ms() < _SHORTEST_LIFE_MS:
+            self._token = self._fetch(math.ceil(time_ms))
+        return self._token.value
+
+    def _fetch(self, time_ms: int) -> Token:
+        login = self._options.login
+        if login.source is CredentialSource.SASL_OAUTHBEARER_INHERIT:
+            assert login.sasl is not None
+            return token_source(login.sasl, self._clock).fetch()
+        assert login.issuer_url is not None
+        assert login.client_id is not None
+        endpoint = TokenEndpoint(
+            url_name=ISSUER,
+            url=login.issuer_url,
+            connect=TimeoutOption(CONNECT_TIMEOUT, min(self._options.connect_timeout_ms, time_ms)),
+            read=TimeoutOption(READ_TIMEOUT, min(self._options.read_timeout_ms, time_ms)),
+            total_ms=time_ms,
+            trust="schema.registry.ssl.truststore.location",
+            tls_prefix="schema.registry.",
+        )
+        secret = self._secret(CLIENT_SECRET, login.client_secret)
+        scope = (login.scope or "").strip()
+        return client_credentials(endpoint, self._options.tls, login.client_id.strip(), secret.strip(), scope)
+
+    def _secret(self, name: str, secret: Password | None) -> str:
+        assert secret is not None
+        return self._options.tls.config_providers.credential(name, secret.value)
+
+
+def _basic(user_info: str) -> dict[str, str]:
+    return {"Authorization": f"Basic {base64.b64encode(user_info.encode()).decode()}"}

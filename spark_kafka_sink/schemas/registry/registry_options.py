@@ -159,6 +159,11 @@ class SideOptions:
     subject_name_strategy: SubjectNameStrategy
     schema_id_place: SchemaIdPlace
 
+    @property
+    def takes_registered(self) -> bool:
+        """Whether rows are written with a schema that the registry holds: the latest version, or the one with an id."""
+        return self.use_latest_version or self.schema_id is not None
+
 
 @dataclass(frozen=True, slots=True)
 class RegistryOptions:

@@ -28,11 +28,13 @@ from spark_kafka_sink.tools.connection_check.findings import (
     Finding,
     Outcome,
     Place,
+    Printer,
     by_differences,
+    conclusion,
     library_findings,
+    lines,
     required_libraries,
 )
-from spark_kafka_sink.tools.connection_check.lines import Printer, conclusion, lines
 
 if TYPE_CHECKING:
     from spark_kafka_sink.tools.cli.check_workers import WorkerFindings

@@ -15,7 +15,7 @@ from pyspark.sql.functions import col, udf
 from pyspark.sql.utils import is_remote
 
 from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.spark.spark_error import reason
+from spark_kafka_sink.spark.caller_job import reason
 from spark_kafka_sink.tools.cli.job import spark_session
 from spark_kafka_sink.tools.connection_check.check import CheckRequest
 from spark_kafka_sink.tools.connection_check.findings import Finding, Outcome, Place, required_libraries

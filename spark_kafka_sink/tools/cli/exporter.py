@@ -18,8 +18,7 @@ from spark_kafka_sink.tools.cli.command_line import (
     at_least_one,
     client_config,
 )
-from spark_kafka_sink.tools.exporter.receipts import TopicReceipts
-from spark_kafka_sink.tools.exporter.totals import MOST_SERIES, Exporter
+from spark_kafka_sink.tools.exporter.totals import MOST_SERIES, Exporter, TopicReceipts
 
 DESCRIPTION = """\
 Serves the receipts of queries as metrics: rows, bytes, latency, retries, and how tasks spend their time.

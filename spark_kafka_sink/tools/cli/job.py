@@ -15,9 +15,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.spark.caller_job import reason
+from spark_kafka_sink.spark.kafka_write import register_format
 from spark_kafka_sink.spark.options import KAFKA_PREFIX
-from spark_kafka_sink.spark.sessions import register_format
-from spark_kafka_sink.spark.spark_error import reason
 from spark_kafka_sink.tools.cli.command_line import (
     OTHERS_CAN_READ,
     CommandParser,

@@ -108,7 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
 @contextmanager
 def _session(settings: Mapping[str, str]) -> Iterator[SparkSession]:
     """Starts Spark, and stops it at the end. Ctrl-C and SIGTERM interrupt the run from then on."""
-    from spark_kafka_sink.spark.sessions import register_format
+    from spark_kafka_sink.spark.kafka_write import register_format
     from spark_kafka_sink.tools.cli.job import spark_session
     from spark_kafka_sink.tools.selftest.selftest import has_format
 

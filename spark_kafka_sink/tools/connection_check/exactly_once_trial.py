@@ -48,11 +48,11 @@ from spark_kafka_sink.exactly_once.values import (
 from spark_kafka_sink.network.api_versions import camel_case
 from spark_kafka_sink.network.error_table import FORBIDDEN
 from spark_kafka_sink.network.messages import API_KEYS
-from spark_kafka_sink.network.topics import why_not_created
+from spark_kafka_sink.network.rpc import BlockingCalls
+from spark_kafka_sink.network.topics import delete_topic, why_not_created
 from spark_kafka_sink.producer.transactions.values import END_TXN_V2, PreparedTransaction
 from spark_kafka_sink.tools.connection_check.check import CheckRequest
 from spark_kafka_sink.tools.connection_check.findings import Finding, Outcome
-from spark_kafka_sink.tools.connection_check.throw_away import throw_away_name, thrown_away
 
 _log = logging.getLogger("spark_kafka_sink.check")
 
@@ -265,3 +265,33 @@ def _prepared(report: TaskReport) -> PreparedTransaction:
 
 def _shows(found: list[OpenTransaction], prepared: PreparedTransaction) -> bool:
     return any(each.key == prepared.key for each in found)
+
+
+_LONGEST_NAME: Final = 249
+"""Characters of a topic's name (Kafka: ``Topic.MAX_NAME_LENGTH``)."""
+
+
+def throw_away_name(prefix: str, suffix: str) -> str:
+    """A topic's name that begins with ``prefix``, so that the prefixed ACLs of real topics hold for it."""
+    return f"{prefix[: _LONGEST_NAME - len(suffix) - 1]}-{suffix}"
+
+
+def thrown_away(calls: BlockingCalls, name: str, deadline: float) -> tuple[Outcome, str]:
+    """Deletes the topic, if it exists. Without the right to delete it, it stays, which is not a failure."""
+    try:
+        delete_topic(calls, name, deadline)
+    except BrokerError as error:
+        if error.code in FORBIDDEN:
+            text = (
+                f"topic {name} stays, because the principal may not delete it ({error.name}). Writes do not need that "
+                "right: delete the topic by hand"
+            )
+            return Outcome.UNTESTED, text
+        return Outcome.FAILED, _told(name, error)
+    except KafkaError as error:
+        return Outcome.FAILED, _told(name, error)
+    return Outcome.OK, f"topic {name} (DELETE on the topic)"
+
+
+def _told(name: str, error: KafkaError) -> str:
+    return f"topic {name} could not be deleted, delete it by hand: {error}"

@@ -1,4 +1,5 @@
-"""What a check finds, step by step, the findings about a process's libraries, and how workers differ from the driver.
+"""What a check finds, step by step, as values and as lines on standard output, the findings about a process's
+libraries, and how workers differ from the driver.
 
 This file imports none of the libraries, because a worker may lack some and must still say which.
 """
@@ -8,8 +9,10 @@ from __future__ import annotations
 import platform
 import re
 import ssl
+import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from enum import Enum
 from importlib import metadata
@@ -150,3 +153,53 @@ def _without_times(some: Iterable[Difference]) -> tuple[Difference, ...]:
 
 def _untimed(finding: Finding) -> Finding:
     return Finding(finding.subject, finding.step, finding.outcome, finding.text)
+
+
+_WIDTH: Final = 110
+_INDENT: Final = 2
+_OUTCOME: Final = 9
+_STEP: Final = 12
+_TIME: Final = 10
+
+
+class Printer:
+    """Prints findings, with a heading before those of another subject."""
+
+    def __init__(self) -> None:
+        self._subject = ""
+
+    def all(self, findings: Generator[Finding, None, None]) -> Iterator[Finding]:
+        """Each finding, printed as it comes. Closes ``findings`` also after Ctrl-C, so that it cleans up."""
+        with closing(findings):
+            for each in findings:
+                self.finding(each)
+                yield each
+
+    def finding(self, finding: Finding) -> None:
+        if finding.subject != self._subject:
+            self._subject = finding.subject
+            print(finding.subject)
+        print(lines(finding), flush=True)
+
+
+def lines(finding: Finding) -> str:
+    """A finding as a terminal shows it: outcome, step, time and text in columns."""
+    took = "" if finding.elapsed_ms is None else f"{finding.elapsed_ms:.1f} ms"
+    head = f"{'':{_INDENT}}{finding.outcome.value:{_OUTCOME}}{finding.step:{_STEP}}{took:>{_TIME}}  "
+    texts = [
+        line
+        for text in finding.text.splitlines()
+        for line in textwrap.wrap(text, _WIDTH - len(head), break_long_words=False, break_on_hyphens=False)
+    ]
+    return f"\n{'':{len(head)}}".join([head + (texts[0] if texts else ""), *texts[1:]])
+
+
+def conclusion(findings: Sequence[Finding]) -> str:
+    """One line about all steps."""
+    steps = [each for each in findings if each.outcome is not Outcome.ADVICE]
+    failed = [each for each in steps if each.outcome is Outcome.FAILED]
+    untested = sum(each.outcome is Outcome.UNTESTED for each in findings)
+    told = "no step failed"
+    if failed:
+        told = f"{len(failed)} of {len(steps)} steps failed, first {failed[0].step} of {failed[0].subject}"
+    return told + (f", {untested} could not be tested" if untested else "")

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink import encode_avro
-from spark_kafka_sink.schemas.encoding.avro import AvroEncoder
+from spark_kafka_sink.schemas.encoding.avro import plan_avro
 from spark_kafka_sink.schemas.encoding.encoder import SchemaMismatchError, UnencodableRowsError
 
 
@@ -51,7 +51,7 @@ def struct(**columns: pa.Array) -> pa.StructArray:
 
 def mismatches(schema: Any, kind: pa.DataType) -> list[str]:
     with pytest.raises(SchemaMismatchError) as caught:
-        AvroEncoder.plan(json.dumps(schema), kind)
+        plan_avro(json.dumps(schema), kind)
     return list(caught.value.mismatches)
 
 

@@ -7,7 +7,7 @@ import fastavro
 import pytest
 from fastavro.utils import generate_many
 
-from spark_kafka_sink.schemas.encoding.avro_compatibility import unreadable
+from spark_kafka_sink.schemas.encoding.avro_schema import unreadable
 from spark_kafka_sink.schemas.encoding.encoder import InvalidSchemaError
 from tests.unit.encoding.avro_pairs import PAIRS
 

@@ -10,10 +10,9 @@ import pytest
 
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.records.columns import undecodable
-from spark_kafka_sink.schemas.encoding import slices
-from spark_kafka_sink.schemas.encoding.avro import AvroEncoder, encode_avro
-from spark_kafka_sink.schemas.encoding.encoder import SchemaMismatchError
-from spark_kafka_sink.schemas.encoding.row_writer import RowWriter
+from spark_kafka_sink.schemas.encoding import columns as slices
+from spark_kafka_sink.schemas.encoding.avro import encode_avro, plan_avro
+from spark_kafka_sink.schemas.encoding.encoder import RowWriter, SchemaMismatchError
 from tests.unit.encoding.avro_referee import encoded, faults, mismatches, record, struct, written
 
 ARRAY = {"type": "array", "items": ["null", "string"]}
@@ -202,7 +201,7 @@ INNER_KIND = pa.struct([("n", pa.int64()), ("t", pa.string())])
 
 
 def test_an_encoder_takes_other_layouts_of_its_type_and_no_other_type():
-    encoder = AvroEncoder.plan('"string"', pa.string())
+    encoder = plan_avro('"string"', pa.string())
 
     assert encoder.encode(pa.array(["a"], pa.large_string())).to_pylist() == [b"\2a"]
     with pytest.raises(InvalidRecordError, match="the encoder was planned for string, the column is bigint"):

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.errors import InvalidRecordError
-from spark_kafka_sink.schemas.encoding.avro import AvroEncoder, encode_avro
-from spark_kafka_sink.schemas.encoding.avro_compatibility import unreadable
+from spark_kafka_sink.schemas.encoding.avro import encode_avro, plan_avro
+from spark_kafka_sink.schemas.encoding.avro_schema import unreadable
 from spark_kafka_sink.schemas.encoding.encoder import InvalidSchemaError, SchemaMismatchError, UnencodableRowsError
 from tests.support.waiting import cpu_ratio
 from tests.unit.encoding.avro_referee import encoded, mismatches, read, record, struct, written
@@ -197,7 +197,7 @@ ENDLESS = {"type": "record", "name": "N", "fields": [{"name": "n", "type": "N", 
 @pytest.mark.parametrize(("schema", "default"), [(ENDLESS, {}), ("double", 1 << 2000)])
 def test_a_default_that_has_no_bytes_is_a_mismatch(schema, default):
     with pytest.raises(SchemaMismatchError):
-        AvroEncoder.plan(json.dumps(with_field(schema, default=default)), ONE.type)
+        plan_avro(json.dumps(with_field(schema, default=default)), ONE.type)
 
 
 def doubled(levels, leaf, default=None, in_union=False):
@@ -221,7 +221,7 @@ def choose_branch(levels):
     schema, kind = "long", pa.int64()
     for _ in range(levels):
         schema, kind = [{"type": "array", "items": schema}, "string"], pa.list_(kind)
-    AvroEncoder.plan(json.dumps(schema), kind)
+    plan_avro(json.dumps(schema), kind)
 
 
 def check_default(levels):
@@ -231,7 +231,7 @@ def check_default(levels):
     for _ in range(levels):
         default = {"n": default}
     with pytest.raises(SchemaMismatchError, match="the default of field d is not of its type"):
-        AvroEncoder.plan(json.dumps(with_field(kinds, default=default)), ONE.type)
+        plan_avro(json.dumps(with_field(kinds, default=default)), ONE.type)
 
 
 @pytest.mark.parametrize("work", [compare, choose_branch, check_default])
@@ -244,7 +244,7 @@ def test_incident_work_on_a_schema_doubled_with_each_level(work):
 def test_incident_a_default_that_doubled_with_each_level_took_all_time_and_memory(leaf, default):
     schema = with_field(doubled(20, leaf, default), default={})
     with pytest.raises(SchemaMismatchError, match="^d: .* have defaults of more than 1000000 bytes or 100000 values"):
-        AvroEncoder.plan(json.dumps(schema), ONE.type, checks_defaults=False)
+        plan_avro(json.dumps(schema), ONE.type, checks_defaults=False)
 
 
 _MANY = ["null", *({"type": "record", "name": f"r{number}", "fields": []} for number in range(500))]
@@ -256,7 +256,7 @@ def test_incident_each_value_of_a_default_made_the_schema_of_the_items_again(ite
 
     def plan(values):
         schema = with_field({"type": "array", "items": items}, default=[value] * values)
-        AvroEncoder.plan(json.dumps(schema), ONE.type, checks_defaults=False)
+        plan_avro(json.dumps(schema), ONE.type, checks_defaults=False)
 
     assert cpu_ratio(lambda: plan(300), lambda: plan(1), 3) < 5
 
@@ -273,19 +273,19 @@ def test_a_schema_nested_too_deep_is_a_mismatch():
     """Python 3.14 reads JSON of that depth; there it is the schema that is nested too deep."""
     too_deep = r"^(the Avro schema is not JSON|not an Avro schema) \(maximum recursion depth exceeded"
     with pytest.raises(SchemaMismatchError, match=too_deep):
-        AvroEncoder.plan("[" * 50_000 + "]" * 50_000, ONE.type)
+        plan_avro("[" * 50_000 + "]" * 50_000, ONE.type)
 
 
 @pytest.mark.parametrize("depth", [100, 300, 400, 500, 700])
 def test_incident_a_schema_nested_400_deep_was_a_recursion_error(depth):
     schema = '{"type":"array","items":' * depth + '"long"' + "}" * depth
     with pytest.raises(SchemaMismatchError):
-        AvroEncoder.plan(schema, pa.int64())
+        plan_avro(schema, pa.int64())
     nested: pa.DataType = pa.int64()
     for _ in range(depth):
         nested = pa.list_(nested)
     with suppress(SchemaMismatchError):
-        AvroEncoder.plan(schema, nested)
+        plan_avro(schema, nested)
 
 
 def test_a_fault_of_the_row_itself_is_told_without_a_path():

@@ -9,7 +9,7 @@ import pytest
 
 from spark_kafka_sink import encode_protobuf
 from spark_kafka_sink.schemas.encoding.encoder import SchemaMismatchError
-from spark_kafka_sink.schemas.encoding.protobuf import ProtobufEncoder
+from spark_kafka_sink.schemas.encoding.protobuf import plan_protobuf
 from tests.unit.encoding.protos import compiled, faults, proto2, proto3, upb
 
 FLAT = proto3(
@@ -51,13 +51,13 @@ def flat_bytes(row: dict | None) -> bytes | None:
 
 
 def test_a_prefix_is_in_front_of_every_row_that_is_not_null():
-    encoded = ProtobufEncoder.plan(FLAT, "M", FLAT_KIND).encode(pa.array(FLAT_ROWS, FLAT_KIND), b"\0\0\0\0\7\0")
+    encoded = plan_protobuf(FLAT, "M", FLAT_KIND).encode(pa.array(FLAT_ROWS, FLAT_KIND), b"\0\0\0\0\7\0")
     assert encoded.to_pylist() == [row and b"\0\0\0\0\7\0" + flat_bytes(row) for row in FLAT_ROWS]
 
 
 def test_a_pickled_encoder_works_where_protobuf_is_not_installed(tmp_path):
     plan = tmp_path / "plan"
-    plan.write_bytes(pickle.dumps(ProtobufEncoder.plan(FLAT, "M", FLAT_KIND)))
+    plan.write_bytes(pickle.dumps(plan_protobuf(FLAT, "M", FLAT_KIND)))
     program = (
         "import pickle, sys; sys.modules['google.protobuf'] = None\n"
         "encoder = pickle.loads(open(sys.argv[1], 'rb').read())\n"
@@ -123,7 +123,7 @@ def test_all_mismatches_are_named():
         }
     )
     with pytest.raises(SchemaMismatchError) as raised:
-        ProtobufEncoder.plan(schema, "M", kind)
+        plan_protobuf(schema, "M", kind)
     assert raised.value.mismatches == (
         "name: column type decimal(10,2) does not fit Protobuf type string",
         "flags: column type boolean does not fit Protobuf type repeated bool",

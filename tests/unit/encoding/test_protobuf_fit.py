@@ -5,7 +5,7 @@ import pytest
 
 from spark_kafka_sink import encode_protobuf
 from spark_kafka_sink.schemas.encoding.encoder import SchemaMismatchError
-from spark_kafka_sink.schemas.encoding.protobuf import ProtobufEncoder
+from spark_kafka_sink.schemas.encoding.protobuf import plan_protobuf
 from tests.unit.encoding.protos import compiled, faults, proto2, proto3, struct, upb
 
 NUMBERS = proto3(
@@ -48,7 +48,7 @@ def each(table: dict[str, list[pa.DataType]]) -> list[tuple[str, pa.DataType]]:
 
 @pytest.mark.parametrize(("name", "kind"), each(FITS), ids=str)
 def test_a_type_that_holds_all_values_fits(name, kind):
-    ProtobufEncoder.plan(NUMBERS, "M", pa.struct({name: kind}))
+    plan_protobuf(NUMBERS, "M", pa.struct({name: kind}))
 
 
 @pytest.mark.parametrize(("name", "kind"), each(NARROWS), ids=str)
@@ -56,18 +56,18 @@ def test_a_type_that_would_narrow_is_a_mismatch(name, kind):
     with pytest.raises(
         SchemaMismatchError, match=rf"^{name}: column type \w+ would narrow to Protobuf type \w+: cast it$"
     ):
-        ProtobufEncoder.plan(NUMBERS, "M", pa.struct({name: kind}))
+        plan_protobuf(NUMBERS, "M", pa.struct({name: kind}))
 
 
 @pytest.mark.parametrize(("name", "kind"), each(DOES_NOT_FIT), ids=str)
 def test_another_type_is_a_mismatch(name, kind):
     with pytest.raises(SchemaMismatchError, match=rf"^{name}: column type .+ does not fit Protobuf type "):
-        ProtobufEncoder.plan(NUMBERS, "M", pa.struct({name: kind}))
+        plan_protobuf(NUMBERS, "M", pa.struct({name: kind}))
 
 
 def test_two_columns_of_one_name_are_a_mismatch():
     with pytest.raises(SchemaMismatchError, match=r"^int32: 2 columns have this name$"):
-        ProtobufEncoder.plan(NUMBERS, "M", pa.struct([("int32", pa.int32()), ("int32", pa.int32())]))
+        plan_protobuf(NUMBERS, "M", pa.struct([("int32", pa.int32()), ("int32", pa.int32())]))
 
 
 def test_rows_of_enums_that_are_not_in_the_schema():
@@ -163,4 +163,4 @@ def test_features_of_editions():
         (1, "closed", "5 is not a number of enum E"),
     ]
     with pytest.raises(SchemaMismatchError, match=r"^delimited: Protobuf groups cannot be written"):
-        ProtobufEncoder.plan(schema, "M", pa.struct({"required": pa.int32(), "delimited": pa.struct([])}))
+        plan_protobuf(schema, "M", pa.struct({"required": pa.int32(), "delimited": pa.struct([])}))

@@ -7,7 +7,7 @@ import pytest
 from spark_kafka_sink import encode_protobuf
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.schemas.encoding.encoder import SchemaMismatchError
-from spark_kafka_sink.schemas.encoding.protobuf import ProtobufEncoder
+from spark_kafka_sink.schemas.encoding.protobuf import plan_protobuf
 from tests.unit.arrow_views import with_views
 from tests.unit.encoding.protos import proto2, proto3, struct, upb
 
@@ -97,7 +97,7 @@ def test_a_row_of_more_than_2_gib_is_an_error():
 
 def test_a_column_that_is_no_struct_is_an_error():
     with pytest.raises(SchemaMismatchError, match=r"^column type string does not fit message M: give a struct$"):
-        ProtobufEncoder.plan(SCHEMA, "M", pa.string())
+        plan_protobuf(SCHEMA, "M", pa.string())
 
 
 def test_required_fields_of_an_absent_message_are_not_asked_for():

@@ -8,10 +8,10 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.schemas.encoding import slices
-from spark_kafka_sink.schemas.encoding.avro import AvroEncoder
+from spark_kafka_sink.schemas.encoding import columns as slices
+from spark_kafka_sink.schemas.encoding.avro import plan_avro
 from spark_kafka_sink.schemas.encoding.encoder import UnencodableRowsError
-from spark_kafka_sink.schemas.encoding.protobuf import ProtobufEncoder
+from spark_kafka_sink.schemas.encoding.protobuf import plan_protobuf
 from tests.unit.encoding.protos import proto3
 
 AVRO = {
@@ -97,7 +97,7 @@ def test_avro(case, monkeypatch):
     rows, without = struct(kind, good, bad)
     fields = [("before", "long"), ("f", schema), ("after", "string")]
     record = {"type": "record", "name": "R", "fields": [{"name": name, "type": each} for name, each in fields]}
-    compare(AvroEncoder.plan(json.dumps(record), rows.type), rows, without, monkeypatch)
+    compare(plan_avro(json.dumps(record), rows.type), rows, without, monkeypatch)
 
 
 @pytest.mark.parametrize("case", PROTOBUF)
@@ -105,4 +105,4 @@ def test_protobuf(case, monkeypatch):
     field, kind, good, bad = PROTOBUF[case]
     rows, without = struct(kind, good, bad)
     message = proto3(f"message M {{ int64 before = 1; {field} string after = 3; }}")
-    compare(ProtobufEncoder.plan(message, "M", rows.type), rows, without, monkeypatch)
+    compare(plan_protobuf(message, "M", rows.type), rows, without, monkeypatch)

@@ -7,7 +7,7 @@ import pytest
 from spark_kafka_sink.errors import RecordTooLargeError
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.producer.core import ProducerCore
-from spark_kafka_sink.spark.producer_cache import ProducerCache
+from spark_kafka_sink.spark.write import ProducerCache
 from tests.unit.exactly_once.runs import TOPIC, Query, committed
 from tests.unit.exactly_once.test_protocol import EACH_ONCE, ROWS
 

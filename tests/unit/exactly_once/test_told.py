@@ -12,7 +12,7 @@ from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.session import session_for
 from spark_kafka_sink.exactly_once.values import LedgerStart, RecoveryMode, WriteKind
 from spark_kafka_sink.producer.core import ProducerCore
-from spark_kafka_sink.spark.producer_cache import ProducerCache
+from spark_kafka_sink.spark.write import ProducerCache
 from tests.unit.exactly_once.runs import LEDGER, Query, committed
 from tests.unit.exactly_once.test_protocol import EACH_ONCE, ROWS
 

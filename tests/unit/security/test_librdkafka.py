@@ -13,7 +13,7 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.exactly_once.receipts import WriteReceipt
 from spark_kafka_sink.testing import Listener, TestBroker
-from spark_kafka_sink.tools.exporter.receipts import TopicReceipts
+from spark_kafka_sink.tools.exporter.totals import TopicReceipts
 from spark_kafka_sink.tools.selftest.librdkafka import librdkafka_options
 from tests.contract.security.librdkafka import HUNG_UP
 

@@ -13,8 +13,7 @@ from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.exactly_once.cluster import Cluster
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.tools.cli.main import main
-from spark_kafka_sink.tools.selftest.selftest import STEPS, Plan, compare
-from spark_kafka_sink.tools.selftest.topics import Topics
+from spark_kafka_sink.tools.selftest.selftest import STEPS, Plan, Topics, compare
 
 SERVERS = ("--bootstrap-server", "127.0.0.1:1")
 

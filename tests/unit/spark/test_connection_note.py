@@ -11,8 +11,8 @@ from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.session import CommitSettings
 from spark_kafka_sink.producer import KafkaProducer
 from spark_kafka_sink.producer.append.record import ProducerRecord
-from spark_kafka_sink.spark.error_notes import explained
 from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.spark.sink_write import explained
 from spark_kafka_sink.testing import Listener, TestBroker
 from spark_kafka_sink.testing.listener import login, with_prefix
 

@@ -7,7 +7,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.spark.dead_letters.json_text import json_column
+from spark_kafka_sink.spark.json_text import json_column
 
 _NESTED = pa.struct([("a", pa.struct([("b", pa.int32())])), ("c", pa.list_(pa.string()))])
 _SUMMER = 1_782_000_000_123_456

@@ -16,9 +16,9 @@ from spark_kafka_sink.exactly_once.values import TaskAction
 from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
 from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
 from spark_kafka_sink.schemas.registry.schema import Side
+from spark_kafka_sink.spark import dead_letters as letters_module
 from spark_kafka_sink.spark import write as module
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
-from spark_kafka_sink.spark.dead_letters import writer as letters_module
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.pipeline import Pipeline
 from spark_kafka_sink.spark.schema import RowLayout

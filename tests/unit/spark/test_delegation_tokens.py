@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, SaslAuthenticationError
-from spark_kafka_sink.spark import error_notes
-from spark_kafka_sink.spark.error_notes import delegation_tokens_explained
+from spark_kafka_sink.spark import sink_write as error_notes
+from spark_kafka_sink.spark.sink_write import delegation_tokens_explained
 
 SETTING = "spark.kafka.clusters.prod.auth.bootstrap.servers"
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from pyspark.sql.types import ArrayType, DecimalType, IntegerType, StringType, StructField, StructType, VariantType
 
-from spark_kafka_sink.spark.derived_schema import derived_schema
+from spark_kafka_sink.spark.formats import derived_schema
 from spark_kafka_sink.spark.schema import SchemaError
 
 INT = IntegerType()

@@ -8,7 +8,7 @@ from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
 from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
 from spark_kafka_sink.schemas.registry.schema import Side
 from spark_kafka_sink.spark import encode_formats as module
-from spark_kafka_sink.spark.dead_letters.options import Reason
+from spark_kafka_sink.spark.dead_letter_options import Reason
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.read import ReadRows
 from spark_kafka_sink.spark.schema import RowLayout

@@ -13,8 +13,8 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.spark import kafka_batches, kafka_write, python_process, write_kafka
 from spark_kafka_sink.spark.commit_message import Committed, KafkaCommitMessage, PartitionWrite
+from spark_kafka_sink.spark.kafka_write import WriteResult
 from spark_kafka_sink.spark.schema import SchemaError
-from spark_kafka_sink.spark.write_result import WriteResult
 from tests.support.waiting import DEADLINE_S
 
 AT_LEAST_ONCE = {"kafka.bootstrap.servers": "localhost:1", "topic": "t"}

@@ -11,9 +11,8 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.common.config.producer_config import OPTIONS_BY_NAME
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.network.error_table import broker_error
-from spark_kafka_sink.spark.error_notes import explained
-from spark_kafka_sink.spark.option_names import with_prefix
-from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.spark.options import SinkOptions, with_prefix
+from spark_kafka_sink.spark.sink_write import explained
 from tests.repository.files import PACKAGE
 from tests.repository.messages import LEAST_WORDS, texts_in
 

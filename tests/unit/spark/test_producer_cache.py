@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.spark.producer_cache import ProducerCache
+from spark_kafka_sink.spark.write import ProducerCache
 from tests.support.manual_clock import ManualClock
 from tests.support.waiting import DEADLINE_S
 

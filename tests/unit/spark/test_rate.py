@@ -8,7 +8,7 @@ from spark_kafka_sink.producer import SendReceipt
 from spark_kafka_sink.producer.task_meter import TaskMeter
 from spark_kafka_sink.spark import pipeline
 from spark_kafka_sink.spark.options import SinkOptions
-from spark_kafka_sink.spark.pace import CATCH_UP_MS, PART_MS
+from spark_kafka_sink.spark.pipeline import CATCH_UP_MS, PART_MS
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.write import write_rows
 from spark_kafka_sink.testing import TestBroker

@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.errors import BrokerError, DeadLetterLimitError, KafkaError, RecordTooLargeError
 from spark_kafka_sink.spark import write as module
 from spark_kafka_sink.spark.schema import RowLayout
-from spark_kafka_sink.spark.topic_limits import described_limit
+from spark_kafka_sink.spark.validate import described_limit
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
 from tests.unit.exactly_once.runs import Query

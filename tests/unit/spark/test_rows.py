@@ -9,7 +9,7 @@ import pytest
 
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.spark import read as module
-from spark_kafka_sink.spark.encode import RawEncoder
+from spark_kafka_sink.spark.read import RawEncoder
 from spark_kafka_sink.spark.schema import RowLayout
 from tests.unit.arrow_views import with_views
 

@@ -12,7 +12,7 @@ from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.spark.sink_write import SinkWrite, check_reports
-from spark_kafka_sink.spark.writers import KafkaStreamWriter
+from spark_kafka_sink.spark.source import KafkaStreamWriter
 from tests.support.waiting import DEADLINE_S
 
 

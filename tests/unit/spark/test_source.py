@@ -83,8 +83,8 @@ from pyspark.sql import datasource, types
 vars(datasource).pop("DataSourceStreamArrowWriter", None)
 vars(types).pop("TimeType", None)
 import pyspark_pykafka
-from spark_kafka_sink.spark.derived_schema import derived_schema
-from spark_kafka_sink.spark.writers import KafkaStreamWriter
+from spark_kafka_sink.spark.formats import derived_schema
+from spark_kafka_sink.spark.source import KafkaStreamWriter
 assert issubclass(KafkaStreamWriter, datasource.DataSourceArrowWriter)
 assert derived_schema("value", types.StringType(), True) == '["string","null"]'
 """

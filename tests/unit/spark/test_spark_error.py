@@ -1,6 +1,6 @@
 import pytest
 
-from spark_kafka_sink.spark.spark_error import reason
+from spark_kafka_sink.spark.caller_job import reason
 
 AT_PLANNING = """\
 [PYTHON_DATA_SOURCE_ERROR] Failed to initialize Python data source writer: Traceback (most recent call last):

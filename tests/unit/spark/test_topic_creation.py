@@ -14,8 +14,8 @@ from spark_kafka_sink.spark import topic_creation
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.pipeline import Pipeline
 from spark_kafka_sink.spark.schema import RowLayout
+from spark_kafka_sink.spark.source import KafkaBatchWriter, KafkaStreamWriter
 from spark_kafka_sink.spark.write import write_rows
-from spark_kafka_sink.spark.writers import KafkaBatchWriter, KafkaStreamWriter
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
 from tests.support.waiting import DEADLINE_S

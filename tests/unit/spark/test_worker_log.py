@@ -11,7 +11,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import RowLayout
-from spark_kafka_sink.spark.writers import KafkaBatchWriter
+from spark_kafka_sink.spark.source import KafkaBatchWriter
 from tests.support.waiting import DEADLINE_S
 
 SCHEMA = StructType([StructField("value", StringType())])

@@ -13,7 +13,7 @@ from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, binary_
 from spark_kafka_sink.spark import read
 from spark_kafka_sink.spark import write as module
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
-from spark_kafka_sink.spark.dead_letters.options import Reason
+from spark_kafka_sink.spark.dead_letter_options import Reason
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.pipeline import Pipeline
 from spark_kafka_sink.spark.rows import ILLEGAL_ARGUMENT, FaultKind, RejectedRows, Rows

@@ -1,1 +1,0 @@
-"""Dead letters: rows that cannot be written as they are, and what becomes of them."""
