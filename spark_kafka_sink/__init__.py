@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from spark_kafka_sink.producer import Delivery, KafkaProducer, SendReceipt
     from spark_kafka_sink.producer.append.record import ProducerRecord, RecordMetadata
     from spark_kafka_sink.producer.sync_producer import SyncProducer, open_producer
-    from spark_kafka_sink.producer.transactions.values import (
+    from spark_kafka_sink.producer.transactions.requests import (
         ConsumerGroupMetadata,
         OffsetAndMetadata,
         PreparedTransaction,

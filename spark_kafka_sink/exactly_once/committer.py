@@ -22,7 +22,7 @@ from spark_kafka_sink.network.calls import Call, timeout_error
 from spark_kafka_sink.network.error_table import NOT_OPEN
 from spark_kafka_sink.network.rpc import Rpc
 from spark_kafka_sink.producer.transactions import requests
-from spark_kafka_sink.producer.transactions.values import (
+from spark_kafka_sink.producer.transactions.requests import (
     END_TXN_V1,
     END_TXN_V2,
     PreparedTransaction,

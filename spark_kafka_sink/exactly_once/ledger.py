@@ -15,8 +15,8 @@ from spark_kafka_sink.exactly_once.ledger_topic import refuse_too_few
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView, MarkerOutcomes
 from spark_kafka_sink.exactly_once.partition_log import PartitionLog
 from spark_kafka_sink.exactly_once.values import DriverIdentity, LedgerPartitions
-from spark_kafka_sink.producer.transactions.values import PreparedTransaction, TransactionalIdentity
-from spark_kafka_sink.records.batch import (
+from spark_kafka_sink.producer.transactions.requests import PreparedTransaction, TransactionalIdentity
+from spark_kafka_sink.records.encode import (
     TRANSACTIONAL,
     BatchHeader,
 )

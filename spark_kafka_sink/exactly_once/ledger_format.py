@@ -21,9 +21,9 @@ from spark_kafka_sink.errors import CorruptRecordError
 from spark_kafka_sink.exactly_once.decode import BatchView, DecodedRecord, batch_headers, decode_batches
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.values import Entry, EntryState, Marker, RowSum, SchemaId, Target, TaskShare, TopicId
-from spark_kafka_sink.producer.transactions.values import PreparedTransaction
-from spark_kafka_sink.records.batch import BatchHeader, stamp_header
-from spark_kafka_sink.records.sizes import encode_varint
+from spark_kafka_sink.producer.transactions.requests import PreparedTransaction
+from spark_kafka_sink.records.columns import encode_varint
+from spark_kafka_sink.records.encode import BatchHeader, stamp_header
 
 VERSION: Final = 1
 """Readers ignore fields that they do not know, so a new number is only for what an earlier release must not ignore.

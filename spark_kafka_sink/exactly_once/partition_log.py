@@ -26,7 +26,7 @@ from spark_kafka_sink.network.api_versions import (
 )
 from spark_kafka_sink.network.calls import Call, CodeAt
 from spark_kafka_sink.network.messages import MakeEntity
-from spark_kafka_sink.producer.transactions.values import END_TXN_V2, TransactionalIdentity
+from spark_kafka_sink.producer.transactions.requests import END_TXN_V2, TransactionalIdentity
 
 _EARLIEST, _LATEST = -2, -1
 _FETCH_BYTES: Final = 8 << 20

@@ -37,10 +37,9 @@ from spark_kafka_sink.producer.append.append import Appender, as_exception
 from spark_kafka_sink.producer.append.pending import PendingTopics, RecordPartitioning
 from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.producer.interceptors import InterceptorChain
-from spark_kafka_sink.producer.partitioning.custom import CustomPartitioner
 from spark_kafka_sink.producer.partitioning.kafka_partitioners import BuiltInPartitioner, load_partitioner
-from spark_kafka_sink.producer.sender.sender import Sender
-from spark_kafka_sink.producer.sender.sender_thread import SenderThread
+from spark_kafka_sink.producer.partitioning.partitioner import CustomPartitioner
+from spark_kafka_sink.producer.sender.sender import Sender, SenderThread
 from spark_kafka_sink.producer.serializers import RecordSerializers
 from spark_kafka_sink.producer.transactional_calls import TransactionalCalls
 from spark_kafka_sink.producer.transactions.manager import TransactionManager

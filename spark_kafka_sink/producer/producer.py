@@ -21,7 +21,7 @@ from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.producer.interceptors import InterceptorChain, ProducerInterceptor
 from spark_kafka_sink.producer.serializers import AnySerializer, RecordSerializers
 from spark_kafka_sink.producer.transactional_calls import Offsets
-from spark_kafka_sink.producer.transactions.values import (
+from spark_kafka_sink.producer.transactions.requests import (
     ConsumerGroupMetadata,
     PreparedTransaction,
     TransactionalIdentity,

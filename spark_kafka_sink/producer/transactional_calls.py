@@ -19,11 +19,9 @@ from spark_kafka_sink.common.protocol_values import (
 )
 from spark_kafka_sink.errors import IllegalStateError, KafkaTimeoutError
 from spark_kafka_sink.producer.append.pending import PendingTopics
-from spark_kafka_sink.producer.sender.sender import Sender
-from spark_kafka_sink.producer.sender.sender_thread import SenderThread
-from spark_kafka_sink.producer.transactions.manager import TransactionalCall, TransactionManager
-from spark_kafka_sink.producer.transactions.states import Step
-from spark_kafka_sink.producer.transactions.values import (
+from spark_kafka_sink.producer.sender.sender import Sender, SenderThread
+from spark_kafka_sink.producer.transactions.manager import Step, TransactionalCall, TransactionManager
+from spark_kafka_sink.producer.transactions.requests import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
     PreparedTransaction,

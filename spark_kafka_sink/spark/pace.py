@@ -8,8 +8,7 @@ from typing import Final, Protocol
 
 from spark_kafka_sink.common.clock import NEVER, Clock
 from spark_kafka_sink.producer.task_meter import TaskMeter
-from spark_kafka_sink.records.columns import Int64Array
-from spark_kafka_sink.records.sizes import FieldLengths, cumulated, record_size_bounds
+from spark_kafka_sink.records.columns import FieldLengths, Int64Array, cumulated, record_size_bounds
 from spark_kafka_sink.spark.rows import Rows
 
 _OFFSET_DELTAS: Final = 64

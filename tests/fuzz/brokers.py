@@ -43,7 +43,7 @@ from spark_kafka_sink.network.rights import Operation, operations
 from spark_kafka_sink.network.topics import NewTopic, create_topic, delete_topic, similar_topics
 from spark_kafka_sink.producer.sender.produce_api import TopicIds, read_response
 from spark_kafka_sink.producer.transactions import requests
-from spark_kafka_sink.producer.transactions.values import END_TXN_V2, ConsumerGroupMetadata, TransactionalIdentity
+from spark_kafka_sink.producer.transactions.requests import END_TXN_V2, ConsumerGroupMetadata, TransactionalIdentity
 from spark_kafka_sink.spark.topic_limits import described_limit, limits_call
 from spark_kafka_sink.tools.connection_check.check import _described_topic
 from tests.fuzz.target import Target, picked

@@ -12,7 +12,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from spark_kafka_sink.common.clock import NEVER
 from spark_kafka_sink.common.compression import CODEC_IDS, compress, load_codec
@@ -24,8 +24,7 @@ from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.producer.accumulator.claim import Claim, CompressedBatch, RowSizes, Run
 from spark_kafka_sink.producer.accumulator.producer_batch import Buffer, ProducerBatch
-from spark_kafka_sink.producer.accumulator.topic_limits import NEVER_REFUSED, TopicLimits
-from spark_kafka_sink.records.batch import HEADER_SIZE
+from spark_kafka_sink.records.columns import HEADER_SIZE
 
 _LAG_MS = 1_000.0
 """A partition lags when its first batch is that much older than linger.ms."""
@@ -613,3 +612,32 @@ class RecordAccumulator:
             batch = next(iter(self._lingering))
             check = min(check, batch.created + self._config.linger_ms)
         return check
+
+
+NEVER_REFUSED: Final = 2**31 - 1
+"""Bytes; the limit of a topic without a refused batch."""
+
+
+class TopicLimits:
+    """Any thread may read ``max_message_bytes``, in bytes of a batch as sent. The sender thread writes it.
+
+    A limit is forgotten after metadata.max.age.ms, because that of the topic may have been raised.
+    """
+
+    def __init__(self, max_age_ms: float) -> None:
+        self.max_message_bytes: dict[str, int] = {}
+        self._max_age_ms = max_age_ms
+        self._until: dict[str, float] = {}
+
+    def refused(self, topic: str, size: int, now: float) -> int:
+        """A batch of ``size`` bytes was too large. Returns the topic's limit: the known one below it, or half of it."""
+        known = self.max_message_bytes.get(topic)
+        if known is None or size <= known:
+            known = self.max_message_bytes[topic] = size // 2
+            self._until[topic] = now + self._max_age_ms
+        return known
+
+    def forget_old(self, now: float) -> None:
+        """Forgets old limits. If a limit still holds, the next refusal shows it again."""
+        for topic in [topic for topic, until in self._until.items() if until <= now]:
+            del self._until[topic], self.max_message_bytes[topic]

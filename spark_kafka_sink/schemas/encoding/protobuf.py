@@ -16,8 +16,7 @@ import pyarrow.types as pt
 
 from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.errors import InvalidRecordError
-from spark_kafka_sink.records.columns import is_any_list
-from spark_kafka_sink.records.sizes import encode_unsigned_varint
+from spark_kafka_sink.records.columns import encode_unsigned_varint, is_any_list
 from spark_kafka_sink.schemas.encoding.columns import plain_type, type_name
 from spark_kafka_sink.schemas.encoding.descriptors import TYPE_NAMES, is_map_entry, is_repeated, message_descriptor
 from spark_kafka_sink.schemas.encoding.encoder import Fault, SchemaMismatchError, column_of

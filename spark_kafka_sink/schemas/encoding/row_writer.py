@@ -16,9 +16,8 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from spark_kafka_sink.errors import InvalidRecordError
-from spark_kafka_sink.records.columns import Int64Array, binary_array, bytes_column, null_mask, slot_lengths
+from spark_kafka_sink.records.columns import Int64Array, binary_array, bytes_column, null_mask, slot_lengths, zigzag
 from spark_kafka_sink.records.encode import RowJoin
-from spark_kafka_sink.records.sizes import zigzag
 from spark_kafka_sink.schemas.encoding.encoder import Fault
 from spark_kafka_sink.schemas.encoding.varints import WORD_BITS, WORD_BYTES, Words, varints
 

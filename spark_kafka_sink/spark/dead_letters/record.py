@@ -17,9 +17,16 @@ import pyarrow as pa
 
 from spark_kafka_sink.exactly_once.decode import DecodedRecord, decode_batches
 from spark_kafka_sink.producer.append.receipt import RefusedRecord
-from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn, bytes_column
+from spark_kafka_sink.records.columns import (
+    FieldLengths,
+    Int32Array,
+    RecordColumns,
+    TopicColumn,
+    bytes_column,
+    encode_varint,
+    java_size_estimate,
+)
 from spark_kafka_sink.records.encode import header_section
-from spark_kafka_sink.records.sizes import FieldLengths, encode_varint, java_size_estimate
 from spark_kafka_sink.spark.dead_letters.options import Reason
 from spark_kafka_sink.spark.rows import KAFKA_PRODUCE, TOO_LARGE, FaultKind
 

@@ -17,7 +17,7 @@ from spark_kafka_sink.exactly_once.operator_commands import forget_done
 from spark_kafka_sink.exactly_once.partition_log import PartitionLog
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import TaskAction, WriteKind
-from spark_kafka_sink.records.batch import BatchHeader
+from spark_kafka_sink.records.encode import BatchHeader
 from spark_kafka_sink.testing import LocalKafka
 from tests.support.waiting import until
 from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query

@@ -2,12 +2,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.records.encode import encode_records, header_column
-from spark_kafka_sink.records.sizes import (
+from spark_kafka_sink.records.columns import (
     TABLE,
     TABLE_SIZE,
     FieldLengths,
+    RecordColumns,
     encode_varint,
     java_size_estimate,
     one_java_size_estimate,
@@ -15,6 +14,7 @@ from spark_kafka_sink.records.sizes import (
     varint_size,
     zigzag,
 )
+from spark_kafka_sink.records.encode import encode_records, header_column
 
 
 def test_the_estimate_is_the_one_java_holds_against_max_request_size():

@@ -8,7 +8,7 @@ import pytest
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.network.selector import Selector
-from spark_kafka_sink.producer.sender.sender_thread import SenderThread
+from spark_kafka_sink.producer.sender.sender import SenderThread
 from tests.support.waiting import DEADLINE_S, eventually
 
 SENDER = "sender-under-test"

@@ -20,8 +20,8 @@ from spark_kafka_sink.errors import (
     TransactionAbortedError,
 )
 from spark_kafka_sink.producer.append.receipt import SendReceipt
-from spark_kafka_sink.producer.transactions.states import State, Step
-from spark_kafka_sink.producer.transactions.values import (
+from spark_kafka_sink.producer.transactions.manager import State, Step
+from spark_kafka_sink.producer.transactions.requests import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
     PreparedTransaction,
