@@ -18,8 +18,7 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import NO_IDENTITY
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, ProducerFencedError
 from spark_kafka_sink.exactly_once import steps
-from spark_kafka_sink.exactly_once.cluster import Cluster
-from spark_kafka_sink.exactly_once.committer import Committer, EndVerdict
+from spark_kafka_sink.exactly_once.committer import Cluster, Committer, EndVerdict
 from spark_kafka_sink.exactly_once.errors import ADVICE, ExactlyOnceError, FencedRunError, NotDecidedError, Progress
 from spark_kafka_sink.exactly_once.ledger import Ledger, LedgerPart
 from spark_kafka_sink.exactly_once.ledger_format import LedgerWrite, entry_write

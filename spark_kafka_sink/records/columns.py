@@ -1,4 +1,5 @@
-"""Columns of records: Arrow arrays of any string or binary type, and what the encoder reads of them.
+"""Columns of records: Arrow arrays of any string or binary type, what the encoder reads of them, and the sizes of
+records before they are encoded.
 
 Arrays are made from buffers and read through buffers: ``pyarrow.array`` imports pandas (ARCHITECTURE, "The hot path").
 """
@@ -369,6 +370,10 @@ SMALLEST_RECORD = 7
 """Bytes of an encoded record without key, value and headers."""
 
 TABLE_SIZE = 1 << 16
+
+
+# Varints are zigzag-encoded (Protocol Buffers' ``sint``; Java: ``ByteUtils.writeVarint`` and ``writeVarlong``), unless
+# their name says unsigned (``ByteUtils.writeUnsignedVarint``).
 
 
 def encode_varint(value: int) -> bytes:

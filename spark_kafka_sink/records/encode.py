@@ -1,4 +1,5 @@
-"""Columns → records of a record batch v2 (Java: ``DefaultRecord.writeTo``), all rows at once.
+"""Columns → records of a record batch v2 (Java: ``DefaultRecord.writeTo``), all rows at once, and the batch's header
+(``DefaultRecordBatch``). ``cut_records`` cuts encoded records into the parts of a split batch.
 
 ``encode_values.py`` makes the same bytes of Python values without keys and headers.
 """
@@ -102,6 +103,11 @@ _LENGTH_BYTES = 4
 
 CAN_JOIN = int(pa.__version__.split(".")[0]) >= 19
 """False for pyarrow 18, which cannot make an array of views from buffers."""
+
+
+# Arrow's binary views, made with numpy: slots in any order that are copied once, into one buffer of their size. A view
+# is 16 bytes: an int32 length, then up to 12 bytes of data, or (here) 4 unused ones, the number of a buffer and the
+# position in it.
 
 
 def slot_views(array: pa.BinaryArray, order: Order, buffer: int) -> Views:

@@ -16,7 +16,7 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import ClusterSnapshot, Node, TopicPartition
 from spark_kafka_sink.errors import KafkaError, NetworkError, SaslAuthenticationError, WrongProtocolError
 from spark_kafka_sink.exactly_once import ledger_topic
-from spark_kafka_sink.exactly_once.partition_log import PartitionLog
+from spark_kafka_sink.exactly_once.ledger import PartitionLog
 from spark_kafka_sink.exactly_once.sweep import _describe_each, _described, _listed_by
 from spark_kafka_sink.network.api_versions import PRODUCE_FIRST_WITH_TOPIC_IDS, SPOKEN
 from spark_kafka_sink.network.calls import Call, CallEnd, Calls

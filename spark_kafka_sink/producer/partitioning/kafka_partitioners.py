@@ -1,4 +1,7 @@
-"""Kafka's partitioners over columns, and ``load_partitioner``, which makes the one that ``partitioner.class`` names."""
+"""Kafka's partitioners over columns, and ``load_partitioner``, which makes the one that ``partitioner.class`` names.
+
+Keys are hashed as whole columns, by one class per hash: Kafka's murmur2, and the CRC-32 of librdkafka's default.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""``Partitioner``: gives every row of a slice its partition."""
+"""``Partitioner``: gives every row of a slice its partition. ``CustomPartitioner`` runs a class of the user: over
+columns (``Partitioner``), or per record (``RecordPartitioner``).
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
 """``TransactionManager``: the state of one transactional producer and its requests (Java: ``TransactionManager``).
 
+``TRANSITIONS`` has all states and steps (Java: ``TransactionManager.State``); a step that it does not have is refused.
+Java has no ``PREPARED``: all records are in the log, the transaction is open, and any process that knows its identity
+may commit or abort it.
+
 Owned by the sender thread. Any thread may call ``submit`` and ``records_lost`` and read ``state``, ``error`` and
 ``identity``.
 """

@@ -1,4 +1,6 @@
-"""The requests of a transactional producer, and where their responses have error codes."""
+"""The requests of a transactional producer, where their responses have error codes, and what they are made of:
+identities, prepared transactions and consumer offsets, which are frozen, picklable values.
+"""
 
 from __future__ import annotations
 

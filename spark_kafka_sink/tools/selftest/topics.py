@@ -10,8 +10,8 @@ from typing import Final
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.errors import BrokerError, KafkaError, UnsupportedVersionError
-from spark_kafka_sink.exactly_once.cluster import Cluster
-from spark_kafka_sink.exactly_once.partition_log import PartitionLog
+from spark_kafka_sink.exactly_once.committer import Cluster
+from spark_kafka_sink.exactly_once.ledger import PartitionLog
 from spark_kafka_sink.network.error_table import FORBIDDEN
 from spark_kafka_sink.network.topics import NewTopic, create_topic, why_not_created
 from spark_kafka_sink.tools.connection_check.findings import Outcome

@@ -14,10 +14,9 @@ from pathlib import Path
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.model import TopicPartition
-from spark_kafka_sink.exactly_once.ledger import Ledger
+from spark_kafka_sink.exactly_once.ledger import Ledger, PartitionLog
 from spark_kafka_sink.exactly_once.ledger_format import shown_id
 from spark_kafka_sink.exactly_once.operator_commands import forget_done
-from spark_kafka_sink.exactly_once.partition_log import PartitionLog
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import Entry, EntryState, RowSum, SchemaId, TaskShare, WriteKind
 from spark_kafka_sink.testing import LocalKafka
