@@ -231,7 +231,7 @@ class TaskTransaction:
             self._began_at = self._clock.epoch_ms()
             self._core = self._leased.enter_context(self._lease(self._config))
             # A kept producer may have the old id of a recreated topic: ids count from the next metadata response on.
-            self.meter.lease(self._core)
+            self.meter.lease(self._core.accumulator.metrics)
             self._metadata_version = self._core.refresh_metadata()
         return self._core
 

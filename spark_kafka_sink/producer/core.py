@@ -7,7 +7,7 @@ from __future__ import annotations
 import atexit
 import logging
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from random import Random
@@ -18,7 +18,7 @@ from weakref import WeakSet
 from spark_kafka_sink.common.clock import NEVER, Clock, SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.forks import inherited_error, on_fork
-from spark_kafka_sink.common.metrics import NetworkCounters, ProducerMetrics, ProducerTotals
+from spark_kafka_sink.common.metrics import NetworkCounters, ProducerMetrics
 from spark_kafka_sink.common.model import ClusterSnapshot, TopicPartition
 from spark_kafka_sink.common.protocol_values import (
     LARGEST_INT16,
@@ -282,16 +282,6 @@ class ProducerCore:
         self.metadata.wait_for_topics(dict.fromkeys(topics), timeout_ms, self.clock, wake)
         self.metadata.await_round(after, deadline - self.clock.now(), self.clock, wake)
         return {topic: self.topic_id(topic) for topic in topics}
-
-    # Metrics
-
-    def begin_totals(self, without: Collection[str] = ()) -> ProducerTotals:
-        """``totals`` at the begin of a task: the longest latency starts anew. Nothing may be in flight."""
-        return self.accumulator.metrics.begin_totals(without)
-
-    def totals(self, without: Collection[str] = ()) -> ProducerTotals:
-        """Sums of the metrics' counters. ``without``: topics whose bytes, batches and retries are left out."""
-        return self.accumulator.metrics.totals(without)
 
     # From open to closed
 

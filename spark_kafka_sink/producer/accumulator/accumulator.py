@@ -146,27 +146,6 @@ class Flush:
         self.batches: frozenset[ProducerBatch] = frozenset()
 
 
-class CompressionRatioEstimator:
-    """The expected compression ratio of each topic. Guarded by the accumulator's lock.
-
-    An estimate falls slowly and rises at once, so that few batches outgrow batch.size.
-    """
-
-    def __init__(self) -> None:
-        self._ratios: dict[str, float] = {}
-
-    def estimate(self, topic: str) -> float:
-        """Compressed bytes per byte of records, with a safety factor; 1.05 for a new topic."""
-        return self._ratios.get(topic, 1.0) * _SAFETY
-
-    def update(self, topic: str, ratio: float) -> None:
-        current = self._ratios.get(topic, 1.0)
-        if ratio > current:
-            self._ratios[topic] = max(current + _DETERIORATING_STEP, ratio)
-        elif ratio < current:
-            self._ratios[topic] = max(current - _IMPROVING_STEP, ratio)
-
-
 class RecordAccumulator:
     def __init__(
         self, config: ProducerConfig, pool: BufferPool, metrics: ProducerMetrics, sender: SendingThread | None = None
@@ -186,7 +165,7 @@ class RecordAccumulator:
         self._lingering: OrderedDict[ProducerBatch, PartitionQueue] = OrderedDict()
         self._backing_off: list[PartitionQueue] = []
         self._incomplete: dict[ProducerBatch, None] = {}  # in the order they were opened
-        self._ratios = CompressionRatioEstimator()
+        self._ratios: dict[str, float] = {}  # topic → expected compressed bytes per byte of records
         self._flushes: set[Flush] = set()
         self._closing = False
         self._aborted_by: Exception | None = None
@@ -297,12 +276,9 @@ class RecordAccumulator:
     def queue_lengths(self, topic: str, partitions: Iterable[int]) -> list[int]:
         """Waiting batches per partition, for adaptive partitioning (KIP-794)."""
         with self._lock:
-            return self._queue_lengths(topic, partitions)
-
-    def _queue_lengths(self, topic: str, partitions: Iterable[int]) -> list[int]:
+            queues = [self._queues.get(TopicPartition(topic, partition)) for partition in partitions]
         # Not within `with`: CPython 3.12 and 3.13 leave a lock locked if an interrupt strikes between two rounds of a
         # comprehension that has a condition.
-        queues = [self._queues.get(TopicPartition(topic, partition)) for partition in partitions]
         return [len(queue.batches) if queue is not None else 0 for queue in queues]
 
     def begin_flush(self, flush: Flush) -> Flush:
@@ -525,8 +501,13 @@ class RecordAccumulator:
         """The compressed bytes, and their size before."""
         compressed = compress(self._config.compression_type, self._config.compression_level, buffers)
         plain_size = sum(map(len, buffers))
+        ratio = len(compressed) / plain_size
         with self._lock:
-            self._ratios.update(topic, len(compressed) / plain_size)
+            # An estimate falls slowly and rises at once, so that few batches outgrow batch.size (Java:
+            # ``CompressionRatioEstimator``).
+            before = self._ratios.get(topic, 1.0)
+            step = _DETERIORATING_STEP if ratio > before else -_IMPROVING_STEP
+            self._ratios[topic] = max(before + step, ratio)
         return compressed, plain_size
 
     # Under the lock
@@ -535,7 +516,8 @@ class RecordAccumulator:
         batch_size = min(self._config.batch_size, self.topic_limits.max_message_bytes.get(topic, NEVER_REFUSED))
         if not self._codec:
             return batch_size
-        return max(int((batch_size - HEADER_SIZE) / self._ratios.estimate(topic)) + HEADER_SIZE, HEADER_SIZE + 1)
+        ratio = self._ratios.get(topic, 1.0) * _SAFETY
+        return max(int((batch_size - HEADER_SIZE) / ratio) + HEADER_SIZE, HEADER_SIZE + 1)
 
     def _queue(self, partition: TopicPartition) -> PartitionQueue:
         queue = self._queues.get(partition)

@@ -559,10 +559,6 @@ class Callbacks:
         self._threads: set[int] = set()
 
     @property
-    def pending(self) -> bool:
-        return bool(self._queue)
-
-    @property
     def runs_here(self) -> bool:
         """Whether the calling thread is in ``run`` or ``run_here``."""
         return threading.get_ident() in self._threads

@@ -63,7 +63,7 @@ def test_a_task_that_leased_no_producer_has_its_time_and_dead_letters():
 
 def write(producer, meter, topic, rows):
     receipt = SendReceipt()
-    meter.lease(producer)
+    meter.lease(producer.accumulator.metrics)
     with meter.appending():
         producer.append_columns(topic, RecordColumns(None, pa.array([b"x" * 100] * rows, pa.binary())), None, receipt)
     with meter.awaiting():
@@ -95,7 +95,7 @@ def test_two_tasks_in_turn_on_one_producer_each_have_their_own_figures(producer)
 
 def test_the_wait_for_metadata_is_not_encoding(producer):
     figures = write(producer, TaskMeter(SystemClock()), "t", 1)
-    waited = producer.totals().metadata_wait_ms
+    waited = producer.accumulator.metrics.totals().metadata_wait_ms
     assert 0 < waited <= figures.other_ms
 
 
