@@ -9,7 +9,6 @@ import logging
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 from uuid import UUID
@@ -119,9 +118,7 @@ class ProducerCore:
         )  # fmt: skip
         self._transactional = None
         if self.transaction_manager is not None:
-            self._transactional = TransactionalCalls(
-                config, self.transaction_manager, self.pending, self.sender, self.sender_thread, clock
-            )
+            self._transactional = TransactionalCalls(self, self.transaction_manager)
         self._closed = False
         self._plugins: tuple[RecordSerializers | InterceptorChain, ...] = ()
         self._plugins_closed = threading.Lock()  # acquired once, by the close() that closes them
@@ -370,21 +367,15 @@ _FLUSHING = frozenset({Step.PREPARE, Step.COMMIT, Step.ABORT})
 Offsets = Mapping[TopicPartition, int | OffsetAndMetadata] | Mapping[tuple[str, int], int | OffsetAndMetadata]
 
 
-@dataclass(eq=False)
 class TransactionalCalls:
     """For any thread but the sender's (KIP-98, KIP-890).
 
     ``KafkaProducer`` describes these methods, and when they raise what.
     """
 
-    config: ProducerConfig
-    manager: TransactionManager
-    pending: PendingTopics
-    sender: Sender
-    thread: SenderThread
-    clock: Clock
-
-    def __post_init__(self) -> None:
+    def __init__(self, core: ProducerCore, manager: TransactionManager) -> None:
+        self._core = core
+        self._manager = manager
         self._lock = threading.Lock()
         self._incomplete: TransactionalCall | None = None
 
@@ -424,27 +415,28 @@ class TransactionalCalls:
 
     @property
     def identity(self) -> TransactionalIdentity | None:
-        return self.manager.identity
+        return self._manager.identity
 
     def _call(self, step: Step, timeout_ms: float | None, **details: Any) -> object:
-        self.thread.waiters.check()
-        granted = self.config.max_block_ms if timeout_ms is None else timeout_ms
-        deadline = self.clock.now() + granted
-        if step in _FLUSHING and not self.pending.flush(granted):
+        core, clock = self._core, self._core.clock
+        core.sender_thread.waiters.check()
+        granted = core.config.max_block_ms if timeout_ms is None else timeout_ms
+        deadline = clock.now() + granted
+        if step in _FLUSHING and not core.pending.flush(granted):
             raise KafkaTimeoutError(f"{step.value}: Failed to flush within {granted:.0f} ms; call it again")
         call = self._submit(step, details)
-        self.thread.wakeup()
-        if not call.outcome.wait(max(0.0, deadline - self.clock.now())):
+        core.sender_thread.wakeup()
+        if not call.outcome.wait(max(0.0, deadline - clock.now())):
             again = "; call it again to continue waiting" if step in _RESUMED else ""
             text = f"{step.value} has no response after {granted:.0f} ms{again}"
-            lost = self.sender.metadata.last_connection_error()
-            raise self.sender.with_obstacle(text, self.clock.now()) from lost
+            lost = core.metadata.last_connection_error()
+            raise core.sender.with_obstacle(text, clock.now()) from lost
         with self._lock:
             if self._incomplete is call:
                 self._incomplete = None
         result = call.outcome.value()
         # The callbacks of a transaction's records run before its end is reported.
-        self.thread.callbacks.wait(max(0.0, deadline - self.clock.now()))
+        core.sender_thread.callbacks.wait(max(0.0, deadline - clock.now()))
         return result
 
     def _submit(self, step: Step, details: dict[str, Any]) -> TransactionalCall:
@@ -454,16 +446,16 @@ class TransactionalCalls:
             before = self._incomplete
             if before is not None:
                 if (before.step, before.transactional_id) == (step, details.get("transactional_id")):
-                    self.manager.submit(before)
+                    self._manager.submit(before)
                     return before
                 if (before.step, step) != (Step.PREPARE, Step.ABORT):
                     raise IllegalStateError(
                         f"{before.step.value} is not complete yet: call it again before {step.value}"
                     )
-            call = TransactionalCall(step, self.thread, **details)
+            call = TransactionalCall(step, self._core.sender_thread, **details)
             if step in _RESUMED:
                 self._incomplete = call
-            self.manager.submit(call)
+            self._manager.submit(call)
             return call
 
 
