@@ -68,6 +68,14 @@ _RECENT_MS = 200.0
 """Limits the requests of a producer that writes many short tasks. A topic that was deleted and created again in less
 time would fail the task, as if that had happened while it wrote."""
 
+_RESUMED = frozenset({Step.INIT, Step.INIT_AS, Step.PREPARE, Step.COMMIT, Step.ABORT})
+"""Calls that go on after their timeout: called again they wait for the same result."""
+
+_FLUSHING = frozenset({Step.PREPARE, Step.COMMIT, Step.ABORT})
+"""Calls that concern every record sent before."""
+
+Offsets = Mapping[TopicPartition, int | OffsetAndMetadata] | Mapping[tuple[str, int], int | OffsetAndMetadata]
+
 
 class ProducerCore:
     """Rows in columns in, receipts out, with all that a Spark task needs, on one set of connections.
@@ -356,15 +364,6 @@ def _flush_at_exit() -> None:
             _log.error(
                 "%d records are lost, as the program ends before they are delivered. Flush or close earlier.", lost
             )
-
-
-_RESUMED = frozenset({Step.INIT, Step.INIT_AS, Step.PREPARE, Step.COMMIT, Step.ABORT})
-"""Calls that go on after their timeout: called again they wait for the same result."""
-
-_FLUSHING = frozenset({Step.PREPARE, Step.COMMIT, Step.ABORT})
-"""Calls that concern every record sent before."""
-
-Offsets = Mapping[TopicPartition, int | OffsetAndMetadata] | Mapping[tuple[str, int], int | OffsetAndMetadata]
 
 
 class TransactionalCalls:

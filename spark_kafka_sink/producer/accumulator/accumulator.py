@@ -29,6 +29,9 @@ from spark_kafka_sink.records.columns import HEADER_SIZE
 _LAG_MS = 1_000.0
 """A partition lags when its first batch is that much older than linger.ms."""
 
+NEVER_REFUSED: Final = 2**31 - 1
+"""Bytes; the limit of a topic without a refused batch."""
+
 _IMPROVING_STEP = 0.005
 _DETERIORATING_STEP = 0.05
 _SAFETY = 1.05
@@ -116,6 +119,31 @@ class NodeAvailability:
                 self.unavailable -= {node_id}
         elif self._timeout_ms and now - self._waiting_since.setdefault(node_id, now) > self._timeout_ms:
             self.unavailable |= {node_id}
+
+
+class TopicLimits:
+    """Any thread may read ``max_message_bytes``, in bytes of a batch as sent. The sender thread writes it.
+
+    A limit is forgotten after metadata.max.age.ms, because that of the topic may have been raised.
+    """
+
+    def __init__(self, max_age_ms: float) -> None:
+        self.max_message_bytes: dict[str, int] = {}
+        self._max_age_ms = max_age_ms
+        self._until: dict[str, float] = {}
+
+    def refused(self, topic: str, size: int, now: float) -> int:
+        """A batch of ``size`` bytes was too large. Returns the topic's limit: the known one below it, or half of it."""
+        known = self.max_message_bytes.get(topic)
+        if known is None or size <= known:
+            known = self.max_message_bytes[topic] = size // 2
+            self._until[topic] = now + self._max_age_ms
+        return known
+
+    def forget_old(self, now: float) -> None:
+        """Forgets old limits. If a limit still holds, the next refusal shows it again."""
+        for topic in [topic for topic, until in self._until.items() if until <= now]:
+            del self._until[topic], self.max_message_bytes[topic]
 
 
 @dataclass(frozen=True, slots=True)
@@ -594,32 +622,3 @@ class RecordAccumulator:
             batch = next(iter(self._lingering))
             check = min(check, batch.created + self._config.linger_ms)
         return check
-
-
-NEVER_REFUSED: Final = 2**31 - 1
-"""Bytes; the limit of a topic without a refused batch."""
-
-
-class TopicLimits:
-    """Any thread may read ``max_message_bytes``, in bytes of a batch as sent. The sender thread writes it.
-
-    A limit is forgotten after metadata.max.age.ms, because that of the topic may have been raised.
-    """
-
-    def __init__(self, max_age_ms: float) -> None:
-        self.max_message_bytes: dict[str, int] = {}
-        self._max_age_ms = max_age_ms
-        self._until: dict[str, float] = {}
-
-    def refused(self, topic: str, size: int, now: float) -> int:
-        """A batch of ``size`` bytes was too large. Returns the topic's limit: the known one below it, or half of it."""
-        known = self.max_message_bytes.get(topic)
-        if known is None or size <= known:
-            known = self.max_message_bytes[topic] = size // 2
-            self._until[topic] = now + self._max_age_ms
-        return known
-
-    def forget_old(self, now: float) -> None:
-        """Forgets old limits. If a limit still holds, the next refusal shows it again."""
-        for topic in [topic for topic, until in self._until.items() if until <= now]:
-            del self._until[topic], self.max_message_bytes[topic]
