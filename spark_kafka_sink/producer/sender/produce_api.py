@@ -167,10 +167,10 @@ def _string(text: str, flexible: bool) -> bytes:
 @lru_cache(16)
 def _first_fields(acks: int, timeout_ms: int, transactional_id: str | None, flexible: bool) -> bytes:
     """What stands before the topics."""
-    null = b"\0" if flexible else _INT16.pack(-1)
-    return (_string(transactional_id, flexible) if transactional_id else null) + _ACKS_AND_TIMEOUT.pack(
-        acks, timeout_ms
-    )
+    name = b"\0" if flexible else _INT16.pack(-1)
+    if transactional_id is not None:
+        name = _string(transactional_id, flexible)
+    return name + _ACKS_AND_TIMEOUT.pack(acks, timeout_ms)
 
 
 def _body(
