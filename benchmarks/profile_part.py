@@ -26,14 +26,14 @@ END_DEADLINE_S: Final = 20
 
 STEPS: Final = (
     (r"/network/selector\.py", "syscall_us"),
-    (r"/records/batch\.py", "crc_us"),
-    (r"/records/compression\.py", "compress_us"),
+    (r"^stamp_header ", "crc_us"),
+    (r"/common/compression\.py", "compress_us"),
     (r"/(sender|transactions|network|security|login)/", "sender_us"),
     (r"/records/", "encode_us"),
     (r"/partitioning/", "partition_us"),
     (r"/(producer|append|accumulator|spark|exactly_once)/", "append_us"),
 )
-"""A sample belongs to the innermost frame of the sink's own, by the first of these that its file matches."""
+"""A sample belongs to the innermost frame of the sink's own, by the first of these that it matches."""
 
 _FRAME: Final = re.compile(r"\((?P<file>[^()]*spark_kafka_sink/[^()]*)\)$")
 _READING: Final = re.compile(r"\((pyspark/.*|serializers\.py):")
@@ -96,6 +96,6 @@ def _step(frames: list[str]) -> str:
     own = [(at, match["file"]) for at, frame in enumerate(frames) if (match := _FRAME.search(frame)) is not None]
     if not own or any(map(_READING.search, frames[own[-1][0] :])):
         return "reading_us"
-    step = next((name for pattern, name in STEPS if re.search(pattern, own[-1][1])), "append_us")
+    step = next((name for pattern, name in STEPS if re.search(pattern, frames[own[-1][0]])), "append_us")
     # The accumulator serves both sides.
     return "sender_us" if step == "append_us" and any("/sender/" in file for _, file in own) else step

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from spark_kafka_sink.producer import Delivery, KafkaProducer, SendReceipt
     from spark_kafka_sink.producer.append.record import ProducerRecord, RecordMetadata
     from spark_kafka_sink.producer.sync_producer import SyncProducer, open_producer
-    from spark_kafka_sink.producer.transactions.values import (
+    from spark_kafka_sink.producer.transactions.requests import (
         ConsumerGroupMetadata,
         OffsetAndMetadata,
         PreparedTransaction,
@@ -61,12 +61,12 @@ _HOMES = {
     "KafkaError": "errors",
     "KafkaTimeoutError": "errors",
     "ProducerFencedError": "errors",
-    "ConsumerGroupMetadata": "producer.transactions.values",
+    "ConsumerGroupMetadata": "producer.transactions.requests",
     "Delivery": "producer.append.receipt",
     "KafkaProducer": "producer.producer",
-    "OffsetAndMetadata": "producer.transactions.values",
+    "OffsetAndMetadata": "producer.transactions.requests",
     "PartitionInfo": "common.model",
-    "PreparedTransaction": "producer.transactions.values",
+    "PreparedTransaction": "producer.transactions.requests",
     "ProducerRecord": "producer.append.record",
     "RecordMetadata": "producer.append.record",
     "SendReceipt": "producer.append.receipt",

@@ -23,8 +23,7 @@ from spark_kafka_sink.exactly_once.errors import (
 from spark_kafka_sink.exactly_once.ledger import LAG_MS
 from spark_kafka_sink.exactly_once.ledger_format import shown_id
 from spark_kafka_sink.exactly_once.session import CommitSettings, Session, session_for
-from spark_kafka_sink.exactly_once.shared_ids import shared_ids
-from spark_kafka_sink.exactly_once.sweep import ended_tasks, is_current
+from spark_kafka_sink.exactly_once.sweep import ended_tasks, is_current, shared_ids
 from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, EntryState, TaskReport, TopicId, listed
 
 _PAUSE_MS: Final = 100.0

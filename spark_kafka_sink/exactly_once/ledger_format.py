@@ -15,15 +15,17 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+import numpy as np
+
 from spark_kafka_sink.common.compression import CODEC_IDS, compress
 from spark_kafka_sink.common.protocol_values import LARGEST_INT16, LARGEST_INT32, LARGEST_INT64
 from spark_kafka_sink.errors import CorruptRecordError
 from spark_kafka_sink.exactly_once.decode import BatchView, DecodedRecord, batch_headers, decode_batches
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.values import Entry, EntryState, Marker, RowSum, SchemaId, Target, TaskShare, TopicId
-from spark_kafka_sink.producer.transactions.values import PreparedTransaction
-from spark_kafka_sink.records.batch import BatchHeader, stamp_header
-from spark_kafka_sink.records.sizes import encode_varint
+from spark_kafka_sink.producer.transactions.requests import PreparedTransaction
+from spark_kafka_sink.records.columns import RecordColumns, bytes_column
+from spark_kafka_sink.records.encode import BatchHeader, encode_records, stamp_header
 
 VERSION: Final = 1
 """Readers ignore fields that they do not know, so a new number is only for what an earlier release must not ignore.
@@ -167,7 +169,10 @@ def read_entry(key: RecordKey, value: bytes) -> Entry:
 
 
 def encode_batch(header: BatchHeader, records: Sequence[LedgerRecord]) -> bytes:
-    payload = b"".join(_encode_record(index, record) for index, record in enumerate(records))
+    columns = RecordColumns(
+        bytes_column([each.key for each in records]), bytes_column([each.value for each in records])
+    )
+    payload = bytes(encode_records(columns, np.arange(len(records)), 0).data)
     if len(payload) >= _COMPRESS_FROM:
         payload = compress(_CODEC, None, [payload])
         header = header._replace(attributes=header.attributes | CODEC_IDS[_CODEC])
@@ -199,19 +204,6 @@ def raw_batches(records: bytes | memoryview) -> list[RawBatch]:
     if any(header.last_offset_delta < 0 for header in headers):
         raise CorruptRecordError("a batch ends before its first offset")
     return [RawBatch(header, data[header.position : header.position + header.size]) for header in headers]
-
-
-def _encode_record(index: int, record: LedgerRecord) -> bytes:
-    """One encoded record. The encoder of columns is not used, because importing it takes a planning process 0.1 s of
-    CPU.
-    """
-    attributes, timestamp_delta, no_headers = b"\0", encode_varint(0), encode_varint(0)
-    fields = (attributes, timestamp_delta, encode_varint(index), _sized(record.key), _sized(record.value), no_headers)
-    return _sized(b"".join(fields))
-
-
-def _sized(data: bytes | None) -> bytes:
-    return encode_varint(-1) if data is None else encode_varint(len(data)) + data
 
 
 def _prepared_fields(share: TaskShare) -> list[object]:

@@ -4,20 +4,19 @@ decided batches and aborts what earlier runs left open."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
+from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.exactly_once import steps
 from spark_kafka_sink.exactly_once.complete import Completed, complete_intents
 from spark_kafka_sink.exactly_once.decisions import check_target, decision_margin_ms, task_action
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, PlanningError
 from spark_kafka_sink.exactly_once.ledger_topic import broker_limit_ms
-from spark_kafka_sink.exactly_once.requirements import require_transactions
 from spark_kafka_sink.exactly_once.session import CommitSettings, Session, session_for
-from spark_kafka_sink.exactly_once.shared_ids import shared_ids
-from spark_kafka_sink.exactly_once.sweep import list_open, sweep
+from spark_kafka_sink.exactly_once.sweep import list_open, shared_ids, sweep
 from spark_kafka_sink.exactly_once.values import (
     STRICT,
     Entry,
@@ -29,6 +28,14 @@ from spark_kafka_sink.exactly_once.values import (
     WriteKind,
     WritePlan,
 )
+from spark_kafka_sink.network.api_versions import (
+    FIND_COORDINATOR_OF_TRANSACTION,
+    INIT_PRODUCER_ID_WITH_IDENTITY,
+    every,
+)
+from spark_kafka_sink.network.broker_requirements import missing_apis, require
+from spark_kafka_sink.network.connection import ApiVersions
+from spark_kafka_sink.network.rpc import Rpc
 
 _log = logging.getLogger("spark_kafka_sink.exactly_once")
 
@@ -157,3 +164,33 @@ def _check_timeout(session: Session, deadline: float) -> None:
                 f"transaction.max.timeout.ms): set it to {limit} or less."
             ]
         )
+
+
+TRANSACTION_APIS: Final = (
+    ("find_coordinator", FIND_COORDINATOR_OF_TRANSACTION),
+    ("init_producer_id", INIT_PRODUCER_ID_WITH_IDENTITY),
+    ("add_partitions_to_txn", every("add_partitions_to_txn")),
+    ("end_txn", every("end_txn")),
+)
+"""By kio's names, with the versions that exactly-once needs."""
+
+
+def missing_transaction_apis(versions: ApiVersions) -> Iterator[str]:
+    """A clause for each API that transactions need and the broker does not have."""
+    yield from map(str, missing_apis(versions, TRANSACTION_APIS))
+
+
+def require_transactions(rpc: Rpc, config: ProducerConfig, deadline: float) -> None:
+    """Raises ``ExactlyOnceError`` if the brokers lack an API of transactions, and ``UnsupportedVersionError`` if they
+    lack what the options of the producers need.
+    """
+    rpc.await_brokers(deadline)
+    versions = rpc.any_api_versions()
+    if versions is None:  # the connection was just lost; the first request tells what is missing
+        return
+    if missing := list(missing_transaction_apis(versions)):
+        raise ExactlyOnceError(
+            f"These brokers lack APIs of transactions that exactly-once needs: {'; '.join(missing)}. Use brokers (or a "
+            "tier of the service) that have them, or deliveryGuarantee=at-least-once."
+        )
+    require(config, versions)

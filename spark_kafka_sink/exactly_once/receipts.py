@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any, Final, NamedTuple
 
 from spark_kafka_sink.common.model import TopicPartition
@@ -15,20 +15,8 @@ from spark_kafka_sink.common.task_figures import TaskFigures, int64, text
 from spark_kafka_sink.producer import Delivery
 from spark_kafka_sink.records.columns import RecordColumns, bytes_column
 
-_FIELDS: Final[Mapping[str, type]] = {
-    "query": str,
-    "batch": int,
-    "task": int,
-    "topic": str,
-    "partition": int,
-    "first_offset": int,
-    "last_offset": int,
-    "count": int,
-    "bytes": int,
-    "began_at": int,
-    "ended_at": int,
-}
 _SHOWN: Final = 100
+_NO_ROWS: Final = Delivery(count=0, size=0, first_offset=-1, last_offset=-1)
 
 
 class TaskName(NamedTuple):
@@ -66,29 +54,35 @@ class WriteReceipt:
 
     def line(self) -> str:
         """The receipt as one line of JSON."""
-        fields = {name: getattr(self, name) for name in _FIELDS}
+        values = {name: getattr(self, name) for name in _FIELDS}
         if self.query_name:
-            fields["query_name"] = self.query_name
+            values["query_name"] = self.query_name
         if self.figures is not None:
-            fields["figures"] = self.figures.as_json()
-        return json.dumps(fields, separators=(",", ":"))
+            values["figures"] = self.figures.as_json()
+        return json.dumps(values, separators=(",", ":"))
 
     @classmethod
     def parse(cls, line: str) -> WriteReceipt:
         """The receipt in a line. Ignores fields of later releases. Raises ``ValueError`` for anything but a receipt."""
         try:
-            fields = json.loads(line)
-            values = {name: _of(kind, fields[name]) for name, kind in _FIELDS.items()}
-            figures = fields.get("figures")
+            read = json.loads(line)
+            values = {name: _of(kind, read[name]) for name, kind in _FIELDS.items()}
+            figures = read.get("figures")
             return cls(
                 **values,
                 figures=None if figures is None else TaskFigures.from_json(figures),
-                query_name=_of(str, fields.get("query_name", "")),
+                query_name=_of(str, read.get("query_name", "")),
             )
         except KeyError as error:
             raise ValueError(f"{_start(line)} is not a receipt: it has no field {error}") from None
         except (TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
             raise ValueError(f"{_start(line)} is not a receipt: {error}") from None
+
+
+_FIELDS: Final[Mapping[str, type]] = {
+    each.name: str if each.type == "str" else int for each in fields(WriteReceipt) if each.default is MISSING
+}
+"""The fields that each receipt has, as they stand in its line."""
 
 
 def _of(kind: type, value: Any) -> Any:
@@ -112,33 +106,12 @@ def receipts_of(
     figures: TaskFigures | None = None,
 ) -> tuple[WriteReceipt, ...]:
     """The receipts of a task, sorted by topic and partition. A task with dead letters only has one, of no rows."""
+    if not deliveries and figures is not None and figures.dead_letters:
+        deliveries = {TopicPartition("", -1): _NO_ROWS}
     receipts = [
-        WriteReceipt(
-            *name,
-            *partition,
-            first_offset=sent.first_offset,
-            last_offset=sent.last_offset,
-            count=sent.count,
-            bytes=sent.size,
-            began_at=began_at,
-            ended_at=ended_at,
-        )
-        for partition, sent in sorted(deliveries.items())
+        WriteReceipt(*name, *to, sent.first_offset, sent.last_offset, sent.count, sent.size, began_at, ended_at)
+        for to, sent in sorted(deliveries.items())
     ]
-    if not receipts and figures is not None and figures.dead_letters:
-        no_rows = WriteReceipt(
-            *name,
-            topic="",
-            partition=-1,
-            first_offset=-1,
-            last_offset=-1,
-            count=0,
-            bytes=0,
-            began_at=began_at,
-            ended_at=ended_at,
-            figures=figures,
-        )
-        return (no_rows,)
     return (*(replace(first, figures=figures) for first in receipts[:1]), *receipts[1:])
 
 

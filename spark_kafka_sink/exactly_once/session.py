@@ -18,15 +18,14 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import NO_IDENTITY
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, ProducerFencedError
 from spark_kafka_sink.exactly_once import steps
-from spark_kafka_sink.exactly_once.cluster import Cluster
-from spark_kafka_sink.exactly_once.committer import Committer, EndVerdict
+from spark_kafka_sink.exactly_once.committer import Cluster, Committer, EndVerdict
 from spark_kafka_sink.exactly_once.errors import ADVICE, ExactlyOnceError, FencedRunError, NotDecidedError, Progress
 from spark_kafka_sink.exactly_once.ledger import Ledger, LedgerPart
 from spark_kafka_sink.exactly_once.ledger_format import LedgerWrite, entry_write
 from spark_kafka_sink.exactly_once.ledger_topic import ensure_ledger, ledger_partitions
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView
 from spark_kafka_sink.exactly_once.values import DRIVER_TIMEOUT_MS, DriverIdentity, Entry, Repeat, driver_id
-from spark_kafka_sink.producer.transactions.values import END_TXN_V1, END_TXN_V2, TransactionalIdentity
+from spark_kafka_sink.producer.transactions.requests import END_TXN_V1, END_TXN_V2, TransactionalIdentity
 
 _MAX_SESSIONS: Final = 8
 """Limit per process. An application has few streams, but each batch job may have a txnAppId of its own."""

@@ -20,17 +20,15 @@ from typing import Any, Final, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.errors import BrokerError, KafkaError, KafkaTimeoutError, NetworkError, UnsupportedVersionError
-from spark_kafka_sink.exactly_once.cluster import Cluster
-from spark_kafka_sink.exactly_once.committer import KAFKA_3_6, METADATA_VERSION, EndVerdict
+from spark_kafka_sink.exactly_once.committer import KAFKA_3_6, METADATA_VERSION, Cluster, EndVerdict
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.session import Session
-from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, OpenTransaction, task_id
+from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, OpenTransaction, driver_id, task_id
 from spark_kafka_sink.network.api_versions import every
 from spark_kafka_sink.network.calls import SOON_MS, BrokerGoneError, Call, CodeAt, Target, timeout_error
 from spark_kafka_sink.network.response_check import impossible
 from spark_kafka_sink.network.rpc import BlockingCalls
-from spark_kafka_sink.producer.transactions.requests import transaction_key
-from spark_kafka_sink.producer.transactions.values import PreparedTransaction
+from spark_kafka_sink.producer.transactions.requests import PreparedTransaction, transaction_key
 
 _log = logging.getLogger("spark_kafka_sink.exactly_once")
 
@@ -349,3 +347,20 @@ def _describe_call(target: Target, ids: list[str]) -> Call:
         ]
 
     return Call("describe_transactions", every("describe_transactions"), target, make, codes)
+
+
+def shared_ids(session: Session, deadline: float) -> str:
+    """A clause that names the other write, or "". Planning asks before it aborts anything; commit asks again before the
+    decision, because the other one may have started since. A decided batch is committed whatever the answer is: that
+    names its own transactions. Brokers before Kafka 3.0 cannot tell.
+    """
+    settings = session.settings
+    other = driver_id(settings.prefix)
+    if settings.prefix == settings.name or not is_known(session.cluster, other, deadline):
+        return ""
+    return (
+        f"its tasks' transactional ids begin with {settings.prefix}-, and so do those of a query that has "
+        f"transactionalIdPrefix {settings.prefix} (the brokers know its driver's id, {other}). Each would end the "
+        "other's transactions: give one of them another transactionalIdPrefix. If that query no longer exists, the "
+        "brokers forget the id transactional.id.expiration.ms (7 days) after its last use"
+    )

@@ -43,7 +43,7 @@ from spark_kafka_sink.producer import SendReceipt
 from spark_kafka_sink.producer.append.receipt import is_refusal
 from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.producer.task_meter import TaskMeter
-from spark_kafka_sink.producer.transactions.values import END_TXN_V2, TransactionalIdentity
+from spark_kafka_sink.producer.transactions.requests import END_TXN_V2, TransactionalIdentity
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, bytes_column
 
 _TRANSACTIONAL: Final = "exactly-once"
@@ -231,7 +231,7 @@ class TaskTransaction:
             self._began_at = self._clock.epoch_ms()
             self._core = self._leased.enter_context(self._lease(self._config))
             # A kept producer may have the old id of a recreated topic: ids count from the next metadata response on.
-            self.meter.lease(self._core)
+            self.meter.lease(self._core.accumulator.metrics)
             self._metadata_version = self._core.refresh_metadata()
         return self._core
 

@@ -1,22 +1,31 @@
-"""``ProducerCore``: the objects of one producer, which ``KafkaProducer`` and a Spark task share."""
+"""``ProducerCore``: the objects of one producer, which ``KafkaProducer`` and a Spark task share, and its
+``TransactionalCalls``, each of which waits on its caller's thread for the sender thread's result.
+"""
 
 from __future__ import annotations
 
 import atexit
 import logging
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from random import Random
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 from uuid import UUID
 from weakref import WeakSet
 
 from spark_kafka_sink.common.clock import NEVER, Clock, SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.forks import inherited_error, on_fork
-from spark_kafka_sink.common.metrics import NetworkCounters, ProducerMetrics, ProducerTotals
-from spark_kafka_sink.common.model import ClusterSnapshot
+from spark_kafka_sink.common.metrics import NetworkCounters, ProducerMetrics
+from spark_kafka_sink.common.model import ClusterSnapshot, TopicPartition
+from spark_kafka_sink.common.protocol_values import (
+    LARGEST_INT16,
+    LARGEST_INT32,
+    LARGEST_INT64,
+    check_number,
+    check_text,
+)
 from spark_kafka_sink.errors import (
     IllegalStateError,
     InvalidRecordError,
@@ -37,13 +46,17 @@ from spark_kafka_sink.producer.append.append import Appender, as_exception
 from spark_kafka_sink.producer.append.pending import PendingTopics, RecordPartitioning
 from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.producer.interceptors import InterceptorChain
-from spark_kafka_sink.producer.partitioning.custom import CustomPartitioner
 from spark_kafka_sink.producer.partitioning.kafka_partitioners import BuiltInPartitioner, load_partitioner
-from spark_kafka_sink.producer.sender.sender import Sender
-from spark_kafka_sink.producer.sender.sender_thread import SenderThread
+from spark_kafka_sink.producer.partitioning.partitioner import CustomPartitioner
+from spark_kafka_sink.producer.sender.sender import Sender, SenderThread
 from spark_kafka_sink.producer.serializers import RecordSerializers
-from spark_kafka_sink.producer.transactional_calls import TransactionalCalls
-from spark_kafka_sink.producer.transactions.manager import TransactionManager
+from spark_kafka_sink.producer.transactions.manager import Step, TransactionalCall, TransactionManager
+from spark_kafka_sink.producer.transactions.requests import (
+    ConsumerGroupMetadata,
+    OffsetAndMetadata,
+    PreparedTransaction,
+    TransactionalIdentity,
+)
 from spark_kafka_sink.producer.transactions.sequences import Sequences
 from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn
 
@@ -54,6 +67,14 @@ _EXIT_MS: Final = 10_000.0
 _RECENT_MS = 200.0
 """Limits the requests of a producer that writes many short tasks. A topic that was deleted and created again in less
 time would fail the task, as if that had happened while it wrote."""
+
+_RESUMED = frozenset({Step.INIT, Step.INIT_AS, Step.PREPARE, Step.COMMIT, Step.ABORT})
+"""Calls that go on after their timeout: called again they wait for the same result."""
+
+_FLUSHING = frozenset({Step.PREPARE, Step.COMMIT, Step.ABORT})
+"""Calls that concern every record sent before."""
+
+Offsets = Mapping[TopicPartition, int | OffsetAndMetadata] | Mapping[tuple[str, int], int | OffsetAndMetadata]
 
 
 class ProducerCore:
@@ -105,9 +126,7 @@ class ProducerCore:
         )  # fmt: skip
         self._transactional = None
         if self.transaction_manager is not None:
-            self._transactional = TransactionalCalls(
-                config, self.transaction_manager, self.pending, self.sender, self.sender_thread, clock
-            )
+            self._transactional = TransactionalCalls(self, self.transaction_manager)
         self._closed = False
         self._plugins: tuple[RecordSerializers | InterceptorChain, ...] = ()
         self._plugins_closed = threading.Lock()  # acquired once, by the close() that closes them
@@ -269,16 +288,6 @@ class ProducerCore:
         self.metadata.await_round(after, deadline - self.clock.now(), self.clock, wake)
         return {topic: self.topic_id(topic) for topic in topics}
 
-    # Metrics
-
-    def begin_totals(self, without: Collection[str] = ()) -> ProducerTotals:
-        """``totals`` at the begin of a task: the longest latency starts anew. Nothing may be in flight."""
-        return self.accumulator.metrics.begin_totals(without)
-
-    def totals(self, without: Collection[str] = ()) -> ProducerTotals:
-        """Sums of the metrics' counters. ``without``: topics whose bytes, batches and retries are left out."""
-        return self.accumulator.metrics.totals(without)
-
     # From open to closed
 
     @property
@@ -355,3 +364,111 @@ def _flush_at_exit() -> None:
             _log.error(
                 "%d records are lost, as the program ends before they are delivered. Flush or close earlier.", lost
             )
+
+
+class TransactionalCalls:
+    """For any thread but the sender's (KIP-98, KIP-890).
+
+    ``KafkaProducer`` describes these methods, and when they raise what.
+    """
+
+    def __init__(self, core: ProducerCore, manager: TransactionManager) -> None:
+        self._core = core
+        self._manager = manager
+        self._lock = threading.Lock()
+        self._incomplete: TransactionalCall | None = None
+
+    def init(self, timeout_ms: float | None = None, *, transactional_id: str | None = None) -> TransactionalIdentity:
+        step = Step.INIT if transactional_id is None else Step.INIT_AS
+        if transactional_id is not None:
+            check_text("transactional_id", transactional_id)
+            if not transactional_id:
+                raise ValueError("Invalid transactional_id: it is empty.")
+        return cast(TransactionalIdentity, self._call(step, timeout_ms, transactional_id=transactional_id))
+
+    def resume(self, identity: TransactionalIdentity) -> None:
+        check_number("identity.producer_id", identity.producer_id, 0, LARGEST_INT64)
+        check_number("identity.epoch", identity.epoch, 0, LARGEST_INT16)
+        self._call(Step.RESUME, None, identity=identity)
+
+    def begin(self) -> None:
+        self._call(Step.BEGIN, None)
+
+    def send_offsets(
+        self, offsets: Offsets, group: str | ConsumerGroupMetadata, timeout_ms: float | None = None
+    ) -> None:
+        if not isinstance(group, ConsumerGroupMetadata):
+            group = ConsumerGroupMetadata(group)
+        checked = {_partition(where): _offset(where, offset) for where, offset in offsets.items()}
+        if checked:
+            self._call(Step.SEND_OFFSETS, timeout_ms, offsets=checked, group=group)
+
+    def commit(self, timeout_ms: float | None = None) -> None:
+        self._call(Step.COMMIT, timeout_ms)
+
+    def abort(self, timeout_ms: float | None = None) -> None:
+        self._call(Step.ABORT, timeout_ms)
+
+    def prepare(self, timeout_ms: float | None = None) -> PreparedTransaction:
+        return cast(PreparedTransaction, self._call(Step.PREPARE, timeout_ms))
+
+    @property
+    def identity(self) -> TransactionalIdentity | None:
+        return self._manager.identity
+
+    def _call(self, step: Step, timeout_ms: float | None, **details: Any) -> object:
+        core, clock = self._core, self._core.clock
+        core.sender_thread.waiters.check()
+        granted = core.config.max_block_ms if timeout_ms is None else timeout_ms
+        deadline = clock.now() + granted
+        if step in _FLUSHING and not core.pending.flush(granted):
+            raise KafkaTimeoutError(f"{step.value}: Failed to flush within {granted:.0f} ms; call it again")
+        call = self._submit(step, details)
+        core.sender_thread.wakeup()
+        if not call.outcome.wait(max(0.0, deadline - clock.now())):
+            again = "; call it again to continue waiting" if step in _RESUMED else ""
+            text = f"{step.value} has no response after {granted:.0f} ms{again}"
+            lost = core.metadata.last_connection_error()
+            raise core.sender.with_obstacle(text, clock.now()) from lost
+        with self._lock:
+            if self._incomplete is call:
+                self._incomplete = None
+        result = call.outcome.value()
+        # The callbacks of a transaction's records run before its end is reported.
+        core.sender_thread.callbacks.wait(max(0.0, deadline - clock.now()))
+        return result
+
+    def _submit(self, step: Step, details: dict[str, Any]) -> TransactionalCall:
+        """The call that the sender takes; that of an earlier attempt, which timed out or was interrupted, if it is the
+        same. The manager ignores a call that is submitted again."""
+        with self._lock:
+            before = self._incomplete
+            if before is not None:
+                if (before.step, before.transactional_id) == (step, details.get("transactional_id")):
+                    self._manager.submit(before)
+                    return before
+                if (before.step, step) != (Step.PREPARE, Step.ABORT):
+                    raise IllegalStateError(
+                        f"{before.step.value} is not complete yet: call it again before {step.value}"
+                    )
+            call = TransactionalCall(step, self._core.sender_thread, **details)
+            if step in _RESUMED:
+                self._incomplete = call
+            self._manager.submit(call)
+            return call
+
+
+def _partition(where: tuple[str, int]) -> TopicPartition:
+    partition = TopicPartition(*where)
+    check_text("topic in offsets", partition.topic)
+    check_number(f"partition of {partition.topic} in offsets", partition.partition, 0, LARGEST_INT32)
+    return partition
+
+
+def _offset(where: object, given: int | OffsetAndMetadata) -> OffsetAndMetadata:
+    if isinstance(given, OffsetAndMetadata):
+        return given
+    try:
+        return OffsetAndMetadata(given)
+    except ValueError as error:
+        raise ValueError(f"offsets of {where}: {error}") from None

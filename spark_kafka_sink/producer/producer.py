@@ -17,11 +17,10 @@ from spark_kafka_sink.producer.append.pending import TopicPendingRecords
 from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.producer.append.record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.producer.append.rows import Column, record_columns
-from spark_kafka_sink.producer.core import ProducerCore
+from spark_kafka_sink.producer.core import Offsets, ProducerCore
 from spark_kafka_sink.producer.interceptors import InterceptorChain, ProducerInterceptor
 from spark_kafka_sink.producer.serializers import AnySerializer, RecordSerializers
-from spark_kafka_sink.producer.transactional_calls import Offsets
-from spark_kafka_sink.producer.transactions.values import (
+from spark_kafka_sink.producer.transactions.requests import (
     ConsumerGroupMetadata,
     PreparedTransaction,
     TransactionalIdentity,

@@ -63,12 +63,10 @@ from spark_kafka_sink.producer.append.rows import check_sizes, slices
 from spark_kafka_sink.producer.partitioning.kafka_partitioners import load_partitioner
 from spark_kafka_sink.producer.partitioning.partitioner import NOT_GIVEN, PartitionLoad
 from spark_kafka_sink.producer.producer import KafkaProducer
-from spark_kafka_sink.producer.sender.produce_api import ProduceRequest, topic_ids
-from spark_kafka_sink.producer.sender.produce_response import PartitionResponse, ProduceResponse
+from spark_kafka_sink.producer.sender.produce_api import PartitionResponse, ProduceRequest, ProduceResponse, topic_ids
 from spark_kafka_sink.producer.serializers import AnySerializer, BytesSerializer, RecordSerializers
-from spark_kafka_sink.records.batch import NO_SEQUENCE
-from spark_kafka_sink.records.columns import RecordColumns, bytes_column
-from spark_kafka_sink.records.sizes import one_java_size_estimate
+from spark_kafka_sink.records.columns import RecordColumns, bytes_column, one_java_size_estimate
+from spark_kafka_sink.records.encode import NO_SEQUENCE
 
 _log = logging.getLogger("spark_kafka_sink.producer")
 

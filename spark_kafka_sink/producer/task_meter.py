@@ -6,10 +6,9 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from spark_kafka_sink.common.clock import Clock
-from spark_kafka_sink.common.metrics import ProducerTotals
+from spark_kafka_sink.common.metrics import ProducerMetrics, ProducerTotals
 from spark_kafka_sink.common.task_figures import TaskFigures
 from spark_kafka_sink.producer.append.receipt import SendReceipt
-from spark_kafka_sink.producer.core import ProducerCore
 
 
 class TaskMeter:
@@ -22,14 +21,14 @@ class TaskMeter:
         self._clock = clock
         self._own_topics = own_topics
         self._began, self._began_at = clock.now(), clock.epoch_ms()
-        self._producer: ProducerCore | None = None
+        self._metrics: ProducerMetrics | None = None
         self._before = ProducerTotals()
         self._append_ms = self._wait_ms = 0.0
         self._dead_letters: dict[str, int] = {}
 
-    def lease(self, producer: ProducerCore) -> None:
-        """The task has the producer for itself from here on."""
-        self._producer, self._before = producer, producer.begin_totals(self._own_topics)
+    def lease(self, metrics: ProducerMetrics) -> None:
+        """The task has the producer with these metrics for itself from here on."""
+        self._metrics, self._before = metrics, metrics.begin_totals(self._own_topics)
 
     @contextmanager
     def appending(self) -> Iterator[None]:
@@ -55,7 +54,7 @@ class TaskMeter:
     def figures(self, receipt: SendReceipt) -> TaskFigures:
         """The task's figures, once all rows of ``receipt`` are acknowledged."""
         before = self._before
-        after = before if self._producer is None else self._producer.totals(self._own_topics)
+        after = before if self._metrics is None else self._metrics.totals(self._own_topics)
         memory_ms = after.memory_wait_ms - before.memory_wait_ms
         metadata_ms = after.metadata_wait_ms - before.metadata_wait_ms
         requests = after.responses - before.responses

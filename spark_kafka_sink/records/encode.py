@@ -1,22 +1,29 @@
-"""Columns → records of a record batch v2 (Java: ``DefaultRecord.writeTo``), all rows at once.
+"""Columns → records of a record batch v2 (Java: ``DefaultRecord.writeTo``), all rows at once, and the batch's header
+(``DefaultRecordBatch``). ``cut_records`` cuts encoded records into the parts of a split batch.
 
 ``encode_values.py`` makes the same bytes of Python values without keys and headers.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
+from crc32c import crc32c
 
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.records.columns import (
+    HEADER_SIZE,
+    TABLE,
+    TABLE_SIZE,
+    FieldLengths,
     Int32Array,
     Int64Array,
     Integers,
@@ -25,24 +32,126 @@ from spark_kafka_sink.records.columns import (
     binary_array,
     binary_column,
     bytes_column,
+    encode_varint,
+    encode_zigzagged,
     int32_array,
     is_any_list,
     list_elements,
     null_mask,
     one_array,
     slot_lengths,
-    without_nulls,
-)
-from spark_kafka_sink.records.sizes import (
-    TABLE,
-    TABLE_SIZE,
-    FieldLengths,
-    encode_varint,
-    encode_zigzagged,
     varint_sizes,
+    without_nulls,
     zigzag,
 )
-from spark_kafka_sink.records.views import CAN_JOIN, INLINE_BYTES, VIEW, Views, join, slot_views
+
+CRC_END = 21
+"""The CRC covers all bytes after it: 40 bytes of the header, then the records."""
+
+MAGIC = 2
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+
+LOG_APPEND_TIME = 0x08
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+
+_HEAD = struct.Struct(">qiibI")
+_TAIL = struct.Struct(">hiqqqhii")
+_LENGTH_START = 12
+_NO_LEADER_EPOCH = -1
+
+
+class BatchHeader(NamedTuple):
+    """The header fields that a producer chooses; offset, length and CRC follow from the records.
+
+    ``attributes``: codec id, plus ``TRANSACTIONAL`` and ``CONTROL``. Timestamps in epoch ms. Without idempotence the
+    last three fields are -1.
+    """
+
+    attributes: int
+    record_count: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    base_sequence: int = NO_SEQUENCE
+
+
+def stamp_header(header: BatchHeader, segments: Sequence[bytes | memoryview]) -> bytes:
+    """The 61 bytes in front of ``segments``, the (compressed) records.
+
+    Base offset 0, leader epoch -1: the broker sets both. The records' offset deltas must run from 0 to
+    ``record_count - 1``.
+    """
+    attributes, count, *others = header
+    tail = _TAIL.pack(attributes, count - 1, *others, count)
+    crc = crc32c(tail)
+    size = HEADER_SIZE - _LENGTH_START
+    for segment in segments:
+        crc = crc32c(segment, crc)
+        size += len(segment)
+    return _HEAD.pack(0, size, _NO_LEADER_EPOCH, MAGIC, crc) + tail
+
+
+Views: TypeAlias = npt.NDArray[np.void]
+
+INLINE_BYTES = 12
+VIEW = np.dtype("V16")
+_LENGTH_BYTES = 4
+
+CAN_JOIN = int(pa.__version__.split(".")[0]) >= 19
+"""False for pyarrow 18, which cannot make an array of views from buffers."""
+
+
+# Arrow's binary views, made with numpy: slots in any order that are copied once, into one buffer of their size. A view
+# is 16 bytes: an int32 length, then up to 12 bytes of data, or (here) 4 unused ones, the number of a buffer and the
+# position in it.
+
+
+def slot_views(array: pa.BinaryArray, order: Order, buffer: int) -> Views:
+    """Slot ``order[i]`` of ``array``, without nulls. ``buffer``: the number under which ``join`` gets its data."""
+    bounds = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, 4 * array.offset)
+    starts = bounds[order]
+    lengths = bounds[order + 1] - starts
+    if int(lengths.max(initial=0)) <= INLINE_BYTES:
+        return _inline(array, bounds, starts, lengths)
+    fields = np.empty((len(order), 2), np.uint64)
+    fields[:, 1] = starts
+    fields[:, 1] <<= np.uint64(32)
+    fields[:, 1] |= np.uint64(buffer)
+    views: Views = fields.view(VIEW)[:, 0]
+    _set_lengths(views, lengths)
+    short = np.flatnonzero(lengths <= INLINE_BYTES)
+    if len(short):
+        few = array.take(int32_array(order[short].astype(np.int32)))
+        views[short] = slot_views(few, np.arange(len(few)), buffer)
+    return views
+
+
+def join(views: Views, buffers: Sequence[pa.Buffer]) -> pa.BinaryArray:
+    """The views as slots of one new buffer: at most 2 GiB (beyond that, Arrow's error)."""
+    laid_out = [None, pa.py_buffer(views.view(np.uint8)), *buffers]
+    return pa.Array.from_buffers(pa.binary_view(), len(views), laid_out, null_count=0).cast(pa.binary())
+
+
+def _inline(array: pa.BinaryArray, bounds: Int32Array, starts: Int32Array, lengths: Int32Array) -> Views:
+    """Views of slots of at most ``INLINE_BYTES`` each; the bytes behind a slot are arbitrary."""
+    first, end = int(bounds[0]), int(bounds[-1])
+    data = np.zeros(_LENGTH_BYTES + end - first + INLINE_BYTES, np.uint8)
+    if end > first:
+        data[_LENGTH_BYTES:-INLINE_BYTES] = np.frombuffer(array.buffers()[2], np.uint8, end - first, first)
+    # 16 bytes are read from each place: the length overwrites the 4 in front of the slot.
+    places: Views = np.ndarray((len(data) - VIEW.itemsize + 1,), VIEW, data, strides=(1,))
+    views = places[starts.astype(np.int64) - first]
+    _set_lengths(views, lengths)
+    return views
+
+
+def _set_lengths(views: Views, lengths: Integers) -> None:
+    views.view(np.int32).reshape(-1, 4)[:, 0] = lengths
+
 
 NO_ATTRIBUTES = b"\0"
 NULL = encode_varint(-1)
@@ -368,3 +477,58 @@ def _varints_behind(data: bytes) -> pa.BinaryArray:
 @lru_cache(16)
 def _varint_views_behind(data: bytes) -> Views:
     return slot_views(_varints_behind(data), np.arange(TABLE_SIZE), 0)
+
+
+_varint = lru_cache(maxsize=1 << 16)(encode_varint)
+
+
+class RecordsPart(NamedTuple):
+    """``rows`` encoded records; ``latest``: their largest timestamp delta, ms."""
+
+    records: bytes
+    rows: int
+    latest: int
+
+
+def cut_records(records: bytes, most: int) -> list[RecordsPart]:
+    """Parts of at most ``most`` bytes, or of one record. Timestamp deltas stay, offset deltas begin at 0 in each part.
+
+    Brokers accept uncompressed batches with any offset deltas and would serve wrong offsets.
+    """
+    parts: list[RecordsPart] = []
+    chunks: list[bytes] = []
+    start = size = count = latest = 0
+    while start < len(records):
+        length, start = _number(records, start)
+        end = start + length
+        timestamp, after_timestamp = _number(records, start + 1)  # behind the attributes
+        _, after_offset = _number(records, after_timestamp)
+        fixed = length - (after_offset - after_timestamp)
+        offset = _varint(count)
+        total = fixed + len(offset)
+        if count and size + total + len(_varint(total)) > most:
+            parts.append(RecordsPart(b"".join(chunks), count, latest))
+            chunks, size, count, offset = [], 0, 0, _varint(0)
+            total = fixed + len(offset)
+        chunks += (_varint(total), records[start:after_timestamp], offset, records[after_offset:end])
+        size += total + len(_varint(total))
+        latest = max(latest, timestamp) if count else timestamp
+        count += 1
+        start = end
+    parts.append(RecordsPart(b"".join(chunks), count, latest))
+    return parts
+
+
+def _number(data: bytes, start: int) -> tuple[int, int]:
+    """The zigzag varint at ``start``, and where it ends."""
+    byte = data[start]
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), start + 1
+    number, shift = byte & 0x7F, 7
+    while True:
+        start += 1
+        byte = data[start]
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (number >> 1) ^ -(number & 1), start + 1
+        shift += 7

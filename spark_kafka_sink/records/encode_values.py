@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from operator import itemgetter
 
+from spark_kafka_sink.records.columns import encode_varint, varint_size
 from spark_kafka_sink.records.encode import NO_ATTRIBUTES, NO_HEADERS, NULL
-from spark_kafka_sink.records.sizes import encode_varint, varint_size
 
 _KEPT_LENGTHS = 1 << 13
 _KEPT_PREFIXES = 1 << 12

@@ -208,8 +208,4 @@ def _numbers(kind: pa.DataType, numbers: npt.NDArray[Any], missing: Mask | None)
 
 
 def _validity(missing: Mask | None) -> pa.Buffer | None:
-    return None if missing is None else pa.py_buffer(_bits(~missing))
-
-
-def _bits(flags: Mask) -> npt.NDArray[np.uint8]:
-    return np.packbits(flags, bitorder="little")
+    return None if missing is None else pa.py_buffer(np.packbits(~missing, bitorder="little"))

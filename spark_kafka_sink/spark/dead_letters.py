@@ -21,9 +21,16 @@ from spark_kafka_sink.exactly_once.decode import DecodedRecord, decode_batches
 from spark_kafka_sink.exactly_once.receipts import TaskName
 from spark_kafka_sink.producer.append.receipt import RefusedRecord
 from spark_kafka_sink.producer.core import ProducerCore
-from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn, bytes_column
+from spark_kafka_sink.records.columns import (
+    FieldLengths,
+    Int32Array,
+    RecordColumns,
+    TopicColumn,
+    bytes_column,
+    encode_varint,
+    java_size_estimate,
+)
 from spark_kafka_sink.records.encode import header_section
-from spark_kafka_sink.records.sizes import FieldLengths, encode_varint, java_size_estimate
 from spark_kafka_sink.spark.dead_letter_options import NO_TOPIC, DeadLetterOptions, Reason
 from spark_kafka_sink.spark.rows import KAFKA_PRODUCE, TOO_LARGE, End, FaultKind, RejectedRows, Rows
 from spark_kafka_sink.spark.validate import doubt_limit, known_limits

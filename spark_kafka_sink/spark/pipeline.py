@@ -12,7 +12,7 @@ from spark_kafka_sink.common.clock import NEVER, Clock
 from spark_kafka_sink.common.waiting import sleep
 from spark_kafka_sink.errors import IllegalStateError
 from spark_kafka_sink.producer.task_meter import TaskMeter
-from spark_kafka_sink.records.sizes import FieldLengths, cumulated, record_size_bounds
+from spark_kafka_sink.records.columns import FieldLengths, cumulated, record_size_bounds
 from spark_kafka_sink.spark.dead_letter_options import Reason
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.read import AppendSize, RawEncoder, ReadRows, gathered

@@ -24,9 +24,16 @@ from spark_kafka_sink.network.error_table import FORBIDDEN, Action, action, brok
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.producer.partitioning.partitioner import NOT_GIVEN
-from spark_kafka_sink.records.batch import HEADER_SIZE
-from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn, slot_lengths
-from spark_kafka_sink.records.sizes import MAX_RECORD_OVERHEAD, FieldLengths, java_size_estimate
+from spark_kafka_sink.records.columns import (
+    HEADER_SIZE,
+    MAX_RECORD_OVERHEAD,
+    FieldLengths,
+    Int32Array,
+    RecordColumns,
+    TopicColumn,
+    java_size_estimate,
+    slot_lengths,
+)
 from spark_kafka_sink.spark.dead_letter_options import Reason
 from spark_kafka_sink.spark.rows import TOO_LARGE, UNKNOWN, End, FaultKind, RejectedRows, Rows
 

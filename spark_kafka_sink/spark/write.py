@@ -63,7 +63,7 @@ class LeasedProducer:
         if self._core is None:
             self._began_at = self._clock.epoch_ms()
             self._core = self._stack.enter_context(PRODUCERS.leased(self._options.producer))
-            self.meter.lease(self._core)
+            self.meter.lease(self._core.accumulator.metrics)
         return self._core
 
     def count(self, topics: TopicColumn, columns: RecordColumns, partitions: Int32Array | None) -> None:

@@ -16,7 +16,7 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import ClusterSnapshot, Node, TopicPartition
 from spark_kafka_sink.errors import KafkaError, NetworkError, SaslAuthenticationError, WrongProtocolError
 from spark_kafka_sink.exactly_once import ledger_topic
-from spark_kafka_sink.exactly_once.partition_log import PartitionLog
+from spark_kafka_sink.exactly_once.ledger import PartitionLog
 from spark_kafka_sink.exactly_once.sweep import _describe_each, _described, _listed_by
 from spark_kafka_sink.network.api_versions import PRODUCE_FIRST_WITH_TOPIC_IDS, SPOKEN
 from spark_kafka_sink.network.calls import Call, CallEnd, Calls
@@ -43,7 +43,7 @@ from spark_kafka_sink.network.rights import Operation, operations
 from spark_kafka_sink.network.topics import NewTopic, create_topic, delete_topic, similar_topics
 from spark_kafka_sink.producer.sender.produce_api import TopicIds, read_response
 from spark_kafka_sink.producer.transactions import requests
-from spark_kafka_sink.producer.transactions.values import END_TXN_V2, ConsumerGroupMetadata, TransactionalIdentity
+from spark_kafka_sink.producer.transactions.requests import END_TXN_V2, ConsumerGroupMetadata, TransactionalIdentity
 from spark_kafka_sink.spark.validate import described_limit, limits_call
 from spark_kafka_sink.tools.connection_check.check import _described_topic
 from tests.fuzz.target import Target, picked

@@ -12,7 +12,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from spark_kafka_sink.common.clock import NEVER
 from spark_kafka_sink.common.compression import CODEC_IDS, compress, load_codec
@@ -24,11 +24,13 @@ from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.producer.accumulator.claim import Claim, CompressedBatch, RowSizes, Run
 from spark_kafka_sink.producer.accumulator.producer_batch import Buffer, ProducerBatch
-from spark_kafka_sink.producer.accumulator.topic_limits import NEVER_REFUSED, TopicLimits
-from spark_kafka_sink.records.batch import HEADER_SIZE
+from spark_kafka_sink.records.columns import HEADER_SIZE
 
 _LAG_MS = 1_000.0
 """A partition lags when its first batch is that much older than linger.ms."""
+
+NEVER_REFUSED: Final = 2**31 - 1
+"""Bytes; the limit of a topic without a refused batch."""
 
 _IMPROVING_STEP = 0.005
 _DETERIORATING_STEP = 0.05
@@ -119,6 +121,31 @@ class NodeAvailability:
             self.unavailable |= {node_id}
 
 
+class TopicLimits:
+    """Any thread may read ``max_message_bytes``, in bytes of a batch as sent. The sender thread writes it.
+
+    A limit is forgotten after metadata.max.age.ms, because that of the topic may have been raised.
+    """
+
+    def __init__(self, max_age_ms: float) -> None:
+        self.max_message_bytes: dict[str, int] = {}
+        self._max_age_ms = max_age_ms
+        self._until: dict[str, float] = {}
+
+    def refused(self, topic: str, size: int, now: float) -> int:
+        """A batch of ``size`` bytes was too large. Returns the topic's limit: the known one below it, or half of it."""
+        known = self.max_message_bytes.get(topic)
+        if known is None or size <= known:
+            known = self.max_message_bytes[topic] = size // 2
+            self._until[topic] = now + self._max_age_ms
+        return known
+
+    def forget_old(self, now: float) -> None:
+        """Forgets old limits. If a limit still holds, the next refusal shows it again."""
+        for topic in [topic for topic, until in self._until.items() if until <= now]:
+            del self._until[topic], self.max_message_bytes[topic]
+
+
 @dataclass(frozen=True, slots=True)
 class ReadyCheckResult:
     """``nodes`` lead partitions with a sendable batch; ``next_check``: end of the next linger or backoff (monotonic
@@ -147,27 +174,6 @@ class Flush:
         self.batches: frozenset[ProducerBatch] = frozenset()
 
 
-class CompressionRatioEstimator:
-    """The expected compression ratio of each topic. Guarded by the accumulator's lock.
-
-    An estimate falls slowly and rises at once, so that few batches outgrow batch.size.
-    """
-
-    def __init__(self) -> None:
-        self._ratios: dict[str, float] = {}
-
-    def estimate(self, topic: str) -> float:
-        """Compressed bytes per byte of records, with a safety factor; 1.05 for a new topic."""
-        return self._ratios.get(topic, 1.0) * _SAFETY
-
-    def update(self, topic: str, ratio: float) -> None:
-        current = self._ratios.get(topic, 1.0)
-        if ratio > current:
-            self._ratios[topic] = max(current + _DETERIORATING_STEP, ratio)
-        elif ratio < current:
-            self._ratios[topic] = max(current - _IMPROVING_STEP, ratio)
-
-
 class RecordAccumulator:
     def __init__(
         self, config: ProducerConfig, pool: BufferPool, metrics: ProducerMetrics, sender: SendingThread | None = None
@@ -187,7 +193,7 @@ class RecordAccumulator:
         self._lingering: OrderedDict[ProducerBatch, PartitionQueue] = OrderedDict()
         self._backing_off: list[PartitionQueue] = []
         self._incomplete: dict[ProducerBatch, None] = {}  # in the order they were opened
-        self._ratios = CompressionRatioEstimator()
+        self._ratios: dict[str, float] = {}  # topic → expected compressed bytes per byte of records
         self._flushes: set[Flush] = set()
         self._closing = False
         self._aborted_by: Exception | None = None
@@ -298,12 +304,9 @@ class RecordAccumulator:
     def queue_lengths(self, topic: str, partitions: Iterable[int]) -> list[int]:
         """Waiting batches per partition, for adaptive partitioning (KIP-794)."""
         with self._lock:
-            return self._queue_lengths(topic, partitions)
-
-    def _queue_lengths(self, topic: str, partitions: Iterable[int]) -> list[int]:
+            queues = [self._queues.get(TopicPartition(topic, partition)) for partition in partitions]
         # Not within `with`: CPython 3.12 and 3.13 leave a lock locked if an interrupt strikes between two rounds of a
         # comprehension that has a condition.
-        queues = [self._queues.get(TopicPartition(topic, partition)) for partition in partitions]
         return [len(queue.batches) if queue is not None else 0 for queue in queues]
 
     def begin_flush(self, flush: Flush) -> Flush:
@@ -526,8 +529,13 @@ class RecordAccumulator:
         """The compressed bytes, and their size before."""
         compressed = compress(self._config.compression_type, self._config.compression_level, buffers)
         plain_size = sum(map(len, buffers))
+        ratio = len(compressed) / plain_size
         with self._lock:
-            self._ratios.update(topic, len(compressed) / plain_size)
+            # An estimate falls slowly and rises at once, so that few batches outgrow batch.size (Java:
+            # ``CompressionRatioEstimator``).
+            before = self._ratios.get(topic, 1.0)
+            step = _DETERIORATING_STEP if ratio > before else -_IMPROVING_STEP
+            self._ratios[topic] = max(before + step, ratio)
         return compressed, plain_size
 
     # Under the lock
@@ -536,7 +544,8 @@ class RecordAccumulator:
         batch_size = min(self._config.batch_size, self.topic_limits.max_message_bytes.get(topic, NEVER_REFUSED))
         if not self._codec:
             return batch_size
-        return max(int((batch_size - HEADER_SIZE) / self._ratios.estimate(topic)) + HEADER_SIZE, HEADER_SIZE + 1)
+        ratio = self._ratios.get(topic, 1.0) * _SAFETY
+        return max(int((batch_size - HEADER_SIZE) / ratio) + HEADER_SIZE, HEADER_SIZE + 1)
 
     def _queue(self, partition: TopicPartition) -> PartitionQueue:
         queue = self._queues.get(partition)

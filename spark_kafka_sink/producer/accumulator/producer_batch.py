@@ -19,10 +19,15 @@ import numpy.typing as npt
 from spark_kafka_sink.common.compression import CODEC_IDS, CODEC_NAMES, compress, decompress
 from spark_kafka_sink.common.model import NO_IDENTITY, ProducerIdentity, TopicPartition
 from spark_kafka_sink.producer.accumulator.buffer_pool import Reservation, SharedBuffer
-from spark_kafka_sink.records.batch import HEADER_SIZE, NO_SEQUENCE, BatchHeader, stamp_header
-from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.records.cut import RecordsPart, cut_records
-from spark_kafka_sink.records.encode import encode_records
+from spark_kafka_sink.records.columns import HEADER_SIZE, RecordColumns
+from spark_kafka_sink.records.encode import (
+    NO_SEQUENCE,
+    BatchHeader,
+    RecordsPart,
+    cut_records,
+    encode_records,
+    stamp_header,
+)
 
 Buffer: TypeAlias = bytes | memoryview
 

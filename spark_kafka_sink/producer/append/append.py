@@ -43,13 +43,11 @@ from spark_kafka_sink.producer.append.rows import (
     refuse_partitions,
     slices,
 )
-from spark_kafka_sink.producer.partitioning.custom import CustomPartitioner
 from spark_kafka_sink.producer.partitioning.kafka_partitioners import BuiltInPartitioner
-from spark_kafka_sink.producer.partitioning.partitioner import NOT_GIVEN, Partitioner, PartitionLoad
-from spark_kafka_sink.producer.sender.sender_thread import SenderThread
+from spark_kafka_sink.producer.partitioning.partitioner import NOT_GIVEN, CustomPartitioner, Partitioner, PartitionLoad
+from spark_kafka_sink.producer.sender.sender import SenderThread
 from spark_kafka_sink.producer.transactions.manager import TransactionManager
-from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn
-from spark_kafka_sink.records.sizes import FieldLengths, java_size_estimate
+from spark_kafka_sink.records.columns import FieldLengths, Int32Array, RecordColumns, TopicColumn, java_size_estimate
 
 _LARGEST_SLICE = 4 << 20
 

@@ -23,7 +23,7 @@ from spark_kafka_sink.producer.accumulator.producer_batch import (
 )
 from spark_kafka_sink.producer.append.record import RecordMetadata
 from spark_kafka_sink.producer.append.rows import SendTimes
-from spark_kafka_sink.producer.sender.callbacks import Callbacks
+from spark_kafka_sink.producer.sender.sender import Callbacks
 
 Sizes: TypeAlias = npt.NDArray[np.int32] | Sequence[int]
 Callback = Callable[[RecordMetadata | None, Exception | None], object]

@@ -40,9 +40,8 @@ from spark_kafka_sink.producer.append.record import (
     encode_headers,
 )
 from spark_kafka_sink.producer.append.rows import check_sizes
-from spark_kafka_sink.producer.partitioning.custom import CustomPartitioner, RecordFields
-from spark_kafka_sink.producer.partitioning.partitioner import BatchRooms
-from spark_kafka_sink.records.sizes import one_java_size_estimate, one_record_size_bound
+from spark_kafka_sink.producer.partitioning.partitioner import BatchRooms, CustomPartitioner, RecordFields
+from spark_kafka_sink.records.columns import one_java_size_estimate, one_record_size_bound
 
 _MOST_BYTES = 512 << 10
 _RESERVED_AT_LEAST = 128 << 10

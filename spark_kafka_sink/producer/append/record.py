@@ -9,9 +9,8 @@ from typing import Any, Final, NamedTuple
 
 from spark_kafka_sink.common.protocol_values import LARGEST_INT32, LARGEST_INT64
 from spark_kafka_sink.errors import InvalidRecordError
-from spark_kafka_sink.records.columns import topic_name
+from spark_kafka_sink.records.columns import encode_varint, topic_name
 from spark_kafka_sink.records.encode import NULL
-from spark_kafka_sink.records.sizes import encode_varint
 
 _SHORT: Final = [encode_varint(length) for length in range(1024)]
 

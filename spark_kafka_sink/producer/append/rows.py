@@ -26,22 +26,26 @@ from spark_kafka_sink.producer.accumulator.claim import ClaimedRange, RowSizes, 
 from spark_kafka_sink.producer.accumulator.producer_batch import Buffer
 from spark_kafka_sink.producer.partitioning.partitioner import LEFT_OUT, NOT_GIVEN
 from spark_kafka_sink.records.columns import (
+    SMALLEST_RECORD,
+    FieldLengths,
     Int32Array,
     Int64Array,
     Integers,
     RecordColumns,
     TopicColumn,
     binary_column,
+    cumulated,
     int64_numbers,
     null_mask,
     one_array,
+    record_size_bounds,
     stable_order,
     timestamp_column,
+    varint_size,
 )
 from spark_kafka_sink.records.encode import encode_records, header_column
 from spark_kafka_sink.records.encode_values import encode_values
 from spark_kafka_sink.records.from_python import python_column
-from spark_kafka_sink.records.sizes import SMALLEST_RECORD, FieldLengths, cumulated, record_size_bounds, varint_size
 
 Column: TypeAlias = Any
 """An Arrow array, a chunked array, or what ``python_column`` takes; None: not given."""

@@ -1,18 +1,17 @@
-"""The Produce API: requests of every version, and the flexible versions (9 and later) of requests and responses.
-
-Written and read by hand: kio would copy the records of a request, and its entities cost as much CPU as all other work
-for a response. ``inflexible_produce`` has the versions before 9.
+"""The Produce API. Requests are written by hand, because kio would copy their records. So are responses read, because
+kio's entities cost as much CPU as all other work for a response; kio reads those before version 9 (Kafka 2.8).
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
+from kio.schema.errors import ErrorCode
 from kio.serial.errors import SerialError
 from kio.serial.readers import read_unsigned_varint
 
@@ -26,25 +25,55 @@ from spark_kafka_sink.network.api_versions import (
     VersionRange,
     produce_versions,
 )
-from spark_kafka_sink.network.messages import CompletionHandler, Request, request_header
+from spark_kafka_sink.network.error_table import error_code
+from spark_kafka_sink.network.messages import (
+    CompletionHandler,
+    Request,
+    decode_response,
+    request_header,
+    response_type,
+)
 from spark_kafka_sink.network.response_check import MAX_TAGGED_FIELDS
 from spark_kafka_sink.producer.accumulator.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, Buffer, ProducerBatch
-from spark_kafka_sink.producer.sender import inflexible_produce
-from spark_kafka_sink.producer.sender.produce_response import (
-    NO_LIMIT,
-    NO_THROTTLE,
-    UNKNOWN_START,
-    PartitionResponse,
-    ProduceResponse,
-    known_error,
-    most_record_errors,
-    wrong_count,
-)
+
+NO_ERROR = ErrorCode.none
+"""A look-up of an Enum member per batch is felt."""
+
+NO_THROTTLE: Final = timedelta(0)
+NO_LIMIT: Final = 2**31
+UNKNOWN_START: Final = -1
+_RECORD_ERROR_BYTES: Final = 32
+_FEW_RECORD_ERRORS: Final = 1000
+_TWICE: Final = "A Produce response has one partition twice"
+_EPOCH: Final = datetime.fromtimestamp(0, UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+class PartitionResponse(NamedTuple):
+    """``log_append_time`` in epoch ms, ``NO_TIMESTAMP`` without LogAppendTime. ``leader``, ``leader_epoch``: the new
+    leader, if the broker no longer leads the partition and says so (KIP-951, from version 10 on).
+    ``log_start_offset``: of a failure; ``UNKNOWN_START`` before version 5, and if the broker does not know it.
+    """
+
+    base_offset: int
+    log_append_time: int = NO_TIMESTAMP
+    error_code: ErrorCode = NO_ERROR
+    error_message: str | None = None
+    leader: Node | None = None
+    leader_epoch: int = -1
+    log_start_offset: int = UNKNOWN_START
+
+
+class ProduceResponse(NamedTuple):
+    """``partitions`` by (topic, partition), so a ``TopicPartition`` is a key."""
+
+    partitions: Mapping[tuple[str, int], PartitionResponse]
+    throttle_time: timedelta
+
 
 PRODUCE = 0
-_NO_TAGS = b"\0"
-_NULL_STRING = b"\0"
 _ACKS_AND_TIMEOUT = struct.Struct(">hi")
+_INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _PARTITION = struct.Struct(">ihqqqBBB")
 """Index, error, base offset, append time, start offset. In a success one byte each for record errors, message, tags."""
@@ -84,12 +113,9 @@ class ProduceRequest(Request):
         by_topic: dict[str, list[ProducerBatch]] = {}
         for batch in self._batches:
             by_topic.setdefault(batch.partition.topic, []).append(batch)
-        given = self._acks, self._timeout_ms, self._transactional_id
         flexible = version >= PRODUCE_FIRST_FLEXIBLE
-        if flexible:
-            body = _body(by_topic, _first_fields(*given), self._ids_of(version))
-        else:
-            body = inflexible_produce.request_body(by_topic, inflexible_produce.first_fields(*given))
+        before = _first_fields(self._acks, self._timeout_ms, self._transactional_id, flexible)
+        body = _body(by_topic, before, flexible, self._ids_of(version))
         size = sum(map(len, body))
         return [request_header(PRODUCE, version, correlation_id, client_id, size, flexible), *body]
 
@@ -133,32 +159,40 @@ def compact(length: int) -> bytes:
 
 
 @lru_cache(1024)
-def compact_string(text: str) -> bytes:
+def _string(text: str, flexible: bool) -> bytes:
     encoded = text.encode()
-    return compact(len(encoded)) + encoded
+    return (compact(len(encoded)) if flexible else _INT16.pack(len(encoded))) + encoded
 
 
 @lru_cache(16)
-def _first_fields(acks: int, timeout_ms: int, transactional_id: str | None) -> bytes:
-    name = _NULL_STRING if transactional_id is None else compact_string(transactional_id)
+def _first_fields(acks: int, timeout_ms: int, transactional_id: str | None, flexible: bool) -> bytes:
+    """What stands before the topics."""
+    name = b"\0" if flexible else _INT16.pack(-1)
+    if transactional_id is not None:
+        name = _string(transactional_id, flexible)
     return name + _ACKS_AND_TIMEOUT.pack(acks, timeout_ms)
 
 
-def _body(by_topic: Mapping[str, Sequence[ProducerBatch]], first_fields: bytes, ids: TopicIds | None) -> list[Buffer]:
-    """A flexible request, with the topics' names if ``ids`` is None; payloads by reference."""
-    small = [first_fields, compact(len(by_topic))]
+def _body(
+    by_topic: Mapping[str, Sequence[ProducerBatch]], before: bytes, flexible: bool, ids: TopicIds | None
+) -> list[Buffer]:
+    """The bytes after the header, with the topics' names if ``ids`` is None; payloads by reference. ``before``: the
+    ``_first_fields``.
+    """
+    length, no_tags = (compact, b"\0") if flexible else (_INT32.pack, b"")
+    small = [before, length(len(by_topic))]
     body: list[Buffer] = []
     for topic, group in by_topic.items():
-        small += compact_string(topic) if ids is None else ids.of[topic], compact(len(group))
+        small += _string(topic, flexible) if ids is None else ids.of[topic], length(len(group))
         for batch in group:
             assert batch.header is not None
             assert batch.payload is not None
-            small += _INT32.pack(batch.partition.partition), compact(batch.size), batch.header
+            small += _INT32.pack(batch.partition.partition), length(batch.size), batch.header
             body.append(b"".join(small))
             body += batch.payload
-            small = [_NO_TAGS]
-        small.append(_NO_TAGS)
-    small.append(_NO_TAGS)
+            small = [no_tags]
+        small.append(no_tags)
+    small.append(no_tags)
     body.append(b"".join(small))
     return body
 
@@ -174,7 +208,7 @@ def read_response(
     """
     try:
         if version < PRODUCE_FIRST_FLEXIBLE:
-            response = inflexible_produce.read_response(version, data, requested)
+            response = _read_with_kio(version, data, requested)
         else:
             response = _read_response(version, data, requested, None if topic_ids is None else topic_ids.names)
         for each in response.partitions.values():
@@ -184,6 +218,26 @@ def read_response(
     except (SerialError, ValueError, IndexError, struct.error) as error:
         text = f"a ProduceResponse v{version} of {len(data)} bytes cannot be read: {error}"
         raise NetworkError(text) from error.with_traceback(None)
+
+
+def _read_with_kio(version: int, data: memoryview, requested: int) -> ProduceResponse:
+    body: Any = decode_response(data, response_type("produce", version))
+    read = [(topic.name, each) for topic in body.responses for each in topic.partition_responses]
+    if len(read) > requested:
+        raise _wrong_count(len(read), 0, requested)
+    partitions: dict[tuple[str, int], PartitionResponse] = {}
+    for topic, each in read:
+        appended = each.log_append_time
+        partitions[topic, each.index] = PartitionResponse(
+            each.base_offset,
+            NO_TIMESTAMP if appended is None else (appended - _EPOCH) // _MILLISECOND,
+            each.error_code,
+            getattr(each, "error_message", None),
+            log_start_offset=getattr(each, "log_start_offset", UNKNOWN_START) if each.error_code else UNKNOWN_START,
+        )
+    if len(partitions) != len(read):
+        raise NetworkError(_TWICE)
+    return ProduceResponse(partitions, body.throttle_time)
 
 
 def _read_response(
@@ -209,7 +263,7 @@ def _read_response(
                 leaders[topic, index] = leader
         at = _read_tags(data, at)[1] if data[at] else at + 1
     if len(partitions) != responses:
-        raise NetworkError("A Produce response has one partition twice")
+        raise NetworkError(_TWICE)
     (throttle_ms,) = _INT32.unpack_from(data, at)
     tagged, _ = _read_tags(data, at + _INT32.size) if data[at + _INT32.size] else (_NO_FIELDS, at)
     if leaders and _NODES in tagged:
@@ -228,14 +282,17 @@ def _read_failure(version: int, data: memoryview, at: int) -> tuple[PartitionRes
     leader, epoch = None, -1
     if _CURRENT_LEADER in tagged and version >= PRODUCE_FIRST_WITH_LEADERS:
         leader, epoch = _LEADER.unpack_from(data, tagged[_CURRENT_LEADER])
-    known, message = known_error(code, message)
+    known = error_code(code)
+    if known != code and message is None:
+        message = f"the broker's error code is {code}, which this client does not know"
     start = start if code else UNKNOWN_START
     return PartitionResponse(offset, appended, known, message, None, epoch, start), leader, at
 
 
 def _skip_record_errors(data: memoryview, at: int) -> int:
     """Errors of single records; the partition's own says enough."""
-    count, at = _read_array(data, at, most_record_errors(data))
+    # One error of a record has a message, but for those of other brokers than Apache Kafka's.
+    count, at = _read_array(data, at, len(data) // _RECORD_ERROR_BYTES + _FEW_RECORD_ERRORS)
     for _ in range(count):
         length, size = read_unsigned_varint(data, at + _INT32.size)
         at += _INT32.size + size + max(length - 1, 0)
@@ -263,8 +320,16 @@ def _read_array(data: memoryview, at: int, limit: int) -> tuple[int, int]:
     count, at = announced - 1, at + size
     left = len(data) - at
     if count < 0 or count > limit or count > left:
-        raise wrong_count(count, left, limit)
+        raise _wrong_count(count, left, limit)
     return count, at
+
+
+def _wrong_count(count: int, left: int, limit: int) -> ValueError:
+    """The error for an array that is null, has more than ``limit`` elements, or more than fit in ``left`` bytes."""
+    if count < 0:
+        return ValueError("an array is null that must not be")
+    possible = f"at most {limit} are possible" if count > limit else f"{left} bytes follow"
+    return ValueError(f"an array of {count} elements is announced, and {possible}")
 
 
 def _read_topic_id(data: memoryview, at: int, names: Mapping[bytes, str]) -> tuple[str, int]:

@@ -27,7 +27,7 @@ from spark_kafka_sink.network.messages import Response, throttle_time_ms
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.producer.accumulator.accumulator import DrainMode, RecordAccumulator
 from spark_kafka_sink.producer.accumulator.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, ProducerBatch
-from spark_kafka_sink.producer.sender.produce_response import (
+from spark_kafka_sink.producer.sender.produce_api import (
     NO_ERROR,
     UNKNOWN_START,
     PartitionResponse,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from spark_kafka_sink.common.clock import NEVER
@@ -26,23 +27,7 @@ SUM_MS: Final = 10_000.0
 _MOST_ERRORS: Final = 5
 
 
-class _Stall:
-    """One kind of waiting, of which a warning is due each ``STALL_MS``."""
-
-    def __init__(self) -> None:
-        self._warned_at = -NEVER
-
-    def is_due(self, since: float, now: float) -> bool:
-        """Whether to warn of what has waited ``since`` then; the caller does, if so."""
-        due = now >= self.next_at(since)
-        if due:
-            self._warned_at = now
-        return due
-
-    def next_at(self, since: float) -> float:
-        return max(since, self._warned_at) + STALL_MS
-
-
+@dataclass(eq=False)
 class TroubleLog:
     """Owned by the sender thread. Times are monotonic ms.
 
@@ -50,39 +35,30 @@ class TroubleLog:
     last acknowledgement, which the response handler notes.
     """
 
-    def __init__(
-        self,
-        config: ProducerConfig,
-        accumulator: RecordAccumulator,
-        metadata: Metadata,
-        client: NetworkClient,
-        calls: Calls,
-        caller_calls: BlockingCalls,
-    ) -> None:
-        self.next_at = 0.0
-        self.unwritten = False
-        self.acknowledged_at = -NEVER
-        self._config = config
-        self._accumulator = accumulator
-        self._metadata = metadata
-        self._client = client
-        self._calls = calls
-        self._caller_calls = caller_calls
-        self._client.waits = self
+    config: ProducerConfig
+    accumulator: RecordAccumulator
+    metadata: Metadata
+    client: NetworkClient
+    calls: Calls
+    caller_calls: BlockingCalls
+    next_at: float = field(default=0.0, init=False)
+    unwritten: bool = field(default=False, init=False)
+    acknowledged_at: float = field(default=-NEVER, init=False)
+
+    def __post_init__(self) -> None:
+        self.client.waits = self
         self._retries: Counter[str] = Counter()
         self._summing_since: float | None = None  # None: the next retry is logged at once
         self._written_at = 0.0
-        self._rows_stall = _Stall()
-        self._metadata_stall = _Stall()
-        self._calls_stall = _Stall()
+        self._warned_at: dict[str, float] = {}  # by what waits
 
     def is_waited_for(self) -> bool:
         """Whether rows or calls wait for a broker. An idle producer reconnects, too, for its metadata."""
         return (
-            self._accumulator.has_incomplete
-            or self._metadata.waiting_since is not None
-            or self._calls.busy
-            or self._caller_calls.has_unended
+            self.accumulator.has_incomplete
+            or self.metadata.waiting_since is not None
+            or self.calls.busy
+            or self.caller_calls.has_unended
         )
 
     def retried(self, batch: ProducerBatch, error: Exception, now: float) -> None:
@@ -96,11 +72,23 @@ class TroubleLog:
         self.next_at = min(self.next_at, self._summing_since + SUM_MS)
 
     def write(self, now: float) -> None:
-        """Log what is due."""
-        stalls = (self._metadata_stall, self._calls_stall, self._rows_stall)
-        since = (self._check_metadata(now), self._check_calls(now), self._check_rows(now))
-        self._sum_up(now, min(since))
-        due = min(now + STALL_MS, *map(_Stall.next_at, stalls, since))
+        """Log what is due: warnings of what waits, each once in ``STALL_MS``, and the sum of retries."""
+        metadata_since, call, backlog = self.metadata.waiting_since, self.calls.oldest, self.accumulator.backlog()
+        waiting: list[tuple[str, float, Callable[[float], str]]] = []
+        if metadata_since is not None:
+            waiting.append(("metadata", metadata_since, lambda ms: self._metadata_stall(ms, now)))
+        if call is not None:
+            waiting.append(("call", call.began, lambda ms: self.calls.stalled(call, ms, now)))
+        if backlog is not None:
+            since = max(self.acknowledged_at, backlog.oldest.created + self.config.linger_ms)
+            waiting.append(("rows", since, lambda ms: self._rows_stall(backlog, ms, now)))
+        due = now + STALL_MS
+        for what, since, text in waiting:
+            if now >= max(since, self._warned_at.get(what, -NEVER)) + STALL_MS:
+                self._warned_at[what] = now
+                _log.warning("%s", text(now - since))
+            due = min(due, max(since, self._warned_at.get(what, -NEVER)) + STALL_MS)
+        self._sum_up(now, min([since for _, since, _ in waiting], default=NEVER))
         self.next_at = due if self._summing_since is None else min(due, self._summing_since + SUM_MS)
 
     def _sum_up(self, now: float, waiting_since: float) -> None:
@@ -108,7 +96,7 @@ class TroubleLog:
         if now < since + SUM_MS:
             return
         self._written_at, self._summing_since = now, None
-        failures = self._client.take_repeated_failures()
+        failures = self.client.take_repeated_failures()
         lines = []
         if self._retries:
             lines.append(
@@ -125,38 +113,13 @@ class TroubleLog:
             self.unwritten = False
             self._summing_since = now
 
-    def _check_metadata(self, now: float) -> float:
-        """Warns about rows that wait for their topics. Returns since when they wait."""
-        since = self._metadata.waiting_since
-        if since is None:
-            return NEVER
-        if self._metadata_stall.is_due(since, now):
-            _log.warning("Rows wait for metadata for %.0f s: %s", (now - since) / 1000, self._metadata.missing(now))
-        return since
+    def _metadata_stall(self, ms: float, now: float) -> str:
+        return f"Rows wait for metadata for {ms / 1000:.0f} s: {self.metadata.missing(now)}"
 
-    def _check_calls(self, now: float) -> float:
-        """Warns about API calls, such as those of a transaction. Returns since when the oldest one waits."""
-        call = self._calls.oldest
-        if call is None:
-            return NEVER
-        if self._calls_stall.is_due(call.began, now):
-            _log.warning("%s", self._calls.stalled(call, now - call.began, now))
-        return call.began
-
-    def _check_rows(self, now: float) -> float:
-        """Warns about batches without an acknowledgement. Returns since when no batch was acknowledged."""
-        backlog = self._accumulator.backlog()
-        if backlog is None:
-            return NEVER
-        since = max(self.acknowledged_at, backlog.oldest.created + self._config.linger_ms)
-        if self._rows_stall.is_due(since, now):
-            _log.warning("%s", self._stall(backlog, now - since, now))
-        return since
-
-    def _stall(self, backlog: Backlog, silent_ms: float, now: float) -> str:
+    def _rows_stall(self, backlog: Backlog, silent_ms: float, now: float) -> str:
         oldest = backlog.oldest
         age = now - oldest.created
-        left = max(0.0, self._config.delivery_timeout_ms - age)
+        left = max(0.0, self.config.delivery_timeout_ms - age)
         text = (
             f"No acknowledgement for {silent_ms / 1000:.0f} s: {counted(backlog.batches, 'batch', 'batches')} "
             f"({backlog.bytes} bytes) wait{'s' if backlog.batches == 1 else ''}. The oldest, of {oldest.partition}, is "
@@ -165,8 +128,8 @@ class TroubleLog:
         return text if oldest.last_error is None else f"{text}; its last error: {oldest.last_error}"
 
     def _waits_for(self, batch: ProducerBatch, now: float) -> str:
-        snapshot = self._metadata.snapshot
-        obstacle = self._metadata.leader_obstacle(batch.partition, now)
+        snapshot = self.metadata.snapshot
+        obstacle = self.metadata.leader_obstacle(batch.partition, now)
         return obstacle or f"It waits for broker {snapshot.nodes.get(snapshot.leader(batch.partition))}"
 
 

@@ -15,8 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
-from spark_kafka_sink.records.columns import is_any_list
-from spark_kafka_sink.records.sizes import encode_varint
+from spark_kafka_sink.records.columns import encode_varint, is_any_list
 from spark_kafka_sink.schemas.encoding.avro_kernels import (
     LONGS,
     MOST_DIGITS,

@@ -20,12 +20,12 @@ from spark_kafka_sink.records.columns import (
     binary_array,
     binary_column,
     bytes_column,
+    encode_varint,
     list_elements,
     null_mask,
     plain,
     raw_numbers,
 )
-from spark_kafka_sink.records.sizes import encode_varint
 from spark_kafka_sink.schemas.encoding.columns import (
     floats,
     integers,

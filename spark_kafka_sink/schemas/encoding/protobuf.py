@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.types as pt
 
-from spark_kafka_sink.records.columns import is_any_list
-from spark_kafka_sink.records.sizes import encode_unsigned_varint
+from spark_kafka_sink.records.columns import encode_unsigned_varint, is_any_list
 from spark_kafka_sink.schemas.encoding.columns import KernelEncoder, plain_type, type_name
 from spark_kafka_sink.schemas.encoding.descriptors import TYPE_NAMES, is_map_entry, is_repeated, message_descriptor
 from spark_kafka_sink.schemas.encoding.encoder import Kernel, SchemaMismatchError, column_of

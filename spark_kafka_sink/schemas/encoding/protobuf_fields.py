@@ -20,8 +20,8 @@ from spark_kafka_sink.records.columns import (
     list_elements,
     plain,
     slot_lengths,
+    zigzag,
 )
-from spark_kafka_sink.records.sizes import zigzag
 from spark_kafka_sink.schemas.encoding.columns import (
     PER_SECOND,
     floats,

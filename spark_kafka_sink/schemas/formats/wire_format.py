@@ -19,12 +19,12 @@ from spark_kafka_sink.records.columns import (
     binary_array,
     binary_column,
     bytes_column,
+    encode_varint,
     int32_array,
     null_mask,
     stable_order,
 )
 from spark_kafka_sink.records.encode import RowJoin, header_entries
-from spark_kafka_sink.records.sizes import encode_varint
 from spark_kafka_sink.schemas.encoding.encoder import Fault
 
 KEY_HEADER: Final = "__key_schema_id"

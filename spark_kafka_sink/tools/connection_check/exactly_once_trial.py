@@ -16,9 +16,10 @@ from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.errors import BrokerError, KafkaError
 from spark_kafka_sink.exactly_once.abort import abort_batch
-from spark_kafka_sink.exactly_once.cluster import Cluster
 from spark_kafka_sink.exactly_once.commit import commit_batch
+from spark_kafka_sink.exactly_once.committer import Cluster
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
+from spark_kafka_sink.exactly_once.ledger import PartitionLog
 from spark_kafka_sink.exactly_once.ledger_topic import (
     PARTITIONS,
     WantedLedger,
@@ -30,9 +31,7 @@ from spark_kafka_sink.exactly_once.ledger_topic import (
     wanted_ledger,
 )
 from spark_kafka_sink.exactly_once.operator_commands import abort_undecided
-from spark_kafka_sink.exactly_once.partition_log import PartitionLog
-from spark_kafka_sink.exactly_once.plan import plan_write
-from spark_kafka_sink.exactly_once.requirements import TRANSACTION_APIS, missing_transaction_apis
+from spark_kafka_sink.exactly_once.plan import TRANSACTION_APIS, missing_transaction_apis, plan_write
 from spark_kafka_sink.exactly_once.session import CommitSettings, close_sessions, session_for
 from spark_kafka_sink.exactly_once.sweep import CannotListError, describe_open, list_matching
 from spark_kafka_sink.exactly_once.task import TaskTransaction
@@ -50,7 +49,7 @@ from spark_kafka_sink.network.error_table import FORBIDDEN
 from spark_kafka_sink.network.messages import API_KEYS
 from spark_kafka_sink.network.rpc import BlockingCalls
 from spark_kafka_sink.network.topics import delete_topic, why_not_created
-from spark_kafka_sink.producer.transactions.values import END_TXN_V2, PreparedTransaction
+from spark_kafka_sink.producer.transactions.requests import END_TXN_V2, PreparedTransaction
 from spark_kafka_sink.tools.connection_check.check import CheckRequest
 from spark_kafka_sink.tools.connection_check.findings import Finding, Outcome
 

@@ -14,8 +14,8 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.common.task_figures import TaskFigures
 from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.exactly_once.cluster import Cluster
-from spark_kafka_sink.exactly_once.partition_log import PartitionLog
+from spark_kafka_sink.exactly_once.committer import Cluster
+from spark_kafka_sink.exactly_once.ledger import PartitionLog
 from spark_kafka_sink.exactly_once.receipts import WriteReceipt
 
 PREFIX: Final = "spark_kafka_sink_"

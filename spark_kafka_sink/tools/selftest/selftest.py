@@ -30,8 +30,8 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.errors import BrokerError, KafkaError, KafkaTimeoutError, UnsupportedVersionError
-from spark_kafka_sink.exactly_once.cluster import Cluster
-from spark_kafka_sink.exactly_once.partition_log import PartitionLog
+from spark_kafka_sink.exactly_once.committer import Cluster
+from spark_kafka_sink.exactly_once.ledger import PartitionLog
 from spark_kafka_sink.network.api_versions import camel_case
 from spark_kafka_sink.network.diagnosis import advice
 from spark_kafka_sink.network.error_table import FORBIDDEN

@@ -10,14 +10,14 @@ import pytest
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.exactly_once import ledger_topic
-from spark_kafka_sink.exactly_once.cluster import Cluster
+from spark_kafka_sink.exactly_once.committer import Cluster
+from spark_kafka_sink.exactly_once.ledger import PartitionLog
 from spark_kafka_sink.exactly_once.ledger_format import barrier_record, encode_batch, read_key
 from spark_kafka_sink.exactly_once.ledger_topic import EnsuredLedger, broker_limit_ms, ensure_ledger
 from spark_kafka_sink.exactly_once.operator_commands import forget_done
-from spark_kafka_sink.exactly_once.partition_log import PartitionLog
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import TaskAction, WriteKind
-from spark_kafka_sink.records.batch import BatchHeader
+from spark_kafka_sink.records.encode import BatchHeader
 from spark_kafka_sink.testing import LocalKafka
 from spark_kafka_sink.testing.kafka_jars import tools_version
 from tests.support.waiting import until

@@ -11,7 +11,7 @@ from spark_kafka_sink.errors import BufferExhaustedError, ProducerClosedError
 from spark_kafka_sink.producer.accumulator.accumulator import DrainMode, NodeAvailability, RecordAccumulator
 from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool, Reservation
 from spark_kafka_sink.producer.accumulator.claim import Claim, RowSizes, Run
-from spark_kafka_sink.records.batch import HEADER_SIZE
+from spark_kafka_sink.records.columns import HEADER_SIZE
 from tests.support.manual_clock import ManualClock
 
 T0 = TopicPartition("t", 0)

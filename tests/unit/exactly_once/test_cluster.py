@@ -9,7 +9,7 @@ import pytest
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.model import Node, TopicPartition
 from spark_kafka_sink.errors import KafkaTimeoutError
-from spark_kafka_sink.exactly_once.cluster import Cluster
+from spark_kafka_sink.exactly_once.committer import Cluster
 from spark_kafka_sink.exactly_once.ledger_topic import broker_limit_ms
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.sweep import list_open

@@ -5,9 +5,9 @@ from crc32c import crc32c
 
 from spark_kafka_sink.errors import CorruptRecordError
 from spark_kafka_sink.exactly_once.decode import DecodedRecord, batch_headers, decode_batches
-from spark_kafka_sink.records.batch import (
+from spark_kafka_sink.records.columns import HEADER_SIZE
+from spark_kafka_sink.records.encode import (
     CONTROL,
-    HEADER_SIZE,
     LOG_APPEND_TIME,
     TRANSACTIONAL,
     BatchHeader,

@@ -6,7 +6,7 @@ import pytest
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.errors import KafkaTimeoutError
-from spark_kafka_sink.exactly_once import partition_log
+from spark_kafka_sink.exactly_once import ledger
 from spark_kafka_sink.exactly_once import session as kept
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.ledger_topic import ledger_partitions
@@ -170,7 +170,7 @@ def test_a_long_ledger_is_read_for_longer_than_max_block_ms_as_long_as_it_goes_o
         query.run(number, ROWS)
     reports = query.tasks(query.plan(), 8, ROWS)
     query.commit_killed_at(reports)
-    monkeypatch.setattr(partition_log, "_FETCH_BYTES", 1)
+    monkeypatch.setattr(ledger, "_FETCH_BYTES", 1)
     broker.faults.delay("Fetch", 100, times=None)
     impatient = Query(broker.bootstrap_servers, options={"max.block.ms": 2_500})
     reports = impatient.tasks(impatient.plan(), 8, ROWS)

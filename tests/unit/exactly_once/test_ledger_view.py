@@ -29,8 +29,8 @@ from spark_kafka_sink.exactly_once.values import (
     TaskShare,
     TopicId,
 )
-from spark_kafka_sink.producer.transactions.values import PreparedTransaction, TransactionalIdentity
-from spark_kafka_sink.records.batch import TRANSACTIONAL
+from spark_kafka_sink.producer.transactions.requests import PreparedTransaction, TransactionalIdentity
+from spark_kafka_sink.records.encode import TRANSACTIONAL
 from tests.unit.exactly_once.raw_log import ABORT, COMMIT, RawLog
 
 PREPARED = PreparedTransaction("app-0", 7, 2, 5)

@@ -7,11 +7,9 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.producer.partitioning.kafka_partitioners import BuiltInPartitioner
-from spark_kafka_sink.producer.partitioning.key_hashes import murmur2
+from spark_kafka_sink.producer.partitioning.kafka_partitioners import BuiltInPartitioner, murmur2
 from spark_kafka_sink.producer.partitioning.partitioner import PartitionLoad
-from spark_kafka_sink.records.batch import HEADER_SIZE
-from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.columns import HEADER_SIZE, RecordColumns
 
 BATCH_SIZE = 1000 + HEADER_SIZE
 IDLE = PartitionLoad((0, 1, 2, 3), (0, 0, 0, 0))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.producer.partitioning.key_hashes import crc32, murmur2
+from spark_kafka_sink.producer.partitioning.kafka_partitioners import crc32, murmur2
 from spark_kafka_sink.producer.partitioning.partitioner import NOT_GIVEN
 from tests.support.waiting import cpu_ratio
 

@@ -7,11 +7,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.producer.partitioning.kafka_partitioners import RoundRobinPartitioner, UniformStickyPartitioner
-from spark_kafka_sink.producer.partitioning.key_hashes import murmur2
+from spark_kafka_sink.producer.partitioning.kafka_partitioners import (
+    RoundRobinPartitioner,
+    UniformStickyPartitioner,
+    murmur2,
+)
 from spark_kafka_sink.producer.partitioning.partitioner import NOT_GIVEN, PartitionLoad
-from spark_kafka_sink.records.batch import HEADER_SIZE
-from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.columns import HEADER_SIZE, RecordColumns
 
 
 class Batches:

@@ -24,7 +24,7 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.producer import KafkaProducer
 from spark_kafka_sink.producer.append.record import ProducerRecord, RecordMetadata
-from spark_kafka_sink.producer.partitioning.custom import RecordPartitioner
+from spark_kafka_sink.producer.partitioning.partitioner import RecordPartitioner
 from spark_kafka_sink.producer.serializers import BytesSerializer, Serializer, StringSerializer
 from spark_kafka_sink.producer.sync_producer import Count, SyncMetrics, SyncProducer
 from spark_kafka_sink.testing import KEPT, TestBroker

@@ -63,7 +63,7 @@ def test_a_task_that_leased_no_producer_has_its_time_and_dead_letters():
 
 def write(producer, meter, topic, rows):
     receipt = SendReceipt()
-    meter.lease(producer)
+    meter.lease(producer.accumulator.metrics)
     with meter.appending():
         producer.append_columns(topic, RecordColumns(None, pa.array([b"x" * 100] * rows, pa.binary())), None, receipt)
     with meter.awaiting():

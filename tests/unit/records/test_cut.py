@@ -8,10 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.exactly_once.decode import decode_batches
-from spark_kafka_sink.records.batch import BatchHeader, stamp_header
 from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.records.cut import RecordsPart, cut_records
-from spark_kafka_sink.records.encode import encode_records
+from spark_kafka_sink.records.encode import BatchHeader, RecordsPart, cut_records, encode_records, stamp_header
 
 BASE = 1_700_000_000_000
 

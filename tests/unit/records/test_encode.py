@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.records.batch import TRANSACTIONAL, BatchHeader, stamp_header
 from spark_kafka_sink.records.columns import RecordColumns, bytes_column
-from spark_kafka_sink.records.encode import encode_records, header_column
+from spark_kafka_sink.records.encode import TRANSACTIONAL, BatchHeader, encode_records, header_column, stamp_header
 from spark_kafka_sink.records.encode_values import encode_values
 from tests.unit.arrow_views import with_views
 

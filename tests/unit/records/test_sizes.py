@@ -2,16 +2,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.records.encode import encode_records, header_column
-from spark_kafka_sink.records.sizes import (
+from spark_kafka_sink.records.columns import (
     FieldLengths,
+    RecordColumns,
     encode_varint,
     java_size_estimate,
     one_java_size_estimate,
     record_size_bounds,
     varint_size,
 )
+from spark_kafka_sink.records.encode import encode_records, header_column
 
 
 def test_the_estimate_is_the_one_java_holds_against_max_request_size():

@@ -10,7 +10,7 @@ from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError, KafkaError
-from spark_kafka_sink.exactly_once.cluster import Cluster
+from spark_kafka_sink.exactly_once.committer import Cluster
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.tools.cli.main import main
 from spark_kafka_sink.tools.selftest.selftest import STEPS, Plan, Topics, compare

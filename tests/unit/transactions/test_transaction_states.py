@@ -12,8 +12,8 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.common.waiting import Outcome
 from spark_kafka_sink.errors import IllegalStateError, KafkaError, ProducerFencedError, TransactionAbortableError
 from spark_kafka_sink.producer.append.receipt import SendReceipt
-from spark_kafka_sink.producer.transactions.states import TRANSITIONS, State, Step
-from spark_kafka_sink.producer.transactions.values import ConsumerGroupMetadata, OffsetAndMetadata
+from spark_kafka_sink.producer.transactions.manager import TRANSITIONS, State, Step
+from spark_kafka_sink.producer.transactions.requests import ConsumerGroupMetadata, OffsetAndMetadata
 from tests.unit.transactions.transactional_engine import TransactionalEngine, Trouble, partition
 
 LOST = [Trouble.LOST_BEFORE, Trouble.LOST_AFTER, Trouble.SWALLOWED]

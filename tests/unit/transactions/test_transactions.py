@@ -18,8 +18,11 @@ from spark_kafka_sink.errors import (
     TransactionAbortedError,
 )
 from spark_kafka_sink.producer.append.receipt import SendReceipt
-from spark_kafka_sink.producer.transactions.states import State, Step
-from spark_kafka_sink.producer.transactions.values import ConsumerGroupMetadata, OffsetAndMetadata
+from spark_kafka_sink.producer.transactions.manager import State, Step
+from spark_kafka_sink.producer.transactions.requests import (
+    ConsumerGroupMetadata,
+    OffsetAndMetadata,
+)
 from tests.unit.scripted_engine import Step as ProduceStep
 from tests.unit.transactions.transactional_engine import TRANSACTIONAL_ID, TransactionalEngine, Trouble, partition
 

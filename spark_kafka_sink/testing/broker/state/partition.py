@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.model import NO_LEADER, TopicPartition
 from spark_kafka_sink.exactly_once.decode import BatchView, batch_headers
-from spark_kafka_sink.records.batch import NO_PRODUCER_ID
+from spark_kafka_sink.records.encode import NO_PRODUCER_ID
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.config import Settings
 from spark_kafka_sink.testing.broker.state.log import Marker, PartitionLog

@@ -13,7 +13,8 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.common.compression import decompress
 from spark_kafka_sink.errors import CorruptRecordError
 from spark_kafka_sink.exactly_once.decode import BatchView, DecodedRecord, batch_headers, decode_batches
-from spark_kafka_sink.records.batch import CRC_END, HEADER_SIZE, NO_PRODUCER_ID
+from spark_kafka_sink.records.columns import HEADER_SIZE
+from spark_kafka_sink.records.encode import CRC_END, NO_PRODUCER_ID
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 
 
