@@ -112,7 +112,10 @@ def once(first: int, last: int) -> Counter[str]:
 
 
 @pytest.mark.slow
-def test_the_second_run_of_two_exactly_once_flows_is_not_refused(pipeline):
+@pytest.mark.parametrize("prefix", [None, "orders"])
+def test_the_second_run_of_two_exactly_once_flows_is_not_refused(pipeline, prefix):
+    if prefix is not None:
+        pipeline.set_option("transactionalIdPrefix", prefix)
     pipeline.land("web", 0, 99)
     pipeline.land("branches", 100, 199)
     pipeline.run()
@@ -143,15 +146,6 @@ def test_a_full_refresh_is_a_new_query_and_writes_every_row_again(pipeline):
     assert pipeline.written() == once(0, 99) + once(0, 99)
     refreshed = json.loads((pipeline.checkpoint("web", 1) / "metadata").read_text())["id"]
     assert re.search(rf"micro-batch 0 of query {refreshed}: 100 rows", output)
-
-
-@pytest.mark.slow
-def test_flows_with_one_transactional_id_prefix_write_each_row_once(pipeline):
-    pipeline.set_option("transactionalIdPrefix", "orders")
-    pipeline.land("web", 0, 99)
-    pipeline.land("branches", 100, 199)
-    pipeline.run()
-    assert pipeline.written() == once(0, 199)
 
 
 @pytest.mark.slow
