@@ -1,7 +1,6 @@
 """The sink where Spark is not one process: a standalone cluster, Spark Connect."""
 
 import os
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 
 from tests.faults.exactly_once.reader import read_committed
 from tests.spark.cluster import StandaloneCluster
-from tests.support.child_processes import PYTHON_PATH
+from tests.support.child_processes import PYTHON_PATH, finished
 
 pytestmark = pytest.mark.jvm
 
@@ -22,16 +21,8 @@ EVERY_ROW = {str(number).encode(): 1 for number in range(ROWS)}
 
 def run_job(script, *arguments, path=(PYTHON_PATH,)):
     """Exit code and output of a script of this folder in a process of its own, with ``path`` as its PYTHONPATH."""
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "tests/spark" / script), *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path))},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-    return done.returncode, done.stdout
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path))}
+    return finished([sys.executable, ROOT / "tests/spark" / script, *arguments], 280, env=environment)
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 
 from tests.faults.exactly_once.reader import read_committed
 from tests.spark.writes import lose_commit
-from tests.support.child_processes import PYTHON_PATH
+from tests.support.child_processes import PYTHON_PATH, finished
 
 pytest.importorskip("pyspark.pipelines", reason="pipelines came with Spark 4.1")
 pytest.importorskip("yaml", reason="spark-pipelines reads its specification with PyYAML")
@@ -74,18 +73,10 @@ class SamplePipeline:
         """The output of ``spark-pipelines run``, which must succeed."""
         command = Path(sys.executable).with_name("spark-pipelines")
         environment = os.environ | {"PYTHONPATH": PYTHON_PATH, "PYSPARK_PYTHON": sys.executable}
-        done = subprocess.run(
-            [command, "run", "--spec", "pipeline/spark-pipeline.yml", *arguments],
-            cwd=self._folder,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=RUN_S,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout
-        return done.stdout
+        line = [command, "run", "--spec", "pipeline/spark-pipeline.yml", *arguments]
+        code, output = finished(line, RUN_S, cwd=self._folder, env=environment)
+        assert code == 0, output
+        return output
 
     def checkpoint(self, flow: str, number: int = 0) -> Path:
         return self._folder / "storage/_checkpoints/orders" / flow / str(number)
