@@ -61,13 +61,26 @@ CLUSTER = ("--master", "local-cluster[2,1,1024]", "--conf", "spark.executor.memo
 UNRESOLVED = "sasl.jaas.config has ${env:KAFKA_PASSWORD}, for which there is no value"
 
 
+SUBMIT = (f"{SPARK_HOME}/bin/spark-submit", "--master", "local[2]", f"{ROOT}/jobs/check.py")
+
+
 @pytest.mark.slow
 @on_kafka
-def test_workers_on_this_machine_find_what_the_driver_finds(check):
-    code, lines, errors = check(*LOCAL, KAFKA_PASSWORD="client-secret")
+@pytest.mark.parametrize(
+    ("where", "arguments", "command"),
+    [
+        ("local[2,4]", LOCAL, COMMAND),
+        ("Spark Connect", ("--remote", "local[2]", "--tasks", "2"), COMMAND),
+        ("local[2]", (), SUBMIT),
+    ],
+    ids=["local", "Spark Connect", "spark-submit"],
+)
+def test_workers_on_this_machine_find_what_the_driver_finds(check, where, arguments, command):
+    home = {} if command is COMMAND else {"SPARK_HOME": SPARK_HOME}
+    code, lines, errors = check(*arguments, command=command, KAFKA_PASSWORD="client-secret", **home)
     assert code == 0, (lines, errors)
-    assert lines[-4:-3] == ["no step failed"]
-    assert lines[-2:] == ["as here", "1 executor of local[2,4] checked, none differ from here"]
+    assert lines.index("no step failed") < lines.index(f"1 executor of {where} checked, none differ from here")
+    assert "as here" in lines
 
 
 @pytest.mark.slow
@@ -94,21 +107,3 @@ def test_executors_without_the_package_are_told(check):
     assert code == 1, (lines, errors)
     assert "No module named 'spark_kafka_sink" in " ".join(lines) or "spark_kafka_sink halted" in " ".join(lines)
     assert lines[-1] == "2 executors of local-cluster[2,1,1024] checked, 2 differ from here"
-
-
-@pytest.mark.slow
-@on_kafka
-def test_spark_connect_checks_its_workers(check):
-    code, lines, errors = check("--remote", "local[2]", "--tasks", "2", KAFKA_PASSWORD="client-secret")
-    assert code == 0, (lines, errors)
-    assert lines[-1] == "1 executor of Spark Connect checked, none differ from here"
-
-
-@pytest.mark.slow
-@on_kafka
-def test_spark_submit_checks_the_workers_of_its_master(check):
-    command = (f"{SPARK_HOME}/bin/spark-submit", "--master", "local[2]", f"{ROOT}/jobs/check.py")
-    code, lines, errors = check(command=command, SPARK_HOME=SPARK_HOME, KAFKA_PASSWORD="client-secret")
-    assert code == 0, (lines, errors)
-    assert "no step failed" in lines
-    assert "1 executor of local[2] checked, none differ from here" in lines

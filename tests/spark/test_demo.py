@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 import sys
 import threading
 import uuid
@@ -15,7 +14,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from examples.demo.check import Topics
-from tests.support.child_processes import PYTHON_PATH
+from tests.support.child_processes import PYTHON_PATH, finished
 from tests.support.waiting import DEADLINE_S
 
 LIMIT_S = 290  # an idle machine needs a seventh of it
@@ -27,18 +26,10 @@ def demo(tmp_path, *arguments):
     """Exit code and output; nothing it started may be alive when it has ended, no file of its own be left."""
     mark = uuid.uuid4().hex
     environment = {**os.environ, "PYTHONPATH": PYTHON_PATH, "MARK": mark, "TMPDIR": str(tmp_path), "COLUMNS": "100"}
-    done = subprocess.run(
-        [sys.executable, "-m", "examples.demo", *arguments],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
+    done = finished([sys.executable, "-m", "examples.demo", *arguments], LIMIT_S, env=environment)
     assert processes_with(mark) == []
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(("demo-", "local-kafka-"))] == []
-    return done.returncode, done.stdout
+    return done
 
 
 def processes_with(mark):

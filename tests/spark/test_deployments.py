@@ -1,7 +1,6 @@
 """The sink where Spark is not one process: a standalone cluster, Spark Connect."""
 
 import os
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 
 from tests.faults.exactly_once.reader import read_committed
 from tests.spark.cluster import StandaloneCluster
-from tests.support.child_processes import PYTHON_PATH
+from tests.support.child_processes import PYTHON_PATH, finished
 
 pytestmark = pytest.mark.jvm
 
@@ -22,16 +21,8 @@ EVERY_ROW = {str(number).encode(): 1 for number in range(ROWS)}
 
 def run_job(script, *arguments, path=(PYTHON_PATH,)):
     """Exit code and output of a script of this folder in a process of its own, with ``path`` as its PYTHONPATH."""
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "tests/spark" / script), *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path))},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-    return done.returncode, done.stdout
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path))}
+    return finished([sys.executable, ROOT / "tests/spark" / script, *arguments], 280, env=environment)
 
 
 @pytest.fixture(scope="module")
@@ -69,60 +60,23 @@ def test_an_executor_without_the_package_names_it(cluster, topic, tmp_path):
     assert topic.values() == {}
 
 
-@pytest.fixture(scope="module")
-def connected(local_kafka, tmp_path_factory):
-    """How often ``connect_job.py`` wrote each value, and its output."""
+@pytest.mark.slow
+def test_through_spark_connect_each_row_is_written_once(local_kafka, tmp_path):
+    """Also of a cloned session, of a micro-batch that is repeated, and by ``write_kafka`` and ``kafka_batches``."""
     local_kafka.create_topic("connected", 4)
     servers = local_kafka.bootstrap_servers
-    folder = tmp_path_factory.mktemp("connected")
-    code, output = run_job("connect_job.py", servers, "connected", ROWS, folder)
+    code, output = run_job("connect_job.py", servers, "connected", ROWS, tmp_path)
     assert code == 0, output
-    values = Counter(value for values in read_committed(servers, "connected").values() for value in values)
-    return values, output
-
-
-@pytest.mark.slow
-def test_spark_connect_writes_every_row(connected):
-    values, _ = connected
-    assert {value: count for value, count in values.items() if value.isdigit()} == EVERY_ROW
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(pyspark.__version__.startswith("4.0."), reason="sessions can be cloned since Spark 4.1")
-def test_a_cloned_session_writes(connected):
-    values, _ = connected
-    assert values[b"of a clone"] == 1
-
-
-@pytest.mark.slow
-def test_a_micro_batch_that_spark_connect_repeats_is_not_written_again(connected):
-    values, _ = connected
-    assert {value: count for value, count in values.items() if value.startswith(b"stream")} == {
-        b"stream " + value: 1 for value in EVERY_ROW
-    }
-
-
-@pytest.mark.slow
-def test_a_write_of_a_micro_batch_without_its_number_is_refused_through_spark_connect(connected):
-    _, output = connected
-    _, _, refusal = output.partition("REFUSED: ")
-    assert "An exactly-once batch write needs txnAppId, a name" in refusal
-
-
-@pytest.mark.slow
-def test_write_kafka_and_kafka_batches_through_spark_connect_write_each_row_once(connected):
-    values, output = connected
-    written = {value: count for value, count in values.items() if value.startswith(b"function ")}
-    by_call = {b"function %d" % number: 1 for number in range(10)}
-    assert written == by_call | {b"function stream " + value: 1 for value in EVERY_ROW}
+    written = Counter(value for values in read_committed(servers, "connected").values() for value in values)
+    expected = EVERY_ROW | {b"function %d" % number: 1 for number in range(10)}
+    expected |= {kind + value: 1 for value in EVERY_ROW for kind in (b"stream ", b"function stream ")}
+    if not pyspark.__version__.startswith("4.0."):  # sessions can be cloned since Spark 4.1
+        expected[b"of a clone"] = 1
+    assert written == expected
+    assert "An exactly-once batch write needs txnAppId, a name" in output.partition("REFUSED: ")[2]
     first, second = [line for line in output.splitlines() if line.startswith("RESULT: ")]
     assert "10 rows" in first
     assert "before" in second
-
-
-@pytest.mark.slow
-def test_an_interrupted_write_kafka_through_spark_connect_aborts_and_keeps_the_callers_tags(connected):
-    _, output = connected
-    (line,) = [line for line in output.splitlines() if line.startswith("INTERRUPTED: ")]
-    assert "abort" in line
-    assert line.endswith("{'of the caller'}")
+    (interrupted,) = [line for line in output.splitlines() if line.startswith("INTERRUPTED: ")]
+    assert "abort" in interrupted
+    assert interrupted.endswith("{'of the caller'}")

@@ -1,12 +1,10 @@
 """``driverCheck`` in Spark: a refused login ends a write before its first task, what only the driver lacks does not."""
 
 import pytest
-from pyspark.sql.functions import udf
 
 from spark_kafka_sink.testing.listener import login
 from tests.contract.scenario import name
 from tests.spark.test_security import on_kafka, refusals
-from tests.spark.topics import Topic
 from tests.spark.writes import fails, save
 
 pytestmark = pytest.mark.jvm
@@ -44,23 +42,3 @@ def test_a_wrong_password_is_an_error_after_one_attempt_and_no_task_has_started(
     checked, unchecked = attempts
     assert checked == 1
     assert unchecked > checked
-
-
-@on_kafka
-def test_a_password_that_only_executors_have_is_no_error(spark, secure_kafka, tmp_path):
-    topic, secret = name("only-executors"), tmp_path / "kafka.properties"
-    secure_kafka.create_topic(topic)
-    given = secure_kafka.spark_options(LISTENER)
-    password = given["kafka.sasl.jaas.config"].partition('password="')[2].partition('"')[0]
-
-    @udf("string")
-    def as_on_an_executor(number):
-        secret.write_text(f"password={password}\n")
-        return str(number)
-
-    jaas = given["kafka.sasl.jaas.config"].replace(password, f"${{file:{secret}:password}}")
-    options = {**given, "topic": topic, "kafka.sasl.jaas.config": jaas}
-    rows = spark.range(1).coalesce(1).select(as_on_an_executor("id").alias("value"))
-    assert not secret.exists()
-    save(rows, options)
-    assert Topic(secure_kafka.bootstrap_servers, topic).count() == 1

@@ -1,13 +1,13 @@
 """Batch and stream with both guarantees on the Python that runs the tests; for `make test-pythons`."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.spark.deployed_job import EVERY_ROW
+from tests.support.child_processes import finished
 
 JOB = Path(__file__).parent / "deployed_job.py"
 
@@ -19,9 +19,6 @@ def test_a_batch_and_a_stream_of_the_installed_package(topic, tmp_path):
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment = {**kept, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     command = [sys.executable, "-P", JOB, topic.servers, topic.name, tmp_path / "job"]
-    done = subprocess.run(
-        [str(each) for each in command], env=environment, cwd=tmp_path, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, timeout=500, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout
+    code, output = finished(command, 500, env=environment, cwd=tmp_path)
+    assert code == 0, output
     assert topic.values() == EVERY_ROW

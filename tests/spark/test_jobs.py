@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -11,7 +10,7 @@ import pyspark
 import pytest
 
 from spark_kafka_sink.tools.cli import job
-from tests.support.child_processes import PYTHON_PATH
+from tests.support.child_processes import PYTHON_PATH, finished
 
 pytestmark = pytest.mark.jvm
 
@@ -32,16 +31,7 @@ def spark_submit(script, *arguments):
     line = [SPARK_HOME / "bin" / "spark-submit", "--master", "local[2]"]
     line += ["--properties-file", ROOT / "conf/spark-defaults.conf", "--conf", "spark.ui.enabled=false"]
     line += ["--conf", f"spark.pyspark.python={sys.executable}", ROOT / "jobs" / script, *arguments]
-    done = subprocess.run(
-        [str(each) for each in line],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    return done.returncode, done.stdout
+    return finished(line, 200, env=environment)
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 
 from tests.faults.exactly_once.reader import read_committed
 from tests.spark.writes import lose_commit
-from tests.support.child_processes import PYTHON_PATH
+from tests.support.child_processes import PYTHON_PATH, finished
 
 pytest.importorskip("pyspark.pipelines", reason="pipelines came with Spark 4.1")
 pytest.importorskip("yaml", reason="spark-pipelines reads its specification with PyYAML")
@@ -74,18 +73,10 @@ class SamplePipeline:
         """The output of ``spark-pipelines run``, which must succeed."""
         command = Path(sys.executable).with_name("spark-pipelines")
         environment = os.environ | {"PYTHONPATH": PYTHON_PATH, "PYSPARK_PYTHON": sys.executable}
-        done = subprocess.run(
-            [command, "run", "--spec", "pipeline/spark-pipeline.yml", *arguments],
-            cwd=self._folder,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=RUN_S,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout
-        return done.stdout
+        line = [command, "run", "--spec", "pipeline/spark-pipeline.yml", *arguments]
+        code, output = finished(line, RUN_S, cwd=self._folder, env=environment)
+        assert code == 0, output
+        return output
 
     def checkpoint(self, flow: str, number: int = 0) -> Path:
         return self._folder / "storage/_checkpoints/orders" / flow / str(number)
@@ -112,7 +103,10 @@ def once(first: int, last: int) -> Counter[str]:
 
 
 @pytest.mark.slow
-def test_the_second_run_of_two_exactly_once_flows_is_not_refused(pipeline):
+@pytest.mark.parametrize("prefix", [None, "orders"])
+def test_the_second_run_of_two_exactly_once_flows_is_not_refused(pipeline, prefix):
+    if prefix is not None:
+        pipeline.set_option("transactionalIdPrefix", prefix)
     pipeline.land("web", 0, 99)
     pipeline.land("branches", 100, 199)
     pipeline.run()
@@ -143,15 +137,6 @@ def test_a_full_refresh_is_a_new_query_and_writes_every_row_again(pipeline):
     assert pipeline.written() == once(0, 99) + once(0, 99)
     refreshed = json.loads((pipeline.checkpoint("web", 1) / "metadata").read_text())["id"]
     assert re.search(rf"micro-batch 0 of query {refreshed}: 100 rows", output)
-
-
-@pytest.mark.slow
-def test_flows_with_one_transactional_id_prefix_write_each_row_once(pipeline):
-    pipeline.set_option("transactionalIdPrefix", "orders")
-    pipeline.land("web", 0, 99)
-    pipeline.land("branches", 100, 199)
-    pipeline.run()
-    assert pipeline.written() == once(0, 199)
 
 
 @pytest.mark.slow

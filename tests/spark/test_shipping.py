@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tarfile
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 from tests.spark.cluster import ConnectServer, StandaloneCluster
 from tests.spark.deployed_job import EVERY_ROW
+from tests.support.child_processes import finished
 
 ROOT = Path(__file__).parents[2]
 SPARK_HOME = Path(pyspark.__file__).parent
@@ -26,12 +26,9 @@ pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.timeout(600)]
 def run(*command, cwd=None, **environment):
     """The output of a command that ends well."""
     kept = {name: value for name, value in os.environ.items() if name not in HIDDEN}
-    done = subprocess.run(
-        [str(each) for each in command], env={**kept, **environment}, cwd=cwd, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, timeout=400, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout
-    return done.stdout
+    code, output = finished(command, 400, env={**kept, **environment}, cwd=cwd)
+    assert code == 0, output
+    return output
 
 
 def offline(*command, cwd=None):
