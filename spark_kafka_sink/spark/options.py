@@ -132,13 +132,7 @@ SINK_OPTIONS: tuple[Option, ...] = (
 )  # fmt: skip
 """The sink's own options, without a prefix."""
 
-_EXACTLY_ONCE_ONLY = (
-    "transactionalidprefix",
-    "ledgertopic",
-    "ledgerstart",
-    "txnappid",
-    "txnversion",
-)
+_EXACTLY_ONCE_ONLY = ("transactionalidprefix", "ledgertopic", "ledgerstart", "txnappid", "txnversion")
 _TOPIC_NAMES = ("topic", "ledgertopic", "receiptstopic", "deadlettertopic")
 LEDGER_TOPIC = "__pykafka_ledger"
 _UNNUMBERED: Final = (

@@ -6,7 +6,6 @@ from datetime import timedelta
 import pyarrow as pa
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
-from google.protobuf.wrappers_pb2 import Int64Value
 from kio.schema.errors import ErrorCode
 from pyspark.sql.types import StringType, StructField, StructType
 
@@ -20,8 +19,9 @@ from spark_kafka_sink.network.metadata_api import parse_metadata
 from spark_kafka_sink.network.security.tls import handshake_error
 from spark_kafka_sink.schemas.encoding.avro import plan_avro
 from spark_kafka_sink.schemas.encoding.avro_schema import AvroSchema
+from spark_kafka_sink.schemas.encoding.descriptors import known_files
 from spark_kafka_sink.schemas.encoding.encoder import InvalidSchemaError
-from spark_kafka_sink.schemas.encoding.protobuf import plan_message
+from spark_kafka_sink.schemas.encoding.protobuf import plan_protobuf
 from spark_kafka_sink.schemas.registry.schema import problem
 from spark_kafka_sink.spark.formats import derived_schema
 from spark_kafka_sink.spark.schema import RowLayout, check_shippable
@@ -112,7 +112,9 @@ EMPTY = '{"type": "record", "name": "R", "fields": []}'
         lambda: plan_avro(EMPTY, pa.struct([FORGING, pa.field("y", pa.int64())])),
         lambda: plan_avro(EMPTY, pa.struct([])).encode(pa.array([{FORGING.name: 1}], pa.struct([FORGING]))),
         lambda: plan_avro('"int"', pa.struct([FORGING])),
-        lambda: plan_message(Int64Value.DESCRIPTOR, pa.struct([FORGING])),
+        lambda: plan_protobuf(
+            known_files(["google/protobuf/wrappers.proto"]), "google.protobuf.Int64Value", pa.struct([FORGING])
+        ),
         lambda: derived_schema("value", SPARKS, False),
         lambda: RowLayout.of(StructType([StructField("value", SPARKS)]), "t", None, None),
         lambda: RowLayout.of(SPARKS.add("value", StringType()), "t", "at", None),

@@ -16,32 +16,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from spark_kafka_sink.records.columns import encode_varint, is_any_list
-from spark_kafka_sink.schemas.encoding.avro_kernels import (
-    LONGS,
-    MOST_DIGITS,
-    UUID_BYTES,
-    Boolean,
-    Branch,
-    Bytes,
-    Constant,
-    Decimal,
-    Duration,
-    Entries,
-    Enum,
-    Fixed,
-    Integer,
-    Items,
-    Members,
-    Nothing,
-    Real,
-    RecordFields,
-    Required,
-    Text,
-    Uuid,
-    UuidBytes,
-    UuidText,
-    planned_field,
-)
+from spark_kafka_sink.schemas.encoding import avro_kernels as kernels
 from spark_kafka_sink.schemas.encoding.avro_schema import NO_DEFAULT, AvroField, AvroSchema, Json
 from spark_kafka_sink.schemas.encoding.columns import PER_SECOND, KernelEncoder, plain_kind, type_name
 from spark_kafka_sink.schemas.encoding.encoder import InvalidSchemaError, Kernel, SchemaMismatchError, column_of
@@ -143,20 +118,20 @@ class Planner:
         if schema.type == "union":
             return self._union(schema, kind, path)
         if schema.type == "null" and pt.is_null(kind):
-            return Nothing()
-        return Required(path, str(schema), self._value(schema, kind, path))
+            return kernels.Nothing()
+        return kernels.Required(path, str(schema), self._value(schema, kind, path))
 
     def plan_raw_bytes(self, schema: AvroSchema, kind: pa.DataType) -> Kernel:
         """The kernel of a schema ``bytes`` at the top, which Confluent's serializers write without its length."""
         value = self._value(schema, plain_kind(kind), "")
-        if isinstance(value, Bytes | Decimal):
+        if isinstance(value, kernels.Bytes | kernels.Decimal):
             value = replace(value, has_length=False)
-        return Required("", str(schema), value)
+        return kernels.Required("", str(schema), value)
 
     def _union(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel:
         null = schema.null_branch
         if null is not None and pt.is_null(kind):
-            return Constant(encode_varint(null))
+            return kernels.Constant(encode_varint(null))
         branches = [index for index, branch in enumerate(schema.branches) if branch.type != "null"]
         names = [f"member{number}" for number in range(len(branches))]
         if len(names) > 1 and pt.is_struct(kind) and [field.name for field in kind] == names:
@@ -167,14 +142,14 @@ class Planner:
                 )
                 for index, field in zip(branches, kind, strict=True)
             ]
-            return Members(path, str(schema), None if null is None else encode_varint(null), tuple(members))
+            return kernels.Members(path, str(schema), None if null is None else encode_varint(null), tuple(members))
         index = self._branch(schema, kind, path)
         if index is None:
-            return Nothing()
+            return kernels.Nothing()
         value = self._value(schema.branches[index], kind, path)
         if null is None:
-            return Required(path, str(schema), value, encode_varint(index))
-        return Branch(encode_varint(null), encode_varint(index), value)
+            return kernels.Required(path, str(schema), value, encode_varint(index))
+        return kernels.Branch(encode_varint(null), encode_varint(index), value)
 
     def _branch(self, schema: AvroSchema, kind: pa.DataType, path: str) -> int | None:
         """The index of the only branch, or of the only one that fits. None, and a mismatch, if there is none."""
@@ -209,22 +184,22 @@ class Planner:
             if pt.is_timestamp(kind) and "timestamp-" in schema.logical:
                 hint = f": it has {'a' if kind.tz else 'no'} time zone, cast it"
             self._mismatch(path, f"column type {type_name(kind)} does not fit schema type {schema}{hint}")
-        return kernel or Nothing()
+        return kernel or kernels.Nothing()
 
     def _nested(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
         if schema.type == "record" and pt.is_struct(kind):
             return self._record(schema, kind, path)
         if schema.type == "array" and is_any_list(kind):
-            return Items(self._element(schema.items, kind.value_type, f"{path}[]"))
+            return kernels.Items(self._element(schema.items, kind.value_type, f"{path}[]"))
         if schema.type == "map" and pt.is_map(kind) and _is_string(plain_kind(kind.key_type)):
-            key = Required(f"{path}.key", "string", Text(f"{path}.key"))
-            return Entries(path, key, self._element(schema.values, kind.item_type, f"{path}.value"))
+            key = kernels.Required(f"{path}.key", "string", kernels.Text(f"{path}.key"))
+            return kernels.Entries(path, key, self._element(schema.values, kind.item_type, f"{path}.value"))
         return None
 
     def _element(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel:
         """The kernel of elements; those without a type are nulls, if there are any."""
         if pt.is_null(kind) and schema.type != "null" and schema.null_branch is None:
-            return Required(path, str(schema), Nothing())
+            return kernels.Required(path, str(schema), kernels.Nothing())
         return self.plan(schema, kind, path)
 
     def _record(self, schema: AvroSchema, kind: pa.StructType, path: str) -> Kernel:
@@ -234,36 +209,36 @@ class Planner:
         for name in names:
             if name in unknown:
                 self._mismatch(_join(path, name), f"{schema} has no such field ({type_name(kind.field(name).type)})")
-        kernels = []
+        planned = []
         for field in fields:
             places = kind.get_all_field_indices(field.name)
             inner = _join(path, field.name)
             if len(places) > 1:
                 self._mismatch(inner, f"{len(places)} columns have this name")
             elif places:
-                kernels.append((places[0], self.plan(field.schema, kind.field(places[0]).type, inner)))
+                planned.append((places[0], self.plan(field.schema, kind.field(places[0]).type, inner)))
             else:
-                kernels.append((-1, self._absent(field, inner, unknown)))
-        return RecordFields(with_runs(planned_field(place, kernel) for place, kernel in kernels))
+                planned.append((-1, self._absent(field, inner, unknown)))
+        return kernels.RecordFields(with_runs(kernels.planned_field(place, kernel) for place, kernel in planned))
 
     def _absent(self, field: AvroField, path: str, unknown: set[str]) -> Kernel:
         """The kernel of a field without a column."""
         if field.default is not NO_DEFAULT:
             try:
-                return Constant(default_bytes(field.schema, field.default, self._left))
+                return kernels.Constant(default_bytes(field.schema, field.default, self._left))
             except (ValueError, OverflowError, RecursionError) as error:
                 self._mismatch(path, f"the default in the schema is wrong: {error}")
         elif field.schema.null_branch is not None:
-            return Constant(encode_varint(field.schema.null_branch))
+            return kernels.Constant(encode_varint(field.schema.null_branch))
         elif field.schema.type != "null":
             other = next((f", only {name}" for name in unknown if name.lower() == field.name.lower()), "")
             self._mismatch(path, f"no such column{other}, and the field ({field.schema}) has no default and no null")
-        return Nothing()
+        return kernels.Nothing()
 
     def _single(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
         match schema.type:
             case "boolean" if pt.is_boolean(kind):
-                return Boolean()
+                return kernels.Boolean()
             case "int":
                 return self._int(schema, kind, path)
             case "long":
@@ -273,7 +248,7 @@ class Planner:
             case "bytes" | "fixed" if schema.logical == "decimal":
                 return _decimal(schema, kind, path)
             case "bytes" if _is_bytes(kind) or (self._promotes and _is_string(kind)):
-                return Bytes()
+                return kernels.Bytes()
             case "string" | "enum":
                 return self._text(schema, kind, path)
             case "fixed":
@@ -282,70 +257,70 @@ class Planner:
 
     def _text(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
         if schema.type == "enum":
-            return Enum(path, str(schema), tuple(schema.attributes["symbols"])) if _is_string(kind) else None
+            return kernels.Enum(path, str(schema), tuple(schema.attributes["symbols"])) if _is_string(kind) else None
         if schema.logical == "uuid" and _is_uuid(kind):
-            return UuidText()
+            return kernels.UuidText()
         if not (_is_string(kind) or (self._promotes and _is_bytes(kind))):
             return None
-        return Uuid(path) if schema.logical == "uuid" else Text(path)
+        return kernels.Uuid(path) if schema.logical == "uuid" else kernels.Text(path)
 
     def _fixed(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
         if schema.logical == "duration":
             is_interval = pt.is_interval(kind) or pt.is_duration(kind)
-            return Duration(path) if is_interval else None
+            return kernels.Duration(path) if is_interval else None
         if schema.logical == "uuid" and _is_string(kind):
-            return UuidBytes(path)
+            return kernels.UuidBytes(path)
         width = kind.byte_width if pt.is_fixed_size_binary(kind) else schema.size
         fits = width == schema.size and _is_bytes(kind) and (self._promotes or pt.is_fixed_size_binary(kind))
-        return Fixed(path, str(schema), schema.size) if fits else None
+        return kernels.Fixed(path, str(schema), schema.size) if fits else None
 
     def _int(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
         name = str(schema)
         if schema.logical == "date" or (not schema.logical and self._promotes):
             if pt.is_date32(kind):
-                return Integer(path, name)
+                return kernels.Integer(path, name)
             if pt.is_date64(kind):
-                return Integer(path, name, divisor=_DAY * 1000, bounds=_INTS)
-        bounds = (0, _DAY * 1000 - 1) if schema.logical == "time-millis" else LONGS
-        if bounds != LONGS and pt.is_time(kind):
+                return kernels.Integer(path, name, divisor=_DAY * 1000, bounds=_INTS)
+        bounds = (0, _DAY * 1000 - 1) if schema.logical == "time-millis" else kernels.LONGS
+        if bounds != kernels.LONGS and pt.is_time(kind):
             return _scaled(path, name, kind.unit, "ms", bounds=bounds)
         if _is_integer(kind, _BITS["int"]) and (self._promotes or not schema.logical):
-            return Integer(path, name, bounds=bounds)
+            return kernels.Integer(path, name, bounds=bounds)
         return None
 
     def _long(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
         name, logical = str(schema), schema.logical
-        bounds = (0, _DAY * 1_000_000 - 1) if logical == "time-micros" else LONGS
+        bounds = (0, _DAY * 1_000_000 - 1) if logical == "time-micros" else kernels.LONGS
         if pt.is_timestamp(kind):
             if not logical and self._promotes:
                 return _scaled(path, name, kind.unit, "ms", rounds=True)  # as Spark's to_avro
             if logical.startswith("timestamp" if kind.tz else "local-timestamp"):
                 unit = _UNITS[logical.rpartition("-")[2]]
                 return _scaled(path, name, kind.unit, unit, rounds=unit == "ms")
-        elif bounds != LONGS and pt.is_time(kind):
+        elif bounds != kernels.LONGS and pt.is_time(kind):
             return _scaled(path, name, kind.unit, "us", bounds=bounds)
         elif not logical and self._promotes and pt.is_duration(kind):
             return _scaled(path, name, kind.unit, "us")  # as Spark's to_avro
         elif _is_integer(kind, _BITS["long"]) and (self._promotes or not (logical or _is_integer(kind, _BITS["int"]))):
-            return Integer(path, name, bounds=bounds)
+            return kernels.Integer(path, name, bounds=bounds)
         return None
 
     def _real(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
         bits = 32 if schema.type == "float" else 64
         exact = pt.is_floating(kind) and kind.bit_width == bits
         widened = (pt.is_floating(kind) and kind.bit_width < bits) or _is_integer(kind, _BITS["long"])
-        return Real(path, bits) if exact or (self._promotes and widened) else None
+        return kernels.Real(path, bits) if exact or (self._promotes and widened) else None
 
     def _mismatch(self, path: str, text: str) -> None:
         self.mismatches.append(f"{path}: {text}" if path else text)
 
 
 def _scaled(
-    path: str, name: str, unit: str, wanted: str, rounds: bool = False, bounds: tuple[int, int] = LONGS
-) -> Integer:
+    path: str, name: str, unit: str, wanted: str, rounds: bool = False, bounds: tuple[int, int] = kernels.LONGS
+) -> kernels.Integer:
     """The kernel that converts one unit of time to another."""
     have, want = PER_SECOND[unit], PER_SECOND[wanted]
-    return Integer(path, name, max(1, want // have), max(1, have // want), rounds, bounds)
+    return kernels.Integer(path, name, max(1, want // have), max(1, have // want), rounds, bounds)
 
 
 def _decimal(schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
@@ -357,10 +332,10 @@ def _decimal(schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
     rescaled = None
     if kind.scale < schema.scale:
         digits = kind.precision + schema.scale - kind.scale
-        if digits > MOST_DIGITS:
+        if digits > kernels.MOST_DIGITS:
             return None
         rescaled = pa.decimal128(digits, schema.scale) if digits <= 38 else pa.decimal256(digits, schema.scale)
-    return Decimal(path, str(schema), schema.precision, size, rescaled)
+    return kernels.Decimal(path, str(schema), schema.precision, size, rescaled)
 
 
 def _join(path: str, name: str) -> str:
@@ -383,7 +358,7 @@ def _is_bytes(kind: pa.DataType) -> bool:
 
 
 def _is_uuid(kind: pa.DataType) -> bool:
-    return bool(pt.is_fixed_size_binary(kind) and kind.byte_width == UUID_BYTES)
+    return bool(pt.is_fixed_size_binary(kind) and kind.byte_width == kernels.UUID_BYTES)
 
 
 def default_bytes(schema: AvroSchema, default: Json, left: Allowance) -> bytes:

@@ -14,25 +14,11 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from spark_kafka_sink.records.columns import encode_unsigned_varint, is_any_list
+from spark_kafka_sink.schemas.encoding import protobuf_fields as parts
 from spark_kafka_sink.schemas.encoding.columns import KernelEncoder, plain_type, type_name
 from spark_kafka_sink.schemas.encoding.descriptors import TYPE_NAMES, is_map_entry, is_repeated, message_descriptor
 from spark_kafka_sink.schemas.encoding.encoder import Kernel, SchemaMismatchError, column_of
-from spark_kafka_sink.schemas.encoding.protobuf_fields import (
-    Boolean,
-    Bytes,
-    Duration,
-    EnumNumber,
-    EnumSymbol,
-    Floating,
-    Integer,
-    Kind,
-    Map,
-    Message,
-    Repeated,
-    Singular,
-    Timestamp,
-    Wrapper,
-)
+from spark_kafka_sink.schemas.encoding.protobuf_fields import Kind
 from spark_kafka_sink.schemas.encoding.runs import PlannedField, SingleField, with_runs
 
 if TYPE_CHECKING:
@@ -115,7 +101,7 @@ class _Planner:
     def __init__(self) -> None:
         self.mismatches: list[str] = []
 
-    def message(self, descriptor: Descriptor, kind: pa.StructType, path: str) -> Message:
+    def message(self, descriptor: Descriptor, kind: pa.StructType, path: str) -> parts.Message:
         names = [field.name for field in kind]
         fields: list[tuple[int, int, Kernel]] = []
         before = f"{path}." if path else ""
@@ -140,10 +126,10 @@ class _Planner:
             if len(members) > 1:
                 oneofs.append((before + oneof.name, members))
         by_number = (
-            field.planned(index) if isinstance(field, Singular) else PlannedField(index, field)
+            field.planned(index) if isinstance(field, parts.Singular) else PlannedField(index, field)
             for _, index, field in sorted(fields, key=lambda each: each[0])
         )
-        return Message(with_runs(by_number), tuple(oneofs))
+        return parts.Message(with_runs(by_number), tuple(oneofs))
 
     def _field(self, field: FieldDescriptor, kind: pa.DataType, path: str) -> Kernel | None:
         try:
@@ -162,7 +148,7 @@ class _Planner:
             return self._map(field, kind, path)
         if not is_repeated(field):
             element = self._kind(field, kind, path)
-            return Singular(
+            return parts.Singular(
                 _tag(field.number, _wire_type(proto_type)), element, path, field.has_presence, _is_required(field)
             )
         if pt.is_null(kind):
@@ -171,7 +157,7 @@ class _Planner:
             raise _does_not_fit(path, kind, f"repeated {_type(field)}")
         element = self._kind(field, kind.value_type, f"{path}[]")
         packed = _is_packed(field)
-        return Repeated(_tag(field.number, _DELIMITED if packed else _wire_type(proto_type)), element, packed)
+        return parts.Repeated(_tag(field.number, _DELIMITED if packed else _wire_type(proto_type)), element, packed)
 
     def _map(self, field: FieldDescriptor, kind: pa.DataType, path: str) -> Kernel:
         key, value = (field.message_type.fields_by_name[name] for name in ("key", "value"))
@@ -184,25 +170,26 @@ class _Planner:
             at = f"{path}.{each.name}"
             wire_type = _wire_type(TYPE_NAMES[each.type])
             element = self._kind(each, of, at)
-            single = Singular(_tag(each.number, wire_type), element, at, presence=True, required=True)
+            single = parts.Singular(_tag(each.number, wire_type), element, at, presence=True, required=True)
             fields.append(SingleField(index, single))
-        return Map(_tag(field.number, _DELIMITED), Message(tuple(fields)), path)
+        return parts.Map(_tag(field.number, _DELIMITED), parts.Message(tuple(fields)), path)
 
     def _kind(self, field: FieldDescriptor, kind: pa.DataType, path: str) -> Kind:
         """What writes values of the Arrow type ``kind`` as the field's type, whether the field is repeated or not."""
         name = TYPE_NAMES[field.type]
         if pt.is_null(kind):
-            return Boolean()  # has no values
+            return parts.Boolean()  # has no values
         if name in _INTEGERS and pt.is_integer(kind):
             return _integer(name, kind, path)
         if name in ("uint64", "fixed64") and pt.is_decimal128(kind) and kind.scale == 0:
-            return Integer(path, name, 64 if name == "fixed64" else 0, bounds=_range(False, 64))  # as Spark reads it
+            # as Spark reads it
+            return parts.Integer(path, name, 64 if name == "fixed64" else 0, bounds=_range(False, 64))
         if name in _FLOATS and (pt.is_floating(kind) or pt.is_integer(kind)):
             return _floating(name, kind, path)
         if name == "bool" and pt.is_boolean(kind):
-            return Boolean()
+            return parts.Boolean()
         if name in ("string", "bytes") and (pt.is_string(kind) or pt.is_binary(kind)):
-            return Bytes(path, name == "string")
+            return parts.Bytes(path, name == "string")
         if name == "enum":
             return _enum(field.enum_type, kind, path)
         if name == "message":
@@ -216,12 +203,12 @@ class _Planner:
         if descriptor.full_name == "google.protobuf.Timestamp" and pt.is_timestamp(kind):
             if kind.tz is None:
                 raise _DoesNotFitError(f"{_does_not_fit(path, kind, _type(field))}: it has no time zone, cast it")
-            return Timestamp(path)
+            return parts.Timestamp(path)
         if descriptor.full_name == "google.protobuf.Duration" and pt.is_duration(kind):
-            return Duration(path)
+            return parts.Duration(path)
         if descriptor.full_name in _WRAPPERS:
             value = descriptor.fields_by_name["value"]
-            return Wrapper(_tag(value.number, _wire_type(TYPE_NAMES[value.type])), self._kind(value, kind, path))
+            return parts.Wrapper(_tag(value.number, _wire_type(TYPE_NAMES[value.type])), self._kind(value, kind, path))
         raise _does_not_fit(path, kind, _type(field))
 
     def _add(self, path: str, problem: str) -> None:
@@ -239,7 +226,7 @@ def _integer(name: str, kind: pa.DataType, path: str) -> Kind:
     if not fits and (signed or given[0] == 0):
         raise _narrows(path, kind, name)
     bounds = None if fits else (holds[0], min(holds[1], given[1]))
-    return Integer(path, name, 0 if wire_type == _VARINT else bits, name.startswith("sint"), bounds)
+    return parts.Integer(path, name, 0 if wire_type == _VARINT else bits, name.startswith("sint"), bounds)
 
 
 def _range(signed: bool, bits: int) -> tuple[int, int]:
@@ -252,16 +239,16 @@ def _floating(name: str, kind: pa.DataType, path: str) -> Kind:
     fits = needed <= (exact_bits if pt.is_integer(kind) else bits)
     if not fits:
         raise _narrows(path, kind, name)
-    return Floating(bits)
+    return parts.Floating(bits)
 
 
 def _enum(enum: EnumDescriptor, kind: pa.DataType, path: str) -> Kind:
     if pt.is_string(kind):
         numbers = {each.name.encode(): each.number for each in enum.values}
-        return EnumSymbol(path, enum.full_name, tuple(numbers), tuple(numbers.values()))
+        return parts.EnumSymbol(path, enum.full_name, tuple(numbers), tuple(numbers.values()))
     if pt.is_integer(kind) and kind.bit_width - pt.is_signed_integer(kind) < 32:
         closed = tuple(each.number for each in enum.values) if enum.is_closed else ()
-        return EnumNumber(path, enum.full_name, closed)
+        return parts.EnumNumber(path, enum.full_name, closed)
     raise _does_not_fit(path, kind, f"enum {enum.full_name} (give its symbols as strings, or int)")
 
 

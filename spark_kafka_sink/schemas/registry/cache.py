@@ -20,7 +20,7 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from spark_kafka_sink.common.clock import Clock, SystemClock
@@ -35,11 +35,6 @@ from spark_kafka_sink.schemas.registry.schema import (
 
 if TYPE_CHECKING:
     from spark_kafka_sink.schemas.registry.client import SchemaRegistry
-
-_REGISTER: Final = "register"
-_LOOKUP: Final = "lookup"
-_LATEST: Final = "latest"
-_ID: Final = "id"
 
 _log = logging.getLogger("spark_kafka_sink.schema_registry")
 
@@ -77,24 +72,24 @@ class CachedRegistry:
         self._imports: dict[Schema, Mapping[str, Schema]] = {}
 
     def register(self, subject: str, schema: Schema) -> RegisteredSchema:
-        key = (_REGISTER, subject, *_named(schema))
+        key = ("register", subject, *_named(schema))
         return self._found(key) or self._store(key, self._registry.register(subject, schema))
 
     def lookup(self, subject: str, schema: Schema) -> RegisteredSchema:
-        key = (_LOOKUP, subject, *_named(schema))
+        key = ("lookup", subject, *_named(schema))
         return self._found(key) or self._store(key, self._registry.lookup(subject, schema))
 
     def latest(self, subject: str, *, serialized: bool = False) -> RegisteredSchema:
-        key = (_LATEST, subject, f"{serialized}")
-        return self._found(key) or self._store_whole(
-            key, self._registry.latest(subject, serialized=serialized), serialized=serialized
-        )
+        key = ("latest", subject, f"{serialized}")
+        if (found := self._found(key)) is not None:
+            return found
+        return self._store_whole(key, self._registry.latest(subject, serialized=serialized), serialized)
 
     def by_id(self, schema_id: int, subject: str, *, serialized: bool = False) -> RegisteredSchema:
-        key = (_ID, f"{schema_id}", subject, f"{serialized}")
-        return self._found(key) or self._store_whole(
-            key, self._registry.by_id(schema_id, subject, serialized=serialized), serialized=serialized
-        )
+        key = ("id", f"{schema_id}", subject, f"{serialized}")
+        if (found := self._found(key)) is not None:
+            return found
+        return self._store_whole(key, self._registry.by_id(schema_id, subject, serialized=serialized), serialized)
 
     def imports(self, schema: Schema, *, serialized: bool = False) -> Mapping[str, Schema]:
         """The schemas that ``schema`` imports. A reference names a version, which never changes."""
@@ -110,7 +105,7 @@ class CachedRegistry:
                     self._remember(key, *stored_response(stored))
         return self._responses.get(key)
 
-    def _store_whole(self, key: tuple[str, ...], found: RegisteredSchema, *, serialized: bool) -> RegisteredSchema:
+    def _store_whole(self, key: tuple[str, ...], found: RegisteredSchema, serialized: bool) -> RegisteredSchema:
         """Stores a schema that the registry chose, in the file with its imports."""
         imports = {} if self._file is None else self.imports(found.schema, serialized=serialized)
         return self._store(key, found, imports)
@@ -216,13 +211,6 @@ def _digest(key: Sequence[str]) -> str:
     return sha256(json.dumps(list(key)).encode()).hexdigest()
 
 
-class StoredResponse(NamedTuple):
-    """A response as JSON for the file. ``imports``: the schemas that it imports, by the names of the imports."""
-
-    registered: RegisteredSchema
-    imports: Mapping[str, Schema]
-
-
 def _plain_response(registered: RegisteredSchema, imports: Mapping[str, Schema]) -> dict[str, Any]:
     return {
         "subject": registered.subject,
@@ -240,11 +228,14 @@ def _shown(schema: Schema) -> dict[str, Any]:
     return {"schema": schema.text, "schemaType": schema.type.value, "references": references}
 
 
-def stored_response(plain: Any) -> StoredResponse:
-    """Raises ``UnreadableResponseError``."""
+def stored_response(plain: Any) -> tuple[RegisteredSchema, dict[str, Schema]]:
+    """A response in the file's JSON, and the schemas that it imports, by the names of the imports.
+
+    Raises ``UnreadableResponseError``.
+    """
     parsed = plain if isinstance(plain, dict) else {}
     subject, imports, rules = (parsed.get(name) for name in ("subject", "imports", "rules"))
     if not isinstance(subject, str) or not isinstance(imports, dict) or not isinstance(rules, list):
         raise UnreadableResponseError("has no subject, imports or rules")
     registered = registered_schema(parsed, subject)._replace(rules=tuple(map(str, rules)))
-    return StoredResponse(registered, {name: schema_of(each) for name, each in imports.items()})
+    return registered, {name: schema_of(each) for name, each in imports.items()}

@@ -97,7 +97,9 @@ class _Check:
             return
         finally:
             connection.close()
-        yield from self._others(nodes, channels)
+        other = yield from self._establish(nodes, channels)  # the brokers that are not bootstrap servers
+        if other is not None:
+            other.close()
 
     def _establish(
         self, nodes: Sequence[Node], channels: ChannelBuilder
@@ -124,12 +126,6 @@ class _Check:
             else:
                 connection.close()
         return working
-
-    def _others(self, nodes: Sequence[Node], channels: ChannelBuilder) -> Iterator[Finding]:
-        """The brokers that are not bootstrap servers."""
-        connection = yield from self._establish(nodes, channels)
-        if connection is not None:
-            connection.close()
 
     def _cluster(self, connection: BrokerConnection) -> Generator[Finding, None, list[Node]]:
         """The brokers that the first one names."""

@@ -56,11 +56,9 @@ BATCHES = Metric("record_batches", True, (), "Record batches as sent, retries in
 RETRIES = Metric("retried_rows", True, (), "Rows sent again.")
 REQUESTS = Metric("requests", True, (), "Produce requests that brokers responded to.")
 LATENCY = Metric(
-    "request_latency_seconds",
-    True,
-    (),
+    "request_latency_seconds", True, (),
     "Seconds from a Produce request to its response, summed up: divide by requests.",
-)
+)  # fmt: skip
 THROTTLE = Metric("throttle_seconds", True, (), "Seconds of throttling that brokers reported (quotas).")
 TASK_SECONDS = Metric(
     "task_seconds", True, ("phase",),
