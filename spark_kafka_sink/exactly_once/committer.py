@@ -6,7 +6,7 @@ takes; nothing of the producer is needed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from enum import Enum
@@ -123,7 +123,7 @@ class Committer:
     ) -> list[EndTxnOutcome]:
         """Ends each transaction, True to commit. No EndTxn is sent from ``latest_ms`` (epoch ms) on."""
         calls = [requests.end_txn(each, commit) for each, commit in endings]
-        self._run(calls, timeout_ms, latest_ms)
+        self._rpc.run(calls, self._rpc.now() + timeout_ms, latest_ms)
         return [
             _ended(prepared, commit, call, timeout_ms) for (prepared, commit), call in zip(endings, calls, strict=True)
         ]
@@ -144,7 +144,7 @@ class Committer:
             requests.init_producer_id(each, timeout) if self.aborts_by_init(each) else requests.end_txn(each, False)
             for each in asked
         ]
-        self._run(calls, timeout_ms)
+        self._rpc.run(calls, self._rpc.now() + timeout_ms)
         return [
             _ended(each, False, call, timeout_ms) if call.api == "end_txn" else _fenced(each, call, timeout_ms)
             for each, call in zip(asked, calls, strict=True)
@@ -182,9 +182,6 @@ class Committer:
         found = (self._rpc.api_versions(node) for node in self._rpc.snapshot.nodes)
         versions = next((each for each in found if each is not None), None)
         return versions is not None and versions.features.get(METADATA_VERSION, 0) >= KAFKA_3_6
-
-    def _run(self, calls: Collection[Call], timeout_ms: float, latest_ms: float = NEVER) -> None:
-        self._rpc.run(calls, self._rpc.now() + timeout_ms, latest_ms)
 
 
 def _ended(prepared: TransactionalIdentity, commit: bool, call: Call, timeout_ms: float) -> EndTxnOutcome:

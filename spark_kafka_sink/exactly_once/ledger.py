@@ -86,7 +86,8 @@ class LedgerPart(NamedTuple):
 
 
 class Ledger:
-    """The ledger of one name. ``view`` is what was read so far; the reading methods extend and return it.
+    """The ledger of one name. ``view`` is what was read so far; the reading methods extend and return it. ``topic_id``:
+    of the topic that was read; None before, and from brokers without topic ids.
 
     ``deadline`` bounds the time without progress, so that a long log is read to its end.
     """
@@ -99,13 +100,8 @@ class Ledger:
         self._cluster = cluster
         self._log = self._partition_log(partitions.partition)
         self._next_offset: int | None = None
-        self._topic_id: UUID | None = None
+        self.topic_id: UUID | None = None
         self._read_at, self._read_at_epoch = 0.0, 0
-
-    @property
-    def topic_id(self) -> UUID | None:
-        """The id of the topic that was read; None before, and from brokers without topic ids."""
-        return self._topic_id
 
     def read(self, deadline: float) -> LedgerView:
         """Reads up to the leader's high watermark. It may be behind acknowledged records, because a new leader learns
@@ -149,7 +145,7 @@ class Ledger:
             else:
                 self._cluster.check_time(patience.deadline, f"{log.partition} {what}")
         info = self._cluster.topic(self.partitions.topic, deadline)
-        if info is None or info.topic_id != self._topic_id:
+        if info is None or info.topic_id != self.topic_id:
             raise ExactlyOnceError(
                 f"ledgerTopic {self.partitions.topic} was deleted and made again while it was read: it cannot say "
                 "what was decided"
@@ -180,9 +176,9 @@ class Ledger:
         topic_id = info.topic_id
         age_ms = max(self._cluster.now() - self._read_at, self._cluster.epoch_ms() - self._read_at_epoch)
         old = age_ms > _MAX_VIEW_AGE_MS
-        if self._next_offset is None or topic_id != self._topic_id or old:
+        if self._next_offset is None or topic_id != self.topic_id or old:
             self._start_anew(deadline)
-            self._topic_id = topic_id
+            self.topic_id = topic_id
 
     def _read_to(self, end: int | None, deadline: float) -> LedgerView:
         """Reads up to offset ``end``, or to the high watermark of the first response."""

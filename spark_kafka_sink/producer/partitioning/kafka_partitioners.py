@@ -405,7 +405,6 @@ class RoundRobinPartitioner(Partitioner):
         count: int,
         load: PartitionLoad,
     ) -> Int32Array:
-        """As in ``Partitioner``."""
         partitions = fresh_partitions(explicit, len(columns))
         free = np.flatnonzero(partitions == NOT_GIVEN)
         first = self._next.get(topic, 0)
@@ -440,7 +439,6 @@ class UniformStickyPartitioner(Partitioner):
         count: int,
         load: PartitionLoad,
     ) -> Int32Array:
-        """As in ``Partitioner``."""
         partitions = fresh_partitions(explicit, len(columns))
         if self._key_hash is not None and columns.key is not None:
             keyed = (partitions == NOT_GIVEN) & ~null_mask(columns.key)

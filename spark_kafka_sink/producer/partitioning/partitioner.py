@@ -193,12 +193,10 @@ class CustomPartitioner(Partitioner):
         return cls(name, instance("partitioner.class", name, ("partition",), "Partitioner or RecordPartitioner"))
 
     def configure(self, config: Mapping[str, object]) -> None:
-        """As in ``Partitioner``."""
         if hasattr(self._partitioner, "configure"):
             self._partitioner.configure(config)
 
     def close(self) -> None:
-        """As in ``Partitioner``."""
         if hasattr(self._partitioner, "close"):
             self._partitioner.close()
 
@@ -225,13 +223,16 @@ class CustomPartitioner(Partitioner):
         return partition
 
     def _checked(self, partition: object, topic: str, cluster: ClusterSnapshot, row: int | None) -> int:
-        known = range(cluster.partition_counts.get(topic, 0))
-        if isinstance(partition, int | np.integer) and not isinstance(partition, bool) and partition in known:
+        count = cluster.partition_counts.get(topic, 0)
+        if isinstance(partition, int | np.integer) and not isinstance(partition, bool) and 0 <= partition < count:
             return int(partition)
+        raise self._outside(repr(partition), topic, count, row)
+
+    def _outside(self, partition: object, topic: str, count: int, row: int | None) -> InvalidRecordError:
         where = "a record" if row is None else f"row {row}"
-        raise InvalidRecordError(
-            f"partitioner.class {self._name} chose partition {partition!r} for {where} of topic {topic}, which has "
-            f"partitions 0 to {len(known) - 1}.",
+        return InvalidRecordError(
+            f"partitioner.class {self._name} chose partition {partition} for {where} of topic {topic}, which has "
+            f"partitions 0 to {count - 1}.",
             row,
         )
 
@@ -244,7 +245,6 @@ class CustomPartitioner(Partitioner):
         count: int,
         load: PartitionLoad,
     ) -> Int32Array:
-        """As in ``Partitioner``."""
         if isinstance(self._partitioner, RecordPartitioner):
             return self._row_by_row(topic, columns, explicit, sizes, load)
         given = explicit
@@ -254,19 +254,14 @@ class CustomPartitioner(Partitioner):
         if chosen.shape != (len(columns),) or chosen.dtype.kind not in "iu":
             raise InvalidRecordError(
                 f"partitioner.class {self._name} must return one whole number per row: for {len(columns)} rows of "
-                "topic "
-                f"{topic} it gave {chosen.dtype} values of shape {chosen.shape}."
+                f"topic {topic} it gave {chosen.dtype} values of shape {chosen.shape}."
             )
         if explicit is not None:
             chosen = np.where(explicit == NOT_GIVEN, chosen, explicit)
         outside = ((chosen < 0) | (chosen >= count)) & (chosen != LEFT_OUT)
         if outside.any():
             row = int(np.argmax(outside))
-            raise InvalidRecordError(
-                f"partitioner.class {self._name} chose partition {chosen[row]} for row {row} of topic {topic}, "
-                f"which has partitions 0 to {count - 1}.",
-                row,
-            )
+            raise self._outside(chosen[row], topic, count, row)
         return chosen.astype(np.int32)
 
     def _row_by_row(

@@ -400,7 +400,7 @@ class SenderThread:
         self._closing = False
         self._drain_until = NEVER
         self._draining = False
-        self._sender: Sender | None = None
+        self._sender: Sender  # from ``start`` on
         self._lock = threading.Lock()
         self.waiters = Waiters(self)
         self._ended = self._inherited = False
@@ -463,19 +463,14 @@ class SenderThread:
 
     def _iteration_failed(self, error: Exception) -> None:
         """Continue, as Java's ``Sender.run``; end after ``_MAX_FAILURES`` in a row without a completed batch."""
-        if self._completed != self._loop.completed:
-            self._completed = self._loop.completed
+        if self._completed != self._sender.completed:
+            self._completed = self._sender.completed
             self._failures = 0
         self._failures += 1
         self._wake_at = self._clock.now()
         if self._failures >= _MAX_FAILURES:
             raise error
         _log.error("Uncaught error in the sender thread of %s; it goes on", self._thread.name, exc_info=error)
-
-    @property
-    def _loop(self) -> Sender:
-        assert self._sender is not None, "not started"
-        return self._sender
 
     def _run(self) -> None:
         _log.debug("Starting the sender thread of %s", self._thread.name)
@@ -491,7 +486,7 @@ class SenderThread:
                 self._close_all()
 
     def _close_all(self) -> None:
-        for step in (self._abort, self._loop.close, self._transport.shutdown, self.callbacks.end):
+        for step in (self._abort, self._sender.close, self._transport.shutdown, self.callbacks.end):
             try:
                 step()
             except BaseException:
@@ -502,7 +497,7 @@ class SenderThread:
             self.waiters.notify_all()
 
     def _abort(self) -> None:
-        self._loop.abort(self._ended_by)
+        self._sender.abort(self._ended_by)
 
     def _run_until_closed(self) -> None:
         ended = False
@@ -527,12 +522,12 @@ class SenderThread:
         if closing and not self._draining:
             _log.debug("Shutting down the sender thread of %s: it sends what is left", self._thread.name)
             self._draining = True
-            self._drain_until = min(self._drain_until, self._loop.begin_close(now))
-        if self._draining and not self._loop.has_work:
+            self._drain_until = min(self._drain_until, self._sender.begin_close(now))
+        if self._draining and not self._sender.has_work:
             return True
-        self._wake_at = self._loop.run_once(now, events)
+        self._wake_at = self._sender.run_once(now, events)
         if closing:
-            self._wake_at = min(self._wake_at, self._drain_until) if self._loop.has_work else now
+            self._wake_at = min(self._wake_at, self._drain_until) if self._sender.has_work else now
         return False
 
 

@@ -150,7 +150,7 @@ def test_incident_a_response_that_lacked_the_ledger_was_taken_for_another_ledger
     asked = []
     real = session.cluster.topic
     monkeypatch.setattr(session.cluster, "topic", lambda *call: real(*call) if asked else asked.append(call))
-    session.ledger._topic_id, session.ledger._next_offset = None, None
+    session.ledger.topic_id, session.ledger._next_offset = None, None
     assert lost_tasks(session.ledger, entry, transactions, session.deadline(DEADLINE_MS)) == frozenset()
     assert asked
 
