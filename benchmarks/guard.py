@@ -27,8 +27,8 @@ import pyarrow.compute as pc
 
 from benchmarks.scripted_cluster import PARTITIONS, ScriptedCluster
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.producer.partitioning.kafka_partitioners import BuiltInPartitioner
-from spark_kafka_sink.producer.partitioning.partitioner import PartitionLoad
+from spark_kafka_sink.producer.kafka_partitioners import BuiltInPartitioner
+from spark_kafka_sink.producer.partitioner import PartitionLoad
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from spark_kafka_sink.records.encode import encode_records
 

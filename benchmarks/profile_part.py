@@ -28,10 +28,10 @@ STEPS: Final = (
     (r"/network/selector\.py", "syscall_us"),
     (r"^stamp_header ", "crc_us"),
     (r"/common/compression\.py", "compress_us"),
-    (r"/(sender|transactions|network|security|login)/", "sender_us"),
+    (r"/(network|security|login)/|/producer/(sender|produce_\w+|sequences|transaction_\w+)\.py", "sender_us"),
     (r"/records/", "encode_us"),
-    (r"/partitioning/", "partition_us"),
-    (r"/(producer|append|accumulator|spark|exactly_once)/", "append_us"),
+    (r"/producer/(kafka_)?partitioners?\.py", "partition_us"),
+    (r"/(producer|spark|exactly_once)/", "append_us"),
 )
 """A sample belongs to the innermost frame of the sink's own, by the first of these that it matches."""
 
@@ -98,4 +98,4 @@ def _step(frames: list[str]) -> str:
         return "reading_us"
     step = next((name for pattern, name in STEPS if re.search(pattern, frames[own[-1][0]])), "append_us")
     # The accumulator serves both sides.
-    return "sender_us" if step == "append_us" and any("/sender/" in file for _, file in own) else step
+    return "sender_us" if step == "append_us" and any("/producer/sender.py" in file for _, file in own) else step

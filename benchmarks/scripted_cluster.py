@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.producer.core import ProducerCore
+from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn
 from tests.support.manual_clock import ManualClock
 from tests.support.scripted_network import ScriptedTransport, SentRequest, api_versions_response

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     )
     from spark_kafka_sink.exactly_once.committer import resume
     from spark_kafka_sink.producer import Delivery, KafkaProducer, SendReceipt
-    from spark_kafka_sink.producer.append.record import ProducerRecord, RecordMetadata
+    from spark_kafka_sink.producer.record import ProducerRecord, RecordMetadata
     from spark_kafka_sink.producer.sync_producer import SyncProducer, open_producer
-    from spark_kafka_sink.producer.transactions.requests import (
+    from spark_kafka_sink.producer.transaction_requests import (
         ConsumerGroupMetadata,
         OffsetAndMetadata,
         PreparedTransaction,
@@ -61,15 +61,15 @@ _HOMES = {
     "KafkaError": "errors",
     "KafkaTimeoutError": "errors",
     "ProducerFencedError": "errors",
-    "ConsumerGroupMetadata": "producer.transactions.requests",
-    "Delivery": "producer.append.receipt",
+    "ConsumerGroupMetadata": "producer.transaction_requests",
+    "Delivery": "producer.receipt",
     "KafkaProducer": "producer.producer",
-    "OffsetAndMetadata": "producer.transactions.requests",
+    "OffsetAndMetadata": "producer.transaction_requests",
     "PartitionInfo": "common.model",
-    "PreparedTransaction": "producer.transactions.requests",
-    "ProducerRecord": "producer.append.record",
-    "RecordMetadata": "producer.append.record",
-    "SendReceipt": "producer.append.receipt",
+    "PreparedTransaction": "producer.transaction_requests",
+    "ProducerRecord": "producer.record",
+    "RecordMetadata": "producer.record",
+    "SendReceipt": "producer.receipt",
     "SyncProducer": "producer.sync_producer",
     "encode_avro": "schemas.encoding.avro",
     "encode_protobuf": "schemas.encoding.protobuf",

@@ -21,7 +21,7 @@ from spark_kafka_sink.exactly_once.ledger_view import LedgerView
 from spark_kafka_sink.exactly_once.session import CommitSettings, session_for
 from spark_kafka_sink.exactly_once.sweep import abort_all, list_open, opened_since
 from spark_kafka_sink.exactly_once.values import Entry, EntryState, TaskReport, WriteId, WritePlan, listed
-from spark_kafka_sink.producer.transactions.requests import END_TXN_V2
+from spark_kafka_sink.producer.transaction_requests import END_TXN_V2
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_kafka_sink.exactly_once.values import RowSum
-from spark_kafka_sink.producer.partitioning.partitioner import LEFT_OUT
+from spark_kafka_sink.producer.partitioner import LEFT_OUT
 from spark_kafka_sink.records.columns import (
     Int64Array,
     RecordColumns,

@@ -23,8 +23,8 @@ from spark_kafka_sink.network.error_table import NOT_OPEN, Action, action, broke
 from spark_kafka_sink.network.metadata_api import parse_metadata
 from spark_kafka_sink.network.rpc import Rpc
 from spark_kafka_sink.network.topics import topic_metadata
-from spark_kafka_sink.producer.transactions import requests
-from spark_kafka_sink.producer.transactions.requests import (
+from spark_kafka_sink.producer import transaction_requests as requests
+from spark_kafka_sink.producer.transaction_requests import (
     END_TXN_V1,
     END_TXN_V2,
     PreparedTransaction,

@@ -18,7 +18,7 @@ from spark_kafka_sink.exactly_once.ledger import Ledger
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, EntryState, Repeat, listed
-from spark_kafka_sink.producer.transactions.requests import PreparedTransaction
+from spark_kafka_sink.producer.transaction_requests import PreparedTransaction
 
 _log = logging.getLogger("spark_kafka_sink.exactly_once")
 

@@ -23,7 +23,7 @@ from spark_kafka_sink.errors import CorruptRecordError
 from spark_kafka_sink.exactly_once.decode import BatchView, DecodedRecord, batch_headers, decode_batches
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.values import Entry, EntryState, Marker, RowSum, SchemaId, Target, TaskShare, TopicId
-from spark_kafka_sink.producer.transactions.requests import PreparedTransaction
+from spark_kafka_sink.producer.transaction_requests import PreparedTransaction
 from spark_kafka_sink.records.columns import RecordColumns, bytes_column
 from spark_kafka_sink.records.encode import BatchHeader, encode_records, stamp_header
 

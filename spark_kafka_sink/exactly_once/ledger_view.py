@@ -14,7 +14,7 @@ from spark_kafka_sink.errors import CorruptRecordError
 from spark_kafka_sink.exactly_once.decode import BatchView, DecodedRecord
 from spark_kafka_sink.exactly_once.ledger_format import RawBatch, RecordKey, read_entry, read_key
 from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, EntryState
-from spark_kafka_sink.producer.transactions.requests import END_TXN_V2, PreparedTransaction, TransactionalIdentity
+from spark_kafka_sink.producer.transaction_requests import END_TXN_V2, PreparedTransaction, TransactionalIdentity
 
 
 class _Written(NamedTuple):

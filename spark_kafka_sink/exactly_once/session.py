@@ -25,7 +25,7 @@ from spark_kafka_sink.exactly_once.ledger_format import LedgerWrite, entry_write
 from spark_kafka_sink.exactly_once.ledger_topic import ensure_ledger, ledger_partitions
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView
 from spark_kafka_sink.exactly_once.values import DRIVER_TIMEOUT_MS, DriverIdentity, Entry, Repeat, driver_id
-from spark_kafka_sink.producer.transactions.requests import END_TXN_V1, END_TXN_V2, TransactionalIdentity
+from spark_kafka_sink.producer.transaction_requests import END_TXN_V1, END_TXN_V2, TransactionalIdentity
 
 _MAX_SESSIONS: Final = 8
 """Limit per process. An application has few streams, but each batch job may have a txnAppId of its own."""

@@ -28,7 +28,7 @@ from spark_kafka_sink.network.api_versions import every
 from spark_kafka_sink.network.calls import SOON_MS, BrokerGoneError, Call, CodeAt, Target, timeout_error
 from spark_kafka_sink.network.response_check import impossible
 from spark_kafka_sink.network.rpc import BlockingCalls
-from spark_kafka_sink.producer.transactions.requests import PreparedTransaction, transaction_key
+from spark_kafka_sink.producer.transaction_requests import PreparedTransaction, transaction_key
 
 _log = logging.getLogger("spark_kafka_sink.exactly_once")
 

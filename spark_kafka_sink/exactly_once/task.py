@@ -40,10 +40,10 @@ from spark_kafka_sink.exactly_once.values import (
     task_id,
 )
 from spark_kafka_sink.producer import SendReceipt
-from spark_kafka_sink.producer.append.receipt import is_refusal
 from spark_kafka_sink.producer.core import ProducerCore
+from spark_kafka_sink.producer.receipt import is_refusal
 from spark_kafka_sink.producer.task_meter import TaskMeter
-from spark_kafka_sink.producer.transactions.requests import END_TXN_V2, TransactionalIdentity
+from spark_kafka_sink.producer.transaction_requests import END_TXN_V2, TransactionalIdentity
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, bytes_column
 
 _TRANSACTIONAL: Final = "exactly-once"

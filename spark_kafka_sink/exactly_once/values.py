@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Final, NamedTuple, Self
 from uuid import UUID
 
-from spark_kafka_sink.producer.transactions.requests import PreparedTransaction, TransactionalIdentity
+from spark_kafka_sink.producer.transaction_requests import PreparedTransaction, TransactionalIdentity
 
 DRIVER_TIMEOUT_MS: Final = 10_000
 """Transaction timeout of the driver's id, whose transactions hold a few records and are ended at once."""

@@ -40,24 +40,24 @@ from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.network.rpc import BlockingCalls
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.network.transport import Transport
-from spark_kafka_sink.producer.accumulator.accumulator import Flush, RecordAccumulator
-from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
-from spark_kafka_sink.producer.append.append import Appender, as_exception
-from spark_kafka_sink.producer.append.pending import PendingTopics, RecordPartitioning
-from spark_kafka_sink.producer.append.receipt import SendReceipt
+from spark_kafka_sink.producer.accumulator import Flush, RecordAccumulator
+from spark_kafka_sink.producer.append import Appender, as_exception
+from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.interceptors import InterceptorChain
-from spark_kafka_sink.producer.partitioning.kafka_partitioners import BuiltInPartitioner, load_partitioner
-from spark_kafka_sink.producer.partitioning.partitioner import CustomPartitioner
-from spark_kafka_sink.producer.sender.sender import Sender, SenderThread
+from spark_kafka_sink.producer.kafka_partitioners import BuiltInPartitioner, load_partitioner
+from spark_kafka_sink.producer.partitioner import CustomPartitioner
+from spark_kafka_sink.producer.pending import PendingTopics, RecordPartitioning
+from spark_kafka_sink.producer.receipt import SendReceipt
+from spark_kafka_sink.producer.sender import Sender, SenderThread
+from spark_kafka_sink.producer.sequences import Sequences
 from spark_kafka_sink.producer.serializers import RecordSerializers
-from spark_kafka_sink.producer.transactions.manager import Step, TransactionalCall, TransactionManager
-from spark_kafka_sink.producer.transactions.requests import (
+from spark_kafka_sink.producer.transaction_manager import Step, TransactionalCall, TransactionManager
+from spark_kafka_sink.producer.transaction_requests import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
     PreparedTransaction,
     TransactionalIdentity,
 )
-from spark_kafka_sink.producer.transactions.sequences import Sequences
 from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn
 
 _log = logging.getLogger("spark_kafka_sink.producer")

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.rules import instance
-from spark_kafka_sink.producer.append.record import ProducerRecord, RecordMetadata
+from spark_kafka_sink.producer.record import ProducerRecord, RecordMetadata
 
 _log = logging.getLogger("spark_kafka_sink.producer")
 

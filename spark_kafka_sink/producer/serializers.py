@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias, cast
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.rules import instance
 from spark_kafka_sink.errors import InvalidRecordError, SerializationError
-from spark_kafka_sink.producer.append.record import Headers, ProducerRecord, checked_headers
+from spark_kafka_sink.producer.record import Headers, ProducerRecord, checked_headers
 
 _log = logging.getLogger("spark_kafka_sink.producer")
 

@@ -51,19 +51,19 @@ from spark_kafka_sink.network.api_versions import produce_versions
 from spark_kafka_sink.network.error_table import NOT_RETRIED, Action, action, broker_error
 from spark_kafka_sink.network.messages import Response
 from spark_kafka_sink.network.rpc import MakeRequest, Rpc
-from spark_kafka_sink.producer.accumulator.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, ProducerBatch
-from spark_kafka_sink.producer.append.record import (
+from spark_kafka_sink.producer.kafka_partitioners import load_partitioner
+from spark_kafka_sink.producer.partitioner import NOT_GIVEN, PartitionLoad
+from spark_kafka_sink.producer.produce_api import PartitionResponse, ProduceRequest, ProduceResponse, topic_ids
+from spark_kafka_sink.producer.producer import KafkaProducer
+from spark_kafka_sink.producer.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, ProducerBatch
+from spark_kafka_sink.producer.record import (
     ProducerRecord,
     RecordMetadata,
     as_bytes,
     check_partition_and_timestamp,
     encode_headers,
 )
-from spark_kafka_sink.producer.append.rows import check_sizes, slices
-from spark_kafka_sink.producer.partitioning.kafka_partitioners import load_partitioner
-from spark_kafka_sink.producer.partitioning.partitioner import NOT_GIVEN, PartitionLoad
-from spark_kafka_sink.producer.producer import KafkaProducer
-from spark_kafka_sink.producer.sender.produce_api import PartitionResponse, ProduceRequest, ProduceResponse, topic_ids
+from spark_kafka_sink.producer.rows import check_sizes, slices
 from spark_kafka_sink.producer.serializers import AnySerializer, BytesSerializer, RecordSerializers
 from spark_kafka_sink.records.columns import RecordColumns, bytes_column, one_java_size_estimate
 from spark_kafka_sink.records.encode import NO_SEQUENCE

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.metrics import ProducerMetrics, ProducerTotals
 from spark_kafka_sink.common.task_figures import TaskFigures
-from spark_kafka_sink.producer.append.receipt import SendReceipt
+from spark_kafka_sink.producer.receipt import SendReceipt
 
 
 class TaskMeter:

@@ -19,8 +19,8 @@ from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.errors import DeadLetterLimitError, KafkaError
 from spark_kafka_sink.exactly_once.decode import DecodedRecord, decode_batches
 from spark_kafka_sink.exactly_once.receipts import TaskName
-from spark_kafka_sink.producer.append.receipt import RefusedRecord
 from spark_kafka_sink.producer.core import ProducerCore
+from spark_kafka_sink.producer.receipt import RefusedRecord
 from spark_kafka_sink.records.columns import (
     FieldLengths,
     Int32Array,

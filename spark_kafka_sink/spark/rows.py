@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_kafka_sink.errors import InvalidRecordError
-from spark_kafka_sink.producer.partitioning.partitioner import LEFT_OUT, NOT_GIVEN
+from spark_kafka_sink.producer.partitioner import LEFT_OUT, NOT_GIVEN
 from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn
 from spark_kafka_sink.spark.dead_letter_options import Reason
 
@@ -161,8 +161,8 @@ def in_task(error: InvalidRecordError, row: int) -> InvalidRecordError:
 
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.producer.append.receipt import RefusalReceipt
     from spark_kafka_sink.producer.core import ProducerCore
+    from spark_kafka_sink.producer.receipt import RefusalReceipt
     from spark_kafka_sink.producer.task_meter import TaskMeter
     from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn
 

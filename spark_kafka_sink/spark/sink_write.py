@@ -242,7 +242,7 @@ def explained(options: SinkOptions) -> Iterator[None]:
         yield
     except KafkaError as error:
         from spark_kafka_sink.network.diagnosis import check_command, diagnosis
-        from spark_kafka_sink.producer.append.receipt import is_refusal
+        from spark_kafka_sink.producer.receipt import is_refusal
 
         if isinstance(error, ConfigError):
             error.faults = tuple(with_prefix(fault, error) for fault in error.faults)

@@ -21,9 +21,9 @@ from spark_kafka_sink.errors import BrokerError, KafkaError
 from spark_kafka_sink.network.api_versions import every
 from spark_kafka_sink.network.calls import Call, CodeAt
 from spark_kafka_sink.network.error_table import FORBIDDEN, Action, action, broker_error
-from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.core import ProducerCore
-from spark_kafka_sink.producer.partitioning.partitioner import NOT_GIVEN
+from spark_kafka_sink.producer.partitioner import NOT_GIVEN
+from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.records.columns import (
     HEADER_SIZE,
     MAX_RECORD_OVERHEAD,

@@ -32,7 +32,7 @@ from spark_kafka_sink.spark.rows import End
 from spark_kafka_sink.spark.schema import RowLayout
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.producer.append.receipt import RefusalReceipt
+    from spark_kafka_sink.producer.receipt import RefusalReceipt
     from spark_kafka_sink.schemas.formats.plan import FormatPlan
     from spark_kafka_sink.spark.dead_letters import DeadLetterWriter
 
@@ -76,7 +76,7 @@ class LeasedProducer:
         self.core().append_columns(topic, columns, None, receipt=self._own)
 
     def keep_refused(self) -> tuple[RefusalReceipt, RefusalReceipt]:
-        from spark_kafka_sink.producer.append.receipt import RefusalReceipt
+        from spark_kafka_sink.producer.receipt import RefusalReceipt
 
         rows, own = RefusalReceipt(), RefusalReceipt()
         self.receipt, self._own = rows, own

@@ -10,7 +10,7 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import NO_IDENTITY
 from spark_kafka_sink.exactly_once.committer import CONNECTIONS, Committer
 from spark_kafka_sink.network.rpc import Rpc
-from spark_kafka_sink.producer.transactions.requests import END_TXN_V1, TransactionalIdentity
+from spark_kafka_sink.producer.transaction_requests import END_TXN_V1, TransactionalIdentity
 
 
 def fence(

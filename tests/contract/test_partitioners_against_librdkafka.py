@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.producer.partitioning.kafka_partitioners import KEY_HASHES
+from spark_kafka_sink.producer.kafka_partitioners import KEY_HASHES
 from spark_kafka_sink.testing import TestBroker
 
 RECIPES = Path(__file__).parents[2] / "docs/recipes.md"

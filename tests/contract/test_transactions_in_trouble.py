@@ -16,7 +16,7 @@ from spark_kafka_sink.errors import (
     TransactionAbortedError,
 )
 from spark_kafka_sink.exactly_once.committer import EndVerdict, end_transactions
-from spark_kafka_sink.producer.transactions.requests import PreparedTransaction
+from spark_kafka_sink.producer.transaction_requests import PreparedTransaction
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
 from tests.support.waiting import DEADLINE_S

@@ -15,7 +15,7 @@ from spark_kafka_sink.errors import WrongProtocolError as WrongProtocol
 from spark_kafka_sink.network.api_versions import SPOKEN, camel_case
 from spark_kafka_sink.network.messages import decode_response, response_type
 from spark_kafka_sink.producer import KafkaProducer
-from spark_kafka_sink.producer.append.record import ProducerRecord
+from spark_kafka_sink.producer.record import ProducerRecord
 from spark_kafka_sink.testing import KEPT, TestBroker
 from spark_kafka_sink.testing.broker.versions import LATEST
 from tests.faults.leaks import nothing_leaks

@@ -11,7 +11,7 @@ import trustme
 
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, WrongProtocolError
 from spark_kafka_sink.producer import KafkaProducer
-from spark_kafka_sink.producer.append.record import ProducerRecord
+from spark_kafka_sink.producer.record import ProducerRecord
 from tests.faults.leaks import nothing_leaks
 from tests.support.peers import Serve, peer, silent
 

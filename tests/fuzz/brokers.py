@@ -41,9 +41,9 @@ from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.network.metadata_api import parse_metadata
 from spark_kafka_sink.network.rights import Operation, operations
 from spark_kafka_sink.network.topics import NewTopic, create_topic, delete_topic, similar_topics
-from spark_kafka_sink.producer.sender.produce_api import TopicIds, read_response
-from spark_kafka_sink.producer.transactions import requests
-from spark_kafka_sink.producer.transactions.requests import END_TXN_V2, ConsumerGroupMetadata, TransactionalIdentity
+from spark_kafka_sink.producer import transaction_requests as requests
+from spark_kafka_sink.producer.produce_api import TopicIds, read_response
+from spark_kafka_sink.producer.transaction_requests import END_TXN_V2, ConsumerGroupMetadata, TransactionalIdentity
 from spark_kafka_sink.spark.validate import described_limit, limits_call
 from spark_kafka_sink.tools.connection_check.check import _described_topic
 from tests.fuzz.target import Target, picked

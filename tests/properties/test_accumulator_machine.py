@@ -23,10 +23,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from spark_kafka_sink.common.model import NO_LEADER, TopicPartition
 from spark_kafka_sink.errors import BufferExhaustedError, KafkaTimeoutError
 from spark_kafka_sink.exactly_once.decode import decode_batches
-from spark_kafka_sink.producer.accumulator.accumulator import DrainMode, Flush, PartitionQueue
-from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch, RecordRange
-from spark_kafka_sink.producer.append import rows as append_rows
-from spark_kafka_sink.producer.transactions.sequences import Sequences
+from spark_kafka_sink.producer import rows as append_rows
+from spark_kafka_sink.producer.accumulator import DrainMode, Flush, PartitionQueue
+from spark_kafka_sink.producer.producer_batch import ProducerBatch, RecordRange
+from spark_kafka_sink.producer.sequences import Sequences
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from tests.unit.scripted_engine import TOPIC, Engine
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.network.messages import API_KEYS
-from spark_kafka_sink.producer.append.receipt import SendReceipt
+from spark_kafka_sink.producer.receipt import SendReceipt
 from tests.support.scripted_network import SentRequest, response_frame
 from tests.unit.scripted_engine import RANGES, TOPIC, Engine
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.producer.accumulator.producer_batch import UNKNOWN_OFFSET, ProducerBatch, RecordRange
+from spark_kafka_sink.producer.producer_batch import UNKNOWN_OFFSET, ProducerBatch, RecordRange
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from tests.unit.scripted_cluster import PARTITIONS, ScriptedCluster
 from tests.unit.scripted_engine import TOPIC

@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.common.model import Node, TopicPartition
 from spark_kafka_sink.network.api_versions import SPOKEN, camel_case
 from spark_kafka_sink.network.messages import API_KEYS, decode_response, encode_request, response_type
-from spark_kafka_sink.producer.sender.produce_api import (
+from spark_kafka_sink.producer.produce_api import (
     UNKNOWN_START,
     PartitionResponse,
     ProduceRequest,

@@ -14,8 +14,8 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.exactly_once.decode import DecodedBatch, DecodedRecord, batch_headers, decode_batches
-from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.producer.core import ProducerCore
+from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.cluster import BrokerNode, Cluster

@@ -16,8 +16,8 @@ from spark_kafka_sink.common.compression import CODECS
 from spark_kafka_sink.common.config.option import BOOLEANS, did_you_mean
 from spark_kafka_sink.common.config.rules import OLD_NAMES, SERIALIZERS, overridden
 from spark_kafka_sink.errors import ConfigError, FailedToSendError, KafkaError
-from spark_kafka_sink.producer.append.record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.producer.producer import KafkaProducer
+from spark_kafka_sink.producer.record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.producer.sync_producer import SyncProducer, open_producer
 from spark_kafka_sink.tools.cli.command_line import (
     Subparsers,

@@ -16,8 +16,8 @@ from spark_kafka_sink.exactly_once.session import session_for
 from spark_kafka_sink.exactly_once.sweep import list_open
 from spark_kafka_sink.network import rpc
 from spark_kafka_sink.producer import KafkaProducer, core
-from spark_kafka_sink.producer.append.record import ProducerRecord
-from spark_kafka_sink.producer.transactions.requests import PreparedTransaction
+from spark_kafka_sink.producer.record import ProducerRecord
+from spark_kafka_sink.producer.transaction_requests import PreparedTransaction
 from spark_kafka_sink.testing import LocalKafka
 from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION
 from tests.faults.exactly_once.reader import is_open, read_committed

@@ -13,8 +13,8 @@ import pytest
 
 from spark_kafka_sink.common.waiting import Waiters
 from spark_kafka_sink.errors import BufferExhaustedError, InvalidRecordError
-from spark_kafka_sink.producer.accumulator.accumulator import Flush
-from spark_kafka_sink.producer.append.receipt import SendReceipt
+from spark_kafka_sink.producer.accumulator import Flush
+from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.records import encode
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from tests.support.waiting import DEADLINE_S
@@ -126,8 +126,8 @@ def _flushed_while(monkeypatch, engine: Engine, target: str) -> tuple[threading.
 @pytest.mark.parametrize(
     "fails",
     [
-        "spark_kafka_sink.producer.append.rows.encode_records",
-        "spark_kafka_sink.producer.accumulator.accumulator.compress",
+        "spark_kafka_sink.producer.rows.encode_records",
+        "spark_kafka_sink.producer.accumulator.compress",
     ],
 )
 def test_incident_a_flush_waited_for_rows_that_another_thread_could_not_encode(monkeypatch, fails):

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.producer.append.receipt import SendReceipt
-from spark_kafka_sink.producer.partitioning.partitioner import LEFT_OUT
+from spark_kafka_sink.producer.partitioner import LEFT_OUT
+from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from tests.unit.scripted_engine import TOPIC, Engine
 

@@ -6,7 +6,7 @@ import pytest
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import KafkaTimeoutError
-from spark_kafka_sink.producer.append.pending_records import CLOSED
+from spark_kafka_sink.producer.pending_records import CLOSED
 from tests.support.manual_clock import ManualClock
 from tests.support.waiting import DEADLINE_S
 from tests.unit.scripted_engine import Engine

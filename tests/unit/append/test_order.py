@@ -10,8 +10,8 @@ import pytest
 
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.producer import KafkaProducer
-from spark_kafka_sink.producer.append.receipt import SendReceipt
-from spark_kafka_sink.producer.append.record import ProducerRecord
+from spark_kafka_sink.producer.receipt import SendReceipt
+from spark_kafka_sink.producer.record import ProducerRecord
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, bytes_column
 from tests.unit.scripted_engine import TOPIC, Engine
 

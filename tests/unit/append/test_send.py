@@ -11,7 +11,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.errors import InvalidRecordError, ProducerClosedError, RecordTooLargeError
-from spark_kafka_sink.producer.append.record import ProducerRecord, RecordMetadata
+from spark_kafka_sink.producer.record import ProducerRecord, RecordMetadata
 from tests.support.waiting import DEADLINE_S
 from tests.unit.scripted_engine import Engine, Step
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spark_kafka_sink.producer.append.record import ProducerRecord
+from spark_kafka_sink.producer.record import ProducerRecord
 from tests.unit.scripted_engine import TOPIC, Engine
 
 KINDS: dict[str, dict[str, Any]] = {

@@ -9,8 +9,8 @@ import pytest
 
 from spark_kafka_sink import KafkaProducer
 from spark_kafka_sink.errors import BrokerError, InvalidRecordError, RecordTooLargeError
-from spark_kafka_sink.producer.append.receipt import SendReceipt
-from spark_kafka_sink.producer.partitioning.kafka_partitioners import murmur2
+from spark_kafka_sink.producer.kafka_partitioners import murmur2
+from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, bytes_column
 
 NAMES = ("a", "b", "c")

@@ -21,7 +21,7 @@ from spark_kafka_sink.network.login.plain import user_credentials
 from spark_kafka_sink.network.login.token_providers import provided_tokens
 from spark_kafka_sink.network.login.token_sources import token_source
 from spark_kafka_sink.network.security.stores import read_files
-from spark_kafka_sink.producer.partitioning.partitioner import CustomPartitioner
+from spark_kafka_sink.producer.partitioner import CustomPartitioner
 from spark_kafka_sink.schemas.formats.format_options import FormatError
 from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
 from spark_kafka_sink.schemas.registry.client import SchemaRegistry

@@ -33,7 +33,7 @@ from spark_kafka_sink.exactly_once.values import (
     WritePlan,
     task_id,
 )
-from spark_kafka_sink.producer.transactions.requests import PreparedTransaction, TransactionalIdentity
+from spark_kafka_sink.producer.transaction_requests import PreparedTransaction, TransactionalIdentity
 
 DRIVER = DriverIdentity(TransactionalIdentity("app-driver", 9, 3, 5))
 PLACE = LedgerPartitions("ledger", 0, 10)

@@ -9,7 +9,7 @@ from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once.committer import Cluster
 from spark_kafka_sink.exactly_once.ledger import PartitionLog
-from spark_kafka_sink.producer.transactions.requests import END_TXN_V2
+from spark_kafka_sink.producer.transaction_requests import END_TXN_V2
 from spark_kafka_sink.records.columns import RecordColumns, bytes_column
 from spark_kafka_sink.records.encode import TRANSACTIONAL, BatchHeader, encode_records, stamp_header
 from tests.unit.exactly_once.runs import committed

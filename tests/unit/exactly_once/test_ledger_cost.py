@@ -11,7 +11,7 @@ from spark_kafka_sink.exactly_once.ledger_format import encode_batch, entry_writ
 from spark_kafka_sink.exactly_once.ledger_topic import SETTINGS, ledger_partitions
 from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.values import Entry, EntryState, RowSum, TaskShare
-from spark_kafka_sink.producer.transactions.requests import PreparedTransaction
+from spark_kafka_sink.producer.transaction_requests import PreparedTransaction
 from spark_kafka_sink.records.encode import TRANSACTIONAL, BatchHeader
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.state.log import Marker as ControlRecord

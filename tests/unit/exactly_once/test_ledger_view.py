@@ -29,7 +29,7 @@ from spark_kafka_sink.exactly_once.values import (
     TaskShare,
     TopicId,
 )
-from spark_kafka_sink.producer.transactions.requests import PreparedTransaction, TransactionalIdentity
+from spark_kafka_sink.producer.transaction_requests import PreparedTransaction, TransactionalIdentity
 from spark_kafka_sink.records.encode import TRANSACTIONAL
 from tests.unit.exactly_once.raw_log import ABORT, COMMIT, RawLog
 

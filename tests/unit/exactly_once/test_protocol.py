@@ -14,7 +14,7 @@ from spark_kafka_sink.exactly_once.committer import EndVerdict, end_transactions
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError, PlanningError, ReplayMismatchError
 from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.values import LedgerStart, RecoveryMode, TaskAction, WriteKind
-from spark_kafka_sink.producer.transactions.requests import END_TXN_V1, END_TXN_V2
+from spark_kafka_sink.producer.transaction_requests import END_TXN_V1, END_TXN_V2
 from spark_kafka_sink.testing.broker.faults import KEPT
 from spark_kafka_sink.testing.broker.state.transactions import LAST_EPOCH, ProducerIdentity
 from tests.contract.fencing import fence

@@ -12,7 +12,7 @@ import pytest
 from spark_kafka_sink.errors import NetworkError
 from spark_kafka_sink.network.messages import decode_response, response_type
 from spark_kafka_sink.network.response_check import MAX_TAGGED_FIELDS, check_response
-from spark_kafka_sink.producer.sender.produce_api import read_response
+from spark_kafka_sink.producer.produce_api import read_response
 from tests.support.waiting import cpu_ratio
 from tests.unit.network.response_bytes import Path, Shape, arrays_of, compact
 from tests.unit.network.test_unknown_codes import RESPONSES

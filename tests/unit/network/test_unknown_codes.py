@@ -11,8 +11,8 @@ from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError
 from spark_kafka_sink.network import error_table
 from spark_kafka_sink.network.api_versions import SPOKEN
 from spark_kafka_sink.network.messages import decode_response, response_type
-from spark_kafka_sink.producer.append.receipt import SendReceipt
-from spark_kafka_sink.producer.transactions.manager import Step
+from spark_kafka_sink.producer.receipt import SendReceipt
+from spark_kafka_sink.producer.transaction_manager import Step
 from tests.unit.network.response_bytes import Shape
 from tests.unit.scripted_engine import Engine
 from tests.unit.transactions.transactional_engine import TransactionalEngine

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from spark_kafka_sink.producer.partitioning.partitioner import RecordPartitioner
+from spark_kafka_sink.producer.partitioner import RecordPartitioner
 
 
 class ByLength(RecordPartitioner):

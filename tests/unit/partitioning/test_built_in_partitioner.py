@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.producer.partitioning.kafka_partitioners import BuiltInPartitioner, murmur2
-from spark_kafka_sink.producer.partitioning.partitioner import PartitionLoad
+from spark_kafka_sink.producer.kafka_partitioners import BuiltInPartitioner, murmur2
+from spark_kafka_sink.producer.partitioner import PartitionLoad
 from spark_kafka_sink.records.columns import HEADER_SIZE, RecordColumns
 
 BATCH_SIZE = 1000 + HEADER_SIZE

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.producer.partitioning.kafka_partitioners import crc32, murmur2
-from spark_kafka_sink.producer.partitioning.partitioner import NOT_GIVEN
+from spark_kafka_sink.producer.kafka_partitioners import crc32, murmur2
+from spark_kafka_sink.producer.partitioner import NOT_GIVEN
 from tests.support.waiting import cpu_ratio
 
 MIB = bytes((i * 31 + 7) & 0xFF for i in range(1 << 20))

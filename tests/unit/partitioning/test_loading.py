@@ -7,8 +7,8 @@ import pytest
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import ClusterSnapshot, Node, TopicInfo
 from spark_kafka_sink.errors import ConfigError, InvalidRecordError
-from spark_kafka_sink.producer.partitioning.kafka_partitioners import KEY_HASHES, load_partitioner
-from spark_kafka_sink.producer.partitioning.partitioner import NOT_GIVEN, PartitionLoad
+from spark_kafka_sink.producer.kafka_partitioners import KEY_HASHES, load_partitioner
+from spark_kafka_sink.producer.partitioner import NOT_GIVEN, PartitionLoad
 from spark_kafka_sink.records.columns import RecordColumns
 
 CLUSTER = ClusterSnapshot(

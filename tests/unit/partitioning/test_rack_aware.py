@@ -12,8 +12,8 @@ from spark_kafka_sink.common.config.producer_config import ConfigWarning
 from spark_kafka_sink.common.config.rules import RACK_AWARE_PARTITIONERS
 from spark_kafka_sink.common.model import ClusterSnapshot, Node, TopicInfo
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.producer.partitioning.kafka_partitioners import load_partitioner
-from spark_kafka_sink.producer.partitioning.partitioner import PartitionLoad
+from spark_kafka_sink.producer.kafka_partitioners import load_partitioner
+from spark_kafka_sink.producer.partitioner import PartitionLoad
 from spark_kafka_sink.records.columns import RecordColumns
 
 COUNT = 6

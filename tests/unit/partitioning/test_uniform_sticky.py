@@ -7,12 +7,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.producer.partitioning.kafka_partitioners import (
+from spark_kafka_sink.producer.kafka_partitioners import (
     RoundRobinPartitioner,
     UniformStickyPartitioner,
     murmur2,
 )
-from spark_kafka_sink.producer.partitioning.partitioner import NOT_GIVEN, PartitionLoad
+from spark_kafka_sink.producer.partitioner import NOT_GIVEN, PartitionLoad
 from spark_kafka_sink.records.columns import HEADER_SIZE, RecordColumns
 
 

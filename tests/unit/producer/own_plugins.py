@@ -1,7 +1,7 @@
 """Serializers and interceptors as users write them, for ``module:Class`` options."""
 
-from spark_kafka_sink.producer.append.record import ProducerRecord
 from spark_kafka_sink.producer.interceptors import ProducerInterceptor
+from spark_kafka_sink.producer.record import ProducerRecord
 from spark_kafka_sink.producer.serializers import HeadersSerializer, Serializer
 
 CALLS: list[tuple] = []

@@ -11,7 +11,7 @@ import pytest
 from spark_kafka_sink import KafkaProducer, ProducerRecord, SyncProducer
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError, InvalidRecordError, RecordTooLargeError, TransactionAbortableError
-from spark_kafka_sink.producer.transactions.requests import (
+from spark_kafka_sink.producer.transaction_requests import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
     PreparedTransaction,

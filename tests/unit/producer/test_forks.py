@@ -14,7 +14,7 @@ import pytest
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import ProducerClosedError
-from spark_kafka_sink.producer.append.receipt import SendReceipt
+from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.producer.sync_producer import SyncProducer
 from spark_kafka_sink.testing import TestBroker
 from tests.support.waiting import DEADLINE_S

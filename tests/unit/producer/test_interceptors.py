@@ -8,8 +8,8 @@ from spark_kafka_sink.errors import (
     ProducerClosedError,
     RecordTooLargeError,
 )
-from spark_kafka_sink.producer.append.record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.producer.interceptors import ProducerInterceptor
+from spark_kafka_sink.producer.record import ProducerRecord, RecordMetadata
 from tests.support.waiting import DEADLINE_S
 from tests.unit.producer import own_plugins
 

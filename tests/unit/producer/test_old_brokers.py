@@ -10,7 +10,7 @@ import pytest
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.errors import UnsupportedVersionError
-from spark_kafka_sink.producer.transactions.requests import ConsumerGroupMetadata, OffsetAndMetadata
+from spark_kafka_sink.producer.transaction_requests import ConsumerGroupMetadata, OffsetAndMetadata
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
 from tests.support.waiting import DEADLINE_S

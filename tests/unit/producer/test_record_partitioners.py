@@ -6,7 +6,7 @@ import pytest
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import InvalidRecordError
-from spark_kafka_sink.producer.partitioning.kafka_partitioners import murmur2
+from spark_kafka_sink.producer.kafka_partitioners import murmur2
 from spark_kafka_sink.records.columns import bytes_column
 from tests.unit.partitioning.own_partitioners import Noted
 

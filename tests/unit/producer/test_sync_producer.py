@@ -23,8 +23,8 @@ from spark_kafka_sink.errors import (
     SerializationError,
 )
 from spark_kafka_sink.producer import KafkaProducer
-from spark_kafka_sink.producer.append.record import ProducerRecord, RecordMetadata
-from spark_kafka_sink.producer.partitioning.partitioner import RecordPartitioner
+from spark_kafka_sink.producer.partitioner import RecordPartitioner
+from spark_kafka_sink.producer.record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.producer.serializers import BytesSerializer, Serializer, StringSerializer
 from spark_kafka_sink.producer.sync_producer import Count, SyncMetrics, SyncProducer
 from spark_kafka_sink.testing import KEPT, TestBroker

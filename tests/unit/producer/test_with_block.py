@@ -9,7 +9,7 @@ import pytest
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, ProducerClosedError
-from spark_kafka_sink.producer.append.future_record_metadata import FutureRecordMetadata
+from spark_kafka_sink.producer.future_record_metadata import FutureRecordMetadata
 from spark_kafka_sink.testing import TestBroker
 
 TOPIC = "t"

@@ -14,7 +14,7 @@ from spark_kafka_sink.network.calls import Call, CodeAt
 from spark_kafka_sink.network.client import AFTER_AUTHENTICATION_ERROR_MS
 from spark_kafka_sink.network.messages import schema
 from spark_kafka_sink.network.metadata_api import MetadataEntity
-from spark_kafka_sink.producer.append.receipt import SendReceipt
+from spark_kafka_sink.producer.receipt import SendReceipt
 from tests.support.scripted_network import api_versions_response
 
 from ..scripted_engine import RANGES, TOPIC, Engine

@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.exactly_once.decode import decode_batches
-from spark_kafka_sink.producer.append.receipt import SendReceipt
+from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from tests.support.scripted_network import ScriptedTransport, SentRequest
 from tests.unit.scripted_engine import TOPIC, Engine, Step

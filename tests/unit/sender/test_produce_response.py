@@ -17,8 +17,8 @@ from kio.serial import entity_writer
 from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.errors import NetworkError
 from spark_kafka_sink.network.messages import decode_response, response_type, schema
-from spark_kafka_sink.producer.accumulator.producer_batch import NO_TIMESTAMP
-from spark_kafka_sink.producer.sender.produce_api import PartitionResponse, ProduceResponse, TopicIds, read_response
+from spark_kafka_sink.producer.produce_api import PartitionResponse, ProduceResponse, TopicIds, read_response
+from spark_kafka_sink.producer.producer_batch import NO_TIMESTAMP
 
 VERSIONS = range(3, 14)
 BY_HAND = range(9, 14)

@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.model import Node, TopicPartition
 from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError
-from spark_kafka_sink.producer.append.receipt import SendReceipt
+from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn
 from tests.unit.scripted_cluster import ScriptedCluster
 from tests.unit.scripted_engine import TOPIC, Engine, Step

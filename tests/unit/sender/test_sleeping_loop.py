@@ -22,9 +22,9 @@ from spark_kafka_sink.network.metadata_api import MetadataEntity
 from spark_kafka_sink.network.name_lookup import AddressList
 from spark_kafka_sink.network.rpc import Rpc
 from spark_kafka_sink.network.transport import Event
-from spark_kafka_sink.producer.append.receipt import SendReceipt
-from spark_kafka_sink.producer.transactions.manager import Step
-from spark_kafka_sink.producer.transactions.requests import transaction_key
+from spark_kafka_sink.producer.receipt import SendReceipt
+from spark_kafka_sink.producer.transaction_manager import Step
+from spark_kafka_sink.producer.transaction_requests import transaction_key
 from tests.support.manual_clock import ManualClock
 from tests.support.scripted_network import ScriptedTransport, SentRequest
 from tests.unit.scripted_engine import TOPIC, Engine

@@ -9,7 +9,7 @@ import pytest
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, ProducerClosedError
-from spark_kafka_sink.producer.sender import sender as loop
+from spark_kafka_sink.producer import sender as loop
 from spark_kafka_sink.testing.broker import TestBroker
 from tests.support.waiting import DEADLINE_S
 from tests.unit.scripted_engine import Engine
@@ -82,9 +82,7 @@ def test_metadata_that_cannot_be_taken_in_is_asked_for_again(monkeypatch):
 
 
 def test_a_producer_id_that_cannot_be_taken_in_is_asked_for_again(engine, monkeypatch):
-    monkeypatch.setattr(
-        "spark_kafka_sink.producer.sender.sender.ProducerIdentity", lambda *_: monkeypatch.undo() or 1 / 0
-    )
+    monkeypatch.setattr("spark_kafka_sink.producer.sender.ProducerIdentity", lambda *_: monkeypatch.undo() or 1 / 0)
     future = send(engine)
     engine.settle()
     assert future.result(0).offset == 0
@@ -201,7 +199,7 @@ def test_incident_a_call_waited_for_ever_for_a_thread_that_ended_without_failing
 
 
 def test_turns_that_fail_but_get_records_delivered_do_not_end_the_producer(config, monkeypatch):
-    monkeypatch.setattr("spark_kafka_sink.producer.sender.sender._PAUSE_MS", 1.0)
+    monkeypatch.setattr("spark_kafka_sink.producer.sender._PAUSE_MS", 1.0)
     with KafkaProducer(config) as producer:
         producer.partitions_for("t")
         fails_turns(monkeypatch, producer, 1_000_000)

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.errors import BrokerError
 from spark_kafka_sink.exactly_once.decode import decode_batches
-from spark_kafka_sink.producer.append.receipt import RefusalReceipt
+from spark_kafka_sink.producer.receipt import RefusalReceipt
 from tests.unit.scripted_engine import Engine, Step
 
 BATCH = 262_144

@@ -9,7 +9,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.errors import ProducerClosedError
-from spark_kafka_sink.producer.transactions.manager import Step as Step_
+from spark_kafka_sink.producer.transaction_manager import Step as Step_
 from tests.unit.scripted_engine import Engine, Step
 from tests.unit.transactions.transactional_engine import TransactionalEngine
 

@@ -7,9 +7,9 @@ import pytest
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.errors import RequestBuildError, TransactionAbortableError
 from spark_kafka_sink.network import connection, messages
-from spark_kafka_sink.producer.sender import produce_api
-from spark_kafka_sink.producer.transactions.manager import State, Step
-from spark_kafka_sink.producer.transactions.requests import ConsumerGroupMetadata, OffsetAndMetadata
+from spark_kafka_sink.producer import produce_api
+from spark_kafka_sink.producer.transaction_manager import State, Step
+from spark_kafka_sink.producer.transaction_requests import ConsumerGroupMetadata, OffsetAndMetadata
 from spark_kafka_sink.testing.broker import TestBroker
 from tests.unit.scripted_engine import Engine
 from tests.unit.transactions.transactional_engine import TransactionalEngine, partition

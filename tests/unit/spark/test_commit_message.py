@@ -8,7 +8,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_kafka_sink.common.task_figures import TaskFigures
 from spark_kafka_sink.exactly_once import values as v
-from spark_kafka_sink.producer.transactions.requests import END_TXN_V1, PreparedTransaction, TransactionalIdentity
+from spark_kafka_sink.producer.transaction_requests import END_TXN_V1, PreparedTransaction, TransactionalIdentity
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, PartitionWrite, aborted, committed
 from tests.support.manual_clock import ManualClock
 

@@ -10,7 +10,7 @@ from spark_kafka_sink.exactly_once.errors import PlanningError
 from spark_kafka_sink.exactly_once.plan import plan_write
 from spark_kafka_sink.exactly_once.session import CommitSettings
 from spark_kafka_sink.producer import KafkaProducer
-from spark_kafka_sink.producer.append.record import ProducerRecord
+from spark_kafka_sink.producer.record import ProducerRecord
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.sink_write import explained
 from spark_kafka_sink.testing import Listener, TestBroker

@@ -11,9 +11,9 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.waiting import Outcome
 from spark_kafka_sink.errors import IllegalStateError, KafkaError, ProducerFencedError, TransactionAbortableError
-from spark_kafka_sink.producer.append.receipt import SendReceipt
-from spark_kafka_sink.producer.transactions.manager import TRANSITIONS, State, Step
-from spark_kafka_sink.producer.transactions.requests import ConsumerGroupMetadata, OffsetAndMetadata
+from spark_kafka_sink.producer.receipt import SendReceipt
+from spark_kafka_sink.producer.transaction_manager import TRANSITIONS, State, Step
+from spark_kafka_sink.producer.transaction_requests import ConsumerGroupMetadata, OffsetAndMetadata
 from tests.unit.transactions.transactional_engine import TransactionalEngine, Trouble, partition
 
 LOST = [Trouble.LOST_BEFORE, Trouble.LOST_AFTER, Trouble.SWALLOWED]

@@ -17,9 +17,9 @@ from spark_kafka_sink.errors import (
     TransactionAbortableError,
     TransactionAbortedError,
 )
-from spark_kafka_sink.producer.append.receipt import SendReceipt
-from spark_kafka_sink.producer.transactions.manager import State, Step
-from spark_kafka_sink.producer.transactions.requests import (
+from spark_kafka_sink.producer.receipt import SendReceipt
+from spark_kafka_sink.producer.transaction_manager import State, Step
+from spark_kafka_sink.producer.transaction_requests import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
 )

@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.common.waiting import Outcome
 from spark_kafka_sink.exactly_once.decode import batch_headers
-from spark_kafka_sink.producer.transactions.manager import State, Step, TransactionalCall
+from spark_kafka_sink.producer.transaction_manager import State, Step, TransactionalCall
 from spark_kafka_sink.testing.broker.state.api_error import ApiError
 from spark_kafka_sink.testing.broker.state.offset_records import CommittedOffset
 from spark_kafka_sink.testing.broker.state.offsets import GroupOffsets

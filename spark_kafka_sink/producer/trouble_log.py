@@ -16,8 +16,8 @@ from spark_kafka_sink.network.calls import STALL_MS, Calls
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.metadata import Metadata
 from spark_kafka_sink.network.rpc import BlockingCalls
-from spark_kafka_sink.producer.accumulator.accumulator import Backlog, RecordAccumulator
-from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.accumulator import Backlog, RecordAccumulator
+from spark_kafka_sink.producer.producer_batch import ProducerBatch
 
 _log = logging.getLogger("spark_kafka_sink.sender")
 

@@ -18,18 +18,20 @@ from spark_kafka_sink.common.interrupts import interruptible, uninterrupted
 from spark_kafka_sink.common.model import ClusterSnapshot, TopicPartition
 from spark_kafka_sink.errors import InvalidRecordError, KafkaError
 from spark_kafka_sink.network.metadata import Metadata
-from spark_kafka_sink.producer.accumulator.accumulator import RecordAccumulator
-from spark_kafka_sink.producer.accumulator.buffer_pool import Reservation, SharedBuffer
-from spark_kafka_sink.producer.accumulator.claim import Claim, EncodedRange, RowSizes, Run
-from spark_kafka_sink.producer.accumulator.producer_batch import (
+from spark_kafka_sink.producer.accumulator import RecordAccumulator
+from spark_kafka_sink.producer.buffer_pool import Reservation, SharedBuffer
+from spark_kafka_sink.producer.claim import Claim, EncodedRange, RowSizes, Run
+from spark_kafka_sink.producer.kafka_partitioners import BuiltInPartitioner
+from spark_kafka_sink.producer.partitioner import NOT_GIVEN, CustomPartitioner, Partitioner, PartitionLoad
+from spark_kafka_sink.producer.pending_records import PendingRecords
+from spark_kafka_sink.producer.producer_batch import (
     NO_TIMESTAMP,
     UNKNOWN_OFFSET,
     BatchListener,
     RecordRange,
 )
-from spark_kafka_sink.producer.append.pending_records import PendingRecords
-from spark_kafka_sink.producer.append.receipt import SendReceipt
-from spark_kafka_sink.producer.append.rows import (
+from spark_kafka_sink.producer.receipt import SendReceipt
+from spark_kafka_sink.producer.rows import (
     ColumnRows,
     Mask,
     Order,
@@ -43,10 +45,8 @@ from spark_kafka_sink.producer.append.rows import (
     refuse_partitions,
     slices,
 )
-from spark_kafka_sink.producer.partitioning.kafka_partitioners import BuiltInPartitioner
-from spark_kafka_sink.producer.partitioning.partitioner import NOT_GIVEN, CustomPartitioner, Partitioner, PartitionLoad
-from spark_kafka_sink.producer.sender.sender import SenderThread
-from spark_kafka_sink.producer.transactions.manager import TransactionManager
+from spark_kafka_sink.producer.sender import SenderThread
+from spark_kafka_sink.producer.transaction_manager import TransactionManager
 from spark_kafka_sink.records.columns import FieldLengths, Int32Array, RecordColumns, TopicColumn, java_size_estimate
 
 _LARGEST_SLICE = 4 << 20

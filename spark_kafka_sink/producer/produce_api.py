@@ -34,7 +34,7 @@ from spark_kafka_sink.network.messages import (
     response_type,
 )
 from spark_kafka_sink.network.response_check import MAX_TAGGED_FIELDS
-from spark_kafka_sink.producer.accumulator.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, Buffer, ProducerBatch
+from spark_kafka_sink.producer.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, Buffer, ProducerBatch
 
 NO_ERROR = ErrorCode.none
 """A look-up of an Enum member per batch is felt."""

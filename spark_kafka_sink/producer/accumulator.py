@@ -21,9 +21,9 @@ from spark_kafka_sink.common.metrics import ProducerMetrics
 from spark_kafka_sink.common.model import NO_LEADER, ClusterSnapshot, TopicPartition
 from spark_kafka_sink.common.waiting import SendingThread, Waiters
 from spark_kafka_sink.errors import KafkaTimeoutError
-from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
-from spark_kafka_sink.producer.accumulator.claim import Claim, CompressedBatch, RowSizes, Run
-from spark_kafka_sink.producer.accumulator.producer_batch import Buffer, ProducerBatch
+from spark_kafka_sink.producer.buffer_pool import BufferPool
+from spark_kafka_sink.producer.claim import Claim, CompressedBatch, RowSizes, Run
+from spark_kafka_sink.producer.producer_batch import Buffer, ProducerBatch
 from spark_kafka_sink.records.columns import HEADER_SIZE
 
 _LAG_MS = 1_000.0

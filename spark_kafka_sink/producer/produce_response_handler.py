@@ -25,17 +25,17 @@ from spark_kafka_sink.network.calls import SOON_MS
 from spark_kafka_sink.network.error_table import NOT_RETRIED, TRANSACTIONAL_PRODUCE, Action, action, broker_error
 from spark_kafka_sink.network.messages import Response, throttle_time_ms
 from spark_kafka_sink.network.metadata import Metadata
-from spark_kafka_sink.producer.accumulator.accumulator import DrainMode, RecordAccumulator
-from spark_kafka_sink.producer.accumulator.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, ProducerBatch
-from spark_kafka_sink.producer.sender.produce_api import (
+from spark_kafka_sink.producer.accumulator import DrainMode, RecordAccumulator
+from spark_kafka_sink.producer.produce_api import (
     NO_ERROR,
     UNKNOWN_START,
     PartitionResponse,
     ProduceResponse,
 )
-from spark_kafka_sink.producer.sender.trouble_log import TroubleLog
-from spark_kafka_sink.producer.transactions.manager import TransactionManager
-from spark_kafka_sink.producer.transactions.sequences import PartitionSequence, Sequences
+from spark_kafka_sink.producer.producer_batch import NO_TIMESTAMP, UNKNOWN_OFFSET, ProducerBatch
+from spark_kafka_sink.producer.sequences import PartitionSequence, Sequences
+from spark_kafka_sink.producer.transaction_manager import TransactionManager
+from spark_kafka_sink.producer.trouble_log import TroubleLog
 
 _log = logging.getLogger("spark_kafka_sink.sender")
 

@@ -22,9 +22,9 @@ import pyarrow.types as pt
 from spark_kafka_sink.common.model import ClusterSnapshot, TopicPartition
 from spark_kafka_sink.common.protocol_values import LARGEST_INT32
 from spark_kafka_sink.errors import InvalidRecordError, RecordTooLargeError
-from spark_kafka_sink.producer.accumulator.claim import ClaimedRange, RowSizes, Run
-from spark_kafka_sink.producer.accumulator.producer_batch import Buffer
-from spark_kafka_sink.producer.partitioning.partitioner import LEFT_OUT, NOT_GIVEN
+from spark_kafka_sink.producer.claim import ClaimedRange, RowSizes, Run
+from spark_kafka_sink.producer.partitioner import LEFT_OUT, NOT_GIVEN
+from spark_kafka_sink.producer.producer_batch import Buffer
 from spark_kafka_sink.records.columns import (
     SMALLEST_RECORD,
     FieldLengths,

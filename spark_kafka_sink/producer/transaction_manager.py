@@ -39,10 +39,11 @@ from spark_kafka_sink.network.calls import CallEnd, Calls
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.error_table import TRANSACTIONAL_PRODUCE, Action, action
 from spark_kafka_sink.network.messages import API_KEYS
-from spark_kafka_sink.producer.accumulator.accumulator import DrainMode, Flush, RecordAccumulator
-from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.transactions import requests
-from spark_kafka_sink.producer.transactions.requests import (
+from spark_kafka_sink.producer import transaction_requests as requests
+from spark_kafka_sink.producer.accumulator import DrainMode, Flush, RecordAccumulator
+from spark_kafka_sink.producer.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.sequences import Sequences
+from spark_kafka_sink.producer.transaction_requests import (
     END_TXN_V1,
     END_TXN_V2,
     ConsumerGroupMetadata,
@@ -51,7 +52,6 @@ from spark_kafka_sink.producer.transactions.requests import (
     TransactionalIdentity,
     end_txn_version,
 )
-from spark_kafka_sink.producer.transactions.sequences import Sequences
 
 
 class State(Enum):

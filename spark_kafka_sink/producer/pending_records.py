@@ -9,11 +9,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_kafka_sink.common.model import ClusterSnapshot
-from spark_kafka_sink.producer.accumulator.buffer_pool import Reservation
-from spark_kafka_sink.producer.accumulator.claim import Claim
-from spark_kafka_sink.producer.append.future_record_metadata import ProduceRequestResult
-from spark_kafka_sink.producer.partitioning.partitioner import NOT_GIVEN
-from spark_kafka_sink.producer.sender.sender import Callbacks
+from spark_kafka_sink.producer.buffer_pool import Reservation
+from spark_kafka_sink.producer.claim import Claim
+from spark_kafka_sink.producer.future_record_metadata import ProduceRequestResult
+from spark_kafka_sink.producer.partitioner import NOT_GIVEN
+from spark_kafka_sink.producer.sender import Callbacks
 from spark_kafka_sink.records.columns import RecordColumns, bytes_column, slot_lengths
 from spark_kafka_sink.records.encode import NO_HEADERS
 

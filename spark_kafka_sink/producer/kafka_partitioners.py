@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.producer.partitioning.partitioner import (
+from spark_kafka_sink.producer.partitioner import (
     NOT_GIVEN,
     BatchRooms,
     CustomPartitioner,

@@ -17,7 +17,7 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.common.waiting import Waiters
 from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError
-from spark_kafka_sink.producer.accumulator.producer_batch import UNKNOWN_OFFSET, ProducerBatch, RecordRange
+from spark_kafka_sink.producer.producer_batch import UNKNOWN_OFFSET, ProducerBatch, RecordRange
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from spark_kafka_sink.common.model import TopicPartition
-from spark_kafka_sink.producer.accumulator.buffer_pool import Reservation, SharedBuffer
-from spark_kafka_sink.producer.accumulator.producer_batch import Buffer, ProducerBatch, RecordRange
+from spark_kafka_sink.producer.buffer_pool import Reservation, SharedBuffer
+from spark_kafka_sink.producer.producer_batch import Buffer, ProducerBatch, RecordRange
 
 
 class Timestamps(Protocol):

@@ -39,14 +39,14 @@ from spark_kafka_sink.network.messages import Response
 from spark_kafka_sink.network.metadata import Metadata, MetadataUpdater
 from spark_kafka_sink.network.rpc import BlockingCalls
 from spark_kafka_sink.network.transport import Event, Transport
-from spark_kafka_sink.producer.accumulator.accumulator import DrainMode, RecordAccumulator
-from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.sender.produce_api import ProduceRequest, TopicIds, topic_ids
-from spark_kafka_sink.producer.sender.produce_response_handler import ProduceResponseHandler, expiry_error
-from spark_kafka_sink.producer.sender.trouble_log import TroubleLog
-from spark_kafka_sink.producer.transactions import requests
-from spark_kafka_sink.producer.transactions.manager import State, TransactionManager
-from spark_kafka_sink.producer.transactions.sequences import Sequences
+from spark_kafka_sink.producer import transaction_requests as requests
+from spark_kafka_sink.producer.accumulator import DrainMode, RecordAccumulator
+from spark_kafka_sink.producer.produce_api import ProduceRequest, TopicIds, topic_ids
+from spark_kafka_sink.producer.produce_response_handler import ProduceResponseHandler, expiry_error
+from spark_kafka_sink.producer.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.sequences import Sequences
+from spark_kafka_sink.producer.transaction_manager import State, TransactionManager
+from spark_kafka_sink.producer.trouble_log import TroubleLog
 
 _log = logging.getLogger("spark_kafka_sink.sender")
 _callback_log = logging.getLogger("spark_kafka_sink.producer")

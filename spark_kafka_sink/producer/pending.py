@@ -21,26 +21,26 @@ from spark_kafka_sink.common.interrupts import interruptible, uninterrupted
 from spark_kafka_sink.common.model import ClusterSnapshot
 from spark_kafka_sink.common.waiting import Waiters
 from spark_kafka_sink.errors import InvalidRecordError, KafkaError, KafkaTimeoutError, ProducerClosedError
-from spark_kafka_sink.producer.accumulator.accumulator import RecordAccumulator
-from spark_kafka_sink.producer.accumulator.buffer_pool import Reservation
-from spark_kafka_sink.producer.accumulator.claim import Claim
-from spark_kafka_sink.producer.append.append import Appender, as_exception
-from spark_kafka_sink.producer.append.future_record_metadata import FutureRecordMetadata, ProduceRequestResult
-from spark_kafka_sink.producer.append.pending_records import (
+from spark_kafka_sink.producer.accumulator import RecordAccumulator
+from spark_kafka_sink.producer.append import Appender, as_exception
+from spark_kafka_sink.producer.buffer_pool import Reservation
+from spark_kafka_sink.producer.claim import Claim
+from spark_kafka_sink.producer.future_record_metadata import FutureRecordMetadata, ProduceRequestResult
+from spark_kafka_sink.producer.partitioner import BatchRooms, CustomPartitioner, RecordFields
+from spark_kafka_sink.producer.pending_records import (
     CLOSED,
     RECORD_OVERHEAD,
     SHARED,
     CheckedRecord,
     PendingRecords,
 )
-from spark_kafka_sink.producer.append.record import (
+from spark_kafka_sink.producer.record import (
     ProducerRecord,
     as_bytes,
     check_partition_and_timestamp,
     encode_headers,
 )
-from spark_kafka_sink.producer.append.rows import check_sizes
-from spark_kafka_sink.producer.partitioning.partitioner import BatchRooms, CustomPartitioner, RecordFields
+from spark_kafka_sink.producer.rows import check_sizes
 from spark_kafka_sink.records.columns import one_java_size_estimate, one_record_size_bound
 
 _MOST_BYTES = 512 << 10

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from spark_kafka_sink.common.compression import CODEC_IDS, CODEC_NAMES, compress, decompress
 from spark_kafka_sink.common.model import NO_IDENTITY, ProducerIdentity, TopicPartition
-from spark_kafka_sink.producer.accumulator.buffer_pool import Reservation, SharedBuffer
+from spark_kafka_sink.producer.buffer_pool import Reservation, SharedBuffer
 from spark_kafka_sink.records.columns import HEADER_SIZE, RecordColumns
 from spark_kafka_sink.records.encode import (
     NO_SEQUENCE,

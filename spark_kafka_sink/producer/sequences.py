@@ -23,7 +23,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from spark_kafka_sink.common.model import NO_IDENTITY, ProducerIdentity, TopicPartition
-from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.records.encode import NO_SEQUENCE, TRANSACTIONAL
 
 MAX_EPOCH = 32767 - 1  # the broker keeps the last one for fencing

@@ -15,15 +15,15 @@ import numpy.typing as npt
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.common.waiting import Waiters
 from spark_kafka_sink.errors import KafkaTimeoutError
-from spark_kafka_sink.producer.accumulator.producer_batch import (
+from spark_kafka_sink.producer.producer_batch import (
     NO_TIMESTAMP,
     UNKNOWN_OFFSET,
     ProducerBatch,
     RecordRange,
 )
-from spark_kafka_sink.producer.append.record import RecordMetadata
-from spark_kafka_sink.producer.append.rows import SendTimes
-from spark_kafka_sink.producer.sender.sender import Callbacks
+from spark_kafka_sink.producer.record import RecordMetadata
+from spark_kafka_sink.producer.rows import SendTimes
+from spark_kafka_sink.producer.sender import Callbacks
 
 Sizes: TypeAlias = npt.NDArray[np.int32] | Sequence[int]
 Callback = Callable[[RecordMetadata | None, Exception | None], object]

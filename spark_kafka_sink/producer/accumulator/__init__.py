@@ -1,1 +1,0 @@
-"""Queues of batches per partition, and the memory that they may use."""

@@ -1,1 +1,0 @@
-"""Rows into the accumulator, on the caller's thread."""

@@ -1,1 +1,0 @@
-"""Which partition a row goes to."""

@@ -1,1 +1,0 @@
-"""The sender: sends batches to their leaders, handles Produce responses, runs callbacks."""

@@ -1,1 +1,0 @@
-"""Sequences, the states of a transactional producer, and its requests to coordinators."""
