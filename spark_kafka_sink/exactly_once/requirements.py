@@ -12,8 +12,8 @@ from spark_kafka_sink.network.api_versions import (
     INIT_PRODUCER_ID_WITH_IDENTITY,
     every,
 )
-from spark_kafka_sink.network.broker_requirements import missing_apis, require
 from spark_kafka_sink.network.connection import ApiVersions
+from spark_kafka_sink.network.diagnosis import missing_apis, require
 from spark_kafka_sink.network.rpc import Rpc
 
 TRANSACTION_APIS: Final = (

@@ -18,8 +18,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.common.backoff import ExponentialBackoff
-from spark_kafka_sink.common.clock import NEVER
+from spark_kafka_sink.common.clock import NEVER, ExponentialBackoff
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import NO_LEADER, ClusterSnapshot, Node, TopicPartition
 from spark_kafka_sink.errors import (

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import NamedTuple, Protocol
 
-from spark_kafka_sink.common.backoff import ExponentialBackoff
+from spark_kafka_sink.common.clock import ExponentialBackoff
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.metrics import AuthenticationCounters
 from spark_kafka_sink.common.model import Node

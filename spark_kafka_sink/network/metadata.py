@@ -18,12 +18,18 @@ from typing import Any, Final, Protocol, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.common.backoff import ExponentialBackoff
-from spark_kafka_sink.common.clock import Clock
+from spark_kafka_sink.common.clock import Clock, ExponentialBackoff
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.foreign_text import shown
-from spark_kafka_sink.common.model import NO_LEADER, ClusterSnapshot, Node, TopicInfo, TopicPartition
-from spark_kafka_sink.common.protocol_values import TOPIC_RULE, is_topic_name, text_fault
+from spark_kafka_sink.common.model import (
+    NO_LEADER,
+    TOPIC_RULE,
+    ClusterSnapshot,
+    Node,
+    TopicInfo,
+    TopicPartition,
+    is_topic_name,
+    text_fault,
+)
 from spark_kafka_sink.common.waiting import SendingThread, Waiters
 from spark_kafka_sink.errors import (
     AuthenticationError,
@@ -35,6 +41,7 @@ from spark_kafka_sink.errors import (
     RequestBuildError,
     UnsupportedVersionError,
     WrongProtocolError,
+    shown,
     unexpected,
 )
 from spark_kafka_sink.network.client import NetworkClient, NoNode

@@ -14,7 +14,7 @@ from weakref import WeakSet
 
 from spark_kafka_sink.common.clock import NEVER, Clock, SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.forks import inherited_error, on_fork
+from spark_kafka_sink.common.interrupts import inherited_error, on_fork
 from spark_kafka_sink.common.metrics import NetworkCounters, ProducerMetrics, ProducerTotals
 from spark_kafka_sink.common.model import ClusterSnapshot
 from spark_kafka_sink.errors import (

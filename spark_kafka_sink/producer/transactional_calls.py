@@ -9,11 +9,11 @@ from typing import Any, cast
 
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.model import TopicPartition
-from spark_kafka_sink.common.protocol_values import (
+from spark_kafka_sink.common.model import (
     LARGEST_INT16,
     LARGEST_INT32,
     LARGEST_INT64,
+    TopicPartition,
     check_number,
     check_text,
 )

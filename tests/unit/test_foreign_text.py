@@ -10,9 +10,8 @@ from google.protobuf.wrappers_pb2 import Int64Value
 from kio.schema.errors import ErrorCode
 from pyspark.sql.types import StringType, StructField, StructType
 
-from spark_kafka_sink.common.foreign_text import clause, shown
 from spark_kafka_sink.common.model import Node
-from spark_kafka_sink.errors import ConfigError, KafkaError
+from spark_kafka_sink.errors import ConfigError, KafkaError, clause, shown
 from spark_kafka_sink.network.error_table import broker_error
 from spark_kafka_sink.network.login.token_endpoint import _error_of
 from spark_kafka_sink.network.messages import schema

@@ -12,8 +12,7 @@ from urllib.parse import urlsplit
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.operator_limits import url_fault
-from spark_kafka_sink.common.foreign_text import shown
-from spark_kafka_sink.errors import ConfigError, LoginError
+from spark_kafka_sink.errors import ConfigError, LoginError, shown
 from spark_kafka_sink.network.login.http import (
     HttpExchangeError,
     HttpFault,

@@ -13,15 +13,14 @@ from typing import Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.common.backoff import ExponentialBackoff
-from spark_kafka_sink.common.clock import NEVER
+from spark_kafka_sink.common.clock import NEVER, ExponentialBackoff
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import ClusterSnapshot, ProducerIdentity
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, UnsupportedVersionError, unexpected
 from spark_kafka_sink.network.api_versions import produce_versions
-from spark_kafka_sink.network.broker_requirements import idempotence_error
 from spark_kafka_sink.network.calls import CallEnd, Calls
 from spark_kafka_sink.network.client import NetworkClient
+from spark_kafka_sink.network.diagnosis import idempotence_error
 from spark_kafka_sink.network.error_table import NOT_RETRIED
 from spark_kafka_sink.network.messages import Response
 from spark_kafka_sink.network.metadata import Metadata, MetadataUpdater

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from spark_kafka_sink.common.model import ProducerIdentity
-from spark_kafka_sink.common.protocol_values import (
+from spark_kafka_sink.common.model import (
     LARGEST_INT16,
     LARGEST_INT32,
     LARGEST_INT64,
+    ProducerIdentity,
     check_number,
     check_text,
 )

@@ -13,8 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_kafka_sink.common.foreign_text import shown
-from spark_kafka_sink.errors import InvalidRecordError
+from spark_kafka_sink.errors import InvalidRecordError, shown
 from spark_kafka_sink.schemas.encoding.columns import type_name
 from spark_kafka_sink.schemas.encoding.encoder import Fault, InvalidSchemaError, SchemaMismatchError, column_of
 from spark_kafka_sink.schemas.encoding.row_writer import Kernel

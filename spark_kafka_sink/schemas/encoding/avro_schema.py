@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, TypeAlias
 
-from spark_kafka_sink.common.foreign_text import shown
+from spark_kafka_sink.errors import shown
 from spark_kafka_sink.schemas.encoding.encoder import InvalidSchemaError
 
 Json: TypeAlias = Any

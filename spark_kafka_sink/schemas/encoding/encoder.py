@@ -7,8 +7,7 @@ from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
-from spark_kafka_sink.common.foreign_text import LONGEST_ERROR, error_list, shown
-from spark_kafka_sink.errors import InvalidRecordError
+from spark_kafka_sink.errors import LONGEST_ERROR, InvalidRecordError, error_list, shown
 
 
 class Encoder(Protocol):

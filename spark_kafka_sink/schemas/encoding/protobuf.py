@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.types as pt
 
-from spark_kafka_sink.common.foreign_text import shown
-from spark_kafka_sink.errors import InvalidRecordError
+from spark_kafka_sink.errors import InvalidRecordError, shown
 from spark_kafka_sink.records.columns import is_any_list
 from spark_kafka_sink.records.sizes import encode_unsigned_varint
 from spark_kafka_sink.schemas.encoding.columns import plain_type, type_name

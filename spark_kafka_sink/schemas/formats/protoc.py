@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from spark_kafka_sink.common.foreign_text import shown
+from spark_kafka_sink.errors import shown
 from spark_kafka_sink.schemas.encoding.descriptors import known_files, library
 from spark_kafka_sink.schemas.formats.format_options import FormatError
 

@@ -9,12 +9,10 @@ from random import Random
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
-from spark_kafka_sink.common.backoff import exponential_delay
-from spark_kafka_sink.common.clock import Clock
+from spark_kafka_sink.common.clock import Clock, exponential_delay
 from spark_kafka_sink.common.config.operator_limits import url_fault
-from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.common.waiting import Sleeper
-from spark_kafka_sink.errors import ConfigError, RegistryError, SaslAuthenticationError
+from spark_kafka_sink.errors import ConfigError, RegistryError, SaslAuthenticationError, shown
 from spark_kafka_sink.network.login.http import (
     HttpExchangeError,
     HttpFault,

@@ -26,8 +26,7 @@ from pyspark.sql.functions import udf
 import spark_kafka_sink
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.foreign_text import shown
-from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError
+from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, shown
 from spark_kafka_sink.exactly_once.cluster import Cluster
 from spark_kafka_sink.network.api_versions import camel_case
 from spark_kafka_sink.network.diagnosis import advice
