@@ -74,7 +74,7 @@ class Sender:
         self.response_handler = ProduceResponseHandler(
             self.config, self.random, self.accumulator, self.sequences, self.metadata, self.transactions, self._trouble
         )
-        self._metadata_updater = MetadataUpdater(self.metadata, self.accumulator)
+        self._metadata_updater = MetadataUpdater(self.metadata, self.accumulator.topics_in_use)
         self._producer_id_answer: ProducerIdentity | CallEnd | None = None  # of InitProducerId, not handled yet
         self._no_producer_id: KafkaError | None = None  # why InitProducerId is sent again
         self._had_producer_id = False

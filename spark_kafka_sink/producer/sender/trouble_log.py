@@ -68,7 +68,7 @@ class TroubleLog:
         self._client = client
         self._calls = calls
         self._caller_calls = caller_calls
-        self._client.waits = self
+        self._client.matters = self.is_waited_for
         self._retries: Counter[str] = Counter()
         self._summing_since: float | None = None  # None: the next retry is logged at once
         self._written_at = 0.0
