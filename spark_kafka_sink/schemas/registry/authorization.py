@@ -11,9 +11,8 @@ from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config.option import Password
 from spark_kafka_sink.errors import LoginError
 from spark_kafka_sink.network.login.plain import user_credentials
-from spark_kafka_sink.network.login.token_endpoint import TimeoutOption, TokenEndpoint
 from spark_kafka_sink.network.login.token_login import Token
-from spark_kafka_sink.network.login.token_sources import client_credentials, token_source
+from spark_kafka_sink.network.login.token_sources import TimeoutOption, TokenEndpoint, client_credentials, token_source
 from spark_kafka_sink.schemas.registry.login_options import (
     CLIENT_SECRET,
     ISSUER,
