@@ -1,9 +1,10 @@
-"""The clock. All other code receives the time as an argument."""
+"""The clock, and waits that double after each failure (KIP-580). All other code receives the time as an argument."""
 
 from __future__ import annotations
 
 import math
 import time
+from random import Random
 from typing import Final, Protocol
 
 NEVER: Final = math.inf
@@ -29,3 +30,35 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     epoch_s = staticmethod(time.time)
+
+
+JITTER: Final = 0.2
+
+LEAST_MS: Final = 1.0
+"""Shortest delay: with a backoff of 0, failures that take no time would make the sender's loop spin."""
+
+_MAX_DOUBLINGS: Final = 62
+"""A float of ``2.0**attempts`` would overflow."""
+
+
+def exponential_delay(initial_ms: float, max_ms: float, attempts: int) -> float:
+    """Milliseconds to wait after a failure that came after ``attempts`` others: ``initial_ms * 2**attempts``, at most
+    ``max_ms``.
+    """
+    return min(initial_ms * 2.0 ** min(attempts, _MAX_DOUBLINGS), max_ms)
+
+
+class ExponentialBackoff:
+    """``exponential_delay`` ± 20 %, but at least ``LEAST_MS`` (Java: ``ExponentialBackoff``, without that minimum)."""
+
+    __slots__ = ("_initial_ms", "_max_ms", "_random")
+
+    def __init__(self, initial_ms: float, max_ms: float, random: Random) -> None:
+        self._max_ms = max(max_ms, LEAST_MS)
+        self._initial_ms = max(initial_ms, LEAST_MS)
+        self._random = random
+
+    def delay(self, attempts: int) -> float:
+        """Milliseconds to wait after a failure that came after ``attempts`` others."""
+        term = exponential_delay(self._initial_ms, self._max_ms, attempts)
+        return max(LEAST_MS, min(term * self._random.uniform(1 - JITTER, 1 + JITTER), self._max_ms))

@@ -18,7 +18,10 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from threading import get_ident, main_thread
 from types import FrameType
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
+from weakref import WeakSet
+
+from spark_kafka_sink.errors import ProducerClosedError
 
 _NAMES = ("SIGINT", "SIGTERM", "SIGALRM", "SIGHUP", "SIGUSR1", "SIGUSR2")
 _SIGNALS: Final[tuple[int, ...]] = tuple(getattr(_signal, name) for name in _NAMES if hasattr(_signal, name))
@@ -142,3 +145,41 @@ def uninterrupted() -> AbstractContextManager[None]:
 def interruptible() -> AbstractContextManager[None]:
     """Within an ``uninterrupted`` block: for a wait or for code of the user, which a signal may end at any line."""
     return _Interruptible() if _shield.in_place and get_ident() == main_thread().ident else _NOTHING
+
+
+# What the child of a fork inherits and must not use: threads and connections stay with its parent. The hook costs
+# nothing until a process forks: no call asks for the process id.
+
+
+class Inheritable(Protocol):
+    def after_fork_in_child(self) -> None:
+        """Called in the child, on its only thread. Locks may be held for ever, by threads that the child lacks."""
+
+
+_inheritable: WeakSet[Inheritable] = WeakSet()
+
+generation = 0
+"""Number of forks between the first process and this one. An object of an earlier generation is inherited."""
+
+
+def on_fork(inheritable: Inheritable) -> None:
+    """Has its ``after_fork_in_child`` called in each child of this process, for as long as the object exists."""
+    _inheritable.add(inheritable)
+
+
+def inherited_error() -> ProducerClosedError:
+    """The one error of every use of an inherited producer."""
+    return ProducerClosedError(
+        "This producer belongs to the parent process, which opened it before the fork and goes on using it. "
+        "Open a new producer in this process."
+    )
+
+
+def _in_child() -> None:
+    global generation
+    generation += 1
+    for each in tuple(_inheritable):
+        each.after_fork_in_child()
+
+
+os.register_at_fork(after_in_child=_in_child)

@@ -112,17 +112,6 @@ class AuthenticationCounters:
         self.longest_reauthentication_ms = max(self.longest_reauthentication_ms, took_ms)
 
 
-class BufferGauges(Protocol):
-    """The buffer pool. Sizes in bytes; ``waiting``: number of callers that wait."""
-
-    @property
-    def total(self) -> int: ...
-    @property
-    def available(self) -> int: ...
-    @property
-    def waiting(self) -> int: ...
-
-
 class UpdatedMetadata(Protocol):
     """``updated_at``: monotonic ms of the last response with metadata; -inf before it. ``waited_ms``: sum of all
     callers.
@@ -326,9 +315,9 @@ class _Window(NamedTuple):
 
 @dataclass(slots=True)
 class ProducerMetrics:
-    """Times are monotonic ms."""
+    """Times are monotonic ms. ``pool``: the buffer pool, whose attributes are the gauges."""
 
-    pool: BufferGauges | None = None
+    pool: object = None
     buffer: BufferCounters = field(default_factory=BufferCounters)
     network: NetworkCounters = field(default_factory=NetworkCounters)
     authentication: AuthenticationCounters = field(default_factory=AuthenticationCounters)

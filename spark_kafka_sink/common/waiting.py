@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
-from spark_kafka_sink.common import forks
+from spark_kafka_sink.common import interrupts
 from spark_kafka_sink.common.clock import NEVER, SystemClock
 from spark_kafka_sink.common.interrupts import interruptible
 from spark_kafka_sink.errors import KafkaError
@@ -76,18 +76,18 @@ class Waiters:
 
     def __init__(self, sender: SendingThread | None = None) -> None:
         self.sender = sender
-        self._generation = forks.generation
+        self._generation = interrupts.generation
         self._sleepers: set[Sleeper] = set()
 
     @property
     def alone(self) -> bool:
         """Whether the threads that notify are gone, and may have held the lock: after a fork, or as Python ends."""
-        return self._generation != forks.generation or sys.is_finalizing()
+        return self._generation != interrupts.generation or sys.is_finalizing()
 
     def obstacle(self) -> KafkaError | None:
         """Why a wait of the calling thread would not end; None if it would. Called before every wait."""
-        if self._generation != forks.generation:
-            return forks.inherited_error()
+        if self._generation != interrupts.generation:
+            return interrupts.inherited_error()
         return None if self.sender is None else self.sender.obstacle()
 
     def check(self) -> None:

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from spark_kafka_sink.common.clock import NEVER
-from spark_kafka_sink.common.foreign_text import clause
-from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError
+from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, clause
 from spark_kafka_sink.exactly_once import steps
 from spark_kafka_sink.exactly_once.complete import complete
 from spark_kafka_sink.exactly_once.decisions import commit_order, done

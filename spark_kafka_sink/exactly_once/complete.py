@@ -9,8 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from spark_kafka_sink.common.foreign_text import clause
-from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError
+from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, clause
 from spark_kafka_sink.exactly_once.committer import EndTxnOutcome, EndVerdict
 from spark_kafka_sink.exactly_once.decisions import done
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, Progress

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.common.backoff import exponential_delay
+from spark_kafka_sink.common.clock import exponential_delay
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once.committer import Cluster

@@ -18,7 +18,7 @@ from uuid import UUID
 import numpy as np
 
 from spark_kafka_sink.common.compression import CODEC_IDS, compress
-from spark_kafka_sink.common.protocol_values import LARGEST_INT16, LARGEST_INT32, LARGEST_INT64
+from spark_kafka_sink.common.model import LARGEST_INT16, LARGEST_INT32, LARGEST_INT64
 from spark_kafka_sink.errors import CorruptRecordError
 from spark_kafka_sink.exactly_once.decode import BatchView, DecodedRecord, batch_headers, decode_batches
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError

@@ -13,9 +13,8 @@ from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.common.foreign_text import clause, shown
 from spark_kafka_sink.common.task_figures import counted
-from spark_kafka_sink.errors import BrokerError, NetworkError, UnsupportedVersionError
+from spark_kafka_sink.errors import BrokerError, NetworkError, UnsupportedVersionError, clause, shown
 from spark_kafka_sink.exactly_once.committer import Cluster
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.values import LedgerPartitions

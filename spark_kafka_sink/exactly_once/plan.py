@@ -33,8 +33,8 @@ from spark_kafka_sink.network.api_versions import (
     INIT_PRODUCER_ID_WITH_IDENTITY,
     every,
 )
-from spark_kafka_sink.network.broker_requirements import missing_apis, require
 from spark_kafka_sink.network.connection import ApiVersions
+from spark_kafka_sink.network.diagnosis import missing_apis, require
 from spark_kafka_sink.network.rpc import Rpc
 
 _log = logging.getLogger("spark_kafka_sink.exactly_once")

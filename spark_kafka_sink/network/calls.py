@@ -8,18 +8,17 @@ rotation and their delays follow ``error_table``. Has no clock and no I/O; owned
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from random import Random
 from types import ModuleType
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.common.backoff import ExponentialBackoff
-from spark_kafka_sink.common.clock import NEVER
+from spark_kafka_sink.common.clock import NEVER, ExponentialBackoff
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import NO_LEADER, ClusterSnapshot, Node, TopicPartition
 from spark_kafka_sink.errors import (
@@ -91,10 +90,8 @@ class CodeAt(NamedTuple):
     message: str | None = None
 
 
-class ReadCodes(Protocol):
-    """All error codes in a response's body; none if the broker says nothing (a throttled Fetch has no partitions)."""
-
-    def __call__(self, body: Any, /) -> Iterable[CodeAt]: ...
+ReadCodes: TypeAlias = Callable[[Any], Iterable[CodeAt]]
+"""All error codes in a response's body; none if the broker says nothing (a throttled Fetch has no partitions)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +111,7 @@ class CallEnd:
     unanswered: bool = False
 
 
-class CallHandler(Protocol):
-    """Takes the end of a call."""
-
-    def __call__(self, end: CallEnd, /) -> None: ...
+CallHandler: TypeAlias = Callable[[CallEnd], None]
 
 
 @dataclass(slots=True, eq=False)

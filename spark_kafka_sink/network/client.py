@@ -9,13 +9,13 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from spark_kafka_sink.common.backoff import ExponentialBackoff
+from spark_kafka_sink.common.clock import ExponentialBackoff
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.metrics import AuthenticationCounters
 from spark_kafka_sink.common.model import Node
@@ -128,20 +128,13 @@ class NodeState:
         return self.connection is not None and now >= self.throttled_until and self.connection.can_send(max_in_flight)
 
 
-class Waits(Protocol):
-    """``TroubleLog`` of a producer."""
-
-    def is_waited_for(self) -> bool:
-        """Whether rows or calls wait for a broker."""
-
-
 class NetworkClient:
     """Connections to all nodes. Call ``ready`` until it is True, then ``send``; ``handle`` the transport's events, and
     ``expire`` what is late.
 
     Requests complete in ``handle``, ``expire``, ``disconnect`` and ``close`` only, never inside ``send``. ``warns``
-    False: failed connections are not in the log, because the caller reports them itself. ``waits``: what tells whether
-    a failed connection matters; None: each does.
+    False: failed connections are not in the log, because the caller reports them itself. ``matters`` tells whether one
+    is worth a warning, as by ``TroubleLog`` of a producer.
     """
 
     def __init__(self, config: ProducerConfig, transport: Transport, random: Random, *, warns: bool = True) -> None:
@@ -151,8 +144,7 @@ class NetworkClient:
         self._max_idle_ms = idle if idle >= 0 else math.inf
         self._transport = transport
         self._random = random
-        self._warns = warns
-        self.waits: Waits | None = None
+        self.matters: Callable[[], bool] = lambda: warns
         self._channels = ChannelBuilder(config)
         self._reconnect_backoff = ExponentialBackoff(
             config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, random
@@ -603,7 +595,7 @@ class NetworkClient:
         failure that nothing waits for does not matter yet.
         """
         address = state.node.host, state.node.port
-        if unused or not self._warns or not (self.waits is None or self.waits.is_waited_for()):
+        if unused or not self.matters():
             _log.debug("%s", error)
         elif state.warned or self._now < self._warned_at.get(address, -math.inf) + WARN_AGAIN_MS:
             _log.debug("%s", error)

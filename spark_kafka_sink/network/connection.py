@@ -10,7 +10,6 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.foreign_text import clause
 from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.errors import (
     AuthenticationError,
@@ -23,6 +22,7 @@ from spark_kafka_sink.errors import (
     SslAuthenticationError,
     UnsupportedVersionError,
     WrongProtocolError,
+    clause,
 )
 from spark_kafka_sink.network.api_versions import VersionRange
 from spark_kafka_sink.network.login.sasl import LoginStep

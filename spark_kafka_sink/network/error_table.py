@@ -12,7 +12,6 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.errors import (
     AuthenticationError,
     BrokerError,
@@ -20,6 +19,7 @@ from spark_kafka_sink.errors import (
     ProducerFencedError,
     RequestBuildError,
     UnsupportedVersionError,
+    shown,
 )
 
 _log = logging.getLogger("spark_kafka_sink.network")

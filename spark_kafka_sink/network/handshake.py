@@ -16,7 +16,6 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink import __version__
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.security_rules import built_in
-from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.errors import (
     IllegalSaslStateError,
@@ -26,6 +25,7 @@ from spark_kafka_sink.errors import (
     SaslAuthenticationError,
     UnsupportedSaslMechanismError,
     UnsupportedVersionError,
+    shown,
 )
 from spark_kafka_sink.network.api_versions import every
 from spark_kafka_sink.network.connection import ApiVersions, Handshake

@@ -5,11 +5,11 @@ from __future__ import annotations
 import io
 import logging
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from kio.schema.index import api_key_map
 from kio.serial import entity_reader, entity_writer
@@ -50,10 +50,8 @@ class Response(NamedTuple):
     disconnected: bool = False
 
 
-class CompletionHandler(Protocol):
-    """Takes the end of one request (Java: ``RequestCompletionHandler``)."""
-
-    def __call__(self, response: Response, /) -> None: ...
+CompletionHandler: TypeAlias = Callable[[Response], None]
+"""Takes the end of one request (Java: ``RequestCompletionHandler``)."""
 
 
 class Request:
@@ -83,10 +81,8 @@ class Request:
         raise NotImplementedError
 
 
-class MakeEntity(Protocol):
-    """Makes kio's request entity of one API version; ``module`` holds that version's classes."""
-
-    def __call__(self, module: ModuleType, version: int, /) -> RequestPayload: ...
+MakeEntity: TypeAlias = "Callable[[ModuleType, int], RequestPayload]"
+"""Makes kio's request entity of one API version, from the module that holds that version's classes."""
 
 
 class KioRequest(Request):

@@ -14,16 +14,22 @@ from itertools import chain
 from random import Random
 from threading import get_ident
 from types import MappingProxyType
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.common.backoff import ExponentialBackoff
-from spark_kafka_sink.common.clock import Clock
+from spark_kafka_sink.common.clock import Clock, ExponentialBackoff
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.foreign_text import shown
-from spark_kafka_sink.common.model import NO_LEADER, ClusterSnapshot, Node, TopicInfo, TopicPartition
-from spark_kafka_sink.common.protocol_values import TOPIC_RULE, is_topic_name, text_fault
+from spark_kafka_sink.common.model import (
+    NO_LEADER,
+    TOPIC_RULE,
+    ClusterSnapshot,
+    Node,
+    TopicInfo,
+    TopicPartition,
+    is_topic_name,
+    text_fault,
+)
 from spark_kafka_sink.common.waiting import SendingThread, Waiters
 from spark_kafka_sink.errors import (
     AuthenticationError,
@@ -35,6 +41,7 @@ from spark_kafka_sink.errors import (
     RequestBuildError,
     UnsupportedVersionError,
     WrongProtocolError,
+    shown,
     unexpected,
 )
 from spark_kafka_sink.network.client import NetworkClient, NoNode
@@ -84,7 +91,8 @@ class Metadata:
         self._lock = threading.RLock()
         self._changed = Waiters(sender)
         self._waits: dict[int, tuple[float, Collection[str]]] = {}  # since when each thread waits, and for which topics
-        self._round = 0
+        self.round = 0
+        """Grows by one with each round that ends."""
         self._closed: KafkaError | None = None
         self._fatal: tuple[int, KafkaError] | None = None
         self._last_used: dict[str, float] = {}
@@ -96,7 +104,8 @@ class Metadata:
         self._in_flight = False
         self._attempts = 0
         self._allowed_at = -math.inf
-        self._updated_at = -math.inf
+        self.updated_at = -math.inf
+        """Time of the last update (monotonic ms); -inf before the first."""
         self._failing_since: float | None = None
         self._rebootstrapping = False
         self._errors: dict[int, KafkaError] = {}
@@ -124,7 +133,7 @@ class Metadata:
         """
         for topic in wanted:
             self._check_name(topic)
-        begun = self._round
+        begun = self.round
         missing: list[str] = []
 
         def look() -> ClusterSnapshot | None:
@@ -151,7 +160,7 @@ class Metadata:
         """
         self._check_name(topic)
         with self._lock:
-            begun, generation = self._round, self.snapshot.generation
+            begun, generation = self.round, self.snapshot.generation
             self._last_used[topic] = clock.now()
             self._full_requested = True
             self._want(topic)
@@ -171,7 +180,7 @@ class Metadata:
     def await_round(self, after: int, max_wait_ms: float, clock: Clock, wake: Callable[[], None]) -> None:
         """Returns when a round after this one has ended, or after ``max_wait_ms``. Requests nothing. Raises as
         ``wait_for_topics``, but for no topic."""
-        self._wait(lambda: self._round > after or None, (), max_wait_ms, clock, wake)
+        self._wait(lambda: self.round > after or None, (), max_wait_ms, clock, wake)
         self.raise_fatal(after)
 
     def _wait(
@@ -191,7 +200,7 @@ class Metadata:
             with self._lock:
                 if self._closed is not None:
                     raise self._closed.with_traceback(None)
-                seen, found = self._round, look()
+                seen, found = self.round, look()
             if found is not None:
                 return found
             wake()
@@ -207,7 +216,7 @@ class Metadata:
         try:
             try:
                 self._waits[thread] = since, topics
-                self._changed.wait_for(self._lock, lambda: self._round != seen, timeout_ms)
+                self._changed.wait_for(self._lock, lambda: self.round != seen, timeout_ms)
             finally:
                 self._waits.pop(thread, None)
         finally:
@@ -226,11 +235,6 @@ class Metadata:
         with self._lock:
             self._closed = error
             self._end_round()
-
-    @property
-    def round(self) -> int:
-        """Grows by one with each round that ends."""
-        return self._round
 
     @property
     def waiting_since(self) -> float | None:
@@ -257,7 +261,7 @@ class Metadata:
             texts.append(f"{said} (bootstrap.servers={servers}): {error}")
         elif self._refusal is not None:
             texts.append(f"The last metadata response was not taken: {self._refusal}")
-        elif self._updated_at < since:
+        elif self.updated_at < since:
             nodes = (self.asked,) if self._in_flight and self.asked is not None else self._candidates()
             found = [text for node in nodes if self._client and (text := self._client.obstacle(node, now))]
             if not self.snapshot.generation:
@@ -281,11 +285,6 @@ class Metadata:
             return None if self._client is None else self._client.obstacle(snapshot.nodes[leader], now)
         why = self.obstacle((partition.topic,), now, now)
         return f"{partition} has no leader" + (f". {why}" if why else "")
-
-    @property
-    def updated_at(self) -> float:
-        """Time of the last update (monotonic ms); -inf before the first."""
-        return self._updated_at
 
     def last_connection_error(self) -> KafkaError | None:
         """The last error of a node that failed since the last update; None if none did."""
@@ -315,7 +314,7 @@ class Metadata:
                 return now
             if self._full_requested or self._new_topics:
                 return max(now, self._allowed_at)
-            return max(now, self._allowed_at, self._updated_at + self._config.metadata_max_age_ms)
+            return max(now, self._allowed_at, self.updated_at + self._config.metadata_max_age_ms)
 
     def request_for(self, now: float, in_use: Iterable[str] = ()) -> tuple[str, ...]:
         """The topics of the request that the caller sends now; marks an update as in flight.
@@ -327,7 +326,7 @@ class Metadata:
             self._last_used.update(dict.fromkeys(in_use, now))
             oldest = now - self._config.metadata_max_idle_ms
             self._last_used = {topic: used for topic, used in self._last_used.items() if used > oldest}
-            full = self._full_requested or now >= self._updated_at + self._config.metadata_max_age_ms
+            full = self._full_requested or now >= self.updated_at + self._config.metadata_max_age_ms
             topics = tuple(topic for topic in self._last_used if full or topic in self._new_topics)
             self._in_flight = True
             self._full_requested = self._urgent = False
@@ -357,11 +356,11 @@ class Metadata:
             errors = self._note_topic_errors(update)
             errors += [fault for name, fault in update.inconsistent.items() if name not in self.snapshot.inconsistent]
             # An early update that changes nothing makes the next one wait longer (KIP-580).
-            soon = now - self._updated_at < min(2 * self._config.retry_backoff_max_ms, self._config.metadata_max_age_ms)
+            soon = now - self.updated_at < min(2 * self._config.retry_backoff_max_ms, self._config.metadata_max_age_ms)
             same = all(self.snapshot.topics.get(name) == info for name, info in update.topics.items())
             self._attempts = self._attempts + 1 if soon and same else 0
             self._allowed_at = now + self._backoff.delay(self._attempts)
-            self._updated_at = now
+            self.updated_at = now
             known, self.snapshot = self.snapshot, self._merged(update)
             self._doubted.clear()
             in_use = [name for name in update.topics if name in self._last_used]
@@ -456,9 +455,9 @@ class Metadata:
         self._new_topics.add(topic)
 
     def _end_round(self, fatal: KafkaError | None = None) -> None:
-        self._round += 1
+        self.round += 1
         if fatal is not None:
-            self._fatal = self._round, fatal
+            self._fatal = self.round, fatal
         self._changed.notify_all()
 
     def _raise_error(self, topic: str, begun: int) -> None:
@@ -476,13 +475,13 @@ class Metadata:
         for name, info in update.topics.items():
             before, _ = self._topic_errors.pop(name, (0, 0))
             if info.error:
-                self._topic_errors[name] = info.error, self._round
+                self._topic_errors[name] = info.error, self.round
                 created = info.error in _UNTIL_CREATED and name not in self.snapshot.partition_counts
                 if info.error != before and name in self._last_used and not created:
                     new.append(f"{ErrorCode(info.error).name.upper()} for topic {name}")
         for name in self._requested:
             if name not in update.topics:  # no code says why, but the next request waits for the backoff, too
-                self._topic_errors[name] = 0, self._round
+                self._topic_errors[name] = 0, self.round
         return new
 
     def _merged(self, update: ClusterSnapshot) -> ClusterSnapshot:
@@ -530,16 +529,12 @@ class Metadata:
         return error
 
 
-class TopicsInUse(Protocol):
-    """Names the topics with incomplete batches (the accumulator)."""
-
-    def topics_in_use(self) -> Collection[str]: ...
-
-
 class MetadataUpdater:
-    """Sends Metadata requests (Java: ``NetworkClient.DefaultMetadataUpdater``). Owned by the sender thread."""
+    """Sends Metadata requests (Java: ``NetworkClient.DefaultMetadataUpdater``). Owned by the sender thread. ``in_use``
+    names the topics with incomplete batches.
+    """
 
-    def __init__(self, metadata: Metadata, in_use: TopicsInUse | None = None) -> None:
+    def __init__(self, metadata: Metadata, in_use: Callable[[], Collection[str]] = tuple) -> None:
         self._metadata = metadata
         self._in_use = in_use
 
@@ -559,7 +554,7 @@ class MetadataUpdater:
             if isinstance(picked.error, AuthenticationError):
                 metadata.refused(picked.error)
             return picked.retry_at
-        topics = metadata.request_for(now, self._in_use.topics_in_use() if self._in_use is not None else ())
+        topics = metadata.request_for(now, self._in_use())
         creates = metadata.allow_auto_topic_creation and metadata.not_created.isdisjoint(topics)
         request = metadata_request(topics, creates, self._completed)
         metadata.asked = picked
@@ -612,9 +607,5 @@ def _shown(names: Sequence[str]) -> str:
 
 def _missing(snapshot: ClusterSnapshot, wanted: Mapping[str, int | None]) -> list[str]:
     # Not within `with`: see RecordAccumulator._lagging.
-    return [topic for topic, partition in wanted.items() if not _has(snapshot, topic, partition)]
-
-
-def _has(snapshot: ClusterSnapshot, topic: str, partition: int | None) -> bool:
-    count = snapshot.partition_counts.get(topic)
-    return count is not None and (partition is None or partition < count)
+    counts = snapshot.partition_counts
+    return [topic for topic, partition in wanted.items() if counts.get(topic, 0) <= (partition or 0)]

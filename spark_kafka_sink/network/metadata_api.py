@@ -1,14 +1,15 @@
-"""Metadata requests, and their responses as snapshots of the cluster."""
+"""Metadata requests, and their responses as snapshots of the cluster and rights of the principal (KIP-430)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
-from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.common.model import ClusterSnapshot, Node, Replicas, TopicInfo
+from spark_kafka_sink.errors import shown
 from spark_kafka_sink.network.api_versions import (
     METADATA,
     METADATA_FIRST_WITH_OPERATIONS,
@@ -107,3 +108,34 @@ def _topic_info(topic: Any, has_epochs: bool) -> TopicInfo | str:
             for each in partitions
         ),
     )
+
+
+NOT_TOLD = -(1 << 31)
+"""Of a broker that was not asked, or cannot be."""
+
+
+class Operation(IntEnum):
+    """Operations of ACLs by their codes, which are the numbers of their bits (Java: ``AclOperation``)."""
+
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+
+
+def operations(bits: int) -> frozenset[Operation] | None:
+    """The operations of these bits; None if the broker sent none."""
+    if bits == NOT_TOLD:
+        return None
+    return frozenset(each for each in Operation if bits >> each & 1)
+
+
+def names(some: Collection[Operation]) -> str:
+    return ", ".join(each.name for each in sorted(some)) or "nothing"

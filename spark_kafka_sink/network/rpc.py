@@ -9,7 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from random import Random
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from spark_kafka_sink.common.clock import NEVER, Clock
 from spark_kafka_sink.common.config import ProducerConfig
@@ -35,10 +35,8 @@ from spark_kafka_sink.network.transport import Transport
 _log = logging.getLogger("spark_kafka_sink.network")
 
 
-class MakeRequest(Protocol):
-    """Makes one request that completes with ``on_complete``."""
-
-    def __call__(self, on_complete: CompletionHandler, /) -> Request: ...
+MakeRequest: TypeAlias = Callable[[CompletionHandler], Request]
+"""Makes one request that completes with the handler."""
 
 
 class BlockingCalls:

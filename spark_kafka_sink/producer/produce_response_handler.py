@@ -12,7 +12,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.common.backoff import ExponentialBackoff
+from spark_kafka_sink.common.clock import ExponentialBackoff
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import NO_LEADER, TopicPartition
 from spark_kafka_sink.errors import (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from spark_kafka_sink.common.protocol_values import LARGEST_INT32, LARGEST_INT64
+from spark_kafka_sink.common.model import LARGEST_INT32, LARGEST_INT64
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.records.columns import encode_varint, topic_name
 from spark_kafka_sink.records.encode import NULL

@@ -19,8 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
-from spark_kafka_sink.common.model import ClusterSnapshot, TopicPartition
-from spark_kafka_sink.common.protocol_values import LARGEST_INT32
+from spark_kafka_sink.common.model import LARGEST_INT32, ClusterSnapshot, TopicPartition
 from spark_kafka_sink.errors import InvalidRecordError, RecordTooLargeError
 from spark_kafka_sink.producer.claim import ClaimedRange, RowSizes, Run
 from spark_kafka_sink.producer.partitioner import LEFT_OUT, NOT_GIVEN

@@ -17,8 +17,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.common.backoff import ExponentialBackoff
-from spark_kafka_sink.common.clock import NEVER, Clock
+from spark_kafka_sink.common.clock import NEVER, Clock, ExponentialBackoff
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import ClusterSnapshot, ProducerIdentity
 from spark_kafka_sink.common.waiting import SendingThread, Waiters, sleep, start_thread
@@ -31,9 +30,9 @@ from spark_kafka_sink.errors import (
     unexpected,
 )
 from spark_kafka_sink.network.api_versions import produce_versions
-from spark_kafka_sink.network.broker_requirements import idempotence_error
 from spark_kafka_sink.network.calls import CallEnd, Calls
 from spark_kafka_sink.network.client import NetworkClient
+from spark_kafka_sink.network.diagnosis import idempotence_error
 from spark_kafka_sink.network.error_table import NOT_RETRIED
 from spark_kafka_sink.network.messages import Response
 from spark_kafka_sink.network.metadata import Metadata, MetadataUpdater
@@ -87,7 +86,7 @@ class Sender:
         self.response_handler = ProduceResponseHandler(
             self.config, self.random, self.accumulator, self.sequences, self.metadata, self.transactions, self._trouble
         )
-        self._metadata_updater = MetadataUpdater(self.metadata, self.accumulator)
+        self._metadata_updater = MetadataUpdater(self.metadata, self.accumulator.topics_in_use)
         self._producer_id_answer: ProducerIdentity | CallEnd | None = None  # of InitProducerId, not handled yet
         self._no_producer_id: KafkaError | None = None  # why InitProducerId is sent again
         self._had_producer_id = False

@@ -10,11 +10,13 @@ from datetime import timedelta
 from types import ModuleType
 from typing import Any, Final
 
-from spark_kafka_sink.common.model import NO_IDENTITY, ProducerIdentity, TopicPartition
-from spark_kafka_sink.common.protocol_values import (
+from spark_kafka_sink.common.model import (
     LARGEST_INT16,
     LARGEST_INT32,
     LARGEST_INT64,
+    NO_IDENTITY,
+    ProducerIdentity,
+    TopicPartition,
     check_number,
     check_text,
 )

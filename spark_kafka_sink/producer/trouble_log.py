@@ -46,7 +46,7 @@ class TroubleLog:
     acknowledged_at: float = field(default=-NEVER, init=False)
 
     def __post_init__(self) -> None:
-        self.client.waits = self
+        self.client.matters = self.is_waited_for
         self._retries: Counter[str] = Counter()
         self._summing_since: float | None = None  # None: the next retry is logged at once
         self._written_at = 0.0

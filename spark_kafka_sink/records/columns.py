@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from spark_kafka_sink.common.protocol_values import LARGEST_INT64
+from spark_kafka_sink.common.model import LARGEST_INT64
 from spark_kafka_sink.errors import InvalidRecordError
 
 Int32Array = npt.NDArray[np.int32]

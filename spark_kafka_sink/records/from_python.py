@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_kafka_sink.common.foreign_text import clause
-from spark_kafka_sink.errors import InvalidRecordError
+from spark_kafka_sink.errors import InvalidRecordError, clause
 from spark_kafka_sink.records.columns import binary_array
 
 Mask: TypeAlias = npt.NDArray[np.bool_]

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.common.clock import Clock, SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.foreign_text import clause
 from spark_kafka_sink.common.model import Node
 from spark_kafka_sink.errors import (
     AuthenticationError,
@@ -26,6 +25,7 @@ from spark_kafka_sink.errors import (
     KafkaTimeoutError,
     LoginError,
     WrongProtocolError,
+    clause,
 )
 from spark_kafka_sink.spark.options import SinkOptions, with_prefix
 
@@ -100,7 +100,7 @@ def _of(config: ProducerConfig) -> _Check:
 
 
 def _check(config: ProducerConfig, check: _Check, clock: Clock) -> None:
-    from spark_kafka_sink.network.broker_requirements import require
+    from spark_kafka_sink.network.diagnosis import require
 
     with check.lock:
         if clock.now() < check.valid_until:

@@ -15,8 +15,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from spark_kafka_sink.common.clock import Clock, SystemClock
-from spark_kafka_sink.common.foreign_text import clause, shown
-from spark_kafka_sink.errors import KafkaError, RecordTooLargeError
+from spark_kafka_sink.errors import KafkaError, RecordTooLargeError, clause, shown
 from spark_kafka_sink.exactly_once.abort import abort_batch
 from spark_kafka_sink.exactly_once.commit import all_reports, commit_batch
 from spark_kafka_sink.exactly_once.decisions import check_ledger_of_foreach_batch, replayed_schemas

@@ -46,7 +46,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from spark_kafka_sink.common.foreign_text import shown
+from spark_kafka_sink.errors import shown
 from spark_kafka_sink.exactly_once.values import Entry
 from spark_kafka_sink.schemas.encoding.avro_schema import is_name
 from spark_kafka_sink.schemas.formats.format_options import ColumnFormat, FormatError, FormatOptions

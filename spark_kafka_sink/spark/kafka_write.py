@@ -19,8 +19,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.utils import to_str
 
 from spark_kafka_sink.common.clock import Clock, SystemClock
-from spark_kafka_sink.common.foreign_text import clause, shown
-from spark_kafka_sink.errors import ConfigError, KafkaError
+from spark_kafka_sink.errors import ConfigError, KafkaError, clause, shown
 from spark_kafka_sink.spark.caller_job import collected, is_connect, reason
 from spark_kafka_sink.spark.commit_message import Committed, KafkaCommitMessage, PartitionWrite, WriterCommitMessage
 from spark_kafka_sink.spark.options import SinkOptions

@@ -31,10 +31,9 @@ from spark_kafka_sink.common.config.option import (
 )
 from spark_kafka_sink.common.config.producer_config import CONSUMER_OPTIONS, OPTIONS_BY_NAME, OWN_NAMES, unknown_option
 from spark_kafka_sink.common.config.rules import OLD_NAMES, PYTHON_CLASS, imported
-from spark_kafka_sink.common.foreign_text import shown
-from spark_kafka_sink.common.protocol_values import TOPIC_RULE, is_topic_name
+from spark_kafka_sink.common.model import TOPIC_RULE, is_topic_name
 from spark_kafka_sink.common.removed_names import removed_name
-from spark_kafka_sink.errors import BrokerError, ConfigError
+from spark_kafka_sink.errors import BrokerError, ConfigError, shown
 from spark_kafka_sink.schemas.formats.format_options import FORMAT_OPTIONS, FormatOptions
 from spark_kafka_sink.schemas.registry.registry_options import (
     REGISTRY_OPTIONS,

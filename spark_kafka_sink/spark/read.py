@@ -15,9 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.foreign_text import shown
-from spark_kafka_sink.common.protocol_values import TOPIC_RULE, is_topic_name
-from spark_kafka_sink.errors import InvalidRecordError
+from spark_kafka_sink.common.model import TOPIC_RULE, is_topic_name
+from spark_kafka_sink.errors import InvalidRecordError, shown
 from spark_kafka_sink.producer.partitioner import NOT_GIVEN
 from spark_kafka_sink.producer.rows import negative_partition
 from spark_kafka_sink.records.columns import (

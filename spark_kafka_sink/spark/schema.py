@@ -24,8 +24,7 @@ from pyspark.sql.types import (
 )
 
 from spark_kafka_sink.common.config.option import did_you_mean
-from spark_kafka_sink.common.foreign_text import shown
-from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.errors import KafkaError, shown
 from spark_kafka_sink.schemas.formats.format_options import ColumnFormat, Format, FormatOptions
 from spark_kafka_sink.schemas.registry.schema import Side
 

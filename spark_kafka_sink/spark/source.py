@@ -10,8 +10,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter
 from pyspark.sql.types import StructType
 
-from spark_kafka_sink.common.foreign_text import shown
-from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.errors import ConfigError, shown
 from spark_kafka_sink.spark.commit_message import WriterCommitMessage
 from spark_kafka_sink.spark.options import SinkOptions, lacks_micro_batch
 from spark_kafka_sink.spark.schema import EncodedFields, RowLayout, check_shippable

@@ -43,7 +43,7 @@ def ensure_planned_topics(options: SinkOptions) -> None:
     """
     if options.topic_creation is None and options.exactly_once is None:
         return
-    from spark_kafka_sink.network.broker_requirements import require
+    from spark_kafka_sink.network.diagnosis import require
 
     if options.topic_creation and options.topic is not None and (rows := _unknown(options, (options.topic,))):
         with _connected(options.producer, options.topic_creation, rows) as rpc:

@@ -15,9 +15,8 @@ import numpy as np
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.clock import Clock
-from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.common.model import TopicPartition
-from spark_kafka_sink.errors import BrokerError, KafkaError
+from spark_kafka_sink.errors import BrokerError, KafkaError, shown
 from spark_kafka_sink.network.api_versions import every
 from spark_kafka_sink.network.calls import Call, CodeAt
 from spark_kafka_sink.network.error_table import FORBIDDEN, Action, action, broker_error

@@ -16,7 +16,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from spark_kafka_sink.errors import BrokerError
-from spark_kafka_sink.network.rights import Operation
+from spark_kafka_sink.network.metadata_api import Operation
 
 if TYPE_CHECKING:
     from kio.schema.metadata.v7.response import MetadataResponse

@@ -38,8 +38,7 @@ from spark_kafka_sink.network.messages import (
     throttle_time_ms,
 )
 from spark_kafka_sink.network.metadata import Metadata
-from spark_kafka_sink.network.metadata_api import parse_metadata
-from spark_kafka_sink.network.rights import Operation, operations
+from spark_kafka_sink.network.metadata_api import Operation, operations, parse_metadata
 from spark_kafka_sink.network.topics import NewTopic, create_topic, delete_topic, similar_topics
 from spark_kafka_sink.producer import transaction_requests as requests
 from spark_kafka_sink.producer.produce_api import TopicIds, read_response

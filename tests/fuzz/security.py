@@ -26,8 +26,7 @@ from spark_kafka_sink.common.config.providers import ConfigProviders, has_placeh
 from spark_kafka_sink.common.config.security_rules import JaasError, parse_jaas
 from spark_kafka_sink.errors import ConfigError, LoginError
 from spark_kafka_sink.network.login.http import HttpExchangeError, HttpLimits, HttpRequest, exchange, without_secrets
-from spark_kafka_sink.network.login.token_endpoint import TimeoutOption, TokenEndpoint, _error_of
-from spark_kafka_sink.network.login.token_sources import assertion, jwt
+from spark_kafka_sink.network.login.token_sources import TimeoutOption, TokenEndpoint, _error_of, assertion, jwt
 from spark_kafka_sink.network.security.stores import key_pair, trusted_certificates
 from spark_kafka_sink.spark.options import query_id
 from spark_kafka_sink.tools.cli.console_producer import LineError, LineReader

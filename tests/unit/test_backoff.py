@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from spark_kafka_sink.common.backoff import ExponentialBackoff
+from spark_kafka_sink.common.clock import ExponentialBackoff
 
 
 class _MiddleRandom(Random):

@@ -9,11 +9,10 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from kio.schema.errors import ErrorCode
 from pyspark.sql.types import StringType, StructField, StructType
 
-from spark_kafka_sink.common.foreign_text import clause, shown
 from spark_kafka_sink.common.model import Node
-from spark_kafka_sink.errors import ConfigError, KafkaError
+from spark_kafka_sink.errors import ConfigError, KafkaError, clause, shown
 from spark_kafka_sink.network.error_table import broker_error
-from spark_kafka_sink.network.login.token_endpoint import _error_of
+from spark_kafka_sink.network.login.token_sources import _error_of
 from spark_kafka_sink.network.messages import schema
 from spark_kafka_sink.network.metadata_api import parse_metadata
 from spark_kafka_sink.network.security.tls import handshake_error

@@ -48,7 +48,7 @@ from spark_kafka_sink.common.config.security_rules import (
     PROTOCOLS,
     RETRIEVERS,
 )
-from spark_kafka_sink.common.protocol_values import text_fault
+from spark_kafka_sink.common.model import text_fault
 from spark_kafka_sink.common.removed_names import removed_name
 from spark_kafka_sink.errors import ConfigError
 

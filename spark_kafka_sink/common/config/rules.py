@@ -23,7 +23,7 @@ from spark_kafka_sink.common.config.security_rules import (
     tls_versions,
     tls_without_effect,
 )
-from spark_kafka_sink.common.protocol_values import LARGEST_INT32, LARGEST_INT64, text_fault
+from spark_kafka_sink.common.model import LARGEST_INT32, LARGEST_INT64, text_fault
 from spark_kafka_sink.common.removed_names import removed_name
 from spark_kafka_sink.errors import ConfigError
 

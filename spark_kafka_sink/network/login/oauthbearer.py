@@ -26,8 +26,7 @@ from spark_kafka_sink.common.config.security_rules import (
     LoginModule,
     check_login_module,
 )
-from spark_kafka_sink.common.foreign_text import shown
-from spark_kafka_sink.errors import LoginError, SaslAuthenticationError
+from spark_kafka_sink.errors import LoginError, SaslAuthenticationError, shown
 from spark_kafka_sink.network.login.sasl import Exchange, jaas_options
 from spark_kafka_sink.network.login.token_login import Login, RefreshWindow, TokenSource
 from spark_kafka_sink.network.login.token_providers import provided_tokens, token_provider

@@ -16,8 +16,7 @@ from random import Random
 from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
 from weakref import WeakSet
 
-from spark_kafka_sink.common.backoff import exponential_delay
-from spark_kafka_sink.common.clock import NEVER, Clock, SystemClock
+from spark_kafka_sink.common.clock import NEVER, Clock, SystemClock, exponential_delay
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.waiting import start_thread
 from spark_kafka_sink.errors import ConfigError, LoginError, SaslAuthenticationError

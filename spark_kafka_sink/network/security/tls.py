@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
-from spark_kafka_sink.common.foreign_text import shown
-from spark_kafka_sink.errors import KafkaError, NetworkError, SslAuthenticationError, WrongProtocolError
+from spark_kafka_sink.errors import KafkaError, NetworkError, SslAuthenticationError, WrongProtocolError, shown
 
 _LARGEST_RECORD = 16 * 1024
 # A TLS server begins with one of these bytes: an alert, or a handshake message.

@@ -16,7 +16,7 @@ from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-from spark_kafka_sink.common.foreign_text import shown
+from spark_kafka_sink.errors import shown
 from spark_kafka_sink.schemas.encoding.encoder import InvalidSchemaError
 
 Json: TypeAlias = Any

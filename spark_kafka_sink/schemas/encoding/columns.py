@@ -17,8 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from spark_kafka_sink.common.foreign_text import shown
-from spark_kafka_sink.errors import InvalidRecordError
+from spark_kafka_sink.errors import InvalidRecordError, shown
 from spark_kafka_sink.records.columns import (
     Int64Array,
     binary_array,

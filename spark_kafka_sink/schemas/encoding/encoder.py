@@ -17,8 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
-from spark_kafka_sink.common.foreign_text import LONGEST_ERROR, error_list, shown
-from spark_kafka_sink.errors import InvalidRecordError
+from spark_kafka_sink.errors import LONGEST_ERROR, InvalidRecordError, error_list, shown
 from spark_kafka_sink.records.columns import Int64Array, binary_array, bytes_column, null_mask, slot_lengths, zigzag
 from spark_kafka_sink.records.encode import RowJoin
 

@@ -24,8 +24,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from spark_kafka_sink.common.foreign_text import shown
-from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.errors import ConfigError, shown
 from spark_kafka_sink.schemas.encoding.avro_schema import AvroSchema, with_imports
 from spark_kafka_sink.schemas.encoding.descriptors import (
     descriptor_set_of,

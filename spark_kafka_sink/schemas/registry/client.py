@@ -15,13 +15,11 @@ from random import Random
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
-from spark_kafka_sink.common.backoff import exponential_delay
-from spark_kafka_sink.common.clock import Clock
+from spark_kafka_sink.common.clock import Clock, exponential_delay
 from spark_kafka_sink.common.config.operator_limits import url_fault
 from spark_kafka_sink.common.config.option import Password
-from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.common.waiting import Sleeper
-from spark_kafka_sink.errors import ConfigError, LoginError, RegistryError, SaslAuthenticationError
+from spark_kafka_sink.errors import ConfigError, LoginError, RegistryError, SaslAuthenticationError, shown
 from spark_kafka_sink.network.login.http import (
     HttpExchangeError,
     HttpFault,
@@ -32,9 +30,8 @@ from spark_kafka_sink.network.login.http import (
     without_secrets,
 )
 from spark_kafka_sink.network.login.plain import user_credentials
-from spark_kafka_sink.network.login.token_endpoint import TimeoutOption, TokenEndpoint
 from spark_kafka_sink.network.login.token_login import RetriableLoginError, Token
-from spark_kafka_sink.network.login.token_sources import client_credentials, token_source
+from spark_kafka_sink.network.login.token_sources import TimeoutOption, TokenEndpoint, client_credentials, token_source
 from spark_kafka_sink.network.security.tls_context import TlsContexts
 from spark_kafka_sink.schemas.registry.login_options import (
     CLIENT_SECRET,

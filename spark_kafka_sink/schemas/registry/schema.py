@@ -12,8 +12,8 @@ from enum import Enum
 from typing import Any, Final, NamedTuple, TypeGuard
 from uuid import UUID
 
-from spark_kafka_sink.common.foreign_text import shown
-from spark_kafka_sink.common.protocol_values import LARGEST_INT32
+from spark_kafka_sink.common.model import LARGEST_INT32
+from spark_kafka_sink.errors import shown
 
 _LONGEST_NAME: Final = 100
 _GATEWAY: Final = "GATEWAY"

@@ -17,7 +17,7 @@ from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig
 from spark_kafka_sink.common.config.option import did_you_mean
 from spark_kafka_sink.common.config.providers import parse_properties
 from spark_kafka_sink.common.config.rules import overridden
-from spark_kafka_sink.common.protocol_values import text_fault
+from spark_kafka_sink.common.model import text_fault
 from spark_kafka_sink.common.removed_names import removed_name
 from spark_kafka_sink.errors import ConfigError
 

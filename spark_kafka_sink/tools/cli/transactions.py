@@ -11,9 +11,8 @@ from typing import Final
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.foreign_text import error_list, shown
 from spark_kafka_sink.common.task_figures import counted
-from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.errors import ConfigError, error_list, shown
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError
 from spark_kafka_sink.exactly_once.operator_commands import (
     FoundWrite,

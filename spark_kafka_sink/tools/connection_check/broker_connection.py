@@ -11,13 +11,11 @@ from cryptography import x509
 
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.common.model import Node
-from spark_kafka_sink.errors import AuthenticationError, ConnectionStep, KafkaError
+from spark_kafka_sink.errors import AuthenticationError, ConnectionStep, KafkaError, shown
 from spark_kafka_sink.network.api_versions import INIT_PRODUCER_ID, VersionRange, camel_case, every
-from spark_kafka_sink.network.broker_requirements import unmet
 from spark_kafka_sink.network.connection import ApiVersions, Connection, ConnectionState, Handshake
-from spark_kafka_sink.network.diagnosis import advice
+from spark_kafka_sink.network.diagnosis import advice, unmet
 from spark_kafka_sink.network.handshake import ChannelBuilder
 from spark_kafka_sink.network.login.sasl import LoginStep, username
 from spark_kafka_sink.network.messages import API_KEYS, KioRequest, MakeEntity, Response

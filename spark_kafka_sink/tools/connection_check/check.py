@@ -23,9 +23,8 @@ from spark_kafka_sink.network.api_versions import (
 )
 from spark_kafka_sink.network.error_table import TOPIC_ERRORS
 from spark_kafka_sink.network.handshake import ChannelBuilder
-from spark_kafka_sink.network.metadata_api import MetadataEntity, parse_metadata
+from spark_kafka_sink.network.metadata_api import NOT_TOLD, MetadataEntity, Operation, names, operations, parse_metadata
 from spark_kafka_sink.network.name_lookup import Server, bootstrap_servers
-from spark_kafka_sink.network.rights import NOT_TOLD, Operation, names, operations
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.network.topics import closest_topics
 from spark_kafka_sink.network.transport import Transport

@@ -27,9 +27,8 @@ from pyspark.sql.functions import udf
 import spark_kafka_sink
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.foreign_text import shown
 from spark_kafka_sink.common.model import TopicPartition
-from spark_kafka_sink.errors import BrokerError, KafkaError, KafkaTimeoutError, UnsupportedVersionError
+from spark_kafka_sink.errors import BrokerError, KafkaError, KafkaTimeoutError, UnsupportedVersionError, shown
 from spark_kafka_sink.exactly_once.committer import Cluster
 from spark_kafka_sink.exactly_once.ledger import PartitionLog
 from spark_kafka_sink.network.api_versions import camel_case

@@ -7,7 +7,7 @@ import pytest
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.network.rights import Operation, names, operations
+from spark_kafka_sink.network.metadata_api import Operation, names, operations
 from spark_kafka_sink.testing import Listener, TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
 from spark_kafka_sink.testing.certificates import CertificateAuthority
