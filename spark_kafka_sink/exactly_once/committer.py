@@ -179,7 +179,8 @@ class Committer:
     def _partitions_are_verified(self) -> bool:
         """Whether every broker asks the coordinator before it appends to a transaction (KIP-890, part 1). False without
         a connection, and for clusters with ZooKeeper, which do not say."""
-        versions = self._rpc.any_api_versions()
+        found = (self._rpc.api_versions(node) for node in self._rpc.snapshot.nodes)
+        versions = next((each for each in found if each is not None), None)
         return versions is not None and versions.features.get(METADATA_VERSION, 0) >= KAFKA_3_6
 
 

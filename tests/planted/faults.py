@@ -165,7 +165,7 @@ FAULTS = (
           "return any(found[1] for found in _MAP_ENTRY.finditer(text))", 'return "map_entry" in text',
           "tests/unit/formats/test_protoc.py"),
     Fault("schemas", "a schema is registered under the first of its subjects only", "schemas/registry/cache.py",
-          "key = (_REGISTER, subject, *_named(schema))", "key = (_REGISTER, *_named(schema))",
+          'key = ("register", subject, *_named(schema))', 'key = ("register", *_named(schema))',
           "tests/unit/schema_registry/test_cache.py"),
     Fault("schemas", "rows of topics with different schemas change places", "schemas/formats/task_formats.py",
           "back[order] = np.arange(len(order), dtype=np.int32)", "back[:] = order",
