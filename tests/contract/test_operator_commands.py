@@ -13,9 +13,9 @@ import pytest
 
 from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.tools.cli.main import main
+from tests.contract.exactly_once.runs import LEDGER, Query
 from tests.faults.exactly_once.reader import is_open, read_committed
 from tests.support.kafka_versions import on_kafka
-from tests.unit.exactly_once.runs import LEDGER, Query
 
 pytestmark = on_kafka("4.4.0", "3.9.1")
 

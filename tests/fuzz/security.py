@@ -30,8 +30,8 @@ from spark_kafka_sink.network.login.token_sources import TimeoutOption, TokenEnd
 from spark_kafka_sink.network.security.stores import key_pair, trusted_certificates
 from spark_kafka_sink.spark.options import query_id
 from spark_kafka_sink.tools.cli.console_producer import LineError, LineReader
+from tests.contract.login.test_token_sources import ASSERTION, KEY, OAUTH, config, pkcs8
 from tests.fuzz.target import Target
-from tests.unit.login.test_token_sources import ASSERTION, KEY, OAUTH, config, pkcs8
 from tests.unit.security.certificates import key_pem, pem
 from tests.unit.security.test_stores import CA_CERTIFICATE, CERTIFICATE, CHAIN, CLIENT, PEM, SECRET, jks, with_digest
 from tests.unit.security.tls_peers import client_context

@@ -24,8 +24,8 @@ from spark_kafka_sink.spark.pipeline import Pipeline
 from spark_kafka_sink.spark.schema import RowLayout
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.topic_view import StoredRecord
+from tests.contract.exactly_once.runs import LEDGER, Query
 from tests.support.kept import forget_writes
-from tests.unit.exactly_once.runs import LEDGER, Query
 
 _MS = 1_700_000_000_000
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

@@ -15,8 +15,8 @@ from spark_kafka_sink.spark.write import write_rows
 from spark_kafka_sink.testing import LocalKafka
 from tests.contract.scenario import name
 from tests.contract.security.test_rights import LISTENER, query_with
+from tests.contract.spark.dead_letter_runs import prepared
 from tests.spark.topics import Topic
-from tests.unit.spark.dead_letter_runs import prepared
 
 ROWS = 3_000
 LIMIT, DEAD_LIMIT = 20_000, 30_000

@@ -9,9 +9,9 @@ import pytest
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once.session import CommitSettings
 from spark_kafka_sink.testing import LocalKafka
+from tests.contract.exactly_once.runs import Query
 from tests.contract.scenario import name
 from tests.contract.security.librdkafka import consume
-from tests.unit.exactly_once.runs import Query
 
 LISTENER = "SASL_TLS"
 

@@ -20,9 +20,9 @@ from spark_kafka_sink.producer.record import ProducerRecord
 from spark_kafka_sink.producer.transaction_requests import PreparedTransaction
 from spark_kafka_sink.testing import LocalKafka
 from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION
+from tests.contract.exactly_once.runs import Query
 from tests.faults.exactly_once.reader import is_open, read_committed
 from tests.faults.support.proxy import Proxy, redirected
-from tests.unit.exactly_once.runs import Query
 
 pytestmark = pytest.mark.jvm
 

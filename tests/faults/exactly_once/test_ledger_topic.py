@@ -20,8 +20,8 @@ from spark_kafka_sink.exactly_once.values import TaskAction, WriteKind
 from spark_kafka_sink.records.encode import BatchHeader
 from spark_kafka_sink.testing import LocalKafka
 from spark_kafka_sink.testing.kafka_jars import tools_version
+from tests.contract.exactly_once.runs import LEDGER, TOPIC, Query
 from tests.support.waiting import until
-from tests.unit.exactly_once.runs import LEDGER, TOPIC, Query
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow]
 

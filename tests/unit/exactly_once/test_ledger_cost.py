@@ -15,8 +15,8 @@ from spark_kafka_sink.producer.transaction_requests import PreparedTransaction
 from spark_kafka_sink.records.encode import TRANSACTIONAL, BatchHeader
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.state.log import Marker as ControlRecord
+from tests.contract.exactly_once.runs import LEDGER, Query
 from tests.support.waiting import cpu_ratio
-from tests.unit.exactly_once.runs import LEDGER, Query
 
 pytestmark = pytest.mark.slow
 

@@ -1,0 +1,97 @@
+"""One producer in a worker writes task after task, each in a transaction of its own."""
+
+import time
+
+import pytest
+
+from spark_kafka_sink.errors import RecordTooLargeError
+from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
+from spark_kafka_sink.producer.core import ProducerCore
+from spark_kafka_sink.spark.write import ProducerCache
+from tests.contract.exactly_once.runs import TOPIC, Query, committed
+from tests.contract.exactly_once.test_protocol import EACH_ONCE, ROWS
+
+
+class Opened:
+    """Counts the producers that a cache opens."""
+
+    def __init__(self):
+        self.producers = []
+        self.cache = ProducerCache(self._open)
+
+    def _open(self, config):
+        self.producers.append(ProducerCore.open(config))
+        return self.producers[-1]
+
+
+@pytest.fixture
+def opened():
+    opened = Opened()
+    yield opened
+    opened.cache.close()
+
+
+def query_of(broker, opened, **more):
+    return Query(broker.bootstrap_servers, lease=opened.cache.leased, **more)
+
+
+def test_the_next_task_leaves_what_was_prepared_alone(broker, opened):
+    """Between one query's prepare and its commit another query's tasks run in the same worker."""
+    first, second = query_of(broker, opened, name="one"), query_of(broker, opened, name="two")
+    waiting = first.tasks(first.plan(), 0, ROWS)
+    second.run(0, [[b"d"], [b"e"]])
+    assert not committed(broker).keys() & EACH_ONCE.keys(), "the first query's rows are open"
+    first.commit(waiting)
+    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
+    assert len(opened.producers) == 1
+
+
+def test_a_failed_task_closes_it_and_the_retry_writes_each_row_once(broker, opened):
+    query = query_of(broker, opened)
+    plan = query.plan()
+
+    with pytest.raises(RecordTooLargeError):
+        query.task(plan, 0, 0, [b"x" * 2_000_000])
+    query.commit(query.tasks(plan, 0, ROWS))
+    assert committed(broker) == EACH_ONCE
+    assert [producer.is_alive() for producer in opened.producers] == [False, True]
+
+
+def test_a_retry_in_the_same_worker_replaces_what_its_first_attempt_prepared(broker, opened):
+    query = query_of(broker, opened)
+    plan = query.plan()
+    query.task(plan, 0, 0, ROWS[0])
+    query.commit(query.tasks(plan, 0, ROWS))
+    assert committed(broker) == EACH_ONCE
+
+
+def test_a_topic_that_was_made_again_is_written_to_as_any_other(broker, opened):
+    """The producer knows it by its old id until it hears otherwise."""
+    query = query_of(broker, opened)
+    query.run(0, ROWS)
+    broker.delete_topic(TOPIC)
+    broker.create_topic(TOPIC, partitions=2)
+    time.sleep(0.3)  # as that takes on a real cluster: by then the producer may ask again
+    assert query.run(1, ROWS).recreated == ()
+    assert committed(broker) == EACH_ONCE
+    assert len(opened.producers) == 1
+
+
+def test_incident_rows_of_a_topic_whose_id_was_noted_after_them_were_told_committed_and_were_gone(
+    broker, opened, monkeypatch
+):
+    """The task wrote to the topic as it was, and noted the id of the one that was created in its place. Commit compared
+    this with itself: the rows were in neither, and nobody was told."""
+    monkeypatch.setattr("spark_kafka_sink.exactly_once.commit.LAG_MS", 100.0)
+    query = query_of(broker, opened, options={"retry.backoff.ms": 1000})
+    query.run(0, ROWS)
+    plan = query.plan()
+    with query.open_task(plan, 1, 0) as write:
+        query.append(write, [b"d"])
+        write.flush()
+        broker.delete_topic(TOPIC)
+        broker.create_topic(TOPIC, partitions=2)
+        time.sleep(1.3)  # the producer has asked for its topics again
+        query.append(write, [b"e"])
+        with pytest.raises(ExactlyOnceError, match=f"topic {TOPIC} was deleted"):
+            query.commit([write.prepare()])

@@ -1,0 +1,416 @@
+"""Exactly-once on brokers that refuse settings, keep some to themselves, or lack APIs."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from spark_kafka_sink.errors import KafkaError
+from spark_kafka_sink.exactly_once import ledger_topic, sweep
+from spark_kafka_sink.exactly_once.errors import PlanningError
+from spark_kafka_sink.exactly_once.ledger_topic import SETTINGS
+from spark_kafka_sink.exactly_once.sweep import CannotListError
+from spark_kafka_sink.exactly_once.values import WriteKind
+from spark_kafka_sink.testing import TestBroker
+from spark_kafka_sink.testing.broker.faults import KEPT
+from spark_kafka_sink.tools.cli.main import main
+from tests.contract.exactly_once.runs import LEDGER, TOPIC, Query, committed, new_process
+
+ROWS = [[b"a"], [b"b"]]
+OPTIONAL = ("unclean.leader.election.enable", "min.insync.replicas", "delete.retention.ms", "segment.ms",
+            "min.cleanable.dirty.ratio")  # fmt: skip
+
+
+@pytest.fixture
+def managed():
+    with TestBroker() as broker:
+        broker.create_topic(TOPIC, partitions=2)
+        yield broker
+
+
+@pytest.fixture
+def warnings(caplog):
+    caplog.set_level(logging.WARNING, logger="spark_kafka_sink.exactly_once")
+    return lambda: [record.getMessage() for record in caplog.records]
+
+
+def query(broker):
+    return Query(broker.bootstrap_servers)
+
+
+def works(broker):
+    for number in range(2):
+        query(broker).run(number, ROWS)
+    assert committed(broker) == {b"a": 2, b"b": 2}
+
+
+def settings_of(broker):
+    """The ledger's own settings."""
+    return broker._call(lambda server: dict(server.state.cluster.topics[LEDGER].settings.own))
+
+
+def creations(broker):
+    return sum(seen.api == "CreateTopics" for seen in broker.requests)
+
+
+@pytest.mark.parametrize("error", ["INVALID_CONFIG", "POLICY_VIOLATION"])
+@pytest.mark.parametrize("message", [None, "Not supported configuration entry"], ids=["named", "unnamed"])
+@pytest.mark.parametrize("refused", [OPTIONAL[:1], OPTIONAL[3:4], OPTIONAL[1:4], OPTIONAL], ids=len)
+def test_the_ledger_has_every_setting_that_the_brokers_take(managed, warnings, error, message, refused):
+    """Redpanda refuses with INVALID_CONFIG and names nothing; MSK Serverless takes cleanup.policy only."""
+    managed.refuse_topic_configs(*refused, error=error, message=message)
+    works(managed)
+    assert settings_of(managed).keys() == {*SETTINGS, "min.insync.replicas"} - {*refused}
+    (warning,) = warnings()
+    assert warning.startswith(f"ledgerTopic {LEDGER} was created without ")
+    for name in refused:
+        assert name in warning.partition(", because the brokers refuse more (")[0]
+    assert error in warning
+    assert creations(managed) <= (len(refused) + 1 if message is None else 32)
+
+
+def test_the_warning_says_what_is_in_effect_and_what_it_costs(managed, warnings):
+    managed.refuse_topic_configs("segment.ms", "delete.retention.ms", "unclean.leader.election.enable")
+    managed.hide_configs("unclean.leader.election.enable")
+    works(managed)
+    (warning,) = warnings()
+    assert "Not told, so perhaps weaker: unclean.leader.election.enable (if every replica in sync fails" in warning
+    assert "In effect: segment.ms=604800000, delete.retention.ms=86400000 (compaction comes later" in warning
+
+
+def test_without_compaction_a_write_is_refused_at_planning(managed):
+    managed.refuse_topic_configs("cleanup.policy", error="POLICY_VIOLATION")
+    with pytest.raises(PlanningError, match=r"even with no setting but cleanup\.policy=compact: .*POLICY_VIOLATION"):
+        query(managed).plan()
+    assert LEDGER not in managed.topics
+
+
+def test_another_refusal_is_not_tried_again(managed):
+    managed.faults.answer("CreateTopics", "INVALID_PARTITIONS", topic=LEDGER, times=KEPT)
+    with pytest.raises(PlanningError, match="cannot be created: .*INVALID_PARTITIONS"):
+        query(managed).plan()
+    assert creations(managed) == 1
+
+
+def test_unclean_elections_that_are_told_after_the_fallback_are_an_error(managed):
+    managed.refuse_topic_configs("unclean.leader.election.enable")
+    managed.faults.run("DescribeConfigs", lambda: unclean(managed), times=KEPT)
+    with pytest.raises(PlanningError, match=r"unclean\.leader\.election\.enable is 'true', not 'false'"):
+        query(managed).plan()
+
+
+def unclean(broker):
+    topic = broker._started.state.cluster.topics.get(LEDGER)
+    if topic is not None:
+        topic.settings.own["unclean.leader.election.enable"] = True
+
+
+def test_a_setting_that_describe_configs_does_not_tell_is_no_key_error(managed, warnings):
+    """It was: KeyError 'unclean.leader.election.enable' at the second start on Redpanda."""
+    query(managed).run(0, ROWS)
+    managed.hide_configs("unclean.leader.election.enable", "min.insync.replicas", "segment.ms")
+    query(managed).run(1, ROWS)
+    (warning,) = warnings()
+    assert "The brokers do not tell unclean.leader.election.enable (if every replica" in warning
+    assert "kafka-configs" not in warning
+
+
+@pytest.mark.parametrize("hidden", [True, False])
+def test_a_cleanup_policy_that_is_not_told_is_refused(managed, hidden):
+    query(managed).run(0, ROWS)
+    if hidden:
+        managed.hide_configs("cleanup.policy")
+    else:
+        managed.set_topic_configs(LEDGER, {"cleanup.policy": "delete"})
+    said = r"DescribeConfigs does not tell its cleanup\.policy" if hidden else r"cleanup\.policy is 'delete'"
+    with pytest.raises(PlanningError, match=said) as refused:
+        query(managed).plan()
+    assert ("Change its settings" in str(refused.value)) is not hidden
+
+
+@pytest.mark.parametrize("name", ["min.insync.replicas", "min.cleanable.dirty.ratio", "max.message.bytes"])
+def test_incident_a_setting_that_is_not_a_number_was_a_value_error(managed, name):
+    query(managed).run(0, ROWS)
+    new_process()
+    ledger_topic._warned.clear()
+    managed._call(lambda server: server.state.cluster.topics[LEDGER].settings.own.update({name: "many\n"}))
+    with pytest.raises(KafkaError, match=rf"The DescribeConfigs response has {name}=many\\n, which is not a number"):
+        query(managed).run(1, ROWS)
+
+
+def test_brokers_without_describe_configs_were_told_to_change_the_settings_of_the_ledger():
+    """ "ledgerTopic could lose decisions: … Change its settings (kafka-configs --alter), or name another topic." """
+    with TestBroker(api_versions={"DescribeConfigs": None}) as broker:
+        with pytest.raises(PlanningError) as refused:
+            query(broker).plan()
+        assert broker.topics == ()
+    assert "Exactly-once needs the API DescribeConfigs" in str(refused.value)
+    assert "deliveryGuarantee=at-least-once" in str(refused.value)
+    assert "kafka-configs" not in str(refused.value)
+
+
+def test_a_ledger_that_another_made_meanwhile_was_said_to_be_created_without_settings(managed, warnings):
+    """The first CreateTopics was refused for a setting; by the second, the topic was there with all settings."""
+    settings = {**SETTINGS, "min.insync.replicas": "1"}
+    managed.refuse_topic_configs("segment.ms")
+    answered = []
+
+    def made_by_another():
+        if answered:
+            managed._started.state.cluster.create_topic(LEDGER, 20, 1, settings)
+        answered.append(True)
+
+    managed.faults.run("CreateTopics", made_by_another, times=2)
+    query(managed).plan()
+    assert warnings() == []
+
+
+def test_the_replication_factor_is_not_below_the_brokers_default():
+    with TestBroker(nodes=3, config={"default.replication.factor": 3}) as broker:
+        broker.create_topic(TOPIC, partitions=2)
+        broker.kill(3)
+        with pytest.raises(PlanningError, match="INVALID_REPLICATION_FACTOR"):
+            query(broker).plan()
+
+
+@pytest.mark.parametrize("default", [1, 2])
+def test_a_ledger_with_fewer_replicas_was_told_to_be_as_strong(warnings, default):
+    """Confluent Cloud: "Topic replication factor must be 3". The brokers' default was 1 instead of 2, and the warning
+    ended: "The settings in effect are as strong."."""
+    with TestBroker(nodes=2, config={"default.replication.factor": default}) as broker:
+        broker.create_topic(TOPIC, partitions=2)
+        broker.hide_configs("default.replication.factor")
+        broker.faults.answer("CreateTopics", "POLICY_VIOLATION", times=KEPT, only=lambda each: factor(each) == 2)
+        query(broker).plan()
+        (warning,) = warnings()
+        assert "with the brokers' default replication factor instead of 2" in warning
+        assert ("Replicas of a partition: 1 instead of 2 (a decision may be lost" in warning) is (default == 1)
+        assert ("as strong" in warning) is (default == 2)
+
+
+def test_a_missing_right_to_read_the_ledgers_settings_is_named(managed):
+    """It was: "the principal needs WRITE and DESCRIBE on it; on ledgerTopic READ too", which it had."""
+    managed.faults.answer("DescribeConfigs", "TOPIC_AUTHORIZATION_FAILED", times=KEPT)
+    with pytest.raises(PlanningError, match="TOPIC_AUTHORIZATION_FAILED: the principal needs DESCRIBE_CONFIGS on it"):
+        query(managed).plan()
+
+
+def factor(request):
+    (topic,) = request.body.topics
+    return topic.replication_factor
+
+
+@pytest.mark.parametrize("api", ["InitProducerId", "AddPartitionsToTxn", "EndTxn", "FindCoordinator"])
+def test_without_transactions_a_write_is_refused_before_it_creates_anything(api):
+    with TestBroker(api_versions={api: None}) as broker:
+        with pytest.raises(PlanningError, match=f"lack APIs of transactions that exactly-once needs: .*{api}"):
+            query(broker).plan()
+        assert broker.topics == ()
+
+
+def test_a_coordinator_of_groups_only_is_none_of_transactions():
+    refused = pytest.raises(PlanningError, match="lack APIs of transactions.*FindCoordinator in versions 0 to 0")
+    with TestBroker(like="3.9", api_versions={"FindCoordinator": (0, 0)}) as broker, refused:
+        query(broker).plan()
+
+
+# Without ListTransactions
+
+UNLISTED = {
+    "4.1": {"api_versions": {"ListTransactions": None}},
+    "3.9": {"like": "3.9", "api_versions": {"ListTransactions": None}},
+    "fails": {},
+    "fails, brokers verify no partition": {"like": "3.5"},
+    "3.9, lists, but describes nothing": {"like": "3.9", "api_versions": {"DescribeTransactions": None}},
+    "2.8": {"like": "2.8"},
+}
+BLIND = ("2.8", "3.9, lists, but describes nothing", "fails, brokers verify no partition")
+ENDED = {"CompleteAbort", "Empty"}
+
+
+@pytest.fixture(params=UNLISTED)
+def unlisted(request):
+    """Brokers that do not list transactions. Redpanda failed so before its first transaction (its issue 11947)."""
+    with TestBroker(nodes=2, **UNLISTED[request.param]) as broker:
+        broker.create_topic(TOPIC, partitions=2)
+        if request.param.startswith("fails"):
+            broker.faults.answer("ListTransactions", "UNKNOWN_SERVER_ERROR", times=KEPT)
+        broker.blind = request.param in BLIND
+        yield broker
+
+
+@pytest.fixture
+def ids_of(unlisted):
+    """The transactional ids in requests of an API from now on, as they come."""
+
+    def record(api):
+        seen = []
+        unlisted.faults.run(api, lambda: None, times=KEPT, only=lambda each: seen.append(transactional_id(each)))
+        return seen
+
+    return record
+
+
+def test_a_coordinator_that_starts_is_waited_for(managed, warnings):
+    """Kafka responds so for a moment; it lists afterwards."""
+    managed.faults.answer("ListTransactions", "COORDINATOR_NOT_AVAILABLE", times=2)
+    query(managed).run(0, ROWS)
+    assert warnings() == []
+
+
+def transactional_id(request):
+    return request.body.transactional_id
+
+
+def test_a_dead_runs_transactions_are_ended_by_end_txn_with_what_was_described(unlisted, warnings, ids_of):
+    """Of as many tasks as any batch in the ledger had, and of the dead run's further ones."""
+    query(unlisted).run(0, [[b"x"]] * 2)
+    query(unlisted).tasks(query(unlisted).plan(), 1, [[b"y"]] * 40)
+    initialised, ended = ids_of("InitProducerId"), ids_of("EndTxn")
+    query(unlisted).plan()
+    left = {f"app-{task}" for task in range(40)}
+    assert not left & set(initialised)
+    assert left & set(ended) == (set() if unlisted.blind else left)
+    state = {unlisted.transaction_state(each) for each in left}
+    assert state == {"Ongoing"} if unlisted.blind else state <= ENDED
+    query(unlisted).run(1, [[b"y"]] * 2)
+    time_out(unlisted, left)
+    assert committed(unlisted) == {b"x": 2, b"y": 2}
+    (warning,) = [each for each in warnings() if "do not list transactions" in each or "do not describe them" in each]
+    assert ("nor can they be looked up by the ids of tasks" in warning) is unlisted.blind
+    assert "kafka.transaction.timeout.ms" in warning
+
+
+def test_an_abort_of_a_first_version_ends_what_can_be_described(unlisted):
+    """40 tasks, whose messages were lost with the job."""
+    job = replace(query(unlisted), kind=WriteKind.VERSION)
+    planned = job.plan(0)
+    job.tasks(planned, 0, [[b"y"]] * 40)
+    assert job.abort([None], planned).aborted == (0 if unlisted.blind else 40)
+
+
+def test_without_a_description_of_what_was_open_before_an_abort_ends_only_what_was_reported(managed, monkeypatch):
+    """Another ledger may have decided the rest. Planning could not describe it, and abort could."""
+    job = replace(query(managed), kind=WriteKind.VERSION)
+    with monkeypatch.context() as patch:
+        patch.setattr(sweep, "list_matching", raising(CannotListError("no list")))
+        patch.setattr(sweep, "_derived", lambda *of: ([], "no descriptions"))
+        planned = job.plan(0)
+    reports = job.tasks(planned, 0, ROWS)
+    assert planned.open_before is None
+    assert job.abort([reports[0], None], planned).aborted == 1
+    assert managed.transaction_state("app-1") == "Ongoing"
+
+
+def raising(error):
+    def call(*of):
+        raise error
+
+    return call
+
+
+def time_out(broker, ids):
+    """What kafka.transaction.timeout.ms does to those that are open, and hold up readers."""
+    for each in ids:
+        if broker.transaction_state(each) == "Ongoing":
+            broker.expire_transaction(each)
+
+
+def test_a_description_that_takes_too_long_does_not_keep_the_write(managed, warnings):
+    managed.faults.answer("ListTransactions", "UNKNOWN_SERVER_ERROR", times=KEPT)
+    managed.faults.lose_answer("DescribeTransactions", times=KEPT)
+    Query(managed.bootstrap_servers, options={"max.block.ms": 20_000, "request.timeout.ms": 500}).run(0, ROWS)
+    assert committed(managed) == {b"a": 1, b"b": 1}
+    (warning,) = [each for each in warnings() if "do not list transactions" in each]
+    assert "nor can they be looked up by the ids of tasks (DescribeTransactions for app-0 has no response" in warning
+
+
+@pytest.mark.parametrize("fault", ["hangs", "COORDINATOR_NOT_AVAILABLE"])
+@pytest.mark.parametrize("request_timeout_ms", [500, 3_600_000])
+def test_a_list_that_never_came_took_the_whole_time_of_planning(managed, warnings, fault, request_timeout_ms):
+    """Planning failed after max.block.ms, although no write depends on the list."""
+    query(managed).run(0, ROWS)
+    query(managed).tasks(query(managed).plan(), 1, ROWS)
+    if fault == "hangs":
+        managed.faults.lose_answer("ListTransactions", times=KEPT)
+    else:
+        managed.faults.answer("ListTransactions", fault, times=KEPT)
+    options = {"max.block.ms": 8_000, "request.timeout.ms": request_timeout_ms, "delivery.timeout.ms": 7_200_000}
+    Query(managed.bootstrap_servers, options=options).plan(1)
+    assert {managed.transaction_state(each) for each in ("app-0", "app-1")} <= ENDED
+    (warning,) = [each for each in warnings() if "list transactions" in each]
+    assert warning.startswith("These brokers do not list transactions in time (ListTransactions has no response after")
+
+
+def test_an_error_of_one_id_discarded_what_was_known_of_the_others(managed, warnings):
+    query(managed).run(0, ROWS)
+    query(managed).tasks(query(managed).plan(), 1, [[b"a"], [b"b"], [b"c"]])
+    managed.faults.answer("ListTransactions", "UNKNOWN_SERVER_ERROR", times=KEPT)
+    managed.faults.answer(
+        "DescribeTransactions",
+        "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+        times=KEPT,
+        only=lambda each: "app-1" in each.body.transactional_ids,
+    )
+    query(managed).plan(1)
+    state = [managed.transaction_state(f"app-{task}") for task in range(3)]
+    assert {state[0], state[2]} <= ENDED
+    assert state[1] == "Ongoing"
+    (warning,) = warnings()
+    assert "nor can they be looked up by the ids of tasks (DescribeTransactions of app-1: TRANSACTIONAL_ID" in warning
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_description_of_an_id_that_nobody_asked_for_ended_its_transaction(managed, warnings, listed):
+    """A broker responded with the description of another id, whose transaction was aborted."""
+    query(managed).run(0, ROWS)
+    other = Query(managed.bootstrap_servers, name="its")
+    other.tasks(other.plan(), 0, ROWS)
+    query(managed).tasks(query(managed).plan(), 1, ROWS)
+    if not listed:
+        managed.faults.answer("ListTransactions", "UNKNOWN_SERVER_ERROR", times=KEPT)
+    managed.faults.mangle("DescribeTransactions", lambda frame: frame.replace(b"app-0", b"its-0"), times=KEPT)
+    with foreign_identity(managed, "app-0", "its-0"):
+        query(managed).plan(1)
+    assert managed.transaction_state("its-0") == "Ongoing"
+    (warning,) = warnings()
+    assert "The DescribeTransactions response lacks app-0" in warning
+
+
+def test_a_list_that_is_forbidden_was_said_to_need_idempotent_write(managed, warnings):
+    managed.faults.answer("ListTransactions", "CLUSTER_AUTHORIZATION_FAILED", times=KEPT)
+    query(managed).plan()
+    (warning,) = warnings()
+    assert "CLUSTER_AUTHORIZATION_FAILED; the principal needs DESCRIBE on the transactional ids)" in warning
+
+
+def test_the_right_to_write_with_idempotence_is_named_where_it_is_missing(managed):
+    managed.faults.answer("InitProducerId", "CLUSTER_AUTHORIZATION_FAILED", times=KEPT)
+    with pytest.raises(PlanningError, match="CLUSTER_AUTHORIZATION_FAILED; the principal needs IDEMPOTENT_WRITE"):
+        query(managed).plan()
+
+
+@contextmanager
+def foreign_identity(broker, described, owner):
+    """The coordinator tells the identity of ``owner`` when ``described`` is described."""
+    transactions = broker._started.state.transactions.transactions
+    given, its = transactions[described], transactions[owner]
+    before = given.producer_id, given.epoch
+    given.producer_id, given.epoch = its.producer_id, its.epoch
+    yield
+    given.producer_id, given.epoch = before
+
+
+def test_the_operators_commands_see_what_is_derived(unlisted, capsys):
+    query(unlisted).run(0, ROWS)
+    query(unlisted).tasks(query(unlisted).plan(), 1, ROWS)
+    command = ["--bootstrap-server", unlisted.bootstrap_servers, "--ledger-topic", LEDGER]
+    assert main(["transactions", "list", *command]) == 0
+    shown = capsys.readouterr().out
+    assert "app (stream)" in shown
+    assert f"{0 if unlisted.blind else 2} transactions open" in shown
+    assert main(["transactions", "abort", "--prefix", "app", "--yes", *command]) == 0
+    assert (unlisted.transaction_state("app-1") in ENDED) is not unlisted.blind
