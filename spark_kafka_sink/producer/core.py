@@ -34,7 +34,7 @@ from spark_kafka_sink.network.transport import Transport
 from spark_kafka_sink.producer.accumulator.accumulator import Flush, RecordAccumulator
 from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.producer.append.append import Appender, as_exception
-from spark_kafka_sink.producer.append.pending import PendingTopics, RecordPartitioning
+from spark_kafka_sink.producer.append.pending import RecordPartitioning, SendBuffers
 from spark_kafka_sink.producer.append.receipt import SendReceipt
 from spark_kafka_sink.producer.interceptors import InterceptorChain
 from spark_kafka_sink.producer.partitioning.custom import CustomPartitioner
@@ -91,7 +91,7 @@ class ProducerCore:
             config, self.accumulator, self.metadata, self.partitioner, self.sender_thread,
             self.transaction_manager, clock,
         )  # fmt: skip
-        self.pending = PendingTopics(self.appender)
+        self.pending = SendBuffers(self.appender)
         self.record_partitioning: RecordPartitioning | None = None
         if isinstance(self.partitioner, CustomPartitioner) and self.partitioner.per_record:
             self.record_partitioning = RecordPartitioning(self.partitioner, config, self.accumulator, self.pending)

@@ -18,7 +18,7 @@ from spark_kafka_sink.common.protocol_values import (
     check_text,
 )
 from spark_kafka_sink.errors import IllegalStateError, KafkaTimeoutError
-from spark_kafka_sink.producer.append.pending import PendingTopics
+from spark_kafka_sink.producer.append.pending import SendBuffers
 from spark_kafka_sink.producer.sender.sender import Sender
 from spark_kafka_sink.producer.sender.sender_thread import SenderThread
 from spark_kafka_sink.producer.transactions.manager import TransactionalCall, TransactionManager
@@ -48,7 +48,7 @@ class TransactionalCalls:
 
     config: ProducerConfig
     manager: TransactionManager
-    pending: PendingTopics
+    pending: SendBuffers
     sender: Sender
     thread: SenderThread
     clock: Clock
