@@ -33,6 +33,7 @@ from spark_kafka_sink.producer.producer_batch import (
 from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.producer.rows import (
     ColumnRows,
+    GroupedRows,
     Mask,
     Order,
     Rows,
@@ -48,6 +49,13 @@ from spark_kafka_sink.producer.rows import (
 from spark_kafka_sink.producer.sender import SenderThread
 from spark_kafka_sink.producer.transaction_manager import TransactionManager
 from spark_kafka_sink.records.columns import FieldLengths, Int32Array, RecordColumns, TopicColumn, java_size_estimate
+from spark_kafka_sink.producer.partitioner import CustomPartitioner
+from spark_kafka_sink.producer.kafka_partitioners import BuiltInPartitioner
+from spark_kafka_sink.producer.partitioner import NOT_GIVEN, Partitioner, PartitionLoad
+from spark_kafka_sink.producer.sender import SenderThread
+from spark_kafka_sink.producer.transaction_manager import TransactionManager
+from spark_kafka_sink.records.columns import Int32Array, Int64Array, RecordColumns, TopicColumn
+from spark_kafka_sink.records.columns import FieldLengths, java_size_estimate
 
 _LARGEST_SLICE = 4 << 20
 
@@ -120,28 +128,32 @@ class Appender:
 
         Called in an ``uninterrupted`` block. The caller undoes ``pending.claim`` when this fails.
         """
-        topic, snapshot = pending.topic, pending.snapshot
-        limit = self.accumulator.batch_limit(topic)
-        if pending.only_values and isinstance(self.partitioner, BuiltInPartitioner):
-            values, lengths = pending.values_only()
-            sent = pending.result.times
-            times = RowTimes.of_send(sent, None, self.config.linger_ms)
-            cumulative = cumulated_value_bounds(lengths, times, limit)
-            count, load = len(snapshot.topics[topic].leaders), self._load(snapshot, topic)
-            chosen = self.partitioner.runs(topic, cumulative, count, load)
-            runs = [Run(TopicPartition(topic, partition), start, end) for partition, start, end in chosen]
-            largest = cumulative.step if isinstance(cumulative, range) else int(np.diff(cumulative).max())
-            rows: Rows = ValueRows(values, lengths, sent, times.row_sizes(runs, cumulative, limit), largest)
-            lagging: frozenset[TopicPartition] = frozenset()
-        else:
-            columns, explicit = pending.columns(), pending.explicit_partitions()
-            times = RowTimes.of_send(pending.result.times, columns.timestamps, self.config.linger_ms)
-            topics = TopicColumn((topic,))
-            ungrouped = ColumnRows.of(topics, columns, explicit, FieldLengths.of(columns), times, limit)
-            known = TopicPartitions.of(topics.names, snapshot)
-            rows = ungrouped.grouped(known, self._partitions(snapshot, known, ungrouped))
-            lagging = self.accumulator.lagging(rows.sizes.runs, pending.created)
+        sent, limit = pending.times(), self.accumulator.batch_limit(pending.topic)
+        rows = self._value_rows(pending, sent, limit) or self._column_rows(pending, sent, limit)
+        lagging = self.accumulator.lagging(rows.sizes.runs, pending.created)
         self._publish(pending.claim, rows, pending.result, pending.created, lagging)
+
+    def _value_rows(self, pending: PendingRecords, sent: Int64Array | int, limit: int) -> ValueRows | None:
+        """None where the records have more than values, or another partitioner needs to see columns."""
+        if not isinstance(self.partitioner, BuiltInPartitioner) or (found := pending.values_only()) is None:
+            return None
+        topic, (values, lengths), times = pending.topic, found, RowTimes.of(sent, self.config.linger_ms)
+        pending.result.timestamps, pending.result.value_sizes = sent, lengths
+        cumulative, load = cumulated_value_bounds(lengths, times, limit), self._load(pending.snapshot, topic)
+        chosen = self.partitioner.runs(topic, cumulative, len(pending.snapshot.topics[topic].leaders), load)
+        runs = [Run(TopicPartition(topic, partition), start, end) for partition, start, end in chosen]
+        largest = cumulative.step if isinstance(cumulative, range) else int(np.diff(cumulative).max())
+        return ValueRows(None, times.row_sizes(runs, cumulative, limit), largest, values, lengths)
+
+    def _column_rows(self, pending: PendingRecords, sent: Int64Array | int, limit: int) -> GroupedRows:
+        columns, explicit = pending.record_columns(sent)
+        lengths, result = FieldLengths.of(columns), pending.result
+        result.timestamps = sent if columns.timestamps is None else columns.timestamps
+        result.key_sizes, result.value_sizes = lengths.key, lengths.value
+        topics, times = TopicColumn((pending.topic,)), RowTimes.of(result.timestamps, self.config.linger_ms)
+        rows = ColumnRows.of(topics, columns, explicit, lengths, times, limit)
+        known = TopicPartitions.of(topics.names, pending.snapshot)
+        return rows.grouped(known, self._partitions(pending.snapshot, known, rows))
 
     def undo(self, claim: Claim, callbacks: AppendCallbacks, error: BaseException) -> None:
         """An append has failed. Afterwards its batches are published, as before, or have failed with it. Its memory is
@@ -160,7 +172,7 @@ class Appender:
                 callbacks.fail(cause)
         self.sender_thread.wakeup()
 
-    def _slices(self, snapshot: ClusterSnapshot, rows: ColumnRows) -> Iterator[Rows]:
+    def _slices(self, snapshot: ClusterSnapshot, rows: ColumnRows) -> Iterator[GroupedRows]:
         """The rows in slices that ``buffer.memory`` has room for.
 
         Cut by partition where a slice in the caller's order has less than a full batch for each partition. Each slice
@@ -206,7 +218,12 @@ class Appender:
             self.transactions.records_lost(as_exception(error))
 
     def _publish(
-        self, claim: Claim, rows: Rows, callbacks: AppendCallbacks, created: float, lagging: frozenset[TopicPartition]
+        self,
+        claim: Claim,
+        rows: Rows,
+        callbacks: AppendCallbacks,
+        created: float,
+        lagging: frozenset[TopicPartition],
     ) -> None:
         """Claim batches, encode the rows for them, and let the sender see them. ``created``: linger.ms begins
         (monotonic ms). ``lagging``: partitions whose batches will wait. After an error the caller undoes the claim.

@@ -44,10 +44,15 @@ from spark_kafka_sink.network.transport import Transport
 from spark_kafka_sink.producer.accumulator import Flush, RecordAccumulator
 from spark_kafka_sink.producer.append import Appender, as_exception
 from spark_kafka_sink.producer.buffer_pool import BufferPool
+from spark_kafka_sink.producer.accumulator import Flush, RecordAccumulator
+from spark_kafka_sink.producer.buffer_pool import BufferPool
+from spark_kafka_sink.producer.append import Appender, as_exception
+from spark_kafka_sink.producer.append.pending import RecordPartitioning, SendBuffers
+from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.producer.interceptors import InterceptorChain
 from spark_kafka_sink.producer.kafka_partitioners import BuiltInPartitioner, load_partitioner
 from spark_kafka_sink.producer.partitioner import CustomPartitioner
-from spark_kafka_sink.producer.pending import PendingTopics, RecordPartitioning
+from spark_kafka_sink.producer.pending import SendBuffers, RecordPartitioning
 from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.producer.sender import Sender, SenderThread
 from spark_kafka_sink.producer.sequences import Sequences
@@ -113,7 +118,7 @@ class ProducerCore:
             config, self.accumulator, self.metadata, self.partitioner, self.sender_thread,
             self.transaction_manager, clock,
         )  # fmt: skip
-        self.pending = PendingTopics(self.appender)
+        self.pending = SendBuffers(self.appender)
         self.record_partitioning: RecordPartitioning | None = None
         if isinstance(self.partitioner, CustomPartitioner) and self.partitioner.per_record:
             self.record_partitioning = RecordPartitioning(self.partitioner, config, self.accumulator, self.pending)

@@ -24,8 +24,10 @@ from spark_kafka_sink.producer.producer_batch import (
 from spark_kafka_sink.producer.record import RecordMetadata
 from spark_kafka_sink.producer.rows import SendTimes
 from spark_kafka_sink.producer.sender import Callbacks
+from spark_kafka_sink.producer.record import RecordMetadata
+from spark_kafka_sink.producer.sender import Callbacks
+from spark_kafka_sink.records.columns import Int32Array, Int64Array
 
-Sizes: TypeAlias = npt.NDArray[np.int32] | Sequence[int]
 Callback = Callable[[RecordMetadata | None, Exception | None], object]
 
 
@@ -45,6 +47,9 @@ class CompletedRange(NamedTuple):
 
 _start = itemgetter(0)
 
+FIELDS = 3
+"""Of a record in ``PendingRecords.rows``."""
+
 Outcome: TypeAlias = CompletedRange | Exception
 Watcher: TypeAlias = Callable[[Outcome], object]
 
@@ -52,17 +57,15 @@ Watcher: TypeAlias = Callable[[Outcome], object]
 class ProduceRequestResult:
     """The outcome of all records of one ``PendingRecords``; a future holds it and an index (Java: one per batch).
 
-    Filled by the thread that appends the records and then by the sender thread, read by any. ``times``: when the
-    records were sent. ``timestamps``: of each record, None where all have that time. ``key_sizes`` and ``value_sizes``
-    are there once the records are encoded, None where all are null.
+    Filled by the thread that appends the records and then by the sender thread, read by any. ``timestamps`` (one if all
+    are the same), ``key_sizes`` and ``value_sizes`` (None where all are null) are there before a record is complete.
     """
 
     def __init__(self, topic: str, callbacks: Callbacks) -> None:
         self.topic = topic
-        self.times = SendTimes()
-        self.timestamps: Sequence[int] | None = None
-        self.key_sizes: Sizes | None = None
-        self.value_sizes: Sizes | None = None
+        self.timestamps: Int64Array | int = NO_TIMESTAMP
+        self.key_sizes: Int32Array | None = None
+        self.value_sizes: Int32Array | Sequence[int] | None = None
         self.callbacks = callbacks
         self._lock = threading.Lock()
         self._changed = Waiters(callbacks.sender)
@@ -152,16 +155,11 @@ class ProduceRequestResult:
         if offset != UNKNOWN_OFFSET:
             offset += self._rank(index) - done.start
         if timestamp == NO_TIMESTAMP:
-            timestamp = self.times[index] if self.timestamps is None else self.timestamps[index]
+            timestamp = self.timestamps if isinstance(self.timestamps, int) else int(self.timestamps[index])
         key_size, value_size = (
             -1 if sizes is None else int(sizes[index]) for sizes in (self.key_sizes, self.value_sizes)
         )
         return RecordMetadata(*done.partition, offset, timestamp, key_size, value_size)
-
-    def future(self, index: int) -> FutureRecordMetadata:
-        future = FutureRecordMetadata()
-        future._result, future._index = self, index
-        return future
 
     def _rank(self, index: int) -> int:
         """The position of record ``index`` among the rows as they were encoded, sorted by partition."""
@@ -213,10 +211,15 @@ class FutureRecordMetadata:
     """
 
     # No __init__: in Python it takes three times as long as setting the two fields, once per record.
-    __slots__ = ("_index", "_result", "_waited")
+    __slots__ = ("_end", "_result", "_waited")
 
-    _index: int
+    _end: int
+    """Where the record ends in ``PendingRecords.rows``."""
     _result: ProduceRequestResult
+
+    @property
+    def _index(self) -> int:
+        return self._end // FIELDS - 1
 
     def done(self) -> bool:
         return self._result.outcome(self._index) is not None

@@ -6,12 +6,12 @@ over. One thread at a time appends the closed ones of a topic, in order; other t
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from threading import get_ident
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,10 +28,24 @@ from spark_kafka_sink.producer.claim import Claim
 from spark_kafka_sink.producer.future_record_metadata import FutureRecordMetadata, ProduceRequestResult
 from spark_kafka_sink.producer.partitioner import BatchRooms, CustomPartitioner, RecordFields
 from spark_kafka_sink.producer.pending_records import (
+from spark_kafka_sink.errors import (
+    IllegalStateError,
+    InvalidRecordError,
+    KafkaError,
+    KafkaTimeoutError,
+    ProducerClosedError,
+)
+from spark_kafka_sink.producer.accumulator.accumulator import RecordAccumulator
+from spark_kafka_sink.producer.accumulator.buffer_pool import Reservation
+from spark_kafka_sink.producer.accumulator.claim import Claim
+from spark_kafka_sink.producer.append.append import Appender, as_exception
+from spark_kafka_sink.producer.append.future_record_metadata import FutureRecordMetadata, ProduceRequestResult
+from spark_kafka_sink.producer.append.pending_records import (
     CLOSED,
+    NO_OTHERS,
     RECORD_OVERHEAD,
     SHARED,
-    CheckedRecord,
+    OtherFields,
     PendingRecords,
 )
 from spark_kafka_sink.producer.record import (
@@ -42,18 +56,37 @@ from spark_kafka_sink.producer.record import (
 )
 from spark_kafka_sink.producer.rows import check_sizes
 from spark_kafka_sink.records.columns import one_java_size_estimate, one_record_size_bound
+from spark_kafka_sink.producer.append.rows import check_sizes
+from spark_kafka_sink.producer.partitioning.custom import CustomPartitioner, RecordFields
+from spark_kafka_sink.producer.partitioning.partitioner import BatchRooms
+from spark_kafka_sink.records.encode import NO_HEADERS
+from spark_kafka_sink.records.sizes import one_java_size_estimate, one_record_size_bound
 
 _MOST_BYTES = 512 << 10
 _RESERVED_AT_LEAST = 128 << 10
-_NEVER_WAKE = sys.maxsize
+_INTERRUPTING = (
+    "The producer was called in the middle of its own send, flush or close, on the same thread: by a signal handler, a "
+    "finalizer, a logging handler or a partitioner. Call it when that has returned."
+)
 
 
-class PendingTopics:
+class Row(NamedTuple):
+    """A record that can be encoded, whatever is encoded with it. ``fields``: as in ``PendingRecords.rows``; ``size``:
+    an upper bound of its bytes; ``sent_ms``: its timestamp if it has none (epoch ms).
+    """
+
+    future: FutureRecordMetadata
+    fields: tuple[bytes | None, bytes | None, OtherFields | None]
+    size: int
+    sent_ms: int
+
+
+class SendBuffers:
     """All topics of one producer. Callers ``append`` and ``flush``; the sender thread calls ``publish_due``."""
 
     def __init__(self, appender: Appender) -> None:
         self._appender = appender
-        self.topics: dict[str, TopicPendingRecords] = {}
+        self.topics: dict[str, SendBuffer] = {}
 
     def append(
         self, record: ProducerRecord, key: bytes | None, value: bytes | None, left_ms: float | None = None
@@ -64,11 +97,11 @@ class PendingTopics:
         """
         return self.topic(record.topic).append(record, key, value, left_ms)
 
-    def topic(self, name: str) -> TopicPendingRecords:
+    def topic(self, name: str) -> SendBuffer:
         topic = self.topics.get(name)
         if topic is None:
             # setdefault: two threads with the first record of a topic get the same object.
-            topic = self.topics.setdefault(name, TopicPendingRecords(name, self._appender))
+            topic = self.topics.setdefault(name, SendBuffer(name, self._appender))
         return topic
 
     def flush(self, timeout_ms: float = NEVER) -> bool:
@@ -106,7 +139,7 @@ class PendingTopics:
             topic.abort(error)
 
 
-class TopicPendingRecords:
+class SendBuffer:
     """The pending records of one topic. Its lock is never held while they are appended."""
 
     def __init__(self, topic: str, appender: Appender) -> None:
@@ -115,14 +148,15 @@ class TopicPendingRecords:
         self._config = appender.config
         self._clock = appender.clock
         self._epoch_s = appender.clock.epoch_s
-        self._limit = min(_MOST_BYTES, appender.slice_limit)
-        self._comfortable_size = min(self._config.max_request_size, self._config.buffer_memory) - 2 * RECORD_OVERHEAD
-        self._lock = threading.Lock()
+        largest = min(self._config.max_request_size, self._config.buffer_memory) - 2 * RECORD_OVERHEAD
+        # A larger record goes alone, and its size is checked.
+        self._limit = max(1, min(_MOST_BYTES, appender.slice_limit, largest))
+        self._lock = threading.RLock()
         self._appended = Waiters()
         self._open = CLOSED
         self._shared = False
         # The memory that the last ones needed and a little more: the next ones reserve it at once.
-        self._expected = 0
+        self._expected = _RESERVED_AT_LEAST
         self._closed: deque[PendingRecords] = deque()
         self._appending: PendingRecords | None = None
         self._aborted_by: KafkaError | None = None
@@ -132,112 +166,155 @@ class TopicPendingRecords:
     def append(
         self, record: ProducerRecord, key: bytes | None, value: bytes | None, left_ms: float | None = None
     ) -> FutureRecordMetadata:
-        """The hot path of ``send``: at most two list appends, a look at the clock and the future, no lock. All else is
-        in other methods.
+        """The hot path of ``send``: no lock, a look at the clock, and the future. All else is in other methods.
 
         Only the owner of the open records adds without the lock; any thread may close them meanwhile. Closer: set
-        ``closed``, then read the count. Owner: append, then read ``closed``. At least one sees the other.
+        ``closed``, then read the count. Owner: add, then read ``closed``. At least one sees the other. Code that
+        interrupts this (a signal handler, a finalizer) may send or flush at any line.
         """
         pending = self._open
         if value.__class__ is not bytes or (key is not None and key.__class__ is not bytes):
-            return self._append_locked(record, key, value, left_ms)
-        room = pending.room - RECORD_OVERHEAD - len(value)
+            return self._append_checked(record, key, value, left_ms)
+        size = RECORD_OVERHEAD + len(value)
         if key is not None:
-            room -= len(key)
+            size += len(key)
         if (
-            room < 0
+            size > pending.room
             or record.partition is not None
             or record.timestamp is not None
             or record.headers is not None
             or pending.owner != get_ident()
         ):
-            return self._append_locked(record, key, value, left_ms)
-        pending.room = room
-        values = pending.values
-        index = len(values)
+            return self._append_checked(record, key, value, left_ms)
+        pending.room -= size
         if self._epoch_s() >= pending.next_ms_at:
             pending.note_time(self._clock.epoch_ms())
-        if key is None:
-            if pending.only_values:
-                values.append(value)
-            else:
-                pending.add_fields(None, value)
-        elif index and len(keys := pending.keys) == index:
-            keys.append(key)
-            values.append(value)
-        else:
-            pending.add_fields(key, value)
-        if pending.closed and not self._counts(pending, index):
-            return self._append_locked(record, key, value, left_ms)
         future = FutureRecordMetadata()
         future._result = pending.result
-        future._index = index
+        rows = pending.rows
+        rows += (key, value, None)
+        future._end = len(rows)  # nothing has come in between: Python looks for signals and garbage at calls and jumps
+        if pending.closed and not self._counts(pending, future):
+            return self._append_checked(record, key, value, left_ms)
         return future
 
-    def _append_locked(
+    def _append_checked(
         self, record: ProducerRecord, key: bytes | None, value: bytes | None, left_ms: float | None
     ) -> FutureRecordMetadata:
         """With partition, timestamp, headers or no value; or into records that are shared, full or another thread's; or
         with a key or value that is not bytes.
         """
-        checked = self._checked(record, key, value)
+        future, sent_ms = FutureRecordMetadata(), self._clock.epoch_ms()
+        value, key = as_bytes("value", value), as_bytes("key", key)
+        others = self._other_fields(record)
+        size = RECORD_OVERHEAD + len(value or b"") + len(key or b"") + len(others.headers or b"")
+        if size > self._limit:
+            estimate = one_java_size_estimate(len(others.headers or NO_HEADERS), (key, value))
+            check_sizes(np.array([estimate]), self._appender.size_limits)
+        row = Row(future, (key, value, None if others == NO_OTHERS else others), size, sent_ms)
         remaining = self._config.max_block_ms if left_ms is None else left_ms
         try:
-            while True:
-                with self._lock:
-                    pending = self._open
-                    added = self._add(pending, checked)
-                if added is not None:
-                    break
-                remaining = self._await_room(pending, checked.size, checked.partition, remaining)
-            index, wake = added
+            while (wake := self._add(pending := self._open, row, others.partition)) is None:
+                remaining = self._make_room(pending, size, others.partition, remaining)
         except BaseException:
             self._appender.sender_thread.wakeup()  # it may have been added, and must not wait for the next one
             raise
         if wake:
             self._appender.sender_thread.wakeup()
-        return pending.result.future(index)
+        return future
 
-    def _checked(self, record: ProducerRecord, key: bytes | None, value: bytes | None) -> CheckedRecord:
-        """Nothing fails later that would fail the records that are pending with it."""
-        sent_ms = self._clock.epoch_ms()
-        value, key = as_bytes("value", value), as_bytes("key", key)
-        size = RECORD_OVERHEAD + len(value or b"") + len(key or b"")
+    def _other_fields(self, record: ProducerRecord) -> OtherFields:
+        """Checked, so that nothing fails later that would fail the records that are pending with this one."""
         check_partition_and_timestamp(record)
-        headers = None
-        if record.headers is not None:
-            if record.partition_key is not None:
-                raise InvalidRecordError(
-                    f"partition_key is for SyncProducer only (topic {record.topic}): KafkaProducer's partitioner gets "
-                    "the key. Give the record its partition, or send it with a SyncProducer."
-                )
-            headers = encode_headers(record.headers)
-            size += len(headers)
-        if size > self._comfortable_size:
-            estimate = one_java_size_estimate(1 if headers is None else len(headers), (key, value))
-            check_sizes(np.array([estimate]), self._appender.size_limits)
-        return CheckedRecord(key, value, headers, record.partition, record.timestamp, size, sent_ms)
+        if record.headers is not None and record.partition_key is not None:
+            raise InvalidRecordError(
+                f"partition_key is for SyncProducer only (topic {record.topic}): KafkaProducer's partitioner gets "
+                "the key. Give the record its partition, or send it with a SyncProducer."
+            )
+        headers = None if record.headers is None else encode_headers(record.headers)
+        return OtherFields(record.partition, record.timestamp, headers)
 
-    def _add(self, pending: PendingRecords, record: CheckedRecord) -> tuple[int, bool] | None:
-        """Under the lock. The record's index and whether to wake the sender; None when it cannot be added."""
-        partition, size = record.partition, record.size
-        if pending.owner not in (get_ident(), SHARED) or not (partition is None or pending.knows(partition)):
-            return None
-        if size <= pending.room:
-            return pending.add(record), False
-        if pending.size + size > pending.allowed:
-            return None
-        index = pending.add(record)
-        wake = pending.size >= pending.wake_at
-        if wake:
-            # The first record starts linger.ms; batch.size bytes of records do not wait for its end.
-            pending.wake_at = _NEVER_WAKE if index else self._config.batch_size
-        pending.make_room(self._comfortable_size)
-        return index, wake
+    def _add(self, pending: PendingRecords, row: Row, partition: int | None) -> bool | None:
+        """Whether to wake the sender; None when the record cannot be added."""
+        with self._locked():
+            if pending.closed or pending.owner not in (get_ident(), SHARED) or not pending.knows(partition):
+                return None
+            if row.size > pending.room + sum(pending.rooms_behind):
+                return None
+            wake = False
+            while row.size > pending.room:
+                pending.room += pending.rooms_behind.pop(0)
+                wake = True
+            pending.room -= row.size
+            if not pending.sent or pending.sent[-1][1] != row.sent_ms:
+                pending.note_time(row.sent_ms)
+            row.future._result = pending.result
+            pending.rows += row.fields
+            row.future._end = len(pending.rows)
+            return wake
 
-    def _counts(self, pending: PendingRecords, index: int) -> bool:
-        with self._lock:
-            return index < pending.rows
+    def _make_room(self, pending: PendingRecords, size: int, partition: int | None, remaining: float) -> float:
+        """Make room for a record that could not be added; returns the rest of the ``remaining`` ms to wait.
+
+        Closes records that are full, another thread's, or older than the partition; opens new ones where none are.
+        """
+        appender = self._appender
+        if isinstance(error := appender.sender_thread.obstacle(), ProducerClosedError):
+            raise error
+        clock, pool, wake = self._clock, appender.accumulator.pool, appender.sender_thread.wakeup
+        deadline = clock.now() + remaining
+        snapshot = appender.metadata.wait_for_topic(self.name, partition, remaining, clock, wake)
+        remaining = max(0.0, deadline - clock.now())
+        if pending is not CLOSED:
+            with uninterrupted():
+                with self._locked():
+                    self._shared = self._shared or pending.owner not in (get_ident(), SHARED)
+                    self._close(pending)
+                    self._expected = 2 * self._limit  # callers are quicker than linger.ms
+                self._append_closed()
+            return remaining
+        memory, opened = Reservation(), False
+        with uninterrupted():
+            try:
+                pool.reserve(memory, self._reserved(size), remaining, wake)
+                records = self._opened(snapshot, memory, size)
+                with self._locked():
+                    if self._aborted_by is not None:
+                        raise self._aborted_by
+                    if self._open is CLOSED:
+                        self._open, opened = records, True
+            finally:
+                if not opened:
+                    with uninterrupted():  # what ended the wait for memory may have left the outer one open
+                        pool.cancel(memory)
+        return max(0.0, deadline - clock.now())
+
+    def _reserved(self, size: int) -> int:
+        """Bytes of memory for records of which the first has ``size`` bytes. Twice the records' size: some of the
+        encoded rows are copied. A record of more than half the memory goes alone. A wait is for no more than Java's.
+        """
+        pool = self._appender.accumulator.pool
+        wanted = min(max(2 * size, min(self._expected, pool.total // 4)), pool.total)
+        if wanted <= pool.available and not pool.exhausted:
+            return wanted
+        return min(wanted, max(size, self._config.batch_size))
+
+    def _opened(self, snapshot: ClusterSnapshot, memory: Reservation, size: int) -> PendingRecords:
+        result = ProduceRequestResult(self.name, self._appender.sender_thread.callbacks)
+        opened = PendingRecords(result, snapshot, self._clock.now(), SHARED if self._shared else get_ident())
+        opened.grant(memory, max(size, min(self._limit, memory.size // 2)), self._config.batch_size)
+        return opened
+
+    def _counts(self, pending: PendingRecords, future: FutureRecordMetadata) -> bool:
+        """Whether the record was added before its buffer was closed."""
+        with self._locked():
+            return future._index < pending.count
+
+    def _locked(self) -> threading.RLock:
+        """The lock. Raises ``IllegalStateError`` for code that has interrupted this thread while it has the lock."""
+        if self._lock._is_owned():  # type: ignore[attr-defined]
+            raise IllegalStateError(_INTERRUPTING)
+        return self._lock
 
     def batch_rooms(self) -> BatchRooms:
         """Room in the open batches, for a partitioner that is asked again.
@@ -268,12 +345,14 @@ class TopicPendingRecords:
     @property
     def undelivered(self) -> int:
         with self._lock:
-            return len(self._open.values) + sum(pending.rows for pending in self._closed)
+            return self._open.count + sum(pending.count for pending in self._closed)
 
     def flush(self, deadline: float = NEVER) -> bool:
         """Return when the records so far are in the accumulator, or failed; False when the time is up before."""
         with uninterrupted():
-            with self._lock:
+            with self._locked():
+                if self._appending is not None and self._appending.owner == get_ident():
+                    raise IllegalStateError(_INTERRUPTING)
                 self._close(self._open)
                 last = self._closed[-1] if self._closed else self._appending
             self._append_closed()
@@ -281,7 +360,7 @@ class TopicPendingRecords:
             with self._lock:
                 if last is None or (last is not self._appending and last not in self._closed):
                     return True
-                remaining = deadline - self._appender.clock.now()
+                remaining = deadline - self._clock.now()
                 if remaining <= 0:
                     return False
                 sleeper = None if self._appending is None else self._appended.join()
@@ -316,55 +395,6 @@ class TopicPendingRecords:
             self._appender.accumulator.pool.cancel(pending.claim.memory)
             pending.result.fail(error)
 
-    def _await_room(self, pending: PendingRecords, size: int, partition: int | None, remaining: float) -> float:
-        """Make room for a record that could not be added; returns the rest of the ``remaining`` ms to wait.
-
-        Reasons: no open records; full; owned by another thread; no memory granted; partition unknown.
-        """
-        appender = self._appender
-        foreign = pending.owner not in (get_ident(), SHARED)
-        if foreign or (pending.values and pending.size + size > self._limit):
-            with uninterrupted():
-                with self._lock:
-                    self._shared = self._shared or foreign
-                    self._close(pending)
-                self._append_closed()
-            return remaining
-        if isinstance(error := appender.sender_thread.obstacle(), ProducerClosedError):
-            raise error
-        clock, pool, wake = appender.clock, appender.accumulator.pool, appender.sender_thread.wakeup
-        deadline = clock.now() + remaining
-        snapshot = appender.metadata.wait_for_topic(self.name, partition, remaining, clock, wake)
-        # Twice the size: some of the encoded rows are copied. A record of more than half the memory goes alone.
-        memory = self._config.buffer_memory
-        at_once = max(_RESERVED_AT_LEAST, self._expected, pending.claim.memory.size)
-        reserved = min(max(2 * size, min(at_once, memory // 4)), memory)
-        granted = Reservation()
-        with uninterrupted():
-            try:
-                pool.reserve(granted, reserved, max(0.0, deadline - clock.now()), wake)
-                self._grant(granted, snapshot, size)
-            finally:
-                pool.cancel(granted)
-        return max(0.0, deadline - clock.now())
-
-    def _grant(self, granted: Reservation, snapshot: ClusterSnapshot, size: int) -> None:
-        """Give memory to the open records, or open new ones, unless another thread owns them."""
-        clock = self._appender.clock
-        with self._lock:
-            if self._aborted_by is not None:
-                raise self._aborted_by
-            if self._open is CLOSED:
-                result = ProduceRequestResult(self.name, self._appender.sender_thread.callbacks)
-                opened = PendingRecords(result, snapshot, clock.now())
-                opened.owner = SHARED if self._shared else get_ident()
-                self._open = opened
-            pending = self._open
-            if pending.owner in (get_ident(), SHARED):
-                pending.snapshot = snapshot
-                pending.grant(granted, size, self._limit)
-                pending.make_room(self._comfortable_size)
-
     def _close(self, pending: PendingRecords) -> None:
         """Under the lock; another thread may have been first."""
         if pending is not self._open or pending is CLOSED:
@@ -382,6 +412,7 @@ class TopicPendingRecords:
                     if self._appending is not None or not self._closed:
                         return
                     self._appending = pending = self._closed.popleft()
+                    pending.owner = get_ident()
                 try:
                     self._append_one(pending)
                 finally:
@@ -400,7 +431,7 @@ class TopicPendingRecords:
         """
         appender, claim = self._appender, pending.claim
         try:
-            if pending.rows:
+            if pending.count:
                 appender.append_pending(pending)
             else:
                 appender.accumulator.pool.cancel(claim.memory)
@@ -443,7 +474,7 @@ class RecordPartitioning:
         partitioner: CustomPartitioner,
         config: ProducerConfig,
         accumulator: RecordAccumulator,
-        pending: PendingTopics,
+        pending: SendBuffers,
     ) -> None:
         self._partitioner = partitioner
         self._config = config

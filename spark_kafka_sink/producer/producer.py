@@ -14,8 +14,15 @@ from spark_kafka_sink.common.model import PartitionInfo
 from spark_kafka_sink.producer.append import as_exception
 from spark_kafka_sink.producer.core import Offsets, ProducerCore
 from spark_kafka_sink.producer.future_record_metadata import Callback, FutureRecordMetadata
+from spark_kafka_sink.producer.append import as_exception
+from spark_kafka_sink.producer.future_record_metadata import Callback, FutureRecordMetadata
+from spark_kafka_sink.producer.append.pending import SendBuffer
+from spark_kafka_sink.producer.receipt import SendReceipt
+from spark_kafka_sink.producer.record import ProducerRecord, RecordMetadata
+from spark_kafka_sink.producer.rows import Column, record_columns
+from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.producer.interceptors import InterceptorChain, ProducerInterceptor
-from spark_kafka_sink.producer.pending import TopicPendingRecords
+from spark_kafka_sink.producer.pending import SendBuffer
 from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.producer.record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.producer.rows import Column, record_columns
@@ -91,7 +98,7 @@ class KafkaProducer:
         self._partitioning = core.record_partitioning
         special = core.transaction_manager or self._interceptors or self._serializers or self._partitioning
         # Topics that `send` appends to at once; none with checks, serializers, interceptors, or once it is closed.
-        self._fast: Mapping[str, TopicPendingRecords] = {} if special else core.pending.topics
+        self._fast: Mapping[str, SendBuffer] = {} if special else core.pending.topics
 
     def send(self, record: ProducerRecord, callback: Callback | None = None) -> FutureRecordMetadata:
         """Send one record asynchronously; the future gives its ``RecordMetadata``.

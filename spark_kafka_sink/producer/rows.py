@@ -1,18 +1,18 @@
 """Rows on their way into batches: input columns, upper bounds of sizes, partitions, encoded records.
 
 ``ColumnRows`` are Arrow columns in the caller's order, ``GroupedRows`` the same with their partitions: of one topic or
-of many, as a partition is a number among those of all topics (``TopicPartitions``). ``ValueRows`` are Python bytes, for
-records of ``send`` without key, partition, timestamp and headers.
+of many, as a partition is a number among those of all topics (``TopicPartitions``).
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from abc import ABC, abstractmethod
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from operator import itemgetter
-from typing import Any, NamedTuple, TypeAlias
+from itertools import pairwise
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,9 @@ from spark_kafka_sink.errors import InvalidRecordError, RecordTooLargeError
 from spark_kafka_sink.producer.claim import ClaimedRange, RowSizes, Run
 from spark_kafka_sink.producer.partitioner import LEFT_OUT, NOT_GIVEN
 from spark_kafka_sink.producer.producer_batch import Buffer
+from spark_kafka_sink.producer.claim import ClaimedRange, RowSizes, Run
+from spark_kafka_sink.producer.producer_batch import Buffer, ProducerBatch
+from spark_kafka_sink.producer.partitioner import LEFT_OUT, NOT_GIVEN
 from spark_kafka_sink.records.columns import (
     SMALLEST_RECORD,
     FieldLengths,
@@ -152,64 +155,14 @@ def _bytes_of_span(earliest: int, latest: int) -> int:
     return min(varint_size(2 * (latest - earliest)), _WIDEST_TIMESTAMP_DELTA)
 
 
-class SendTime(NamedTuple):
-    """``ms`` (epoch) is when the records from ``start`` on were sent, up to the next one's ``start``."""
-
-    start: int
-    ms: int
-
-
-_first_row = itemgetter(0)
-
-
-class SendTimes:
-    """When records of ``send`` were sent, by the millisecond. Guarded as the records are.
-
-    There are few runs, and often only one, so numpy is used only where the rows are columns.
-    A run may still be added when the records are closed; it is meant for a later record, and no row that counts has it.
-    """
-
-    __slots__ = ("runs",)
-
-    def __init__(self) -> None:
-        self.runs: list[SendTime] = []
-
-    def note(self, row: int, ms: int) -> None:
-        """Rows from ``row``, the next one, on are sent at ``ms``."""
-        if self.runs and self.runs[-1].start == row:  # an interrupt kept a record out
-            self.runs[-1] = SendTime(row, ms)
-        else:
-            self.runs.append(SendTime(row, ms))
-
-    def __getitem__(self, row: int) -> int:
-        runs = self.runs
-        return runs[-1].ms if runs[-1].start <= row else runs[bisect_right(runs, row, key=_first_row) - 1].ms
-
-    def within(self, start: int, end: int) -> Iterator[SendTime]:
-        """The runs that rows ``start .. end - 1`` have; the first one begins at ``start``."""
-        runs = self.runs
-        at = bisect_right(runs, start, key=_first_row)
-        yield SendTime(start, runs[at - 1].ms)
-        while at < len(runs) and runs[at].start < end:
-            yield runs[at]
-            at += 1
-
-    def column(self, rows: int) -> npt.NDArray[np.int64]:
-        """The time of each of the first ``rows`` records."""
-        column = np.full(rows, self.runs[0].ms, np.int64)
-        for start, ms in self.runs[1:]:
-            column[start:] = ms
-        return column
-
-
 @dataclass(frozen=True, slots=True)
 class RowTimes:
-    """Record timestamps (epoch ms): one per row, or one for all, or by runs for rows that are not reordered.
+    """Record timestamps (epoch ms): one per row, or one for all.
 
     ``earliest`` and ``latest`` may be those of more rows. ``delta_bytes``: the most bytes of a timestamp delta.
     """
 
-    values: Int64Array | SendTimes | int
+    values: Int64Array | int
     earliest: int
     latest: int
     delta_bytes: int
@@ -219,21 +172,9 @@ class RowTimes:
         if isinstance(timestamps, int):
             return cls(timestamps, timestamps, timestamps, _bytes_of_linger(linger_ms))
         earliest, latest = int(timestamps.min()), int(timestamps.max())
-        return cls(timestamps, earliest, latest, _bytes_of_span(earliest, latest))
-
-    @classmethod
-    def of_send(cls, times: SendTimes, timestamps: Int64Array | None, linger_ms: float) -> RowTimes:
-        """The times of records that were sent one by one at ``times``; ``timestamps`` if they are per row. The records
-        may join a batch of earlier ones, as rows of one time may.
-        """
-        every = [run.ms for run in times.runs]
-        if timestamps is None and len(every) == 1:
-            return cls.of(every[0], linger_ms)
-        earliest, latest = min(every), max(every)
-        if timestamps is not None:
-            earliest, latest = min(earliest, int(timestamps.min())), max(latest, int(timestamps.max()))
+        # The rows may join a batch of earlier ones, as rows of one time may.
         width = max(_bytes_of_linger(linger_ms), _bytes_of_span(earliest, latest))
-        return cls(times if timestamps is None else timestamps, earliest, latest, width)
+        return cls(timestamps, earliest, latest, width)
 
     def of_rows(self, rows: slice | Order | None) -> RowTimes:
         if not isinstance(self.values, np.ndarray) or rows is None:
@@ -368,7 +309,7 @@ class ColumnRows:
         runs = known.runs(partitions[starts], bounds)
         bounded = self.times.of_rows(order).row_sizes(runs, cumulated(sizes), self.limit)
         largest = int(sizes.max()) if len(known.names) == 1 else sizes
-        return GroupedRows(self.columns, self.lengths, order, bounded, largest)
+        return GroupedRows(order, bounded, largest, self.columns, self.lengths)
 
 
 def slices(sizes: Int64Array, limit: int) -> Iterator[slice]:
@@ -381,26 +322,49 @@ def slices(sizes: Int64Array, limit: int) -> Iterator[slice]:
         start, before = end, int(cumulative[end - 1])
 
 
-def _run_starts(partitions: Int32Array) -> Order:
-    return np.concatenate(([0], np.flatnonzero(partitions[1:] != partitions[:-1]) + 1))
+def _run_starts(numbers: Integers) -> Order:
+    return np.concatenate(([0], np.flatnonzero(numbers[1:] != numbers[:-1]) + 1))
 
 
 @dataclass(frozen=True, slots=True)
-class GroupedRows:
-    """``ColumnRows`` with their partitions. Columns and lengths are in the caller's order.
+class Rows(ABC):
+    """Rows in runs by partition, ready for a claim.
 
-    Row ``i`` of ``sizes`` is row ``order[i]``; None: ``sizes`` are in the caller's order. A row that ``order`` lacks is
-    not encoded. ``largest_record``: upper bound in bytes of all records; of each one if there are several topics.
+    Row ``i`` of ``sizes`` is the caller's row ``order[i]``; None: ``sizes`` are in the caller's order. A row that
+    ``order`` lacks is not encoded. ``largest_record``: upper bound in bytes of all records; of each one if there are
+    several topics.
     """
 
-    columns: RecordColumns
-    lengths: FieldLengths
     order: Order | None
     sizes: RowSizes
     largest_record: int | Int64Array
 
+    @abstractmethod
     def encode(self, ranges: Sequence[ClaimedRange]) -> Sequence[Buffer]:
-        """The records of each range, with the deltas of its batch: slices of one buffer with all rows."""
+        """The records of each range, with the deltas of its batch."""
+
+    def latest(self, ranges: Sequence[ClaimedRange]) -> Sequence[int]:
+        """The latest timestamp of each range."""
+        timestamps = self.sizes.timestamps
+        if isinstance(timestamps, int):
+            return [timestamps] * len(ranges)
+        return _largest(np.asarray(timestamps), ranges)
+
+    def largest(self, ranges: Sequence[ClaimedRange]) -> Sequence[int]:
+        """Upper bound in bytes of the records of each range."""
+        largest = self.largest_record
+        return [largest] * len(ranges) if isinstance(largest, int) else _largest(largest, ranges)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedRows(Rows):
+    """``ColumnRows`` with their partitions. Columns and lengths are in the caller's order."""
+
+    columns: RecordColumns
+    lengths: FieldLengths
+
+    def encode(self, ranges: Sequence[ClaimedRange]) -> Sequence[Buffer]:
+        """Slices of one buffer with all rows."""
         data, ends = encode_records(self.columns, *self._deltas(ranges), self.order, self.lengths)
         return [data[ends[start] : ends[end]] for _, start, end, _ in ranges]
 
@@ -421,18 +385,6 @@ class GroupedRows:
             timestamp_deltas = np.repeat(timestamps - bases, lengths)
         return offset_deltas, timestamp_deltas
 
-    def latest(self, ranges: Sequence[ClaimedRange]) -> Sequence[int]:
-        """The latest timestamp of each range."""
-        timestamps = self.sizes.timestamps
-        if isinstance(timestamps, int):
-            return [timestamps] * len(ranges)
-        return _largest(np.asarray(timestamps), ranges)
-
-    def largest(self, ranges: Sequence[ClaimedRange]) -> Sequence[int]:
-        """Upper bound in bytes of the records of each range."""
-        largest = self.largest_record
-        return [largest] * len(ranges) if isinstance(largest, int) else _largest(largest, ranges)
-
 
 def _largest(numbers: Int64Array, ranges: Sequence[ClaimedRange]) -> list[int]:
     """The largest number of the rows of each range."""
@@ -441,54 +393,31 @@ def _largest(numbers: Int64Array, ranges: Sequence[ClaimedRange]) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class ValueRows:
-    """Values of one topic; ``lengths`` are theirs, ``times`` when they were sent. ``largest_record``: upper bound in
-    bytes.
-    """
+class ValueRows(Rows):
+    """Rows of one topic with values only, as Python bytes: joining these is faster than making columns first."""
 
     values: Sequence[bytes]
     lengths: Sequence[int]
-    times: SendTimes
-    sizes: RowSizes
-    largest_record: int
-    order: None = None
 
     def encode(self, ranges: Sequence[ClaimedRange]) -> Sequence[Buffer]:
-        """The records of each range as bytes of its own: joining objects is faster than making columns first."""
-        if len(self.times.runs) > 1:
-            return [self._encode_by_time(each) for each in ranges]
-        values, lengths, timestamp = self.values, self.lengths, self.times[0]
-        return [
-            encode_values(values[start:end], lengths[start:end], first, timestamp - batch.base_timestamp)
-            for batch, start, end, first in ranges
-        ]
+        """The records of each range as bytes of its own."""
+        times = self.sizes.timestamps
+        starts = [0] if isinstance(times, int) else _run_starts(np.asarray(times)).tolist()
+        return [self._encode_range(starts, *each) for each in ranges]
 
-    def latest(self, ranges: Sequence[ClaimedRange]) -> Sequence[int]:
-        """The latest timestamp of each range."""
-        times = self.times
-        if len(times.runs) == 1:
-            return [times.runs[0].ms] * len(ranges)
-        return [max(run.ms for run in times.within(start, end)) for _, start, end, _ in ranges]
-
-    def largest(self, ranges: Sequence[ClaimedRange]) -> Sequence[int]:
-        """Upper bound in bytes of the records of each range."""
-        return [self.largest_record] * len(ranges)
-
-    def _encode_by_time(self, claimed: ClaimedRange) -> Buffer:
-        batch, row, end, first = claimed
-        runs = list(self.times.within(row, end))
-        stops = [*[run.start for run in runs[1:]], end]
+    def _encode_range(self, starts: list[int], batch: ProducerBatch, start: int, end: int, first: int) -> bytes:
+        """``starts``: the rows at which another timestamp begins."""
+        bounds = [start, *starts[bisect_right(starts, start) : bisect_left(starts, end)], end]
         pieces = [
             encode_values(
-                self.values[start:stop], self.lengths[start:stop], first + start - row, ms - batch.base_timestamp
+                self.values[row:stop],
+                self.lengths[row:stop],
+                first + row - start,
+                self.sizes.timestamp(row) - batch.base_timestamp,
             )
-            for (start, ms), stop in zip(runs, stops, strict=True)
+            for row, stop in pairwise(bounds)
         ]
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-
-Rows: TypeAlias = GroupedRows | ValueRows
-"""Rows in runs by partition, ready for a claim."""
 
 
 def cumulated_value_bounds(lengths: Sequence[int], times: RowTimes, limit: int) -> Sequence[int]:

@@ -65,7 +65,7 @@ FAULTS = (
           "    return ErrorCode.unknown_server_error\n\n\ndef known", "    raise ValueError(number)\n\n\ndef known",
           "tests/unit/network/test_unknown_codes.py"),
     Fault("engine", "all records of a buffer have the time of its first", "producer/pending.py",
-          "        if self._epoch_s() >= pending.next_ms_at:\n", "        if not index:\n",
+          "        if self._epoch_s() >= pending.next_ms_at:\n", "        if not pending.rows:\n",
           "tests/unit/append/test_send_times.py"),
     Fault("engine", "backoffs are 0 where an option says so", "common/clock.py",
           "LEAST_MS: Final = 1.0", "LEAST_MS: Final = 1e-9", "tests/unit/test_backoff.py"),

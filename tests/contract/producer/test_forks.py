@@ -182,9 +182,9 @@ def test_locks_that_other_threads_hold_at_the_fork_do_not_block_the_child(
     broker: TestBroker, producer: KafkaProducer, sync_producer: SyncProducer
 ) -> None:
     parts = producer._core
-    result: Any = producer.send(ProducerRecord(TOPIC, b"more"))._result
+    future = producer.send(ProducerRecord(TOPIC, b"more"))
+    result: Any = future._result
     producer.flush()
-    future = result.future(0)
     locks: list[Any] = [
         parts.accumulator._lock, parts.accumulator.pool._lock, parts.metadata._lock, result._lock, sync_producer._lock,
         parts.pending.topic(TOPIC)._lock, parts.sender_thread.callbacks._lock,

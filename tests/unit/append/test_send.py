@@ -211,20 +211,19 @@ def test_a_record_whose_memory_was_granted_just_before_an_abort_is_refused(engin
 
 
 @pytest.mark.parametrize("key", [None, b"k"])
-@pytest.mark.parametrize("after", [False, True], ids=["before its value is there", "after it"])
+@pytest.mark.parametrize("after", [False, True], ids=["before it is there", "after it"])
 def test_records_that_are_closed_in_the_middle_of_an_append_take_the_record_once(engine, key, after):
     """The owner appends without the lock: the sender may close the records between any two of its steps."""
     topic = send(engine, b"first", key) and engine.parts.pending.topics["t"]
 
     class ClosesItsRecords(list):
-        def append(self, value):
+        def __iadd__(self, row):
             if after:
-                super().append(value)
+                super().__iadd__(row)
             topic.flush()
-            if not after:
-                super().append(value)
+            return self if after else super().__iadd__(row)
 
-    topic._open.values = ClosesItsRecords(topic._open.values)
+    topic._open.rows = ClosesItsRecords(topic._open.rows)
     closed = topic._open
     second = send(engine, b"second", key)
     third = send(engine, b"third", key)
