@@ -48,14 +48,14 @@ from spark_kafka_sink.producer.rows import (
 )
 from spark_kafka_sink.producer.sender import SenderThread
 from spark_kafka_sink.producer.transaction_manager import TransactionManager
-from spark_kafka_sink.records.columns import FieldLengths, Int32Array, RecordColumns, TopicColumn, java_size_estimate
-from spark_kafka_sink.producer.partitioner import CustomPartitioner
-from spark_kafka_sink.producer.kafka_partitioners import BuiltInPartitioner
-from spark_kafka_sink.producer.partitioner import NOT_GIVEN, Partitioner, PartitionLoad
-from spark_kafka_sink.producer.sender import SenderThread
-from spark_kafka_sink.producer.transaction_manager import TransactionManager
-from spark_kafka_sink.records.columns import Int32Array, Int64Array, RecordColumns, TopicColumn
-from spark_kafka_sink.records.columns import FieldLengths, java_size_estimate
+from spark_kafka_sink.records.columns import (
+    FieldLengths,
+    Int32Array,
+    Int64Array,
+    RecordColumns,
+    TopicColumn,
+    java_size_estimate,
+)
 
 _LARGEST_SLICE = 4 << 20
 

@@ -44,16 +44,11 @@ from spark_kafka_sink.network.transport import Transport
 from spark_kafka_sink.producer.accumulator import Flush, RecordAccumulator
 from spark_kafka_sink.producer.append import Appender, as_exception
 from spark_kafka_sink.producer.buffer_pool import BufferPool
-from spark_kafka_sink.producer.accumulator import Flush, RecordAccumulator
-from spark_kafka_sink.producer.buffer_pool import BufferPool
-from spark_kafka_sink.producer.append import Appender, as_exception
-from spark_kafka_sink.producer.append.pending import RecordPartitioning, SendBuffers
-from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.producer.interceptors import InterceptorChain
 from spark_kafka_sink.producer.kafka_partitioners import BuiltInPartitioner, load_partitioner
 from spark_kafka_sink.producer.partitioner import CustomPartitioner
-from spark_kafka_sink.producer.pending import SendBuffers, RecordPartitioning
 from spark_kafka_sink.producer.receipt import SendReceipt
+from spark_kafka_sink.producer.send_buffer import RecordPartitioning, SendBuffers
 from spark_kafka_sink.producer.sender import Sender, SenderThread
 from spark_kafka_sink.producer.sequences import Sequences
 from spark_kafka_sink.producer.serializers import RecordSerializers

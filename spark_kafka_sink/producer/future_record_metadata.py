@@ -22,9 +22,6 @@ from spark_kafka_sink.producer.producer_batch import (
     RecordRange,
 )
 from spark_kafka_sink.producer.record import RecordMetadata
-from spark_kafka_sink.producer.rows import SendTimes
-from spark_kafka_sink.producer.sender import Callbacks
-from spark_kafka_sink.producer.record import RecordMetadata
 from spark_kafka_sink.producer.sender import Callbacks
 from spark_kafka_sink.records.columns import Int32Array, Int64Array
 

@@ -13,12 +13,6 @@ import pyarrow as pa
 from spark_kafka_sink.common.model import ClusterSnapshot
 from spark_kafka_sink.producer.buffer_pool import Reservation
 from spark_kafka_sink.producer.claim import Claim
-from spark_kafka_sink.producer.future_record_metadata import ProduceRequestResult
-from spark_kafka_sink.producer.partitioner import NOT_GIVEN
-from spark_kafka_sink.producer.sender import Callbacks
-from spark_kafka_sink.records.columns import RecordColumns, bytes_column, slot_lengths
-from spark_kafka_sink.producer.buffer_pool import Reservation
-from spark_kafka_sink.producer.claim import Claim
 from spark_kafka_sink.producer.future_record_metadata import FIELDS, ProduceRequestResult
 from spark_kafka_sink.producer.partitioner import NOT_GIVEN
 from spark_kafka_sink.producer.sender import Callbacks
@@ -47,8 +41,8 @@ class PendingRecords:
     """
 
     __slots__ = (
-        "claim", "closed", "columns", "created", "next_ms_at", "owner", "result", "room", "rooms_behind", "rows", "sent",
-        "size_limit", "snapshot",
+        "claim", "closed", "columns", "created", "next_ms_at", "owner", "result", "room", "rooms_behind", "rows",
+        "sent", "size_limit", "snapshot",
     )  # fmt: skip
 
     def __init__(

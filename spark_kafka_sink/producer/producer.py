@@ -14,18 +14,11 @@ from spark_kafka_sink.common.model import PartitionInfo
 from spark_kafka_sink.producer.append import as_exception
 from spark_kafka_sink.producer.core import Offsets, ProducerCore
 from spark_kafka_sink.producer.future_record_metadata import Callback, FutureRecordMetadata
-from spark_kafka_sink.producer.append import as_exception
-from spark_kafka_sink.producer.future_record_metadata import Callback, FutureRecordMetadata
-from spark_kafka_sink.producer.append.pending import SendBuffer
-from spark_kafka_sink.producer.receipt import SendReceipt
-from spark_kafka_sink.producer.record import ProducerRecord, RecordMetadata
-from spark_kafka_sink.producer.rows import Column, record_columns
-from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.producer.interceptors import InterceptorChain, ProducerInterceptor
-from spark_kafka_sink.producer.pending import SendBuffer
 from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.producer.record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.producer.rows import Column, record_columns
+from spark_kafka_sink.producer.send_buffer import SendBuffer
 from spark_kafka_sink.producer.serializers import AnySerializer, RecordSerializers
 from spark_kafka_sink.producer.transaction_requests import (
     ConsumerGroupMetadata,

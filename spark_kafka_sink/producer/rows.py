@@ -23,10 +23,7 @@ from spark_kafka_sink.common.model import LARGEST_INT32, ClusterSnapshot, TopicP
 from spark_kafka_sink.errors import InvalidRecordError, RecordTooLargeError
 from spark_kafka_sink.producer.claim import ClaimedRange, RowSizes, Run
 from spark_kafka_sink.producer.partitioner import LEFT_OUT, NOT_GIVEN
-from spark_kafka_sink.producer.producer_batch import Buffer
-from spark_kafka_sink.producer.claim import ClaimedRange, RowSizes, Run
 from spark_kafka_sink.producer.producer_batch import Buffer, ProducerBatch
-from spark_kafka_sink.producer.partitioner import LEFT_OUT, NOT_GIVEN
 from spark_kafka_sink.records.columns import (
     SMALLEST_RECORD,
     FieldLengths,

@@ -64,7 +64,7 @@ FAULTS = (
     Fault("engine", "an unknown error code is an exception", "network/error_table.py",
           "    return ErrorCode.unknown_server_error\n\n\ndef known", "    raise ValueError(number)\n\n\ndef known",
           "tests/unit/network/test_unknown_codes.py"),
-    Fault("engine", "all records of a buffer have the time of its first", "producer/pending.py",
+    Fault("engine", "all records of a buffer have the time of its first", "producer/send_buffer.py",
           "        if self._epoch_s() >= pending.next_ms_at:\n", "        if not pending.rows:\n",
           "tests/unit/append/test_send_times.py"),
     Fault("engine", "backoffs are 0 where an option says so", "common/clock.py",

@@ -20,14 +20,6 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.interrupts import interruptible, uninterrupted
 from spark_kafka_sink.common.model import ClusterSnapshot
 from spark_kafka_sink.common.waiting import Waiters
-from spark_kafka_sink.errors import InvalidRecordError, KafkaError, KafkaTimeoutError, ProducerClosedError
-from spark_kafka_sink.producer.accumulator import RecordAccumulator
-from spark_kafka_sink.producer.append import Appender, as_exception
-from spark_kafka_sink.producer.buffer_pool import Reservation
-from spark_kafka_sink.producer.claim import Claim
-from spark_kafka_sink.producer.future_record_metadata import FutureRecordMetadata, ProduceRequestResult
-from spark_kafka_sink.producer.partitioner import BatchRooms, CustomPartitioner, RecordFields
-from spark_kafka_sink.producer.pending_records import (
 from spark_kafka_sink.errors import (
     IllegalStateError,
     InvalidRecordError,
@@ -35,12 +27,13 @@ from spark_kafka_sink.errors import (
     KafkaTimeoutError,
     ProducerClosedError,
 )
-from spark_kafka_sink.producer.accumulator.accumulator import RecordAccumulator
-from spark_kafka_sink.producer.accumulator.buffer_pool import Reservation
-from spark_kafka_sink.producer.accumulator.claim import Claim
-from spark_kafka_sink.producer.append.append import Appender, as_exception
-from spark_kafka_sink.producer.append.future_record_metadata import FutureRecordMetadata, ProduceRequestResult
-from spark_kafka_sink.producer.append.pending_records import (
+from spark_kafka_sink.producer.accumulator import RecordAccumulator
+from spark_kafka_sink.producer.append import Appender, as_exception
+from spark_kafka_sink.producer.buffer_pool import Reservation
+from spark_kafka_sink.producer.claim import Claim
+from spark_kafka_sink.producer.future_record_metadata import FutureRecordMetadata, ProduceRequestResult
+from spark_kafka_sink.producer.partitioner import BatchRooms, CustomPartitioner, RecordFields
+from spark_kafka_sink.producer.pending_records import (
     CLOSED,
     NO_OTHERS,
     RECORD_OVERHEAD,
@@ -56,11 +49,7 @@ from spark_kafka_sink.producer.record import (
 )
 from spark_kafka_sink.producer.rows import check_sizes
 from spark_kafka_sink.records.columns import one_java_size_estimate, one_record_size_bound
-from spark_kafka_sink.producer.append.rows import check_sizes
-from spark_kafka_sink.producer.partitioning.custom import CustomPartitioner, RecordFields
-from spark_kafka_sink.producer.partitioning.partitioner import BatchRooms
 from spark_kafka_sink.records.encode import NO_HEADERS
-from spark_kafka_sink.records.sizes import one_java_size_estimate, one_record_size_bound
 
 _MOST_BYTES = 512 << 10
 _RESERVED_AT_LEAST = 128 << 10
