@@ -29,7 +29,7 @@ PACKAGE = os.path.dirname(spark_kafka_sink.__file__)
 OURS = tuple(os.path.join(PACKAGE, name) for name in ("producer", "network", "records", "common"))
 SIGNALS = (signal.SIGINT, signal.SIGALRM, signal.SIGUSR1)
 OUT_OF_TIME = (signal.SIGUSR1,)
-APPENDS = ("append", "accumulator")
+APPENDS = ("accumulator", "append", "buffer_pool", "claim", "pending_records", "producer_batch", "send_buffer")
 PARTITIONS = 2
 MAX_LOG = 500
 TIMEOUT_MS = 20_000
@@ -246,13 +246,44 @@ def test_ctrl_c_ends_the_partitioner_of_a_user_and_the_records_are_sent_later(br
     program.close()
 
 
+@pytest.mark.parametrize("act", ["send", "send_columns", "flush"])
+def test_incident_a_finalizer_that_sent_in_the_middle_of_send_waited_for_ever_for_its_own_thread(broker, act):
+    """As a logging handler may: its call works, or raises at once."""
+    program = Program(broker, **{"max.block.ms": 3_600_000})
+    refused: list[str] = []
+
+    def finalizer(frame: FrameType) -> None:
+        value, producer = b"%d" % next(program.names), program.producer
+        try:
+            if act == "flush":
+                producer.flush(TIMEOUT_MS)
+                return
+            if act == "send":
+                sent: Any = producer.send(ProducerRecord(program.topic, value))
+            else:
+                sent = producer.send_columns(program.topic, value=[value])
+        except IllegalStateError as error:
+            refused.append(str(error))
+        else:
+            program.futures.append(sent)
+            program.sent[value] += 1
+
+    for line in lines_of(program, sends, (os.path.join(PACKAGE, "producer", "send_buffer.py"),)):
+        left = [line]
+        with traced(
+            lambda code, line=line: code is line[0],
+            lambda frame, left=left: line_of(frame) in left and (left.clear(), finalizer(frame)),
+        ):
+            sends(program)
+        program.check()
+    assert set(refused) == {refused[0]}
+    assert "in the middle of its own send" in refused[0]
+    program.close()
+
+
 def strike_all(program: Program, act: Callable[[Any], None], files: tuple[str, ...], signals: Sequence[int]) -> None:
     """``act`` again and again, each time with a signal at the next one of its lines in ``files``."""
-    lines: dict[Line, None] = {}
-    for _ in range(3):
-        with traced(lambda code: code.co_filename.startswith(files), lambda frame: lines.setdefault(line_of(frame))):
-            act(program)
-        program.check()
+    lines = lines_of(program, act, files)
     before = {number: signal.signal(number, raises) for number in SIGNALS}
     failed: list[str] = []
     try:
@@ -295,6 +326,16 @@ def test_a_signal_at_a_random_moment_of_a_call():
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     assert struck > 40, "hardly a call was interrupted"
+
+
+def lines_of(program: Program, act: Callable[[Any], None], files: tuple[str, ...]) -> dict[Line, None]:
+    """The lines in ``files`` that ``act`` comes to."""
+    lines: dict[Line, None] = {}
+    for _ in range(3):
+        with traced(lambda code: code.co_filename.startswith(files), lambda frame: lines.setdefault(line_of(frame))):
+            act(program)
+        program.check()
+    return lines
 
 
 def line_of(frame: FrameType) -> Line:
