@@ -174,7 +174,7 @@ def test_incident_a_batch_lost_its_earlier_rows_in_silence_when_an_exception_str
         raise MemoryError
 
     with monkeypatch.context() as failing:
-        failing.setattr(f"spark_kafka_sink.producer.accumulator.{fails}", fail)
+        failing.setattr(f"spark_kafka_sink.producer.{fails}", fail)
         with pytest.raises(MemoryError):
             append(engine, RecordColumns(value=column(*[b"x" * 100] * 9)))
     append(engine, RecordColumns(value=column(b"later")))
