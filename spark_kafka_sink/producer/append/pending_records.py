@@ -41,8 +41,8 @@ class PendingRecords:
     """
 
     __slots__ = (
-        "claim", "closed", "columns", "created", "next_ms_at", "owner", "result", "room", "rooms_behind", "rows", "sent",
-        "size_limit", "snapshot",
+        "claim", "closed", "columns", "created", "next_ms_at", "owner", "result", "room", "rooms_behind", "rows",
+        "sent", "size_limit", "snapshot",
     )  # fmt: skip
 
     def __init__(
