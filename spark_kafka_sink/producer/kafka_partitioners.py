@@ -263,8 +263,10 @@ class _Sticky:
     bytes: int = 0
 
 
+@final
 class BuiltInPartitioner(Partitioner):
-    """The default: by the key's hash, or adaptive sticky without a key (KIP-480, KIP-794).
+    """The default: by the key's hash, or adaptive sticky without a key (KIP-480, KIP-794). ``Appender`` calls its steps
+    directly, so a partitioner that overrides one of them would not be asked.
 
     With ``partitioner.rack.aware``, rows without a key go to partitions whose leader is in ``client.rack``, as long as
     one of these is available (KIP-1123). Java changes a sticky partition whose leader leaves the rack when its batch is
