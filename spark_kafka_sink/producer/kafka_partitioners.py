@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from random import Random
 from types import MappingProxyType
+from typing import final
 
 import numpy as np
 import numpy.typing as npt
