@@ -33,6 +33,8 @@ settings.load_profile("without a deadline")
 ROOT = Path(__file__).parents[1]
 # Tests with these markers need an environment of their own, so only its target selects them.
 ELSEWHERE = ("gssapi", "examples")
+# Files that begin first, so that no process works on one when the others have ended.
+LONGEST = ("test_interrupts.py", "test_fuzz.py")
 JVM_FIXTURES = {"local_kafka", "local_schema_registry", "secure_kafka", "spark"}
 
 
@@ -58,6 +60,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     others = [item for item in items if any(map(item.get_closest_marker, unselected))]
     config.hook.pytest_deselected(items=others)
     items[:] = [item for item in items if item not in others]
+    items.sort(key=lambda item: item.path.name not in LONGEST)
 
 
 @pytest.fixture(scope="session", autouse=True)
