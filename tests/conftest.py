@@ -77,12 +77,13 @@ def nothing_that_the_sink_keeps_outlives_its_test() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def no_handler_of_a_spark_process_outlives_its_test() -> Iterator[None]:
-    """It names options as Spark's, with ``kafka.``, also in lines that a later test of this process expects."""
-    handlers = logging.getLogger("spark_kafka_sink").handlers
-    before = handlers[:]
+def no_log_settings_of_a_spark_process_outlive_its_test() -> Iterator[None]:
+    """Its handler names options as Spark's, with ``kafka.``, and its level hides lines that a later test expects."""
+    logger = logging.getLogger("spark_kafka_sink")
+    handlers, level = logger.handlers[:], logger.level
     yield
-    handlers[:] = before
+    logger.handlers[:] = handlers
+    logger.setLevel(level)
 
 
 @pytest.fixture(scope="session", autouse=True)
