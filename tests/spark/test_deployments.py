@@ -31,6 +31,7 @@ def cluster(tmp_path_factory):
         yield cluster
 
 
+@pytest.mark.slow
 def test_a_standalone_cluster_writes_every_row_and_says_so_in_the_drivers_log(cluster, topic):
     settings = ("spark.executor.memory=512m", "spark.ui.enabled=false")
     code, output = run_job("job.py", cluster.url, topic.servers, topic.name, ROWS, *settings)

@@ -72,7 +72,11 @@ def rocksdb(spark):
 
 
 @pytest.mark.parametrize(
-    ("method", "processor"), [("transformWithState", Counting), ("transformWithStateInPandas", CountingInPandas)]
+    ("method", "processor"),
+    [
+        ("transformWithState", Counting),
+        pytest.param("transformWithStateInPandas", CountingInPandas, marks=pytest.mark.slow),
+    ],
 )
 @pytest.mark.usefixtures("rocksdb")
 def test_transform_with_state_writes_what_its_processor_returns(spark, topic, writer, tmp_path, method, processor):

@@ -13,6 +13,7 @@ LATER = [[b"g"], [b"h"]]
 REFUSED = r"micro-batch 2 of query q1 .* has no entry in the ledger.*ledgerStart=trust-checkpoint:2"
 
 
+@pytest.mark.slow
 def test_a_query_whose_ledger_is_lost_is_refused_until_its_checkpoint_is_trusted(kafka, query):
     query.run(0, ROWS)
     query.run(1, MORE)

@@ -37,6 +37,7 @@ def send(query, write, value):
     write.receipts()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("who", ["sweep", "abort"])
 def test_what_an_aborted_task_sends_later_is_not_committed_with_its_successors_rows(query, zombie, who):
     write, plan = zombie
