@@ -111,7 +111,7 @@ def _topic_info(topic: Any, has_epochs: bool) -> TopicInfo | str:
 
 
 NOT_TOLD = -(1 << 31)
-"""Of a broker that was not asked, or cannot be."""
+"""The bits in a response of a broker that was not asked for the operations, or is too old to be."""
 
 
 class Operation(IntEnum):

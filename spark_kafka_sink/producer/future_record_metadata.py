@@ -45,7 +45,7 @@ class CompletedRange(NamedTuple):
 _start = itemgetter(0)
 
 FIELDS = 3
-"""Of a record in ``PendingRecords.rows``."""
+"""How many entries each record has in ``PendingRecords.rows``."""
 
 Outcome: TypeAlias = CompletedRange | Exception
 Watcher: TypeAlias = Callable[[Outcome], object]
@@ -211,7 +211,7 @@ class FutureRecordMetadata:
     __slots__ = ("_end", "_result", "_waited")
 
     _end: int
-    """Where the record ends in ``PendingRecords.rows``."""
+    """The index after the record's last entry in ``PendingRecords.rows``."""
     _result: ProduceRequestResult
 
     @property

@@ -1,22 +1,16 @@
 """Spark's options → ``SinkOptions``, or one ``ConfigError`` with all faults, on the driver.
 
-Spark passes option names in lower case. Kafka's producer options have the prefix ``kafka.``. An exactly-once query is
-named by its checkpoint: planning names the transactions before any task runs, and Spark tells the query's id to tasks
-only. But it writes the id into the checkpoint when the query is first started, before it plans the first micro-batch.
+Spark passes option names in lower case. Kafka's producer options have the prefix ``kafka.``.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from hashlib import sha256
 from itertools import combinations
 from typing import Any, Final
-from uuid import UUID
 
 from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig
 from spark_kafka_sink.common.config.option import (
@@ -40,6 +34,7 @@ from spark_kafka_sink.schemas.registry.registry_options import (
     is_registry_option,
     unknown_registry_option,
 )
+from spark_kafka_sink.spark.checkpoint import name_of, query_id
 from spark_kafka_sink.spark.dead_letter_options import CONNECT_NAMES, DEAD_LETTER_OPTIONS, DeadLetterOptions
 
 KAFKA_PREFIX: Final = "kafka."
@@ -548,73 +543,3 @@ def _said_by_brokers(error: object) -> Iterator[str]:
         if isinstance(error, BrokerError) and error.said:
             yield error.said
         error = error.__cause__
-
-
-_SCHEME: Final = re.compile(r"(?P<scheme>[a-zA-Z][a-zA-Z0-9+.-]*):(?://(?P<authority>[^/]*))?(?P<path>.*)", re.DOTALL)
-_SAME: Final = {"s3a": "s3", "s3n": "s3", "abfss": "abfs", "wasbs": "wasb"}
-_LOCAL: Final = "file"
-_METADATA: Final = "metadata"
-_OFFSETS: Final = "offsets"
-_COMMITS: Final = "commits"
-
-
-def name_of(location: str, query: str | None) -> str:
-    """The default of transactionalIdPrefix: by the query's id, else by the location."""
-    return f"spark-{query or sha256(resolved(location).encode()).hexdigest()[:16]}"
-
-
-def query_id(location: str) -> str | None:
-    """The id of the query that has its checkpoint here, which a moved or copied checkpoint keeps (Spark:
-    ``StreamMetadata``). None if the location is not in the driver's file system, or has no checkpoint there."""
-    path = resolved(location)
-    if not path.startswith("/"):
-        return None
-    try:
-        with open(f"{path}/{_METADATA}", encoding="utf-8") as file:
-            return str(UUID(json.load(file)["id"]))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
-
-
-def lacks_micro_batch(location: str) -> bool:
-    """Whether the query has no micro-batch to write. False if the driver cannot read its checkpoint.
-
-    Spark logs the offsets of a micro-batch before it plans the write, and its commit after the write
-    (``MicroBatchExecution``). Continuous processing logs the offsets of an epoch when the epoch ends
-    (``ContinuousExecution.addOffset``), so a query that starts has as many commits as offsets.
-    """
-    path = resolved(location)
-    if query_id(location) is None:
-        return False
-    try:
-        return _last_number(f"{path}/{_OFFSETS}") <= _last_number(f"{path}/{_COMMITS}")
-    except OSError:
-        return False
-
-
-def _last_number(folder: str) -> int:
-    """The last batch that a log of Spark has (``HDFSMetadataLog``); -1 if it is empty, or not made yet (Spark 4.1)."""
-    try:
-        return max((int(name) for name in os.listdir(folder) if name.isdecimal()), default=-1)
-    except FileNotFoundError:
-        return -1
-
-
-def resolved(location: str) -> str:
-    """The location as Spark understands it: an absolute path if it is local, else a URI without a trailing slash.
-
-    Without a scheme it is taken for a local path, though Spark's ``fs.defaultFS`` may be another file system. A
-    relative one is in the working directory, which the driver's processes share.
-    """
-    match = _SCHEME.fullmatch(location)
-    scheme = _LOCAL if match is None else match["scheme"].lower()
-    path = location if match is None else match["path"]
-    if scheme == _LOCAL:
-        return _normal(os.path.abspath(path))
-    assert match is not None
-    return f"{_SAME.get(scheme, scheme)}://{match['authority'] or ''}{_normal(path)}".rstrip("/")
-
-
-def _normal(path: str) -> str:
-    """The path without ``.``, ``..`` and repeated slashes (Hadoop: ``Path.normalizePath``)."""
-    return os.path.normpath(re.sub("/+", "/", path)) if path else ""

@@ -266,7 +266,7 @@ class RawEncoder:
         yield self.as_bytes(replace(rows, columns=replace(columns, key=key, value=binary_column(columns.value))))
 
     def as_bytes(self, rows: Rows) -> Rows:
-        """With the headers as bytes, too."""
+        """The same rows, with their headers as encoded bytes instead of a list of structs."""
         column = rows.columns.headers
         if column is None:
             return rows

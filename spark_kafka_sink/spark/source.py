@@ -11,8 +11,9 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter
 from pyspark.sql.types import StructType
 
 from spark_kafka_sink.errors import ConfigError, shown
+from spark_kafka_sink.spark.checkpoint import lacks_micro_batch
 from spark_kafka_sink.spark.commit_message import WriterCommitMessage
-from spark_kafka_sink.spark.options import SinkOptions, lacks_micro_batch
+from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import EncodedFields, RowLayout, check_shippable
 from spark_kafka_sink.spark.sink_write import SinkWrite
 

@@ -248,7 +248,7 @@ def test_ctrl_c_ends_the_partitioner_of_a_user_and_the_records_are_sent_later(br
 
 @pytest.mark.parametrize("act", ["send", "send_columns", "flush"])
 def test_incident_a_finalizer_that_sent_in_the_middle_of_send_waited_for_ever_for_its_own_thread(broker, act):
-    """As a logging handler may: its call works, or raises at once."""
+    """A finalizer, like a logging handler, may run at any line of a call. Its own call works, or raises at once."""
     program = Program(broker, **{"max.block.ms": 3_600_000})
     refused: list[str] = []
 

@@ -17,7 +17,8 @@ from spark_kafka_sink.schemas.encoding.descriptors import DECIMAL, META, descrip
 from spark_kafka_sink.schemas.encoding.encoder import InvalidSchemaError, SchemaMismatchError
 from spark_kafka_sink.schemas.encoding.proto_text import proto_files, text_indexes
 from spark_kafka_sink.schemas.encoding.protobuf import plan_protobuf
-from spark_kafka_sink.schemas.formats.column_schema import _marked, writes_entries_out
+from spark_kafka_sink.schemas.formats.column_schema import writes_entries_out
+from spark_kafka_sink.schemas.formats.protoc import _marked
 from spark_kafka_sink.schemas.registry import schema
 from spark_kafka_sink.schemas.registry.cache import stored_response
 from spark_kafka_sink.schemas.registry.schema import read_object, registered_schema

@@ -8,8 +8,9 @@ import pytest
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.spark import exactly_once
+from spark_kafka_sink.spark.checkpoint import lacks_micro_batch, query_id, resolved
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
-from spark_kafka_sink.spark.options import SinkOptions, lacks_micro_batch, query_id, resolved
+from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.testing import TestBroker
 from tests.contract.exactly_once.runs import TOPIC, Query, committed
 

@@ -19,7 +19,7 @@ from spark_kafka_sink.schemas.encoding.descriptors import (
     ordered_files,
 )
 from spark_kafka_sink.schemas.encoding.proto_text import proto_files
-from spark_kafka_sink.schemas.formats.column_schema import compile_proto
+from spark_kafka_sink.schemas.formats.protoc import compile_proto
 from tests.unit.encoding.protos import compiled, files_of
 
 NESTED = compiled(

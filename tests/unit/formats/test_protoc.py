@@ -9,9 +9,9 @@ import pytest
 from google.protobuf import message_factory
 
 from spark_kafka_sink.schemas.encoding.descriptors import message_descriptor
-from spark_kafka_sink.schemas.formats import column_schema as protoc
-from spark_kafka_sink.schemas.formats.column_schema import compile_proto
+from spark_kafka_sink.schemas.formats import protoc
 from spark_kafka_sink.schemas.formats.format_options import FormatError
+from spark_kafka_sink.schemas.formats.protoc import compile_proto
 from spark_kafka_sink.schemas.registry.schema import Schema, SchemaReference, SchemaType
 from tests.support.waiting import cpu_ratio
 from tests.unit.encoding.protos import files_of
