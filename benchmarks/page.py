@@ -200,13 +200,13 @@ def _expectations(results: Results) -> str:
 
 
 def _short(results: Results) -> str:
-    """What the README's first screen says of speed, the bad with the good."""
+    """What README says of speed besides its table, the bad with the good."""
     f = _Figures(results)
     said = (
-        f"With default options and values of 100 bytes, the brokers use {_percent(f, 'broker_us')} of the CPU per row"
-        " that they use for Spark's own sink. With the same `batch.size` and `linger.ms` on both sides, this sink"
-        f" writes {f.times('same-batches')} times as many rows per second as Spark's. The first micro-batch of an"
-        f" application takes {_seconds(f, 'first_batch_ms')}, because Python workers have to start."
+        f"With values of 100 bytes, the brokers use {_percent(f, 'broker_us')} of the CPU per row that they use for"
+        f" Spark's own sink. A micro-batch of 1,000 rows in 10 tasks takes {_batch_ms(f, OURS)} instead of"
+        f" {_batch_ms(f, THEIRS)}, and the first one of an application takes {_seconds(f, 'first_batch_ms')}, because"
+        " Python workers have to start."
     )
     return "" if f.missing else said
 
@@ -215,18 +215,16 @@ def _compared(results: Results) -> str:
     """README's table of three ways to write: Spark's own sink, a Python client by hand, this sink."""
     f = _Figures(results)
     confluent, ours = (f.median("python-clients", side, "peak_rss_mib") for side in (CONFLUENT, OURS))
+    sizes = ", ".join(_measured_twice(f, size) for size in _LARGER)
     rows = [
         *_COMPARED_BY_WORDS,
-        ["memory", "in the JVM's heap", f"a Python worker per core, {confluent} MiB", f"the same, {ours} MiB"],
+        ["peak of a Python worker, one per core", "no Python", f"{confluent} MiB", f"{ours} MiB"],
         [
-            "this sink's rows per second relative to it, values of 100 bytes",
-            f"{f.times('default')}×", f"{_than_confluent(f)}×", "",
+            "throughput of `pykafka` ÷ this one's, values of 100 bytes",
+            f"{f.times('default')}×", f"{_than_confluent(f)}×", "1×",
         ],
-        [
-            f"… {', '.join(_LARGER)}",
-            f"{', '.join(_measured_twice(f, size) for size in _LARGER)}", "not measured", "",
-        ],
-        ["micro-batch of 1,000 rows in 10 tasks", _batch_ms(f, THEIRS), "not measured", _batch_ms(f, OURS)],
+        ["… with the same `batch.size` and `linger.ms`", f"{f.times('same-batches')}×", "not measured", "1×"],
+        [f"… values of {', '.join(_LARGER)}", sizes, "not measured", "1×"],
         _MATURITY,
     ]  # fmt: skip
     return "" if f.missing else _plain_table(("", *_WAYS), rows)
@@ -244,7 +242,7 @@ _MATURITY = [
     "maturity",
     "part of Spark, in production for years",
     "the client is mature; the code around it is yours",
-    "new: no production track record; not run on Kubernetes or Databricks",
+    "new: no production track record",
 ]
 
 

@@ -25,18 +25,11 @@ _PAGES = {
 _URIS = {path: name for name, path in _PAGES.items()}
 # A file of these folders that a page links is part of the site, under the same path.
 _COPIED = ("examples", "jobs", "conf")
-# A section that readers look for by name is a page of its own, too: page, section, where it stands.
-_SECTIONS = {"glossary.md": ("Glossary", "ARCHITECTURE.md")}
 
 
 def on_files(files: Files, config: Any) -> Files:
     for name, path in _PAGES.items():
         files.append(File.generated(config, name, content=path.read_text()))
-    for name, (heading, source) in _SECTIONS.items():
-        text = (ROOT / "docs" / source).read_text()
-        section = text.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
-        title = name.removesuffix(".md").capitalize()
-        files.append(File.generated(config, name, content=f"# {title}\n{section}"))
     return files
 
 

@@ -346,7 +346,7 @@ class _Piece(NamedTuple):
 
 
 class RowJoin:
-    """Joins pieces row by row into one buffer (ADR 2). ``size``: about the bytes of all rows.
+    """Joins pieces row by row into one buffer (ARCHITECTURE, "The hot path"). ``size``: about the bytes of all rows.
 
     Add the pieces in their order within a row, then call ``finish``. A piece costs about 4 ns per row, however short:
     bytes that are the same in every row become a prefix of the next varint, if necessary the first one of the next row.

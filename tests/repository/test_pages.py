@@ -6,6 +6,7 @@ import ast
 import json
 import re
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -18,18 +19,24 @@ WITH_LINKS = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "examples/README.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-MADE_BY_THE_SITE = {"index.md", "glossary.md", "changes.md", "contributing.md", "security-policy.md"}
+MADE_BY_THE_SITE = {"index.md", "changes.md", "contributing.md", "security-policy.md", "examples/README.md"}
+DECISIONS = sorted(f"adr/{path.name}" for path in (ROOT / "docs/adr").glob("*.md"))
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_readme_links_every_page(page):
-    linked = {found["to"] for found in LINK.finditer((ROOT / "README.md").read_text())}
-    assert f"docs/{page}" in linked
+def test_links_lead_from_readme_to_every_page():
+    found, unread = set[Path](), [ROOT / "README.md"]
+    while unread:
+        page = unread.pop()
+        found.add(page)
+        links = {(page.parent / link["to"]).resolve() for link in LINK.finditer(page.read_text()) if link["to"]}
+        unread += [link for link in links - found if link.suffix == ".md" and link.exists()]
+    assert [page for page in [*PAGES, *DECISIONS] if ROOT / "docs" / page not in found] == []
 
 
 def test_the_navigation_has_every_page():
-    navigation = (ROOT / "mkdocs.yml").read_text().split("\nnav:\n", 1)[1].split("\nnot_in_nav:", 1)[0]
-    assert set(re.findall(r": ([\w-]+\.md)$", navigation, re.MULTILINE)) == {*PAGES, *MADE_BY_THE_SITE}
+    navigation = (ROOT / "mkdocs.yml").read_text().split("\nnav:\n", 1)[1]
+    listed = set(re.findall(r": ([\w/-]+\.md)$", navigation, re.MULTILINE))
+    assert listed == {*PAGES, *DECISIONS, *MADE_BY_THE_SITE}
 
 
 @pytest.mark.parametrize("page", WITH_LINKS, ids=lambda page: str(page.relative_to(ROOT)))
@@ -98,6 +105,16 @@ def is_there(place: str) -> bool:
     path, _, name = place.partition(":")
     files = [file for file in CODE if f"/{file}".endswith(f"/{path}")]
     return any(not name or name in names_of(file) for file in files)
+
+
+def test_the_table_of_kafkas_classes_names_classes_that_are_there():
+    table = (ROOT / "docs/differences.md").read_text().split("\n## Kafka's classes here\n", 1)[1]
+    rows = re.findall(r"^\| [^|]*`[^|]* \| (?P<here>[^|]*`[^|]*) \| `(?P<package>\w+)/` \|", table, re.MULTILINE)
+    assert len(rows) > 20
+    for here, package in rows:
+        files = [file for file in CODE if file.startswith(f"spark_kafka_sink/{package}/")]
+        names = set[str]().union(*map(names_of, files))
+        assert set(re.findall(r"`(\w+)`", here)) <= names
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from tests.repository.python_blocks import python_blocks
 from tests.support.waiting import eventually
 
 README = (ROOT / "README.md").read_text()
-TEN_LINES, PRINTED = re.search(r"```python\n(.*?)```\n\n```\n(.*?)```", README, re.DOTALL).groups()
+TEN_LINES, PRINTED = re.search(r"```python\n([^`]*)```\n\n```\n([^`]*)```", README).groups()
 BATCH, CONSUMER, STREAM, BATCH_ONCE, STREAM_ONCE = [
     block.text for block in python_blocks() if block.where.startswith("quickstart.md") and block.how == "spark"
 ]
