@@ -37,6 +37,20 @@ class SendingThread(Wakeable, Protocol):
         """Why a wait of the calling thread for this one would not end; None if it would."""
 
 
+class CallersLoop:
+    """Stands for a ``SendingThread`` where there is none: who waits runs the loop."""
+
+    def wakeup(self) -> None:
+        pass
+
+    def obstacle(self) -> KafkaError | None:
+        return None
+
+    def run_until(self, condition: Callable[[], bool], ms: float) -> bool:
+        """False if the condition is not true after ``ms``."""
+        raise NotImplementedError
+
+
 class Sleeper:
     """One waiting thread. Its lock stays locked until ``wake``."""
 
@@ -108,15 +122,23 @@ class Waiters:
         finally:
             self._sleepers.discard(sleeper)
 
+    def wake_sender(self) -> None:
+        """There is something for the loop to do."""
+        if self.sender is not None:
+            self.sender.wakeup()
+
     def wait_for(self, lock: AbstractContextManager[object], condition: Callable[[], bool], ms: float | None) -> bool:
         """Wait without the lock until ``condition``, called with the lock, is true. False after ``ms``; None: never.
 
-        Raises the ``obstacle`` unless the condition is true.
+        Raises the ``obstacle`` unless the condition is true. The caller runs a ``CallersLoop`` meanwhile, which is for
+        one thread and needs no lock.
         """
         if self.alone:
             if condition():
                 return True
             self.check()
+        if isinstance(self.sender, CallersLoop):
+            return self.sender.run_until(condition, NEVER if ms is None else ms)
         deadline = NEVER if ms is None else _clock.now() + ms
         while True:
             obstacle = self.obstacle()  # read first: the sender may make the condition true and end

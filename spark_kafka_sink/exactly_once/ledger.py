@@ -338,7 +338,7 @@ class PartitionLog:
     @property
     def _topic_id(self) -> UUID | None:
         """The topic's id, once its leader has been found; None before, and if no broker knew one."""
-        return self._cluster.calls.topic_id(self.partition.topic)
+        return self._cluster.topic_id(self.partition.topic)
 
     def progress_deadline(self, deadline: float) -> ProgressDeadline:
         return ProgressDeadline(self._cluster, self.partition, deadline)
@@ -402,7 +402,7 @@ class ProgressDeadline:
         left = self.deadline - self._cluster.now()
         self._cluster.pause(max(0.0, min(exponential_delay(_SOON_MS, _LONGEST_PAUSE_MS, self._attempts), left)))
         self._cluster.check_time(self.deadline, f"{self._partition} {what}")
-        self._cluster.calls.forget(self._partition)
+        self._cluster.forget(self._partition)
         self._attempts += 1
 
 

@@ -25,9 +25,8 @@ from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, OpenTransaction, driver_id, task_id
 from spark_kafka_sink.network.api_versions import every
-from spark_kafka_sink.network.calls import SOON_MS, BrokerGoneError, Call, CodeAt, Target, timeout_error
+from spark_kafka_sink.network.calls import SOON_MS, BrokerGoneError, Call, Calls, CodeAt, Target, timeout_error
 from spark_kafka_sink.network.response_check import impossible
-from spark_kafka_sink.network.rpc import BlockingCalls
 from spark_kafka_sink.producer.transaction_requests import PreparedTransaction, transaction_key
 
 _log = logging.getLogger("spark_kafka_sink.exactly_once")
@@ -127,7 +126,7 @@ def is_known(cluster: Cluster, transactional_id: str, deadline: float) -> bool:
     return any(each.error_code is ErrorCode.none for each in described)
 
 
-def is_current(calls: BlockingCalls, driver: DriverIdentity) -> bool:
+def is_current(calls: Calls, driver: DriverIdentity) -> bool:
     """Whether the driver's id is as planning left it: no other process has initialised it since, and, under
     transactions v2, its own commit has not used it. True if no broker responds in two seconds.
 
@@ -152,7 +151,7 @@ def ended_tasks(cluster: Cluster, prepared: Mapping[int, PreparedTransaction], d
     """The tasks whose transactions have ended. A transaction that no broker describes in two seconds counts as open."""
     ids: dict[Target, list[str]] = {}
     for key in [transaction_key(each.transactional_id) for each in prepared.values()]:
-        node = cluster.calls.located(key)
+        node = cluster.located(key)
         ids.setdefault(key if node is None else node.id, []).append(key.name)
     calls = [_describe_call(target, names) for target, names in ids.items()]
     cluster.run(calls, min(deadline, cluster.now() + _BRIEF_MS))

@@ -1,7 +1,7 @@
 """Connections to brokers: sockets at the bottom, the cluster's metadata at the top.
 
-- ``selector``, the only sockets, behind the protocol of ``transport`` · ``name_lookup``
+- ``selector``, the only sockets · ``name_lookup``
 - ``messages``, ``connection``, ``handshake``: Kafka's protocol, without I/O and without a clock
 - ``client``: connections, retries, requests in flight (sender thread only) · ``error_table``: code × API → action
-- ``metadata``: callers wait for a topic, the sender fetches updates · ``rpc``: requests on the caller's own thread
+- ``metadata``, ``calls``: callers wait, the loop sends: the sender's, or that of the caller itself (``rpc``)
 """

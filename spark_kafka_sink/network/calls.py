@@ -1,13 +1,15 @@
-"""API calls that are repeated until a response or an error ends them. This is the one retry loop, for the sender and
-``rpc``.
+"""API calls that are repeated until a response or an error ends them. This is the one retry loop: for transactions, for
+callers that wait on a producer's connections, and for those that run the loop themselves (``rpc``).
 
 A call finds its broker by its target: a coordinator, a partition's leader, one node, or any node. Retries, node
-rotation and their delays follow ``error_table``. Has no clock and no I/O; owned by the thread that runs the loop.
+rotation and their delays follow ``error_table``.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
+from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -21,6 +23,7 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.common.clock import NEVER, ExponentialBackoff
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import NO_LEADER, ClusterSnapshot, Node, TopicPartition
+from spark_kafka_sink.common.waiting import Waiters
 from spark_kafka_sink.errors import (
     KafkaError,
     KafkaTimeoutError,
@@ -119,9 +122,9 @@ class Call:
     """One request made of kio's entities (``KioRequest``), and the state of its retries.
 
     ``asked``: the ``where`` of each code that the response must have, and the only ones that count; empty: any.
-    ``end`` is set once, then ``on_end`` is called; neither happens once it is ``stopped``. ``began`` is the time of the
-    first ``Calls.advance``. ``sent_to``: where it was sent last. ``obstacle``: why it has not ended, for a timeout's
-    text (``Calls.give_up``).
+    ``end`` is set once, then ``on_end`` is called; neither happens once it is ``stopped``. ``owner``: whose
+    ``Calls.stop`` stops it. ``began`` is the time of the first ``Calls.advance``. ``sent_to``: where it was sent last.
+    ``obstacle``: why it has not ended, for a timeout's text.
     """
 
     api: str
@@ -131,8 +134,10 @@ class Call:
     codes: ReadCodes
     on_end: CallHandler | None = None
     asked: Collection[str] = frozenset()
+    owner: object = None
     end: CallEnd | None = None
     began: float = NEVER
+    warned_at: float = -NEVER
     attempts: int = 0
     retry_at: float = 0.0
     in_flight: bool = False
@@ -144,7 +149,8 @@ class Call:
 
 
 class Calls:
-    """The calls that have not ended: ``start`` a call, then ``advance`` in each iteration of the loop.
+    """The calls that have not ended, each with its owner. Waits as ``metadata`` does, on the same loop, which calls
+    ``advance`` in each iteration while ``busy``. Times and deadlines are monotonic ms.
 
     ``connections`` is the most to one coordinator, because a broker serves one request of a connection at a time.
     """
@@ -153,7 +159,12 @@ class Calls:
         self, client: NetworkClient, metadata: Metadata, config: ProducerConfig, random: Random, connections: int = 1
     ) -> None:
         self._client = client
-        self._metadata = metadata
+        self.metadata = metadata
+        self._clock = metadata.clock
+        self._timeout_ms = config.request_timeout_ms
+        self._lock = threading.Lock()
+        self._changed = Waiters(metadata.waiters.sender)
+        self._failed_by: KafkaError | None = None
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
         self._soon = ExponentialBackoff(SOON_MS, config.retry_backoff_max_ms, random)
         self._connections = connections
@@ -164,37 +175,127 @@ class Calls:
         self._find_attempts = 0
         self._find_at = 0.0
 
+    # Any thread
+
+    @property
+    def snapshot(self) -> ClusterSnapshot:
+        return self.metadata.snapshot
+
+    def now(self) -> float:
+        """Monotonic ms, as in deadlines."""
+        return self._clock.now()
+
+    def call(self, call: Call, deadline: float) -> Any:
+        """The response's body. Raises the error that ended the call, or ``KafkaTimeoutError`` at the deadline."""
+        began = self._clock.now()
+        self.run([call], deadline)
+        if call.end is None:
+            if self._failed_by is not None:
+                raise self._failed_by.with_traceback(None)
+            raise timeout_error(call, deadline - began)
+        if call.end.error is not None:
+            raise call.end.error.with_traceback(None)
+        return call.end.body
+
+    def run(self, calls: Collection[Call], deadline: float, latest_ms: float = NEVER) -> None:
+        """Returns when all calls have ended or the deadline has passed; nothing is sent after the deadline.
+
+        ``latest_ms`` is a second deadline, in epoch ms, for what must not be sent after a time that passes elsewhere,
+        because the monotonic clock stands still while the machine is suspended.
+        """
+        left = deque(calls)
+
+        def is_over() -> bool:
+            while left and left[0].end is not None:
+                left.popleft()
+            late = latest_ms != NEVER and self._clock.epoch_ms() >= latest_ms
+            return not left or late or self._failed_by is not None
+
+        try:
+            for call in calls:
+                call.on_end = self._ended
+                self.start(call, left)
+            self._changed.wake_sender()
+            self._changed.wait_for(self._lock, is_over, deadline - self._clock.now())
+        finally:
+            if left:
+                for call in [call for call in left if call.end is None]:
+                    call.obstacle = self.obstacle_of(call, self._clock.now())
+                self.stop(left)
+                self._changed.wake_sender()
+
+    def await_brokers(self, deadline: float) -> None:
+        """Returns when the snapshot has brokers.
+
+        Raises ``KafkaTimeoutError`` at the deadline, and permanent errors immediately.
+        """
+        began = self._clock.now()
+        while not self.snapshot.nodes:
+            if (now := self._clock.now()) >= deadline:
+                why = self.metadata.obstacle((), began, now)
+                raise KafkaTimeoutError(why) from self.metadata.last_connection_error()
+            self.refresh(deadline)
+
+    def refresh(self, deadline: float = NEVER) -> None:
+        """Updates the metadata of all topics, or keeps the snapshot if no broker responds within request.timeout.ms.
+
+        Raises ``AuthenticationError``, and without a snapshot every permanent error.
+        """
+        after, wait_ms = self.metadata.round, min(deadline - self._clock.now(), self._timeout_ms)
+        self.metadata.request_update(at_once=True)
+        self.metadata.await_round(after, wait_ms)
+
+    def pause(self, ms: float) -> None:
+        """Waits."""
+        self._changed.wait_for(self._lock, lambda: False, ms)
+
+    def start(self, call: Call, owner: object) -> None:
+        call.owner = owner
+        self._calls[call] = None
+
+    def stop(self, owner: object) -> None:
+        """Sends no call of the owner again, and drops the responses to those in flight."""
+        for call in self.of(owner):
+            call.stopped = True
+
+    def of(self, owner: object) -> list[Call]:
+        """The owner's calls that have not ended. A stopped one counts while it is in flight."""
+        return [call for call in [*self._calls] if call.owner is owner and (call.in_flight or not call.stopped)]
+
+    def oldest(self, owner: object) -> Call | None:
+        """The owner's call that has waited longest."""
+        return next((call for call in self.of(owner) if not call.stopped), None)
+
     @property
     def busy(self) -> bool:
-        """Whether any call has not ended. A stopped call counts while it is in flight."""
+        """Whether there is something for ``advance`` to do."""
         return bool(self._calls)
 
     @property
-    def oldest(self) -> Call | None:
-        """The call that has waited longest. Any thread may read it."""
-        return next((call for call in [*self._calls] if not call.stopped), None)
+    def waiting_since(self) -> float | None:
+        """When the call began that has waited longest; None: no call waits."""
+        return min((call.began for call in [*self._calls] if not call.stopped), default=None)
 
-    def obstacle(self, call: Call, now: float) -> str:
-        """Why the call has not ended. Any thread may call it."""
+    def obstacle_of(self, call: Call, now: float) -> str:
+        """Why the call has not ended."""
         node = call.sent_to if call.in_flight else None if call.target is None else self._node(call.target)
-        waits = self._metadata.obstacle((), now, now) if node is None else self._client.obstacle(node, now)
+        waits = self.metadata.obstacle((), now, now) if node is None else self._client.obstacle(node, now)
         last = "" if call.last_error is None else str(call.last_error)
         if not waits or not last or last in waits:
             return waits or last or "No broker has responded"
         return f"{waits}; the last error: {last}"
 
-    def give_up(self, calls: Iterable[Call], now: float) -> None:
-        """The caller no longer waits for those of ``calls`` that have not ended. Any thread may call it."""
-        for call in calls:
-            if call.end is None:
-                call.obstacle = self.obstacle(call, now)
-                call.stopped = True
+    def fail(self, error: KafkaError) -> None:
+        """Every call that a caller waits for, now and later, raises ``error``."""
+        with self._lock:
+            self._failed_by = error
+            self._changed.notify_all()
 
-    def stalled(self, call: Call, waited_ms: float, now: float) -> str:
-        """A log line about a call that waits."""
-        about = f"broker {call.target}" if isinstance(call.target, int) else call.target
-        named = camel_case(call.api) if about is None else f"{camel_case(call.api)} for {about}"
-        return f"{named} has waited for {waited_ms / 1000:.0f} s: {self.obstacle(call, now)}"
+    def _ended(self, _end: CallEnd) -> None:
+        with self._lock:
+            self._changed.notify_all()
+
+    # The thread that runs the loop
 
     def located(self, target: Coordinator | TopicPartition) -> Node | None:
         """The coordinator or leader, if it has been found."""
@@ -208,26 +309,15 @@ class Calls:
         """The next call finds the coordinator or leader again."""
         self._located.pop(target, None)
 
-    def start(self, call: Call) -> None:
-        self._calls[call] = None
-
-    def stop(self) -> None:
-        """Sends no call again, and drops the responses to those in flight."""
-        for call in [*self._calls]:
-            call.stopped = True
-            if not call.in_flight:
-                del self._calls[call]
-
     def advance(self, now: float) -> float:
         """Sends what can be sent. Returns when to call it again at the latest (monotonic ms)."""
-        wake_at = NEVER
+        wake_at = self._warn_of_stalls(now)
         missing: dict[Coordinator | TopicPartition, None] = {}
         by_node: dict[int, tuple[Node, list[Call]]] = {}
         for call in _unsent(self._calls):
             if call.stopped:
                 self._calls.pop(call, None)  # the end of another one may have removed it
                 continue
-            call.began = min(call.began, now)
             if call.retry_at > now:
                 wake_at = min(wake_at, call.retry_at)
             elif call.target is None:
@@ -236,7 +326,7 @@ class Calls:
                 by_node.setdefault(node.id, (node, []))[1].append(call)
             elif not isinstance(call.target, int):
                 missing[call.target] = None
-            elif self._metadata.snapshot.nodes:
+            elif self.metadata.snapshot.nodes:
                 error = BrokerGoneError(f"Broker {call.target} has left the cluster")
                 self._end(call, CallEnd(Action.FAIL, error=error))
                 wake_at = now
@@ -246,23 +336,43 @@ class Calls:
             wake_at = min(wake_at, self._send(node, calls, now))
         return wake_at
 
+    def _warn_of_stalls(self, now: float) -> float:
+        """Each ``STALL_MS`` a line per owner tells what its oldest call waits for. Returns when the next is due."""
+        oldest: dict[int, Call] = {}
+        for call in [*self._calls]:
+            if not call.stopped:
+                call.began = min(call.began, now)
+                oldest.setdefault(id(call.owner), call)
+        due = NEVER
+        for call in oldest.values():
+            if now >= max(call.began, call.warned_at) + STALL_MS:
+                about = f"broker {call.target}" if isinstance(call.target, int) else call.target
+                what = camel_case(call.api) if about is None else f"{camel_case(call.api)} for {about}"
+                waited_s = (now - call.began) / 1000
+                _log.warning("%s has waited for %.0f s: %s", what, waited_s, self.obstacle_of(call, now))
+                for each in self.of(call.owner):
+                    each.warned_at = now
+            due = min(due, max(call.began, call.warned_at) + STALL_MS)
+        return due
+
     def _node(self, target: Coordinator | TopicPartition | int) -> Node | None:
-        return self._metadata.snapshot.nodes.get(target) if isinstance(target, int) else self._located.get(target)
+        return self.metadata.snapshot.nodes.get(target) if isinstance(target, int) else self._located.get(target)
 
     def _any_node(self, now: float) -> Node | float:
         """A ready broker, or when to look again (monotonic ms)."""
-        nodes = self._metadata.candidates(now)
+        nodes = self.metadata.candidates(now)
         picked = self._client.pick(nodes, now)
         if isinstance(picked, Node):
             return picked
         if picked.error is not None:
             self._fail_unsent(
-                [call for call in self._calls if call.target is None or self._node(call.target) is None], picked.error
+                [call for call in [*self._calls] if call.target is None or self._node(call.target) is None],
+                picked.error,
             )
             return now
         errors = [error for each in nodes if (error := self._client.last_error(each.id)) is not None]
         if errors:
-            for call in self._calls:
+            for call in [*self._calls]:
                 call.last_error = call.last_error or errors[-1]
         return picked.retry_at
 
@@ -358,7 +468,7 @@ class Calls:
     def _not_found(self, targets: Iterable[Target], error: KafkaError, now: float) -> None:
         _log.debug("Retrying to find leaders and coordinators: %s", error)
         wanted = set(targets)
-        for call in [call for call in self._calls if call.target in wanted]:
+        for call in [call for call in [*self._calls] if call.target in wanted]:
             call.last_error = error
             if isinstance(error, NOT_RETRIED):
                 self._end_unsent(call, error)
@@ -479,7 +589,7 @@ class Calls:
         self._end(call, CallEnd(what, error=error))
 
     def _end_all(self, target: Target, end: CallEnd) -> None:
-        for call in [call for call in self._calls if call.target == target]:
+        for call in [call for call in [*self._calls] if call.target == target]:
             self._end(call, end)
 
     def _end(self, call: Call, end: CallEnd) -> None:
@@ -492,7 +602,7 @@ class Calls:
 
 
 def _unsent(calls: Iterable[Call]) -> list[Call]:
-    return [call for call in calls if not call.in_flight]
+    return [call for call in [*calls] if not call.in_flight]
 
 
 def timeout_error(call: Call, timeout_ms: float) -> KafkaTimeoutError:

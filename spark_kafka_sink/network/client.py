@@ -30,9 +30,9 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.network.connection import ApiVersions, Connection, ConnectionState, InFlight
 from spark_kafka_sink.network.handshake import ChannelBuilder, negotiate_api_versions
-from spark_kafka_sink.network.messages import Request, Response, throttle_time_ms
+from spark_kafka_sink.network.messages import Bytes, Request, Response, throttle_time_ms
 from spark_kafka_sink.network.name_lookup import AddressList
-from spark_kafka_sink.network.transport import Bytes, Closed, Connected, Event, Received, Transport, Written
+from spark_kafka_sink.network.selector import Closed, Connected, Event, Received, Selector, Written
 
 _log = logging.getLogger("spark_kafka_sink.network")
 
@@ -137,7 +137,7 @@ class NetworkClient:
     is worth a warning, as by ``TroubleLog`` of a producer.
     """
 
-    def __init__(self, config: ProducerConfig, transport: Transport, random: Random, *, warns: bool = True) -> None:
+    def __init__(self, config: ProducerConfig, transport: Selector, random: Random, *, warns: bool = True) -> None:
         self._config = config
         self._max_in_flight = config.max_in_flight_requests_per_connection
         idle = config.connections_max_idle_ms
@@ -287,13 +287,13 @@ class NetworkClient:
 
     def in_flight(self, node_id: int) -> int:
         """Requests to this node that have not completed."""
-        state = self._states.get(node_id)
-        return state.connection.load if state is not None and state.connection is not None else 0
+        connection = self._connection(node_id)
+        return 0 if connection is None else connection.load
 
     def api_versions(self, node_id: int) -> ApiVersions | None:
         """The versions that the node speaks; None while there is no ready connection."""
-        state = self._states.get(node_id)
-        return state.connection.api_versions if state is not None and state.connection is not None else None
+        connection = self._connection(node_id)
+        return None if connection is None else connection.api_versions
 
     def send_one_at_a_time(self) -> None:
         """Lowers ``max.in.flight.requests.per.connection`` to 1 for all later requests."""
@@ -363,6 +363,10 @@ class NetworkClient:
         self._channels.close()
         self._run_completions()
 
+    def _connection(self, node_id: int) -> Connection | None:
+        state = self._states.get(node_id)
+        return None if state is None else state.connection
+
     def _state(self, node: Node) -> NodeState:
         state = self._states.get(node.id)
         if state is None:
@@ -418,8 +422,7 @@ class NetworkClient:
 
     def _is_accepted(self, node: Node) -> bool:
         """Whether the node has a connection from before an authentication failure; it stays usable."""
-        state = self._states.get(node.id)
-        connection = None if state is None else state.connection
+        connection = self._connection(node.id)
         return connection is not None and connection.accepted
 
     def _is_authenticating(self, node: Node) -> bool:

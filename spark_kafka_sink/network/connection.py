@@ -26,8 +26,8 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.network.api_versions import VersionRange
 from spark_kafka_sink.network.login.sasl import LoginStep
-from spark_kafka_sink.network.messages import API_KEYS, Request, api_name, build_error, encode_request
-from spark_kafka_sink.network.transport import UNRESOLVED, Bytes
+from spark_kafka_sink.network.messages import API_KEYS, Bytes, Request, api_name, build_error, encode_request
+from spark_kafka_sink.network.name_lookup import UNRESOLVED
 
 if TYPE_CHECKING:
     from kio.static.protocol import RequestPayload

@@ -5,20 +5,21 @@ from __future__ import annotations
 import io
 import logging
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field, fields, make_dataclass
 from functools import cache
 from importlib import import_module
-from types import ModuleType
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
+from types import GenericAlias, ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from kio.schema.index import api_key_map
 from kio.serial import entity_reader, entity_writer
 from kio.serial.readers import read_unsigned_varint
+from kio.static.primitive import i64
 
 from spark_kafka_sink.errors import KafkaError, NetworkError, RequestBuildError
 from spark_kafka_sink.network.api_versions import VersionRange, camel_case
 from spark_kafka_sink.network.response_check import MAX_TAGGED_FIELDS, check_response, impossible
-from spark_kafka_sink.network.transport import Bytes
 
 if TYPE_CHECKING:
     from kio.static.protocol import RequestPayload, ResponsePayload
@@ -29,9 +30,12 @@ R = TypeVar("R", bound="ResponsePayload")
 
 API_KEYS = {name: key for key, name in api_key_map.items()}
 
+Bytes: TypeAlias = bytes | bytearray | memoryview
+"""A memoryview must have single bytes as items, so that its length is its size."""
+
+_OF_ENTITY = frozenset({"__type__", "__version__", "__flexible__", "__api_key__", "__header_schema__"})
 _FIXED_HEADER = struct.Struct(">ihhih")
 _SIZE_PREFIX = 4
-_OWN_RESPONSES = frozenset({"describe_transactions"})
 
 
 class Response(NamedTuple):
@@ -122,9 +126,21 @@ def schema(api: str, version: int) -> ModuleType:
 @cache
 def response_type(api: str, version: int) -> type[ResponsePayload]:
     """kio's entity, or our own where kio cannot read the brokers' responses."""
-    module = import_module(f"spark_kafka_sink.network.{api}") if api in _OWN_RESPONSES else schema(api, version)
-    entity: type[ResponsePayload] = getattr(module, f"{camel_case(api)}Response")
+    entity: type[ResponsePayload] = getattr(schema(api, version), f"{camel_case(api)}Response")
+    if api == "describe_transactions":
+        # A datetime cannot be -1, as it is before the transaction's first partition.
+        state = schema(api, version).response.TransactionState
+        state = _changed(state, transaction_start_time=(i64, {"kafka_type": "int64"}))
+        entity = _changed(entity, transaction_states=(GenericAlias(tuple, (state, ...)), {}))
     return entity
+
+
+def _changed(entity: type[Any], **changes: tuple[Any, Mapping[str, str]]) -> type[Any]:
+    """kio's entity with other types and metadata of some fields."""
+    of_class = {name: value for name, value in vars(entity).items() if name in _OF_ENTITY}
+    of_fields = [(each.name, *changes.get(each.name, (each.type, each.metadata))) for each in fields(entity)]
+    made = [(name, kind, field(metadata=metadata)) for name, kind, metadata in of_fields]
+    return make_dataclass(entity.__name__, made, namespace=of_class, frozen=True, slots=True, kw_only=True)
 
 
 def build_error(api_key: int, error: Exception) -> RequestBuildError:

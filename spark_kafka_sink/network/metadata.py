@@ -1,4 +1,4 @@
-"""The cluster's metadata (Java: ``ProducerMetadata``): callers wait for a topic, the sender fetches updates.
+"""The cluster's metadata (Java: ``ProducerMetadata``): callers wait for a topic, the loop fetches updates.
 
 One lock guards everything but ``snapshot``, which is immutable and read without it.
 """
@@ -65,18 +65,20 @@ class Metadata:
     """The last snapshot of the cluster, and when to update it.
 
     A *round* ends with an update, with a permanent error, or with the end of the sender. Resolves
-    ``bootstrap.servers`` as ``bootstrap_servers`` does, and raises its errors. ``client`` says what stands in the way
-    of a node; without one nothing is known about that.
+    ``bootstrap.servers`` as ``bootstrap_servers`` does, and raises its errors.
     """
 
     def __init__(
         self,
         config: ProducerConfig,
         random: Random,
-        client: NetworkClient | None = None,
-        sender: SendingThread | None = None,
+        client: NetworkClient,
+        clock: Clock,
+        sender: SendingThread | None,
     ) -> None:
         self._config = config
+        self.clock = clock
+        self.waiters = Waiters(sender)
         self.allow_auto_topic_creation = config.allow_auto_create_topics
         self.not_created: set[str] = set()
         """A request that names one of these creates no topic. Callers that wait for other topics request those anew."""
@@ -89,7 +91,6 @@ class Metadata:
         """Total time that callers have waited."""
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
         self._lock = threading.RLock()
-        self._changed = Waiters(sender)
         self._waits: dict[int, tuple[float, Collection[str]]] = {}  # since when each thread waits, and for which topics
         self.round = 0
         """Grows by one with each round that ends."""
@@ -116,16 +117,12 @@ class Metadata:
 
     # Any thread.
 
-    def wait_for_topic(
-        self, topic: str, partition: int | None, max_wait_ms: float, clock: Clock, wake: Callable[[], None]
-    ) -> ClusterSnapshot:
+    def wait_for_topic(self, topic: str, partition: int | None, max_wait_ms: float) -> ClusterSnapshot:
         """Waits for one topic, as ``wait_for_topics`` does."""
-        return self.wait_for_topics({topic: partition}, max_wait_ms, clock, wake)
+        return self.wait_for_topics({topic: partition}, max_wait_ms)
 
-    def wait_for_topics(
-        self, wanted: Mapping[str, int | None], max_wait_ms: float, clock: Clock, wake: Callable[[], None]
-    ) -> ClusterSnapshot:
-        """A snapshot with all topics, each with the partition given for it. ``wake`` makes the sender request them.
+    def wait_for_topics(self, wanted: Mapping[str, int | None], max_wait_ms: float) -> ClusterSnapshot:
+        """A snapshot with all topics, each with the partition given for it.
 
         Raises ``KafkaTimeoutError`` with Kafka's text and the known reason. Raises at once: ``InvalidRecordError`` for
         a name that no request can carry, ``BrokerError`` for an invalid or forbidden topic, ``WrongProtocolError``,
@@ -140,20 +137,18 @@ class Metadata:
             nonlocal missing
             for topic in wanted:
                 self._raise_error(topic, begun)
-                self._last_used[topic] = clock.now()
+                self._last_used[topic] = self.clock.now()
             missing = _missing(self.snapshot, wanted)
             for topic in missing:
                 self._want(topic)
             return None if missing else self.snapshot
 
-        found = self._wait(look, wanted, max_wait_ms, clock, wake)
+        found = self._wait(look, wanted, max_wait_ms)
         if found is None:
-            raise self._timeout(missing[0], wanted[missing[0]], max_wait_ms, clock.now())
+            raise self._timeout(missing[0], wanted[missing[0]], max_wait_ms)
         return found
 
-    def refreshed_partition_count(
-        self, topic: str, max_wait_ms: float, clock: Clock, wake: Callable[[], None]
-    ) -> int | None:
+    def refreshed_partition_count(self, topic: str, max_wait_ms: float) -> int | None:
         """The topic's partition count in the next response; None if the brokers say that there is no such topic.
 
         Raises as ``wait_for_topics``.
@@ -161,7 +156,7 @@ class Metadata:
         self._check_name(topic)
         with self._lock:
             begun, generation = self.round, self.snapshot.generation
-            self._last_used[topic] = clock.now()
+            self._last_used[topic] = self.clock.now()
             self._full_requested = True
             self._want(topic)
 
@@ -172,55 +167,45 @@ class Metadata:
                 return 0
             return self.snapshot.partition_counts.get(topic) if self.snapshot.generation > generation else None
 
-        found = self._wait(look, (topic,), max_wait_ms, clock, wake)
+        found = self._wait(look, (topic,), max_wait_ms)
         if found is None:
-            raise self._timeout(topic, None, max_wait_ms, clock.now())
+            raise self._timeout(topic, None, max_wait_ms)
         return found or None
 
-    def await_round(self, after: int, max_wait_ms: float, clock: Clock, wake: Callable[[], None]) -> None:
+    def await_round(self, after: int, max_wait_ms: float) -> None:
         """Returns when a round after this one has ended, or after ``max_wait_ms``. Requests nothing. Raises as
         ``wait_for_topics``, but for no topic."""
-        self._wait(lambda: self.round > after or None, (), max_wait_ms, clock, wake)
+        self._wait(lambda: self.round > after or None, (), max_wait_ms)
         self.raise_fatal(after)
 
-    def _wait(
-        self,
-        look: Callable[[], _Found | None],
-        topics: Collection[str],
-        max_wait_ms: float,
-        clock: Clock,
-        wake: Callable[[], None],
-    ) -> _Found | None:
-        """Calls ``look`` with the lock, at once and after each round, and returns what it finds; None after
-        ``max_wait_ms``. ``wake`` tells the sender that something is wanted; without a sender, it runs the loop itself.
-        """
-        now = since = clock.now()
-        deadline = since + max_wait_ms
-        while True:
-            with self._lock:
-                if self._closed is not None:
-                    raise self._closed.with_traceback(None)
-                seen, found = self.round, look()
-            if found is not None:
-                return found
-            wake()
-            if now >= deadline:
-                return None
-            self._await_round(seen, since, deadline - clock.now(), topics)
-            before, now = now, clock.now()
-            with self._lock:
-                self.waited_ms += now - before
+    def _wait(self, look: Callable[[], _Found | None], topics: Collection[str], max_wait_ms: float) -> _Found | None:
+        """What ``look`` finds, which is called with the lock, at once and after each round; None after
+        ``max_wait_ms``."""
+        thread, since = get_ident(), self.clock.now()
+        found: _Found | None = None
+        seen, noted_at = -1, since
 
-    def _await_round(self, seen: int, since: float, timeout_ms: float, topics: Collection[str]) -> None:
-        thread = get_ident()
+        def looked() -> bool:
+            nonlocal found, seen, noted_at
+            if self._closed is not None:
+                raise self._closed.with_traceback(None)
+            noted_at, before = self.clock.now(), noted_at
+            self.waited_ms += noted_at - before
+            if self.round != seen:
+                seen, found = self.round, look()
+                if found is None:
+                    self._waits[thread] = since, topics
+                    self.waiters.wake_sender()
+            return found is not None
+
         try:
             try:
-                self._waits[thread] = since, topics
-                self._changed.wait_for(self._lock, lambda: self.round != seen, timeout_ms)
+                self.waiters.wait_for(self._lock, looked, max_wait_ms)
             finally:
                 self._waits.pop(thread, None)
         finally:
             self._waits.pop(thread, None)  # again: an interrupt may strike in the first
+        return found
 
     def _check_name(self, topic: object) -> None:
         """Once a topic's name is wanted, it is in every full update: one that cannot be encoded would fail them all."""
@@ -263,7 +248,7 @@ class Metadata:
             texts.append(f"The last metadata response was not taken: {self._refusal}")
         elif self.updated_at < since:
             nodes = (self.asked,) if self._in_flight and self.asked is not None else self._candidates()
-            found = [text for node in nodes if self._client and (text := self._client.obstacle(node, now))]
+            found = [text for node in nodes if (text := self._client.obstacle(node, now))]
             if not self.snapshot.generation:
                 found = [f"No broker has responded (bootstrap.servers={servers})", *found]
             texts += [": ".join(found[:_MOST_TEXTS]) + "."] if found else []
@@ -282,7 +267,7 @@ class Metadata:
         snapshot = self.snapshot
         leader = snapshot.leader(partition)
         if leader != NO_LEADER:
-            return None if self._client is None else self._client.obstacle(snapshot.nodes[leader], now)
+            return self._client.obstacle(snapshot.nodes[leader], now)
         why = self.obstacle((partition.topic,), now, now)
         return f"{partition} has no leader" + (f". {why}" if why else "")
 
@@ -304,6 +289,56 @@ class Metadata:
         with self._lock:
             self._doubted.update(partitions)
             self._full_requested = True
+
+    def maybe_update(self, now: float, in_use: Callable[[], Collection[str]] = tuple) -> float:
+        """Sends a Metadata request when one is due (Java: ``NetworkClient.DefaultMetadataUpdater``). Called in each
+        iteration, before requests fill the connections. ``in_use`` names the topics with incomplete batches.
+
+        Returns when to call it again at the latest (monotonic ms); ``inf`` when only an event can change anything.
+        """
+        for node, error in self._client.drain_disconnects():
+            self.note_connection_error(node, error, now)
+        due = self.next_update(now)
+        if due > now:
+            return due
+        picked = self._client.pick(self.candidates(now), now)
+        if isinstance(picked, NoNode):
+            if isinstance(picked.error, AuthenticationError):
+                with self._lock:
+                    self._end_round(picked.error)  # a candidate refused this client and no other is connected
+            return picked.retry_at
+        topics = self.request_for(now, in_use())
+        creates = self.allow_auto_topic_creation and self.not_created.isdisjoint(topics)
+        self.asked = picked
+        self._client.send(picked.id, metadata_request(topics, creates, self._completed), now)
+        return math.inf
+
+    def _completed(self, response: Response) -> None:
+        error = response.error
+        try:
+            if error is None:
+                self.updated(self._snapshot(response.body), response.completed_at)
+        except KafkaError as raised:
+            error = raised
+        except Exception as raised:
+            _log.exception("A Metadata response could not be handled")
+            error = unexpected(raised)
+        if error is not None:
+            self.failed(error, response.completed_at)
+
+    def _snapshot(self, body: Any) -> ClusterSnapshot:
+        code = getattr(body, "error_code", ErrorCode.none)
+        if code is ErrorCode.rebootstrap_required:
+            self.rebootstrap()
+        if code is not ErrorCode.none:
+            name = code.name.upper()
+            raise BrokerError(int(code), name, f"The broker refused the metadata request: {name}")
+        snapshot = parse_metadata(body)
+        if not snapshot.nodes:
+            raise NetworkError("The broker's metadata names no brokers")
+        topics = shown(", ".join(snapshot.topics)) or "none"
+        _log.debug("Metadata of %d brokers; topics: %s", len(snapshot.nodes), topics)
+        return snapshot
 
     def next_update(self, now: float) -> float:
         """When a Metadata request is due (monotonic ms), ``inf`` while one is in flight."""
@@ -408,11 +443,6 @@ class Metadata:
             ):
                 self._end_round(error)
 
-    def refused(self, error: AuthenticationError) -> None:
-        """Makes every wait raise ``error``, because a candidate refused this client and no other is connected."""
-        with self._lock:
-            self._end_round(error)
-
     def raise_fatal(self, begun: int) -> None:
         """Raises the permanent error that ended a round after ``begun``, if there is one.
 
@@ -458,7 +488,7 @@ class Metadata:
         self.round += 1
         if fatal is not None:
             self._fatal = self.round, fatal
-        self._changed.notify_all()
+        self.waiters.notify_all()
 
     def _raise_error(self, topic: str, begun: int) -> None:
         if self._fatal is not None and self._fatal[0] > begun:
@@ -517,7 +547,8 @@ class Metadata:
         trigger_ms = self._config.metadata_recovery_rebootstrap_trigger_ms
         return now - self._failing_since >= trigger_ms or self.snapshot.nodes.keys() <= self._errors.keys()
 
-    def _timeout(self, topic: str, partition: int | None, max_wait_ms: float, now: float) -> KafkaTimeoutError:
+    def _timeout(self, topic: str, partition: int | None, max_wait_ms: float) -> KafkaTimeoutError:
+        now = self.clock.now()
         count, subject = self.snapshot.partition_counts.get(topic), f"Topic {topic}"
         if count is not None:
             subject = f"Partition {partition} of topic {topic} with partition count {count} is"
@@ -527,65 +558,6 @@ class Metadata:
         error.missing_topic = topic if code == ErrorCode.unknown_topic_or_partition else None
         error.__cause__ = self.last_connection_error()
         return error
-
-
-class MetadataUpdater:
-    """Sends Metadata requests (Java: ``NetworkClient.DefaultMetadataUpdater``). Owned by the sender thread. ``in_use``
-    names the topics with incomplete batches.
-    """
-
-    def __init__(self, metadata: Metadata, in_use: Callable[[], Collection[str]] = tuple) -> None:
-        self._metadata = metadata
-        self._in_use = in_use
-
-    def maybe_update(self, client: NetworkClient, now: float) -> float:
-        """Sends a Metadata request when one is due. Call it in each loop, before requests fill the connections.
-
-        Returns when to call it again at the latest (monotonic ms); ``inf`` when only an event can change anything.
-        """
-        metadata = self._metadata
-        for node, error in client.drain_disconnects():
-            metadata.note_connection_error(node, error, now)
-        due = metadata.next_update(now)
-        if due > now:
-            return due
-        picked = client.pick(metadata.candidates(now), now)
-        if isinstance(picked, NoNode):
-            if isinstance(picked.error, AuthenticationError):
-                metadata.refused(picked.error)
-            return picked.retry_at
-        topics = metadata.request_for(now, self._in_use())
-        creates = metadata.allow_auto_topic_creation and metadata.not_created.isdisjoint(topics)
-        request = metadata_request(topics, creates, self._completed)
-        metadata.asked = picked
-        client.send(picked.id, request, now)
-        return math.inf
-
-    def _completed(self, response: Response) -> None:
-        if response.error is not None:
-            self._metadata.failed(response.error, response.completed_at)
-            return
-        try:
-            self._update(response.body, response.completed_at)
-        except KafkaError as error:
-            self._metadata.failed(error, response.completed_at)
-        except Exception as error:
-            _log.exception("A Metadata response could not be handled")
-            self._metadata.failed(unexpected(error), response.completed_at)
-
-    def _update(self, body: Any, now: float) -> None:
-        code = getattr(body, "error_code", ErrorCode.none)
-        if code is ErrorCode.rebootstrap_required:
-            self._metadata.rebootstrap()
-        if code is not ErrorCode.none:
-            name = code.name.upper()
-            raise BrokerError(int(code), name, f"The broker refused the metadata request: {name}")
-        snapshot = parse_metadata(body)
-        if not snapshot.nodes:
-            raise NetworkError("The broker's metadata names no brokers")
-        topics = shown(", ".join(snapshot.topics)) or "none"
-        _log.debug("Metadata of %d brokers; topics: %s", len(snapshot.nodes), topics)
-        self._metadata.updated(snapshot, now)
 
 
 def _newly_leaderless(known: ClusterSnapshot, update: ClusterSnapshot, topics: Iterable[str]) -> list[str]:

@@ -8,13 +8,16 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.waiting import start_thread
 from spark_kafka_sink.errors import ConfigError
 
 _log = logging.getLogger("spark_kafka_sink.network")
+
+UNRESOLVED: Final = "the host name cannot be resolved"
+"""The beginning of ``Closed.reason`` when there is no address to connect to."""
 
 Address: TypeAlias = tuple[socket.AddressFamily, Any]
 Server: TypeAlias = tuple[str, int]

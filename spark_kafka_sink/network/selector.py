@@ -1,4 +1,5 @@
 """The only sockets: non-blocking connections behind one ``selectors`` selector (Java: ``common.network.Selector``).
+Tests have a scripted network in its place.
 
 Owned by one thread; only ``wakeup`` is for any thread. A failing socket call ends its connection, or the attempt at one
 address, and nothing else.
@@ -13,13 +14,14 @@ import socket
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, TypeAlias
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.metrics import NetworkCounters
-from spark_kafka_sink.network.name_lookup import AddressList, NameLookup, numeric_address
-from spark_kafka_sink.network.transport import UNRESOLVED, Bytes, Closed, Connected, Event, Received, Written
+from spark_kafka_sink.network.messages import Bytes
+from spark_kafka_sink.network.name_lookup import UNRESOLVED, AddressList, NameLookup, numeric_address
 
 _READ_BYTES = 64 * 1024
 _MAX_BUFFERS_PER_WRITE = max(os.sysconf("SC_IOV_MAX"), 16)
@@ -28,40 +30,54 @@ _MAX_POLL_MS = 3_600_000.0
 _NS_PER_MS = 1e6
 
 
-class Channel:
-    """The bytes of one established connection, read and written without blocking."""
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """The connection is established; bytes may flow."""
 
-    __slots__ = ("_socket",)
+    connection_id: int
 
-    def __init__(self, sock: socket.socket) -> None:
-        self._socket = sock
 
-    def read(self) -> bytes:
-        """The received bytes, ``b""`` at the end of the stream; raises ``BlockingIOError`` when there are none yet."""
-        return self._socket.recv(_READ_BYTES)
+@dataclass(frozen=True, slots=True)
+class Received:
+    connection_id: int
+    data: bytes
 
-    def write(self, buffers: Sequence[Bytes]) -> int:
-        """Number of bytes taken from the front of ``buffers``; raises ``BlockingIOError`` instead of 0."""
-        return self._socket.sendmsg(buffers)
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """All bytes that ``send`` had kept are written now."""
+
+    connection_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The connection failed, was lost or was closed by the peer. Its id is never used again."""
+
+    connection_id: int
+    reason: str
+
+
+Event: TypeAlias = Connected | Received | Written | Closed
 
 
 class _Connection:
-    """The addresses still to try; then the channel and the bytes that are not written yet."""
+    """The addresses still to try; once it is ``established``, the socket and the bytes that are not written yet."""
 
-    __slots__ = ("addresses", "channel", "id", "outgoing", "reasons", "socket", "watches_write")
+    __slots__ = ("addresses", "established", "id", "outgoing", "reasons", "socket", "watches_write")
 
     def __init__(self, connection_id: int, addresses: AddressList) -> None:
         self.id = connection_id
         self.addresses = addresses
         self.reasons: dict[str, None] = {}
         self.socket: socket.socket | None = None
-        self.channel: Channel | None = None
+        self.established = False
         self.outgoing: deque[Bytes] = deque()
         self.watches_write = False
 
 
 class Selector:
-    """Implements ``Transport``.
+    """Connections by id. The owner chooses the ids and never uses one twice.
 
     ``send_buffer_bytes`` and ``receive_buffer_bytes``: the options of these names, -1 = the system's default.
     """
@@ -85,6 +101,11 @@ class Selector:
         self._woken = False
 
     def connect(self, connection_id: int, host: str, port: int, addresses: AddressList | None = None) -> None:
+        """Starts connecting; ``Connected`` or ``Closed`` follows.
+
+        Takes addresses from ``addresses`` until one accepts; looks the host up first if the list is empty. Default: the
+        addresses of a new look-up.
+        """
         addresses = AddressList() if addresses is None else addresses
         connection = self._connections[connection_id] = _Connection(connection_id, addresses)
         if not addresses:
@@ -98,11 +119,15 @@ class Selector:
         self._resolving[connection.id] = lookup
 
     def send(self, connection_id: int, buffers: Sequence[Bytes]) -> bool:
+        """Writes as much as fits and keeps the rest, by reference, until it can be written.
+
+        True when all was written; otherwise ``Written`` or ``Closed`` follows.
+        """
         connection = self._connections.get(connection_id)
         if connection is None:
             return False
         connection.outgoing.extend(filter(len, buffers))
-        if connection.channel is None:
+        if not connection.established:
             return not connection.outgoing
         began = self._now()
         try:
@@ -114,14 +139,15 @@ class Selector:
             self.counters.io_ns += (self._now() - began) * _NS_PER_MS
 
     def close(self, connection_id: int) -> None:
+        """Closes at once and drops unwritten bytes. No ``Closed`` follows."""
         connection = self._connections.pop(connection_id, None)
         self._resolving.pop(connection_id, None)
         if connection is not None:
             self._close_socket(connection)
 
     def poll(self, timeout_ms: float) -> list[Event]:
-        """Waits for events. A socket that took a part of a request does not end the wait, because the caller has
-        nothing to do then.
+        """Waits for events or ``wakeup``, at most ``timeout_ms`` (``inf``: no limit). A socket that took a part of a
+        request does not end the wait, because the caller has nothing to do then.
         """
         deadline = self._now() + min(max(timeout_ms, 0.0), _MAX_POLL_MS)
         while self._serve_sockets(deadline) and self._now() < deadline:
@@ -157,6 +183,7 @@ class Selector:
         return bool(ready) and not woken and not self._events
 
     def wakeup(self) -> None:
+        """Ends the current poll, or else the next one, at once. For any thread."""
         if self._woken:
             return
         try:
@@ -172,12 +199,13 @@ class Selector:
                 self._wakeup_writer.send(b"\0")
 
     def shutdown(self) -> None:
+        """Closes every connection and the selector itself."""
         # No unregister, no shutdown: a forked child shares its parent's sockets and epoll instance.
         self._selector.close()
         for connection in self._connections.values():
             if connection.socket is not None:
                 connection.socket.close()
-            self.counters.closed += connection.channel is not None
+            self.counters.closed += connection.established
         self._connections.clear()
         self._resolving.clear()
         self._events.clear()
@@ -186,12 +214,12 @@ class Selector:
 
     def _serve(self, connection: _Connection, mask: int) -> None:
         try:
-            if connection.channel is None:
+            if not connection.established:
                 self._finish_connecting(connection)
             else:
                 self._transfer(connection, mask)
         except OSError as error:
-            if connection.channel is None:
+            if not connection.established:
                 self._address_failed(connection, error)
                 self._try_next_address(connection)
             else:
@@ -249,7 +277,7 @@ class Selector:
         if sock.getsockname() == sock.getpeername():
             raise OSError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         self._selector.modify(sock, selectors.EVENT_READ, connection)
-        connection.channel = Channel(sock)
+        connection.established = True
         self.counters.connected += 1
         self._events.append(Connected(connection.id))
         if connection.outgoing and self._flush(connection):
@@ -262,9 +290,9 @@ class Selector:
             self._events.append(Written(connection.id))
 
     def _read(self, connection: _Connection) -> None:
-        assert connection.channel is not None
+        assert connection.socket is not None
         try:
-            data = connection.channel.read()
+            data = connection.socket.recv(_READ_BYTES)
         except BlockingIOError:
             return
         if data:
@@ -276,12 +304,12 @@ class Selector:
 
     def _flush(self, connection: _Connection) -> bool:
         """Writes until the socket takes no more; True when nothing is left. Raises ``OSError``."""
-        channel, outgoing = connection.channel, connection.outgoing
-        assert channel is not None
+        sock, outgoing = connection.socket, connection.outgoing
+        assert sock is not None
         while outgoing:
             buffers = list(islice(outgoing, _MAX_BUFFERS_PER_WRITE))
             try:
-                written = channel.write(buffers)
+                written = sock.sendmsg(buffers)
             except BlockingIOError:
                 break
             self.counters.operations += 1
@@ -306,9 +334,8 @@ class Selector:
         self._events.append(Closed(connection.id, reason))
 
     def _close_socket(self, connection: _Connection) -> None:
-        if connection.channel is not None:
-            self.counters.closed += 1
-        sock, connection.socket, connection.channel = connection.socket, None, None
+        self.counters.closed += connection.established
+        sock, connection.socket, connection.established = connection.socket, None, False
         connection.outgoing.clear()
         if sock is not None:
             if sock in self._selector.get_map():

@@ -19,10 +19,9 @@ from spark_kafka_sink.network.api_versions import (
     DELETE_TOPICS_FIRST_WITH_TOPIC_IDS,
     every,
 )
-from spark_kafka_sink.network.calls import Call, CodeAt
+from spark_kafka_sink.network.calls import Call, Calls, CodeAt
 from spark_kafka_sink.network.error_table import FORBIDDEN
 from spark_kafka_sink.network.metadata_api import MetadataEntity
-from spark_kafka_sink.network.rpc import BlockingCalls
 
 BROKER_DEFAULT: Final = -1
 """Leaves the number of partitions or the replication factor to the brokers (KIP-464)."""
@@ -43,7 +42,7 @@ class NewTopic:
 
 
 def topic_metadata(
-    calls: BlockingCalls, names: Sequence[str] | None, deadline: float, allow_auto_topic_creation: bool = False
+    calls: Calls, names: Sequence[str] | None, deadline: float, allow_auto_topic_creation: bool = False
 ) -> Any:
     """kio's Metadata response for these topics; None: for all that the principal may describe."""
     make = MetadataEntity(names, allow_auto_topic_creation)
@@ -51,7 +50,7 @@ def topic_metadata(
     return calls.call(Call("metadata", make.versions, None, make, _no_codes, asked=asked), deadline)
 
 
-def similar_topics(calls: BlockingCalls, name: str, deadline: float) -> list[str]:
+def similar_topics(calls: Calls, name: str, deadline: float) -> list[str]:
     """Up to three topics with names close to ``name``, of all that the principal may describe."""
     return closest_topics(topic_metadata(calls, None, deadline).topics, name)
 
@@ -62,7 +61,7 @@ def closest_topics(topics: Sequence[Any], name: str) -> list[str]:
     return get_close_matches(name, near[:_MOST_NAMES], n=3, cutoff=0.72)
 
 
-def create_topic(calls: BlockingCalls, topic: NewTopic, deadline: float) -> bool:
+def create_topic(calls: Calls, topic: NewTopic, deadline: float) -> bool:
     """Whether this request created the topic; False if it exists by now, with whatever settings. It may take a moment
     to be in every broker's metadata.
 
@@ -93,7 +92,7 @@ def create_topic(calls: BlockingCalls, topic: NewTopic, deadline: float) -> bool
     return all(each.error_code is not ErrorCode.topic_already_exists for each in body.topics)
 
 
-def delete_topic(calls: BlockingCalls, name: str, deadline: float) -> None:
+def delete_topic(calls: Calls, name: str, deadline: float) -> None:
     """Returns also if there is no such topic. Raises ``BrokerError``."""
 
     def make(module: ModuleType, version: int) -> Any:
@@ -114,7 +113,7 @@ def delete_topic(calls: BlockingCalls, name: str, deadline: float) -> None:
     _call_controller(calls, call, deadline)
 
 
-def _call_controller(calls: BlockingCalls, call: Callable[[int | None], Call], deadline: float) -> Any:
+def _call_controller(calls: Calls, call: Callable[[int | None], Call], deadline: float) -> Any:
     """The response's body. Any broker forwards the request to the controller, except those with ZooKeeper."""
     try:
         return calls.call(call(None), deadline)

@@ -254,8 +254,7 @@ class Appender:
                 np.maximum.at(highest, topics.codes, explicit)
             named = zip(topics.names, highest.tolist(), strict=True)
             wanted |= {topic: partition for topic, partition in named if partition != NOT_GIVEN}
-        wake = self.sender_thread.wakeup
-        return self.metadata.wait_for_topics(wanted, self.config.max_block_ms, self.clock, wake)
+        return self.metadata.wait_for_topics(wanted, self.config.max_block_ms)
 
     def _partitions(self, snapshot: ClusterSnapshot, known: TopicPartitions, rows: ColumnRows) -> Int32Array:
         """The number of each row's partition. Keys are hashed over all rows at once; rows without keys, and those of

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.metrics import BufferCounters
-from spark_kafka_sink.common.waiting import SendingThread, Sleeper, Waiters
+from spark_kafka_sink.common.waiting import SendingThread, Waiters
 from spark_kafka_sink.errors import BufferExhaustedError, RecordTooLargeError
 
 
@@ -49,13 +49,13 @@ class MemoryHolder(Protocol):
     shared_buffer: SharedBuffer | None
 
 
-class _Waiter(Sleeper):
-    """Waits for ``size`` bytes."""
+class _Waiter(Waiters):
+    """A caller that waits for ``size`` bytes. Each has its own, because they are served in order."""
 
     __slots__ = ("granted", "reservation", "size")
 
-    def __init__(self, reservation: Reservation, size: int) -> None:
-        super().__init__()
+    def __init__(self, sender: SendingThread | None, reservation: Reservation, size: int) -> None:
+        super().__init__(sender)
         self.reservation = reservation
         self.size = size
         self.granted = False
@@ -76,7 +76,7 @@ class BufferPool:
         self.counters = BufferCounters()
         self._clock = clock
         self._lock = threading.Lock()
-        self._freed = Waiters(sender)  # _waiters are served in order
+        self._sender_thread = sender
         self._available = total
         self._waiters: deque[_Waiter] = deque()
         self._closed_by: Exception | None = None
@@ -114,7 +114,7 @@ class BufferPool:
                 self._available -= size
                 reservation.size += size
                 return False
-            waiter = _Waiter(reservation, size)
+            waiter = _Waiter(self._sender_thread, reservation, size)
             self._waiters.append(waiter)
         try:
             before_waiting()
@@ -126,13 +126,7 @@ class BufferPool:
 
     def _await_grant(self, waiter: _Waiter, max_wait_ms: float) -> None:
         started = self._clock.now()
-        deadline = started + max_wait_ms
-        while not waiter.granted and self._closed_by is None:
-            remaining = deadline - self._clock.now()
-            if remaining <= 0:
-                break
-            self._freed.check()
-            waiter.wait(remaining)
+        waiter.wait_for(self._lock, lambda: waiter.granted or self._closed_by is not None, max_wait_ms)
         obstacle = None if waiter.granted or self.sender is None else self.sender.obstacle(self._clock.now())
         with self._lock:
             self.counters.memory_waited_ns += round((self._clock.now() - started) * 1e6)
@@ -185,7 +179,7 @@ class BufferPool:
         with self._lock:
             self._closed_by = error
             for waiter in self._waiters:
-                waiter.wake()
+                waiter.notify_all()
 
     def _free(self, batch: MemoryHolder) -> None:
         self._available += batch.own_bytes
@@ -203,4 +197,4 @@ class BufferPool:
             self._available -= waiter.size
             waiter.reservation.size += waiter.size
             waiter.granted = True
-            waiter.wake()
+            waiter.notify_all()

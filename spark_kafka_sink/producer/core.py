@@ -38,9 +38,7 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.network.calls import Calls
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.metadata import Metadata
-from spark_kafka_sink.network.rpc import BlockingCalls
 from spark_kafka_sink.network.selector import Selector
-from spark_kafka_sink.network.transport import Transport
 from spark_kafka_sink.producer.accumulator import Flush, RecordAccumulator
 from spark_kafka_sink.producer.append import Appender, as_exception
 from spark_kafka_sink.producer.buffer_pool import BufferPool
@@ -89,7 +87,7 @@ class ProducerCore:
     def __init__(
         self,
         config: ProducerConfig,
-        transport: Transport,
+        transport: Selector,
         clock: Clock,
         random: Random,
         network: NetworkCounters | None = None,
@@ -98,16 +96,16 @@ class ProducerCore:
         self.clock = clock
         self.sender_thread = SenderThread(transport, clock, f"kafka-producer-network-thread | {config.client_id}")
         client = NetworkClient(config, transport, random)
-        self.metadata = Metadata(config, random, client, self.sender_thread)
+        self.metadata = Metadata(config, random, client, clock, self.sender_thread)
         pool = BufferPool(config.buffer_memory, clock, self.sender_thread)
         metrics = ProducerMetrics(pool, pool.counters, network or NetworkCounters(), client.counters, self.metadata)
         self.accumulator = RecordAccumulator(config, pool, metrics, self.sender_thread)
         one_in_flight = config.max_in_flight_requests_per_connection == 1
         sequences = Sequences(config.enable_idempotence, config.transactional_id is not None, one_in_flight)
-        calls = Calls(client, self.metadata, config, random)
+        self._calls = Calls(client, self.metadata, config, random)
         self.transaction_manager: TransactionManager | None = None
         if config.transactional_id is not None:
-            self.transaction_manager = TransactionManager(config, self.accumulator, sequences, client, calls)
+            self.transaction_manager = TransactionManager(config, self.accumulator, sequences, client, self._calls)
         self.partitioner = load_partitioner(config, random)
         self.appender = Appender(
             config, self.accumulator, self.metadata, self.partitioner, self.sender_thread,
@@ -117,13 +115,9 @@ class ProducerCore:
         self.record_partitioning: RecordPartitioning | None = None
         if isinstance(self.partitioner, CustomPartitioner) and self.partitioner.per_record:
             self.record_partitioning = RecordPartitioning(self.partitioner, config, self.accumulator, self.pending)
-        # Calls of their own: a transaction that fails stops its own only.
-        self.caller_calls = BlockingCalls(
-            Calls(client, self.metadata, config, random), self.metadata, config, clock, self.sender_thread
-        )
         self.sender = pool.sender = Sender(
-            config, random, self.accumulator, self.metadata, client, calls, sequences, self.pending,
-            self.caller_calls, self.transaction_manager,
+            config, random, self.accumulator, self.metadata, client, self._calls, sequences, self.pending,
+            self.transaction_manager,
         )  # fmt: skip
         self._transactional = None
         if self.transaction_manager is not None:
@@ -230,15 +224,14 @@ class ProducerCore:
     # What the brokers say of topics; for any thread but the sender's. Waits take up to max.block.ms.
 
     @property
-    def calls(self) -> BlockingCalls:
+    def calls(self) -> Calls:
         """Requests other than Produce for callers that wait, such as CreateTopics."""
         self.check_open()
-        return self.caller_calls
+        return self._calls
 
     def wait_for_topic(self, topic: str, timeout_ms: float = NEVER) -> ClusterSnapshot:
         """A snapshot of the cluster that has the topic. Raises as ``Metadata.wait_for_topics``."""
-        timeout_ms = min(timeout_ms, self.config.max_block_ms)
-        return self.metadata.wait_for_topic(topic, None, timeout_ms, self.clock, self.sender_thread.wakeup)
+        return self.metadata.wait_for_topic(topic, None, min(timeout_ms, self.config.max_block_ms))
 
     def partition_count(self, topic: str) -> int:
         """The number of partitions of ``topic``."""
@@ -246,8 +239,7 @@ class ProducerCore:
 
     def refreshed_partition_count(self, topic: str) -> int | None:
         """The number of partitions in the next metadata response; None if the topic does not exist."""
-        wake = self.sender_thread.wakeup
-        return self.metadata.refreshed_partition_count(topic, self.config.max_block_ms, self.clock, wake)
+        return self.metadata.refreshed_partition_count(topic, self.config.max_block_ms)
 
     def has_metadata(self, topic: str) -> bool:
         """Whether the metadata has the topic now."""
@@ -283,10 +275,9 @@ class ProducerCore:
         ``refresh_metadata`` that returned ``after``, because an earlier one may have the id of a topic that was deleted
         since. After max.block.ms it returns what is known: an old id is one that commit refuses.
         """
-        timeout_ms, wake = self.config.max_block_ms, self.sender_thread.wakeup
-        deadline = self.clock.now() + timeout_ms
-        self.metadata.wait_for_topics(dict.fromkeys(topics), timeout_ms, self.clock, wake)
-        self.metadata.await_round(after, deadline - self.clock.now(), self.clock, wake)
+        deadline = self.clock.now() + self.config.max_block_ms
+        self.metadata.wait_for_topics(dict.fromkeys(topics), self.config.max_block_ms)
+        self.metadata.await_round(after, deadline - self.clock.now())
         return {topic: self.topic_id(topic) for topic in topics}
 
     # From open to closed

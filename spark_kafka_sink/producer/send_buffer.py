@@ -252,7 +252,7 @@ class SendBuffer:
             raise error
         clock, pool, wake = self._clock, appender.accumulator.pool, appender.sender_thread.wakeup
         deadline = clock.now() + remaining
-        snapshot = appender.metadata.wait_for_topic(self.name, partition, remaining, clock, wake)
+        snapshot = appender.metadata.wait_for_topic(self.name, partition, remaining)
         remaining = max(0.0, deadline - clock.now())
         if pending is not CLOSED:
             with uninterrupted():

@@ -35,9 +35,8 @@ from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.diagnosis import idempotence_error
 from spark_kafka_sink.network.error_table import NOT_RETRIED
 from spark_kafka_sink.network.messages import Response
-from spark_kafka_sink.network.metadata import Metadata, MetadataUpdater
-from spark_kafka_sink.network.rpc import BlockingCalls
-from spark_kafka_sink.network.transport import Event, Transport
+from spark_kafka_sink.network.metadata import Metadata
+from spark_kafka_sink.network.selector import Event, Selector
 from spark_kafka_sink.producer import transaction_requests as requests
 from spark_kafka_sink.producer.accumulator import DrainMode, RecordAccumulator
 from spark_kafka_sink.producer.produce_api import ProduceRequest, TopicIds, topic_ids
@@ -75,18 +74,14 @@ class Sender:
     calls: Calls
     sequences: Sequences
     pending: Pending
-    caller_calls: BlockingCalls
     transactions: TransactionManager | None
 
     def __post_init__(self) -> None:
         self._backoff = ExponentialBackoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms, self.random)
-        self._trouble = TroubleLog(
-            self.config, self.accumulator, self.metadata, self.client, self.calls, self.caller_calls
-        )
+        self._trouble = TroubleLog(self.config, self.accumulator, self.metadata, self.client, self.calls)
         self.response_handler = ProduceResponseHandler(
             self.config, self.random, self.accumulator, self.sequences, self.metadata, self.transactions, self._trouble
         )
-        self._metadata_updater = MetadataUpdater(self.metadata, self.accumulator.topics_in_use)
         self._producer_id_answer: ProducerIdentity | CallEnd | None = None  # of InitProducerId, not handled yet
         self._no_producer_id: KafkaError | None = None  # why InitProducerId is sent again
         self._had_producer_id = False
@@ -119,25 +114,26 @@ class Sender:
         self.client.expire(now)
         self._expire(now)
         wake_at = self.pending.publish_due(now)
-        if self.caller_calls.busy:
-            wake_at = min(wake_at, self.caller_calls.advance(now))
         if transactions is not None:
-            wake_at = min(wake_at, self._run_transactions(transactions, now))
+            self._run_transactions(transactions, now)
         snapshot = self.metadata.snapshot
         ready = self.accumulator.ready(snapshot, now)
         if ready.unknown_leaders:
             self.metadata.request_update()
         # Before Produce requests: under load they fill every connection, and an update would never find room.
-        wake_at = min(wake_at, ready.next_check, self._metadata_updater.maybe_update(self.client, now))
+        update_at = self.metadata.maybe_update(now, self.accumulator.topics_in_use)
+        wake_at = min(wake_at, ready.next_check, update_at)
         if transactions is None:
             wake_at = min(wake_at, self._request_producer_id(ready.nodes, now))
+        if self.calls.busy:
+            wake_at = min(wake_at, self.calls.advance(now))
         if not self.sequences.needs_identity and (transactions is None or transactions.may_send):
             wake_at = min(wake_at, self._send_producer_data(snapshot, ready.nodes, now))
         trouble = self._trouble
         if now >= trouble.next_at:
             trouble.write(now)
         rows_wait = self.accumulator.has_incomplete or self.metadata.waiting_since is not None
-        if rows_wait or trouble.unwritten or (transactions is not None and self.calls.busy):
+        if rows_wait or trouble.unwritten:
             wake_at = min(wake_at, trouble.next_at)
         return min(wake_at, self.client.next_deadline(now), self.accumulator.next_expiry)
 
@@ -146,7 +142,7 @@ class Sender:
         self.response_handler.abort(self.accumulator.abort(error), error)
         self.pending.abort(error)
         self.metadata.fail_waiters(error)
-        self.caller_calls.fail(error)
+        self.calls.fail(error)
         if self.transactions is not None:
             self.transactions.end(error)
         self._aborted = True
@@ -155,15 +151,14 @@ class Sender:
         """Close every connection."""
         self.client.close()
 
-    def _run_transactions(self, transactions: TransactionManager, now: float) -> float:
+    def _run_transactions(self, transactions: TransactionManager, now: float) -> None:
         """Java: ``maybeSendAndPollTransactionalRequest``."""
         self._fail_rejected(transactions, now)
         transactions.take_submitted()
         self._fail_rejected(transactions, now)
-        wake_at = transactions.advance(now)
+        transactions.advance()
         if transactions.state is State.FATAL_ERROR and transactions.error is not None and not self._aborted:
             self.abort(transactions.error)
-        return wake_at
 
     def _fail_rejected(self, transactions: TransactionManager, now: float) -> None:
         """Outside a transaction, and in a failed one, queued batches fail."""
@@ -185,11 +180,11 @@ class Sender:
             return now
         if not sequences.needs_identity or not (nodes or sequences.epochs_exhausted):
             return NEVER
-        if not calls.busy:
+        if not calls.of(self):
             call = requests.producer_id(self._producer_id_completed)
             call.retry_at = now if self._no_producer_id is None else now + self._backoff.delay(0)
-            calls.start(call)
-        return calls.advance(now)
+            calls.start(call, self)
+        return NEVER
 
     def _producer_id_completed(self, end: CallEnd) -> None:
         """A response that cannot be taken in raises here, which costs only its connection."""
@@ -344,9 +339,9 @@ class Sender:
     def obstacle(self, now: float) -> str | None:
         """What keeps the oldest request of a transaction, else the oldest batch, from its end; None if nothing is
         known. Any thread may call it."""
-        call = self.calls.oldest
-        if self.transactions is not None and call is not None:
-            return self.calls.obstacle(call, now)
+        call = None if self.transactions is None else self.calls.oldest(self.transactions)
+        if call is not None:
+            return self.calls.obstacle_of(call, now)
         backlog = self.accumulator.backlog()
         if backlog is None:
             return None
@@ -355,9 +350,10 @@ class Sender:
 
     def _batch_obstacle(self, batch: ProducerBatch, now: float) -> str | None:
         """What keeps a batch from its acknowledgement, besides its last error; None if nothing is known."""
-        call, transactions = self.calls.oldest, self.transactions
+        transactions = self.transactions
+        call = self.calls.oldest(transactions or self)
         waits = self.sequences.needs_identity if transactions is None else transactions.is_adding(batch.partition)
-        if waits and (why := self._no_producer_id if call is None else self.calls.obstacle(call, now)):
+        if waits and (why := self._no_producer_id if call is None else self.calls.obstacle_of(call, now)):
             return str(why)
         return self.metadata.leader_obstacle(batch.partition, now)
 
@@ -391,7 +387,7 @@ class SenderThread:
     the same call again.
     """
 
-    def __init__(self, transport: Transport, clock: Clock, name: str) -> None:
+    def __init__(self, transport: Selector, clock: Clock, name: str) -> None:
         self._transport = transport
         self._clock = clock
         self._wake_at = 0.0

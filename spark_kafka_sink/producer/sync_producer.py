@@ -414,9 +414,7 @@ class SyncProducer:
     def _await_topics(self, messages: _Group) -> None:
         named = sorted(messages, key=lambda message: NOT_GIVEN if message.partition is None else message.partition)
         highest = {message.topic: message.partition for message in named}
-        deadline = self._clock.now() + self._kafka.max_block_ms
-        for topic, partition in highest.items():
-            self._rpc.await_topic(topic, partition, max(0.0, deadline - self._clock.now()))
+        self._rpc.metadata.wait_for_topics(highest, self._kafka.max_block_ms)
 
     def _handle(self, messages: _Group, results: _Results) -> None:
         """Send, and retry what failed with a retriable error."""
@@ -458,7 +456,7 @@ class SyncProducer:
         requests = {node: self._request(groups) for node, groups in collated.items()}
         for node, response in self._rpc.exchange(requests, reconnects=self._kafka.acks != 0).items():
             if failed := _handle_response(collated[node], response, results):
-                self._rpc.doubt_leaders(collated[node])
+                self._rpc.metadata.doubt_leaders(collated[node])
             again += failed
         return sorted(again)
 

@@ -20,7 +20,6 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.common.clock import NEVER
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import NO_IDENTITY, ProducerIdentity, TopicPartition
 from spark_kafka_sink.common.waiting import Outcome, SendingThread
@@ -266,15 +265,14 @@ class TransactionManager:
                 raise
         self._take_losses()
 
-    def advance(self, now: float) -> float:
-        """Send due requests; returns the time of the next call at the latest (monotonic ms)."""
+    def advance(self) -> None:
+        """Start the requests that are due."""
         if self.state in SENDING and self._new_partitions and not self._adding_partitions:
             self._add_partitions([*self._new_partitions])
         if self.state in FLUSHING and not (
-            self._calls.busy or self._accumulator.has_incomplete or self._sequences.any_in_flight
+            self._calls.of(self) or self._accumulator.has_incomplete or self._sequences.any_in_flight
         ):
             self._flushed()
-        return self._calls.advance(now) if self._calls.busy else NEVER
 
     def sendable(self, batches: list[ProducerBatch]) -> list[ProducerBatch]:
         """The drained batches whose partitions are in the transaction. The others return to their queues."""
@@ -400,14 +398,14 @@ class TransactionManager:
                 committed(end)
 
         def commit() -> None:
-            self._calls.start(requests.txn_offset_commit(self._identity, call.offsets, group, committed))
+            self._calls.start(requests.txn_offset_commit(self._identity, call.offsets, group, committed), self)
 
         self._started = True
         self._sending_offsets[call] = None
         if self._v2:
             commit()
         else:
-            self._calls.start(requests.add_offsets(self._identity, group, added))
+            self._calls.start(requests.add_offsets(self._identity, group, added), self)
 
     def _abort(self, call: TransactionalCall | None) -> None:
         self._fail_requests(TransactionAbortedError("The transaction is being aborted"))
@@ -417,7 +415,7 @@ class TransactionManager:
     # Requests and their responses
 
     def _init(self) -> None:
-        self._calls.start(requests.init_producer_id(self._identity, self._timeout_ms, self._initialized))
+        self._calls.start(requests.init_producer_id(self._identity, self._timeout_ms, self._initialized), self)
 
     def _initialized(self, end: CallEnd) -> None:
         if isinstance(end.error, RequestBuildError):
@@ -448,7 +446,7 @@ class TransactionManager:
                     self._accumulator.set_drain_mode(partition, DrainMode.OPEN)
 
         self._adding_partitions = self._started = True
-        self._calls.start(requests.add_partitions(self._identity, partitions, added))
+        self._calls.start(requests.add_partitions(self._identity, partitions, added), self)
 
     def _flushed(self) -> None:
         """No batch is incomplete and no request pending: PREPARING, COMMITTING or ABORTING can end."""
@@ -463,7 +461,7 @@ class TransactionManager:
             commit = self.state is State.COMMITTING
             if commit:
                 self._move(Step.FLUSHED)
-            self._calls.start(requests.end_txn(self._identity, commit, self._end_txn_completed))
+            self._calls.start(requests.end_txn(self._identity, commit, self._end_txn_completed), self)
 
     def _end_txn_completed(self, end: CallEnd) -> None:
         self._end_unanswered |= end.unanswered
@@ -549,7 +547,7 @@ class TransactionManager:
 
     def _fail_requests(self, error: Exception) -> None:
         """Drop every pending request; the calls that wait for them fail."""
-        self._calls.stop()
+        self._calls.stop(self)
         self._adding_partitions = False
         self._complete(None, error)
         while self._sending_offsets:

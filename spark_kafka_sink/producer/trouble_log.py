@@ -15,7 +15,6 @@ from spark_kafka_sink.errors import BrokerError
 from spark_kafka_sink.network.calls import STALL_MS, Calls
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.metadata import Metadata
-from spark_kafka_sink.network.rpc import BlockingCalls
 from spark_kafka_sink.producer.accumulator import Backlog, RecordAccumulator
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 
@@ -40,7 +39,6 @@ class TroubleLog:
     metadata: Metadata
     client: NetworkClient
     calls: Calls
-    caller_calls: BlockingCalls
     next_at: float = field(default=0.0, init=False)
     unwritten: bool = field(default=False, init=False)
     acknowledged_at: float = field(default=-NEVER, init=False)
@@ -54,12 +52,7 @@ class TroubleLog:
 
     def is_waited_for(self) -> bool:
         """Whether rows or calls wait for a broker. An idle producer reconnects, too, for its metadata."""
-        return (
-            self.accumulator.has_incomplete
-            or self.metadata.waiting_since is not None
-            or self.calls.busy
-            or self.caller_calls.has_unended
-        )
+        return self.accumulator.has_incomplete or self.metadata.waiting_since is not None or self.calls.busy
 
     def retried(self, batch: ProducerBatch, error: Exception, now: float) -> None:
         """``batch`` is sent again because of ``error``."""
@@ -73,12 +66,10 @@ class TroubleLog:
 
     def write(self, now: float) -> None:
         """Log what is due: warnings of what waits, each once in ``STALL_MS``, and the sum of retries."""
-        metadata_since, call, backlog = self.metadata.waiting_since, self.calls.oldest, self.accumulator.backlog()
+        metadata_since, backlog = self.metadata.waiting_since, self.accumulator.backlog()
         waiting: list[tuple[str, float, Callable[[float], str]]] = []
         if metadata_since is not None:
             waiting.append(("metadata", metadata_since, lambda ms: self._metadata_stall(ms, now)))
-        if call is not None:
-            waiting.append(("call", call.began, lambda ms: self.calls.stalled(call, ms, now)))
         if backlog is not None:
             since = max(self.acknowledged_at, backlog.oldest.created + self.config.linger_ms)
             waiting.append(("rows", since, lambda ms: self._rows_stall(backlog, ms, now)))
@@ -88,7 +79,8 @@ class TroubleLog:
                 self._warned_at[what] = now
                 _log.warning("%s", text(now - since))
             due = min(due, max(since, self._warned_at.get(what, -NEVER)) + STALL_MS)
-        self._sum_up(now, min([since for _, since, _ in waiting], default=NEVER))
+        calls_since = self.calls.waiting_since
+        self._sum_up(now, min([*(since for _, since, _ in waiting), NEVER if calls_since is None else calls_since]))
         self.next_at = due if self._summing_since is None else min(due, self._summing_since + SUM_MS)
 
     def _sum_up(self, now: float, waiting_since: float) -> None:

@@ -17,7 +17,8 @@ from spark_kafka_sink.spark.options import SinkOptions, TopicCreation
 from spark_kafka_sink.spark.python_process import announce
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.network.rpc import BlockingCalls, Rpc
+    from spark_kafka_sink.network.calls import Calls
+    from spark_kafka_sink.network.rpc import Rpc
     from spark_kafka_sink.spark.rows import End, Rows
 
 _SECOND_LOOK_MS: Final = 500.0
@@ -123,7 +124,7 @@ def _remember(options: SinkOptions, names: Collection[str]) -> None:
     _known.setdefault(options.producer, {}).update(dict.fromkeys(names, until))
 
 
-def _ensure(calls: BlockingCalls, creation: TopicCreation | None, names: Sequence[str], options: SinkOptions) -> None:
+def _ensure(calls: Calls, creation: TopicCreation | None, names: Sequence[str], options: SinkOptions) -> None:
     """``creation`` is None for the sink's own topics."""
     deadline = _deadline(calls, options)
     missing = _missing(calls, names, deadline)
@@ -146,7 +147,7 @@ def _ensure(calls: BlockingCalls, creation: TopicCreation | None, names: Sequenc
         )
 
 
-def _missing(calls: BlockingCalls, names: Sequence[str], deadline: float) -> list[str]:
+def _missing(calls: Calls, names: Sequence[str], deadline: float) -> list[str]:
     """The topics that do not exist. Raises ``BrokerError`` for an invalid or forbidden one."""
     from kio.schema.errors import ErrorCode
 
@@ -162,7 +163,7 @@ def _missing(calls: BlockingCalls, names: Sequence[str], deadline: float) -> lis
     return missing
 
 
-def _create(calls: BlockingCalls, creation: TopicCreation, name: str, deadline: float) -> None:
+def _create(calls: Calls, creation: TopicCreation, name: str, deadline: float) -> None:
     from spark_kafka_sink.network.topics import NewTopic, create_topic, why_not_created
 
     new = NewTopic(name, creation.partitions, creation.replication_factor, dict(creation.settings))
@@ -182,14 +183,14 @@ def _create(calls: BlockingCalls, creation: TopicCreation, name: str, deadline: 
     announce(f"topic {name} created (topicCreation=create)")
 
 
-def _did_you_mean(calls: BlockingCalls, name: str) -> str:
+def _did_you_mean(calls: Calls, name: str) -> str:
     with suppress(KafkaError):
         if similar := _similar(calls, name):
             return f" (did you mean {similar}?)"
     return ""
 
 
-def _similar(calls: BlockingCalls, name: str) -> str:
+def _similar(calls: Calls, name: str) -> str:
     from spark_kafka_sink.network.topics import similar_topics
 
     return " or ".join(similar_topics(calls, name, calls.now() + _SUGGESTING_MS))
@@ -217,5 +218,5 @@ def _explained(creation: TopicCreation | None, names: Sequence[str]) -> Iterator
         raise TopicCreationError(f"{policy}{named} could not be looked up: {error}") from error
 
 
-def _deadline(calls: BlockingCalls, options: SinkOptions) -> float:
+def _deadline(calls: Calls, options: SinkOptions) -> float:
     return calls.now() + options.producer.max_block_ms

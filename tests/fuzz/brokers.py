@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i8
 
+from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import ClusterSnapshot, Node, TopicPartition
 from spark_kafka_sink.errors import KafkaError, NetworkError, SaslAuthenticationError, WrongProtocolError
@@ -125,9 +126,9 @@ def _coordinator(cluster: Any) -> None:
     config = ProducerConfig.parse({"bootstrap.servers": "127.0.0.1:9092"})
     asked: list[Any] = []
     client: Any = SimpleNamespace(send=lambda node, request, now: asked.append(request))
-    calls = Calls(client, Metadata(config, Random(0)), config, Random(0))
+    calls = Calls(client, Metadata(config, Random(0), client, SystemClock(), None), config, Random(0))
     for call in (requests.init_producer_id(_IDENTITY, 1000), requests.end_txn(_IDENTITY, True)):
-        calls.start(call)
+        calls.start(call, None)
     calls._find_coordinators(Node(0, "b", 9092), [requests.transaction_key(_NAME)], 0.0)
     for request in asked:
         request.on_complete(Response(0, cluster.body.__version__, cluster.body, None, 1.0, 1.0))

@@ -82,8 +82,7 @@ class HostileEngine(Engine):
 
     def append(self, values: list[bytes], partition: int = 0, receipt: SendReceipt | None = None) -> None:
         """A bent response may have taken the topic away: the manual clock goes on while the rows wait for it."""
-        wait = self.parts.metadata.wait_for_topic
-        wait(TOPIC, partition, MAX_BLOCK_MS, self.clock, lambda: self.turn(MAX_BLOCK_MS / 4))
+        self.wait_for_topic(TOPIC, MAX_BLOCK_MS, lambda: self.turn(MAX_BLOCK_MS / 4), partition)
         super().append(values, partition, receipt)
 
     def _respond(self, request: SentRequest) -> Any:

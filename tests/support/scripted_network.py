@@ -15,7 +15,7 @@ from kio.serial import entity_reader, entity_writer
 
 from spark_kafka_sink.network.messages import API_KEYS, api_name, schema
 from spark_kafka_sink.network.name_lookup import AddressList
-from spark_kafka_sink.network.transport import Closed, Connected, Event, Received, Written
+from spark_kafka_sink.network.selector import Closed, Connected, Event, Received, Written
 
 if TYPE_CHECKING:
     from kio.static.protocol import ResponsePayload

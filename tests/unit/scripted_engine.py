@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from random import Random
@@ -13,6 +14,7 @@ import pyarrow as pa
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.waiting import CallersLoop
 from spark_kafka_sink.exactly_once.decode import DecodedBatch, DecodedRecord, batch_headers, decode_batches
 from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.producer.receipt import SendReceipt
@@ -86,6 +88,22 @@ class Step:
     new_leader: int | None = None
 
 
+class ScriptedLoop(CallersLoop):
+    """Of a caller that waits: ``turn`` is one turn of it."""
+
+    def __init__(self, clock: ManualClock, turn: Callable[[], object]) -> None:
+        self._clock = clock
+        self._turn = turn
+
+    def run_until(self, condition: Callable[[], bool], ms: float) -> bool:
+        deadline = self._clock.now() + ms
+        while not condition():
+            if self._clock.now() >= deadline:
+                return False
+            self._turn()
+        return True
+
+
 class Engine:
     """A producer and its cluster. ``turn`` is one turn of the sender after the clock has moved."""
 
@@ -120,7 +138,18 @@ class Engine:
 
     def connect(self) -> None:
         """Metadata and producer id are there, nothing is sent yet."""
-        self.parts.metadata.wait_for_topic(TOPIC, None, 1000, self.clock, self.spin)
+        self.wait_for_topic(TOPIC, 1000, self.spin)
+
+    def wait_for_topic(
+        self, topic: str, max_wait_ms: float, turn: Callable[[], object], partition: int | None = None
+    ) -> None:
+        """As a caller that waits while ``turn`` runs the loop."""
+        metadata = self.parts.metadata
+        metadata.waiters.sender = ScriptedLoop(self.clock, turn)
+        try:
+            metadata.wait_for_topic(topic, partition, max_wait_ms)
+        finally:
+            metadata.waiters.sender = self.parts.sender_thread
 
     def append(self, values: list[bytes], partition: int = 0, receipt: SendReceipt | None = None) -> None:
         columns = RecordColumns(value=pa.array(values, pa.binary()))

@@ -18,9 +18,9 @@ from spark_kafka_sink.network.connection import ApiVersions, Connection, Connect
 from spark_kafka_sink.network.diagnosis import advice, unmet
 from spark_kafka_sink.network.handshake import ChannelBuilder
 from spark_kafka_sink.network.login.sasl import LoginStep, username
-from spark_kafka_sink.network.messages import API_KEYS, KioRequest, MakeEntity, Response
-from spark_kafka_sink.network.name_lookup import Address, NameLookup, numeric_address
-from spark_kafka_sink.network.transport import UNRESOLVED, Bytes, Closed, Connected, Received, Transport
+from spark_kafka_sink.network.messages import API_KEYS, Bytes, KioRequest, MakeEntity, Response
+from spark_kafka_sink.network.name_lookup import UNRESOLVED, Address, NameLookup, numeric_address
+from spark_kafka_sink.network.selector import Closed, Connected, Received, Selector
 from spark_kafka_sink.tools.connection_check.findings import Finding, Outcome
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class BrokerConnection:
         node: Node,
         config: ProducerConfig,
         channels: ChannelBuilder,
-        transport: Transport,
+        transport: Selector,
         clock: Clock,
         numbers: Iterator[int],
     ) -> None:

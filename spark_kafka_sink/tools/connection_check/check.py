@@ -27,7 +27,6 @@ from spark_kafka_sink.network.metadata_api import NOT_TOLD, MetadataEntity, Oper
 from spark_kafka_sink.network.name_lookup import Server, bootstrap_servers
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.network.topics import closest_topics
-from spark_kafka_sink.network.transport import Transport
 from spark_kafka_sink.tools.connection_check.broker_connection import BrokerConnection
 from spark_kafka_sink.tools.connection_check.findings import Finding, Outcome
 
@@ -49,7 +48,7 @@ class CheckRequest:
     ledger_topic: str = ""
 
 
-def check(request: CheckRequest, clock: Clock, transport: Transport | None = None) -> Generator[Finding, None, None]:
+def check(request: CheckRequest, clock: Clock, transport: Selector | None = None) -> Generator[Finding, None, None]:
     """The findings, as they come. At most one connection to each address.
 
     After a refused login no further broker is tried: brokers log each attempt and may lock the user out.
@@ -63,7 +62,7 @@ def check(request: CheckRequest, clock: Clock, transport: Transport | None = Non
 
 
 class _Check:
-    def __init__(self, request: CheckRequest, clock: Clock, transport: Transport) -> None:
+    def __init__(self, request: CheckRequest, clock: Clock, transport: Selector) -> None:
         self._request = request
         self._clock = clock
         self._transport = transport

@@ -45,9 +45,9 @@ from spark_kafka_sink.exactly_once.values import (
     driver_id,
 )
 from spark_kafka_sink.network.api_versions import camel_case
+from spark_kafka_sink.network.calls import Calls
 from spark_kafka_sink.network.error_table import FORBIDDEN
 from spark_kafka_sink.network.messages import API_KEYS
-from spark_kafka_sink.network.rpc import BlockingCalls
 from spark_kafka_sink.network.topics import delete_topic, why_not_created
 from spark_kafka_sink.producer.transaction_requests import END_TXN_V2, PreparedTransaction
 from spark_kafka_sink.tools.connection_check.check import CheckRequest
@@ -275,7 +275,7 @@ def throw_away_name(prefix: str, suffix: str) -> str:
     return f"{prefix[: _LONGEST_NAME - len(suffix) - 1]}-{suffix}"
 
 
-def thrown_away(calls: BlockingCalls, name: str, deadline: float) -> tuple[Outcome, str]:
+def thrown_away(calls: Calls, name: str, deadline: float) -> tuple[Outcome, str]:
     """Deletes the topic, if it exists. Without the right to delete it, it stays, which is not a failure."""
     try:
         delete_topic(calls, name, deadline)

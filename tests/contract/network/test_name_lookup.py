@@ -11,8 +11,7 @@ from spark_kafka_sink import KafkaProducer, ProducerRecord
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.network.name_lookup import bootstrap_servers
-from spark_kafka_sink.network.selector import Selector
-from spark_kafka_sink.network.transport import Connected, Received
+from spark_kafka_sink.network.selector import Connected, Received, Selector
 from spark_kafka_sink.testing import TestBroker
 from tests.contract.network.test_selector import until
 from tests.support.waiting import DEADLINE_S, eventually

@@ -63,7 +63,7 @@ def list_call() -> Call:
 def test_a_call_that_waits_for_long_is_told_with_the_reason(
     rpc: Rpc, stall_ms: float, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("spark_kafka_sink.network.rpc.STALL_MS", stall_ms)
+    monkeypatch.setattr("spark_kafka_sink.network.calls.STALL_MS", stall_ms)
     call = list_call()
     call.codes = lambda _body: [CodeAt("ListTransactions", ErrorCode.coordinator_load_in_progress)]
 

@@ -11,8 +11,7 @@ import pytest
 
 from spark_kafka_sink.network import selector as selector_module
 from spark_kafka_sink.network.name_lookup import AddressList
-from spark_kafka_sink.network.selector import Selector
-from spark_kafka_sink.network.transport import Closed, Connected, Event, Received, Written
+from spark_kafka_sink.network.selector import Closed, Connected, Event, Received, Selector, Written
 from tests.faults.leaks import nothing_leaks
 from tests.support.waiting import DEADLINE_S, eventually, lasts
 

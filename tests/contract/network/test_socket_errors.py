@@ -15,8 +15,7 @@ from collections.abc import Callable
 import pytest
 
 from spark_kafka_sink.network import selector as selector_module
-from spark_kafka_sink.network.selector import Selector
-from spark_kafka_sink.network.transport import Closed, Connected, Event, Received
+from spark_kafka_sink.network.selector import Closed, Connected, Event, Received, Selector
 from tests.faults.leaks import nothing_leaks
 from tests.support.waiting import DEADLINE_S, eventually
 

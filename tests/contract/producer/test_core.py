@@ -65,7 +65,7 @@ def test_a_call_that_its_caller_gave_up_is_not_sent_again(broker):
             KafkaTimeoutError, match="No broker of .* has responded: |CreateTopics has no response after"
         ):
             create_topic(made.calls, NewTopic("late"), soon(made, 300))
-        eventually(lambda: not made.caller_calls.busy)
+        eventually(lambda: not made.sender.calls.busy)
         broker.start(broker.node_ids[0])
         assert made.partition_count("small") == 1
         assert "late" not in broker.topics
@@ -73,11 +73,10 @@ def test_a_call_that_its_caller_gave_up_is_not_sent_again(broker):
 
 def test_a_call_that_is_given_up_before_the_sender_has_seen_it_is_never_sent(broker):
     with opened(broker) as made:
-        calls = made.caller_calls
+        calls = made.calls
         call = Call("metadata", METADATA, None, MetadataEntity(["small"], False), lambda _: ())
         call.stopped = True
-        calls._started.append(call)
-        calls.busy = True
+        calls.start(call, None)
         made.sender_thread.wakeup()
         eventually(lambda: not calls.busy)
         assert asked(broker, "Metadata") == 0 or not call.in_flight

@@ -66,7 +66,7 @@ def test_incident_metadata_stayed_in_flight_for_ever_and_every_new_topic_timed_o
     monkeypatch.setattr(engine, "_metadata", metadata)
     left = fails_once(monkeypatch, "Metadata")
     with pytest.raises(RequestBuildError, match=r"Metadata could not be built: ArithmeticError\('a bug'\)"):
-        engine.parts.metadata.wait_for_topic("poisoned", None, DEADLINE_MS, engine.clock, engine.spin)
+        engine.wait_for_topic("poisoned", DEADLINE_MS, engine.spin)
     assert not left
     assert "Traceback" in caplog.text
     engine.spin(engine.config.retry_backoff_max_ms)

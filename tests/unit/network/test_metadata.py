@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from random import Random
+from types import SimpleNamespace
 from uuid import UUID
 
 import pytest
@@ -17,15 +18,17 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import ClusterSnapshot, Node, TopicInfo, TopicPartition
 from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError, NetworkError
 from spark_kafka_sink.network.messages import schema
-from spark_kafka_sink.network.metadata import Metadata, MetadataUpdater
+from spark_kafka_sink.network.metadata import Metadata
 from tests.support.waiting import DEADLINE_S
+from tests.unit.scripted_engine import ScriptedLoop
 
 B1, B2 = Node(1, "b1", 9092), Node(2, "b2", 9092)
 
 
-def metadata(**config) -> Metadata:
+def metadata(client=None, **config) -> Metadata:
     parsed = ProducerConfig.parse({"bootstrap.servers": "boot:9092,boot2:9093"})
-    return Metadata(replace(parsed, **config), Random(5))
+    client = client or SimpleNamespace(obstacle=lambda _node, _now: None)
+    return Metadata(replace(parsed, **config), Random(5), client, SystemClock(), None)
 
 
 def topic(name="t", leaders=(1,), epochs=None, error=0, topic_id=None) -> TopicInfo:
@@ -39,9 +42,10 @@ def answer(*topics: TopicInfo, nodes=(B1, B2)) -> ClusterSnapshot:
 def known(*topics: TopicInfo, now: float = 0.0, **config) -> Metadata:
     """Metadata that has been told of ``topics``, which are in use."""
     each = metadata(**config)
+    each.clock = SystemClockAt(now)
     for info in topics:
         with pytest.raises(KafkaTimeoutError):
-            each.wait_for_topic(info.name, None, 0, SystemClockAt(now), lambda: None)
+            each.wait_for_topic(info.name, None, 0)
     each.request_for(now)
     each.updated(answer(*topics), now)
     return each
@@ -70,9 +74,9 @@ class Waiter(threading.Thread):
         super().__init__(daemon=True)
         self.asked = threading.Semaphore(0)
         self.result: object = None
-        self._wait: Callable[[], object] = lambda: each.wait_for_topic(
-            name, partition, max_wait_ms, SystemClock(), self.asked.release
-        )
+        each.clock = SystemClock()
+        each.waiters.sender = SimpleNamespace(wakeup=self.asked.release, obstacle=lambda: None)
+        self._wait: Callable[[], object] = lambda: each.wait_for_topic(name, partition, max_wait_ms)
         self.start()
         assert self.asked.acquire(timeout=DEADLINE_S)
 
@@ -105,7 +109,7 @@ def test_a_waiter_asks_again_when_its_topic_is_not_in_the_answer_yet():
 def test_the_time_out_says_what_the_brokers_answered(error, words):
     each = known(topic(leaders=(), error=error))
     with pytest.raises(KafkaTimeoutError, match=words):
-        each.wait_for_topic("t", None, 0, SystemClock(), lambda: None)
+        each.wait_for_topic("t", None, 0)
 
 
 @pytest.mark.parametrize(
@@ -178,10 +182,12 @@ def test_topics_that_are_waited_for_together_are_asked_for_together_and_known_on
         each.updated(answer(topic("b"), topic("c")), 2.0)
 
     wanted = {"a": 0, "b": None, "c": 0}
-    snapshot = each.wait_for_topics(wanted, 1000, SystemClockAt(1.0), respond)
+    each.waiters.sender = ScriptedLoop(each.clock, respond)
+    snapshot = each.wait_for_topics(wanted, 1000)
     assert requests == [{"b", "c"}]
     assert set(snapshot.topics) == {"a", "b", "c"}
-    assert each.wait_for_topics(wanted, 0, SystemClockAt(2.0), lambda: pytest.fail("asked again")) is snapshot
+    assert each.wait_for_topics(wanted, 0) is snapshot
+    assert len(requests) == 1
 
 
 def test_a_new_topic_is_asked_for_alone_and_at_once():
@@ -239,7 +245,8 @@ def test_hearing_the_same_again_and_again_slows_the_asking_down():
 
 def test_topics_that_nobody_uses_are_forgotten():
     each = known(topic("old"), topic("new"), metadata_max_idle_ms=1000)
-    each.wait_for_topic("new", None, 0, SystemClockAt(900), lambda: None)
+    each.clock = SystemClockAt(900)
+    each.wait_for_topic("new", None, 0)
     each.request_update()
     assert each.request_for(1000) == ("new",)
     each.updated(answer(topic("new")), 1000)
@@ -358,10 +365,9 @@ def test_partitions_that_lose_their_leader_are_warned_about_when_they_do(caplog)
 
 def answered(turns, each: Metadata, error: ErrorCode) -> float:
     """A broker responds with this error for all of its metadata. Returns when to ask again."""
-    updater = MetadataUpdater(each)
     for _ in range(2):
         turns.turn(200)
-        updater.maybe_update(turns.client, turns.now)
+        each.maybe_update(turns.now)
         turns.turn()
     module = schema("metadata", 13).response
     broker = module.MetadataResponseBroker(node_id=1, host="b1", port=9092)
@@ -369,11 +375,11 @@ def answered(turns, each: Metadata, error: ErrorCode) -> float:
     response = module.MetadataResponse(topics=(), error_code=error, **of_cluster)
     turns.transport.respond(turns.transport.requests.popleft(), response)
     turns.turn()
-    return updater.maybe_update(turns.client, turns.now) - turns.now
+    return each.maybe_update(turns.now) - turns.now
 
 
 def test_an_error_of_all_metadata_counts_as_no_response_and_may_send_the_client_back_to_bootstrap(turns):
-    each = metadata()
+    each = metadata(turns.client)
     assert 80 <= answered(turns, each, ErrorCode.unknown_server_error) <= 120
     assert each.snapshot.generation == 0
     answered(turns, each, ErrorCode.none)

@@ -74,7 +74,7 @@ def test_incident_one_topic_with_an_unknown_code_made_all_metadata_unreadable(mo
 
     monkeypatch.setattr(engine, "_metadata", metadata)
     with pytest.raises(KafkaTimeoutError, match=r"respond with error -1 \(UNKNOWN_SERVER_ERROR\)"):
-        engine.parts.metadata.wait_for_topic("strange", None, 500, engine.clock, lambda: engine.spin(100))
+        engine.wait_for_topic("strange", 500, lambda: engine.spin(100))
     engine.spin(1_000)
     engine.connect()
     engine.append([b"a"])

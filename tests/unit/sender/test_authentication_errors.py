@@ -63,7 +63,7 @@ class SaslEngine(Engine):
             self.spin()
             self.clock.advance(1)
 
-        self.parts.metadata.wait_for_topic(TOPIC, None, max_wait_ms, self.clock, wait)
+        self.wait_for_topic(TOPIC, max_wait_ms, wait)
         return self.clock.now() - began
 
     def pass_time(self, ms):
@@ -102,7 +102,7 @@ def with_addresses(engine, refusing, unreachable=()):
 def has_topic(engine, ms):
     """Whether the metadata has the topic within ``ms`` of a caller that waits for it."""
     with suppress(KafkaTimeoutError):
-        engine.parts.metadata.wait_for_topic(TOPIC, None, 0, engine.clock, lambda: None)
+        engine.parts.metadata.wait_for_topic(TOPIC, None, 0)
     engine.pass_time(ms)
     return TOPIC in engine.parts.metadata.snapshot.topics
 
@@ -167,19 +167,15 @@ def test_a_broker_that_hangs_does_not_keep_a_call_from_ending_5_s_after_another_
     engine.refusing = {"n0", "n1"}
     ends = []
     codes = [CodeAt("Metadata", ErrorCode.none)]
-    engine.parts.sender.calls.start(
-        Call("metadata", METADATA, None, MetadataEntity([], False), lambda _body: codes, ends.append)
-    )
+    call = Call("metadata", METADATA, None, MetadataEntity([], False), lambda _body: codes, ends.append)
+    engine.parts.sender.calls.start(call, None)
     while not engine.logins:
-        engine.parts.sender.calls.advance(engine.clock.now())
         engine.turn()
     engine.transport.accept_all = False
     began = engine.clock.now()
     engine.spin()  # the refusal arrives
     while not ends:
-        wake_at = engine.parts.sender.calls.advance(engine.clock.now())
-        wake_at = min(wake_at, engine.parts.sender.client.next_deadline(engine.clock.now()))
-        engine.turn(max(1.0, wake_at - engine.clock.now()))
+        engine.turn(max(1.0, engine.wake_at - engine.clock.now()))
     assert engine.clock.now() - began <= 5_000
     assert isinstance(ends[0].error, SaslAuthenticationError)
     assert engine.logins.total() == 1

@@ -90,7 +90,7 @@ def values(topic: str, size: int, count: int) -> list[bytes]:
 def test_incident_kafka_19012_no_buffer_is_reused_while_a_request_holds_it(codec, size, in_flight):
     cluster = SlowCluster(compression_type=codec, max_in_flight_requests_per_connection=in_flight, linger_ms=0)
     for topic in (TOPIC, OTHER):
-        cluster.parts.metadata.wait_for_topic(topic, None, 1000, cluster.clock, cluster.spin)
+        cluster.wait_for_topic(topic, 1000, cluster.spin)
     mine = values(TOPIC, size, MEMORY // 4 // (size + 20) - 2)
     # The first attempt is refused after 5 s, so the second one is in flight when delivery.timeout.ms has passed.
     cluster.steps.append(Step(before={0: ErrorCode.not_enough_replicas}, hold=True))

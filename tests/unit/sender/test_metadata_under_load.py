@@ -48,14 +48,7 @@ class SlowEngine(Engine):
 
     def await_topic(self, topic: str, timeout_ms: float) -> None:
         """As a caller that waits while the sender goes on."""
-        metadata, deadline = self.parts.metadata, self.clock.now() + timeout_ms
-
-        def tick_on() -> None:
-            seen = metadata.round
-            while metadata.round == seen and self.clock.now() < deadline:
-                self.tick()
-
-        metadata.wait_for_topic(topic, None, timeout_ms, self.clock, tick_on)
+        self.wait_for_topic(topic, timeout_ms, self.tick)
 
     def load(self) -> None:
         for partition in self.leaders:

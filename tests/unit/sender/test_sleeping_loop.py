@@ -21,7 +21,7 @@ from spark_kafka_sink.network.calls import Call, CodeAt, Target
 from spark_kafka_sink.network.metadata_api import MetadataEntity
 from spark_kafka_sink.network.name_lookup import AddressList
 from spark_kafka_sink.network.rpc import Rpc
-from spark_kafka_sink.network.transport import Event
+from spark_kafka_sink.network.selector import Event
 from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.producer.transaction_manager import Step
 from spark_kafka_sink.producer.transaction_requests import transaction_key
@@ -120,7 +120,7 @@ def run(engine: Plain | Transactional | WithLogin, ms: float = LONG_MS) -> None:
 def want_topic(engine: Engine, topic: str = TOPIC) -> None:
     """As a caller that waits, and has just begun."""
     with pytest.raises(KafkaTimeoutError):
-        engine.parts.metadata.wait_for_topic(topic, None, 0, engine.clock, lambda: None)
+        engine.parts.metadata.wait_for_topic(topic, None, 0)
     engine.parts.metadata._waits[0] = engine.clock.now(), ()
 
 
@@ -299,7 +299,7 @@ USES: dict[str, Callable[[Rpc, float], object]] = {
     "one broker": to(0),
     "coordinators": to(*(transaction_key(f"t{number}") for number in range(5))),
     "leader": to(TopicPartition(TOPIC, 0)),
-    "topic": lambda rpc, _deadline: rpc.await_topic("another", None, LONG_MS),
+    "topic": lambda rpc, _deadline: rpc.metadata.wait_for_topic("another", None, LONG_MS),
     "pause": lambda rpc, _deadline: rpc.pause(LONG_MS),
 }
 

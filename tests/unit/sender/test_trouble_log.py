@@ -149,7 +149,7 @@ def waiting(engine, partition=None):
 
     def append():
         with contextlib.suppress(ProducerClosedError):
-            metadata.wait_for_topic("t", partition, 60_000, engine.clock, lambda: None)
+            metadata.wait_for_topic("t", partition, 60_000)
 
     caller = threading.Thread(target=append, daemon=True)
     caller.start()
@@ -199,8 +199,13 @@ def waiting_ends(engine, lines, step):
     return waited, lines()[len(waited) :]
 
 
+@pytest.fixture
+def stalls(caplog):
+    return lambda: [text for text in caplog.messages if " has waited for " in text]
+
+
 @pytest.mark.parametrize("api", ["init_producer_id", "end_txn"])
-def test_a_transactional_call_that_brokers_keep_refusing_is_told_with_the_reason(lines, api):
+def test_a_transactional_call_that_brokers_keep_refusing_is_told_with_the_reason(stalls, api):
     engine = TransactionalEngine(v2=True, delivery_timeout_ms=120_000)
     engine.connect()
     if api == "end_txn":
@@ -208,7 +213,7 @@ def test_a_transactional_call_that_brokers_keep_refusing_is_told_with_the_reason
         engine.call(Step_.BEGIN)
         engine.append([b"a"])
     engine.troubles[api].extend([ErrorCode.concurrent_transactions] * 10_000)
-    waited, after = waiting_ends(engine, lines, Step_.INIT if api == "init_producer_id" else Step_.COMMIT)
+    waited, after = waiting_ends(engine, stalls, Step_.INIT if api == "init_producer_id" else Step_.COMMIT)
     name = {"init_producer_id": "InitProducerId", "end_txn": "EndTxn"}[api]
     assert [line.partition(" s:")[0] for line in waited] == [
         f"{name} for transactional.id tx has waited for {seconds}" for seconds in (10, 20, 30)
