@@ -14,21 +14,14 @@ from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.records.columns import RecordColumns, binary_column
 from spark_kafka_sink.records.encode import header_column
 from spark_kafka_sink.schemas.encoding.encoder import Fault, UnencodableRowsError
-from spark_kafka_sink.schemas.formats.task_formats import EncodedColumn, TaskFormats
-from spark_kafka_sink.schemas.formats.wire_format import KEY_HEADER, VALUE_HEADER, with_schema_headers
+from spark_kafka_sink.schemas.formats.task_formats import EncodedColumn, TaskFormats, with_schema_headers
 from spark_kafka_sink.schemas.registry.schema import Side
 from spark_kafka_sink.spark.dead_letter_options import NO_TOPIC, Reason
 from spark_kafka_sink.spark.json_text import json_column
 from spark_kafka_sink.spark.read import RawEncoder, headers_with_keys
 from spark_kafka_sink.spark.rows import SERIALIZATION, FaultKind, RejectedRows, Rows, in_task
 
-_HEADERS: Final = {Side.KEY: KEY_HEADER, Side.VALUE: VALUE_HEADER}
-
-_SLICE_ROWS: Final = 1 << 16
-_SLICE_BYTES: Final = 256 << 20
-"""Encoders take 2 GiB at most; a row may grow."""
-_JOINED_BYTES: Final = 1 << 30
-"""Columns of bytes have int32 offsets."""
+_HEADERS: Final = {Side.KEY: "__key_schema_id", Side.VALUE: "__value_schema_id"}
 
 
 class FormatEncoder:
@@ -42,8 +35,7 @@ class FormatEncoder:
         self._raw = RawEncoder(rejects)
 
     def __call__(self, rows: Rows) -> Iterator[Rows]:
-        parts = [self._raw.as_bytes(self._encoded(part)) for part in _slices(rows)]
-        yield from _joined(rows, parts) if len(parts) > 1 else parts
+        yield self._raw.as_bytes(self._encoded(rows))
 
     def _encoded(self, rows: Rows) -> Rows:
         given = rows.columns
@@ -107,33 +99,3 @@ def _rejected(side: Side, faults: list[Fault]) -> RejectedRows:
 def _text(field: str, fault: Fault) -> str:
     _, path, problem = fault
     return f"{field}.{path}: {problem}" if path else f"{field}: {problem}"
-
-
-def _slices(rows: Rows) -> Iterator[Rows]:
-    columns, count = rows.columns, len(rows)
-    size = sum(each.nbytes for each in (columns.key, columns.value, columns.headers) if each is not None)
-    if count > 1 and (count > _SLICE_ROWS or size > _SLICE_BYTES):
-        yield from _slices(rows[0 : count // 2])
-        yield from _slices(rows[count // 2 : count])
-    else:
-        yield rows
-
-
-def _joined(rows: Rows, parts: list[Rows]) -> Iterator[Rows]:
-    """The parts of ``rows`` as one append, if their columns can be joined."""
-    columns = [part.columns for part in parts]
-    if sum(each.nbytes for one in columns for each in (one.key, one.value) if each is not None) > _JOINED_BYTES:
-        yield from parts
-        return
-    key, value, headers = (
-        None if getattr(columns[0], name) is None else pa.concat_arrays([getattr(each, name) for each in columns])
-        for name in ("key", "value", "headers")
-    )
-    kept = None
-    if any(part.kept is not None for part in parts):
-        kept = np.concatenate([np.ones(len(part), np.bool_) if part.kept is None else part.kept for part in parts])
-    rejected = tuple(
-        each._replace(rows=each.rows + (part.first_row - rows.first_row)) for part in parts for each in part.rejected
-    )
-    joined = RecordColumns(key, value, headers, rows.columns.timestamps)
-    yield replace(rows, columns=joined, rejected=rejected, kept=kept)

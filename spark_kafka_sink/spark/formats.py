@@ -206,7 +206,6 @@ def _application() -> str:
     return SparkFiles._root_directory or _callers.get()
 
 
-_NAME: Final = "topLevelRecord"
 _CATALYST_TYPE: Final = "spark.sql.catalyst.type"
 
 # Since Spark 4.1.
@@ -234,7 +233,7 @@ _TYPES: Final[Mapping[type[DataType], object]] = MappingProxyType(
 def derived_schema(column: str, kind: DataType, nullable: bool) -> str:
     """The schema as Avro JSON. Raises ``SchemaError`` with all parts for which Avro has no type or name."""
     faults: list[str] = []
-    schema = _Deriving(column, faults).schema(kind, nullable, _NAME, "")
+    schema = _derived(kind, nullable, column, faults)
     if faults:
         listed = "\n".join(f"- {shown(fault)}" for fault in faults)
         raise SchemaError(
@@ -243,73 +242,54 @@ def derived_schema(column: str, kind: DataType, nullable: bool) -> str:
     return json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
 
 
-class _Deriving:
-    """Derives the schema of the type at ``path``, which is its name in messages."""
+def _derived(
+    kind: DataType, nullable: bool, path: str, faults: list[str], name: str = "topLevelRecord", namespace: str = ""
+) -> object:
+    """The schema of a type. ``path`` is for faults; ``name`` and ``namespace`` are those of a record or fixed here."""
+    derived = _not_null(kind, path, faults, name, namespace)
+    return [derived, "null"] if nullable and not isinstance(kind, NullType) else derived
 
-    def __init__(self, path: str, faults: list[str]) -> None:
-        self._path = path
-        self._faults = faults
 
-    def schema(self, kind: DataType, nullable: bool, name: str, namespace: str) -> object:
-        """The schema of a type. ``name``, ``namespace``: those that a record or fixed gets at this place."""
-        derived = self._not_null(kind, name, namespace)
-        return [derived, "null"] if nullable and not isinstance(kind, NullType) else derived
+def _not_null(kind: DataType, path: str, faults: list[str], name: str, namespace: str) -> object:
+    if isinstance(kind, StructType):
+        return _record(kind, path, faults, name, namespace)
+    if isinstance(kind, ArrayType):
+        items = _derived(kind.elementType, kind.containsNull, f"{path}[]", faults, name, namespace)
+        return {"type": "array", "items": items}
+    if isinstance(kind, MapType) and _is_string(kind.keyType):
+        values = _derived(kind.valueType, kind.valueContainsNull, f"{path}[]", faults, name, namespace)
+        return {"type": "map", "values": values}
+    if isinstance(kind, DecimalType):
+        size = ((10**kind.precision - 1).bit_length() + 8) // 8  # the fewest bytes that hold every number
+        decimal = {"logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
+        return {"type": "fixed", "name": "fixed", "namespace": _join(namespace, name), "size": size, **decimal}
+    if isinstance(kind, DayTimeIntervalType):
+        return {"type": "long", _CATALYST_TYPE: kind.simpleString()}
+    if isinstance(kind, _TIME_TYPE):
+        return {"type": "long", "logicalType": "time-micros", _CATALYST_TYPE: kind.simpleString()}
+    if type(kind) in _TYPES and (_is_string(kind) or not isinstance(kind, StringType)):
+        return _TYPES[type(kind)]
+    faults.append(f"{path}: Avro has no type for {kind.simpleString()}")
+    return None
 
-    def _not_null(self, kind: DataType, name: str, namespace: str) -> object:
-        if isinstance(kind, StructType):
-            return self._record(kind, name, namespace)
-        if isinstance(kind, ArrayType):
-            return {
-                "type": "array",
-                "items": self._in("[]").schema(kind.elementType, kind.containsNull, name, namespace),
-            }
-        if isinstance(kind, MapType) and _is_string(kind.keyType):
-            values = self._in("[]").schema(kind.valueType, kind.valueContainsNull, name, namespace)
-            return {"type": "map", "values": values}
-        if isinstance(kind, DecimalType):
-            return {
-                "type": "fixed",
-                "name": "fixed",
-                "namespace": f"{namespace}.{name}".removeprefix("."),
-                "size": _decimal_size(kind.precision),
-                "logicalType": "decimal",
-                "precision": kind.precision,
-                "scale": kind.scale,
-            }
-        if isinstance(kind, DayTimeIntervalType):
-            return {"type": "long", _CATALYST_TYPE: kind.simpleString()}
-        if isinstance(kind, _TIME_TYPE):
-            return {"type": "long", "logicalType": "time-micros", _CATALYST_TYPE: kind.simpleString()}
-        if type(kind) in _TYPES and (_is_string(kind) or not isinstance(kind, StringType)):
-            return _TYPES[type(kind)]
-        self._faults.append(f"{self._path}: Avro has no type for {kind.simpleString()}")
-        return None
 
-    def _record(self, kind: StructType, name: str, namespace: str) -> object:
-        within = f"{namespace}.{name}".removeprefix(".")
-        fields = []
-        for index, field in enumerate(kind):
-            inner = self._in(f".{field.name}")
-            if not is_name(field.name):
-                self._faults.append(f"{inner._path}: Avro names have letters, digits and _ only, and no digit first")
-            elif field.name in kind.names[:index]:
-                self._faults.append(f"{inner._path}: there is more than one field of this name")
-            fields.append(
-                {"name": field.name, "type": inner.schema(field.dataType, field.nullable, field.name, within)}
-            )
-        record = {"type": "record", "name": name, "fields": fields}
-        return {"type": "record", "name": name, "namespace": namespace, "fields": fields} if namespace else record
+def _record(kind: StructType, path: str, faults: list[str], name: str, namespace: str) -> object:
+    fields = []
+    for index, field in enumerate(kind):
+        inner = f"{path}.{field.name}"
+        if not is_name(field.name):
+            faults.append(f"{inner}: Avro names have letters, digits and _ only, and no digit first")
+        elif field.name in kind.names[:index]:
+            faults.append(f"{inner}: there is more than one field of this name")
+        schema = _derived(field.dataType, field.nullable, inner, faults, field.name, _join(namespace, name))
+        fields.append({"name": field.name, "type": schema})
+    return {"type": "record", "name": name, **({"namespace": namespace} if namespace else {}), "fields": fields}
 
-    def _in(self, step: str) -> _Deriving:
-        return _Deriving(self._path + step, self._faults)
+
+def _join(namespace: str, name: str) -> str:
+    return f"{namespace}.{name}".removeprefix(".")
 
 
 def _is_string(kind: DataType) -> bool:
     """Whether it is a string without a collation or a length."""
     return type(kind) is StringType and kind == StringType()
-
-
-def _decimal_size(precision: int) -> int:
-    """The fewest bytes that hold every number of ``precision`` digits."""
-    largest: int = 10**precision - 1
-    return (largest.bit_length() + 8) // 8

@@ -38,8 +38,8 @@ from spark_kafka_sink.spark.dead_letter_options import Reason
 from spark_kafka_sink.spark.rows import ILLEGAL_ARGUMENT, BoolArray, End, FaultKind, RejectedRows, Rows, rows_numbered
 from spark_kafka_sink.spark.schema import RowLayout
 
-# Larger batches are split: from here on, columns of bytes have int32 offsets.
-_MAX_SLICE_BYTES = 1 << 30
+# Larger batches are split: from here on, columns of bytes have int32 offsets, and a row may grow when it is encoded.
+_MAX_SLICE_BYTES = 256 << 20
 
 _BYTES_PER_TOPIC = 256 << 10
 _LEAST_BYTES = 2 << 20

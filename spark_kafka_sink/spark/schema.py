@@ -25,7 +25,7 @@ from pyspark.sql.types import (
 
 from spark_kafka_sink.common.config.option import did_you_mean
 from spark_kafka_sink.errors import KafkaError, shown
-from spark_kafka_sink.schemas.formats.format_options import ColumnFormat, Format, FormatOptions
+from spark_kafka_sink.schemas.formats.format_options import RULES, ColumnFormat, FormatOptions, Takes
 from spark_kafka_sink.schemas.registry.schema import Side
 
 _BYTES = (StringType, BinaryType)
@@ -136,10 +136,11 @@ def _find(schema: StructType, name: str, types: tuple[type[DataType], ...], desi
 def _find_data(
     schema: StructType, name: str, raw: tuple[type[DataType], ...], column: ColumnFormat | None
 ) -> int | None:
-    """Key or value. ``raw``: the types of bytes; Avro takes any type, Protobuf structs."""
-    if column is not None and column.format is Format.AVRO:
+    """Key or value. ``raw``: the types of bytes."""
+    takes = Takes.BYTES if column is None else RULES[column.format].takes
+    if takes is Takes.ANY:
         return _find(schema, name, (DataType,), "")
-    if column is not None and column.format is Format.PROTOBUF:
+    if takes is Takes.STRUCT:
         void = (NullType,) if NullType in raw else ()
         return _find(schema, name, (StructType, *void), "struct")
     return _find(schema, name, raw, _TEXT)

@@ -12,13 +12,11 @@ from google.protobuf import descriptor_pb2
 
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.schemas.encoding.avro import plan_avro
-from spark_kafka_sink.schemas.encoding.avro_schema import AvroSchema, unreadable, with_imports
-from spark_kafka_sink.schemas.encoding.descriptors import DECIMAL, META, descriptor_set_of, known_files, message_indexes
+from spark_kafka_sink.schemas.encoding.avro_schema import AvroSchema, unreadable
+from spark_kafka_sink.schemas.encoding.descriptors import DECIMAL, META, descriptor_set_of, known_files
 from spark_kafka_sink.schemas.encoding.encoder import InvalidSchemaError, SchemaMismatchError
-from spark_kafka_sink.schemas.encoding.proto_text import proto_files, text_indexes
 from spark_kafka_sink.schemas.encoding.protobuf import plan_protobuf
-from spark_kafka_sink.schemas.formats.column_schema import writes_entries_out
-from spark_kafka_sink.schemas.formats.protoc import _marked
+from spark_kafka_sink.schemas.formats.proto_text import _marked, message_indexes, proto_files, writes_entries_out
 from spark_kafka_sink.schemas.registry import schema
 from spark_kafka_sink.schemas.registry.cache import stored_response
 from spark_kafka_sink.schemas.registry.schema import read_object, registered_schema
@@ -33,7 +31,7 @@ _COLUMN: Final = pa.struct({
 _MESSAGE: Final = pa.struct([field for field in _COLUMN if field.name != "amount"])  # Protobuf has no decimals
 
 
-_OF_JSON: Final = schema.Schema(schema.SchemaType.JSON, "{}")
+_OF_JSON: Final = schema.Schema("JSON", "{}")
 
 
 def _registered(data: bytes) -> None:
@@ -117,8 +115,7 @@ TARGETS: Final = (
     Target(
         "avro",
         (
-            lambda text: str(AvroSchema.parse(text)), lambda text: AvroSchema.parse(text, checks_defaults=False),
-            lambda text: plan_avro(text, _COLUMN, for_registry=True, checks_defaults=False),
+            lambda text: str(AvroSchema.parse(text)), lambda text: plan_avro(text, _COLUMN, for_registry=True),
             lambda text: unreadable(_AVRO[0], text), lambda text: unreadable(text, _AVRO[0]),
         ),
         lambda: _AVRO, (SchemaMismatchError,),
@@ -127,13 +124,17 @@ TARGETS: Final = (
     ),
     Target(
         "avro-imports",
-        (lambda text: with_imports(_AVRO[0], {"other": text}), lambda text: with_imports(text, {"line": _AVRO[1]})),
+        (
+            lambda text: AvroSchema.parse(_AVRO[0], [("other", text)]),
+            lambda text: AvroSchema.parse(text, [("line", _AVRO[1])]),
+        ),
         lambda: _AVRO, (InvalidSchemaError,), is_json=True, is_text=True,
     ),
     Target(
         "descriptors",
         (
-            lambda data: text_indexes(data, "M"), lambda data: message_indexes(data, "shop.M.Line"),
+            lambda data: message_indexes(data, "M", counts_entries=False),
+            lambda data: message_indexes(data, "shop.M.Line", counts_entries=True),
             lambda data: proto_files(data, "M"), lambda data: plan_protobuf(data, "M", _MESSAGE),
             lambda data: descriptor_set_of(b64encode(data).decode()),  # a file that a registry has serialized
             lambda data: descriptor_set_of(text := b64encode(data).decode(), imports={"other.proto": text}),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import struct
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -15,31 +16,29 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
-from spark_kafka_sink.records.columns import encode_varint, is_any_list
+from spark_kafka_sink.records.columns import encode_varint
 from spark_kafka_sink.schemas.encoding import avro_kernels as kernels
-from spark_kafka_sink.schemas.encoding.avro_schema import NO_DEFAULT, AvroField, AvroSchema, Json
-from spark_kafka_sink.schemas.encoding.columns import PER_SECOND, KernelEncoder, plain_kind, type_name
+from spark_kafka_sink.schemas.encoding.avro_schema import NO_DEFAULT, AvroField, AvroSchema, Imports, Json
+from spark_kafka_sink.schemas.encoding.columns import PER_SECOND, KernelEncoder, plain_type, type_name
 from spark_kafka_sink.schemas.encoding.encoder import InvalidSchemaError, Kernel, SchemaMismatchError, column_of
 from spark_kafka_sink.schemas.encoding.runs import with_runs
 
 
-def plan_avro(
-    schema: str, kind: pa.DataType, *, for_registry: bool = False, checks_defaults: bool = True
-) -> KernelEncoder:
-    """Plans an encoder for columns of the type ``kind`` by ``schema``, which is JSON.
+def plan_avro(schema: str, kind: pa.DataType, *, for_registry: bool = False, imports: Imports = ()) -> KernelEncoder:
+    """Plans an encoder for columns of the type ``kind`` by ``schema``, which is JSON and may use types of ``imports``.
 
     A null row becomes a null value (a tombstone), never the null of a union, as with Java's serializer and ``to_avro``.
     ``for_registry`` leaves out the length in front of ``bytes`` at the top of the schema, also with a logical type, as
-    Confluent's serializers do (Java: ``AbstractKafkaAvroSerializer``). ``checks_defaults`` is that of
-    ``AvroSchema.parse``.
+    Confluent's serializers do (Java: ``AbstractKafkaAvroSerializer``).
 
     Raises ``SchemaMismatchError`` with everything that does not fit, and ``InvalidSchemaError``.
     """
     planner = Planner()
-    parsed = AvroSchema.parse(schema, checks_defaults=checks_defaults)
+    parsed = AvroSchema.parse(schema, imports)
     is_raw = for_registry and parsed.type == "bytes"
     try:
-        root = planner.plan_raw_bytes(parsed, kind) if is_raw else planner.plan(parsed, kind, "")
+        plain = plain_type(kind)
+        root = planner.plan_raw_bytes(parsed, plain) if is_raw else planner.plan(parsed, plain, "")
     except RecursionError:
         raise InvalidSchemaError(["the Avro schema is nested too deeply"]) from None
     if planner.mismatches:
@@ -61,41 +60,15 @@ def encode_avro(
     return _planned(schema if isinstance(schema, str) else json.dumps(schema), column.type).encode(column)
 
 
-@lru_cache(64)
-def _planned(schema: str, kind: pa.DataType) -> KernelEncoder:
-    return plan_avro(schema, kind)
-
+_planned = lru_cache(64)(plan_avro)
 
 _BITS = {"int": 32, "long": 64}
 _UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
 _DAY = 86_400
-_INTS = (-1 << 31, (1 << 31) - 1)
 _LARGEST_DECIMAL = 1_000
 _LARGEST_DEFAULTS = 1_000_000
 _STEP = 10
 """Counted for each value in a default in addition to its bytes, because a record without fields has no bytes."""
-
-
-class Allowance:
-    """Limits the size of a plan's defaults, which may double with each level of records."""
-
-    def __init__(self) -> None:
-        self._left = _LARGEST_DEFAULTS
-
-    def take(self, size: int) -> None:
-        self._left -= size
-        if self._left < 0:
-            most = f"{_LARGEST_DEFAULTS} bytes or {_LARGEST_DEFAULTS // _STEP} values"
-            raise ValueError(f"the fields without a column have defaults of more than {most}")
-
-
-class _MisfitError(ValueError):
-    """A default does not fit a type. The text, which is long, is only made when it is needed: most of these errors are
-    about one branch of a union, while another one fits."""
-
-    def __str__(self) -> str:
-        default, problem, of = self.args
-        return f"{json.dumps(default)} {problem} {of}"
 
 
 class Planner:
@@ -110,11 +83,10 @@ class Planner:
         self.mismatches: list[str] = []
         self._promotes = promotes
         self._fitting = {} if fitting is None else fitting
-        self._left = Allowance()
+        self._defaults = _Defaults()
 
     def plan(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel:
         """The kernel of a field whose values may be null in Arrow."""
-        kind = plain_kind(kind)
         if schema.type == "union":
             return self._union(schema, kind, path)
         if schema.type == "null" and pt.is_null(kind):
@@ -123,7 +95,7 @@ class Planner:
 
     def plan_raw_bytes(self, schema: AvroSchema, kind: pa.DataType) -> Kernel:
         """The kernel of a schema ``bytes`` at the top, which Confluent's serializers write without its length."""
-        value = self._value(schema, plain_kind(kind), "")
+        value = self._value(schema, kind, "")
         if isinstance(value, kernels.Bytes | kernels.Decimal):
             value = replace(value, has_length=False)
         return kernels.Required("", str(schema), value)
@@ -136,10 +108,7 @@ class Planner:
         names = [f"member{number}" for number in range(len(branches))]
         if len(names) > 1 and pt.is_struct(kind) and [field.name for field in kind] == names:
             members = [
-                (
-                    encode_varint(index),
-                    self._value(schema.branches[index], plain_kind(field.type), _join(path, field.name)),
-                )
+                (encode_varint(index), self._value(schema.branches[index], field.type, _join(path, field.name)))
                 for index, field in zip(branches, kind, strict=True)
             ]
             return kernels.Members(path, str(schema), None if null is None else encode_varint(null), tuple(members))
@@ -189,9 +158,9 @@ class Planner:
     def _nested(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
         if schema.type == "record" and pt.is_struct(kind):
             return self._record(schema, kind, path)
-        if schema.type == "array" and is_any_list(kind):
+        if schema.type == "array" and pt.is_list(kind):
             return kernels.Items(self._element(schema.items, kind.value_type, f"{path}[]"))
-        if schema.type == "map" and pt.is_map(kind) and _is_string(plain_kind(kind.key_type)):
+        if schema.type == "map" and pt.is_map(kind) and pt.is_string(kind.key_type):
             key = kernels.Required(f"{path}.key", "string", kernels.Text(f"{path}.key"))
             return kernels.Entries(path, key, self._element(schema.values, kind.item_type, f"{path}.value"))
         return None
@@ -225,7 +194,7 @@ class Planner:
         """The kernel of a field without a column."""
         if field.default is not NO_DEFAULT:
             try:
-                return kernels.Constant(default_bytes(field.schema, field.default, self._left))
+                return kernels.Constant(self._defaults.encode(field.schema, field.default))
             except (ValueError, OverflowError, RecursionError) as error:
                 self._mismatch(path, f"the default in the schema is wrong: {error}")
         elif field.schema.null_branch is not None:
@@ -247,7 +216,7 @@ class Planner:
                 return self._real(schema, kind, path)
             case "bytes" | "fixed" if schema.logical == "decimal":
                 return _decimal(schema, kind, path)
-            case "bytes" if _is_bytes(kind) or (self._promotes and _is_string(kind)):
+            case "bytes" if pt.is_binary(kind) or (self._promotes and pt.is_string(kind)):
                 return kernels.Bytes()
             case "string" | "enum":
                 return self._text(schema, kind, path)
@@ -257,30 +226,20 @@ class Planner:
 
     def _text(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
         if schema.type == "enum":
-            return kernels.Enum(path, str(schema), tuple(schema.attributes["symbols"])) if _is_string(kind) else None
-        if schema.logical == "uuid" and _is_uuid(kind):
-            return kernels.UuidText()
-        if not (_is_string(kind) or (self._promotes and _is_bytes(kind))):
+            return kernels.Enum(path, str(schema), tuple(schema.attributes["symbols"])) if pt.is_string(kind) else None
+        if not (pt.is_string(kind) or (self._promotes and pt.is_binary(kind))):
             return None
         return kernels.Uuid(path) if schema.logical == "uuid" else kernels.Text(path)
 
     def _fixed(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
-        if schema.logical == "duration":
-            is_interval = pt.is_interval(kind) or pt.is_duration(kind)
-            return kernels.Duration(path) if is_interval else None
-        if schema.logical == "uuid" and _is_string(kind):
+        if schema.logical == "uuid" and pt.is_string(kind):
             return kernels.UuidBytes(path)
-        width = kind.byte_width if pt.is_fixed_size_binary(kind) else schema.size
-        fits = width == schema.size and _is_bytes(kind) and (self._promotes or pt.is_fixed_size_binary(kind))
-        return kernels.Fixed(path, str(schema), schema.size) if fits else None
+        return kernels.Fixed(path, str(schema), schema.size) if pt.is_binary(kind) and self._promotes else None
 
     def _int(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
         name = str(schema)
-        if schema.logical == "date" or (not schema.logical and self._promotes):
-            if pt.is_date32(kind):
-                return kernels.Integer(path, name)
-            if pt.is_date64(kind):
-                return kernels.Integer(path, name, divisor=_DAY * 1000, bounds=_INTS)
+        if pt.is_date32(kind) and (schema.logical == "date" or (not schema.logical and self._promotes)):
+            return kernels.Integer(path, name)
         bounds = (0, _DAY * 1000 - 1) if schema.logical == "time-millis" else kernels.LONGS
         if bounds != kernels.LONGS and pt.is_time(kind):
             return _scaled(path, name, kind.unit, "ms", bounds=bounds)
@@ -349,65 +308,72 @@ def _is_integer(kind: pa.DataType, bits: int) -> bool:
     return bool(pt.is_signed_integer(kind) and kind.bit_width <= bits)
 
 
-def _is_string(kind: pa.DataType) -> bool:
-    return any(test(kind) for test in (pt.is_string, pt.is_large_string, pt.is_string_view))
+class _MisfitError(ValueError):
+    """A default does not fit a type. The text, which is long, is only made when it is needed: most of these errors are
+    about one branch of a union, while another one fits."""
+
+    def __str__(self) -> str:
+        default, problem, of = self.args
+        return f"{json.dumps(default)} {problem} {of}"
 
 
-def _is_bytes(kind: pa.DataType) -> bool:
-    return any(test(kind) for test in (pt.is_binary, pt.is_large_binary, pt.is_binary_view, pt.is_fixed_size_binary))
+class _Defaults:
+    """Encodes the defaults of a plan. They may double with each level of records, so their size is limited."""
 
+    def __init__(self) -> None:
+        self._left = _LARGEST_DEFAULTS
 
-def _is_uuid(kind: pa.DataType) -> bool:
-    return bool(pt.is_fixed_size_binary(kind) and kind.byte_width == kernels.UUID_BYTES)
+    def encode(self, schema: AvroSchema, default: Json) -> bytes:
+        """Raises ``ValueError`` with the reason if the default does not fit its schema."""
+        texts = [default] if isinstance(default, str) else default if isinstance(default, dict) else ()
+        self._take(_STEP + sum(map(len, texts)))
+        match schema.type, default:
+            case "union", _:
+                return self._branch(schema, default)
+            case "array", list():
+                return _block(len(default), b"".join(self.encode(schema.items, each) for each in default))
+            case "map", dict():
+                entries = (_with_length(key.encode()) + self.encode(schema.values, default[key]) for key in default)
+                return _block(len(default), b"".join(entries))
+            case "record", dict():
+                return b"".join(self._field(field, default) for field in schema.fields)
+            case "enum", _:
+                self._take(len(schema.attributes["symbols"]) // _STEP)  # because they are searched
+        data = _single_default(schema, default)
+        if data is None:
+            raise _MisfitError(default, "is no", schema)
+        return data
 
+    def _take(self, size: int) -> None:
+        self._left -= size
+        if self._left < 0:
+            most = f"{_LARGEST_DEFAULTS} bytes or {_LARGEST_DEFAULTS // _STEP} values"
+            raise ValueError(f"the fields without a column have defaults of more than {most}")
 
-def default_bytes(schema: AvroSchema, default: Json, left: Allowance) -> bytes:
-    """The encoded default. Raises ``ValueError`` with the reason if the default does not fit its schema."""
-    names = default if isinstance(default, dict) else ()
-    left.take(_STEP + (len(default) if isinstance(default, str) else sum(map(len, names))))
-    if schema.type == "enum":
-        left.take(len(schema.attributes["symbols"]) // _STEP)  # because they are searched
-    nested = _union_default if schema.type == "union" else _nested_default
-    data = nested(schema, default, left)
-    if data is None:
-        data = _number_default(schema, default)
-    if data is None:
-        data = _text_default(schema, default)
-    if data is None:
+    def _branch(self, schema: AvroSchema, default: Json) -> bytes:
+        """The default as a value of the first branch that takes it (up to Avro 1.11, only the first branch may)."""
+        for index, branch in enumerate(schema.branches):
+            with suppress(ValueError, OverflowError):
+                return encode_varint(index) + self.encode(branch, default)
         raise _MisfitError(default, "is no", schema)
-    return data
+
+    def _field(self, field: AvroField, default: dict[str, Json]) -> bytes:
+        value = default.get(field.name, field.default)
+        if value is NO_DEFAULT:
+            raise _MisfitError(default, "lacks", field.name)
+        return self.encode(field.schema, value)
 
 
-def _nested_default(schema: AvroSchema, default: Json, left: Allowance) -> bytes | None:
-    match schema.type, default:
-        case "array", list():
-            return _block(len(default), b"".join(default_bytes(schema.items, each, left) for each in default))
-        case "map", dict():
-            values = schema.values
-            entries = (_with_length(key.encode()) + default_bytes(values, each, left) for key, each in default.items())
-            return _block(len(default), b"".join(entries))
-        case "record", dict():
-            return b"".join(_field_default(field, default, left) for field in schema.fields)
-    return None
-
-
-def _number_default(schema: AvroSchema, default: Json) -> bytes | None:
+def _single_default(schema: AvroSchema, default: Json) -> bytes | None:
     match schema.type, default:
         case "null", None:
             return b""
         case "boolean", bool():
             return bytes([default])
-        case _, bool():
-            return None
         case (("int" | "long"), int()) if -(limit := 1 << _BITS[schema.type] - 1) <= default < limit:
-            return encode_varint(default)
-        case (("float" | "double"), int() | float()):
+            return None if isinstance(default, bool) else encode_varint(default)
+        case (("float" | "double"), int() | float()) if not isinstance(default, bool):
             return struct.pack("<f" if schema.type == "float" else "<d", float(default))
-    return None
-
-
-def _text_default(schema: AvroSchema, default: Json) -> bytes | None:
-    match schema.type, default:
         case "string", str():
             return _with_length(default.encode())
         case "bytes", str():
@@ -417,23 +383,6 @@ def _text_default(schema: AvroSchema, default: Json) -> bytes | None:
         case "enum", str() if default in schema.attributes["symbols"]:
             return encode_varint(schema.attributes["symbols"].index(default))
     return None
-
-
-def _union_default(schema: AvroSchema, default: Json, left: Allowance) -> bytes | None:
-    """The default as a value of the first branch that takes it (up to Avro 1.11, only the first branch may)."""
-    for index, branch in enumerate(schema.branches):
-        try:
-            return encode_varint(index) + default_bytes(branch, default, left)
-        except (ValueError, OverflowError):
-            continue
-    return None
-
-
-def _field_default(field: AvroField, default: dict[str, Json], left: Allowance) -> bytes:
-    value = default.get(field.name, field.default)
-    if value is NO_DEFAULT:
-        raise _MisfitError(default, "lacks", field.name)
-    return default_bytes(field.schema, value, left)
 
 
 def _with_length(data: bytes) -> bytes:

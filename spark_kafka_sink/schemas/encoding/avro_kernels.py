@@ -15,12 +15,9 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from spark_kafka_sink.records.columns import (
-    MILLIS_PER_UNIT,
     Int64Array,
-    binary_array,
     binary_column,
     bytes_column,
-    encode_varint,
     list_elements,
     null_mask,
     plain,
@@ -287,10 +284,6 @@ class Text:
         writer.column(column, missing)
 
 
-_INTERVAL = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanos", "<i8")])
-_UINT32_MAX = (1 << 32) - 1
-
-
 @dataclass(frozen=True, slots=True)
 class Enum:
     """An enum, which is the number of its symbol."""
@@ -340,32 +333,6 @@ def planned_field(place: int, kernel: Kernel) -> PlannedField:
     if isinstance(kernel, Branch):
         return PlannedField(place, kernel, kind, RunField(path, kernel.index, kernel.null))
     return PlannedField(place, kernel, kind, RunField(kernel.path, kernel.index, b"", kernel.refusal))
-
-
-@dataclass(frozen=True, slots=True)
-class Duration:
-    """duration: unsigned months, days and milliseconds in 12 bytes, from an Arrow interval or duration."""
-
-    path: str
-
-    def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
-        days: Words = np.zeros(len(array), np.uint64)
-        factor, divisor = 1, 1_000_000
-        if pt.is_duration(array.type):
-            parts = integers(array)
-            bad = parts < 0
-            factor, divisor = MILLIS_PER_UNIT[array.type.unit]
-        else:
-            data = np.frombuffer(array.buffers()[1], _INTERVAL, len(array), array.offset * _INTERVAL.itemsize)
-            parts = data["nanos"]
-            bad = (data["months"] < 0) | (data["days"] < 0) | (parts < 0)
-            days = data["months"].astype(np.uint64) | (data["days"].astype(np.uint64) << 32)
-        millis = parts // divisor
-        bad |= (millis > _UINT32_MAX // factor) | (millis * divisor != parts)
-        reason = "does not fit duration: no part may be negative or, in milliseconds, have a fraction or 33 bits"
-        writer.refuse(bad, self.path, array, reason, keep)
-        write_words(writer, days, 64, 8, keep)
-        write_words(writer, (millis * factor).view(np.uint64), 32, 4, keep)
 
 
 MOST_DIGITS = 76
@@ -461,13 +428,9 @@ def _write_digit(writer: RowWriter, digit: Int64Array, count: Int64Array | int, 
     write_words(writer, words, bits, count if isinstance(count, int) else _DIGIT_BYTES, keep)
 
 
-UUID_BYTES = 16
-_UUID_CHARACTERS = 36
-_UUID_LENGTH = encode_varint(_UUID_CHARACTERS)
 _UUID_PATTERN = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
 _DASHES = (8, 13, 18, 23)
-_DIGIT_PLACES = np.array([place for place in range(_UUID_CHARACTERS) if place not in _DASHES])
-_HEX_DIGITS = np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), np.uint16)
+_DIGIT_PLACES = np.array([place for place in range(36) if place not in _DASHES])
 _NIBBLES = np.zeros(256, np.uint8)
 _NIBBLES[np.frombuffer(b"0123456789abcdef", np.uint8)] = range(16)
 _NIBBLES[np.frombuffer(b"ABCDEF", np.uint8)] = range(10, 16)
@@ -484,19 +447,6 @@ class Uuid:
         bad = _not_uuids(column, keep)
         writer.refuse(bad, self.path, array, "is not a UUID")
         Text(self.path).write(writer, array, keep)
-
-
-@dataclass(frozen=True, slots=True)
-class UuidText:
-    """A UUID as a string of 36 characters, from 16 bytes."""
-
-    def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
-        data = np.frombuffer(array.buffers()[1], np.uint8, len(array) * UUID_BYTES, array.offset * UUID_BYTES)
-        text = np.full((len(array), _UUID_CHARACTERS), ord("-"), np.uint8)
-        text[:, _DIGIT_PLACES] = _HEX_DIGITS[data].view(np.uint8).reshape(len(array), 2 * UUID_BYTES)
-        writer.fixed(_UUID_LENGTH, keep)
-        ends = np.arange(len(array) + 1, dtype=np.int32) * np.int32(_UUID_CHARACTERS)
-        writer.column(binary_array(ends, text), None if keep is None else keep == 0)
 
 
 @dataclass(frozen=True, slots=True)

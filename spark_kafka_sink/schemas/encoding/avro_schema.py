@@ -1,6 +1,5 @@
 """Avro schemas: read with the rules of Java's parser, then walked by the planner with names resolved.
 
-``with_imports`` resolves references: it puts the named types of other subjects where a schema first names them.
 ``unreadable`` says what one schema cannot read of another's data (Java: ``SchemaCompatibility``).
 """
 
@@ -20,6 +19,9 @@ from spark_kafka_sink.errors import shown
 from spark_kafka_sink.schemas.encoding.encoder import InvalidSchemaError
 
 Json: TypeAlias = Any
+Imports: TypeAlias = Sequence[tuple[str, str]]
+"""Name and text of the schemas that another one refers to, each after those that it refers to itself."""
+
 NO_DEFAULT: Json = object()
 
 _PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
@@ -48,11 +50,12 @@ _COMMENT: Final = re.compile(r'/\*.*?\*/|//[^\r\n]*|("(?:[^"\\]++|\\.)*+"?|/\*.*
 
 @dataclass(frozen=True, slots=True)
 class AvroField:
-    """A field of a record. ``default``: as the JSON has it, or ``NO_DEFAULT``."""
+    """A field of a record. ``default`` and ``aliases``: as the JSON has them, or ``NO_DEFAULT``."""
 
     name: str
     schema: AvroSchema
     default: Json
+    aliases: Json
 
 
 class AvroSchema:
@@ -81,15 +84,19 @@ class AvroSchema:
         self.logical = self._logical_type()
 
     @classmethod
-    def parse(cls, text: str, *, checks_defaults: bool = True) -> AvroSchema:
-        """The schema that ``text``, Avro JSON, describes.
+    def parse(cls, text: str, imports: Imports = ()) -> AvroSchema:
+        """The schema that ``text``, Avro JSON, describes. As in Java, it may use every type that an import defines,
+        also nested ones and those in a union. Wrong defaults are not looked at until one is written.
 
-        ``checks_defaults`` is false for a schema that a registry holds, whose defaults Java does not check either.
-
-        Raises ``InvalidSchemaError``.
+        Raises ``InvalidSchemaError``, which names a faulty import.
         """
         reader = _Reader()
-        return cls(reader.read(text, checks_defaults=checks_defaults), reader.types)
+        for name, each in imports:
+            try:
+                reader.read(each)
+            except InvalidSchemaError as error:
+                raise InvalidSchemaError([f"its import {name!a:.200} is wrong: {error}"]) from error
+        return cls(reader.read(text), reader.types)
 
     def _inner(self, node: Json) -> AvroSchema:
         if not isinstance(node, str):
@@ -112,7 +119,7 @@ class AvroSchema:
     def fields(self) -> Sequence[AvroField]:
         """The fields of a record."""
         return [
-            AvroField(each["name"], self._inner(each["type"]), each.get("default", NO_DEFAULT))
+            AvroField(each["name"], self._inner(each["type"]), each.get("default", NO_DEFAULT), each.get("aliases"))
             for each in self.attributes["fields"]
         ]
 
@@ -179,27 +186,6 @@ def is_name(name: object) -> bool:
     return all(c == "_" or (c <= "\uffff" and (c.isalpha() or c.isdecimal())) for c in name)
 
 
-def with_imports(text: str, imports: Mapping[str, str]) -> str:
-    """The schema ``text`` with the definitions of the types that it takes from ``imports``.
-
-    ``imports``: the schemas that ``text`` refers to, by name, each after those that it refers to itself. As in Java,
-    ``text`` may use every type that an import defines, also nested ones and those in a union. Raises
-    ``InvalidSchemaError``, which names the faulty import.
-    """
-    if not imports:
-        return text
-    reader = _Reader()
-    for name, each in imports.items():
-        try:
-            reader.read(each)
-        except InvalidSchemaError as error:
-            raise InvalidSchemaError([f"its import {name!a:.200} is wrong: {error}"]) from error
-    try:
-        return json.dumps(reader.written_out(reader.read(text)))
-    except RecursionError:
-        raise InvalidSchemaError(["the Avro schema is nested too deeply"]) from None
-
-
 class _Reader:
     """Reads schemas that may name each other's types, by the rules of Java's ``Schema.Parser``.
 
@@ -209,10 +195,8 @@ class _Reader:
     def __init__(self) -> None:
         self.types: dict[str, Json] = {}
         self._named: dict[str, None] = {}
-        self._defaults: list[Json] = []
-        self._taken: dict[tuple[int, int], bool] = {}  # by the ids of a union and a default: branches may nest
 
-    def read(self, text: str, *, checks_defaults: bool = False) -> Json:
+    def read(self, text: str) -> Json:
         """Raises ``InvalidSchemaError``."""
         try:
             node = json.loads(without_comments(text))
@@ -222,27 +206,9 @@ class _Reader:
             schema = self._schema(node, "")
             if unknown := [name for name in self._named if name not in self.types]:
                 raise ValueError(f"unknown type {_short(unknown[0])}")
-            for field in self._defaults if checks_defaults else ():
-                if not self._takes(field["type"], field["default"]):
-                    raise ValueError(f"the default of field {field['name']} is not of its type")
         except (ValueError, RecursionError) as error:
             raise InvalidSchemaError([f"not an Avro schema ({error}): {_short(text)}"]) from error
         return schema
-
-    def written_out(self, schema: Json) -> Json:
-        """A schema that was read, with each type defined where it is first named. ``types`` loses those."""
-        if isinstance(schema, list):
-            return [self.written_out(each) for each in schema]
-        if isinstance(schema, str):
-            definition = self.types.pop(schema, None)
-            return _absolute(schema) if definition is None else self.written_out(definition)
-        kind = schema["type"]
-        if kind in _PARTS:
-            return {**schema, _PARTS[kind]: self.written_out(schema[_PARTS[kind]])}
-        if kind not in _NAMED:
-            return schema
-        fields = [{**each, "type": self.written_out(each["type"])} for each in schema.get("fields", ())]
-        return {**schema, "name": _absolute(schema["name"]), **({"fields": fields} if "fields" in schema else {})}
 
     def _schema(self, node: Json, namespace: str) -> Json:
         """``namespace``: the one of the names in ``node``. Raises ``ValueError``."""
@@ -299,39 +265,9 @@ class _Reader:
     def _field(self, node: Json, namespace: str) -> dict[str, Json]:
         kind = self._schema(_attribute(node, "type"), namespace)
         field = {**node, "name": _attribute(node, "name"), "type": kind}
-        if "default" in field:
-            self._defaults.append(field)
-            if isinstance(field["default"], str) and _kind(kind) in ("float", "double"):
-                field["default"] = float(field["default"])  # JSON has no NaN
+        if isinstance(field.get("default"), str) and _kind(kind) in ("float", "double"):
+            field["default"] = float(field["default"])  # JSON has no NaN
         return field
-
-    def _takes(self, schema: Json, value: Json) -> bool:
-        """Whether the value is a default of the schema (Java: ``Schema.isValidDefault``)."""
-        if isinstance(schema, list):
-            key = id(schema), id(value)
-            if key not in self._taken:
-                self._taken[key] = any(self._takes(branch, value) for branch in schema)
-            return self._taken[key]
-        schema = self.types.get(schema, schema) if isinstance(schema, str) else schema
-        match _kind(schema), value:
-            case ("null", None) | ("boolean", bool()) | ("string" | "bytes" | "enum" | "fixed", str()):
-                return True
-            case _, bool():
-                return False
-            case ("float" | "double", int() | float()):
-                return True
-            case (("int" | "long") as kind, int()):
-                return -1 << (bits := 31 if kind == "int" else 63) <= value < 1 << bits
-            case ("array", list()):
-                return all(self._takes(schema["items"], each) for each in value)
-            case ("map", dict()):
-                return all(self._takes(schema["values"], each) for each in value.values())
-            case ("record" | "error", dict()):
-                return all(
-                    self._takes(each["type"], value[each["name"]]) if each["name"] in value else "default" in each
-                    for each in schema["fields"]
-                )
-        return False
 
 
 def _kind(schema: Json) -> Json:
@@ -344,11 +280,6 @@ def _full_name(name: str, namespace: str) -> str:
     if "." in name:
         return name.removeprefix(".")
     return f"{namespace}.{name}" if namespace else name
-
-
-def _absolute(name: str) -> str:
-    """The name as it is the same in every namespace."""
-    return name if "." in name or name in _PRIMITIVES else f".{name}"
 
 
 def _without_notes(definition: Mapping[str, Json]) -> Json:
@@ -395,90 +326,69 @@ _PROMOTIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
 
 
 @lru_cache(256)
-def unreadable(reader: str, writer: str) -> tuple[str, ...]:
+def unreadable(reader: str, writer: str, imports: Imports = ()) -> tuple[str, ...]:
     """What the schema ``reader`` cannot read in data of the schema ``writer``: a sentence per path.
 
-    Both are Avro JSON; a registry holds ``reader``. As in Java, logical types do not count, and two records, enums or
+    Both are Avro JSON; ``imports`` are the reader's. As in Java, logical types do not count, and two records, enums or
     fixed match if they have the same name without its namespace, or an alias.
     """
-    comparison = _Comparison()
-    comparison.compare(AvroSchema.parse(reader, checks_defaults=False), AvroSchema.parse(writer), "")
-    return tuple(comparison.faults)
+    return tuple(_Comparison().faults(AvroSchema.parse(reader, imports), AvroSchema.parse(writer), ""))
 
 
 class _Comparison:
-    """Compares a reader's schema with a writer's. ``faults``: a sentence for each path that cannot be read."""
+    """Compares readers' schemas with writers'. ``faults`` has a sentence for each path that cannot be read."""
 
-    def __init__(self, verdicts: dict[tuple[str, str], bool] | None = None) -> None:
-        """``verdicts``: whether a record reads another one, as far as earlier comparisons know; of a branch."""
-        self.faults: list[str] = []
-        self._is_of_branch = verdicts is not None
-        self._verdicts: dict[tuple[str, str], bool] = {} if verdicts is None else verdicts
-        self._compared: set[tuple[str, str]] = set()
+    def __init__(self) -> None:
+        self._verdicts: dict[tuple[str, str], bool] = {}
+        """Whether a record reads another one, so that each pair is compared once."""
 
-    def compare(self, reader: AvroSchema, writer: AvroSchema, path: str) -> None:
+    def faults(self, reader: AvroSchema, writer: AvroSchema, path: str) -> list[str]:
         if writer.type == "union":
-            for branch in writer.branches:
-                self.compare(reader, branch, path)
-        elif reader.type == "union":
-            if not any(self._reads(branch, writer, path) for branch in reader.branches):
-                self._fault(path, f"no branch of {reader} reads {writer}")
-        elif reader.type != writer.type:
-            if writer.type not in _PROMOTIONS.get(reader.type, ()):
-                self._fault(path, f"{reader} does not read {writer}")
-        elif reader.type == "array":
-            self.compare(reader.items, writer.items, f"{path}[]")
-        elif reader.type == "map":
-            self.compare(reader.values, writer.values, f"{path}[]")
-        elif reader.type in ("record", "enum", "fixed"):
-            self._compare_named(reader, writer, path)
+            return [fault for branch in writer.branches for fault in self.faults(reader, branch, path)]
+        if reader.type == "union":
+            reads = any(not self.faults(branch, writer, path) for branch in reader.branches)
+            return [] if reads else _at(path, f"no branch of {reader} reads {writer}")
+        if reader.type != writer.type:
+            promotes = writer.type in _PROMOTIONS.get(reader.type, ())
+            return [] if promotes else _at(path, f"{reader} does not read {writer}")
+        if reader.type == "array":
+            return self.faults(reader.items, writer.items, f"{path}[]")
+        if reader.type == "map":
+            return self.faults(reader.values, writer.values, f"{path}[]")
+        return self._of_named(reader, writer, path) if reader.type in ("record", "enum", "fixed") else []
 
-    def _compare_named(self, reader: AvroSchema, writer: AvroSchema, path: str) -> None:
+    def _of_named(self, reader: AvroSchema, writer: AvroSchema, path: str) -> list[str]:
         if not _is_called(reader, writer):
-            self._fault(path, f"{reader} has another name than {writer}")
-        elif reader.type == "fixed" and reader.size != writer.size:
-            self._fault(path, f"{reader} has another size than {writer}")
-        elif reader.type == "enum" and "default" not in reader.attributes:
-            unknown = [each for each in writer.attributes["symbols"] if each not in reader.attributes["symbols"]]
-            if unknown:
-                self._fault(path, f"{reader} lacks {', '.join(unknown)}")
-        elif reader.type == "record":
-            self._compare_fields(reader, writer, path)
+            return _at(path, f"{reader} has another name than {writer}")
+        if reader.type == "record":
+            return self._of_fields(reader, writer, path)
+        if reader.type == "fixed":
+            return [] if reader.size == writer.size else _at(path, f"{reader} has another size than {writer}")
+        unknown = [each for each in writer.attributes["symbols"] if each not in reader.attributes["symbols"]]
+        is_read = "default" in reader.attributes or not unknown
+        return [] if is_read else _at(path, f"{reader} lacks {', '.join(unknown)}")
 
-    def _compare_fields(self, reader: AvroSchema, writer: AvroSchema, path: str) -> None:
+    def _of_fields(self, reader: AvroSchema, writer: AvroSchema, path: str) -> list[str]:
         pair = (reader.attributes["name"], writer.attributes["name"])
-        if pair in self._compared:  # recursive, or its faults are noted
-            return
-        if self._is_of_branch and pair in self._verdicts:
-            if not self._verdicts[pair]:
-                self._fault(path, f"{reader} does not read {writer}")
-            return
-        self._compared.add(pair)
-        self._verdicts.setdefault(pair, True)  # until it is compared, as in Java
-        before = len(self.faults)
+        if pair in self._verdicts:
+            return [] if self._verdicts[pair] else _at(path, f"{reader} does not read {writer}")
+        self._verdicts[pair] = True  # until it is compared, as in Java
+        faults: list[str] = []
         written = {field.name: field for field in writer.fields}
-        for field, attributes in zip(reader.fields, reader.attributes["fields"], strict=True):
+        for field in reader.fields:
             inner = f"{path}.{field.name}".removeprefix(".")
-            source = _source(field, attributes.get("aliases", ()), written)
+            names = (field.name, *field.aliases) if isinstance(field.aliases, list) else (field.name,)
+            source = next((written[name] for name in names if name in written), None)
             if source is not None:
-                self.compare(field.schema, source.schema, inner)
+                faults += self.faults(field.schema, source.schema, inner)
             elif field.default is NO_DEFAULT:
-                self._fault(inner, "has no default and is not written")
-        self._verdicts[pair] = len(self.faults) == before
-
-    def _reads(self, reader: AvroSchema, writer: AvroSchema, path: str) -> bool:
-        attempt = _Comparison(self._verdicts)
-        attempt.compare(reader, writer, path)
-        return not attempt.faults
-
-    def _fault(self, path: str, problem: str) -> None:
-        self.faults.append(f"{path}: {problem}" if path else problem)
+                faults += _at(inner, "has no default and is not written")
+        self._verdicts[pair] = not faults
+        return faults
 
 
-def _source(field: AvroField, aliases: object, written: Mapping[str, AvroField]) -> AvroField | None:
-    """The writer's field that is read into ``field``; None if the writer has no such field."""
-    names = (field.name, *aliases) if isinstance(aliases, list) else (field.name,)
-    return next((written[name] for name in names if name in written), None)
+def _at(path: str, problem: str) -> list[str]:
+    return [f"{path}: {problem}" if path else problem]
 
 
 def _is_called(reader: AvroSchema, writer: AvroSchema) -> bool:

@@ -2,12 +2,12 @@
 slices of 10,000 rows, as Spark's Arrow batches have by default; fewer where rows are large.
 
 More rows would not fit the CPU's caches; fewer would cost more, because each slice takes 0.4 ms by itself. For the same
-reason, small chunks are joined first.
+reason, the chunks of a slice are joined.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -19,9 +19,11 @@ import pyarrow.types as pt
 
 from spark_kafka_sink.errors import InvalidRecordError, shown
 from spark_kafka_sink.records.columns import (
+    Int32Array,
     Int64Array,
     binary_array,
     binary_column,
+    bytes_column,
     is_any_list,
     is_view,
     list_elements,
@@ -29,6 +31,7 @@ from spark_kafka_sink.records.columns import (
     plain,
     undecodable,
 )
+from spark_kafka_sink.records.encode import RowJoin
 from spark_kafka_sink.schemas.encoding.encoder import (
     Fault,
     Kernel,
@@ -45,19 +48,15 @@ PER_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 """Parts of a second, by Arrow's name of the unit."""
 
 
-def plain_kind(kind: pa.DataType) -> pa.DataType:
-    """The type of the array that ``plain`` makes of an array of this type."""
-    if pt.is_dictionary(kind) or pt.is_run_end_encoded(kind):
-        return plain_kind(kind.value_type)
-    return plain_kind(kind.storage_type) if isinstance(kind, pa.BaseExtensionType) else kind
-
-
 def plain_type(kind: pa.DataType) -> pa.DataType:
     """One type for all arrays of the same values, whatever their layout and time zone: small, without dictionaries.
 
     Lists of entries remain different from maps. Nullability and metadata are dropped.
     """
-    kind = plain_kind(kind)
+    if pt.is_dictionary(kind) or pt.is_run_end_encoded(kind):
+        return plain_type(kind.value_type)
+    if isinstance(kind, pa.BaseExtensionType):
+        return plain_type(kind.storage_type)
     if pt.is_large_string(kind) or pt.is_string_view(kind):
         return pa.string()
     if pt.is_large_binary(kind) or pt.is_binary_view(kind) or pt.is_fixed_size_binary(kind):
@@ -75,22 +74,15 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 def refuse_repeated_keys(entries: RowWriter, path: str, counts: Int64Array, keys: pa.Array) -> None:
     """Refuses the maps, ``counts[i]`` of the ``entries`` each, that have a key twice."""
-    again = _repeated_keys(counts, keys)
-    entries.refuse(again, path, keys, "is twice in the map: a reader would keep one of them")
-
-
-def _repeated_keys(counts: Int64Array, keys: pa.Array) -> npt.NDArray[np.bool_]:
-    """True for each key that occurs earlier in the same map."""
-    again = np.zeros(len(keys), np.bool_)
     if int(counts.max(initial=0)) < 2:
-        return again
+        return
     codes = (binary_column(keys) if is_view(keys.type) else keys).dictionary_encode().indices  # views are not hashed
-    maps = np.repeat(np.arange(len(counts)), counts)
-    pairs = maps * len(keys) + integers(codes)
+    pairs = np.repeat(np.arange(len(counts)), counts) * len(keys) + integers(codes)
     order = np.argsort(pairs, kind="stable")
     ordered = pairs[order]
+    again = np.zeros(len(keys), np.bool_)
     again[order[1:][ordered[1:] == ordered[:-1]]] = True
-    return again
+    entries.refuse(again, path, keys, "is twice in the map: a reader would keep one of them")
 
 
 def only(array: pa.Array, keep: Mask | None) -> pa.Array:
@@ -174,11 +166,7 @@ _SPARK_NAMES = {
     "float": "float",
     "double": "double",
     "string": "string",
-    "large_string": "string",
-    "string_view": "string",
     "binary": "binary",
-    "large_binary": "binary",
-    "binary_view": "binary",
     "date32[day]": "date",
     "null": "void",
     "duration[us]": "interval day to second",
@@ -189,8 +177,6 @@ _SPARK_NAMES = {
 
 def type_name(kind: pa.DataType) -> str:
     """The name that messages use: Spark's, such as ``array<bigint>``, or Arrow's for a type that Spark lacks."""
-    if pt.is_dictionary(kind) or pt.is_run_end_encoded(kind):
-        return type_name(kind.value_type)
     if pt.is_struct(kind):
         return f"struct<{', '.join(f'{field.name}: {type_name(field.type)}' for field in kind)}>"
     if pt.is_map(kind):
@@ -201,12 +187,11 @@ def type_name(kind: pa.DataType) -> str:
         return f"decimal({kind.precision},{kind.scale})"
     if pt.is_timestamp(kind) and kind.tz and kind.unit == "us":
         return "timestamp"
-    return _SPARK_NAMES.get(str(kind), str(kind))
+    return _SPARK_NAMES.get(str(plain_type(kind)), str(kind))
 
 
 _SLICE_ROWS: Final = 10_000
 _SLICE_BYTES: Final = 64 << 20
-_SMALL_BYTES: Final = 1 << 20
 _MAX_BYTES: Final = (1 << 31) - 1
 _SLOT_BYTES: Final = 8
 _TOO_LARGE: Final = "more than 2 GiB of encoded rows: encode fewer rows at once"
@@ -222,33 +207,24 @@ class KernelEncoder:
     def encode(
         self, array: pa.Array | pa.ChunkedArray, prefix: bytes = b"", faults: list[Fault] | None = None
     ) -> pa.BinaryArray:
-        """Implements ``Encoder``, and also takes chunked arrays."""
+        """Implements ``Encoder``, and also takes chunked arrays. Raises ``SchemaMismatchError`` for layouts that Arrow
+        cannot decode.
+        """
         if array.type != self.kind and type_name(array.type) != type_name(self.kind):
             raise InvalidRecordError(
                 shown(f"the encoder was planned for {type_name(self.kind)}, the column is {type_name(array.type)}")
             )
-        return encode_rows(self.root, array, prefix, faults)
-
-
-def encode_rows(
-    kernel: Kernel, array: pa.Array | pa.ChunkedArray, prefix: bytes, faults: list[Fault] | None = None
-) -> pa.BinaryArray:
-    """``prefix`` and what the kernel writes for each row, by the rules of ``Encoder.encode``.
-
-    Raises ``SchemaMismatchError`` for layouts that Arrow cannot decode.
-    """
-    if problems := undecodable(array.type):
-        raise SchemaMismatchError(problems)
-    refused: list[Fault] = []
-    encoded: list[pa.BinaryArray] = []
-    row = size = 0
-    for chunk in _joined(array) if isinstance(array, pa.ChunkedArray) else [array]:
-        for rows in _slices(chunk):
+        if problems := undecodable(array.type):
+            raise SchemaMismatchError(problems)
+        refused: list[Fault] = []
+        encoded: list[pa.BinaryArray] = []
+        row = size = 0
+        for rows in _slices(array):
             values = plain(rows)
             keep = mask_of(values)
             writer = RowWriter(len(values))
             writer.fixed(prefix, keep)
-            kernel.write(writer, values, keep)
+            self.root.write(writer, values, keep)
             new = sorted(writer.faults.values())
             if row:
                 new = [fault._replace(row=row + fault.row) for fault in new]
@@ -265,11 +241,32 @@ def encode_rows(
             if size > _MAX_BYTES:
                 raise InvalidRecordError(_TOO_LARGE)
             encoded.append(binary_array(starts, data, None if keep is None else keep == 0))
-    if refused:
-        raise UnencodableRowsError(refused)
-    if len(encoded) == 1:
-        return encoded[0]
-    return pa.concat_arrays(encoded) if encoded else binary_array(np.zeros(1, np.int32), b"")
+        if refused:
+            raise UnencodableRowsError(refused)
+        if len(encoded) == 1:
+            return encoded[0]
+        return pa.concat_arrays(encoded) if encoded else binary_array(np.zeros(1, np.int32), b"")
+
+
+class PlainEncoder:
+    """An ``Encoder`` of strings and bytes, which are encoded already. It only puts the prefix in front."""
+
+    def encode(self, array: pa.Array, prefix: bytes = b"", faults: list[Fault] | None = None) -> pa.BinaryArray:
+        values = binary_column(array)
+        return prefixed(values, [prefix]) if prefix else values
+
+
+def prefixed(values: pa.BinaryArray, prefixes: Sequence[bytes], codes: Int32Array | None = None) -> pa.BinaryArray:
+    """``prefixes[codes[row]]`` and the value of each row, null where the value is. ``codes``: None for one prefix."""
+    order = np.zeros(len(values), np.int32) if codes is None else codes
+    missing = null_mask(values) if values.null_count else None
+    if missing is not None:
+        order = np.where(missing, np.int32(len(prefixes)), order)
+    join = RowJoin(len(values), values.nbytes)
+    join.column(bytes_column([*prefixes, b""]), order)
+    join.column(values)
+    data, starts = join.finish()
+    return binary_array(np.ascontiguousarray(starts), data, missing)
 
 
 def _without(keep: Mask | None, writer: RowWriter) -> Mask:
@@ -279,40 +276,14 @@ def _without(keep: Mask | None, writer: RowWriter) -> Mask:
     return mask
 
 
-def _joined(array: pa.ChunkedArray) -> Iterator[pa.Array]:
-    """The chunks, of which neighbours are joined while a slice has room for their rows and bytes."""
-    held: list[pa.Array] = []
-    rows = size = 0
-    for chunk in array.chunks:
-        # What a chunk's buffers hold is an upper bound of its bytes that takes a tenth of the time.
-        held_bytes = chunk.get_total_buffer_size()
-        if held_bytes > _SMALL_BYTES:
-            held_bytes = chunk.nbytes
-        rows, size = rows + len(chunk), size + held_bytes
-        if held and (rows > _SLICE_ROWS or size > _SLICE_BYTES):
-            yield from _concatenated(held)
-            held, rows, size = [], len(chunk), held_bytes
-        held.append(chunk)
-    yield from _concatenated(held)
-
-
-def _concatenated(chunks: list[pa.Array]) -> list[pa.Array]:
-    try:
-        return [pa.concat_arrays(chunks)] if len(chunks) > 1 else chunks
-    except (
-        pa.ArrowInvalid,
-        pa.ArrowNotImplementedError,
-    ):  # dictionaries with more values than their indexes can number
-        return chunks
-
-
-def _slices(array: pa.Array) -> Iterator[pa.Array]:
+def _slices(array: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array]:
     for start in range(0, len(array), _SLICE_ROWS):
         yield from _halves(array.slice(start, _SLICE_ROWS))
 
 
-def _halves(array: pa.Array) -> Iterator[pa.Array]:
-    size = _bytes(array)
+def _halves(array: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array]:
+    chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+    size = sum(map(_bytes, chunks))
     if len(array) > 1 and size > _SLICE_BYTES:
         half = len(array) // 2
         yield from _halves(array.slice(0, half))
@@ -320,7 +291,14 @@ def _halves(array: pa.Array) -> Iterator[pa.Array]:
     elif size > _MAX_BYTES:
         raise InvalidRecordError(_TOO_LARGE)
     else:
-        yield array
+        yield from chunks if len(chunks) == 1 else _concatenated(chunks)
+
+
+def _concatenated(chunks: list[pa.Array]) -> list[pa.Array]:
+    try:
+        return [pa.concat_arrays(chunks)]
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):  # a dictionary has more values than its indexes can number
+        return chunks
 
 
 def _bytes(array: pa.Array) -> int:

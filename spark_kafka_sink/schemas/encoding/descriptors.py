@@ -19,7 +19,7 @@ from spark_kafka_sink.errors import ConfigError
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
-    from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto, FileDescriptorSet
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
     from google.protobuf.descriptor_pool import DescriptorPool
 
 
@@ -35,14 +35,50 @@ _OF_LIBRARIES: Final = re.compile(r"google/(?:protobuf|type)/(?:\w+/)*\w+\.proto
 META: Final = "confluent/meta.proto"
 DECIMAL: Final = "confluent/type/decimal.proto"
 
-_OPTION_NUMBER: Final = 1088
-_EXTENDED: Final = {
-    "file_meta": "FileOptions",
-    "message_meta": "MessageOptions",
-    "field_meta": "FieldOptions",
-    "enum_meta": "EnumOptions",
-    "enum_value_meta": "EnumValueOptions",
-}
+_MESSAGE: Final = "label: LABEL_OPTIONAL type: TYPE_MESSAGE type_name"
+_TEXT: Final = "label: LABEL_OPTIONAL type: TYPE_STRING"
+_CONFLUENT: Final = {
+    DECIMAL: """
+        package: "confluent.type"
+        message_type {
+          name: "Decimal"
+          field { name: "value" number: 1 label: LABEL_OPTIONAL type: TYPE_BYTES }
+          field { name: "precision" number: 2 label: LABEL_OPTIONAL type: TYPE_UINT32 }
+          field { name: "scale" number: 3 label: LABEL_OPTIONAL type: TYPE_INT32 }
+        }""",
+    META: f"""
+        package: "confluent" dependency: "google/protobuf/descriptor.proto"
+        message_type {{
+          name: "Meta"
+          field {{ name: "doc" number: 1 {_TEXT} }}
+          field {{
+            name: "params" number: 2 label: LABEL_REPEATED type: TYPE_MESSAGE type_name: ".confluent.Meta.ParamsEntry"
+          }}
+          field {{ name: "tags" number: 3 label: LABEL_REPEATED type: TYPE_STRING }}
+          field {{ name: "rules" number: 4 label: LABEL_REPEATED type: TYPE_MESSAGE type_name: ".confluent.Rule" }}
+          nested_type {{
+            name: "ParamsEntry" field {{ name: "key" number: 1 {_TEXT} }} field {{ name: "value" number: 2 {_TEXT} }}
+            options {{ map_entry: true }}
+          }}
+        }}
+        message_type {{
+          name: "Rule" field {{ name: "name" number: 1 {_TEXT} }} field {{ name: "doc" number: 2 {_TEXT} }}
+          field {{ name: "expr" number: 3 {_TEXT} }} field {{ name: "sql" number: 4 {_TEXT} }}
+        }}""" + "".join(
+        f"""
+        extension {{
+          name: "{name}_meta" number: 1088 extendee: ".google.protobuf.{options}" {_MESSAGE}: ".confluent.Meta"
+        }}"""
+        for name, options in (
+            ("file", "FileOptions"), ("message", "MessageOptions"), ("field", "FieldOptions"), ("enum", "EnumOptions"),
+            ("enum_value", "EnumValueOptions"),
+        )
+    ),
+}  # fmt: skip
+"""The files that registries know besides those of Google, so schemas import them without a reference.
+
+Java: ``ProtobufSchema.CFLT_META_LOCATION``, ``CFLT_DECIMAL_LOCATION``.
+"""
 
 
 def message_descriptor(descriptor_set: bytes, message: str) -> Descriptor:
@@ -65,17 +101,6 @@ def message_descriptor(descriptor_set: bytes, message: str) -> Descriptor:
         raise ConfigError([f"{message} is the name of {' and '.join(named)}: give the full name"])
     there = [f"{file.package}.{each.name}".removeprefix(".") for file in files for each in file.message_type]
     raise ConfigError([f"the descriptor set has no message {message}; it has {', '.join(there) or 'none'}"])
-
-
-def message_indexes(descriptor_set: bytes, message: str) -> tuple[int, ...]:
-    """The path to the message within its file: its index at the top, then in each nested one (Java: MessageIndexes)."""
-    descriptor = message_descriptor(descriptor_set, message)
-    indexes: list[int] = []
-    while descriptor.containing_type is not None:
-        indexes.append(list(descriptor.containing_type.nested_types).index(descriptor))
-        descriptor = descriptor.containing_type
-    top = list(descriptor.file.message_types_by_name).index(descriptor.name)
-    return (top, *reversed(indexes))
 
 
 def descriptor_set_of(file: str, name: str = "default.proto", imports: Mapping[str, str] | None = None) -> bytes:
@@ -123,7 +148,7 @@ def ordered_files(descriptor_set: bytes) -> list[FileDescriptorProto]:
 def known_files(names: Iterable[str]) -> bytes:
     """A descriptor set of those files that are known here, with their imports; empty if none is known."""
     descriptor_pb2 = library()
-    found = descriptor_pb2.FileDescriptorSet(file=filter(None, map(_known_file, names)))
+    found = descriptor_pb2.FileDescriptorSet(file=filter(None, map(known_file, names)))
     files = descriptor_pb2.FileDescriptorSet(file=ordered_files(found.SerializeToString()))
     data: bytes = files.SerializeToString(deterministic=True)
     return data
@@ -149,7 +174,7 @@ def _visit(
     if file.name in ordered:
         return
     for name in file.dependency:
-        imported = ordered.get(name) or files.get(name) or _known_file(name)
+        imported = ordered.get(name) or files.get(name) or known_file(name)
         if imported is None:
             raise ConfigError(
                 [f"the descriptor set lacks {name}, which {file.name} imports (protoc --include_imports adds it)"]
@@ -158,9 +183,14 @@ def _visit(
     ordered[file.name] = file
 
 
-def _known_file(name: str) -> FileDescriptorProto | None:
+def known_file(name: str) -> FileDescriptorProto | None:
+    if name in _CONFLUENT:
+        made: FileDescriptorProto = import_module("google.protobuf.text_format").Parse(
+            _CONFLUENT[name], library().FileDescriptorProto(name=name, syntax="proto3")
+        )
+        return made
     if not _OF_LIBRARIES.fullmatch(name):
-        return confluent_file(name)
+        return None
     try:
         module = import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2")
     except ImportError:
@@ -194,53 +224,3 @@ def is_repeated(field: FieldDescriptor) -> bool:
     if hasattr(field, "is_repeated"):  # not in protobuf 5; later ones warn for ``label``
         return bool(field.is_repeated)
     return bool(field.label == field.LABEL_REPEATED)
-
-
-def confluent_file(name: str) -> FileDescriptorProto | None:
-    """A file that registries know besides those of Google, so schemas import it without a reference; else None.
-
-    Java: ``ProtobufSchema.CFLT_META_LOCATION``, ``CFLT_DECIMAL_LOCATION``.
-    """
-    file: FileDescriptorProto = library().FileDescriptorProto(name=name, syntax="proto3")
-    if name == DECIMAL:
-        file.package = "confluent.type"
-        _add_fields(file.message_type.add(name="Decimal"), {"value": "BYTES", "precision": "UINT32", "scale": "INT32"})
-        return file
-    if name != META:
-        return None
-    file.package = "confluent"
-    file.dependency.append("google/protobuf/descriptor.proto")
-    meta = file.message_type.add(name="Meta")
-    _add_fields(
-        meta,
-        {"doc": "STRING", "params": ".confluent.Meta.ParamsEntry", "tags": "STRING", "rules": ".confluent.Rule"},
-        repeated=("params", "tags", "rules"),
-    )
-    entry = meta.nested_type.add(name="ParamsEntry")
-    _add_fields(entry, {"key": "STRING", "value": "STRING"})
-    entry.options.map_entry = True
-    _add_fields(file.message_type.add(name="Rule"), dict.fromkeys(("name", "doc", "expr", "sql"), "STRING"))
-    for option, extended in _EXTENDED.items():
-        file.extension.add(
-            name=option,
-            number=_OPTION_NUMBER,
-            extendee=f".google.protobuf.{extended}",
-            label="LABEL_OPTIONAL",
-            type="TYPE_MESSAGE",
-            type_name=".confluent.Meta",
-        )
-    return file
-
-
-def _add_fields(message: DescriptorProto, types: dict[str, str], repeated: tuple[str, ...] = ()) -> None:
-    """Adds fields, numbered from 1. ``types``: the type of each field by name; a message's is its full name."""
-    for number, (name, kind) in enumerate(types.items(), 1):
-        is_message = kind.startswith(".")
-        field = message.field.add(
-            name=name,
-            number=number,
-            label="LABEL_REPEATED" if name in repeated else "LABEL_OPTIONAL",
-            type="TYPE_MESSAGE" if is_message else f"TYPE_{kind}",
-        )
-        if is_message:
-            field.type_name = kind

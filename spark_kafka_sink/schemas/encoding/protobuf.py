@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -57,34 +57,17 @@ def encode_protobuf(
     return _planned(descriptor_set, message, column.type).encode(column)
 
 
-@lru_cache(64)
-def _planned(descriptor_set: bytes, message: str, kind: pa.DataType) -> KernelEncoder:
-    return plan_protobuf(descriptor_set, message, kind)
+_planned = lru_cache(64)(plan_protobuf)
 
-
-_VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5
+_VARINT, _DELIMITED = 0, 2
 _WIRE_TYPE = 7
+_WIRE_TYPES: Final = {
+    "fixed64": 1, "sfixed64": 1, "double": 1, "string": _DELIMITED, "bytes": _DELIMITED, "message": _DELIMITED,
+    "fixed32": 5, "sfixed32": 5, "float": 5,
+}  # fmt: skip
+"""Of all types but varints."""
 
-
-class _Integers(NamedTuple):
-    signed: bool
-    bits: int
-    wire_type: int
-
-
-_INTEGERS: Final = {
-    "int32": _Integers(True, 32, _VARINT),
-    "int64": _Integers(True, 64, _VARINT),
-    "uint32": _Integers(False, 32, _VARINT),
-    "uint64": _Integers(False, 64, _VARINT),
-    "sint32": _Integers(True, 32, _VARINT),
-    "sint64": _Integers(True, 64, _VARINT),
-    "fixed32": _Integers(False, 32, _FIXED32),
-    "fixed64": _Integers(False, 64, _FIXED64),
-    "sfixed32": _Integers(True, 32, _FIXED32),
-    "sfixed64": _Integers(True, 64, _FIXED64),
-}
-_FLOATS: Final = {"float": (32, 24, _FIXED32), "double": (64, 53, _FIXED64)}
+_FLOATS: Final = {"float": (32, 24), "double": (64, 53)}
 """Each with its bits, and those of integers that it holds exactly."""
 
 _WRAPPERS: Final = frozenset(
@@ -114,9 +97,10 @@ class _Planner:
             elif name in names[:index]:
                 self._add(before + name, f"{names.count(name)} columns have this name")
             else:
-                planned = self._field(field, kind.field(index).type, before + name)
-                if planned is not None:
-                    fields.append((field.number, index, planned))
+                try:
+                    fields.append((field.number, index, self._planned(field, kind.field(index).type, before + name)))
+                except _DoesNotFitError as error:
+                    self.mismatches.append(str(error))
         for field in descriptor.fields:
             if _is_required(field) and field.name not in names:
                 self._add(before + field.name, f"no such column, and {descriptor.full_name} requires the field")
@@ -131,13 +115,6 @@ class _Planner:
         )
         return parts.Message(with_runs(by_number), tuple(oneofs))
 
-    def _field(self, field: FieldDescriptor, kind: pa.DataType, path: str) -> Kernel | None:
-        try:
-            return self._planned(field, kind, path)
-        except _DoesNotFitError as error:
-            self.mismatches.append(str(error))
-            return None
-
     def _planned(self, field: FieldDescriptor, kind: pa.DataType, path: str) -> Kernel:
         proto_type = TYPE_NAMES[field.type]
         if proto_type == "group":
@@ -148,16 +125,14 @@ class _Planner:
             return self._map(field, kind, path)
         if not is_repeated(field):
             element = self._kind(field, kind, path)
-            return parts.Singular(
-                _tag(field.number, _wire_type(proto_type)), element, path, field.has_presence, _is_required(field)
-            )
+            return parts.Singular(_tag(field), element, path, field.has_presence, _is_required(field))
         if pt.is_null(kind):
             kind = pa.list_(kind)
         if not is_any_list(kind):
             raise _does_not_fit(path, kind, f"repeated {_type(field)}")
         element = self._kind(field, kind.value_type, f"{path}[]")
         packed = _is_packed(field)
-        return parts.Repeated(_tag(field.number, _DELIMITED if packed else _wire_type(proto_type)), element, packed)
+        return parts.Repeated(_tag(field, _DELIMITED if packed else None), element, packed)
 
     def _map(self, field: FieldDescriptor, kind: pa.DataType, path: str) -> Kernel:
         key, value = (field.message_type.fields_by_name[name] for name in ("key", "value"))
@@ -168,18 +143,17 @@ class _Planner:
         fields: list[SingleField] = []
         for index, (each, of) in enumerate(((key, kind.key_type), (value, kind.item_type))):
             at = f"{path}.{each.name}"
-            wire_type = _wire_type(TYPE_NAMES[each.type])
             element = self._kind(each, of, at)
-            single = parts.Singular(_tag(each.number, wire_type), element, at, presence=True, required=True)
+            single = parts.Singular(_tag(each), element, at, presence=True, required=True)
             fields.append(SingleField(index, single))
-        return parts.Map(_tag(field.number, _DELIMITED), parts.Message(tuple(fields)), path)
+        return parts.Map(_tag(field), parts.Message(tuple(fields)), path)
 
     def _kind(self, field: FieldDescriptor, kind: pa.DataType, path: str) -> Kind:
         """What writes values of the Arrow type ``kind`` as the field's type, whether the field is repeated or not."""
         name = TYPE_NAMES[field.type]
         if pt.is_null(kind):
             return parts.Boolean()  # has no values
-        if name in _INTEGERS and pt.is_integer(kind):
+        if name.endswith(("32", "64")) and pt.is_integer(kind):
             return _integer(name, kind, path)
         if name in ("uint64", "fixed64") and pt.is_decimal128(kind) and kind.scale == 0:
             # as Spark reads it
@@ -208,7 +182,7 @@ class _Planner:
             return parts.Duration(path)
         if descriptor.full_name in _WRAPPERS:
             value = descriptor.fields_by_name["value"]
-            return parts.Wrapper(_tag(value.number, _wire_type(TYPE_NAMES[value.type])), self._kind(value, kind, path))
+            return parts.Wrapper(_tag(value), self._kind(value, kind, path))
         raise _does_not_fit(path, kind, _type(field))
 
     def _add(self, path: str, problem: str) -> None:
@@ -220,13 +194,13 @@ def _integer(name: str, kind: pa.DataType, path: str) -> Kind:
 
     Spark has no unsigned integers: it has an integer or a long for uint32, and a long for uint64.
     """
-    signed, bits, wire_type = _INTEGERS[name]
+    signed, bits = not name.startswith(("u", "f")), int(name[-2:])
     given, holds = _range(pt.is_signed_integer(kind), kind.bit_width), _range(signed, bits)
     fits = given[0] >= holds[0] and given[1] <= holds[1]
     if not fits and (signed or given[0] == 0):
         raise _narrows(path, kind, name)
     bounds = None if fits else (holds[0], min(holds[1], given[1]))
-    return parts.Integer(path, name, 0 if wire_type == _VARINT else bits, name.startswith("sint"), bounds)
+    return parts.Integer(path, name, bits if name in _WIRE_TYPES else 0, name.startswith("sint"), bounds)
 
 
 def _range(signed: bool, bits: int) -> tuple[int, int]:
@@ -234,7 +208,7 @@ def _range(signed: bool, bits: int) -> tuple[int, int]:
 
 
 def _floating(name: str, kind: pa.DataType, path: str) -> Kind:
-    bits, exact_bits, _ = _FLOATS[name]
+    bits, exact_bits = _FLOATS[name]
     needed = kind.bit_width - pt.is_signed_integer(kind) if pt.is_integer(kind) else kind.bit_width
     fits = needed <= (exact_bits if pt.is_integer(kind) else bits)
     if not fits:
@@ -269,16 +243,11 @@ def _type(field: FieldDescriptor) -> str:
     return str(field.message_type.full_name) if field.message_type is not None else TYPE_NAMES[field.type]
 
 
-def _tag(number: int, wire_type: int) -> bytes:
-    return encode_unsigned_varint(number << 3 | wire_type)
-
-
-def _wire_type(proto_type: str) -> int:
-    if proto_type in _INTEGERS:
-        return _INTEGERS[proto_type].wire_type
-    if proto_type in _FLOATS:
-        return _FLOATS[proto_type][2]
-    return _DELIMITED if proto_type in ("string", "bytes", "message") else _VARINT
+def _tag(field: FieldDescriptor, wire_type: int | None = None) -> bytes:
+    """``wire_type``: by default that of the field's type."""
+    if wire_type is None:
+        wire_type = _WIRE_TYPES.get(TYPE_NAMES[field.type], _VARINT)
+    return encode_unsigned_varint(field.number << 3 | wire_type)
 
 
 def _is_map(field: FieldDescriptor) -> bool:

@@ -1,40 +1,56 @@
-"""Schemas, one class per format: what a registry gets, the name of the record, the encoder of a column.
+"""Schemas, one class per format: where options and registry have them, what is registered, the encoder of a column.
 
-The driver uses them; a worker does only for topics whose schema the plan does not have.
+The driver uses them; a worker does only for topics whose schema the plan does not have. A further format is a member of
+``Format`` with its rules, a class here, and an encoder.
 """
 
 from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from importlib.util import find_spec
+from types import MappingProxyType
+from typing import ClassVar, Final
 
 import pyarrow as pa
 
-from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.schemas.encoding.avro_schema import AvroSchema, with_imports
-from spark_kafka_sink.schemas.encoding.descriptors import (
-    descriptor_set_of,
-    message_descriptor,
-    message_indexes,
-    ordered_files,
-)
+from spark_kafka_sink.errors import ConfigError, shown
+from spark_kafka_sink.schemas.encoding.avro import plan_avro
+from spark_kafka_sink.schemas.encoding.avro_schema import AvroSchema, without_comments
+from spark_kafka_sink.schemas.encoding.columns import PlainEncoder
+from spark_kafka_sink.schemas.encoding.descriptors import descriptor_set_of, message_descriptor, ordered_files
 from spark_kafka_sink.schemas.encoding.encoder import Encoder
-from spark_kafka_sink.schemas.encoding.proto_text import proto_files, text_indexes
+from spark_kafka_sink.schemas.encoding.protobuf import plan_protobuf
 from spark_kafka_sink.schemas.formats.format_options import ColumnFormat, Format, FormatError
-from spark_kafka_sink.schemas.formats.protoc import compile_proto, has_protoc, writes_entries_out
-from spark_kafka_sink.schemas.formats.wire_format import PlainEncoder
+from spark_kafka_sink.schemas.formats.proto_text import (
+    compile_proto,
+    message_indexes,
+    proto_files,
+    writes_entries_out,
+)
 from spark_kafka_sink.schemas.registry.cache import CachedRegistry
-from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, SchemaReference, SchemaType
-
-_TYPES: Final = {Format.AVRO: SchemaType.AVRO, Format.PROTOBUF: SchemaType.PROTOBUF, Format.JSON: SchemaType.JSON}
+from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, SchemaReference
 
 
 class ColumnSchema(ABC):
     """A schema that options give, a column derives or a registry holds."""
 
     __slots__ = ()
+
+    is_asked_serialized: ClassVar = False
+    """Whether a registry is asked for the parsed schema; see ``Schema.serialized_file``."""
+
+    @classmethod
+    @abstractmethod
+    def given(cls, column: ColumnFormat, derived: str | None) -> ColumnSchema | None:
+        """The schema that options give, or ``derived``; None if the registry's is taken. Raises ``FormatError``."""
+
+    @classmethod
+    @abstractmethod
+    def registered(cls, column: ColumnFormat, found: RegisteredSchema, registry: CachedRegistry) -> ColumnSchema:
+        """The schema that a registry holds. Raises ``FormatError``, ``ConfigError``."""
 
     @property
     @abstractmethod
@@ -60,23 +76,32 @@ class ColumnSchema(ABC):
 
 @dataclass(frozen=True, slots=True)
 class AvroColumnSchema(ColumnSchema):
-    """Avro JSON without references. ``is_registered``: a registry holds it, so its defaults may be wrong."""
+    """Avro JSON. ``imports``: name and text of the schemas that a registry's schema refers to."""
 
     text: str
-    is_registered: bool = False
+    imports: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def given(cls, column: ColumnFormat, derived: str | None) -> AvroColumnSchema | None:
+        text = _given_text(column)
+        text = derived if text is None else without_comments(text)  # some registries take none
+        return None if text is None else cls(text)
+
+    @classmethod
+    def registered(cls, column: ColumnFormat, found: RegisteredSchema, registry: CachedRegistry) -> AvroColumnSchema:
+        imports = registry.imports(found.schema).items()
+        return cls(found.schema.text, tuple((name, each.text) for name, each in imports))
 
     @property
     def record(self) -> str:
-        schema = AvroSchema.parse(self.text, checks_defaults=False)
+        schema = AvroSchema.parse(self.text, self.imports)
         return str(schema.attributes["name"]) if schema.type == "record" else ""
 
     def encoder(self, kind: pa.DataType, *, for_registry: bool) -> Encoder:
-        from spark_kafka_sink.schemas.encoding.avro import plan_avro
-
-        return plan_avro(self.text, kind, for_registry=for_registry, checks_defaults=not self.is_registered)
+        return plan_avro(self.text, kind, for_registry=for_registry, imports=self.imports)
 
     def to_register(self, registry: CachedRegistry, *, registers: bool) -> Schema:
-        return Schema(SchemaType.AVRO, self.text)
+        return Schema(Format.AVRO.schema_type, self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +109,20 @@ class JsonColumnSchema(ColumnSchema):
     """A JSON Schema. Rows are not compared with it."""
 
     text: str
+
+    @classmethod
+    def given(cls, column: ColumnFormat, derived: str | None) -> JsonColumnSchema | None:
+        text = _given_text(column)
+        try:
+            if text is None or isinstance(json.loads(text), (dict, bool)):
+                return None if text is None else cls(text)
+        except (ValueError, RecursionError) as error:
+            raise FormatError(f"{column.origin} is not JSON: {error}") from error
+        raise FormatError(f"{column.origin} is not a JSON Schema, which must be an object.")
+
+    @classmethod
+    def registered(cls, column: ColumnFormat, found: RegisteredSchema, registry: CachedRegistry) -> JsonColumnSchema:
+        return cls(found.schema.text)
 
     @property
     def record(self) -> str:
@@ -94,7 +133,7 @@ class JsonColumnSchema(ColumnSchema):
         return PlainEncoder()
 
     def to_register(self, registry: CachedRegistry, *, registers: bool) -> Schema:
-        return Schema(SchemaType.JSON, self.text)
+        return Schema(Format.JSON.schema_type, self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +144,50 @@ class ProtobufColumnSchema(ColumnSchema):
     text writes the entries out (``option map_entry = true``), as Java's own serializers register it.
     """
 
+    is_asked_serialized: ClassVar = True
+
     descriptor_set: bytes
     message: str
     counts_entries: bool = False
+
+    @classmethod
+    def given(cls, column: ColumnFormat, derived: str | None) -> ProtobufColumnSchema | None:
+        if column.descriptor_file is None:
+            return None
+        assert column.message is not None
+        schema = cls(column.read("DescriptorFile", column.descriptor_file), column.message)
+        try:
+            schema.message_indexes  # noqa: B018 - reads all of it
+        except ConfigError as error:
+            raise FormatError(f"{column.origin}: {error}") from error
+        return schema
+
+    @classmethod
+    def registered(
+        cls, column: ColumnFormat, found: RegisteredSchema, registry: CachedRegistry
+    ) -> ProtobufColumnSchema:
+        """The message that the options name, or the first one of the file, as in Java."""
+        files, serialized = _descriptor_set(column, found, registry)
+        main = ordered_files(files)[-1]
+        what = f"schema {found.id} of subject {found.subject}"
+        if column.message is None and not main.message_type:
+            raise FormatError(f"Schema {found.id} of subject {found.subject} has no message.")
+        message = column.message or f"{main.package}.{main.message_type[0].name}".removeprefix(".")
+        try:
+            descriptor = message_descriptor(files, message)
+        except ConfigError as error:
+            raise FormatError(f"{column.option('Message')} is looked for in {what}: {error}.") from error
+        if descriptor.file.name != main.name and main.message_type:  # Java: a file that only imports stands for it
+            raise FormatError(
+                f"{column.option('Message')}: {what} only imports {descriptor.full_name}; give one of its own "
+                f"messages, {', '.join(each.name for each in main.message_type)}."
+            )
+        schema = cls(files, message)
+        counting = replace(schema, counts_entries=True)
+        if counting.message_indexes == schema.message_indexes:
+            return schema
+        text = registry.by_id(found.id, found.subject).schema.text if serialized else found.schema.text
+        return counting if writes_entries_out(text) else schema
 
     @property
     def record(self) -> str:
@@ -116,13 +196,9 @@ class ProtobufColumnSchema(ColumnSchema):
 
     @property
     def message_indexes(self) -> tuple[int, ...]:
-        if not self.counts_entries:
-            return text_indexes(self.descriptor_set, self.message)
-        return message_indexes(self.descriptor_set, self.message)
+        return message_indexes(self.descriptor_set, self.message, counts_entries=self.counts_entries)
 
     def encoder(self, kind: pa.DataType, *, for_registry: bool) -> Encoder:
-        from spark_kafka_sink.schemas.encoding.protobuf import plan_protobuf
-
         return plan_protobuf(self.descriptor_set, self.message, kind)
 
     def to_register(self, registry: CachedRegistry, *, registers: bool) -> Schema:
@@ -131,52 +207,35 @@ class ProtobufColumnSchema(ColumnSchema):
         references: dict[str, SchemaReference] = {}
         *imported, file = proto_files(self.descriptor_set, self.message)
         for each in imported:
-            schema = Schema(SchemaType.PROTOBUF, each.text, tuple(references[name] for name in each.imports))
+            schema = Schema(Format.PROTOBUF.schema_type, each.text, tuple(references[name] for name in each.imports))
             version = ask(each.name, schema).version
             assert version is not None
             references[each.name] = SchemaReference(each.name, each.name, version)
-        return Schema(SchemaType.PROTOBUF, file.text, tuple(references[name] for name in file.imports))
+        return Schema(Format.PROTOBUF.schema_type, file.text, tuple(references[name] for name in file.imports))
+
+
+SCHEMAS: Final[Mapping[Format, type[ColumnSchema]]] = MappingProxyType(
+    {Format.AVRO: AvroColumnSchema, Format.PROTOBUF: ProtobufColumnSchema, Format.JSON: JsonColumnSchema}
+)
 
 
 def registered_column_schema(column: ColumnFormat, found: RegisteredSchema, registry: CachedRegistry) -> ColumnSchema:
     """The schema that a registry holds. Raises ``InvalidSchemaError``; ``FormatError`` if its format is another one."""
-    schema = found.schema
-    if schema.type is not _TYPES[column.format]:
+    if found.schema.type != column.format.schema_type:
         raise FormatError(
-            f"Schema {found.id} of subject {found.subject} is of type {schema.type.value}, but "
+            f"Schema {found.id} of subject {found.subject} is of type {shown(found.schema.type, 100)}, but "
             f"{column.option('Format')} is {column.format.value}."
         )
-    if column.format is Format.JSON:
-        return JsonColumnSchema(schema.text)
-    if column.format is Format.AVRO:
-        imports = {name: each.text for name, each in registry.imports(schema).items()}
-        return AvroColumnSchema(with_imports(schema.text, imports), is_registered=True)
-    return _registered_protobuf(column, found, registry)
+    return SCHEMAS[column.format].registered(column, found, registry)
 
 
-def _registered_protobuf(column: ColumnFormat, found: RegisteredSchema, registry: CachedRegistry) -> ColumnSchema:
-    """The message that the options name, or the first one of the file, as in Java."""
-    files, serialized = _descriptor_set(column, found, registry)
-    main = ordered_files(files)[-1]
-    if column.message is None and not main.message_type:
-        raise FormatError(f"Schema {found.id} of subject {found.subject} has no message.")
-    message = column.message or f"{main.package}.{main.message_type[0].name}".removeprefix(".")
-    what = f"schema {found.id} of subject {found.subject}"
+def _given_text(column: ColumnFormat) -> str | None:
+    if column.schema_file is None:
+        return column.schema
     try:
-        descriptor = message_descriptor(files, message)
-    except ConfigError as error:
-        raise FormatError(f"{column.option('Message')} is looked for in {what}: {error}.") from error
-    if descriptor.file.name != main.name and main.message_type:  # Java: a file that only imports stands for the import
-        raise FormatError(
-            f"{column.option('Message')}: {what} only imports {descriptor.full_name}; give one of its own messages, "
-            f"{', '.join(each.name for each in main.message_type)}."
-        )
-    without_entries = ProtobufColumnSchema(files, message)
-    with_entries = replace(without_entries, counts_entries=True)
-    if with_entries.message_indexes == without_entries.message_indexes:
-        return without_entries
-    text = registry.by_id(found.id, found.subject).schema.text if serialized else found.schema.text
-    return with_entries if writes_entries_out(text) else without_entries
+        return column.read("SchemaFile", column.schema_file).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{column.origin} is not UTF-8 at byte {error.start}.") from error
 
 
 def _descriptor_set(column: ColumnFormat, found: RegisteredSchema, registry: CachedRegistry) -> tuple[bytes, bool]:
@@ -186,7 +245,7 @@ def _descriptor_set(column: ColumnFormat, found: RegisteredSchema, registry: Cac
     if all(each.serialized_file() is not None for each in (found.schema, *schemas.values())):
         return descriptor_set_of(found.schema.text, found.subject, imports), True
     what = f"Schema {found.id} of subject {found.subject}"
-    if not has_protoc():
+    if find_spec("grpc_tools") is None:
         raise FormatError(
             f"{what} is .proto text, because this registry returns no descriptors, and protoc is missing: pip install "
             "grpcio-tools on the driver, and with a column topic on the workers. Or give "

@@ -1,4 +1,6 @@
-"""The options ``keyFormat``, ``valueFormat`` and those of their schemas. Reads no files and asks no registry."""
+"""The options ``keyFormat``, ``valueFormat`` and those of their schemas. Parsing reads no files and asks no
+registry.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,12 @@ import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.config.operator_limits import file_fault
 from spark_kafka_sink.common.config.option import OneOf, Option, OptionKind
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions, registry_names
@@ -16,21 +21,62 @@ from spark_kafka_sink.schemas.registry.schema import Side
 
 
 class Format(Enum):
-    """The values of ``keyFormat`` and ``valueFormat``."""
+    """The values of ``keyFormat`` and ``valueFormat``; but for raw, the names of a registry's schema types, too."""
 
     RAW = "raw"
     AVRO = "avro"
     PROTOBUF = "protobuf"
     JSON = "json"
 
+    @property
+    def schema_type(self) -> str:
+        return self.name
+
+
+class Takes(Enum):
+    """The types of columns that a format may encode. What fits a schema is for its encoder to say."""
+
+    BYTES = "string or binary"
+    STRUCT = "struct"
+    ANY = "any"
+
+
+class FormatRules(NamedTuple):
+    """What a format asks of columns and options."""
+
+    takes: Takes
+    column: str
+    """What the column must be, in the table of options."""
+    schema: tuple[str, ...] = ()
+    """The options that give a schema, without key or value in front of their names."""
+    record: str = ""
+    """What names the record of a subject name strategy: an option, and what it must have."""
+
+
+_TEXTS: Final = ("Schema", "SchemaFile")
+_MESSAGE: Final = ("DescriptorFile", "Message")
+
+RULES: Final[Mapping[Format, FormatRules]] = MappingProxyType({
+    Format.RAW: FormatRules(Takes.BYTES, "string or binary, written as it is"),
+    Format.AVRO: FormatRules(
+        Takes.ANY, "a struct, or any type if the schema is not a record", _TEXTS,
+        "{}Schema, the schema of a record, or use the strategy topic. (A nullable struct derives a union.)",
+    ),
+    Format.PROTOBUF: FormatRules(
+        Takes.STRUCT, "a struct", _MESSAGE, "{}Message, its full name, or use the strategy topic."
+    ),
+    Format.JSON: FormatRules(
+        Takes.BYTES, "string or binary made by to_json, to which the sink adds the schema id", _TEXTS,
+        "{}Schema, a schema with a title, or use the strategy topic.",
+    ),
+})  # fmt: skip
+
 
 def _options_of(side: str) -> tuple[Option, ...]:
-    formats = OneOf(tuple(each.value for each in Format))
+    columns = " ".join(f"{each.value}: {rules.column}." for each, rules in RULES.items())
     return (
-        Option(f"{side}Format", OptionKind.STRING, "raw", "medium",
-               f"Encoding of the column {side}. raw: string or binary, written as it is. avro: a struct, or any type "
-               "if the schema is not a record. protobuf: a struct. json: string or binary made by to_json, to which "
-               "the sink adds the schema id.", formats),
+        Option(f"{side}Format", OptionKind.STRING, "raw", "medium", f"Encoding of the column {side}. {columns}",
+               OneOf(tuple(each.value for each in RULES))),
         Option(f"{side}Schema", OptionKind.STRING, None, "medium",
                f"Schema for the column {side}: Avro JSON, or JSON Schema. Default for avro: the schema that Spark's "
                "to_avro derives from the column."),
@@ -69,6 +115,26 @@ class ColumnFormat:
     def option(self, name: str) -> str:
         """``Schema`` → ``valueSchema``."""
         return self.side.value + name
+
+    @property
+    def origin(self) -> str:
+        """What errors call a schema that does not come from the registry."""
+        for name, path in (("DescriptorFile", self.descriptor_file), ("SchemaFile", self.schema_file)):
+            if path is not None:
+                return f"{self.option(name)} {path}"
+        return "the schema derived from it" if self.schema is None else self.option("Schema")
+
+    def read(self, name: str, path: str) -> bytes:
+        """Reads the file that an option names. Raises ``FormatError``."""
+        option = f"{self.option(name)} {path}"
+        if (fault := file_fault(path)) is not None:
+            raise FormatError(f"{option} {fault}.")
+        try:
+            if Path(path).exists() and not Path(path).is_file():
+                raise FormatError(f"{option} is not a regular file.")  # a pipe would block for ever
+            return Path(path).read_bytes()
+        except OSError as error:
+            raise FormatError(f"{option} cannot be read on the driver: {error.strerror or error}.") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,16 +191,15 @@ def _column(side: Side, own: Mapping[str, Any]) -> ColumnFormat:
 def _misplaced(column: ColumnFormat, own: Mapping[str, Any]) -> list[str]:
     """Faults: options of a format that is not the column's, and two options that set the same thing."""
     faults = []
-    schema = [column.option(name) for name in ("Schema", "SchemaFile") if column.option(name).lower() in own]
-    message = [column.option(name) for name in ("DescriptorFile", "Message") if column.option(name).lower() in own]
-    if schema and column.format not in (Format.AVRO, Format.JSON):
-        faults.append(f"{', '.join(schema)}: only with {column.option('Format')}=avro or json.")
-    elif len(schema) > 1:
-        faults.append(f"{' and '.join(schema)} set the same thing: leave one of them out.")
-    if message and column.format is not Format.PROTOBUF:
-        faults.append(f"{', '.join(message)}: only with {column.option('Format')}=protobuf.")
-    elif column.descriptor_file is not None and column.message is None:
-        faults.append(f"{column.option('DescriptorFile')} needs {column.option('Message')}, the message in it.")
+    for names in (_TEXTS, _MESSAGE):
+        given = [option for name in names if (option := column.option(name)).lower() in own]
+        formats = [each.value for each, rules in RULES.items() if rules.schema == names]
+        if given and column.format.value not in formats:
+            faults.append(f"{', '.join(given)}: only with {column.option('Format')}={' or '.join(formats)}.")
+        elif names == _TEXTS and len(given) > 1:
+            faults.append(f"{' and '.join(given)} set the same thing: leave one of them out.")
+        elif names == _MESSAGE and column.descriptor_file is not None and column.message is None:
+            faults.append(f"{column.option('DescriptorFile')} needs {column.option('Message')}, the message in it.")
     return faults
 
 
@@ -143,18 +208,12 @@ def _lacking(column: ColumnFormat, registry: RegistryOptions | None) -> list[str
     form = f"{column.option('Format')}={column.format.value}"
     if column.format is Format.JSON and registry is None:
         return [f"{form} needs schema.registry.url; without a registry {column.option('Format')}=raw writes the same."]
-    if (
-        column.has_schema
-        or column.format is Format.AVRO
-        or (registry is not None and registry.side(column.side).takes_registered)
-    ):
+    is_registered = registry is not None and registry.side(column.side).takes_registered
+    if column.has_schema or column.format is Format.AVRO or is_registered:
         return []
-    given = "Schema" if column.format is Format.JSON else "DescriptorFile"
-    and_message = f" and {column.option('Message')}" if column.format is Format.PROTOBUF else ""
-    return [
-        f"{form} needs a schema: give {column.option(given)}{and_message}, or a registry with use.latest.version or "
-        "use.schema.id."
-    ]
+    names = RULES[column.format].schema
+    asked = " and ".join(map(column.option, names if names == _MESSAGE else names[:1]))
+    return [f"{form} needs a schema: give {asked}, or a registry with use.latest.version or use.schema.id."]
 
 
 class FormatError(KafkaError, pickle.PickleError):

@@ -7,33 +7,19 @@ the schemas of committed batches (``earlier_schemas``).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from spark_kafka_sink.common.config.operator_limits import file_fault
-from spark_kafka_sink.errors import ConfigError, KafkaError, RegistryError
-from spark_kafka_sink.schemas.encoding.avro_schema import AvroSchema, unreadable, without_comments
+from spark_kafka_sink.errors import KafkaError, RegistryError
+from spark_kafka_sink.records.columns import encode_varint
+from spark_kafka_sink.schemas.encoding.avro_schema import unreadable
 from spark_kafka_sink.schemas.encoding.encoder import Encoder, InvalidSchemaError, SchemaMismatchError
-from spark_kafka_sink.schemas.formats.column_schema import (
-    AvroColumnSchema,
-    ColumnSchema,
-    JsonColumnSchema,
-    ProtobufColumnSchema,
-    registered_column_schema,
-)
-from spark_kafka_sink.schemas.formats.format_options import (
-    ColumnFormat,
-    Format,
-    FormatError,
-    FormatOptions,
-)
-from spark_kafka_sink.schemas.formats.wire_format import guid_header, id_prefix
+from spark_kafka_sink.schemas.formats.column_schema import SCHEMAS, AvroColumnSchema, registered_column_schema
+from spark_kafka_sink.schemas.formats.format_options import RULES, ColumnFormat, Format, FormatError, FormatOptions
 from spark_kafka_sink.schemas.registry.cache import CachedRegistry
 from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions, SchemaIdPlace, SideOptions
 from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, Side
@@ -87,9 +73,10 @@ def plan_formats(
     ``topic``: None if each row names its topic. ``registry``: None for bare Avro or Protobuf.
     """
     columns = {}
-    for side, column in frame.items():
-        with _as_format_error():
-            columns[side] = _column(options.column(side), column, topic, options.registry, registry)
+    for side, each in frame.items():
+        column = options.column(side)
+        with format_errors(column, column.origin):
+            columns[side] = _column(column, each, topic, options.registry, registry)
     return FormatPlan(columns, options.registry)
 
 
@@ -111,25 +98,25 @@ def _column(
     options: RegistryOptions | None,
     registry: CachedRegistry | None,
 ) -> ColumnPlan:
-    schema = _given(column, frame)
-    origin = _origin(column)
-    with mismatch_explained(column, origin):
-        plan = ColumnPlan(column, frame.kind, _record(column, schema))
+    schema = SCHEMAS[column.format].given(column, frame.derived)
+    # Options may name a message without its descriptor.
+    record = (column.message or "").removeprefix(".") if schema is None else schema.record
+    plan = ColumnPlan(column, frame.kind, record)
     if options is None or registry is None:
         assert schema is not None
-        with mismatch_explained(column, origin):
-            return replace(plan, known={"": SchemaUse(schema.encoder(frame.kind, for_registry=False))})
+        return replace(plan, known={"": SchemaUse(schema.encoder(frame.kind, for_registry=False))})
     side = options.side(column.side)
     if side.subject_name_strategy.needs_record and not plan.record:
-        raise FormatError(_no_record(column, side.subject_name_strategy.value))
+        name = column.side.value
+        raise FormatError(
+            f"{name}.subject.name.strategy={side.subject_name_strategy.value} needs the name of a record, and nothing "
+            f"names that of the column {name}. Give {RULES[column.format].record.format(name)}"
+        )
     compared = side.takes_registered and side.strict and frame.derived is None
     if compared and isinstance(schema, AvroColumnSchema):
-        with mismatch_explained(column, origin):
-            AvroSchema.parse(schema.text)
         plan = replace(plan, compared=schema.text)
     elif schema is not None and (compared or not side.takes_registered):
-        with mismatch_explained(column, origin):
-            encoder = schema.encoder(frame.kind, for_registry=True)
+        encoder = schema.encoder(frame.kind, for_registry=True)
         to_register = schema.to_register(registry, registers=side.auto_register)
         given = GivenSchema(to_register, encoder, schema.message_indexes, is_derived=frame.derived is not None)
         plan = replace(plan, given=given)
@@ -140,88 +127,6 @@ def _column(
     return replace(plan, known={subject: schemas.current(subject)})
 
 
-def _given(column: ColumnFormat, frame: FrameColumn) -> ColumnSchema | None:
-    """The schema that options give or the column derives; None if the registry's is taken."""
-    if column.descriptor_file is not None:
-        assert column.message is not None
-        schema = ProtobufColumnSchema(_read(column, "DescriptorFile", column.descriptor_file), column.message)
-        try:
-            schema.message_indexes  # noqa: B018 - reads all of it
-        except ConfigError as error:
-            raise FormatError(f"{_origin(column)}: {error}") from error
-        return schema
-    text = column.schema
-    try:
-        if column.schema_file is not None:
-            text = _read(column, "SchemaFile", column.schema_file).decode("utf-8-sig")
-        if text is not None and column.format is Format.AVRO:
-            text = without_comments(text)  # some registries take none
-        parsed = None if text is None else json.loads(text)
-    except UnicodeDecodeError as error:
-        raise FormatError(f"{_origin(column)} is not UTF-8 at byte {error.start}.") from error
-    except (ValueError, RecursionError) as error:
-        raise FormatError(f"{_origin(column)} is not JSON: {error}") from error
-    if text is not None and column.format is Format.JSON:
-        if not isinstance(parsed, (dict, bool)):
-            raise FormatError(f"{_origin(column)} is not a JSON Schema, which must be an object.")
-        return JsonColumnSchema(text)
-    text = frame.derived if text is None else text
-    return None if text is None else AvroColumnSchema(text)
-
-
-def _origin(column: ColumnFormat) -> str:
-    """What errors call a schema that does not come from the registry."""
-    for name, path in (("DescriptorFile", column.descriptor_file), ("SchemaFile", column.schema_file)):
-        if path is not None:
-            return f"{column.option(name)} {path}"
-    return "the schema derived from it" if column.schema is None else column.option("Schema")
-
-
-def _record(column: ColumnFormat, schema: ColumnSchema | None) -> str:
-    """The name of the record for subjects; "" if it has none. Options may name a message without its descriptor."""
-    return (column.message or "").removeprefix(".") if schema is None else schema.record
-
-
-def _read(column: ColumnFormat, option: str, path: str) -> bytes:
-    if (fault := file_fault(path)) is not None:
-        raise FormatError(f"{column.option(option)} {path} {fault}.")
-    try:
-        if Path(path).exists() and not Path(path).is_file():
-            raise FormatError(f"{column.option(option)} {path} is not a regular file.")  # a pipe would block for ever
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise FormatError(
-            f"{column.option(option)} {path} cannot be read on the driver: {error.strerror or error}."
-        ) from error
-
-
-_RECORD_FROM: Final = {
-    Format.AVRO: ("Schema", "the schema of a record", " (A nullable struct derives a union.)"),
-    Format.PROTOBUF: ("Message", "its full name", ""),
-    Format.JSON: ("Schema", "a schema with a title", ""),
-}
-
-
-def _no_record(column: ColumnFormat, strategy: str) -> str:
-    side = column.side.value
-    option, what, note = _RECORD_FROM[column.format]
-    return (
-        f"{side}.subject.name.strategy={strategy} needs the name of a record, and nothing names that of the column "
-        f"{side}. Give {column.option(option)}, {what}, or use the strategy topic.{note}"
-    )
-
-
-@contextmanager
-def _as_format_error() -> Iterator[None]:
-    """Raises other errors as ``FormatError``, because Spark passes only a ``PickleError`` on unchanged."""
-    try:
-        yield
-    except FormatError:
-        raise
-    except (KafkaError, ImportError) as error:
-        raise FormatError(str(error)) from error
-
-
 def with_topics(plan: FormatPlan, topics: Iterable[str], registry: CachedRegistry) -> FormatPlan:
     """The plan of rows that name their topics, with what the registry says of these. Raises ``FormatError``."""
     options = plan.registry
@@ -230,7 +135,7 @@ def with_topics(plan: FormatPlan, topics: Iterable[str], registry: CachedRegistr
     for side, column in plan.columns.items():
         schemas = SubjectSchemas(column, options.side(side), registry)
         new = sorted({column.subject(topic, options.side(side)) for topic in topics} - column.known.keys())
-        with _as_format_error():
+        with format_errors(column.column, column.column.origin):
             columns[side] = replace(column, known={**column.known, **{each: schemas.current(each) for each in new}})
     return replace(plan, columns=columns)
 
@@ -313,7 +218,7 @@ class SubjectSchemas:
         self._plan = plan
         self._options = options
         self._registry = registry
-        self._serialized = plan.column.format is Format.PROTOBUF
+        self._serialized = SCHEMAS[plan.column.format].is_asked_serialized
         self._strict = f"{'latest' if options.schema_id is None else 'id'}.compatibility.strict"
 
     def current(self, subject: str) -> SchemaUse:
@@ -365,7 +270,7 @@ class SubjectSchemas:
         plan = self._plan
         key = (self._registry, plan.column, plan.kind, found.schema)
         if key not in _encoders:
-            with mismatch_explained(plan.column, f"schema {found.id} of subject {found.subject}"):
+            with format_errors(plan.column, f"schema {found.id} of subject {found.subject}"):
                 schema = registered_column_schema(plan.column, found, self._registry)
                 encoder = schema.encoder(plan.kind, for_registry=True)
             _encoders[key] = encoder, schema.message_indexes
@@ -378,16 +283,13 @@ class SubjectSchemas:
 
     def _check_reads(self, subject: str, given: str, found: RegisteredSchema) -> None:
         """Raises ``FormatError`` if the registry's schema does not read data of the explicit one (Avro, as in Java)."""
-        with mismatch_explained(self._plan.column, f"schema {found.id} of subject {subject}"):
+        with format_errors(self._plan.column, f"schema {found.id} of subject {subject}"):
             schema = registered_column_schema(self._plan.column, found, self._registry)
             assert isinstance(schema, AvroColumnSchema)
-            faults = unreadable(schema.text, given)
+            faults = unreadable(schema.text, given, schema.imports)
         if faults:
             listed = "".join(f"\n- {fault}" for fault in faults)
-            raise FormatError(
-                f"{self._to_be_written(found)}, and does not read data of the one that the options give "
-                f"for the column {self._plan.column.side.value}. {self._instead}{listed}"
-            )
+            raise self._refusal(found, "and does not read data of the one that the options give", listed)
 
     def _check_is(self, subject: str, given: Schema, found: RegisteredSchema) -> None:
         """Raises ``FormatError`` if the registry's schema is not the explicit one."""
@@ -401,17 +303,14 @@ class SubjectSchemas:
             if same.id == found.id:
                 return
             known_as = f"schema {same.id} of subject {subject}"
-        raise FormatError(
-            f"{self._to_be_written(found)}, but the one that the options give for the column "
-            f"{self._plan.column.side.value} is {known_as}. {self._instead}"
+        raise self._refusal(found, f"but the one that the options give is {known_as}")
+
+    def _refusal(self, found: RegisteredSchema, problem: str, details: str = "") -> FormatError:
+        return FormatError(
+            f"{self._strict}: schema {found.id} of subject {found.subject} is to be written for the column "
+            f"{self._plan.column.side.value}, {problem}. Leave the options of the schema out, give that one, or set "
+            f"{self._strict}=false.{details}"
         )
-
-    def _to_be_written(self, found: RegisteredSchema) -> str:
-        return f"{self._strict}: schema {found.id} of subject {found.subject} is to be written"
-
-    @property
-    def _instead(self) -> str:
-        return f"Leave the options of the schema out, give that one, or set {self._strict}=false."
 
 
 def _without_rules(found: RegisteredSchema) -> RegisteredSchema:
@@ -431,26 +330,46 @@ def schema_name(
 ) -> tuple[bytes, bytes | None]:
     """The prefix and the header (or None) by which a record names its schema. ``indexes``: message indexes of Protobuf.
 
-    Raises ``FormatError`` if a header needs a GUID and the registry gave none.
+    The prefix is magic 0 and the id, the header magic 1 and the GUID, both with the indexes behind them (Java:
+    ``PrefixSchemaIdSerializer``, ``HeaderSchemaIdSerializer``). Raises ``FormatError`` if a header needs a GUID and
+    the registry gave none.
     """
     if place is SchemaIdPlace.PREFIX:
-        return id_prefix(found.id, indexes), None
+        return b"\0" + found.id.to_bytes(4, "big") + _encoded_indexes(indexes), None
     if found.guid is None:
         raise FormatError(
             f"{side.value}.schema.id.serializer=header: the registry gives schema {found.id} of subject "
             f"{found.subject} no GUID, which the header would name. Use prefix, or a registry that has GUIDs "
             "(Confluent's from 8.0 on)."
         )
-    return b"", guid_header(found.guid, indexes)
+    return b"", b"\1" + found.guid + _encoded_indexes(indexes)
+
+
+def _encoded_indexes(indexes: Sequence[int]) -> bytes:
+    """The number of message indexes, then each index, as varints; the first message of a file, ``[0]``, is one zero
+    (Java: ``MessageIndexes``).
+    """
+    if not indexes:
+        return b""
+    if tuple(indexes) == (0,):
+        return encode_varint(0)
+    return b"".join(map(encode_varint, (len(indexes), *indexes)))
 
 
 @contextmanager
-def mismatch_explained(column: ColumnFormat, schema: str) -> Iterator[None]:
-    """Raises errors of encoders as ``FormatError``. ``schema``: its name in them, as "schema 7 of subject t-value"."""
+def format_errors(column: ColumnFormat, schema: str) -> Iterator[None]:
+    """Raises other errors as ``FormatError``, because Spark passes only a ``PickleError`` on unchanged.
+
+    ``schema``: its name in errors of encoders, as "schema 7 of subject t-value".
+    """
     try:
         yield
+    except FormatError:
+        raise
     except InvalidSchemaError as error:
         raise FormatError(f"The column {column.side.value} cannot be encoded: {schema} is wrong: {error}") from error
     except SchemaMismatchError as error:
         mismatches = "\n".join(f"- {each}" for each in error.mismatches)
         raise FormatError(f"The column {column.side.value} does not fit {schema}:\n{mismatches}") from error
+    except KafkaError as error:
+        raise FormatError(str(error)) from error

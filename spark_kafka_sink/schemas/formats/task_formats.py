@@ -8,10 +8,18 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
-from spark_kafka_sink.records.columns import Int32Array, TopicColumn, bytes_column, int32_array, null_mask
+from spark_kafka_sink.records.columns import (
+    Int32Array,
+    TopicColumn,
+    bytes_column,
+    int32_array,
+    null_mask,
+    stable_order,
+)
+from spark_kafka_sink.records.encode import header_entries
+from spark_kafka_sink.schemas.encoding.columns import prefixed
 from spark_kafka_sink.schemas.encoding.encoder import Encoder, Fault, UnencodableRowsError
 from spark_kafka_sink.schemas.formats.plan import EarlierSchemas, FormatPlan, SchemaUse, SubjectSchemas
-from spark_kafka_sink.schemas.formats.wire_format import prefixed
 from spark_kafka_sink.schemas.registry.cache import cached_registry
 from spark_kafka_sink.schemas.registry.schema import Side
 
@@ -156,3 +164,29 @@ def _headers(values: pa.BinaryArray, uses: Sequence[SchemaUse], codes: Int32Arra
     if values.null_count:
         order = np.where(null_mask(values), np.int32(len(headers)), order)
     return bytes_column([*headers, None]).take(int32_array(np.ascontiguousarray(order, np.int32)))
+
+
+def with_schema_headers(headers: pa.Array | None, added: Mapping[str, pa.BinaryArray], rows: int) -> pa.ListArray:
+    """The rows' headers, and behind them those of ``added``: name → a value per row, null where a row has none."""
+    none = np.zeros(rows, np.int64), bytes_column([]), bytes_column([])
+    counts, keys, values = none if headers is None else header_entries(headers)
+    row_of_entry = [np.repeat(np.arange(rows, dtype=np.int32), counts)]
+    all_keys, all_values, place_of_key = [keys], [values], [np.arange(len(keys), dtype=np.int32)]
+    for name, column in added.items():
+        present = np.flatnonzero(~null_mask(column)).astype(np.int32)
+        row_of_entry.append(present)
+        place_of_key.append(np.full(len(present), sum(map(len, all_keys)), np.int32))
+        all_keys.append(bytes_column([name.encode()]))
+        all_values.append(column.take(int32_array(present)))
+    row_of = np.concatenate(row_of_entry)
+    order = stable_order(row_of).astype(np.int32)
+    offsets = np.zeros(rows + 1, np.int32)
+    np.cumsum(np.bincount(row_of, minlength=rows), out=offsets[1:])
+    entries = pa.StructArray.from_arrays(
+        [
+            pa.concat_arrays(all_keys).take(int32_array(np.concatenate(place_of_key)[order])),
+            pa.concat_arrays(all_values).take(int32_array(order)),
+        ],
+        ["key", "value"],
+    )
+    return pa.ListArray.from_arrays(int32_array(offsets), entries)

@@ -14,13 +14,12 @@ import logging
 import os
 import stat
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
 
 from spark_kafka_sink.common.clock import Clock, SystemClock
@@ -36,6 +35,7 @@ from spark_kafka_sink.schemas.registry.schema import (
 if TYPE_CHECKING:
     from spark_kafka_sink.schemas.registry.client import SchemaRegistry
 
+_T = TypeVar("_T")
 _log = logging.getLogger("spark_kafka_sink.schema_registry")
 
 _LARGEST: Final = 256_000_000
@@ -68,64 +68,51 @@ class CachedRegistry:
         self._registry = registry
         self._file = file
         self._scope = (*(url.address for url in options.urls), f"normalize={options.normalize_schemas}")
-        self._responses: dict[tuple[str, ...], RegisteredSchema] = {}
-        self._imports: dict[Schema, Mapping[str, Schema]] = {}
+        self._responses: dict[tuple[str, ...], Any] = {}
 
     def register(self, subject: str, schema: Schema) -> RegisteredSchema:
-        key = ("register", subject, *_named(schema))
-        return self._found(key) or self._store(key, self._registry.register(subject, schema))
+        return self._asked(("register", subject, *_named(schema)), lambda: self._registry.register(subject, schema))
 
     def lookup(self, subject: str, schema: Schema) -> RegisteredSchema:
-        key = ("lookup", subject, *_named(schema))
-        return self._found(key) or self._store(key, self._registry.lookup(subject, schema))
+        return self._asked(("lookup", subject, *_named(schema)), lambda: self._registry.lookup(subject, schema))
 
     def latest(self, subject: str, *, serialized: bool = False) -> RegisteredSchema:
         key = ("latest", subject, f"{serialized}")
-        if (found := self._found(key)) is not None:
-            return found
-        return self._store_whole(key, self._registry.latest(subject, serialized=serialized), serialized)
+        return self._asked(key, lambda: self._registry.latest(subject, serialized=serialized))
 
     def by_id(self, schema_id: int, subject: str, *, serialized: bool = False) -> RegisteredSchema:
         key = ("id", f"{schema_id}", subject, f"{serialized}")
-        if (found := self._found(key)) is not None:
-            return found
-        return self._store_whole(key, self._registry.by_id(schema_id, subject, serialized=serialized), serialized)
+        return self._asked(key, lambda: self._registry.by_id(schema_id, subject, serialized=serialized))
 
     def imports(self, schema: Schema, *, serialized: bool = False) -> Mapping[str, Schema]:
         """The schemas that ``schema`` imports. A reference names a version, which never changes."""
-        if schema not in self._imports:
-            self._imports[schema] = self._registry.imports(schema, serialized=serialized)
-        return self._imports[schema]
+        key = ("imports", f"{serialized}", json.dumps(schema.references))
+        return self._answer(
+            key, lambda: self._registry.imports(schema, serialized=serialized), _plain_imports, _stored_imports
+        )
 
-    def _found(self, key: tuple[str, ...]) -> RegisteredSchema | None:
+    def _asked(self, key: tuple[str, ...], ask: Callable[[], RegisteredSchema]) -> RegisteredSchema:
+        return self._answer(key, ask, _plain_response, stored_response)
+
+    def _answer(
+        self, key: tuple[str, ...], ask: Callable[[], _T], plain: Callable[[_T], object], stored: Callable[[Any], _T]
+    ) -> _T:
+        """``plain`` and ``stored`` turn the answer into the file's JSON and back."""
         if key not in self._responses and self._file is not None:
-            stored = self._file.get((*self._scope, *key))
-            if stored is not None:
+            value = self._file.get((*self._scope, *key))
+            if value is not None:
                 with suppress(UnreadableResponseError):
-                    self._remember(key, *stored_response(stored))
-        return self._responses.get(key)
-
-    def _store_whole(self, key: tuple[str, ...], found: RegisteredSchema, serialized: bool) -> RegisteredSchema:
-        """Stores a schema that the registry chose, in the file with its imports."""
-        imports = {} if self._file is None else self.imports(found.schema, serialized=serialized)
-        return self._store(key, found, imports)
-
-    def _store(
-        self, key: tuple[str, ...], found: RegisteredSchema, imports: Mapping[str, Schema] = MappingProxyType({})
-    ) -> RegisteredSchema:
-        self._remember(key, found, imports)
-        if self._file is not None:
-            self._file.add((*self._scope, *key), _plain_response(found, imports))
-        return found
-
-    def _remember(self, key: tuple[str, ...], found: RegisteredSchema, imports: Mapping[str, Schema]) -> None:
-        self._responses[key] = found
-        if imports:
-            self._imports[found.schema] = imports
+                    self._responses[key] = stored(value)
+        if key not in self._responses:
+            self._responses[key] = ask()
+            if self._file is not None:
+                self._file.add((*self._scope, *key), plain(self._responses[key]))
+        answer: _T = self._responses[key]
+        return answer
 
 
 def _named(schema: Schema) -> tuple[str, ...]:
-    return schema.type.value, schema.text, json.dumps(schema.references)
+    return schema.type, schema.text, json.dumps(schema.references)
 
 
 class ApplicationFile:
@@ -211,31 +198,37 @@ def _digest(key: Sequence[str]) -> str:
     return sha256(json.dumps(list(key)).encode()).hexdigest()
 
 
-def _plain_response(registered: RegisteredSchema, imports: Mapping[str, Schema]) -> dict[str, Any]:
+def _plain_response(found: RegisteredSchema) -> dict[str, Any]:
     return {
-        "subject": registered.subject,
-        "version": registered.version,
-        "id": registered.id,
-        "guid": None if registered.guid is None else str(UUID(bytes=registered.guid)),
-        "rules": list(registered.rules),
-        **_shown(registered.schema),
-        "imports": {name: _shown(schema) for name, schema in imports.items()},
+        "subject": found.subject,
+        "version": found.version,
+        "id": found.id,
+        "guid": None if found.guid is None else str(UUID(bytes=found.guid)),
+        "rules": list(found.rules),
+        **_plain(found.schema),
     }
 
 
-def _shown(schema: Schema) -> dict[str, Any]:
-    references = [reference._asdict() for reference in schema.references]
-    return {"schema": schema.text, "schemaType": schema.type.value, "references": references}
-
-
-def stored_response(plain: Any) -> tuple[RegisteredSchema, dict[str, Schema]]:
-    """A response in the file's JSON, and the schemas that it imports, by the names of the imports.
-
-    Raises ``UnreadableResponseError``.
-    """
+def stored_response(plain: Any) -> RegisteredSchema:
+    """A response in the file's JSON. Raises ``UnreadableResponseError``."""
     parsed = plain if isinstance(plain, dict) else {}
-    subject, imports, rules = (parsed.get(name) for name in ("subject", "imports", "rules"))
-    if not isinstance(subject, str) or not isinstance(imports, dict) or not isinstance(rules, list):
-        raise UnreadableResponseError("has no subject, imports or rules")
-    registered = registered_schema(parsed, subject)._replace(rules=tuple(map(str, rules)))
-    return registered, {name: schema_of(each) for name, each in imports.items()}
+    subject, rules = parsed.get("subject"), parsed.get("rules")
+    if not isinstance(subject, str) or not isinstance(rules, list):
+        raise UnreadableResponseError("has no subject or rules")
+    return registered_schema(parsed, subject)._replace(rules=tuple(map(str, rules)))
+
+
+def _plain_imports(imports: Mapping[str, Schema]) -> dict[str, Any]:
+    return {name: _plain(schema) for name, schema in imports.items()}
+
+
+def _stored_imports(plain: Any) -> Mapping[str, Schema]:
+    """As ``stored_response``."""
+    if not isinstance(plain, dict):
+        raise UnreadableResponseError("is not a JSON object")
+    return {name: schema_of(each) for name, each in plain.items()}
+
+
+def _plain(schema: Schema) -> dict[str, Any]:
+    references = [reference._asdict() for reference in schema.references]
+    return {"schema": schema.text, "schemaType": schema.type, "references": references}

@@ -33,20 +33,18 @@ from spark_kafka_sink.network.login.plain import user_credentials
 from spark_kafka_sink.network.login.token_login import RetriableLoginError, Token
 from spark_kafka_sink.network.login.token_sources import TimeoutOption, TokenEndpoint, client_credentials, token_source
 from spark_kafka_sink.network.security.tls_context import TlsContexts
-from spark_kafka_sink.schemas.registry.login_options import (
-    CLIENT_SECRET,
-    ISSUER,
-    TOKEN,
-    USER_INFO,
-    CredentialSource,
-)
 from spark_kafka_sink.schemas.registry.registry_options import (
     AUTO_REGISTER,
+    CLIENT_SECRET,
     CONNECT_TIMEOUT,
+    ISSUER,
     READ_TIMEOUT,
+    TOKEN,
     URL,
     USE_ID,
     USE_LATEST,
+    USER_INFO,
+    CredentialSource,
     RegistryOptions,
     RegistryUrl,
 )

@@ -1,6 +1,7 @@
 """The registry's options: the names, defaults and meanings of Confluent's Java serializers.
 
-Java: ``AbstractKafkaSchemaSerDeConfig``, ``SchemaRegistryClientConfig``. Case does not matter in names, because Spark
+Java: ``AbstractKafkaSchemaSerDeConfig``, ``SchemaRegistryClientConfig``, ``BasicAuthCredentialProvider``,
+``BearerAuth…``. Case does not matter in names, because Spark
 passes them in lower case. Options of the connection may begin with ``schema.registry.``, as in Kafka Connect.
 """
 
@@ -13,7 +14,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig
 from spark_kafka_sink.common.config.operator_limits import url_fault
@@ -24,7 +25,11 @@ from spark_kafka_sink.common.config.option import (
     CLASS,
     INT,
     LIST,
+    PASSWORD,
+    STRING,
     Draft,
+    Matching,
+    OneOf,
     Option,
     Password,
     Range,
@@ -35,14 +40,10 @@ from spark_kafka_sink.common.config.option import (
 from spark_kafka_sink.common.config.producer_config import PRODUCER_OPTIONS
 from spark_kafka_sink.common.config.providers import DEFAULTS as DEFAULT_PROVIDERS
 from spark_kafka_sink.common.config.providers import OPTION as CONFIG_PROVIDERS
-from spark_kafka_sink.common.config.providers import take
+from spark_kafka_sink.common.config.providers import has_placeholder, take
+from spark_kafka_sink.common.config.security_rules import built_in
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.schemas.registry.login_options import (
-    LOGIN_OPTIONS,
-    CredentialSource,
-    RegistryLogin,
-    registry_login,
-)
+from spark_kafka_sink.network.login.plain import PasswordMechanism
 from spark_kafka_sink.schemas.registry.schema import Side, SubjectNameStrategy
 
 _E = TypeVar("_E", bound=Enum)
@@ -55,10 +56,9 @@ USE_ID: Final = "use.schema.id"
 CONNECT_TIMEOUT: Final = "schema.registry.http.connect.timeout.ms"
 READ_TIMEOUT: Final = "schema.registry.http.read.timeout.ms"
 _SCHEME: Final = re.compile(r"\s*[a-z][a-z0-9+.-]*://", re.IGNORECASE)
-# A placeholder, a comma between two URLs, or a character.
-_TOKEN: Final = re.compile(
-    rf"(?P<placeholder>\$\{{[^}}]*\}})|(?P<comma>,)(?={_SCHEME.pattern})|.", re.IGNORECASE | re.DOTALL
-)
+_SEPARATOR: Final = re.compile(rf",(?={_SCHEME.pattern})", re.IGNORECASE)
+"""A comma before a scheme, because logins may have commas."""
+_PLACEHOLDER: Final = re.compile(r"\$\{[^}]*\}")
 _HOST: Final = re.compile(r"\[[^\]]*\]|[^/?#:]*")
 _PATH: Final = frozenset("/?#")
 _NO_ID: Final = -1
@@ -100,6 +100,96 @@ SCHEMA_OPTIONS: Final[tuple[Option, ...]] = (
     Option("value.schema.id.serializer", CLASS, "prefix", "medium",
            "Where a value has the id of its schema, as key.schema.id.serializer; the header is __value_schema_id."),
 )  # fmt: skip
+
+
+BASIC_SOURCE: Final = "basic.auth.credentials.source"
+USER_INFO: Final = "basic.auth.user.info"
+BEARER_SOURCE: Final = "bearer.auth.credentials.source"
+TOKEN: Final = "bearer.auth.token"
+ISSUER: Final = "bearer.auth.issuer.endpoint.url"
+CLIENT_ID: Final = "bearer.auth.client.id"
+CLIENT_SECRET: Final = "bearer.auth.client.secret"
+_SCOPE: Final = "bearer.auth.scope"
+_CLUSTER: Final = "bearer.auth.logical.cluster"
+_POOL: Final = "bearer.auth.identity.pool.id"
+
+
+class CredentialSource(Enum):
+    """Where the header Authorization comes from: the values of both options of a credentials source."""
+
+    URL = "URL"
+    USER_INFO = "USER_INFO"
+    SASL_INHERIT = "SASL_INHERIT"
+    STATIC_TOKEN = "STATIC_TOKEN"
+    OAUTHBEARER = "OAUTHBEARER"
+    SASL_OAUTHBEARER_INHERIT = "SASL_OAUTHBEARER_INHERIT"
+
+    @property
+    def option(self) -> str:
+        """The option that has this value."""
+        return BEARER_SOURCE if self in _BEARER else BASIC_SOURCE
+
+
+_BASIC: Final = (CredentialSource.URL, CredentialSource.USER_INFO, CredentialSource.SASL_INHERIT)
+_BEARER: Final = (
+    CredentialSource.STATIC_TOKEN,
+    CredentialSource.OAUTHBEARER,
+    CredentialSource.SASL_OAUTHBEARER_INHERIT,
+)
+
+_IN_A_HEADER: Final = Matching(r"[\x21-\x7E]+", "ASCII characters without spaces")
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryLogin:
+    """How requests are authorized. ``sasl``: the options of the brokers, for sources that inherit from them."""
+
+    source: CredentialSource
+    sasl: ProducerConfig | None
+    # fmt: off
+    user_info: Password | None = option(USER_INFO, PASSWORD, None, "medium",
+        "user:password, or API key and secret of Confluent Cloud as key:secret.")
+    token: Password | None = option(TOKEN, PASSWORD, None, "medium", "The bearer token, with STATIC_TOKEN.")
+    issuer_url: str | None = option(ISSUER, STRING, None, "medium",
+        "OAUTHBEARER: URL that issues tokens. Its TLS uses the options schema.registry.ssl.*.")
+    client_id: str | None = option(CLIENT_ID, STRING, None, "medium", "OAUTHBEARER: client id.")
+    client_secret: Password | None = option(CLIENT_SECRET, PASSWORD, None, "medium", "OAUTHBEARER: client secret.")
+    scope: str | None = option(_SCOPE, STRING, None, "medium", "OAUTHBEARER: requested scope.")
+    logical_cluster: str | None = option(_CLUSTER, STRING, None, "medium",
+        "With bearer tokens: id of Confluent Cloud's registry, lsrc-… (header target-sr-cluster).", _IN_A_HEADER)
+    identity_pool_id: str | None = option(_POOL, STRING, None, "medium",
+        "With bearer tokens: id of the identity pool, pool-… (header Confluent-Identity-Pool-Id).", _IN_A_HEADER)
+    # fmt: on
+
+
+_LOGIN_FIELDS: Final = declared(RegistryLogin)
+_USER_INFO, *_TOKENS = _LOGIN_FIELDS.values()
+
+LOGIN_OPTIONS: Final[tuple[Option, ...]] = (
+    Option(BASIC_SOURCE, STRING, "URL", "medium",
+           "Where the user and password of HTTP basic authentication come from: URL (schema.registry.url), "
+           "USER_INFO (basic.auth.user.info; setting that is enough), SASL_INHERIT (kafka.sasl.jaas.config).",
+           OneOf(tuple(source.value for source in _BASIC))),
+    _USER_INFO,
+    Option(BEARER_SOURCE, STRING, "STATIC_TOKEN", "medium",
+           "Where bearer tokens come from: STATIC_TOKEN (bearer.auth.token), OAUTHBEARER (client credentials at "
+           "bearer.auth.issuer.endpoint.url), SASL_OAUTHBEARER_INHERIT (the options kafka.sasl.oauthbearer.*).",
+           OneOf(tuple(source.value for source in _BEARER))),
+    *_TOKENS,
+)  # fmt: skip
+
+_NEEDED: Final[Mapping[CredentialSource, tuple[str, ...]]] = MappingProxyType({
+    CredentialSource.OAUTHBEARER: (ISSUER, CLIENT_ID, CLIENT_SECRET),
+    CredentialSource.STATIC_TOKEN: (TOKEN,),
+    CredentialSource.USER_INFO: (USER_INFO,),
+})  # fmt: skip
+"""The options that a source needs. Where no source is given, the first whose first option is given counts."""
+
+_OF_SOURCE: Final[Mapping[str, tuple[CredentialSource, ...]]] = MappingProxyType({
+    **{name: (source,) for source, names in _NEEDED.items() for name in names},
+    _SCOPE: (CredentialSource.OAUTHBEARER,), _CLUSTER: _BEARER, _POOL: _BEARER,
+})  # fmt: skip
+"""The sources with which each option has an effect."""
 
 
 def is_registry_option(name: str) -> bool:
@@ -208,15 +298,14 @@ class RegistryOptions:
         providers and inherited credentials; None if they have faults. ``sides``: the encoded ones.
         """
         draft = Draft("", {option.name: option.default for option in REGISTRY_OPTIONS})
-        draft.values[URL] = ()
+        draft.values[URL] = ""
         draft.values[CONFIG_PROVIDERS] = DEFAULT_PROVIDERS if producer is None else producer.config_providers
-        options, logins = _logins_set_aside(draft, options)
         tls = _take(draft, options)
         if not draft.given and not tls and not draft.faults:
             return None
-        urls = _urls(draft, registry_names(options), logins)
+        urls = _urls(draft, registry_names(options))
         key, value = (_side(draft, side, sides) for side in Side)
-        login = registry_login(draft, producer, url_has_login=any(url.user_info is not None for url in urls))
+        login = _login(draft, producer, url_has_login=any(url.user_info is not None for url in urls))
         for url in urls:
             if login.source is not CredentialSource.URL or url.user_info is not None:
                 draft.caution_clear_text(URL, url.address)
@@ -263,53 +352,8 @@ def registry_names(options: Mapping[str, str]) -> list[str]:
     return sorted(name for name in options if is_registry_option(name.lower()))
 
 
-def _logins_set_aside(draft: Draft, options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """The options with a mark in place of each login in a URL, and these logins by their marks.
-
-    So a login may have commas, although they separate URLs. Its placeholders are resolved later, as those of other
-    credentials, so what they stand for need not be percent-encoded.
-    """
-    logins: dict[str, str] = {}
-
-    def marked(url: list[str]) -> str:
-        text = "".join(url)
-        scheme = _SCHEME.match(text)
-        end = max((at for at, token in enumerate(url) if token == "@"), default=0)
-        if scheme is None or end <= scheme.end():
-            return text
-        login = url[scheme.end() : end]
-        if not _PATH.isdisjoint(login):
-            draft.fault(
-                URL,
-                f"has / ? or # before an @, in {_shown(text)}: percent-encode / ? and # in user and password (%2F, "
-                "%3F, %23), and @ after the host (%40).",
-            )
-        mark = f"%00{len(logins)}"
-        logins[unquote(mark)] = "".join(login)
-        return f"{scheme[0]}{mark}{''.join(url[end:])}"
-
-    kept = {
-        name: ",".join(map(marked, _split(value))) if name.lower() == URL else value for name, value in options.items()
-    }
-    providers = draft.values[CONFIG_PROVIDERS]
-    if (fault := next(filter(None, map(providers.fault, logins.values())), None)) is not None:
-        draft.fault(URL, fault)
-    return kept, logins
-
-
-def _split(urls: str) -> list[list[str]]:
-    """The characters and placeholders of each URL. Only a comma before a scheme ends a URL: a login may have others."""
-    parts: list[list[str]] = [[]]
-    for token in _TOKEN.finditer(urls):
-        if token["comma"]:
-            parts.append([])
-        else:
-            parts[-1].append(token[0])
-    return parts
-
-
 def _take(draft: Draft, options: Mapping[str, str]) -> dict[str, object]:
-    """Puts the values of all options but ``ssl.*`` into the draft, and returns those of ``ssl.*``."""
+    """Puts the values of all options into the draft, but returns those of ``ssl.*``. Of the URLs it puts the text."""
     tls: dict[str, object] = {}
     spelling: dict[str, str] = {}
     for given in registry_names(options):
@@ -322,27 +366,48 @@ def _take(draft: Draft, options: Mapping[str, str]) -> dict[str, object]:
             draft.faults.append(f"{spelling[name]} and {given} are the same option; leave one of them out.")
         else:
             spelling[name] = given
-            take(draft, OPTIONS_BY_NAME[name], options[given])
+            if name == URL:
+                draft.given.add(URL)
+                draft.values[URL] = options[given]
+            else:
+                take(draft, OPTIONS_BY_NAME[name], options[given])
     return tls
 
 
-def _urls(draft: Draft, names: list[str], logins: Mapping[str, str]) -> tuple[RegistryUrl, ...]:
-    """The URLs, or faults. ``names``: the names of the given options. ``logins``: those that were set aside."""
-    given = [url for url in draft.values[URL] if url]
+def _urls(draft: Draft, names: list[str]) -> tuple[RegistryUrl, ...]:
+    """The URLs, or faults. ``names``: the names of the given options.
+
+    A login is set aside before a URL's placeholders are resolved: its own are resolved when it is used, as those of
+    other credentials, so what they stand for need not be percent-encoded.
+    """
+    given: list[tuple[str, str]] = []
+    for text in _SEPARATOR.split(draft.values[URL]):
+        scheme = _SCHEME.match(text)
+        login, at, rest = ("", "", "") if scheme is None else text[scheme.end() :].rpartition("@")
+        if not _PATH.isdisjoint(_PLACEHOLDER.sub("", login)):
+            draft.fault(
+                URL,
+                f"has / ? or # before an @, in {_shown(text)}: percent-encode / ? and # in user and password (%2F, "
+                "%3F, %23), and @ after the host (%40).",
+            )
+            continue
+        if (fault := draft.values[CONFIG_PROVIDERS].fault(login)) is not None:
+            draft.fault(URL, fault)
+        take(draft, OPTIONS_BY_NAME[URL], text if scheme is None or not at else scheme[0] + rest)
+        given += [(url, login) for url in draft.values[URL] if url]
     if not given and URL not in draft.faulty:
         others = ", ".join(name for name in names if name.lower() != URL)
         draft.fault(URL, f"is required with {others}." if others else "is blank; give it a value or leave it out.")
-    return tuple(parsed for url in given if (parsed := _url(draft, url, logins)) is not None)
+    return tuple(parsed for url, login in given if (parsed := _url(draft, url, login)) is not None)
 
 
-def _url(draft: Draft, url: str, logins: Mapping[str, str]) -> RegistryUrl | None:
-    """A URL, or a fault that shows only scheme and host: what looks like a port or a path may be part of a password."""
-    try:
-        parts = urlsplit(url)
-        is_whole = parts.scheme.lower() in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # the port is not a number
-        is_whole = False
-    if not is_whole:
+def _url(draft: Draft, url: str, login: str) -> RegistryUrl | None:
+    """``url`` with the login that stood before its host, or a fault.
+
+    The fault shows only scheme and host, because what looks like a port or a path may be part of a password.
+    """
+    parts = _http_url(url)
+    if parts is None:
         mock = "; mock:// registries exist only in a JVM" if url.lower().startswith("mock://") else ""
         draft.fault(URL, f"must have URLs such as https://host:8081, but has {_shown(url)}{mock}.")
         return None
@@ -352,13 +417,13 @@ def _url(draft: Draft, url: str, logins: Mapping[str, str]) -> RegistryUrl | Non
     if "@" in parts.path:
         draft.fault(URL, f"must have URLs without @ in their path, but has {_shown(url)}: write %40.")
         return None
-    user_info, _, host = parts.netloc.rpartition("@")
+    resolved, _, host = parts.netloc.rpartition("@")
     address = parts._replace(netloc=host).geturl().rstrip("/")
     if (fault := url_fault(address)) is not None:
         draft.forbid(URL, fault)
         return None
-    login = unquote(user_info)
-    return RegistryUrl(address, Password(unquote(logins.get(login, login))) if user_info else None)
+    user_info = unquote(login or resolved)
+    return RegistryUrl(address, Password(user_info) if user_info else None)
 
 
 def _shown(url: str) -> str:
@@ -366,10 +431,10 @@ def _shown(url: str) -> str:
     scheme = _SCHEME.match(url)
     if scheme is None:
         return "one that does not begin with http:// or https://"
-    _, login, rest = url[scheme.end() :].rpartition("@")
+    rest = url[scheme.end() :].rpartition("@")[2]
     host = _HOST.match(rest)
     shown = "" if host is None else host[0]
-    return repr(f"{scheme[0].strip()}{'…@' if login else ''}{shown}{'…' if shown != rest else ''}")
+    return repr(f"{scheme[0].strip()}{shown}{'…' if shown != rest else ''}")
 
 
 def _side(draft: Draft, side: Side, sides: Collection[Side]) -> SideOptions:
@@ -438,3 +503,85 @@ def _by_name(draft: Draft, name: str, package: str, classes: Mapping[str, _E]) -
         hint = did_you_mean(given.rpartition(".")[2], [*values, *classes]) or "; other Java classes cannot be loaded."
         draft.fault(name, f"must be one of {', '.join(values)}, or Java's {', '.join(classes)}, but is {given!r}{hint}")
     return found or next(iter(values.values()))
+
+
+def _login(draft: Draft, producer: ProducerConfig | None, *, url_has_login: bool) -> RegistryLogin:
+    """The login that the options describe; faults go to ``draft``. ``producer``: None if its options have faults."""
+    values = draft.values
+    source = _source(draft)
+    misplaced = sorted(name for name, sources in _OF_SOURCE.items() if name in draft.given and source not in sources)
+    for each in misplaced:
+        needed = " or ".join(each.value for each in _OF_SOURCE[each])
+        draft.fault(each, f"has no effect with {source.option}={source.value}; it belongs to {needed}.")
+    if url_has_login and source is not CredentialSource.URL:
+        problem = f"is {source.value}, but schema.registry.url has user and password; leave one of them out."
+        draft.fault(source.option, problem)
+    inherits = source in (CredentialSource.SASL_INHERIT, CredentialSource.SASL_OAUTHBEARER_INHERIT)
+    if not {BASIC_SOURCE, BEARER_SOURCE} & draft.faulty:
+        _required(draft, source)
+        if inherits and producer is not None:
+            _inheritable(draft, source, producer)
+    given = {field: values[option.name] for field, option in _LOGIN_FIELDS.items()}
+    return RegistryLogin(source, producer if inherits else None, **given)
+
+
+def _source(draft: Draft) -> CredentialSource:
+    """The given source, or the one that given credentials imply, with a warning because Java ignores them."""
+    given, values = draft.given, draft.values
+    if BASIC_SOURCE in given and BEARER_SOURCE in given:
+        draft.fault(BASIC_SOURCE, f"and {BEARER_SOURCE} exclude each other; leave one of them out.")
+    if BEARER_SOURCE in given:
+        return CredentialSource(values[BEARER_SOURCE])
+    if BASIC_SOURCE in given:
+        return CredentialSource(values[BASIC_SOURCE])
+    for source, (name, *_) in _NEEDED.items():
+        if name in given:
+            full = f"{source.option}={source.value}"
+            draft.warn(name, f"is given without {full}: used here, ignored by Java's serializers. Give the source too.")
+            return source
+    return CredentialSource.URL
+
+
+def _required(draft: Draft, source: CredentialSource) -> None:
+    values = draft.values
+    for name in _NEEDED.get(source, ()):
+        if not getattr(values[name], "value", values[name]) and name not in draft.faulty:
+            draft.fault(name, f"is required with {source.option}={source.value}.")
+    pair = values[USER_INFO]
+    if isinstance(pair, Password) and pair.value and ":" not in pair.value and not has_placeholder(pair.value):
+        draft.fault(USER_INFO, "must be user:password.")
+    issuer = values[ISSUER]
+    if issuer and _http_url(issuer) is None:
+        draft.fault(ISSUER, "must begin with https:// or http://.")
+    elif issuer and (fault := url_fault(issuer)) is not None:
+        draft.forbid(ISSUER, fault)
+    elif issuer:
+        draft.caution_clear_text(ISSUER, issuer)
+
+
+def _inheritable(draft: Draft, source: CredentialSource, producer: ProducerConfig) -> None:
+    if source is CredentialSource.SASL_INHERIT:
+        mechanism: object = built_in(producer.sasl_mechanism)
+        has_password = isinstance(mechanism, type) and issubclass(mechanism, PasswordMechanism)
+        if producer.sasl_jaas_config is None or not has_password:
+            draft.fault(
+                BASIC_SOURCE,
+                "is SASL_INHERIT, which needs username and password in kafka.sasl.jaas.config; or write USER_INFO and "
+                f"{USER_INFO}.",
+            )
+    elif producer.sasl_mechanism != "OAUTHBEARER" or producer.sasl_token_provider is not None:
+        draft.fault(
+            BEARER_SOURCE,
+            "is SASL_OAUTHBEARER_INHERIT, which needs kafka.sasl.mechanism=OAUTHBEARER with "
+            f"kafka.sasl.oauthbearer.token.endpoint.url; or write OAUTHBEARER and {ISSUER}.",
+        )
+
+
+def _http_url(url: str) -> SplitResult | None:
+    """The parts of a URL with http or https and a host; None for any other text."""
+    try:
+        parts = urlsplit(url)
+        is_whole = parts.scheme.lower() in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # the port is not a number
+        return None
+    return parts if is_whole else None

@@ -20,12 +20,8 @@ _GATEWAY: Final = "GATEWAY"
 _WRITERS_RULES: Final = ("domainRules", "encodingRules")
 
 
-class SchemaType(Enum):
-    """The names of the registry's API."""
-
-    AVRO = "AVRO"
-    PROTOBUF = "PROTOBUF"
-    JSON = "JSON"
+AVRO: Final = "AVRO"
+"""The type of a schema for which requests and responses name none."""
 
 
 class SchemaReference(NamedTuple):
@@ -37,19 +33,19 @@ class SchemaReference(NamedTuple):
 
 
 class Schema(NamedTuple):
-    """A schema. ``text``: Avro JSON, .proto text or JSON Schema; for Protobuf see also ``serialized_file``."""
+    """A schema. ``type``: AVRO, PROTOBUF, JSON or another of the registry's API. ``text``: for Protobuf see also
+    ``serialized_file``.
+    """
 
-    type: SchemaType
+    type: str
     text: str
     references: tuple[SchemaReference, ...] = ()
 
     def serialized_file(self) -> bytes | None:
-        """The FileDescriptorProto if ``text`` is one in base64; None for .proto text and other schemas.
+        """The FileDescriptorProto if ``text`` of Protobuf is one in base64; None for .proto text.
 
         Registries that can do so send it for requests with ``serialized``. It may lack its name.
         """
-        if self.type is not SchemaType.PROTOBUF:
-            return None
         try:
             return base64.b64decode(self.text, validate=True)
         except (binascii.Error, ValueError):
@@ -109,8 +105,8 @@ class UnreadableResponseError(Exception):
 def request_body(schema: Schema) -> bytes:
     """The body of a registration or a look-up. It has no schema type for Avro, as in Java."""
     body: dict[str, Any] = {"schema": schema.text}
-    if schema.type is not SchemaType.AVRO:
-        body["schemaType"] = schema.type.value
+    if schema.type != AVRO:
+        body["schemaType"] = schema.type
     if schema.references:
         body["references"] = [reference._asdict() for reference in schema.references]
     return json.dumps(body).encode()
@@ -161,11 +157,9 @@ def schema_of(parsed: object, asked: Schema | None = None) -> Schema:
         return asked
     if not _is_text(text):
         raise UnreadableResponseError("has no schema")
-    default = SchemaType.AVRO if asked is None else asked.type
-    try:
-        kind = SchemaType(parsed.get("schemaType") or default)
-    except ValueError:
-        raise UnreadableResponseError(f"has the unknown schemaType {parsed['schemaType']!a:.100}") from None
+    kind = parsed.get("schemaType") or (AVRO if asked is None else asked.type)
+    if not _is_text(kind):
+        raise UnreadableResponseError(f"has no valid schemaType, but {kind!a:.100}")
     references = parsed.get("references") or []
     if not isinstance(references, list):
         raise UnreadableResponseError("has no list of references")

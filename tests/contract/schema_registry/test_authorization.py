@@ -16,13 +16,13 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError, KafkaError, RegistryError
 from spark_kafka_sink.schemas.registry.client import SchemaRegistry
 from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions
-from spark_kafka_sink.schemas.registry.schema import Schema, SchemaType
+from spark_kafka_sink.schemas.registry.schema import Schema
 from spark_kafka_sink.testing.certificates import CertificateAuthority
 from tests.support.manual_clock import ManualClock
 from tests.support.oidc_server import Client, OidcServer
 from tests.support.schema_registry_server import Fault, SchemaRegistryServer
 
-INT = Schema(SchemaType.AVRO, '"int"')
+INT = Schema("AVRO", '"int"')
 SECRET = "zq7f3a91:+ä"
 BASIC = f"Basic {base64.b64encode(f'me:{SECRET}'.encode()).decode()}"
 OAUTH = "org.apache.kafka.common.security.oauthbearer."

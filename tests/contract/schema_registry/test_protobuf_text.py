@@ -13,7 +13,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.records.columns import TopicColumn
 from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
-from spark_kafka_sink.schemas.formats.protoc import compile_proto
+from spark_kafka_sink.schemas.formats.proto_text import compile_proto
 from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
 from spark_kafka_sink.schemas.registry.client import SchemaRegistry
 from spark_kafka_sink.schemas.registry.schema import Side

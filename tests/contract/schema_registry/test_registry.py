@@ -15,7 +15,7 @@ from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.errors import RegistryError
 from spark_kafka_sink.schemas.registry.client import SchemaRegistry
 from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions
-from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, SchemaReference, SchemaType
+from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, SchemaReference
 from spark_kafka_sink.testing import LocalSchemaRegistry
 from tests.support.schema_registry_server import SchemaRegistryServer
 
@@ -25,7 +25,7 @@ PROTO = 'syntax = "proto3"; package common; message Money { int64 units = 1; }'
 
 def avro(*fields: str) -> Schema:
     record = {"type": "record", "name": "R", "fields": [{"name": name, "type": "int"} for name in fields]}
-    return Schema(SchemaType.AVRO, json.dumps(record))
+    return Schema("AVRO", json.dumps(record))
 
 
 def client_of(url: str, **options: str) -> SchemaRegistry:
@@ -83,16 +83,16 @@ def test_what_confluents_client_registers_is_what_is_found_here(client, referee,
 
 @on_a_real_one
 def test_protobuf_with_imports_both_ways(client, referee, subject):
-    common = client.register(f"{subject}-common", Schema(SchemaType.PROTOBUF, PROTO))
+    common = client.register(f"{subject}-common", Schema("PROTOBUF", PROTO))
     text = 'syntax = "proto3"; import "common.proto"; message Price { common.Money money = 1; }'
     reference = SchemaReference("common.proto", common.subject, common.version)
-    ours = client.register(subject, Schema(SchemaType.PROTOBUF, text, (reference,)))
+    ours = client.register(subject, Schema("PROTOBUF", text, (reference,)))
     theirs = referee.get_latest_version(subject)
     assert (theirs.schema_id, theirs.schema.schema_str, theirs.schema.schema_type) == (ours.id, text, "PROTOBUF")
     assert theirs.schema.references == [ConfluentReference("common.proto", common.subject, 1)]
     read = client.latest(subject, serialized=True)
     assert read.schema == ours.schema
-    assert client.imports(read.schema) == {"common.proto": Schema(SchemaType.PROTOBUF, PROTO)}
+    assert client.imports(read.schema) == {"common.proto": Schema("PROTOBUF", PROTO)}
     other = referee.register_schema(
         f"{subject}-2", ConfluentSchema(text.replace("Price", "Cost"), "PROTOBUF", theirs.schema.references)
     )
@@ -110,7 +110,7 @@ def test_an_incompatible_schema_has_the_registrys_message_and_a_compatible_one_i
     added = {"name": "b", "type": "int", "default": 1}
     record = json.loads(avro("a").text)
     record["fields"].append(added)
-    assert client.register(subject, Schema(SchemaType.AVRO, json.dumps(record))).version == 2
+    assert client.register(subject, Schema("AVRO", json.dumps(record))).version == 2
 
 
 def test_missing_subjects_schemas_and_ids_say_what_to_do(client, subject):
@@ -129,7 +129,7 @@ def test_missing_subjects_schemas_and_ids_say_what_to_do(client, subject):
 @on_a_real_one
 def test_a_text_that_is_no_schema_has_the_registrys_status(client, subject):
     with pytest.raises(RegistryError, match=r"HTTP status 422"):
-        client.register(subject, Schema(SchemaType.AVRO, '{"type": "record"}'))
+        client.register(subject, Schema("AVRO", '{"type": "record"}'))
 
 
 def test_the_address_without_the_apis_path_is_named(local_schema_registry, subject):

@@ -2,8 +2,7 @@ import pytest
 from google.protobuf import descriptor_pb2
 
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.schemas.encoding.descriptors import message_indexes
-from spark_kafka_sink.schemas.encoding.proto_text import proto_files, text_indexes
+from spark_kafka_sink.schemas.formats.proto_text import message_indexes, proto_files
 from tests.unit.encoding.protos import compiled, files_of
 
 PROTO2 = r"""
@@ -115,7 +114,8 @@ def test_protoc_makes_the_same_descriptor_of_a_text(files):
     printed = proto_files(descriptor_set, message)
     again = compiled(**{each.name.removesuffix(".proto"): each.text for each in printed})
     assert [in_order(each) for each in files_of(again)] == [in_order(each) for each in files_of(descriptor_set)]
-    assert message_indexes(again, message) == text_indexes(descriptor_set, message)
+    wanted = message_indexes(descriptor_set, message, counts_entries=False)
+    assert message_indexes(again, message, counts_entries=True) == wanted
 
 
 def test_imports_come_first_and_known_ones_are_left_out():
@@ -146,22 +146,22 @@ def test_incident_a_message_of_a_delimited_field_did_not_count_so_later_ones_had
     descriptor_set = compiled(EDITION_WITH_DELIMITED.replace("HEAD", head).replace("FEATURE", feature))
     for message, wanted in (("M.Before", (0, 0)), ("M.D", (0, 1)), ("M.After", (0, 2)), ("Top", (1,)), ("Last", (2,))):
         *_, file = proto_files(descriptor_set, f"p.{message}")
-        assert text_indexes(descriptor_set, f"p.{message}") == wanted
-        assert message_indexes(compiled(file.text), f"p.{message}") == wanted
+        assert message_indexes(descriptor_set, f"p.{message}", counts_entries=False) == wanted
+        assert message_indexes(compiled(file.text), f"p.{message}", counts_entries=True) == wanted
 
 
 def test_groups_of_proto2_are_declared_by_their_fields_and_do_not_count():
     descriptor_set = compiled(
         'syntax = "proto2"; message M { optional group G = 1 { optional int32 a = 1; } message In {} }'
     )
-    assert text_indexes(descriptor_set, "M.In") == (0, 0)
+    assert message_indexes(descriptor_set, "M.In", counts_entries=False) == (0, 0)
     with pytest.raises(ConfigError, match="M.G is an entry of a map or a group"):
-        text_indexes(descriptor_set, "M.G")
+        message_indexes(descriptor_set, "M.G", counts_entries=False)
 
 
 def test_map_entries_do_not_count_in_the_indexes_of_a_text():
     descriptor_set = compiled('syntax = "proto3"; message A {} message M { map<int32, int32> m = 1; message In {} }')
-    assert message_indexes(descriptor_set, "M.In") == (1, 1)
-    assert text_indexes(descriptor_set, "M.In") == (1, 0)
+    assert message_indexes(descriptor_set, "M.In", counts_entries=True) == (1, 1)
+    assert message_indexes(descriptor_set, "M.In", counts_entries=False) == (1, 0)
     with pytest.raises(ConfigError, match=r"^M.MEntry is an entry of a map or a group: give a message$"):
-        text_indexes(descriptor_set, "M.MEntry")
+        message_indexes(descriptor_set, "M.MEntry", counts_entries=False)

@@ -1,7 +1,6 @@
 import pickle
 import subprocess
 import sys
-from datetime import UTC, datetime
 from decimal import Decimal
 
 import pyarrow as pa
@@ -12,52 +11,12 @@ from spark_kafka_sink.schemas.encoding.encoder import SchemaMismatchError
 from spark_kafka_sink.schemas.encoding.protobuf import plan_protobuf
 from tests.unit.encoding.protos import compiled, faults, proto2, proto3, upb
 
-FLAT = proto3(
-    """
-    message M {
-      int64 id = 1; optional int32 number = 2; double price = 3; string name = 4; optional bytes data = 5;
-      google.protobuf.Timestamp at = 6; optional bool valid = 7;
-    }
-    """
-)
-AT = datetime(2024, 2, 29, 12, 30, 15, 123456, tzinfo=UTC)
-FLAT_ROWS = [
-    {"id": 1, "number": 0, "price": 2.5, "name": "é", "data": b"", "at": AT, "valid": False},
-    {"id": -1, "number": -2, "price": -0.0, "name": "x" * 200, "data": b"\0", "at": AT, "valid": True},
-    None,
-    {"id": 0, "number": None, "price": 0.0, "name": "", "data": None, "at": None, "valid": None},
-    {"id": (1 << 63) - 1, "number": 1 << 30, "price": None, "name": None, "data": b"abc", "at": AT, "valid": None},
-]
-FLAT_KIND = pa.struct(
-    {
-        "valid": pa.bool_(),
-        "id": pa.int64(),
-        "number": pa.int32(),
-        "price": pa.float64(),
-        "name": pa.string(),
-        "data": pa.binary(),
-        "at": pa.timestamp("us", "UTC"),
-    }
-)
-
-
-def flat_bytes(row: dict | None) -> bytes | None:
-    if row is None:
-        return None
-    message = upb(FLAT)(**{name: value for name, value in row.items() if value is not None and name != "at"})
-    if row["at"] is not None:
-        message.at.FromDatetime(row["at"])
-    return message.SerializeToString(deterministic=True)
-
-
-def test_a_prefix_is_in_front_of_every_row_that_is_not_null():
-    encoded = plan_protobuf(FLAT, "M", FLAT_KIND).encode(pa.array(FLAT_ROWS, FLAT_KIND), b"\0\0\0\0\7\0")
-    assert encoded.to_pylist() == [row and b"\0\0\0\0\7\0" + flat_bytes(row) for row in FLAT_ROWS]
-
 
 def test_a_pickled_encoder_works_where_protobuf_is_not_installed(tmp_path):
     plan = tmp_path / "plan"
-    plan.write_bytes(pickle.dumps(plan_protobuf(FLAT, "M", FLAT_KIND)))
+    plan.write_bytes(
+        pickle.dumps(plan_protobuf(proto3("message M { int64 id = 1; }"), "M", pa.struct([("id", pa.int64())])))
+    )
     program = (
         "import pickle, sys; sys.modules['google.protobuf'] = None\n"
         "encoder = pickle.loads(open(sys.argv[1], 'rb').read())\n"

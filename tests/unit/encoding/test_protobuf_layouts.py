@@ -27,27 +27,6 @@ def messages(array: pa.Array, descriptor_set: bytes = SCHEMA) -> list:
     return [None if each is None else upb(descriptor_set).FromString(each) for each in encoded]
 
 
-def test_run_ends():
-    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 3, 4], pa.int32()), pa.array(["a", None, "b"]))
-    assert [each.name for each in messages(struct(name=runs))] == ["a", "a", "", "b"]
-
-
-@with_views
-def test_run_ends_in_a_null_struct_are_not_written():
-    texts = pa.RunEndEncodedArray.from_arrays(pa.array([2], pa.int32()), pa.array(["a"]))
-    inner = pa.StructArray.from_arrays([texts], ["name"], mask=pa.array([False, True]))
-    first, second = messages(pa.StructArray.from_arrays([inner], ["in"]))
-    assert getattr(first, "in").name == "a"
-    assert second.ByteSize() == 0
-
-
-def test_run_ends_in_a_list_are_a_mismatch():
-    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2], pa.int32()), pa.array([7], pa.int32()))
-    numbers = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), runs)
-    with pytest.raises(SchemaMismatchError, match=r"^numbers\[\]: run_end_encoded.* call run_end_decode$"):
-        messages(struct(numbers=numbers)[1:])
-
-
 def test_a_null_parent_may_span_slots():
     names = pa.ListArray.from_arrays(pa.array([0, 1, 3, 4], pa.int32()), pa.array(["a", "b", "c", "d"]))
     inner = pa.StructArray.from_arrays(

@@ -32,10 +32,6 @@ AVRO = {
         {"type": "fixed", "name": "D", "size": 2, "logicalType": "decimal", "precision": 3, "scale": 1},
         pa.decimal128(38, 1), Decimal("-1.5"), Decimal("123456789012345678901234.7"),
     ),
-    "duration": (
-        {"type": "fixed", "name": "T", "size": 12, "logicalType": "duration"}, pa.duration("ms"),
-        dt.timedelta(seconds=1), dt.timedelta(seconds=-1),
-    ),
     "millis": (
         {"type": "int", "logicalType": "time-millis"}, pa.time64("us"),
         dt.time(1), dt.time(1, 0, 0, 1),

@@ -10,11 +10,10 @@ import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from spark_kafka_sink.records.columns import TopicColumn
-from spark_kafka_sink.schemas.formats import plan as planning
 from spark_kafka_sink.schemas.formats.format_options import FormatError
 from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
 from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
-from spark_kafka_sink.schemas.registry.schema import Schema, SchemaReference, SchemaType, Side
+from spark_kafka_sink.schemas.registry.schema import Schema, SchemaReference, Side
 from tests.unit.encoding.protos import compiled, files_of
 from tests.unit.formats.fake_registry import FakeRegistry, formats_of
 
@@ -42,7 +41,7 @@ def registry():
 
 
 def avro(text):
-    return Schema(SchemaType.AVRO, text)
+    return Schema("AVRO", text)
 
 
 def test_an_explicit_schema_is_registered_once_per_plan_and_named_in_front_of_each_value(registry):
@@ -65,7 +64,7 @@ HOSTILE = "x\n2026-01-01 ERROR forged\x1b[2J\u202e" + "y" * 100_000
 
 def proto_file(name, message):
     file = FileDescriptorProto(name=name, message_type=[{"name": message}], dependency=["no.proto"])
-    return Schema(SchemaType.PROTOBUF, base64.b64encode(file.SerializeToString()).decode())
+    return Schema("PROTOBUF", base64.b64encode(file.SerializeToString()).decode())
 
 
 @pytest.mark.parametrize(
@@ -76,15 +75,15 @@ def proto_file(name, message):
         avro(json.dumps({"type": HOSTILE})),
         avro(json.dumps({"type": "enum", "name": "E", "symbols": [HOSTILE]})),
         proto_file(HOSTILE, "M"),
-        Schema(SchemaType.PROTOBUF, f"message {HOSTILE}"),
-        Schema(SchemaType.PROTOBUF, "", (SchemaReference(HOSTILE, "t-value", 1),)),
+        Schema("PROTOBUF", f"message {HOSTILE}"),
+        Schema("PROTOBUF", "", (SchemaReference(HOSTILE, "t-value", 1),)),
     ],
     ids=["text", "field", "type", "symbol", "file", "protoc", "reference"],
 )
 def test_incident_what_a_registry_said_forged_lines_of_logs_and_had_289_001_characters(registry, schema):
     registry.register("t-value", schema)
     with pytest.raises(FormatError) as raised:
-        plan(registry, valueFormat=schema.type.value.lower(), use_latest_version="true")
+        plan(registry, valueFormat=schema.type.lower(), use_latest_version="true")
     error = str(raised.value)
     assert len(error) < 21_000
     assert error.replace("\n- ", "").isprintable()
@@ -107,8 +106,8 @@ def test_an_explicit_schema_that_the_latest_does_not_read_is_refused_unless_not_
     with pytest.raises(FormatError) as raised:
         plan(registry, **given)
     assert str(raised.value) == (
-        "latest.compatibility.strict: schema 1 of subject t-value is to be written, and does not read data of the one "
-        "that the options give for the column value. Leave the options of the schema out, give that one, or set "
+        "latest.compatibility.strict: schema 1 of subject t-value is to be written for the column value, and does not "
+        "read data of the one that the options give. Leave the options of the schema out, give that one, or set "
         "latest.compatibility.strict=false.\n- b: has no default and is not written"
     )
     by_id = {"use.schema.id": "1", "valueSchema": record("a")}
@@ -123,12 +122,12 @@ def test_an_explicit_json_schema_must_be_the_latest(registry):
     """No row is compared with it, so neither does it say what the registry's must read."""
     json_format = {"valueFormat": "json", "use.latest.version": "true", "kind": pa.string()}
     for text in ('{"title": "T"}', '{"title": "U"}'):
-        registry.register("t-value", Schema(SchemaType.JSON, text))
+        registry.register("t-value", Schema("JSON", text))
     with pytest.raises(
-        FormatError, match="is to be written, but the one that the options give .* is schema 1 of subject"
+        FormatError, match="is to be written .*, but the one that the options give is schema 1 of subject"
     ):
         plan(registry, **json_format, valueSchema='{"title": "T"}')
-    with pytest.raises(FormatError, match="the options give for the column value is not under subject t-value"):
+    with pytest.raises(FormatError, match="the options give is not under subject t-value"):
         plan(registry, **json_format, valueSchema="{}")
     assert written(plan(registry, **json_format, valueSchema='{"title": "U"}'), ["x"]) == [b"\0\0\0\0\2x"]
 
@@ -140,7 +139,7 @@ def test_with_a_column_topic_each_latest_is_compared_in_its_task(registry, monke
     given = {"use.latest.version": "true", "valueSchema": record("a")}
     formats = plan(registry, topic=None, **given)
     assert written(formats, [{"a": 1}], "good") == [b"\0\0\0\0\1\0\2"]
-    with pytest.raises(FormatError, match="schema 2 of subject bad-value is to be written, and does not read"):
+    with pytest.raises(FormatError, match="schema 2 of subject bad-value is to be written .*, and does not read"):
         written(formats, [{"a": 1}], "bad")
     with pytest.raises(FormatError, match="^The column value cannot be encoded: valueSchema is wrong"):
         plan(registry, topic=None, **{**given, "valueSchema": "3"})
@@ -169,13 +168,13 @@ def test_rules_of_an_imported_schema_are_none_of_the_writer(registry):
     registry.register("common", avro('{"type": "enum", "name": "E", "symbols": ["X"]}'))
     registry.rules["common"] = ("pii (ENCRYPT)",)
     text = '{"type": "record", "name": "R", "fields": [{"name": "e", "type": "E"}]}'
-    registry.register("t-value", Schema(SchemaType.AVRO, text, (SchemaReference("E", "common", 1),)))
+    registry.register("t-value", Schema("AVRO", text, (SchemaReference("E", "common", 1),)))
     formats = plan(registry, kind=pa.struct([("e", pa.string())]), use_latest_version="true")
     assert written(formats, [{"e": "X"}]) == [b"\0\0\0\0\2\0"]
 
 
 def test_a_schema_of_another_format_is_refused(registry):
-    registry.register("t-value", Schema(SchemaType.JSON, "{}"))
+    registry.register("t-value", Schema("JSON", "{}"))
     with pytest.raises(FormatError, match="Schema 1 of subject t-value is of type JSON, but valueFormat is avro"):
         plan(registry, use_latest_version="true")
 
@@ -215,15 +214,14 @@ def test_a_header_needs_a_guid():
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "is not JSON: Expecting value"),
-        (b"record R", "is not JSON: Expecting value"),
-        (b"{\xff}", r"is not UTF-8 at byte 1\."),
+        (b"", "^The column value cannot be encoded: {} is wrong: the Avro schema is not JSON .Expecting value"),
+        (b"{\xff}", r"^{} is not UTF-8 at byte 1\."),
     ],
 )
 def test_a_schema_file_with_other_content_is_named_with_its_path(registry, tmp_path, content, said):
     path = tmp_path / "schema.avsc"
     path.write_bytes(content)
-    with pytest.raises(FormatError, match=f"^valueSchemaFile {path} {said}"):
+    with pytest.raises(FormatError, match=said.format(f"valueSchemaFile {path}")):
         plan(registry, valueSchemaFile=str(path))
 
 
@@ -263,16 +261,16 @@ def test_json_that_is_no_avro_schema_is_one_error_in_avros_words(registry, text,
     assert said in str(raised.value)
 
 
-@pytest.mark.parametrize("text", ["3", "[]", '"object"', "null"])
+@pytest.mark.parametrize("text", ["3", "[]", '"object"', "null", "{"])
 def test_json_that_is_no_json_schema_is_refused(registry, text):
-    with pytest.raises(FormatError, match="^valueSchema is not a JSON Schema"):
+    with pytest.raises(FormatError, match="^valueSchema is not (a JSON Schema|JSON: )"):
         plan(registry, kind=pa.string(), valueFormat="json", valueSchema=text)
     assert registry.requests == []
     plan(registry, kind=pa.string(), valueFormat="json", valueSchema="true")
 
 
 (FILE,) = files_of(compiled('syntax = "proto3"; message Order { int32 a = 1; }'))
-SERIALIZED = Schema(SchemaType.PROTOBUF, base64.b64encode(FILE.SerializeToString()).decode())
+SERIALIZED = Schema("PROTOBUF", base64.b64encode(FILE.SerializeToString()).decode())
 
 
 def test_a_message_names_the_subject_without_its_descriptor(registry):
@@ -289,12 +287,3 @@ def test_a_message_that_the_registrys_schema_lacks_is_named_with_it(registry):
         FormatError, match=r"^valueMessage is looked for in schema 1 of subject t-value: .* it has Order"
     ):
         plan(registry, valueFormat="protobuf", use_latest_version="true", valueMessage="Nope")
-
-
-def test_a_missing_library_is_named(registry, monkeypatch):
-    def missing(*_, **__):
-        raise ImportError("Protobuf needs protobuf: pip install protobuf")
-
-    monkeypatch.setattr(planning.AvroColumnSchema, "encoder", missing)
-    with pytest.raises(FormatError, match="pip install protobuf"):
-        plan(registry, valueSchema=record("a"))

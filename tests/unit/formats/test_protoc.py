@@ -9,10 +9,11 @@ import pytest
 from google.protobuf import message_factory
 
 from spark_kafka_sink.schemas.encoding.descriptors import message_descriptor
-from spark_kafka_sink.schemas.formats import protoc
+from spark_kafka_sink.schemas.formats import column_schema
+from spark_kafka_sink.schemas.formats import proto_text as protoc
 from spark_kafka_sink.schemas.formats.format_options import FormatError
-from spark_kafka_sink.schemas.formats.protoc import compile_proto
-from spark_kafka_sink.schemas.registry.schema import Schema, SchemaReference, SchemaType
+from spark_kafka_sink.schemas.formats.proto_text import compile_proto
+from spark_kafka_sink.schemas.registry.schema import Schema, SchemaReference
 from tests.support.waiting import cpu_ratio
 from tests.unit.encoding.protos import files_of
 from tests.unit.formats.fake_registry import FakeRegistry
@@ -33,9 +34,9 @@ WHAT = "Schema 7 of subject s"
 @pytest.fixture
 def registry():
     registry = FakeRegistry()
-    registry.register("money", Schema(SchemaType.PROTOBUF, MONEY))
+    registry.register("money", Schema("PROTOBUF", MONEY))
     reference = SchemaReference("common/money.proto", "money", 1)
-    registry.register("t-value", Schema(SchemaType.PROTOBUF, ORDER, (reference,)))
+    registry.register("t-value", Schema("PROTOBUF", ORDER, (reference,)))
     return registry
 
 
@@ -50,7 +51,7 @@ def test_text_with_imports_is_compiled_and_its_message_written(registry, option)
 
 
 def test_without_a_name_the_first_message_is_written(registry):
-    registry.register("t-value", Schema(SchemaType.PROTOBUF, MONEY + " "))
+    registry.register("t-value", Schema("PROTOBUF", MONEY + " "))
     formats = plan(registry, kind=pa.struct([("code", pa.string())]), valueFormat="protobuf", use_latest_version="true")
     assert written(formats, [{"code": "EUR"}]) == [b"\0\0\0\0\3\0\x0a\3EUR"]
 
@@ -71,7 +72,7 @@ message Order {
 
 
 def test_text_of_javas_serializer_has_maps_and_they_count_in_the_numbers_of_messages(registry):
-    registry.register("t-value", Schema(SchemaType.PROTOBUF, OF_JAVA))
+    registry.register("t-value", Schema("PROTOBUF", OF_JAVA))
     latest = {"valueFormat": "protobuf", "use_latest_version": "true"}
     tags = pa.struct([("tags", pa.map_(pa.string(), pa.int64()))])
     formats = plan(registry, kind=tags, valueMessage="Order", **latest)
@@ -101,7 +102,7 @@ class SerializingRegistry(FakeRegistry):
 def _serialized(found):
     (file,) = files_of(compile_proto(found.schema.text, {}, WHAT))
     text = base64.b64encode(file.SerializeToString()).decode()
-    return found._replace(schema=Schema(SchemaType.PROTOBUF, text))
+    return found._replace(schema=Schema("PROTOBUF", text))
 
 
 @pytest.mark.parametrize(
@@ -116,7 +117,7 @@ def _serialized(found):
 def test_incident_the_letters_map_entry_in_a_text_shifted_the_numbers_of_its_messages(registry, also):
     text = f"""syntax = "proto3"; package shop;
     message Order {{ {also} map<string, int64> tags = 1; message Line {{ int64 amount = 1; }} }}"""
-    registry.register("t-value", Schema(SchemaType.PROTOBUF, text))
+    registry.register("t-value", Schema("PROTOBUF", text))
     latest = {"valueFormat": "protobuf", "use_latest_version": "true", "valueMessage": "shop.Order.Line"}
     formats = plan(registry, kind=pa.struct([("amount", pa.int64())]), **latest)
     assert written(formats, [{"amount": 1}]) == [b"\0\0\0\0\3\4\0\0\x08\1"], "[0, 0]"
@@ -128,7 +129,7 @@ def test_a_descriptor_of_a_registry_has_the_numbers_of_its_text(is_javas, number
     registry = SerializingRegistry()
     order = "message Order { map<string, int64> tags = 1; message Line { int64 amount = 1; } }"
     as_map = f'syntax = "proto3"; package shop; {order}'
-    registry.register("t-value", Schema(SchemaType.PROTOBUF, OF_JAVA if is_javas else as_map))
+    registry.register("t-value", Schema("PROTOBUF", OF_JAVA if is_javas else as_map))
     line = pa.struct([("amount", pa.int64())])
     given = {"valueFormat": "protobuf", "use_latest_version": "true", "valueMessage": "shop.Order.Line"}
     assert written(plan(registry, kind=line, **given), [{"amount": 1}]) == [b"\0\0\0\0\1\4\0" + number + b"\x08\1"]
@@ -148,14 +149,14 @@ def test_a_schema_that_only_imports_has_the_messages_of_its_import(registry):
     """As Java's ``ProtobufSchema.effectiveFile``."""
     text = 'syntax = "proto3"; import public "common/money.proto";'
     reference = SchemaReference("common/money.proto", "money", 1)
-    registry.register("t-value", Schema(SchemaType.PROTOBUF, text, (reference,)))
+    registry.register("t-value", Schema("PROTOBUF", text, (reference,)))
     given = {"valueFormat": "protobuf", "use_latest_version": "true", "valueMessage": "common.Money"}
     formats = plan(registry, kind=pa.struct([("units", pa.int64())]), **given)
     assert written(formats, [{"units": 1}]) == [b"\0\0\0\0\3\2\2\x08\1"]
 
 
 def test_without_protoc_the_error_says_what_to_install(registry, monkeypatch):
-    monkeypatch.setattr(protoc, "find_spec", lambda name: None)
+    monkeypatch.setattr(column_schema, "find_spec", lambda name: None)
     with pytest.raises(
         FormatError, match=r"Schema 2 of subject t-value .*pip install grpcio-tools on the driver, .* Or give valueD"
     ):

@@ -10,7 +10,7 @@ from spark_kafka_sink.schemas.encoding.encoder import UnencodableRowsError
 from spark_kafka_sink.schemas.formats.format_options import FormatError
 from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
 from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
-from spark_kafka_sink.schemas.registry.schema import Schema, SchemaType, Side
+from spark_kafka_sink.schemas.registry.schema import Schema, Side
 from spark_kafka_sink.spark.read import topic_column
 from tests.unit.formats.fake_registry import FakeRegistry, formats_of
 
@@ -42,8 +42,8 @@ def prefix(number):
 
 
 def test_each_topic_has_its_id_and_the_registry_is_asked_once_per_worker(registry):
-    registry.register("b-value", Schema(SchemaType.AVRO, '"string"'))
-    registry.register("b-value", Schema(SchemaType.AVRO, '"bytes"'))
+    registry.register("b-value", Schema("AVRO", '"string"'))
+    registry.register("b-value", Schema("AVRO", '"bytes"'))
     formats = plan(registry, valueSchema=LONG)
     assert encode(TaskFormats(formats), [1, None, 2], "aba") == [prefix(3) + b"\2\2", None, prefix(3) + b"\2\4"]
     del registry.requests[:]
@@ -54,8 +54,8 @@ def test_each_topic_has_its_id_and_the_registry_is_asked_once_per_worker(registr
 
 
 def test_topics_whose_latest_versions_differ_are_encoded_apart_and_put_back(registry):
-    registry.register("a-value", Schema(SchemaType.AVRO, LONG))
-    registry.register("b-value", Schema(SchemaType.AVRO, INT))
+    registry.register("a-value", Schema("AVRO", LONG))
+    registry.register("b-value", Schema("AVRO", INT))
     formats = TaskFormats(plan(registry, use_latest_version="true"))
     assert encode(formats, [1, 2, 3, 4, None], "abbab") == [
         prefix(1) + b"\2\2",
@@ -67,8 +67,8 @@ def test_topics_whose_latest_versions_differ_are_encoded_apart_and_put_back(regi
 
 
 def test_the_faulty_rows_of_every_encoder_are_told(registry):
-    registry.register("a-value", Schema(SchemaType.AVRO, INT))
-    registry.register("b-value", Schema(SchemaType.AVRO, INT.replace('"R"', '"S"')))
+    registry.register("a-value", Schema("AVRO", INT))
+    registry.register("b-value", Schema("AVRO", INT.replace('"R"', '"S"')))
     formats = TaskFormats(plan(registry, use_latest_version="true"))
     rows = pa.array([{"a": None}, {"a": None}, {"a": 3}, {"a": None}], STRUCT)
     with pytest.raises(UnencodableRowsError) as raised:

@@ -9,22 +9,21 @@ import pytest
 from confluent_kafka.schema_registry.serde import SchemaId
 
 from spark_kafka_sink.records.columns import bytes_column
-from spark_kafka_sink.schemas.formats.wire_format import guid_header, id_prefix, with_schema_headers
+from spark_kafka_sink.schemas.formats.plan import schema_name
+from spark_kafka_sink.schemas.formats.task_formats import with_schema_headers
+from spark_kafka_sink.schemas.registry.registry_options import SchemaIdPlace
+from spark_kafka_sink.schemas.registry.schema import RegisteredSchema, Schema, Side
 
 GUID = "89791762-2336-4186-9674-299b90a802e2"
 MESSAGES = [(), (0,), (1,), (2, 0, 1), (300,)]
 
 
 @pytest.mark.parametrize("indexes", MESSAGES)
-def test_an_id_stands_in_front_of_the_value(indexes):
-    referee = SchemaId("PROTOBUF" if indexes else "AVRO", 70_000, None, list(indexes) or None)
-    assert id_prefix(70_000, indexes) == referee.id_to_bytes()
-
-
-@pytest.mark.parametrize("indexes", MESSAGES)
-def test_a_guid_stands_in_a_header(indexes):
-    referee = SchemaId("PROTOBUF" if indexes else "AVRO", None, GUID, list(indexes) or None)
-    assert guid_header(UUID(GUID).bytes, indexes) == referee.guid_to_bytes()
+def test_an_id_stands_in_front_of_the_value_or_a_guid_in_a_header(indexes):
+    referee = SchemaId("PROTOBUF" if indexes else "AVRO", 70_000, GUID, list(indexes) or None)
+    found = RegisteredSchema("t-value", 1, 70_000, Schema("AVRO", ""), UUID(GUID).bytes)
+    assert schema_name(found, indexes, Side.VALUE, SchemaIdPlace.PREFIX) == (referee.id_to_bytes(), None)
+    assert schema_name(found, indexes, Side.VALUE, SchemaIdPlace.HEADER) == (b"", referee.guid_to_bytes())
 
 
 KEY, VALUE = "__key_schema_id", "__value_schema_id"

@@ -13,13 +13,13 @@ import pytest
 from spark_kafka_sink.errors import RegistryError
 from spark_kafka_sink.schemas.registry.cache import ApplicationFile, CachedRegistry, cached_registry
 from spark_kafka_sink.schemas.registry.registry_options import RegistryOptions
-from spark_kafka_sink.schemas.registry.schema import Schema, SchemaReference, SchemaType
+from spark_kafka_sink.schemas.registry.schema import Schema, SchemaReference
 from tests.support.manual_clock import ManualClock
 from tests.unit.formats.fake_registry import FakeRegistry
 
 KEY = ("http://r", "t-value", "options")
-IMPORTED = Schema(SchemaType.PROTOBUF, "message C {}")
-SCHEMA = Schema(SchemaType.PROTOBUF, 'import "c.proto"; ü', (SchemaReference("c.proto", "common", 1),))
+IMPORTED = Schema("PROTOBUF", "message C {}")
+SCHEMA = Schema("PROTOBUF", 'import "c.proto"; ü', (SchemaReference("c.proto", "common", 1),))
 
 
 def options(**given: str) -> RegistryOptions:
@@ -80,6 +80,7 @@ def test_a_later_process_of_the_driver_asks_nothing(tmp_path):
     registered = first.register("common", IMPORTED)
     first.register("t-value", SCHEMA)
     found = first.latest("t-value")
+    first.imports(found.schema)
     registry.rules["by-id"] = ("pii (ENCRYPT)",)
     ruled = first.by_id(1, "by-id")
     registry.down = True
@@ -133,7 +134,7 @@ def test_a_strange_line_is_absent_and_others_are_not(file, tmp_path, line, caplo
     assert "is not used" in caplog.text
 
 
-@pytest.mark.parametrize("change", [{"id": "7"}, {"subject": 1}, {"imports": []}, {"imports": {"a": 1}}, {"guid": "x"}])
+@pytest.mark.parametrize("change", [{"id": "7"}, {"subject": 1}, {"rules": 1}, {"guid": "x"}])
 def test_a_response_that_is_strange_is_asked_for_again(tmp_path, change):
     registry = FakeRegistry()
     found = CachedRegistry(registry, options(), in_process(tmp_path)).register("t-value", IMPORTED)

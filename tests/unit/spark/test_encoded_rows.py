@@ -8,7 +8,6 @@ from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
 from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
 from spark_kafka_sink.schemas.registry.schema import Side
 from spark_kafka_sink.spark import encode_formats as module
-from spark_kafka_sink.spark.dead_letter_options import Reason
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.read import ReadRows
 from spark_kafka_sink.spark.schema import RowLayout
@@ -77,8 +76,7 @@ def test_the_time_zone_of_the_session_does_not_matter(tmp_path):
         assert run(encoded, pa.RecordBatch.from_arrays([rows], ["value"])) == [{"value": [value]}]
 
 
-def test_a_row_that_cannot_be_encoded_is_numbered_in_the_task(monkeypatch):
-    monkeypatch.setattr(module, "_SLICE_ROWS", 2)
+def test_a_row_that_cannot_be_encoded_is_numbered_in_the_task():
     missing = pa.array([{"a": "x"}, {"a": "y"}, {"a": "z"}, {"a": None}], STRUCT)
     batches = [batch("p", "q"), pa.RecordBatch.from_arrays([missing], ["value"])]
     with pytest.raises(InvalidRecordError, match=r"^value\.a: .* \(row 5 of the task, counted from 0\)$"):
@@ -93,18 +91,3 @@ def test_the_header_of_a_schema_is_added_where_the_frame_has_none():
     guid = b"\1" + (1).to_bytes(16, "big")
     header = b"\x02" + bytes([2 * 17]) + b"__value_schema_id" + bytes([2 * 17]) + guid
     assert rows["headers"] == [header, b"\0"]
-
-
-def test_the_slices_of_an_append_are_joined_and_their_rejected_rows_keep_their_places(monkeypatch):
-    monkeypatch.setattr(module, "_SLICE_ROWS", 2)
-    read, _ = encoder(RowLayout(value=0), value_schema_id_serializer="header", registry=FakeRegistry(guids=True))
-    options = {"kafka.bootstrap.servers": "a:1", "valueFormat": "avro", "valueSchema": SCHEMA}
-    plan = plan_formats(SinkOptions.parse(options).formats, {Side.VALUE: FrameColumn(STRUCT)}, "t", None)
-    values = pa.array([{"a": "v"}, {"a": None}, {"a": "x"}, {"a": "y"}, {"a": None}], STRUCT)
-    (given,) = read(pa.RecordBatch.from_arrays([values], ["value"]), 10)
-    (rows,) = module.FormatEncoder(TaskFormats(plan), {Reason.ENCODE})(given)
-    assert rows.columns.value.to_pylist() == [b"\2v", None, b"\2x", b"\2y", None]
-    assert rows.kept.tolist() == [True, False, True, True, False]
-    assert sorted(place for each in rows.rejected for place in each.rows.tolist()) == [1, 4]
-    assert [each.columns.value.to_pylist() for each in rows.rejected] == [[b"{}"], [b"{}"]]
-    assert (rows.first_row, len(rows)) == (10, 5)
