@@ -33,7 +33,7 @@ from spark_kafka_sink.spark.options import SINK_OPTIONS
 from spark_kafka_sink.testing.broker import emulation
 from spark_kafka_sink.tools.cli.command_line import VERBOSE
 from spark_kafka_sink.tools.cli.main import parser
-from spark_kafka_sink.tools.exporter.totals import EXPORTER_METRICS, METRICS, QUERY_LABELS
+from spark_kafka_sink.tools.exporter import EXPORTER_METRICS, METRICS, QUERY_LABELS
 
 DOCS: Final = Path(__file__).parent
 _BLOCK: Final = re.compile(r"(?P<begin><!-- options:(?P<name>\w+) -->\n).*?(?P<end><!-- options:end -->)", re.DOTALL)

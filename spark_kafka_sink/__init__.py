@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     )
     from spark_kafka_sink.schemas.encoding.avro import encode_avro
     from spark_kafka_sink.schemas.encoding.protobuf import encode_protobuf
-    from spark_kafka_sink.tools.selftest.selftest import selftest
+    from spark_kafka_sink.tools.self_test import selftest
 
 __version__ = "0.2.0"
 
@@ -75,7 +75,7 @@ _HOMES = {
     "encode_protobuf": "schemas.encoding.protobuf",
     "open_producer": "producer.sync_producer",
     "resume": "exactly_once.committer",
-    "selftest": "tools.selftest.selftest",
+    "selftest": "tools.self_test",
 }
 
 

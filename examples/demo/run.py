@@ -23,7 +23,7 @@ from examples.demo.report import Report, repeated
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.testing.local_kafka import DEFAULT_VERSION, LocalKafka
 from spark_kafka_sink.testing.maven import cache_folder
-from spark_kafka_sink.tools.selftest.librdkafka import librdkafka_options
+from spark_kafka_sink.tools.librdkafka import librdkafka_options
 
 PARTITIONS = 4
 _NOTHING: Final[Mapping[str, object]] = MappingProxyType({})

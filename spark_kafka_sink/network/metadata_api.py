@@ -38,14 +38,12 @@ def metadata_request(topics: Sequence[str], allow_auto_topic_creation: bool, on_
 class MetadataEntity:
     """Makes kio's MetadataRequest. ``topics`` None: all.
 
-    ``include_authorized_operations``: of the topics, ``include_cluster_operations``: of the cluster. Older versions do
-    not have them, and those of the cluster have moved to DescribeCluster since.
+    ``include_authorized_operations``: those of the principal on the topics, which old versions do not tell.
     """
 
     topics: Sequence[str] | None
     allow_auto_topic_creation: bool
     include_authorized_operations: bool = False
-    include_cluster_operations: bool = False
 
     @property
     def versions(self) -> VersionRange:
@@ -59,7 +57,7 @@ class MetadataEntity:
         if version >= METADATA_FIRST_WITH_OPERATIONS:
             fields["include_topic_authorized_operations"] = self.include_authorized_operations
             if version <= METADATA_LAST_WITH_CLUSTER_OPERATIONS:
-                fields["include_cluster_authorized_operations"] = self.include_cluster_operations
+                fields["include_cluster_authorized_operations"] = False
         topic_id = {"topic_id": None} if version >= METADATA_FIRST_WITH_TOPIC_IDS else {}
         topic = module.request.MetadataRequestTopic
         topics = None if self.topics is None else tuple(topic(name=name, **topic_id) for name in self.topics)

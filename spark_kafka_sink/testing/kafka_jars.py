@@ -7,7 +7,6 @@ import re
 import zipfile
 from pathlib import Path
 
-from spark_kafka_sink.testing.download import FetchWatcher
 from spark_kafka_sink.testing.maven import FetchError, IvyModule, cache_folder, fetch, filling
 
 # slf4j needs a logger, which Kafka does not bring: without it a broker that cannot start logs nothing.
@@ -45,7 +44,7 @@ class KafkaJarsError(FetchError):
     """Kafka's jars did not arrive whole, or the cache is incomplete."""
 
 
-def kafka_jars(version: str, watcher: FetchWatcher | None = None) -> Path:
+def kafka_jars(version: str) -> Path:
     """Folder ``kafka-<version>`` of the cache with all jars of that broker; fetches them (45 MB) the first time.
 
     A version with a file ``kafka-<version>.sha256`` beside this one has exactly the jars that the file lists, as
@@ -67,7 +66,7 @@ def kafka_jars(version: str, watcher: FetchWatcher | None = None) -> Path:
                 tools=tools.format(version=version),
                 zookeeper=_ZOOKEEPER if needs_zookeeper(version) else "",
             )
-            jars = fetch(IvyModule(name, module, ("jar", "bundle"), about_mb=_ABOUT_MB), scratch, watcher)
+            jars = fetch(IvyModule(name, module, ("jar", "bundle"), about_mb=_ABOUT_MB), scratch)
             if broken := [f"{jar.name} ({jar.stat().st_size} bytes)" for jar in jars.iterdir() if not _is_whole(jar)]:
                 listed = ", ".join(sorted(broken))
                 raise KafkaJarsError(f"{name} did not arrive whole: {listed} cannot be read. {_AGAIN}")

@@ -1,9 +1,9 @@
-"""A listener behind TLS or SASL, for ``LocalKafka`` and ``TestBroker``, and the options of its clients."""
+"""What ``LocalKafka`` and ``TestBroker`` are given alike: racks, and listeners with the options of their clients."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
@@ -71,6 +71,11 @@ class Listener:
     def key_store(self, authority: CertificateAuthority) -> str:
         """The broker's key and certificate, PEM."""
         return authority.issue("broker", self.host_names, self.not_before, self.not_after).key_store
+
+
+def rack_of_each(nodes: int | Sequence[str]) -> tuple[str | None, ...]:
+    """The rack (``broker.rack``) of each node. ``nodes``: the racks, or the number of nodes, which then have none."""
+    return (None,) * nodes if isinstance(nodes, int) else tuple(nodes)
 
 
 class ListenerOptions(ABC):

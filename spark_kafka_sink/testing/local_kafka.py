@@ -22,8 +22,7 @@ from spark_kafka_sink.testing.java import find_java
 from spark_kafka_sink.testing.kafka_jars import kafka_jars, needs_zookeeper, tools_jar, tools_version
 from spark_kafka_sink.testing.kafka_node import CLIENTS, CONTROLLER, KafkaNode, broker_properties, free_ports, is_free
 from spark_kafka_sink.testing.kafka_security import properties_text, scram_arguments, security_properties, write_stores
-from spark_kafka_sink.testing.listener import Listener, ListenerOptions
-from spark_kafka_sink.testing.racks import rack_of_each
+from spark_kafka_sink.testing.listener import Listener, ListenerOptions, rack_of_each
 from spark_kafka_sink.testing.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:

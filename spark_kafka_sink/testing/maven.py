@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from spark_kafka_sink.testing.child_processes import GuardedProcess, WithLogError, tail
-from spark_kafka_sink.testing.download import DownloadShown, Fetched, FetchWatcher
 from spark_kafka_sink.testing.java import find_java
 
 CACHE_VARIABLE = "SPARK_KAFKA_SINK_CACHE"
@@ -77,15 +76,12 @@ def filling(folder: Path) -> Iterator[Path | None]:
             yield Path(scratch)
 
 
-def fetch(module: IvyModule, scratch: Path, watcher: FetchWatcher | None = None) -> Path:
+def fetch(module: IvyModule, scratch: Path) -> Path:
     """The folder ``scratch/files`` with all files of the module. Raises ``FetchError``.
 
     Files that have arrived are kept until all have, so that after a failure the next fetch needs only the others. Ivy
-    compares each with Maven Central's checksum. ``watcher`` None: stderr shows how far it is.
+    compares each with Maven Central's checksum.
     """
-    if watcher is None:
-        with DownloadShown(module.about_mb) as shown:
-            return fetch(module, scratch, shown)
     size = f" (about {module.about_mb} MB)" if module.about_mb else ""
     _say(f"Fetching {module.name}{size} from Maven Central, only this once, into {scratch.parent}")
     files, log = scratch / "files", scratch / "ivy.log"
@@ -100,7 +96,8 @@ def fetch(module: IvyModule, scratch: Path, watcher: FetchWatcher | None = None)
         "-types", *module.types, "-retrieve", f"{files}/[artifact]-[revision].[ext]",
     ]  # fmt: skip
     for _ in range(_ATTEMPTS):
-        if _ended_well(GuardedProcess(command, log=log), log, arrived, watcher):
+        if _ended_well(GuardedProcess(command, log=log), log, arrived):
+            _say(f"Fetched {module.name}")
             shutil.rmtree(arrived, ignore_errors=True)
             return files
     raise FetchError(
@@ -117,38 +114,31 @@ def _say(text: str) -> None:
         sys.stderr.write(f"{text}\n")
 
 
-def _ended_well(ivy: GuardedProcess, log: Path, arrived: Path, watcher: FetchWatcher) -> bool:
+def _ended_well(ivy: GuardedProcess, log: Path, arrived: Path) -> bool:
     deadline = time.monotonic() + FETCH_DEADLINE_S
     try:
         while (code := ivy.poll()) is None:
             if time.monotonic() > deadline:
                 raise FetchError(f"The download took longer than {FETCH_DEADLINE_S:.0f} s{_so_far(log, arrived)}.")
-            watcher(_fetched(log, arrived))
             time.sleep(_LOOK_S)
     finally:
         ivy.stop()  # also after Ctrl-C
-    watcher(_fetched(log, arrived))
     return code == 0
 
 
-def _fetched(log: Path, arrived: Path) -> Fetched:
+def _so_far(log: Path, arrived: Path) -> str:
+    """How far a download got before it failed, for the error message; "" if it had not begun."""
     text = log.read_text(errors="replace")
-    begun = _BEGUN.findall(text)
+    begun, wanted = _BEGUN.findall(text), len(set(_WANTED.findall(text)))
+    if not begun:
+        return ""
     size = 0
     for file in arrived.rglob("*.*"):
         if file.suffix not in _DESCRIPTIONS:
             with contextlib.suppress(FileNotFoundError):  # Ivy renames a file that has arrived
                 size += file.stat().st_size
-    return Fetched(begun[-1] if begun else "", len(set(begun)), len(set(_WANTED.findall(text))), size)
-
-
-def _so_far(log: Path, arrived: Path) -> str:
-    """How far a download got before it failed, for the error message; "" if it had not begun."""
-    file, begun, wanted, size = _fetched(log, arrived)
-    if not file:
-        return ""
-    arrived_mb = f"{size / 1e6:.1f} MB"
-    return f": it ended at {file}, file {begun} of {wanted}, after {arrived_mb}, which the next start need not fetch"
+    at = f"it ended at {begun[-1]}, file {len(set(begun))} of {wanted}"
+    return f": {at}, after {size / 1e6:.1f} MB, which the next start need not fetch"
 
 
 def _ivy_jar() -> Path:

@@ -13,15 +13,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_kafka_sink.testing.broker.fixture import kafka_test_broker
-
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from spark_kafka_sink.testing.broker import TestBroker
     from spark_kafka_sink.testing.local_kafka import LocalKafka
     from spark_kafka_sink.testing.local_schema_registry import LocalSchemaRegistry
-
-__all__ = ["kafka_test_broker", "local_kafka", "local_schema_registry", "spark"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -52,6 +49,15 @@ def spark() -> Iterator[SparkSession]:
 
     with local_spark() as session:
         yield session
+
+
+@pytest.fixture
+def kafka_test_broker() -> Iterator[TestBroker]:
+    """A ``TestBroker`` of one node for one test: no JVM, no files."""
+    from spark_kafka_sink.testing.broker.broker import TestBroker
+
+    with TestBroker() as broker:
+        yield broker
 
 
 @pytest.fixture(scope="session")

@@ -45,7 +45,7 @@ from spark_kafka_sink.producer import transaction_requests as requests
 from spark_kafka_sink.producer.produce_api import TopicIds, read_response
 from spark_kafka_sink.producer.transaction_requests import END_TXN_V2, ConsumerGroupMetadata, TransactionalIdentity
 from spark_kafka_sink.spark.validate import described_limit, limits_call
-from spark_kafka_sink.tools.connection_check.check import _described_topic
+from spark_kafka_sink.tools.connection_check import _described_topic
 from tests.fuzz.target import Target, picked
 from tests.support.scripted_network import api_versions_response, response_frame
 from tests.unit.login.scram_server import Refused, serve

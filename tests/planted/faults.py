@@ -202,7 +202,7 @@ FAULTS = (
           "tests/unit/network/test_client.py"),
     Fault("security", "line ends of peers reach the log", "errors.py",
           "char if char.isprintable() else ascii(char)[1:-1]", "char", "tests/unit/test_foreign_text.py"),
-    Fault("security", "the exporter takes any number of connections", "tools/exporter/prometheus.py",
+    Fault("security", "the exporter takes any number of connections", "tools/exporter.py",
           "is_taken = len(self._began) < MOST_CONNECTIONS", "is_taken = True",
           "tests/contract/monitoring/test_exporter.py"),
     Fault("security", "--verbose makes the loggers of others verbose", "tools/cli/main.py",

@@ -6,13 +6,11 @@ import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
-from email.message import Message
 from types import SimpleNamespace
 
 import pytest
 
 import spark_kafka_sink
-from spark_kafka_sink.tools.cli import main
 from spark_kafka_sink.tools.cli.main import parser
 from tests.repository.files import ROOT
 
@@ -66,14 +64,6 @@ def test_no_text_points_to_a_file_that_an_installed_wheel_lacks():
     texts = "\n".join(texts_of(parser()))
     assert "page Options of the documentation" in texts
     assert re.findall(r"\b(?:docs|conf|jobs|examples)/\S*|\S+\.md\b", texts) == []
-
-
-def test_help_has_the_address_of_the_documentation_if_the_package_was_built_with_one(monkeypatch):
-    built = Message()
-    built["Project-URL"] = "Source, https://code.example/sink"
-    built["Project-URL"] = "Documentation, https://code.example/sink/docs"
-    monkeypatch.setattr(main, "metadata", lambda _: built)
-    assert parser().format_help().endswith("\n\ndocumentation: https://code.example/sink/docs\n")
 
 
 def test_the_list_of_public_names_has_each_kind_of_name_once():

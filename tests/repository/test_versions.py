@@ -55,11 +55,3 @@ def test_the_classifiers_have_the_pythons_of_the_page():
     assert {"3.11", "3.14"} <= pythons
     prefix = "Programming Language :: Python :: "
     assert {name.removeprefix(prefix) for name in CLASSIFIERS if name.startswith(prefix)} == {*pythons, "3 :: Only"}
-
-
-def test_the_classifiers_have_the_systems_of_the_page():
-    rows = PAGE.split("| system | |\n|---|---|\n", 1)[1].split("\n\n", 1)[0].splitlines()
-    systems = [row.split("|")[1] for row in rows if row.split("|")[2].strip() == "run"]
-    trove = {"Linux": "POSIX :: Linux", "macOS": "MacOS"}
-    expected = {f"Operating System :: {name}" for word, name in trove.items() if word in "".join(systems)}
-    assert {name for name in CLASSIFIERS if name.startswith("Operating System")} == expected

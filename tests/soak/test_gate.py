@@ -5,19 +5,36 @@ import socket
 import pytest
 
 from tests.faults.support.proxy import Direction
-from tests.faults.test_proxy import everything, listening  # noqa: F401 - a fixture
 from tests.soak.gate import Gate
 from tests.support.waiting import DEADLINE_S
 
 
 @pytest.fixture
-def gate(listening):  # noqa: F811
+def listening():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(DEADLINE_S)
+        yield server
+
+
+def everything(end):
+    """What comes until the other end is gone."""
+    received = b""
+    try:
+        while data := end.recv(100):
+            received += data
+    except ConnectionResetError:
+        pass
+    return received
+
+
+@pytest.fixture
+def gate(listening):
     with Gate(listening.getsockname()) as gate:
         yield gate
 
 
 @pytest.fixture
-def connect(listening, gate):  # noqa: F811
+def connect(listening, gate):
     """Opens a connection through the gate; gives both of its ends."""
     opened = []
 

@@ -123,11 +123,6 @@ def test_the_command_line_wins_over_the_file(tmp_path):
     assert options == {"kafka.acks": "all", "kafka.linger.ms": "7", "topic": "a=b"}
 
 
-def test_the_help_says_that_others_can_read_passwords_in_sink_options():
-    text = " ".join(job.parser("", "").format_help().split())
-    assert "Other users of this machine can read a command line: write passwords to a file" in text
-
-
 def test_a_missing_file_and_a_wrong_pair_are_named(capsys):
     with pytest.raises(SystemExit, match="2"):
         job.parser("", "").parse_args(["--source-format", "rate", "--sink-option", "topic"])

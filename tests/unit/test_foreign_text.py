@@ -24,7 +24,7 @@ from spark_kafka_sink.schemas.encoding.protobuf import plan_protobuf
 from spark_kafka_sink.schemas.registry.schema import problem
 from spark_kafka_sink.spark.formats import derived_schema
 from spark_kafka_sink.spark.schema import RowLayout, check_shippable
-from spark_kafka_sink.tools.connection_check.broker_connection import certificate_text
+from spark_kafka_sink.tools.broker_connection import certificate_text
 from tests.unit.security.certificates import NOW, Entity
 
 HOSTILE = "no\n2026-01-01 ERROR forged\x1b[2J\x9b\u202e\u2028"

@@ -5,22 +5,14 @@ file per API), ``state/`` (partitions, producers, transactions). ``faults`` is t
 responses, ``wire`` turns frames into kio's messages and back, ``versions`` lists the offered APIs. Everything but
 ``faults`` and ``request_log`` lives on the broker's one thread. ``emulation`` is the one list of what is not as on a
 real broker.
-
-Names are imported at first use, so that pytest can read the fixture without loading a broker.
 """
 
-from __future__ import annotations
-
-from importlib import import_module
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from spark_kafka_sink.testing.broker.authentication import Authentication, AuthenticationLog
-    from spark_kafka_sink.testing.broker.broker import TestBroker
-    from spark_kafka_sink.testing.broker.faults import KEPT, Fault, Faults
-    from spark_kafka_sink.testing.broker.request_log import RequestLog, SeenRequest
-    from spark_kafka_sink.testing.broker.topic_view import StoredRecord, TopicView
-    from spark_kafka_sink.testing.broker.wire import Request
+from spark_kafka_sink.testing.broker.authentication import Authentication, AuthenticationLog
+from spark_kafka_sink.testing.broker.broker import TestBroker
+from spark_kafka_sink.testing.broker.faults import KEPT, Fault, Faults
+from spark_kafka_sink.testing.broker.request_log import RequestLog, SeenRequest
+from spark_kafka_sink.testing.broker.topic_view import StoredRecord, TopicView
+from spark_kafka_sink.testing.broker.wire import Request
 
 __all__ = [
     "KEPT",
@@ -35,23 +27,3 @@ __all__ = [
     "TestBroker",
     "TopicView",
 ]
-
-_HOME: Final = {
-    "KEPT": "faults",
-    "Authentication": "authentication",
-    "AuthenticationLog": "authentication",
-    "Fault": "faults",
-    "Faults": "faults",
-    "Request": "wire",
-    "RequestLog": "request_log",
-    "SeenRequest": "request_log",
-    "StoredRecord": "topic_view",
-    "TestBroker": "broker",
-    "TopicView": "topic_view",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

@@ -21,8 +21,7 @@ from spark_kafka_sink.testing.broker.state.config import Setting, broker_config
 from spark_kafka_sink.testing.broker.state.partition import Partition
 from spark_kafka_sink.testing.broker.topic_view import TopicView
 from spark_kafka_sink.testing.broker.versions import LATEST, Narrowed, release
-from spark_kafka_sink.testing.listener import Listener, ListenerOptions
-from spark_kafka_sink.testing.racks import rack_of_each
+from spark_kafka_sink.testing.listener import Listener, ListenerOptions, rack_of_each
 
 _T = TypeVar("_T")
 _CLOCK: Final = SystemClock()

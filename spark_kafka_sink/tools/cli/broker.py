@@ -9,9 +9,11 @@ import time
 from contextlib import ExitStack
 
 from spark_kafka_sink.errors import ConfigError, KafkaError
-from spark_kafka_sink.tools.cli.command_line import Subparsers, add_command, add_pairs, at_least_one
+from spark_kafka_sink.tools.cli.command_line import add_pairs, at_least_one
 
 _LAST_PORT = 65535
+
+SUMMARY = "run a real Kafka on this machine until Ctrl-C"
 
 DESCRIPTION = """\
 Runs a real Apache Kafka (KRaft) on this machine until Ctrl-C. It needs Java 17, but no containers and no
@@ -33,29 +35,17 @@ examples:
   spark-kafka-sink broker --in-process --set num.partitions=4    without Java, in memory"""
 
 USAGE = """\
-Apache Kafka {version} is up: {servers}
+{broker} is up: {servers}{warning}
 
   df.write.format("pykafka") \\
       .option("kafka.bootstrap.servers", "{servers}") \\
       .option("topic", "try-it").mode("append").save()
 
-Ctrl-C stops it and removes its data."""
-
-IN_PROCESS_USAGE = """\
-A test broker that responds like Kafka {release} is up: {servers}
-It is not Kafka: it keeps everything in memory, and all data is lost when it stops.
-
-  df.write.format("pykafka") \\
-      .option("kafka.bootstrap.servers", "{servers}") \\
-      .option("topic", "try-it").mode("append").save()
-
-Ctrl-C stops it."""
+Ctrl-C stops it{removes}."""
+IN_MEMORY = "\nIt is not Kafka: it keeps everything in memory, and all data is lost when it stops."
 
 
-def add_to(commands: Subparsers) -> None:
-    broker = add_command(
-        commands, run, "broker", "run a real Kafka on this machine until Ctrl-C", DESCRIPTION, EXAMPLES
-    )
+def add_arguments(broker: argparse.ArgumentParser) -> None:
     broker.add_argument(
         "--port", type=port_number, metavar="PORT", default=9092, help="port of the first node (default: %(default)s)"
     )
@@ -96,7 +86,8 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.nodes, arguments.version or DEFAULT_VERSION, dict(arguments.properties), arguments.port
     )
     with kafka:
-        print(USAGE.format(version=kafka.version, servers=kafka.bootstrap_servers), flush=True)
+        name, servers = f"Apache Kafka {kafka.version}", kafka.bootstrap_servers
+        print(USAGE.format(broker=name, servers=servers, warning="", removes=" and removes its data"), flush=True)
         try:
             while all(kafka.alive(node) for node in kafka.node_ids):
                 time.sleep(0.5)
@@ -120,7 +111,8 @@ def _run_in_process(arguments: argparse.Namespace) -> int:
         except OSError as error:
             raise KafkaError(f"The broker cannot listen on port {arguments.port}: {error}") from error
         try:
-            print(IN_PROCESS_USAGE.format(release=release, servers=broker.bootstrap_servers), flush=True)
+            name, servers = f"A test broker that responds like Kafka {release}", broker.bootstrap_servers
+            print(USAGE.format(broker=name, servers=servers, warning=IN_MEMORY, removes=""), flush=True)
             while True:
                 time.sleep(0.5)
         except KeyboardInterrupt:

@@ -4,40 +4,26 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.spark.options import LEDGER_TOPIC
 from spark_kafka_sink.tools.cli.command_line import (
-    Subparsers,
     above_zero,
     add_client_options,
     add_cluster,
-    add_command,
     add_spark_options,
     at_least_one,
     checked_names,
     client_config,
     spark_settings,
 )
-from spark_kafka_sink.tools.connection_check.check import CheckRequest, check
-from spark_kafka_sink.tools.connection_check.findings import (
-    Difference,
-    Finding,
-    Outcome,
-    Place,
-    Printer,
-    by_differences,
-    conclusion,
-    library_findings,
-    lines,
-    required_libraries,
-)
+from spark_kafka_sink.tools.connection_check import CheckRequest, check
+from spark_kafka_sink.tools.findings import Outcome, Printer, conclusion, library_findings, required_libraries
 
-if TYPE_CHECKING:
-    from spark_kafka_sink.tools.cli.check_workers import WorkerFindings
+SUMMARY = "try each step of a connection to the brokers: DNS, TCP, TLS, SASL, versions, rights"
 
 DESCRIPTION = """\
 Tries each step of a connection from this machine to the brokers: DNS, TCP, TLS, ApiVersions, SASL. Shows
@@ -78,15 +64,11 @@ client.properties has the kafka.* options of the job with or without the prefix 
   sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required \\
       username="alice" password="…";"""
 
-_INDENT: Final = 2
-_LONGEST: Final = 8
 _ID_SUFFIX: Final = "-check-00000000-driver"
 """As long as what ``--exactly-once`` appends to the prefix."""
 
 
-def add_to(commands: Subparsers) -> None:
-    summary = "try each step of a connection to the brokers: DNS, TCP, TLS, SASL, versions, rights"
-    command = add_command(commands, run, "check", summary, DESCRIPTION, EXAMPLES)
+def add_arguments(command: argparse.ArgumentParser) -> None:
     add_cluster(command)
     add_client_options(command)
     command.add_argument("--topic", help="check that this topic exists, and that the principal may write to it")
@@ -104,10 +86,6 @@ def add_to(commands: Subparsers) -> None:
         "--exactly-once", action="store_true",
         help="try everything that exactly-once needs, with a temporary topic and transactional id",
     )  # fmt: skip
-    _add_worker_options(command)
-
-
-def _add_worker_options(command: argparse.ArgumentParser) -> None:
     workers = command.add_argument_group("Spark's workers")
     workers.add_argument(
         "--from-workers", action="store_true",
@@ -137,16 +115,18 @@ def run(arguments: argparse.Namespace) -> int:
     findings = [*Printer().all(check(request, SystemClock()))]
     tried = []
     if arguments.exactly_once and any(each.step == "brokers" and each.outcome is Outcome.OK for each in findings):
-        from spark_kafka_sink.tools.connection_check.exactly_once_trial import try_exactly_once
+        from spark_kafka_sink.tools.exactly_once_trial import try_exactly_once
 
         tried = [*Printer().all(try_exactly_once(request, SystemClock()))]
     print(conclusion([*findings, *tried]), flush=True)
     failed = any(each.outcome is Outcome.FAILED for each in [*findings, *tried])
     if arguments.from_workers:
-        from spark_kafka_sink.tools.cli.check_workers import check_on_workers
+        from spark_kafka_sink.tools.worker_check import check_on_workers
 
         workers = check_on_workers(request, settings, arguments.tasks, arguments.timeout)
-        failed |= _show_workers([*library_findings(required_libraries()), *findings], workers)
+        for line in workers.compared([*library_findings(required_libraries()), *findings]):
+            print(line)
+        failed |= any(each.outcome is Outcome.FAILED for found in workers.by_place.values() for each in found)
     return 1 if failed else 0
 
 
@@ -158,35 +138,3 @@ def _spark_settings(arguments: argparse.Namespace) -> Mapping[str, str]:
     elif importlib.util.find_spec("pyspark") is None:
         raise KafkaError("check --from-workers needs PySpark: pip install 'pyspark>=3.5'")
     return settings
-
-
-def _show_workers(here: Sequence[Finding], workers: WorkerFindings) -> bool:
-    """Prints what differs, once for all executors that have the same differences. Returns whether a step failed."""
-    grouped = by_differences(here, workers.by_place)
-    for differences, places in grouped.items():
-        print(_names(places))
-        if not differences:
-            print(f"{'':{_INDENT}}as here")
-        for each in differences:
-            print(lines(_with_ours(each)))
-    checked = len(workers.by_place)
-    differing = checked - len(grouped.get((), ()))
-    missed = (workers.executors or checked) - checked
-    of_job = f"{checked} {'executor' if checked == 1 else 'executors'} of {workers.master} checked"
-    differ = f"{differing or 'none'} {'differs' if differing == 1 else 'differ'} from here"
-    print(f"{of_job}, {differ}" + (f", {missed} got no task" if missed > 0 else ""))
-    return any(each.outcome is Outcome.FAILED for findings in workers.by_place.values() for each in findings)
-
-
-def _names(places: Sequence[Place]) -> str:
-    more = f" and {len(places) - _LONGEST} more" if len(places) > _LONGEST else ""
-    return f"executor {', '.join(map(str, places[:_LONGEST]))}{more}"
-
-
-def _with_ours(difference: Difference) -> Finding:
-    """The worker's finding, whose text also says what was found on the driver."""
-    there, here = difference.there, difference.here
-    text = f"{there.subject}: {there.text}"
-    if here is not None:
-        text += f"\nhere: {'' if here.outcome is Outcome.OK else f'{here.outcome.value}, '}{here.text}"
-    return Finding(there.subject, there.step, there.outcome, text)

@@ -7,11 +7,11 @@ import math
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, Final, TextIO, TypeAlias
+from typing import Any, Final
 
 from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig
 from spark_kafka_sink.common.config.option import did_you_mean
@@ -65,30 +65,6 @@ def _is_flag(word: str) -> bool:
     return len(word) > 1 and word[0] == "-" and " " not in word and not _NEGATIVE_NUMBER.match(word)
 
 
-Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
-
-
-def add_command(
-    commands: Subparsers,
-    run: Callable[[argparse.Namespace], int],
-    name: str,
-    summary: str,
-    description: str,
-    examples: str,
-) -> argparse.ArgumentParser:
-    """A subcommand that calls ``run``. ``description``, ``examples``: for its ``--help``, printed as they are."""
-    command = commands.add_parser(
-        name,
-        help=summary,
-        description=description,
-        epilog=examples,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    command.add_argument(*VERBOSE, action="store_true", default=argparse.SUPPRESS, help="log what the client does")
-    command.set_defaults(run=run)
-    return command
-
-
 def add_pairs(
     parser: argparse._ActionsContainer, *flags: str, text: str, dest: str | None = None, value: str = "VALUE"
 ) -> None:
@@ -107,18 +83,13 @@ def at_least_one(text: str) -> int:
 
 def above_zero(text: str) -> float:
     """Argument type: a number above 0, such as seconds."""
-    number = number_or_nan(text)
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
     if not 0 < number <= _LARGEST:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
     return number
-
-
-def number_or_nan(text: str) -> float:
-    """The number in ``text``, or NaN."""
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -210,18 +181,11 @@ def plain_config_warnings() -> Iterator[None]:
     """Prints a ``ConfigWarning`` as ``warning: <text>`` to stderr, without Python's file and source line."""
     shown_by_python = warnings.showwarning
 
-    def show(
-        message: Warning | str,
-        category: type[Warning],
-        filename: str,
-        lineno: int,
-        file: TextIO | None = None,
-        line: str | None = None,
-    ) -> None:
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
         if issubclass(category, ConfigWarning):
-            print(f"warning: {message}", file=file or sys.stderr)
+            print(f"warning: {message}", file=sys.stderr)
         else:
-            shown_by_python(message, category, filename, lineno, file, line)
+            shown_by_python(message, category, *place, **more)
 
     warnings.showwarning = show
     try:

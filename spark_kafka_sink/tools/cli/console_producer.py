@@ -20,12 +20,12 @@ from spark_kafka_sink.producer.producer import KafkaProducer
 from spark_kafka_sink.producer.record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.producer.sync_producer import SyncProducer, open_producer
 from spark_kafka_sink.tools.cli.command_line import (
-    Subparsers,
     add_client_options,
-    add_command,
     add_pairs,
     client_options,
 )
+
+SUMMARY = "send the lines of standard input as records"
 
 DESCRIPTION = """\
 Sends each line of standard input as a record, like Kafka's kafka-console-producer. The command reads to
@@ -33,7 +33,7 @@ the end of the input, or until Ctrl-C, SIGTERM or SIGHUP, and delivers all lines
 that is not a valid record ends the reading. The exit code is 1 after such a line, or if a record could not
 be delivered, 143 after SIGTERM and 129 after SIGHUP."""
 
-PROPERTIES = """\
+EXAMPLES = """\
 properties (--property NAME=VALUE, may be repeated):
   parse.key=true                 a line is KEY, key.separator, VALUE         (default: only VALUE)
   key.separator=TEXT             default: a tab
@@ -56,9 +56,7 @@ _EXIT_CODES = {signal.SIGINT: 0, signal.SIGTERM: 128 + signal.SIGTERM, signal.SI
 """The exit code after one of these signals, with everything delivered."""
 
 
-def add_to(commands: Subparsers) -> None:
-    summary = "send the lines of standard input as records"
-    console = add_command(commands, run, "console-producer", summary, DESCRIPTION, PROPERTIES)
+def add_arguments(console: argparse.ArgumentParser) -> None:
     console.add_argument(
         "--bootstrap-server", "--broker-list", required=True, metavar="HOST:PORT",
         help="one or more brokers, separated by commas",

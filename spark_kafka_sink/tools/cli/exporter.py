@@ -10,15 +10,15 @@ from contextlib import closing
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.tools.cli.command_line import (
-    Subparsers,
     above_zero,
     add_client_options,
     add_cluster,
-    add_command,
     at_least_one,
     client_config,
 )
-from spark_kafka_sink.tools.exporter.totals import MOST_SERIES, Exporter, TopicReceipts
+from spark_kafka_sink.tools.exporter import MOST_SERIES, Exporter, TopicReceipts
+
+SUMMARY = "serve receipts as Prometheus metrics"
 
 DESCRIPTION = """\
 Serves the receipts of queries as metrics: rows, bytes, latency, retries, and how tasks spend their time.
@@ -35,8 +35,7 @@ examples:
         --listen 0.0.0.0:9464"""
 
 
-def add_to(commands: Subparsers) -> None:
-    command = add_command(commands, run, "exporter", "serve receipts as Prometheus metrics", DESCRIPTION, EXAMPLES)
+def add_arguments(command: argparse.ArgumentParser) -> None:
     add_cluster(command)
     command.add_argument("--topic", required=True, help="the receiptsTopic")
     add_client_options(command)
@@ -59,7 +58,7 @@ def add_to(commands: Subparsers) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if importlib.util.find_spec("prometheus_client") is None:
         raise KafkaError("prometheus_client not installed: pip install 'spark-kafka-sink[exporter]'")
-    from spark_kafka_sink.tools.exporter.prometheus import serve
+    from spark_kafka_sink.tools.exporter import serve
 
     host, port = _address(arguments.listen)
     clock = SystemClock()

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol, Self
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql.streaming import DataStreamReader
 
 from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.spark.caller_job import reason
 from spark_kafka_sink.spark.kafka_write import register_format
 from spark_kafka_sink.spark.options import KAFKA_PREFIX
 from spark_kafka_sink.tools.cli.command_line import (
@@ -25,15 +21,7 @@ from spark_kafka_sink.tools.cli.command_line import (
     plain_config_warnings,
     read_properties,
 )
-
-
-class Reader(Protocol):
-    """``spark.read`` or ``spark.readStream``."""
-
-    def format(self, source: str) -> Self: ...
-    def options(self, **options: str) -> Self: ...
-    def schema(self, schema: str) -> Self: ...
-    def load(self, path: str | None = None) -> DataFrame: ...
+from spark_kafka_sink.tools.worker_check import spark_session
 
 
 def parser(description: str, examples: str) -> argparse.ArgumentParser:
@@ -66,7 +54,7 @@ def parser(description: str, examples: str) -> argparse.ArgumentParser:
     return job
 
 
-def load(reader: Reader, arguments: argparse.Namespace) -> DataFrame:
+def load(reader: DataFrameReader | DataStreamReader, arguments: argparse.Namespace) -> DataFrame:
     """The source's rows with the columns of the records."""
     reader = reader.format(arguments.source_format).options(**dict(arguments.source_option))
     if arguments.schema:
@@ -91,27 +79,6 @@ def session(name: str) -> Iterator[SparkSession]:
         # runs like all other Python code.
         register_format(spark)
         yield spark
-
-
-@contextmanager
-def spark_session(name: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
-    """A session with ``settings``, on top of those of ``spark-submit``; stopped at the end of the block."""
-    # Spark starts its Python workers with PYSPARK_PYTHON.
-    os.environ.setdefault("PYSPARK_PYTHON", settings.get("spark.pyspark.python", sys.executable))
-    try:
-        spark = SparkSession.builder.config(map=dict(settings)).appName(name).getOrCreate()
-    except (Py4JError, PySparkException) as error:  # such as a wrong master, or no Java
-        raise JobError(reason(error)) from None
-    try:
-        yield spark
-    except (Py4JError, PySparkException) as error:  # its text comes from the JVM, which must still run
-        raise JobError(reason(error)) from None
-    finally:
-        spark.stop()
-
-
-class JobError(KafkaError):
-    """The job failed; the message is the reason."""
 
 
 def exit_code(main: Callable[[], None]) -> int:

@@ -6,34 +6,21 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from importlib.metadata import PackageNotFoundError, metadata
+from collections.abc import Sequence
 
 import spark_kafka_sink
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.network.diagnosis import diagnosis
-from spark_kafka_sink.tools.cli import (
-    broker,
-    check,
-    console_producer,
-    exporter,
-    selftest,
-    transactions,
-)
-from spark_kafka_sink.tools.cli.command_line import (
-    VERBOSE,
-    CommandParser,
-    plain_config_warnings,
-)
+from spark_kafka_sink.tools.cli import broker, check, console_producer, exporter, selftest, transactions
+from spark_kafka_sink.tools.cli.command_line import VERBOSE, CommandParser, plain_config_warnings
 
 COMMANDS = (broker, check, selftest, console_producer, transactions, exporter)
+"""Each is a file with SUMMARY, DESCRIPTION and EXAMPLES (printed as they are), ``add_arguments`` and ``run``."""
 
-DISTRIBUTION = "spark-kafka-sink"
 INTERRUPTED = 130
 PIPE_CLOSED = 141
 DETAILED = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 CHECK = "spark-kafka-sink check, with the same --bootstrap-server and --command-config"
-
 
 EXAMPLES = """\
 examples:
@@ -44,28 +31,25 @@ def parser() -> CommandParser:
     top = CommandParser(
         prog="spark-kafka-sink",
         description='Tools for the PySpark Kafka sink format("pykafka").',
-        epilog="\n\n".join([EXAMPLES, *_documentation()]),
+        epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"%(prog)s {spark_kafka_sink.__version__}")
     top.set_defaults(error_code=1)
     top.add_argument(*VERBOSE, action="store_true", help="log what the client does; also accepted after COMMAND")
     commands = top.add_subparsers(metavar="COMMAND", required=True)
-    for command in COMMANDS:
-        command.add_to(commands)
+    for each in COMMANDS:
+        command = commands.add_parser(
+            each.__name__.rpartition(".")[2].replace("_", "-"),
+            help=each.SUMMARY,
+            description=each.DESCRIPTION,
+            epilog=each.EXAMPLES,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        command.add_argument(*VERBOSE, action="store_true", default=argparse.SUPPRESS, help="log what the client does")
+        command.set_defaults(run=each.run)
+        each.add_arguments(command)
     return top
-
-
-def _documentation() -> Iterator[str]:
-    """A line with the address of the documentation, if the package was built with the project's."""
-    try:
-        addresses = metadata(DISTRIBUTION).get_all("Project-URL") or []
-    except PackageNotFoundError:  # an archive of --py-files
-        return
-    for address in addresses:
-        label, _, url = address.partition(", ")
-        if label == "Documentation":
-            yield f"documentation: {url}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

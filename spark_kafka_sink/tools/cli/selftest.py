@@ -6,19 +6,16 @@ import argparse
 import importlib.util
 import logging
 import signal
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.common.config.producer_config import OWN_NAMES
+from spark_kafka_sink.common.interrupts import uninterrupted
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.tools.cli.command_line import (
-    Subparsers,
     add_client_options,
     add_cluster,
-    add_command,
     add_spark_options,
     checked_names,
     client_config,
@@ -28,6 +25,8 @@ from spark_kafka_sink.tools.cli.command_line import (
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+SUMMARY = "write and read back with your own Spark and brokers"
 
 DESCRIPTION = """\
 Tries the sink on your own Spark and brokers. For each guarantee it writes a batch job and a streaming query
@@ -61,9 +60,7 @@ DEFAULT_PREFIX = "pykafka-selftest"
 _LONGEST_SUFFIX = "-00000000-00000000-stream-driver"
 
 
-def add_to(commands: Subparsers) -> None:
-    summary = "write and read back with your own Spark and brokers"
-    command = add_command(commands, run, "selftest", summary, DESCRIPTION, EXAMPLES)
+def add_arguments(command: argparse.ArgumentParser) -> None:
     add_cluster(command)
     add_client_options(command)
     command.add_argument(
@@ -88,8 +85,8 @@ def run(arguments: argparse.Namespace) -> int:
     if importlib.util.find_spec("pyspark") is None:
         raise KafkaError("selftest needs PySpark: pip install 'spark-kafka-sink[spark]'")
     from spark_kafka_sink.spark.options import KAFKA_PREFIX
-    from spark_kafka_sink.tools.selftest.selftest import Plan
-    from spark_kafka_sink.tools.selftest.selftest import run as run_plan
+    from spark_kafka_sink.tools.self_test import Plan
+    from spark_kafka_sink.tools.self_test import run as run_plan
 
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # on Ctrl-C it logs each call
     if not logging.getLogger("spark_kafka_sink").isEnabledFor(logging.DEBUG):
@@ -109,36 +106,15 @@ def run(arguments: argparse.Namespace) -> int:
 def _session(settings: Mapping[str, str]) -> Iterator[SparkSession]:
     """Starts Spark, and stops it at the end. Ctrl-C and SIGTERM interrupt the run from then on."""
     from spark_kafka_sink.spark.kafka_write import register_format
-    from spark_kafka_sink.tools.cli.job import spark_session
-    from spark_kafka_sink.tools.selftest.selftest import has_format
+    from spark_kafka_sink.tools.self_test import has_format
+    from spark_kafka_sink.tools.worker_check import spark_session
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with ExitStack() as stack:
-        with _signals_wait():
+        # An interrupted start could leave Spark's JVM running: PySpark 4.2 then removes the folder by which the JVM
+        # tells it its port (``pyspark.java_gateway.launch_gateway``).
+        with uninterrupted():
             spark = stack.enter_context(spark_session("spark-kafka-sink selftest", settings))
         if has_format():
             register_format(spark)  # as jobs/ do: then it runs like all other Python code
         yield spark
-
-
-@contextmanager
-def _signals_wait() -> Iterator[None]:
-    """Delays Ctrl-C and SIGTERM to the end of the block, and lets them raise ``KeyboardInterrupt`` afterwards.
-
-    If they interrupted the start of Spark, its JVM might run forever: PySpark 4.2 then removes the folder by which the
-    JVM tells it its port (``pyspark.java_gateway.launch_gateway``).
-    """
-    came: list[int] = []
-
-    def note(number: int, frame: FrameType | None) -> None:
-        came.append(number)
-        print("Interrupted: ends as soon as Spark has started.", file=sys.stderr)
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, note)
-    try:
-        yield
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.default_int_handler)
-        if came:
-            raise KeyboardInterrupt

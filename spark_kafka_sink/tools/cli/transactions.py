@@ -30,11 +30,9 @@ from spark_kafka_sink.exactly_once.session import CommitSettings, Session
 from spark_kafka_sink.exactly_once.values import Entry, driver_id
 from spark_kafka_sink.spark.options import LEDGER_TOPIC
 from spark_kafka_sink.tools.cli.command_line import (
-    Subparsers,
     above_zero,
     add_client_options,
     add_cluster,
-    add_command,
     client_config,
 )
 
@@ -48,6 +46,8 @@ _FORGOTTEN: Final = (
     "A txnVersion that runs again after its entry was removed writes its rows twice. A query that continues from its "
     "checkpoint is refused until ledgerStart=trust-checkpoint:N names its batch."
 )
+
+SUMMARY = "list, commit or abort transactions that exactly-once writes left open, and remove old ledger entries"
 
 DESCRIPTION = """\
 Shows and ends transactions that exactly-once writes left open. The tasks of such a write prepare
@@ -78,9 +78,7 @@ examples:
   spark-kafka-sink transactions forget --bootstrap-server broker:9092 --prefix 'txn-run-*' --older-than 30 --dry-run"""
 
 
-def add_to(commands: Subparsers) -> None:
-    summary = "list, commit or abort transactions that exactly-once writes left open, and remove old ledger entries"
-    command = add_command(commands, run, "transactions", summary, DESCRIPTION, EXAMPLES)
+def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("action", choices=("list", "commit", "abort", "forget"))
     add_cluster(command)
     command.add_argument(

@@ -6,7 +6,6 @@ import pytest
 
 from spark_kafka_sink.testing import Listener, TestBroker
 from spark_kafka_sink.testing.kafka_security import properties_text
-from spark_kafka_sink.testing.listener import login
 from spark_kafka_sink.tools.cli.main import main
 
 
@@ -47,16 +46,6 @@ def test_incident_a_jobs_own_option_names_were_refused_and_a_misspelt_topic_got_
     code, out, err = run(capsys, options, tmp_path, "--topic", "ordres")
     assert (code, err) == (1, "")
     assert "there is no such topic. Did you mean orders?" in out
-
-
-def test_the_step_that_fails_and_exit_code_1(broker, capsys, tmp_path):
-    options = broker.client_options("SECURE") | {"sasl.jaas.config": login("SCRAM-SHA-512", "client", "wr0ng")}
-    code, out, err = run(capsys, options, tmp_path)
-    assert code == 1
-    assert re.search(r"FAILED +SASL", out)
-    assert "sasl.jaas.config" in out
-    assert out.splitlines()[-1].startswith("1 of 5 steps failed, first SASL of 127.0.0.1:")
-    assert "wr0ng" not in out + err
 
 
 def test_an_option_on_the_command_line_overrides_the_file(broker, capsys, tmp_path):

@@ -12,11 +12,11 @@ import pytest
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.testing import TestBroker
-from spark_kafka_sink.tools.cli import check_workers
-from spark_kafka_sink.tools.cli.check_workers import WorkerFindings, check_on_workers
+from spark_kafka_sink.tools import worker_check
 from spark_kafka_sink.tools.cli.main import main
-from spark_kafka_sink.tools.connection_check.check import CheckRequest, check
-from spark_kafka_sink.tools.connection_check.findings import Outcome, Place, library_findings, required_libraries
+from spark_kafka_sink.tools.connection_check import CheckRequest, check
+from spark_kafka_sink.tools.findings import Outcome, library_findings, required_libraries
+from spark_kafka_sink.tools.worker_check import Place, WorkerFindings, check_on_workers
 from tests.support.waiting import DEADLINE_S
 
 FROM_WORKERS = "--from-workers"
@@ -54,7 +54,7 @@ def spark_finds(monkeypatch):
             calls.append((settings, tasks, timeout_s))
             return WorkerFindings("spark://m:7077", executors, by_place)
 
-        monkeypatch.setattr(check_workers, "check_on_workers", found)
+        monkeypatch.setattr(worker_check, "check_on_workers", found)
         return calls
 
     return finds
@@ -121,9 +121,9 @@ def test_a_spark_that_does_not_start_is_an_error_in_time(monkeypatch):
         ended.set()
         yield
 
-    monkeypatch.setattr(check_workers, "spark_session", hanging)
+    monkeypatch.setattr(worker_check, "spark_session", hanging)
     request = CheckRequest(ProducerConfig.parse({"bootstrap.servers": "a:1"}))
-    with pytest.raises(check_workers.WorkerCheckError, match="was starting after 0 s"):
+    with pytest.raises(worker_check.SparkJobError, match="was starting after 0 s"):
         check_on_workers(request, {}, None, 0.2)
     assert not ended.is_set()
     hangs.set()

@@ -162,12 +162,6 @@ class Upper(Serializer):
         return None if data is None else data.upper()
 
 
-def test_a_codec_without_a_name_is_gzip(broker, console):
-    assert console(b"x" * 1000, "--compression-codec") == 0
-    (batch,) = broker.topic("t").batches(0)
-    assert batch.header.codec_id == CODEC_IDS["gzip"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -179,27 +173,6 @@ def test_a_codec_without_a_name_is_gzip(broker, console):
 def test_wrong_options_are_one_error_before_anything_is_read(console, capsys, arguments, said):
     assert console(b"line", *arguments) == 1
     assert said in capsys.readouterr().err
-
-
-def test_the_handler_of_ctrl_c_is_put_back(console):
-    before = signal.getsignal(signal.SIGINT)
-    console(b"x")
-    assert signal.getsignal(signal.SIGINT) is before
-
-
-def test_ctrl_c_while_a_line_is_sent_ends_the_reading_only():
-    lines = Lines(io.BytesIO(b"one\ntwo\n"), prompt=False)
-    taken = iter(lines)
-    assert next(taken) == (1, b"one\n")
-    lines.interrupt(signal.SIGINT, None)
-    assert list(taken) == []
-
-
-def test_a_second_ctrl_c_ends_the_waiting_too():
-    lines = Lines(io.BytesIO(b""), prompt=False)
-    lines.interrupt(signal.SIGINT, None)
-    with pytest.raises(KeyboardInterrupt):
-        lines.interrupt(signal.SIGINT, None)
 
 
 def test_a_terminal_gets_a_prompt_for_each_line(capsys):

@@ -78,15 +78,6 @@ def test_abbreviated_and_short_flags_and_values_with_a_minus_are_no_slips():
     assert parsed.client_properties == [("a", "--b")]
 
 
-def test_an_error_of_the_system_is_one_line(monkeypatch, capsys):
-    def no_space(*_):
-        raise OSError(28, "No space left on device", "/data/kafka")
-
-    monkeypatch.setattr(local_kafka, "LocalKafka", no_space)
-    assert main(["broker"]) == 1
-    assert capsys.readouterr().err == "error: [Errno 28] No space left on device: '/data/kafka'\n"
-
-
 def test_a_reader_that_leaves_ends_the_command_quietly():
     reader, writer = os.pipe()
     os.close(reader)
@@ -159,11 +150,6 @@ def test_python_m_is_the_command():
     command = [sys.executable, "-m", "spark_kafka_sink", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=True)
     assert done.stdout == f"spark-kafka-sink {spark_kafka_sink.__version__}\n"
-
-
-@pytest.mark.parametrize(("line", "verbose"), [(["-v", "broker"], True), (["broker", "-v"], True), (["broker"], False)])
-def test_verbose_stands_before_or_after_the_command(line, verbose):
-    assert parser().parse_args(line).verbose is verbose
 
 
 def test_verbose_logs_what_the_client_does(kafka_test_broker):

@@ -7,13 +7,12 @@ import pytest
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.network.metadata_api import Operation, names, operations
 from spark_kafka_sink.testing import Listener, TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
 from spark_kafka_sink.testing.certificates import CertificateAuthority
 from spark_kafka_sink.testing.listener import login
-from spark_kafka_sink.tools.connection_check.check import CheckRequest, check
-from spark_kafka_sink.tools.connection_check.findings import Outcome
+from spark_kafka_sink.tools.connection_check import CheckRequest, check
+from spark_kafka_sink.tools.findings import Outcome
 
 LISTENERS = {
     "TLS": Listener("SSL"),
@@ -227,12 +226,3 @@ def test_what_old_brokers_cannot_be_asked_is_untested():
         findings = checked({"bootstrap.servers": broker.bootstrap_servers}, transactional_id_prefix="p")
     assert steps(findings, Outcome.FAILED) == []
     assert "brokers before Kafka 3.0 cannot be asked" in findings[-1].text
-
-
-def test_the_bits_are_those_of_kip_430_and_a_broker_may_tell_none():
-    assert operations(3576) == {
-        Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE, Operation.ALTER, Operation.DESCRIBE,
-        Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS,
-    }  # fmt: skip
-    assert (operations(0), operations(-2147483648)) == (frozenset(), None)
-    assert names(frozenset()) == "nothing"

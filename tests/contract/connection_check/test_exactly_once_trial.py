@@ -7,15 +7,15 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.exactly_once import ledger_topic, sweep
+from spark_kafka_sink.exactly_once import ledger_topic
 from spark_kafka_sink.network.error_table import broker_error
 from spark_kafka_sink.network.topics import create_topic
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
 from spark_kafka_sink.tools.cli.main import main
-from spark_kafka_sink.tools.connection_check.check import CheckRequest
-from spark_kafka_sink.tools.connection_check.exactly_once_trial import try_exactly_once
-from spark_kafka_sink.tools.connection_check.findings import Outcome
+from spark_kafka_sink.tools.connection_check import CheckRequest
+from spark_kafka_sink.tools.exactly_once_trial import try_exactly_once
+from spark_kafka_sink.tools.findings import Outcome
 
 STEPS = ["versions", "create", "settings", "plan", "write", "commit", "plan", "write", "sweep", "abort"]
 
@@ -83,13 +83,6 @@ def test_settings_that_are_refused_are_told_with_their_cost():
 def test_it_says_how_transactions_of_dead_runs_are_found(options, says):
     with TestBroker(api_versions=options) as broker:
         assert says in texts(tried(broker))["sweep"]
-
-
-def test_a_list_that_shows_no_open_transaction_is_told(monkeypatch):
-    """Redpanda's did not (its issue 11948)."""
-    monkeypatch.setattr(sweep, "_listed_by", lambda *of: [])
-    with TestBroker() as broker:
-        assert "ListTransactions does not show the open transaction: those of dead" in texts(tried(broker))["sweep"]
 
 
 FAILURES = [

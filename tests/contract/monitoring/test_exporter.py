@@ -12,8 +12,7 @@ from spark_kafka_sink.common.task_figures import TaskFigures
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once.receipts import WriteReceipt
 from spark_kafka_sink.tools.cli.main import main, parser
-from spark_kafka_sink.tools.exporter.prometheus import CONNECTION_MS, MOST_CONNECTIONS, serve
-from spark_kafka_sink.tools.exporter.totals import Exporter, ReceiptTotals
+from spark_kafka_sink.tools.exporter import CONNECTION_MS, MOST_CONNECTIONS, Exporter, ReceiptTotals, serve
 from tests.support.manual_clock import ManualClock
 from tests.support.waiting import DEADLINE_S, eventually
 

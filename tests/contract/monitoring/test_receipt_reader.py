@@ -11,7 +11,7 @@ from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once.receipts import WriteReceipt, receipt_columns
 from spark_kafka_sink.producer import SendReceipt
 from spark_kafka_sink.testing import TestBroker
-from spark_kafka_sink.tools.exporter.totals import TopicReceipts
+from spark_kafka_sink.tools.exporter import TopicReceipts
 
 RECEIPTS = [WriteReceipt(f"q{n}", n, 0, "t", 0, 5 * n, 5 * n + 4, 5, 50, 1000, 1010) for n in range(8)]
 

@@ -7,9 +7,9 @@ from confluent_kafka.admin import AdminClient
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.testing import LocalKafka
-from spark_kafka_sink.tools.connection_check.check import CheckRequest, check
-from spark_kafka_sink.tools.connection_check.exactly_once_trial import try_exactly_once
-from spark_kafka_sink.tools.connection_check.findings import Finding, Outcome
+from spark_kafka_sink.tools.connection_check import CheckRequest, check
+from spark_kafka_sink.tools.exactly_once_trial import try_exactly_once
+from spark_kafka_sink.tools.findings import Finding, Outcome
 from tests.contract.scenario import name
 from tests.support.waiting import DEADLINE_S
 

@@ -13,8 +13,8 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.exactly_once.receipts import WriteReceipt
 from spark_kafka_sink.testing import Listener, TestBroker
-from spark_kafka_sink.tools.exporter.totals import TopicReceipts
-from spark_kafka_sink.tools.selftest.librdkafka import librdkafka_options
+from spark_kafka_sink.tools.exporter import TopicReceipts
+from spark_kafka_sink.tools.librdkafka import librdkafka_options
 from tests.contract.security.librdkafka import HUNG_UP
 
 RECEIPT = WriteReceipt("q", 1, 0, "t", 1, 10, 14, 5, 50, 1000, 1010)

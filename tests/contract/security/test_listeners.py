@@ -168,28 +168,9 @@ def test_a_node_that_is_started_again_has_its_listeners_on_their_old_ports(secur
     assert connects(secure_broker.client_options("SASL_TLS"))
 
 
-@pytest.mark.parametrize(
-    ("parameters", "said"),
-    [
-        ({"protocol": "TLS"}, "protocol='TLS' is none of PLAINTEXT, SSL"),
-        ({"protocol": "SSL", "client_auth": "yes"}, "client_auth='yes' is none of none, requested, required"),
-        ({"protocol": "SASL_SSL", "mechanisms": ("GSSAPI",)}, "name some of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
-        ({"protocol": "SASL_SSL", "users": {}}, "SASL_SSL needs users"),
-    ],
-)
-def test_a_listener_that_cannot_be_is_refused(parameters, said) -> None:
-    with pytest.raises(ConfigError, match=said):
-        Listener(**parameters)
-
-
 def test_a_user_that_there_is_not_is_named(secure_broker: TestBroker) -> None:
     with pytest.raises(ConfigError, match="user 'nobody' is none of client, "):
         secure_broker.client_options("SASL", "nobody")
-
-
-def test_options_of_spark_have_its_prefix(secure_broker: TestBroker) -> None:
-    plain = secure_broker.client_options("SASL")
-    assert secure_broker.spark_options("SASL") == {f"kafka.{name}": value for name, value in plain.items()}
 
 
 @pytest.mark.jvm

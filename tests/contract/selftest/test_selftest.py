@@ -13,7 +13,7 @@ from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.exactly_once.committer import Cluster
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.tools.cli.main import main
-from spark_kafka_sink.tools.selftest.selftest import STEPS, Plan, Topics, compare
+from spark_kafka_sink.tools.self_test import STEPS, Plan, Topics, compare
 
 SERVERS = ("--bootstrap-server", "127.0.0.1:1")
 
@@ -88,7 +88,7 @@ def test_rows_are_compared_one_by_one(read, repeats_allowed, says):
 @pytest.mark.parametrize("like", ["4.1", "2.1"])
 def test_a_topic_is_created_read_by_either_reader_and_deleted(monkeypatch, like, has_librdkafka):
     if not has_librdkafka:
-        monkeypatch.setitem(sys.modules, "spark_kafka_sink.tools.selftest.librdkafka", None)
+        monkeypatch.setitem(sys.modules, "spark_kafka_sink.tools.librdkafka", None)
     with TestBroker(nodes=2, like=like) as broker:
         config = ProducerConfig.parse({"bootstrap.servers": broker.bootstrap_servers, "max.block.ms": 30_000})
         cluster = Cluster(config, SystemClock())

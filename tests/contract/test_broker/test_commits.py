@@ -52,19 +52,6 @@ def test_a_commit_that_no_replica_has_in_time_counts_later_or_never(broker: Test
     assert counts(broker) == (1 if is_old else 7)
 
 
-def test_with_too_few_replicas_in_sync_it_is_refused(broker: TestBroker, client: PlainClient) -> None:
-    assert commit(client, 1) == "none"
-    broker.set_topic_configs(OFFSETS, {"min.insync.replicas": 2})
-    broker.set_isr(OFFSETS, 0, [1])
-    appended = len(broker.topic(OFFSETS).batches(0))
-
-    assert commit(client) == "coordinator_not_available"
-    assert counts(broker) == 1
-    broker.set_isr(OFFSETS, 0, [1, 2])
-    is_old = broker._release.commit_acks == -1
-    assert (counts(broker), len(broker.topic(OFFSETS).batches(0)) - appended) == ((1, 0) if is_old else (7, 1))
-
-
 def test_a_coordinator_that_moves_while_it_waits_is_told() -> None:
     with TestBroker(nodes=2, config={**ONE_PARTITION, "offsets.commit.timeout.ms": HOUR_MS}) as broker:
         broker.create_topic("t")
@@ -83,23 +70,3 @@ def test_a_disk_that_fails_has_no_coordinator(broker: TestBroker, client: PlainC
     assert commit(client) == "not_coordinator"
     broker.fail_storage(OFFSETS, 0, failed=False)
     assert (counts(broker), commit(client)) == (1, "none")
-
-
-def test_offsets_of_a_transaction_count_when_replicas_have_its_marker(broker: TestBroker) -> None:
-    with PlainClient(broker.bootstrap_servers) as client:
-        assert commit(client, 1) == "none"
-        node = int(client.ask("FindCoordinator", 3, key="tx", key_type=1).node_id)
-    with PlainClient(broker.bootstrap_servers.split(",")[node - 1]) as client:
-        identity = client.init_producer_id("tx")
-        claim = {"transactional_id": "tx", "producer_id": identity[0], "producer_epoch": identity[1]}
-        client.ask("AddOffsetsToTxn", 3, group_id="g", **claim)
-        with PlainClient(broker.bootstrap_servers) as leader:
-            partition = {"partition_index": 0, "committed_leader_epoch": -1, "committed_metadata": ""}
-            topics = [{"name": "t", "partitions": [{**partition, "committed_offset": 7}]}]
-            answer = leader.ask("TxnOffsetCommit", 3, group_id="g", generation_id=-1, topics=topics, **claim)
-            assert answer.topics[0].partitions[0].error_code.name == "none"
-        broker.hold_followers(OFFSETS, 0)
-        assert client.ask("EndTxn", 3, committed=True, **claim).error_code.name == "none"
-    assert counts(broker) == 1
-    broker.release_followers(OFFSETS, 0)
-    assert counts(broker) == 7

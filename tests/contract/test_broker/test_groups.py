@@ -79,15 +79,6 @@ def test_a_new_group_waits_for_more_members_as_long_as_it_is_told() -> None:
     assert (error_of(first), error_of(second), group.generation) == (ErrorCode.none, ErrorCode.none, 1)
 
 
-def test_the_protocol_that_most_members_prefer_is_taken() -> None:
-    group = Group("g", initial_delay_ms=100)
-    for protocols in (("a", "b", "c"), ("b", "a"), ("b", "a")):
-        group.join(asked(protocols=protocols), 0)
-    group.advance(100)
-
-    assert group.protocol == "b"
-
-
 def test_an_id_that_was_given_out_is_waited_for_until_its_session_ends() -> None:
     group, old = stable(asked())
     given = group.join(Joining("", None, "c", "consumer", {"range": b""}, 500, REBALANCE_MS, needs_member_id=True), 0)
@@ -107,23 +98,3 @@ def test_a_static_member_that_comes_back_fences_its_former_self() -> None:
     with pytest.raises(ApiError) as refused:
         group.heartbeat(Claim(former, 1, "i"), 0)
     assert refused.value.error is ErrorCode.fenced_instance_id
-
-
-def test_a_member_that_leaves_while_it_waits_is_answered() -> None:
-    group, old = stable(asked())
-    waiting = group.join(asked(), 0)
-    (joining,) = set(group.members) - {old}
-    group.leave(joining, None, 0)
-
-    assert error_of(waiting) is ErrorCode.unknown_member_id
-    assert list(group.members) == [old]
-
-
-def test_a_member_that_asks_twice_is_answered_once() -> None:
-    group, old = stable(asked())
-    group.join(asked(), 0)
-    (joining,) = set(group.members) - {old}
-    again = group.join(asked(joining), 0)
-    group.leave(old, None, 0)
-
-    assert error_of(again) is ErrorCode.none

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.testing import TestBroker
-from spark_kafka_sink.testing.broker.state.quotas import SampledRate
 from tests.contract.plain_client import PlainClient, batch
 from tests.support.waiting import lasts
 
@@ -17,45 +16,6 @@ def produce_ms(client: PlainClient, topic: str = "t", acks: int = -1) -> float:
     client.tell_produce(topic, RECORDS, acks=acks)
     answer = client.hear("Produce", 9)
     return float(answer.throttle_time.total_seconds() * 1000)
-
-
-@pytest.mark.parametrize(
-    ("written", "throttle_ms"),
-    [
-        ([(0, 10_000)], 0),  # a burst of ten seconds' worth is free
-        ([(0, 11_000)], 1_000),
-        ([(0, 10_000), (0, 500)], 500),
-        ([(0, 10_000), (999, 1_000)], 1),
-        ([(0, 10_000), (10_500, 1_000)], 500),
-        ([(0, 10_000), (11_000, 10_000)], 0),  # the first sample is forgotten
-    ],
-)
-def test_the_time_until_the_rate_is_down_to_the_quota(written: list[tuple[int, int]], throttle_ms: int) -> None:
-    rate = SampledRate()
-    for now_ms, size in written:
-        rate.record(size, now_ms)
-
-    assert rate.over(1_000.0, written[-1][0]) == throttle_ms
-
-
-def test_a_client_far_over_its_byte_rate_is_answered_at_once_and_not_read(
-    broker: TestBroker, client: PlainClient
-) -> None:
-    broker.set_quotas("plain", {"producer_byte_rate": 0.1})
-
-    assert produce_ms(client) > 3_600_000
-    client.tell("ApiVersions", 0)
-    assert not client.hears_within(0.1)
-    assert broker.requests.of("ApiVersions") == []
-
-
-def test_within_its_byte_rate_and_under_another_name_a_client_is_not_throttled(
-    broker: TestBroker, client: PlainClient
-) -> None:
-    broker.set_quotas("plain", {"producer_byte_rate": 1_000_000.0})
-    broker.set_quotas("another", {"producer_byte_rate": 1.0})
-
-    assert [produce_ms(client) for _ in range(5)] == [0] * 5
 
 
 def test_each_node_counts_for_itself() -> None:

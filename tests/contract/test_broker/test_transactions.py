@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
-
 import pytest
 
 from spark_kafka_sink.testing import TestBroker
@@ -11,11 +9,8 @@ from spark_kafka_sink.testing.broker.state.cluster import BrokerNode, Cluster
 from spark_kafka_sink.testing.broker.state.config import broker_config
 from spark_kafka_sink.testing.broker.state.offsets import GroupOffsets
 from spark_kafka_sink.testing.broker.state.transactions import (
-    END_TXN_V1,
-    END_TXN_V2,
     LAST_EPOCH,
     ProducerIdentity,
-    State,
     TransactionCoordinator,
 )
 from tests.contract.plain_client import PlainClient
@@ -39,11 +34,6 @@ def begun(coordinator: TransactionCoordinator, *, epoch: int) -> ProducerIdentit
     identity = coordinator.transactions["tx"].identity
     coordinator.add_partitions("tx", identity, (), 0)
     return identity
-
-
-def test_the_tables_of_transitions_are_total() -> None:
-    assert set(END_TXN_V1) == set(product(State, (True, False)))
-    assert set(END_TXN_V2) == set(product(State, (True, False), (True, False)))
 
 
 @pytest.mark.parametrize("version", [V1, V2])
@@ -114,11 +104,3 @@ def test_an_exhausted_epoch_gets_a_new_producer_id_at_init(coordinator: Transact
     renewed = coordinator.init_producer_id("tx", TIMEOUT_MS, identity, 0)
 
     assert renewed == (identity.producer_id + 1, 0)
-
-
-def test_expire_leaves_what_is_in_time(coordinator: TransactionCoordinator) -> None:
-    begun(coordinator, epoch=0)
-    coordinator.expire(TIMEOUT_MS - 1)
-    assert coordinator.transactions["tx"].state is State.ONGOING
-    coordinator.expire(TIMEOUT_MS)
-    assert coordinator.transactions["tx"].state is State.COMPLETE_ABORT

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 from uuid import UUID
 
 import pytest
 
 from spark_kafka_sink.testing import TestBroker
-from spark_kafka_sink.testing.broker.state.log import PartitionLog
 from tests.contract.plain_client import PlainClient, batch
 from tests.contract.test_broker.test_versions import OFFERED, errors, requests
 
@@ -37,42 +35,6 @@ def test_a_handler_that_raises_is_answered_in_the_form_of_its_api(
     said = answer.topics[0] if api == "Metadata" else answer  # its own code, since version 13, is another matter
     assert set(errors(said)) == {"unknown_server_error"}
     assert client.ask("Metadata", 9, topics=[]).brokers
-
-
-def test_a_partition_whose_append_raises_leaves_the_others_alone(
-    broker: TestBroker, client: PlainClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    broker.create_topic("two", partitions=2)
-    append = PartitionLog.append
-
-    def fail_once(*arguments: Any, **named: Any) -> int:
-        monkeypatch.setattr(PartitionLog, "append", append)
-        raise ArithmeticError
-
-    monkeypatch.setattr(PartitionLog, "append", fail_once)
-    data = [{"name": "two", "partition_data": [{"index": index, "records": RECORDS} for index in (0, 1)]}]
-
-    answer = client.ask("Produce", 9, acks=-1, timeout=1000, topic_data=data)
-
-    appended = {part.index: part.error_code.name for part in answer.responses[0].partition_responses}
-    assert appended == {0: "unknown_server_error", 1: "none"}
-    assert broker.topic("two").values() == [b"x"]
-
-
-def test_a_response_that_waits_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A: a Produce waits for followers. B: another request makes the broker look after it, and is answered."""
-    with TestBroker(nodes=2) as broker, PlainClient(broker.bootstrap_servers) as client:
-        broker.create_topic("t")
-        broker.hold_followers("t", 0)
-        client.tell("Produce", 9, **produce(-1))
-        broker.requests.wait_for("Produce")
-        monkeypatch.setattr("spark_kafka_sink.testing.broker.apis.produce._is_settled", lambda *_: fail())
-
-        with PlainClient(broker.bootstrap_servers) as other:
-            assert other.ask("Metadata", 9, topics=[]).brokers
-        answer = client.hear("Produce", 9)
-
-    assert set(errors(answer)) == {"unknown_server_error"}
 
 
 def test_with_acks_0_a_handler_that_raises_closes_the_connection(broker: TestBroker, client: PlainClient) -> None:

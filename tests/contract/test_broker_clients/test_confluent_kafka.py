@@ -66,31 +66,6 @@ def test_what_it_produces_is_what_it_consumes_and_what_the_topic_holds(
     assert [as_stored(message) for message in consumed] == topic.records()
 
 
-@pytest.mark.parametrize("acks", [0, 1, "all"])
-def test_every_acks_delivers(kafka_test_broker: TestBroker, acks: object) -> None:
-    topic = kafka_test_broker.create_topic("t")
-    values = [b"%d" % number for number in range(RECORDS)]
-
-    write(producer(kafka_test_broker, acks=acks), "t", values)
-    kafka_test_broker.requests.wait_for("Produce")
-
-    messages = consume(kafka_test_broker, "t", RECORDS)
-    assert [message.value() for message in messages] == topic.values() == values
-
-
-def test_headers_and_nulls_survive(kafka_test_broker: TestBroker) -> None:
-    topic = kafka_test_broker.create_topic("t")
-    writer = producer(kafka_test_broker)
-    writer.produce("t", None, key=None, headers=[("a", b"1"), ("a", None), ("", b"")], timestamp=1_700_000_000_123)
-    assert writer.flush(DEADLINE_S) == 0
-
-    (stored,) = topic.records()
-
-    headers = ((b"a", b"1"), (b"a", None), (b"", b""))
-    assert stored == StoredRecord(0, 0, 1_700_000_000_123, None, None, headers)
-    assert [as_stored(message) for message in consume(kafka_test_broker, "t", 1)] == [stored]
-
-
 @pytest.mark.parametrize("like", ["2.8", "3.5", "3.9", "4.1"])
 def test_read_committed_sees_committed_transactions_only(like: str) -> None:
     with TestBroker(nodes=3, like=like) as broker:

@@ -4,7 +4,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from spark_kafka_sink.errors import KafkaError as OurKafkaError
-from spark_kafka_sink.tools.selftest import librdkafka
+from spark_kafka_sink.tools import librdkafka
 
 
 class Message:

@@ -110,12 +110,6 @@ def test_a_child_outlives_the_thread_that_started_it(guarded):
     assert started[0].poll() is None
 
 
-def test_exit_codes_are_the_command_s(guarded):
-    assert guarded("sh", "-c", "exit 7").wait(DEADLINE_S) == 7
-    assert guarded().stop() == 128 + signal.SIGTERM
-    assert guarded().kill() == 128 + signal.SIGKILL
-
-
 def test_stop_kills_what_does_not_listen(guarded, tmp_path):
     process = guarded("sh", "-c", "trap '' TERM; echo deaf; while true; do sleep 0.1; done")
     eventually(lambda: "deaf" in tail(tmp_path / "log"))
@@ -131,12 +125,3 @@ def test_a_stopped_child_can_be_killed(guarded):
 def test_a_command_that_is_not_there_is_named(guarded):
     with pytest.raises(OSError, match=r"no-such-command did not start:\n(.|\n)*FileNotFoundError"):
         guarded("no-such-command")
-
-
-def test_the_tail_of_a_log(tmp_path):
-    log = tmp_path / "log"
-    assert tail(log) == "(no log)"
-    log.touch()
-    assert tail(log) == "(the log is empty)"
-    log.write_text("\n".join(map(str, range(100))))
-    assert tail(log, lines=2) == "98\n99"

@@ -21,7 +21,7 @@ from spark_kafka_sink.network.login.sasl import LoginStep, username
 from spark_kafka_sink.network.messages import API_KEYS, Bytes, KioRequest, MakeEntity, Response
 from spark_kafka_sink.network.name_lookup import UNRESOLVED, Address, NameLookup, numeric_address
 from spark_kafka_sink.network.selector import Closed, Connected, Received, Selector
-from spark_kafka_sink.tools.connection_check.findings import Finding, Outcome
+from spark_kafka_sink.tools.findings import Finding, Outcome
 
 if TYPE_CHECKING:
     from spark_kafka_sink.network.security.tls import TlsLayer

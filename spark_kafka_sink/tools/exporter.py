@@ -1,13 +1,22 @@
-"""``Exporter``: reads the receipts of a receiptsTopic and sums them up to the samples that Prometheus scrapes."""
+"""The exporter: reads the receipts of a receiptsTopic, sums them up, and serves the sums to Prometheus.
+
+The server is made here, because that of the library prometheus-client starts a thread for each connection and has no
+timeout for its request. The library itself, an extra, is imported where it is needed.
+"""
 
 from __future__ import annotations
 
 import logging
 import math
+import socket
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from socketserver import ThreadingMixIn
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config import ProducerConfig
@@ -17,6 +26,9 @@ from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once.committer import Cluster
 from spark_kafka_sink.exactly_once.ledger import PartitionLog
 from spark_kafka_sink.exactly_once.receipts import WriteReceipt
+
+if TYPE_CHECKING:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 PREFIX: Final = "spark_kafka_sink_"
 OTHER: Final = "other"
@@ -30,6 +42,10 @@ _PER_PARTITION: Final = ("topic", "partition")
 _log = logging.getLogger("spark_kafka_sink.exporter")
 
 MOST_SERIES: Final = 10_000
+MOST_CONNECTIONS: Final = 32
+"""Further connections are closed at once."""
+CONNECTION_MS: Final = 30_000.0
+"""A connection is closed after this time, whatever it has sent or read."""
 
 
 class Metric(NamedTuple):
@@ -281,3 +297,81 @@ class TopicReceipts:
 
     def _deadline(self) -> float:
         return self._cluster.now() + self._wait_ms
+
+
+class SampleCollector:
+    """Makes the metrics of each scrape, as a ``Collector`` of prometheus-client."""
+
+    def __init__(self, exporter: Exporter) -> None:
+        self._exporter = exporter
+
+    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        families: dict[Metric, CounterMetricFamily | GaugeMetricFamily] = {}
+        names = {metric: (*QUERY_LABELS, *metric.labels) for metric in METRICS} | dict.fromkeys(EXPORTER_METRICS, ())
+        for metric in names:
+            family = CounterMetricFamily if metric.is_counter else GaugeMetricFamily
+            families[metric] = family(PREFIX + metric.name, metric.doc, labels=names[metric])
+        for metric, labels, value in self._exporter.samples:
+            families[metric].add_metric([labels.get(name, "") for name in names[metric]], value)
+        yield from families.values()
+
+
+class _Handler(WSGIRequestHandler):
+    def log_message(self, *args: Any, **kwargs: Any) -> None:
+        """Logs no requests."""
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    """A thread for each connection, of which there are at most ``MOST_CONNECTIONS``."""
+
+    daemon_threads = True
+
+    def __init__(self, host: str, port: int, clock: Clock) -> None:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        self.address_family = family
+        self._clock = clock
+        self._lock = Lock()
+        self._began: dict[socket.socket, float] = {}
+        super().__init__((str(address[0]), port), _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            is_taken = len(self._began) < MOST_CONNECTIONS
+            if is_taken:
+                self._began[request] = self._clock.now()
+        if is_taken:
+            super().process_request(request, client_address)
+        else:
+            _log.debug("Closing a connection: there are %d already", MOST_CONNECTIONS)
+            self.shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """Shuts down late connections. Their threads then read the end of the stream, or fail to write."""
+        with self._lock:
+            before = self._clock.now() - CONNECTION_MS
+            late = [request for request, began in self._began.items() if began < before]
+            for request in late:
+                with suppress(OSError):
+                    request.shutdown(socket.SHUT_RDWR)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._began.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        _log.debug("A scrape failed", exc_info=True)
+
+
+def serve(exporter: Exporter, host: str, port: int, clock: Clock) -> int:
+    """Serves ``/metrics`` on daemon threads until the process ends. Returns the port. Raises ``OSError``."""
+    from prometheus_client import CollectorRegistry, make_wsgi_app
+
+    registry = CollectorRegistry()
+    registry.register(SampleCollector(exporter))
+    server = _Server(host, port, clock)
+    server.set_app(make_wsgi_app(registry))
+    Thread(target=server.serve_forever, name="metrics-server", daemon=True).start()
+    return int(server.server_port)

@@ -11,7 +11,7 @@ import platform
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
@@ -38,8 +38,8 @@ from spark_kafka_sink.network.topics import NewTopic, create_topic, why_not_crea
 from spark_kafka_sink.spark.caller_job import is_connect, ran, reason
 from spark_kafka_sink.spark.kafka_write import activate_session, given_options, kafka_batches, write_kafka
 from spark_kafka_sink.spark.options import KAFKA_PREFIX, SinkOptions
-from spark_kafka_sink.tools.connection_check.exactly_once_trial import throw_away_name, thrown_away
-from spark_kafka_sink.tools.connection_check.findings import Outcome
+from spark_kafka_sink.tools.exactly_once_trial import throw_away_name, thrown_away
+from spark_kafka_sink.tools.findings import Outcome
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -172,13 +172,12 @@ class _Run:
         """Runs the steps up to the first one that fails. Returns whether all have worked."""
         print(f"Spark: {self._in_job('versions', partial(_spark_versions, self._spark))}", flush=True)
         for number, (guarantee, way) in enumerate(STEPS):
-            with _shown(f"{guarantee}, {way}"):
-                try:
-                    text, outcome = self._step(guarantee, way), "ok"
-                except Exception as error:  # whatever Spark raises
-                    text, outcome = "the reason is on standard error", "FAILED"
-                    more = advice(error) if isinstance(error, KafkaError) else ""
-                    print(". ".join(filter(None, (f"{guarantee}, {way}: {reason(error)}", more))), file=sys.stderr)
+            try:
+                text, outcome = self._step(guarantee, way), "ok"
+            except Exception as error:  # whatever Spark raises
+                text, outcome = "the reason is on standard error", "FAILED"
+                more = advice(error) if isinstance(error, KafkaError) else ""
+                print(". ".join(filter(None, (f"{guarantee}, {way}: {reason(error)}", more))), file=sys.stderr)
             print(f"{outcome:8}{guarantee}, {way}: {text}", flush=True)
             if outcome != "ok":
                 for left in STEPS[number + 1 :]:
@@ -322,18 +321,6 @@ def _brokers(cluster: Cluster) -> str:
     return ", ".join([str(len(cluster.snapshot.nodes)), *apis, *levels])
 
 
-@contextmanager
-def _shown(text: str) -> Iterator[None]:
-    """Shows the running step on a terminal, if rich is installed."""
-    if not sys.stderr.isatty() or importlib.util.find_spec("rich") is None:
-        yield
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status(text):
-        yield
-
-
 _PARTITIONS: Final = 4
 _MOST_REPLICAS: Final = 3
 _SOON_MS: Final = 20.0
@@ -353,7 +340,7 @@ class Topics:
         self._cluster = cluster
         self._config = config
         self._names: list[str] = []
-        self._has_librdkafka = importlib.util.find_spec("confluent_kafka") is not None
+        self._by_librdkafka = True
         self.reader = ""
         """The reader that has read the topics so far."""
 
@@ -385,18 +372,22 @@ class Topics:
         logs = [PartitionLog(self._cluster, TopicPartition(name, number)) for number in range(_PARTITIONS)]
         for log in logs:
             self._await_committed_end(log)
-        if self._has_librdkafka:
+        if self._by_librdkafka:
             count = 0
             try:
-                for records in self._read_by_librdkafka(name):
-                    count += len(records)
-                    yield records
+                from spark_kafka_sink.tools.librdkafka import librdkafka_options, read_topic
+
+                for messages in read_topic(librdkafka_options(self._config), name, _PARTITIONS):
+                    self.reader = f"confluent-kafka {metadata.version('confluent-kafka')}"
+                    count += len(messages)
+                    yield [(each.key(), each.value()) for each in messages]
                 return
-            except KafkaError:
-                # What librdkafka has begun to read and cannot go on with is a failure, not a login that it lacks.
+            except (ImportError, KafkaError):
+                # What librdkafka has begun to read and cannot go on with is a failure, not a library or a login that it
+                # lacks.
                 if count:
                     raise
-                self._has_librdkafka = False
+                self._by_librdkafka = False
         self.reader = "the package's own reader"
         for log in logs:
             end = log.latest(self._deadline())
@@ -410,15 +401,6 @@ class Topics:
             outcome, text = thrown_away(self._cluster, name, deadline)
             if outcome is not Outcome.OK:
                 yield text
-
-    def _read_by_librdkafka(self, name: str) -> Iterator[list[KeyAndValue]]:
-        try:
-            from spark_kafka_sink.tools.selftest.librdkafka import librdkafka_options, read_topic
-        except ImportError as error:  # such as an old version, or a library of the system that it lacks
-            raise KafkaError(f"confluent-kafka cannot be imported: {error}") from error
-        for messages in read_topic(librdkafka_options(self._config), name, _PARTITIONS):
-            self.reader = f"confluent-kafka {metadata.version('confluent-kafka')}"
-            yield [(each.key(), each.value()) for each in messages]
 
     def _await_committed_end(self, log: PartitionLog) -> None:
         """Returns when a read_committed reader can read up to the end of the log. The coordinator answers EndTxn before

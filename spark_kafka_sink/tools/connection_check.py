@@ -15,22 +15,16 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import NO_LEADER, Node
 from spark_kafka_sink.errors import ConfigError, ConnectionStep, KafkaError, UnsupportedVersionError
 from spark_kafka_sink.exactly_once.values import driver_id, task_id
-from spark_kafka_sink.network.api_versions import (
-    METADATA_FIRST_WITH_OPERATIONS,
-    METADATA_LAST_WITH_CLUSTER_OPERATIONS,
-    between,
-    every,
-)
+from spark_kafka_sink.network.api_versions import every
 from spark_kafka_sink.network.error_table import TOPIC_ERRORS
 from spark_kafka_sink.network.handshake import ChannelBuilder
 from spark_kafka_sink.network.metadata_api import NOT_TOLD, MetadataEntity, Operation, names, operations, parse_metadata
 from spark_kafka_sink.network.name_lookup import Server, bootstrap_servers
 from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.network.topics import closest_topics
-from spark_kafka_sink.tools.connection_check.broker_connection import BrokerConnection
-from spark_kafka_sink.tools.connection_check.findings import Finding, Outcome
+from spark_kafka_sink.tools.broker_connection import BrokerConnection
+from spark_kafka_sink.tools.findings import Finding, Outcome
 
-_OF_CLUSTER: Final = between("metadata", METADATA_FIRST_WITH_OPERATIONS, METADATA_LAST_WITH_CLUSTER_OPERATIONS)
 _WITHOUT_FENCED_BROKERS: Final = 1
 _RIGHTS: Final = "rights"
 
@@ -137,32 +131,30 @@ class _Check:
         return nodes
 
     def _resources(self, connection: BrokerConnection) -> Iterator[Finding]:
-        request = self._request
-        if request.topic is not None:
-            yield from self._topic(connection, request.topic)
-        if request.transactional_id_prefix is not None:
-            yield from self._ledger(connection, request.ledger_topic)
-            yield from self._transactional_ids(connection, request.transactional_id_prefix)
+        """A new check is a method, and its name here."""
+        for each in (self._topic, self._ledger, self._transactional_ids):
+            yield from each(connection)
 
     # Topics
 
-    def _topic(self, connection: BrokerConnection, name: str) -> Iterator[Finding]:
-        subject, began = f"topic {name}", self._clock.now()
-        topic = self._described(connection, name)
-        took = self._clock.now() - began
+    def _topic(self, connection: BrokerConnection) -> Iterator[Finding]:
+        if (name := self._request.topic) is None:
+            return
+        topic, took = self._described(connection, name)
         if topic.error_code is ErrorCode.unknown_topic_or_partition:
             near = " or ".join(closest_topics(self._metadata(connection, None).topics, name))
             hint = f"Did you mean {near}? " if near else ""
             text = f"there is no such topic. {hint}Create it, or see the option topic. (Brokers with "
             text += "auto.create.topics.enable create it at the first write.)"
-            yield Finding(subject, "metadata", Outcome.FAILED, text, took)
+            yield Finding(f"topic {name}", "metadata", Outcome.FAILED, text, took)
             return
-        yield from _described_topic(subject, topic, _OF_TOPIC, took)
+        yield from _described_topic(f"topic {name}", topic, _OF_TOPIC, took)
 
-    def _ledger(self, connection: BrokerConnection, name: str) -> Iterator[Finding]:
-        subject, began = f"ledgerTopic {name}", self._clock.now()
-        topic = self._described(connection, name)
-        took = self._clock.now() - began
+    def _ledger(self, connection: BrokerConnection) -> Iterator[Finding]:
+        if self._request.transactional_id_prefix is None:
+            return
+        name, subject = self._request.ledger_topic, f"ledgerTopic {self._request.ledger_topic}"
+        topic, took = self._described(connection, name)
         if topic.error_code is not ErrorCode.unknown_topic_or_partition:
             yield from _described_topic(subject, topic, _OF_LEDGER, took)
             return
@@ -177,11 +169,13 @@ class _Check:
             text = "CREATE on this topic: brokers do not return the rights on a missing topic"
             yield Finding(subject, _RIGHTS, Outcome.UNTESTED, text, took)
 
-    def _described(self, connection: BrokerConnection, name: str) -> Any:
+    def _described(self, connection: BrokerConnection, name: str) -> tuple[Any, float]:
+        """The topic in a Metadata response, and how long that took."""
+        began = self._clock.now()
         topics = [each for each in self._metadata(connection, [name]).topics if each.name == name]
         if not topics:
             raise KafkaError(f"The Metadata response lacks topic {name}")
-        return topics[0]
+        return topics[0], self._clock.now() - began
 
     def _metadata(self, connection: BrokerConnection, topics: Sequence[str] | None) -> Any:
         """The Metadata response for these topics, or for all if None. Does not create topics."""
@@ -189,6 +183,8 @@ class _Check:
         return connection.call("metadata", make.versions, make)
 
     def _cluster_operations(self, connection: BrokerConnection) -> frozenset[Operation] | None:
+        """None if the broker does not tell them, as before Kafka 2.8."""
+
         def make(module: ModuleType, version: int) -> Any:
             fenced = {"include_fenced_brokers": False} if version > _WITHOUT_FENCED_BROKERS else {}
             return module.DescribeClusterRequest(include_cluster_authorized_operations=True, **fenced)
@@ -196,22 +192,15 @@ class _Check:
         try:
             body = connection.call("describe_cluster", every("describe_cluster"), make)
         except UnsupportedVersionError:
-            return self._operations_of_metadata(connection)
-        return operations(int(body.cluster_authorized_operations)) if body.error_code is ErrorCode.none else None
-
-    def _operations_of_metadata(self, connection: BrokerConnection) -> frozenset[Operation] | None:
-        """Brokers before DescribeCluster (2.8) tell the cluster's operations in Metadata, from 2.3 on."""
-        make = MetadataEntity([], allow_auto_topic_creation=True, include_cluster_operations=True)
-        try:
-            body = connection.call("metadata", _OF_CLUSTER, make)
-        except UnsupportedVersionError:
             return None
-        return operations(int(body.cluster_authorized_operations))
+        return operations(int(body.cluster_authorized_operations)) if body.error_code is ErrorCode.none else None
 
     # Transactional ids
 
-    def _transactional_ids(self, connection: BrokerConnection, prefix: str) -> Iterator[Finding]:
+    def _transactional_ids(self, connection: BrokerConnection) -> Iterator[Finding]:
         """DescribeTransactions: any broker checks the right first, and no id is fenced, no topic created."""
+        if (prefix := self._request.transactional_id_prefix) is None:
+            return
         ids = (driver_id(prefix), task_id(prefix, 0))
         subject = f"transactional ids {ids[0]}, {ids[1]}"
 

@@ -50,8 +50,8 @@ from spark_kafka_sink.network.error_table import FORBIDDEN
 from spark_kafka_sink.network.messages import API_KEYS
 from spark_kafka_sink.network.topics import delete_topic, why_not_created
 from spark_kafka_sink.producer.transaction_requests import END_TXN_V2, PreparedTransaction
-from spark_kafka_sink.tools.connection_check.check import CheckRequest
-from spark_kafka_sink.tools.connection_check.findings import Finding, Outcome
+from spark_kafka_sink.tools.connection_check import CheckRequest
+from spark_kafka_sink.tools.findings import Finding, Outcome
 
 _log = logging.getLogger("spark_kafka_sink.check")
 

@@ -1,1 +1,0 @@
-"""``spark-kafka-sink exporter``: the receipts of a topic as metrics for Prometheus."""

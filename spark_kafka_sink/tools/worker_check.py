@@ -1,0 +1,221 @@
+"""The connection check as a Spark job, in a Python worker of each executor: what differs there from this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Thread
+from typing import Final, NamedTuple
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.serializers import CloudPickleSerializer
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import col, udf
+from pyspark.sql.utils import is_remote
+
+from spark_kafka_sink.errors import ConnectionStep, KafkaError
+from spark_kafka_sink.spark.caller_job import reason
+from spark_kafka_sink.tools.connection_check import CheckRequest
+from spark_kafka_sink.tools.findings import Finding, Outcome, lines, required_libraries
+
+_ROUNDS: Final = 3
+_TASKS_OF_CONNECT: Final = 8
+_POLL_S: Final = 0.2
+_SETTLED_S: Final = 3.0
+"""The executors are complete if no further one comes for this long."""
+_FIRST_EXECUTOR_S: Final = 20.0
+"""The longest wait for a first executor. With dynamic allocation it may come only with the job."""
+_LONGEST: Final = 8
+
+
+class SparkJobError(KafkaError):
+    """Spark did not start, a job failed, or was not done in time; the message is the reason."""
+
+
+@contextmanager
+def spark_session(name: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
+    """A session with ``settings``, on top of those of ``spark-submit``; stopped at the end of the block."""
+    # Spark starts its Python workers with PYSPARK_PYTHON.
+    os.environ.setdefault("PYSPARK_PYTHON", settings.get("spark.pyspark.python", sys.executable))
+    try:
+        spark = SparkSession.builder.config(map=dict(settings)).appName(name).getOrCreate()
+    except (Py4JError, PySparkException) as error:  # such as a wrong master, or no Java
+        raise SparkJobError(reason(error)) from None
+    try:
+        yield spark
+    except (Py4JError, PySparkException) as error:  # its text comes from the JVM, which must still run
+        raise SparkJobError(reason(error)) from None
+    finally:
+        spark.stop()
+
+
+class Place(NamedTuple):
+    """An executor: its host, and the process there that starts its Python workers."""
+
+    host: str
+    process: int
+
+    def __str__(self) -> str:
+        return f"{self.host} (process {self.process})"
+
+
+@dataclass(frozen=True)
+class WorkerFindings:
+    """What the workers found. ``executors`` is their number; None if Spark does not say (Spark Connect)."""
+
+    master: str
+    executors: int | None
+    by_place: Mapping[Place, Sequence[Finding]]
+
+    def compared(self, here: Sequence[Finding]) -> Iterator[str]:
+        """Lines about what differs from the driver's findings, once for all executors with the same differences."""
+        places: dict[tuple[Finding, ...], list[Place]] = {}
+        for place in sorted(self.by_place):
+            places.setdefault(differences(here, self.by_place[place]), []).append(place)
+        for found, same in places.items():
+            more = f" and {len(same) - _LONGEST} more" if len(same) > _LONGEST else ""
+            yield f"executor {', '.join(map(str, same[:_LONGEST]))}{more}"
+            yield from map(lines, found) if found else ("  as here",)
+        checked = len(self.by_place)
+        differing = checked - len(places.get((), ()))
+        missed = (self.executors or checked) - checked
+        count = f"{checked} {'executor' if checked == 1 else 'executors'} of {self.master} checked"
+        differ = f"{differing or 'none'} {'differs' if differing == 1 else 'differ'} from here"
+        yield f"{count}, {differ}" + (f", {missed} got no task" if missed > 0 else "")
+
+
+def differences(here: Iterable[Finding], there: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The worker's findings that the driver does not have, each with what the driver found in that step."""
+    common = {_comparable(each) for each in here}
+    ours = {(each.subject, each.step): each for each in here}
+    found = []
+    for each in there:
+        if _comparable(each) in common:
+            continue
+        text = f"{each.subject}: {each.text}"
+        if (own := ours.get((each.subject, each.step))) is not None:
+            text += f"\nhere: {'' if own.outcome is Outcome.OK else f'{own.outcome.value}, '}{own.text}"
+        found.append(Finding(each.subject, each.step, each.outcome, text))
+    return tuple(found)
+
+
+def _comparable(finding: Finding) -> tuple[str, str, Outcome, str]:
+    """Without times, the order of addresses, which of them accepts, and how a step failed that failed on both."""
+    text = finding.text
+    if finding.outcome is not Outcome.OK or finding.step == ConnectionStep.TCP.value:
+        text = ""
+    elif finding.step == ConnectionStep.DNS.value:
+        text = ", ".join(sorted(text.split(", ")))
+    return finding.subject, finding.step, finding.outcome, text
+
+
+def check_on_workers(
+    request: CheckRequest, settings: Mapping[str, str], tasks: int | None, timeout_s: float
+) -> WorkerFindings:
+    """Runs the check on the workers. ``settings`` are Spark's options. There are as many ``tasks`` as executors by
+    default. Raises ``KafkaError``.
+
+    It runs on a thread of its own, because neither Spark's start nor a job that waits for executors has a deadline.
+    """
+    state = ["starting"]
+    result: Future[WorkerFindings] = Future()
+
+    def run() -> None:
+        try:
+            with spark_session("spark-kafka-sink check", settings) as spark:
+                found = _check_on(spark, request, tasks, state)
+            result.set_result(found)
+        except Exception as error:
+            result.set_exception(error if isinstance(error, KafkaError) else SparkJobError(reason(error)))
+
+    Thread(target=run, name="check-workers", daemon=True).start()
+    if not wait([result], timeout_s).done:
+        raise SparkJobError(
+            f"The Spark job was {state[-1]} after {timeout_s:.0f} s (--timeout): is the master running, and does it "
+            "have free executors?"
+        )
+    return result.result()
+
+
+def _check_on(spark: SparkSession, request: CheckRequest, tasks: int | None, state: list[str]) -> WorkerFindings:
+    """``state``: how far it is, appended to."""
+    state.append("waiting for executors")
+    executors = None if is_remote() else _await_executors(spark)
+    state.append("not done")
+    found: dict[Place, list[Finding]] = {}
+    for _ in range(1 if executors is None else _ROUNDS):
+        for text in _probed(spark, request, tasks or executors or _TASKS_OF_CONNECT):
+            place, findings = _read(text)
+            found.setdefault(place, findings)
+        if executors is None or len(found) >= executors:
+            break
+    return WorkerFindings("Spark Connect" if is_remote() else str(spark.sparkContext.master), executors, found)
+
+
+def _await_executors(spark: SparkSession) -> int | None:
+    """The number of executors once no more of them come; None if there is none, as with dynamic allocation."""
+    context = spark.sparkContext._jsc.sc()
+    if context.isLocal():
+        return 1
+    count, since = 0, time.monotonic()
+    while time.monotonic() < since + (_SETTLED_S if count else _FIRST_EXECUTOR_S):
+        found = len(context.statusTracker().getExecutorInfos()) - 1  # without the driver
+        if found != count:
+            count, since = found, time.monotonic()
+        time.sleep(_POLL_S)
+    return count or None
+
+
+def _probed(spark: SparkSession, request: CheckRequest, tasks: int) -> list[str]:
+    """One text per task. A plain UDF makes them, because workers may lack Arrow and pandas."""
+    sent = CloudPickleSerializer().dumps(request)  # type: ignore[no-untyped-call]
+    probe = udf(_probe(sent, required_libraries()), "string", useArrow=False).asNondeterministic()
+    rows = spark.range(0, tasks, 1, tasks).select(probe(col("id")).alias("text")).collect()
+    return [row.text for row in rows]
+
+
+def _probe(request: bytes, libraries: Sequence[str]) -> Callable[[int], str]:
+    """What a task runs; it takes the task's number, and returns JSON: host, process, findings as lists of their fields.
+
+    A nested function, because Spark sends it as code: a worker without this package can run it and say that it is
+    missing. For the same reason ``request``, a ``CheckRequest``, is read inside the function instead of with it.
+    """
+
+    def probe(number: int) -> str:
+        import json
+        import os
+        import socket
+
+        from pyspark.serializers import CloudPickleSerializer
+
+        findings: list[Finding] = []
+        try:
+            from spark_kafka_sink.tools.findings import library_findings
+
+            findings += library_findings(libraries)
+            from spark_kafka_sink.common.clock import SystemClock
+            from spark_kafka_sink.tools.connection_check import check
+
+            sent = CloudPickleSerializer().loads(request)  # type: ignore[no-untyped-call]
+            findings += check(sent, SystemClock())
+            error = None
+        except Exception as raised:
+            error = f"{type(raised).__name__}: {raised}"
+        texts = [[each.subject, each.step, each.outcome.value, each.text] for each in findings]
+        if error is not None:
+            texts.append(["this machine", "import", "FAILED", error])
+        return json.dumps([socket.gethostname(), os.getppid(), texts])
+
+    return probe
+
+
+def _read(text: str) -> tuple[Place, list[Finding]]:
+    host, process, findings = json.loads(text)
+    return Place(host, process), [Finding(subject, step, Outcome(end), said) for subject, step, end, said in findings]
