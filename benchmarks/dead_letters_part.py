@@ -81,7 +81,6 @@ def _task(batch: pa.RecordBatch, takes_letters: bool) -> Callable[[], float]:
     from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
     from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
     from spark_kafka_sink.schemas.registry.schema import Side
-    from spark_kafka_sink.spark.dead_letters import DeadLetterWriter
     from spark_kafka_sink.spark.options import SinkOptions
     from spark_kafka_sink.spark.pipeline import Pipeline
     from spark_kafka_sink.spark.schema import RowLayout
@@ -97,53 +96,48 @@ def _task(batch: pa.RecordBatch, takes_letters: bool) -> Callable[[], float]:
         assert options.formats is not None
         formats = plan_formats(options.formats, {Side.VALUE: FrameColumn(kind)}, None, None)
     options = SinkOptions.parse(given)
-    end: Any = _End()
+    output: Any = _Output()
     clock = SystemClock()
     name = TaskName("query", 0, 0)
 
     def run() -> float:
         layout = RowLayout(**{field: index for index, field in enumerate(batch.schema.names)})
-        before, started = end.cluster.foreign_s, time.thread_time()
-        letters: DeadLetterWriter | None = None
-        if options.dead_letters is not None:
-            letters = DeadLetterWriter(end, options.dead_letters, clock, name)
+        before, started = output.cluster.foreign_s, time.thread_time()
         encoders = None if formats is None else TaskFormats(formats)
-        Pipeline(options, end, clock, letters, encoders).write(iter([batch] * BATCHES), layout)
-        end.cluster.settle()
-        return float(time.thread_time() - started - (end.cluster.foreign_s - before))
+        Pipeline(options, output, clock, name, encoders).write(iter([batch] * BATCHES), layout)
+        output.cluster.settle()
+        return float(time.thread_time() - started - (output.cluster.foreign_s - before))
 
     run()
-    bad = end.cluster.delivered.get(_LETTERS, 0)
-    assert sum(end.cluster.delivered.values()) == BATCH_ROWS * BATCHES
+    bad = output.cluster.delivered.get(_LETTERS, 0)
+    assert sum(output.cluster.delivered.values()) == BATCH_ROWS * BATCHES
     assert bad in (0, BATCH_ROWS * BATCHES // BAD)
     return run
 
 
-class _End:
-    """An ``End``, its engine, and the engine's topics."""
+class _Output:
+    """A ``TaskOutput`` and its core."""
 
     writes = True
-    is_transaction = False
 
     def __init__(self) -> None:
         from benchmarks.scripted_cluster import PARTITIONS, ScriptedCluster
         from spark_kafka_sink.common.clock import SystemClock
-        from spark_kafka_sink.producer.task_meter import TaskMeter
+        from spark_kafka_sink.producer.task_output import TaskMeter
 
         self.cluster = ScriptedCluster({}, (_TOPIC, _LETTERS))
         self.config = self.cluster.config
         self.meter = TaskMeter(SystemClock())
         self.partitions = PARTITIONS
 
-    @property
-    def topics(self) -> Any:
+    def core(self) -> Any:
         return self
 
-    def engine(self) -> Any:
-        return self
+    def refused(self) -> Iterator[Any]:
+        return iter(())
 
-    def keep_refused(self) -> None:
-        """It refuses none."""
+    def flush(self) -> None:
+        """The cluster settles after the write."""
 
     def count(self, *_: object) -> None:
         """As at least once."""
@@ -156,7 +150,7 @@ class _End:
 
         self.cluster.append(TopicColumn.of(topic), columns, None)
 
-    def has(self, topic: str) -> bool:
+    def has_metadata(self, topic: str) -> bool:
         return True
 
     def partition_count(self, topic: str) -> int:

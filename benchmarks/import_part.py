@@ -24,7 +24,7 @@ import json, time
 import pyspark.daemon, pyspark.worker, pyspark.sql.datasource, pyspark.sql.pandas.serializers, pyarrow, numpy, pandas
 import pyspark.sql.worker.write_into_data_source
 wall, cpu = time.perf_counter(), time.process_time()
-import spark_kafka_sink.spark.source, spark_kafka_sink.spark.write
+import spark_kafka_sink.spark.sink_write, spark_kafka_sink.spark.write
 print(json.dumps({"import_s": time.perf_counter() - wall, "import_cpu_s": time.process_time() - cpu}))
 """
 

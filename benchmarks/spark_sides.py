@@ -87,10 +87,10 @@ def _struct(frame: DataFrame) -> str:
 
 def _derived_schema(frame: DataFrame) -> str:
     """The one that ``to_avro`` and the sink derive."""
-    from spark_kafka_sink.spark.formats import derived_schema
+    from spark_kafka_sink.spark.formats import derive_schema
 
     field = frame.selectExpr(f"{_struct(frame)} AS value").schema["value"]
-    return derived_schema("value", field.dataType, field.nullable)
+    return derive_schema("value", field.dataType, field.nullable)
 
 
 @cache

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Final
 from uuid import UUID
 
 import numpy as np
@@ -39,10 +39,9 @@ from spark_kafka_sink.exactly_once.values import (
     WritePlan,
     task_id,
 )
-from spark_kafka_sink.producer import SendReceipt
 from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.producer.receipt import is_refusal
-from spark_kafka_sink.producer.task_meter import TaskMeter
+from spark_kafka_sink.producer.task_output import Lease, TaskOutput
 from spark_kafka_sink.producer.transaction_requests import END_TXN_V2, TransactionalIdentity
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, bytes_column
 
@@ -51,12 +50,6 @@ _TRANSACTIONAL: Final = "exactly-once"
 
 _ABORT_MS: Final = 5_000.0
 """How long a failing task waits for its EndTxn before it raises."""
-
-
-class Lease(Protocol):
-    """Lends a producer for a block, and closes it if the block raises."""
-
-    def __call__(self, config: ProducerConfig, /) -> AbstractContextManager[ProducerCore]: ...
 
 
 @contextmanager
@@ -69,9 +62,8 @@ def opened(config: ProducerConfig) -> Iterator[ProducerCore]:
         producer.close(0)
 
 
-class TaskTransaction:
-    """A task's transaction, for a ``with`` block: ``append`` rows, then ``prepare``. One thread. (An ``End`` of a Spark
-    task's pipeline, which describes the methods that are not described here.)
+class TaskTransaction(TaskOutput):
+    """A task's transaction, for a ``with`` block: ``append`` rows, then ``prepare``. One thread.
 
     A task without rows begins no transaction; if it is not the first attempt, it ends the earlier one's.
 
@@ -82,31 +74,22 @@ class TaskTransaction:
     Raises ``ExactlyOnceError`` when made, before anything is written, if the batch must not be written.
     """
 
-    is_transaction = True
-
     def __init__(
         self, config: ProducerConfig, plan: WritePlan, name: TaskAttempt, clock: Clock, lease: Lease = opened
     ) -> None:
+        transactional = replace(config, transactional_id=_TRANSACTIONAL)
+        super().__init__(transactional, clock, lease, own_topics=(plan.ledger.topic,))
         self._write_id, self._task = name.write_id, name.task
         self.action = task_action(plan, self._write_id, self._task)
         if self.writes:
             check_size(plan, self._write_id, self._task)
-        self.receipt = SendReceipt()
         self._id = task_id(plan.prefix, self._task)
         self._replaces_attempt = name.retried
-        self._config = replace(config, transactional_id=_TRANSACTIONAL)
-        self._lease = lease
-        self._leased = ExitStack()
         self._plan = plan
-        self._clock = clock
-        self._own = SendReceipt()
-        self.meter = TaskMeter(clock, own_topics=(plan.ledger.topic,))
         self.figures = NO_FIGURES
         """The figures of the task's rows, known after ``receipts`` or ``prepare``."""
         self._rows = RowSum()
-        self._core: ProducerCore | None = None
         self._has_begun = False
-        self._began_at = 0
         self._aborts = False
         self._metadata_version = -1
         self._topic_ids: dict[str, UUID | None] = {}
@@ -122,7 +105,6 @@ class TaskTransaction:
         return next((each.failed for each in (self.receipt, self._own) if is_refusal(each.error)), None)
 
     def count(self, topics: TopicColumn, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None) -> None:
-        """Rows that belong to the batch, and are written in another form by ``append_own``."""
         self._rows += row_sum(topics, columns, partitions)
 
     def append(
@@ -139,19 +121,6 @@ class TaskTransaction:
             core.append_columns(topics, columns, partitions, self.receipt)
             steps.reach("task in mid-write", self._task)
 
-    def partition_count(self, topic: str) -> int:
-        """0 if the batch is not written again."""
-        return self.core().partition_count(topic) if self.writes else 0
-
-    def keep_refused(self) -> None:
-        """A refused record has failed the transaction."""
-
-    def flush(self) -> None:
-        if self._core is not None:
-            with self.meter.awaiting():
-                self._core.flush()
-                self.receipt.wait(self._config.delivery_timeout_ms)
-
     def receipts(self) -> tuple[WriteReceipt, ...]:
         """The receipts of the rows so far. Waits until all rows are acknowledged."""
         if self._core is None:
@@ -160,7 +129,7 @@ class TaskTransaction:
         ended_at = self._clock.epoch_ms()
         self.figures = self.meter.figures(self.receipt)
         name = TaskName(self._write_id.query, self._write_id.number, self._task)
-        return receipts_of(name, self.receipt.deliveries, self._began_at, ended_at, self.figures)
+        return receipts_of(name, self.receipt.deliveries, self.began_at, ended_at, self.figures)
 
     def append_own(self, topic: str, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None = None) -> None:
         """The sink's own records, in the rows' transaction but not in their checksum."""
@@ -205,7 +174,7 @@ class TaskTransaction:
             write_id=write_id,
             action=self.action,
             share=share,
-            began_at=self._began_at,
+            began_at=self.began_at,
             tasks_before=len(last.tasks) if last is not None and repaired else 0,
             decided=last.total if last is not None and compared else None,
             markers_before=0 if last is None else max(len(last.tasks), last.markers_before),
@@ -217,23 +186,17 @@ class TaskTransaction:
             ledger_id=self._topic_ids.get(plan.ledger.topic),
         )
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if error is not None and self._core is not None and self._aborts:
             with suppress(Exception):  # else a broker aborts it after transaction.timeout.ms
                 self._core.transactions.abort(_ABORT_MS)
-        self._leased.__exit__(kind, error, at)
+        super().__exit__(kind, error, at)
 
     def core(self) -> ProducerCore:
         if self._core is None:
-            self._began_at = self._clock.epoch_ms()
-            self._core = self._leased.enter_context(self._lease(self._config))
             # A kept producer may have the old id of a recreated topic: ids count from the next metadata response on.
-            self.meter.lease(self._core.accumulator.metrics)
-            self._metadata_version = self._core.refresh_metadata()
-        return self._core
+            self._metadata_version = super().core().refresh_metadata()
+        return super().core()
 
     def _begun(self) -> ProducerCore:
         """With the transaction begun."""

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 from uuid import uuid4
 
 from pyspark import InheritableThread
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.spark.python_process import show_progress
@@ -36,12 +36,7 @@ _PROGRESS_MS: Final = 30_000.0
 _DESCRIPTION: Final = "spark.job.description"
 
 
-def collected(frame: DataFrame, clock: Clock) -> list[Row]:
-    """The frame's rows. If the call is interrupted, its job is cancelled, and has ended when this raises."""
-    return ran(frame.sparkSession, frame.collect, "write_kafka", clock)
-
-
-def ran(
+def run_cancellable(
     session: SparkSession,
     action: Callable[[], _Result],
     name: str,
@@ -58,7 +53,8 @@ def ran(
     tag = f"pykafka-{uuid4().hex}"
     result: Future[_Result] = Future()
     job = _ConnectJob(session) if is_connect(session) else _ClassicJob(session, name)
-    progress = _Progress(job, tag, clock)
+    began = clock.now()
+    due = began + _PROGRESS_MS
 
     def run() -> None:
         if result.set_running_or_notify_cancel():
@@ -74,7 +70,9 @@ def ran(
             if meanwhile is not None:
                 meanwhile()
             wait([result], timeout=_AGAIN_S)  # an interrupt just before a wait is noticed only after it
-            progress.log_if_due()
+            if (now := clock.now()) >= due:
+                due = now + _PROGRESS_MS
+                _show_progress(job, tag, now - began)
         return result.result()
     except BaseException:
         if not result.cancel():  # it has begun
@@ -97,36 +95,23 @@ def is_connect(of: DataFrame | SparkSession) -> bool:
     return type(of).__module__.startswith("pyspark.sql.connect.")
 
 
-class _Progress:
-    """Logs every 30 s how far a job is."""
+def _show_progress(job: _ClassicJob | _ConnectJob, tag: str, ms: float) -> None:
+    """Asks Spark in a thread that ends with this call: an interrupt of the caller must not strike between a request to
+    the JVM and its response.
+    """
 
-    def __init__(self, job: _ClassicJob | _ConnectJob, tag: str, clock: Clock) -> None:
-        self._job = job
-        self._tag = tag
-        self._clock = clock
-        self._began = clock.now()
-        self._due = self._began + _PROGRESS_MS
-
-    def log_if_due(self) -> None:
-        """Asks Spark in a thread that ends with this call: an interrupt of the caller must not strike between a request
-        to the JVM and its response.
-        """
-        now = self._clock.now()
-        if now < self._due:
-            return
-        self._due = now + _PROGRESS_MS
-        thread = self._job.thread(self._log)
-        thread.start()
-        thread.join()
-
-    def _log(self) -> None:
+    def show() -> None:
         try:
-            told = self._job.progress(self._tag)
+            text = job.progress(tag)
         except Exception as error:  # a session or context that has been stopped: the job fails by itself
             _log.debug("Spark does not tell the progress of a write: %s", error)
             return
-        if told:
-            show_progress(f"The write has run for {(self._clock.now() - self._began) / 1000:.0f} s: {told}")
+        if text:
+            show_progress(f"The write has run for {ms / 1000:.0f} s: {text}")
+
+    thread = job.thread(show)
+    thread.start()
+    thread.join()
 
 
 class _ClassicJob:

@@ -23,13 +23,13 @@ _COMMITS: Final = "commits"
 
 def name_of(location: str, query: str | None) -> str:
     """The default of transactionalIdPrefix: by the query's id, else by the location."""
-    return f"spark-{query or sha256(resolved(location).encode()).hexdigest()[:16]}"
+    return f"spark-{query or sha256(resolve(location).encode()).hexdigest()[:16]}"
 
 
 def query_id(location: str) -> str | None:
     """The id of the query that has its checkpoint here, which a moved or copied checkpoint keeps (Spark:
     ``StreamMetadata``). None if the location is not in the driver's file system, or has no checkpoint there."""
-    path = resolved(location)
+    path = resolve(location)
     if not path.startswith("/"):
         return None
     try:
@@ -46,7 +46,7 @@ def lacks_micro_batch(location: str) -> bool:
     (``MicroBatchExecution``). Continuous processing logs the offsets of an epoch when the epoch ends
     (``ContinuousExecution.addOffset``), so a query that starts has as many commits as offsets.
     """
-    path = resolved(location)
+    path = resolve(location)
     if query_id(location) is None:
         return False
     try:
@@ -63,7 +63,7 @@ def _last_number(folder: str) -> int:
         return -1
 
 
-def resolved(location: str) -> str:
+def resolve(location: str) -> str:
     """The location as Spark understands it: an absolute path if it is local, else a URI without a trailing slash.
 
     Without a scheme it is taken for a local path, though Spark's ``fs.defaultFS`` may be another file system. A

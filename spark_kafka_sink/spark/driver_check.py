@@ -61,14 +61,14 @@ _lock = Lock()
 _checks: dict[ProducerConfig, _Check] = {}
 
 
-def _begin() -> None:
+def _forget_checks() -> None:
     """In the child of a fork: a lock may be held by a thread that the child does not have."""
     global _lock
     _lock = Lock()
     _checks.clear()
 
 
-os.register_at_fork(after_in_child=_begin)
+os.register_at_fork(after_in_child=_forget_checks)
 
 
 def check_brokers(options: SinkOptions) -> None:
@@ -79,7 +79,7 @@ def check_brokers(options: SinkOptions) -> None:
     topics that topicCreation looks up need a connection of their own, so nothing is checked here.
     """
     if options.driver_check and options.exactly_once is None and not options.plans_topics:
-        _check(options.producer, _of(options.producer), SystemClock())
+        _check(options.producer, _find_check(options.producer), SystemClock())
 
 
 def check_again(options: SinkOptions) -> None:
@@ -90,7 +90,7 @@ def check_again(options: SinkOptions) -> None:
         check.valid_until = -math.inf
 
 
-def _of(config: ProducerConfig) -> _Check:
+def _find_check(config: ProducerConfig) -> _Check:
     with _lock:
         check = _checks.pop(config) if config in _checks else _Check()
         _checks[config] = check

@@ -36,19 +36,11 @@ from spark_kafka_sink.exactly_once.values import (
 )
 from spark_kafka_sink.schemas.formats.plan import EarlierSchemas, FormatPlan
 from spark_kafka_sink.spark.commit_message import Committed, KafkaCommitMessage, LogLine, WriterCommitMessage, committed
-from spark_kafka_sink.spark.dead_letter_options import Reason
-from spark_kafka_sink.spark.options import ExactlyOnce, SinkOptions
+from spark_kafka_sink.spark.options import ExactlyOnce, Reason, SinkOptions
 from spark_kafka_sink.spark.pipeline import Pipeline, task_formats
 from spark_kafka_sink.spark.python_process import announce
 from spark_kafka_sink.spark.schema import RowLayout
-from spark_kafka_sink.spark.write import (
-    BATCH_ID,
-    PRODUCERS,
-    QUERY_ID,
-    dead_letter_writer,
-    partition_writes,
-    with_query_name,
-)
+from spark_kafka_sink.spark.write import BATCH_ID, PRODUCERS, QUERY_ID, partition_writes, with_query_name
 
 _SPECULATION = "spark.speculation"
 
@@ -85,8 +77,7 @@ def write_exactly_once(
     ):
         earlier = None if format_plan is None else _earlier(format_plan, plan, write_id)
         formats = task_formats(format_plan, options, end, earlier)
-        letters = dead_letter_writer(end, options, clock, of_task)
-        Pipeline(options, end, clock, letters, formats).write(batches, layout)
+        Pipeline(options, end, clock, of_task, formats).write(batches, layout)
         if options.receipts_topic is not None and (receipts := with_query_name(end.receipts())):
             end.append_own(options.receipts_topic, receipt_columns(receipts))
         ids = () if formats is None else formats.ids

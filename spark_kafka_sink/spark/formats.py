@@ -87,7 +87,7 @@ _plans: dict[object, FormatPlan] = {}
 """The plans of this process, because Spark pickles each writer twice, and a query has a writer per micro-batch."""
 
 
-def planned_formats(options: SinkOptions, fields: EncodedFields) -> FormatPlan:
+def plan_column_formats(options: SinkOptions, fields: EncodedFields) -> FormatPlan:
     """The plan of a write. Called when Spark pickles a writer for its tasks. Raises ``FormatError``."""
     formats = options.formats
     assert formats is not None
@@ -121,7 +121,7 @@ def learn_topics(options: SinkOptions, fields: EncodedFields, messages: Sequence
     if topics.issubset(known):
         return
     with suppress(FormatError):
-        plan = planned_formats(options, fields)
+        plan = plan_column_formats(options, fields)
         assert plan.registry is not None
         with_topics(plan, topics, _registry(plan.registry))
         file.add(key, sorted(topics.union(known)))
@@ -167,7 +167,7 @@ def _files(column: ColumnFormat) -> tuple[tuple[int, int], ...]:
 
 def _frame_column(formats: FormatOptions, side: Side, field: StructField) -> FrameColumn:
     try:
-        derived = derived_schema(side.value, field.dataType, field.nullable) if derives(formats, side) else None
+        derived = derive_schema(side.value, field.dataType, field.nullable) if derives(formats, side) else None
         # Nullability, and the session's time zone and large types, not known here, make no difference to encoders.
         # Arrow takes no array of void without nulls, as array() is. (Spark 3.5 has no method for it.)
         nullable = getattr(field.dataType, "_as_nullable", lambda: field.dataType)()
@@ -230,7 +230,7 @@ _TYPES: Final[Mapping[type[DataType], object]] = MappingProxyType(
 )
 
 
-def derived_schema(column: str, kind: DataType, nullable: bool) -> str:
+def derive_schema(column: str, kind: DataType, nullable: bool) -> str:
     """The schema as Avro JSON. Raises ``SchemaError`` with all parts for which Avro has no type or name."""
     faults: list[str] = []
     schema = _derived(kind, nullable, column, faults)

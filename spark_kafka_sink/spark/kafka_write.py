@@ -20,7 +20,7 @@ from pyspark.sql.utils import to_str
 
 from spark_kafka_sink.common.clock import Clock, SystemClock
 from spark_kafka_sink.errors import ConfigError, KafkaError, clause, shown
-from spark_kafka_sink.spark.caller_job import collected, is_connect, reason
+from spark_kafka_sink.spark.caller_job import is_connect, reason, run_cancellable
 from spark_kafka_sink.spark.commit_message import Committed, KafkaCommitMessage, PartitionWrite, WriterCommitMessage
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.python_process import leave_logging_to_caller
@@ -185,7 +185,7 @@ class _Task:
         yield from self.run(iter(()))
 
 
-def _written(frame: DataFrame, write: SinkWrite) -> DataFrame:
+def _select_written(frame: DataFrame, write: SinkWrite) -> DataFrame:
     """The columns that are written, found by their places, because names of the others may be ambiguous."""
     places = {name: place for name, place in asdict(write.layout).items() if place is not None}
     write.layout = RowLayout(**{name: place for place, name in enumerate(places)})
@@ -194,10 +194,14 @@ def _written(frame: DataFrame, write: SinkWrite) -> DataFrame:
 
 
 def _run(frame: DataFrame, task: _Task, clock: Clock) -> list[KafkaCommitMessage]:
-    """The tasks' messages. A frame without partitions gets a task, as in Spark's own writes: its batch is committed."""
-    rows = collected(_written(frame, task.write).mapInArrow(task.run, _SCHEMA), clock)
+    """The tasks' messages. A frame without partitions gets a task, as in Spark's own writes: its batch is committed. If
+    the call is interrupted, its job is cancelled, and has ended when this raises.
+    """
+    job = _select_written(frame, task.write).mapInArrow(task.run, _SCHEMA)
+    rows = run_cancellable(frame.sparkSession, job.collect, "write_kafka", clock)
     if not rows:
-        rows = collected(frame.sparkSession.range(0, 1, 1, 1).mapInArrow(task.run_without_rows, _SCHEMA), clock)
+        job = frame.sparkSession.range(0, 1, 1, 1).mapInArrow(task.run_without_rows, _SCHEMA)
+        rows = run_cancellable(frame.sparkSession, job.collect, "write_kafka", clock)
     return [KafkaCommitMessage.from_json(row[0]) for row in rows]
 
 
@@ -227,7 +231,7 @@ def register_format(spark: SparkSession) -> None:
     Newer Sparks than 4.0 prefer what is registered to what they have found; Spark 4.0 takes no second format of the
     name, so there the call is without effect if it has found one. Needs Spark 4.0 or newer.
     """
-    from spark_kafka_sink.spark.source import KafkaDataSource
+    from spark_kafka_sink.spark.sink_write import KafkaDataSource
 
     try:
         spark.dataSource.register(KafkaDataSource)

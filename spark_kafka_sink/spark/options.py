@@ -1,32 +1,42 @@
 """Spark's options → ``SinkOptions``, or one ``ConfigError`` with all faults, on the driver.
 
-Spark passes option names in lower case. Kafka's producer options have the prefix ``kafka.``.
+An option with a value of its own is declared as a field of ``SinkOptions``, and several that make one value in a table
+beside the class of that value. Spark passes option names in lower case. Kafka's producer options begin with ``kafka.``.
 """
 
 from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from itertools import combinations
 from typing import Any, Final
 
 from spark_kafka_sink.common.config import ConfigWarning, ProducerConfig
 from spark_kafka_sink.common.config.option import (
+    BOOLEAN,
+    INT,
+    LIST,
+    LONG,
+    SHORT,
+    STRING,
     BadValueError,
     Matching,
     OneOf,
     Option,
-    OptionKind,
     Range,
     Value,
+    declared,
     did_you_mean,
+    option,
 )
 from spark_kafka_sink.common.config.producer_config import CONSUMER_OPTIONS, OPTIONS_BY_NAME, OWN_NAMES, unknown_option
 from spark_kafka_sink.common.config.rules import OLD_NAMES, PYTHON_CLASS, imported
 from spark_kafka_sink.common.model import TOPIC_RULE, is_topic_name
 from spark_kafka_sink.common.removed_names import removed_name
+from spark_kafka_sink.common.task_figures import counted
 from spark_kafka_sink.errors import BrokerError, ConfigError, shown
 from spark_kafka_sink.schemas.formats.format_options import FORMAT_OPTIONS, FormatOptions
 from spark_kafka_sink.schemas.registry.registry_options import (
@@ -35,22 +45,114 @@ from spark_kafka_sink.schemas.registry.registry_options import (
     unknown_registry_option,
 )
 from spark_kafka_sink.spark.checkpoint import name_of, query_id
-from spark_kafka_sink.spark.dead_letter_options import CONNECT_NAMES, DEAD_LETTER_OPTIONS, DeadLetterOptions
 
 KAFKA_PREFIX: Final = "kafka."
+LEDGER_TOPIC: Final = "__pykafka_ledger"
+
+
+class Reason(Enum):
+    """Why a row is a dead letter, by its name in ``deadLetterOn``."""
+
+    RECORD_TOO_LARGE = "record-too-large"
+    NULL_TOPIC = "null-topic"
+    INVALID_TOPIC = "invalid-topic"
+    INVALID_PARTITION = "invalid-partition"
+    INVALID_TIMESTAMP = "invalid-timestamp"
+    INVALID_HEADER = "invalid-header"
+    ENCODE = "encode"
+    UNKNOWN_TOPIC = "unknown-topic"
+
+
+NO_TOPIC: Final = frozenset({Reason.NULL_TOPIC, Reason.INVALID_TOPIC})
+"""Reasons of rows that have no topic, and so no schema either."""
+
+_DEFAULT: Final = frozenset(Reason) - {Reason.UNKNOWN_TOPIC}
+_DEFAULT_LIMIT: Final = 1000
+
+DEAD_LETTER_OPTIONS: Final = (
+    Option("deadLetterTopic", STRING, None, "medium",
+           "Topic for rows that cannot be written (dead letters), with the headers of Kafka Connect's dead letter "
+           "queues. With exactly-once, they are in the same transaction as the other rows. No other option may name "
+           "the same topic. Default: such a row fails its task."),
+    Option("deadLetterOn", LIST, None, "low",
+           f"Kinds of rows that become dead letters: {', '.join(reason.value for reason in Reason)}. Default: all but "
+           "unknown-topic, which cannot be set together with the option topic or topicCreation=create."),
+    Option("deadLetterLimit", STRING, str(_DEFAULT_LIMIT), "low",
+           "Number of dead letters that a micro-batch or batch job may have; with more, it fails. none: no limit. "
+           "With at-least-once, rows that were already sent stay in Kafka.",
+           Matching(r"(?i:none)|\d{1,18}", "a number of rows, or none")),
+    Option("deadLetterHeaders", STRING, "connect", "low",
+           "connect: dead letters have the headers __connect.errors.*. none: only the row's own headers.",
+           OneOf(("connect", "none"))),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterOptions:
+    topic: str
+    reasons: frozenset[Reason]
+    limit: int | None
+    """None: no limit."""
+    connect_headers: bool
+    """Whether dead letters have the headers ``__connect.errors.*``."""
+    connector: str | None
+    """The query's name, if it has one."""
+
+    @classmethod
+    def of(cls, own: Mapping[str, Any], connector: str | None, faults: list[str]) -> DeadLetterOptions | None:
+        """Parses the options; None without deadLetterTopic. ``own``: the sink's options, by names in lower case."""
+        if "deadlettertopic" not in own:
+            if misplaced := [option.name for option in DEAD_LETTER_OPTIONS if option.name.lower() in own]:
+                faults.append(f"{', '.join(misplaced)}: only with deadLetterTopic.")
+            return None
+        reasons = _DEFAULT if own.get("deadletteron") is None else _reasons(own["deadletteron"], faults)
+        if Reason.UNKNOWN_TOPIC in reasons and own.get("topic") is not None:
+            faults.append(
+                "deadLetterOn=unknown-topic is refused with the option topic: every row would become a dead letter. "
+                "Set topicCreation=never to find a missing topic before the first row."
+            )
+        if Reason.UNKNOWN_TOPIC in reasons and own.get("topiccreation") == "create":
+            faults.append(
+                "deadLetterOn=unknown-topic is refused with topicCreation=create: a missing topic is created, or its "
+                "rows become dead letters. Leave out one of them."
+            )
+        limit = own.get("deadletterlimit") or str(_DEFAULT_LIMIT)
+        most = None if limit.lower() == "none" else int(limit)
+        return cls(own["deadlettertopic"], reasons, most, own.get("deadletterheaders") != "none", connector)
+
+    def over_limit(self, rows: int) -> str | None:
+        """The text of a ``DeadLetterLimitError``, if ``rows`` are too many."""
+        if self.limit is None or rows <= self.limit:
+            return None
+        return (
+            f"{counted(rows, 'row')} became dead letters, more than deadLetterLimit={self.limit}. "
+            f"Look at deadLetterTopic {self.topic}; raise deadLetterLimit, or set it to none, to go on."
+        )
+
+
+def _reasons(names: Sequence[str], faults: list[str]) -> frozenset[Reason]:
+    known = {reason.value: reason for reason in Reason}
+    for name in names:
+        if name.lower() not in known:
+            hint = did_you_mean(name, known)
+            faults.append(f"deadLetterOn: {name!r} is not one of {', '.join(known)}{hint}")
+    if not names:
+        faults.append("deadLetterOn is blank; give it a value or leave it out.")
+    return frozenset(known[name.lower()] for name in names if name.lower() in known)
+
 
 _TOPIC_OPTIONS: Final = (
-    Option("topicCreation", OptionKind.STRING, "broker", "medium",
+    Option("topicCreation", STRING, "broker", "medium",
            "What happens if a topic does not exist. broker: the brokers decide (auto.create.topics.enable), as with "
            "Spark's own sink. never: an error before the first row. create: the sink creates it. With never and "
            "create, the driver looks up the topic in the option topic, and tasks look up the topics of their rows. "
            "Each process does so once, and again after kafka.metadata.max.age.ms or a failed task. Existing topics are "
            "not changed. Does not apply to receiptsTopic and ledgerTopic.",
            OneOf(("broker", "never", "create"))),
-    Option("topic.creation.default.partitions", OptionKind.INT, -1, "low",
+    Option("topic.creation.default.partitions", INT, -1, "low",
            "Number of partitions of a topic that topicCreation=create creates. -1: the brokers' num.partitions.",
            Range(1, besides=-1)),
-    Option("topic.creation.default.replication.factor", OptionKind.SHORT, -1, "low",
+    Option("topic.creation.default.replication.factor", SHORT, -1, "low",
            "Replication factor of a topic that topicCreation=create creates. -1: the brokers' "
            "default.replication.factor. Other topic settings are written the same way: "
            "topic.creation.default.cleanup.policy, topic.creation.default.retention.ms.",
@@ -58,77 +160,192 @@ _TOPIC_OPTIONS: Final = (
 )  # fmt: skip
 """``topicCreation`` and the settings of new topics, under the names of Kafka Connect (KIP-158)."""
 
-SINK_OPTIONS: tuple[Option, ...] = (
-    Option("topic", OptionKind.STRING, None, "high",
-           "Topic for all rows; a column topic is then ignored. Required if there is no such column."),
-    Option("timestampColumn", OptionKind.STRING, None, "medium",
+
+@dataclass(frozen=True, slots=True)
+class TopicCreation:
+    """``topicCreation`` never or create (``create``). ``settings``: of a new topic, by Kafka's names."""
+
+    create: bool
+    partitions: int = -1
+    replication_factor: int = -1
+    settings: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def policy(self) -> str:
+        return "create" if self.create else "never"
+
+    @classmethod
+    def of(cls, own: Mapping[str, Any], options: Mapping[str, str], faults: list[str]) -> TopicCreation | None:
+        """None for ``broker``. ``own``: the sink's options, ``options``: all, by names in lower case."""
+        create = own.get("topiccreation") == "create"
+        named = {name: value for name, value in options.items() if name.startswith(_TOPIC_PREFIX)}
+        settings = {name: value for name, value in named.items() if name not in _OWN}
+        refused = {name: fault for name in settings if (fault := _refuse_topic_setting(name)) is not None}
+        faults += refused.values()
+        if not create and (misplaced := sorted(named.keys() - refused.keys())):
+            faults.append(f"{', '.join(misplaced)}: only with topicCreation=create.")
+        if own.get("topiccreation") not in ("never", "create"):
+            return None
+        return cls(
+            create,
+            own.get("topic.creation.default.partitions") or -1,
+            own.get("topic.creation.default.replication.factor") or -1,
+            tuple(sorted((name.removeprefix(_TOPIC_DEFAULT), value.strip()) for name, value in settings.items())),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ExactlyOnce:
+    """The options of an exactly-once write.
+
+    ``name`` and ``prefix``: as in ``CommitSettings``, None if no option names the write. ``version``: (txnAppId,
+    txnVersion). ``query``: the id of the stream that is named by it, else None.
+    """
+
+    name: str | None
+    prefix: str | None
+    ledger_topic: str
+    ledger_start: str
+    version: tuple[str, int] | None
+    query: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """The options of a write, sent to every task."""
+
+    producer: ProducerConfig
+    exactly_once: ExactlyOnce | None
+    """None: at least once."""
+    topic_creation: TopicCreation | None
+    """None: the brokers decide."""
+    formats: FormatOptions | None
+    """None: key and value are raw."""
+    dead_letters: DeadLetterOptions | None
+    """None: a row that cannot be written fails its task."""
+    query_name: str | None
+    """Of a streaming query that has one."""
+    # fmt: off
+    topic: str | None = option("topic", STRING, None, "high",
+           "Topic for all rows; a column topic is then ignored. Required if there is no such column.")
+    timestamp_column: str | None = option("timestampColumn", STRING, None, "medium",
            "Column with the timestamps of the records: type timestamp, or bigint in epoch milliseconds. null "
-           "and -1 ms, Kafka's \"no timestamp\": the current time."),
-    Option("driverCheck", OptionKind.BOOLEAN, True, "medium",
+           "and -1 ms, Kafka's \"no timestamp\": the current time.")
+    receipts_topic: str | None = option("receiptsTopic", STRING, None, "low",
+           "Topic for receipts: a JSON record per task and partition with query, batch, offsets, count, bytes and "
+           "times. With exactly-once, they are written in the same transaction as the rows. No other option may name "
+           "the same topic.")
+    driver_check: bool = option("driverCheck", BOOLEAN, True, "medium",
            "true: before the tasks start, the driver connects to a broker, once per process and set of options. A "
            "refused login or certificate, or a wrong port, is then an error before any task. A broker that does not "
            "respond, or a file that only executors have, is only a warning. The check takes 5 s at most. Exactly-once "
-           "and topicCreation connect on the driver in any case."),
-    Option("asyncProgressTrackingEnabled", OptionKind.STRING, "false", "low",
-           "An option of Spark's queries, which Spark allows to be true only for its own sinks.",
-           Matching("(?i:false)", "false, because with true, Spark notes only some micro-batches in the checkpoint, "
-                    "and a restarted query writes the rows of several again")),
-    Option("deliveryGuarantee", OptionKind.STRING, "at-least-once", "medium",
+           "and topicCreation connect on the driver in any case.")
+    bytes_per_s: int | None = option("maxBytesPerSecondPerTask", LONG, None, "low",
+           "Bytes per second that a task may write, counted as records before compression, without receipts. A task "
+           "waits before it appends rows, so the wait does not count towards kafka.delivery.timeout.ms. To limit all "
+           "tasks together, use the brokers' quotas.", Range(1))
+    rows_per_s: int | None = option("maxRowsPerSecondPerTask", LONG, None, "low",
+           "Rows per second that a task may write. May be set together with maxBytesPerSecondPerTask.", Range(1))
+    log_level: str | None = option("logLevel", STRING, None, "low",
+           "Level of the sink's log lines in Python workers and in the driver's Python processes. They go to "
+           "stderr, or to the handlers of the process, as with spark.sql.pyspark.worker.logging.enabled. Default: "
+           "WARNING, but INFO for the driver's line about each write. In the process that calls write_kafka, the "
+           "default is the process's own logging.",
+           OneOf(("DEBUG", "INFO", "WARN", "WARNING", "ERROR")))
+    # fmt: on
+
+    @property
+    def own_topics(self) -> list[str]:
+        """receiptsTopic and deadLetterTopic, as far as they are given."""
+        letters = None if self.dead_letters is None else self.dead_letters.topic
+        return [topic for topic in (self.receipts_topic, letters) if topic is not None]
+
+    @property
+    def plans_topics(self) -> bool:
+        """Whether planning looks up topics, because of topicCreation."""
+        return self.topic_creation is not None and (self.topic is not None or bool(self.own_topics))
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str], faults: list[str] | None = None, is_batch: bool = False) -> SinkOptions:
+        """Raises ``ConfigError`` with all faults, of Kafka's options and the sink's own, after ``faults`` that the
+        caller has found. ``is_batch``: a batch write, whose repeated run must be recognized if it is exactly-once.
+        """
+        faults = [] if faults is None else faults
+        own: dict[str, Any] = {}
+        kafka: dict[str, object] = {}
+        lower_case = {shown(name).lower(): value for name, value in options.items()}  # faults name it
+        options, ignored = _split_ignored(lower_case)
+        for name, value in options.items():
+            if (refused := _refuse_name(name)) is not None:
+                faults.append(refused)
+            elif name.startswith(KAFKA_PREFIX):
+                kafka[name.removeprefix(KAFKA_PREFIX)] = value
+            elif name in _OWN:
+                own[name] = _parse_own(_OWN[name], value, faults)
+        exactly_once = _exactly_once(own, options, faults)
+        if is_batch and exactly_once is not None and not {"txnappid", "txnversion"} & own.keys():
+            faults.append(_UNNUMBERED)
+        topic_creation = TopicCreation.of(own, options, faults)
+        faults += _topic_faults(own)
+        producer = _parse_producer(kafka, own, exactly_once, faults)
+        formats = FormatOptions.parse(own, options, faults, producer)
+        query_name = options.get("queryname")
+        dead_letters = DeadLetterOptions.of(own, query_name, faults)
+        if faults or producer is None:
+            raise ConfigError(faults)
+        for text in ignored:
+            warnings.warn(text, ConfigWarning, stacklevel=2)
+        values: dict[str, Any] = {
+            field: own.get(each.name.lower(), each.default) for field, each in declared(cls).items()
+        }
+        return cls(producer, exactly_once, topic_creation, formats, dead_letters, query_name, **values)
+
+
+SINK_OPTIONS: tuple[Option, ...] = (
+    *declared(SinkOptions).values(),
+    Option("deliveryGuarantee", STRING, "at-least-once", "medium",
            "at-least-once: a task that Spark retries writes its rows again. exactly-once: readers with "
            "isolation.level=read_committed see each row once.", OneOf(("at-least-once", "exactly-once"))),
-    Option("transactionalIdPrefix", OptionKind.STRING, None, "medium",
+    Option("transactionalIdPrefix", STRING, None, "medium",
            "Prefix of the transactional ids. Must be stable across restarts and unique per query. Default: derived "
            "from the query's id, which is in its checkpoint, or from the checkpoint's location if that is not in the "
            "driver's file system; without the option checkpointLocation, from the query's name. A batch write "
            "appends its txnAppId."),
-    Option("ledgerTopic", OptionKind.STRING, "__pykafka_ledger", "low",
+    Option("ledgerTopic", STRING, "__pykafka_ledger", "low",
            "Compacted topic that records which batches of exactly-once writes are committed. Created if missing."),
-    Option("ledgerStart", OptionKind.STRING, "strict", "low",
+    Option("ledgerStart", STRING, "strict", "low",
            "What to do if the checkpoint and ledgerTopic disagree about batch N (or txnVersion N). strict: fail "
            "with an error that names the value to set. trust-checkpoint:N: write batch N even if ledgerTopic lacks "
            "batch N-1 (the query was at-least-once, or the topic was lost). trust-ledger:N: accept batch N as "
            "committed even if its replay has different rows, rows of it are lost, or a topic was created again since.",
            Matching(r"(?i:strict|trust-(checkpoint|ledger):\d{1,18})",
                     "strict, trust-checkpoint:N or trust-ledger:N (N: the batch)")),
-    Option("txnAppId", OptionKind.STRING, None, "medium",
+    Option("txnAppId", STRING, None, "medium",
            "Together with txnVersion, makes a batch write idempotent, also in foreachBatch (the names are those of "
            "Delta Lake). Use a different txnAppId for each topic."),
-    Option("txnVersion", OptionKind.LONG, None, "medium",
+    Option("txnVersion", LONG, None, "medium",
            "Number of this write for its txnAppId, such as the batch id in foreachBatch. Repeating the last "
            "committed number writes nothing, unless it had no rows; a smaller one is refused.", Range(0)),
-    Option("saslTokenProvider", OptionKind.STRING, None, "medium",
-           "Source of the tokens for kafka.sasl.mechanism=OAUTHBEARER: aws (Amazon MSK with IAM), gcp, azure, or "
-           "the name of an entry point of the group spark_kafka_sink.sasl."),
-    Option("receiptsTopic", OptionKind.STRING, None, "low",
-           "Topic for receipts: a JSON record per task and partition with query, batch, offsets, count, bytes and "
-           "times. With exactly-once, they are written in the same transaction as the rows. No other option may name "
-           "the same topic."),
     *DEAD_LETTER_OPTIONS,
     *_TOPIC_OPTIONS,
-    Option("maxBytesPerSecondPerTask", OptionKind.LONG, None, "low",
-           "Bytes per second that a task may write, counted as records before compression, without receipts. A task "
-           "waits before it appends rows, so the wait does not count towards kafka.delivery.timeout.ms. To limit all "
-           "tasks together, use the brokers' quotas.", Range(1)),
-    Option("maxRowsPerSecondPerTask", OptionKind.LONG, None, "low",
-           "Rows per second that a task may write. May be set together with maxBytesPerSecondPerTask.", Range(1)),
-    Option("logLevel", OptionKind.STRING, None, "low",
-           "Level of the sink's log lines in Python workers and in the driver's Python processes. They go to "
-           "stderr, or to the handlers of the process, as with spark.sql.pyspark.worker.logging.enabled. Default: "
-           "WARNING, but INFO for the driver's line about each write. In the process that calls write_kafka, the "
-           "default is the process's own logging.",
-           OneOf(("DEBUG", "INFO", "WARN", "WARNING", "ERROR"))),
-    Option("unknownOptions", OptionKind.STRING, "refuse", "low",
+    Option("saslTokenProvider", STRING, None, "medium",
+           "Source of the tokens for kafka.sasl.mechanism=OAUTHBEARER: aws (Amazon MSK with IAM), gcp, azure, or "
+           "the name of an entry point of the group spark_kafka_sink.sasl."),
+    Option("unknownOptions", STRING, "refuse", "low",
            "What happens with options that neither the sink nor Kafka's producer has (kafka.<name>), such as those of "
            "a vendor's client. refuse: they are an error. warn: they are ignored with one warning, which also "
            "suggests names.",
            OneOf(("refuse", "warn"))),
+    Option("asyncProgressTrackingEnabled", STRING, "false", "low",
+           "An option of Spark's queries, which Spark allows to be true only for its own sinks.",
+           Matching("(?i:false)", "false, because with true, Spark notes only some micro-batches in the checkpoint, "
+                    "and a restarted query writes the rows of several again")),
     *FORMAT_OPTIONS,
 )  # fmt: skip
 """The sink's own options, without a prefix."""
 
 _EXACTLY_ONCE_ONLY = ("transactionalidprefix", "ledgertopic", "ledgerstart", "txnappid", "txnversion")
 _TOPIC_NAMES = ("topic", "ledgertopic", "receiptstopic", "deadlettertopic")
-LEDGER_TOPIC = "__pykafka_ledger"
 _UNNUMBERED: Final = (
     "An exactly-once batch write needs txnAppId, a name that this write keeps when it is run again (one for each "
     "topic), and txnVersion, a number that grows from run to run and is the same when a run is repeated: in "
@@ -168,6 +385,18 @@ _SERIALIZERS: Final = {
 }
 _SUGGESTIONS: Final = (*_BARE.values(), *(KAFKA_PREFIX + name for name in OPTIONS_BY_NAME), *_READ_SIDE.values())
 
+_OF_CONNECT: Final = {
+    "errors.tolerance": "deadLetterTopic (and deadLetterLimit)",
+    "errors.deadletterqueue.topic.name": "deadLetterTopic",
+    "errors.deadletterqueue.topic.replication.factor": "topicCreation, or create the topic",
+    "errors.deadletterqueue.context.headers.enable": "deadLetterHeaders",
+    "errors.log.enable": "deadLetterTopic",
+    "errors.log.include.messages": "deadLetterTopic",
+    "errors.retry.timeout": "kafka.delivery.timeout.ms",
+    "errors.retry.delay.max.ms": "kafka.retry.backoff.max.ms",
+}
+"""Options of Kafka Connect's dead letters, and what to use instead."""
+
 _REFUSED_OPTIONS: Final = {
     **_SERIALIZERS,
     "key.serializer.class": _SERIALIZERS["key.serializer"],
@@ -176,7 +405,7 @@ _REFUSED_OPTIONS: Final = {
     "deliveryGuarantee instead.",
     "interceptor.classes": "kafka.interceptor.classes is refused: the sink writes columns, which no interceptor sees. "
     "Change the columns before the write.",
-    **CONNECT_NAMES,
+    **{name: f"{name} is an option of Kafka Connect. Use {instead}." for name, instead in _OF_CONNECT.items()},
 }  # fmt: skip
 
 _OTHERS: Final = f". Options of Kafka's producer are written {KAFKA_PREFIX}<name>."
@@ -186,193 +415,47 @@ _AUTO: Final = "allow.auto.create.topics"
 _OF_GROUPS: Final = ("include", "exclude")
 
 
-@dataclass(frozen=True, slots=True)
-class TopicCreation:
-    """``topicCreation`` never or create (``create``). ``settings``: of a new topic, by Kafka's names."""
-
-    create: bool
-    partitions: int = -1
-    replication_factor: int = -1
-    settings: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def policy(self) -> str:
-        return "create" if self.create else "never"
-
-    @classmethod
-    def of(cls, own: Mapping[str, Any], settings: Mapping[str, str], faults: list[str]) -> TopicCreation | None:
-        """None for ``broker``. ``own``: the values of ``_TOPIC_OPTIONS`` that are given, by names in lower case.
-        ``settings``: those of ``_topic_settings``."""
-        create = own.get("topiccreation") == "create"
-        given = [name for name in own if name.startswith(_TOPIC_PREFIX)]
-        for name in settings:
-            if (fault := _topic_setting_fault(name)) is not None:
-                faults.append(fault)
-            else:
-                given.append(name)
-        if given and not create:
-            faults.append(f"{', '.join(sorted(given))}: only with topicCreation=create.")
-        if own.get("topiccreation") not in ("never", "create"):
-            return None
-        return cls(
-            create,
-            own.get("topic.creation.default.partitions") or -1,
-            own.get("topic.creation.default.replication.factor") or -1,
-            tuple(sorted((name.removeprefix(_TOPIC_DEFAULT), value.strip()) for name, value in settings.items())),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class ExactlyOnce:
-    """The options of an exactly-once write.
-
-    ``name`` and ``prefix``: as in ``CommitSettings``, None if no option names the write. ``version``: (txnAppId,
-    txnVersion). ``query``: the id of the stream that is named by it, else None.
-    """
-
-    name: str | None
-    prefix: str | None
-    ledger_topic: str
-    ledger_start: str
-    version: tuple[str, int] | None
-    query: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SinkOptions:
-    """The options of a write, sent to every task.
-
-    ``topic`` None: each row names its topic. ``timestamp_column`` None: the time of writing. ``topic_creation`` None:
-    the brokers decide. ``bytes_per_s``, ``rows_per_s``: of each task, None for no limit. ``formats`` None: key and
-    value are raw. ``dead_letters`` None: a row that cannot be written fails its task. ``query_name``: of a streaming
-    query that has one.
-    """
-
-    producer: ProducerConfig
-    topic: str | None = None
-    timestamp_column: str | None = None
-    exactly_once: ExactlyOnce | None = None
-    receipts_topic: str | None = None
-    topic_creation: TopicCreation | None = None
-    bytes_per_s: int | None = None
-    rows_per_s: int | None = None
-    log_level: str | None = None
-    formats: FormatOptions | None = None
-    dead_letters: DeadLetterOptions | None = None
-    driver_check: bool = True
-    query_name: str | None = None
-
-    @property
-    def plans_topics(self) -> bool:
-        """Whether planning looks up topics, because of topicCreation."""
-        letters = None if self.dead_letters is None else self.dead_letters.topic
-        named = (self.topic, self.receipts_topic, letters)
-        return self.topic_creation is not None and any(name is not None for name in named)
-
-    @classmethod
-    def parse(cls, options: Mapping[str, str], faults: list[str] | None = None, of_batch: bool = False) -> SinkOptions:
-        """Raises ``ConfigError`` with all faults, of Kafka's options and the sink's own, after ``faults`` that the
-        caller has found. ``of_batch``: a batch write, whose repeated run must be recognized if it is exactly-once.
-        """
-        faults = [] if faults is None else faults
-        options = {shown(name): value for name, value in options.items()}  # faults name it
-        own: dict[str, Any] = {}
-        kafka: dict[str, object] = {}
-        options, ignored = _taken(options)
-        settings = _topic_settings(options)
-        for key, value in options.items():
-            name = key.lower()
-            if (refused := _unsupported_option(name) or _misnamed(name)) is not None:
-                faults.append(refused)
-            elif name.startswith(KAFKA_PREFIX):
-                kafka[name.removeprefix(KAFKA_PREFIX)] = value
-            elif name in _OWN:
-                own[name] = _own_value(_OWN[name], value, faults)
-            elif not is_registry_option(name) and (unknown := _unknown(name)) is not None:
-                faults.append(unknown)
-        exactly_once = _exactly_once(own, options, faults)
-        if of_batch and exactly_once is not None and not {"txnappid", "txnversion"} & own.keys():
-            faults.append(_UNNUMBERED)
-        topic_creation = TopicCreation.of(own, settings, faults)
-        faults += filter(None, (_topic_name_fault(_OWN[name].name, own.get(name)) for name in _TOPIC_NAMES))
-        faults += _shared_topics(own)
-        kafka = _without_auto_creation(kafka, own.get("topiccreation"), faults)
-        kafka = _with_token_provider(_transactional(kafka, exactly_once), own)
-        producer = None
-        try:
-            producer = ProducerConfig.parse(kafka, KAFKA_PREFIX)
-            _check_partitioner(producer)
-        except ConfigError as error:
-            faults += (_in_sparks_words(fault) for fault in error.faults)
-        formats = FormatOptions.parse(own, options, faults, producer)
-        query_name = _given(options).get("queryname")
-        dead_letters = DeadLetterOptions.of(own, query_name, faults)
-        if faults or producer is None:
-            raise ConfigError(faults)
-        for text in ignored:
-            warnings.warn(text, ConfigWarning, stacklevel=2)
-        return cls(
-            producer=producer,
-            topic=own.get("topic"),
-            timestamp_column=own.get("timestampcolumn"),
-            exactly_once=exactly_once,
-            receipts_topic=own.get("receiptstopic"),
-            topic_creation=topic_creation,
-            bytes_per_s=own.get("maxbytespersecondpertask"),
-            rows_per_s=own.get("maxrowspersecondpertask"),
-            log_level=own.get("loglevel"),
-            formats=formats,
-            dead_letters=dead_letters,
-            driver_check=own.get("drivercheck") is not False,
-            query_name=query_name,
-        )
-
-
-def _taken(options: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+def _split_ignored(options: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     """The options without those that are ignored, and a warning for each kind of these."""
-    names = {key: key.lower() for key in options}
-    reading = {key: spelt for key, name in names.items() if (spelt := _READ_SIDE.get(name)) is not None}
-    lenient = _given(options).get("unknownoptions", "").strip().lower() == "warn"
-    unknown = {
-        key: fault
-        for key, name in names.items()
-        if lenient
-        and key not in reading
-        and _unsupported_option(name) is None
-        and (fault := _unknown(name)) is not None
-    }
+    reading = sorted(_READ_SIDE[name] for name in options if name in _READ_SIDE)
+    unknown: dict[str, str] = {}
+    if options.get("unknownoptions", "").strip().lower() == "warn":
+        for name in sorted(options.keys() - _READ_SIDE.keys()):
+            if (fault := _find_unknown(name)) is not None:
+                unknown[name] = fault
     ignored = []
     if reading:
-        shown = ", ".join(sorted(reading.values()))
-        ignored.append(f"{shown}: no effect on write; they belong to Spark's sources.")
-    if "path" in names.values():
+        ignored.append(f"{', '.join(reading)}: no effect on write; they belong to Spark's sources.")
+    if "path" in options:
         ignored.append("path (the argument of save or start) has no effect: rows go to topics.")
     if unknown:
-        ignored.append(
-            "\n".join(["Ignored, as unknownOptions is warn:", *(f"- {fault}" for fault in unknown.values())])
-        )
-    return {key: value for key, value in options.items() if key not in reading and key not in unknown}, ignored
+        ignored.append("\n- ".join(["Ignored, as unknownOptions is warn:", *unknown.values()]))
+    taken = {name: value for name, value in options.items() if name not in _READ_SIDE and name not in unknown}
+    return taken, ignored
 
 
-def _misnamed(name: str) -> str | None:
-    """The fault of an option after ``kafka.`` that is written without it."""
-    plain = _BARE.get(name.removeprefix(KAFKA_PREFIX))
-    return f"{name}: write {plain}, without {KAFKA_PREFIX}" if name.startswith(KAFKA_PREFIX) and plain else None
+def _refuse_name(name: str) -> str | None:
+    """The fault of a name that the sink does not take, or not so. Names of the producer and of a registry are left to
+    them.
+    """
+    plain = name.removeprefix(KAFKA_PREFIX)
+    if plain in _REFUSED_OPTIONS:
+        return _REFUSED_OPTIONS[plain]
+    if plain != name:
+        return f"{name}: write {_BARE[plain]}, without {KAFKA_PREFIX}" if plain in _BARE else None
+    if name in _BARE or is_registry_option(name) or name.startswith(_TOPIC_PREFIX):
+        return None
+    return _unknown_name(name)
 
 
-def _unknown(name: str) -> str | None:
-    """The fault of a name in lower case that no table has; None if one has it."""
-    if name.startswith(KAFKA_PREFIX):
-        return _misnamed(name) or unknown_option(name.removeprefix(KAFKA_PREFIX), KAFKA_PREFIX)
-    if is_registry_option(name):
-        return unknown_registry_option(name)
-    return None if name in _BARE or _topic_settings({name: ""}) else _unknown_name(name)
-
-
-def _check_partitioner(producer: ProducerConfig) -> None:
-    """Raises ``ConfigError`` for a Python class that cannot be imported on the driver; does not call it."""
-    if PYTHON_CLASS.fullmatch(producer.partitioner_class):
-        imported(f"{KAFKA_PREFIX}partitioner.class", producer.partitioner_class)
+def _find_unknown(name: str) -> str | None:
+    """The fault of a name that no table has; None if one has it."""
+    plain = name.removeprefix(KAFKA_PREFIX)
+    if plain in _REFUSED_OPTIONS:
+        return None
+    if plain != name and plain not in _BARE:
+        return unknown_option(plain, KAFKA_PREFIX)
+    return unknown_registry_option(name) if is_registry_option(name) else _refuse_name(name)
 
 
 def _exactly_once(own: Mapping[str, Any], options: Mapping[str, str], faults: list[str]) -> ExactlyOnce | None:
@@ -390,9 +473,9 @@ def _exactly_once(own: Mapping[str, Any], options: Mapping[str, str], faults: li
         name, query = _derived_name(options)
     prefix = f"{given}-{app}" if app is not None and given is not None else name
     named = {"transactionalIdPrefix": given, "txnAppId": app} if given or app else {"The query's name": name}
-    for option, text in named.items():
+    for named_by, text in named.items():
         if text is not None and not text.isprintable():
-            faults.append(f"{option} {text!a} must have printable characters only.")
+            faults.append(f"{named_by} {text!a} must have printable characters only.")
     return ExactlyOnce(
         name=name,
         prefix=prefix,
@@ -403,43 +486,48 @@ def _exactly_once(own: Mapping[str, Any], options: Mapping[str, str], faults: li
     )
 
 
-def _transactional(kafka: dict[str, object], exactly_once: ExactlyOnce | None) -> dict[str, object]:
-    """The options with a transactional.id, so that the producer's rules apply; each task sets its own id."""
-    if exactly_once is None:
-        return kafka
-    prefix = exactly_once.prefix
-    # A prefix that is not printable has its fault already, which names the options that users know.
-    transactional = {"transactional.id": prefix if prefix and prefix.isprintable() else "unnamed"}
-    return {"transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS, **kafka, **transactional}
-
-
-def _in_sparks_words(fault: str) -> str:
-    """A fault of the id that ``_transactional`` has set names the option that asked for it."""
-    id_needs = f"{KAFKA_PREFIX}transactional.id needs"
-    return fault.replace(id_needs, "deliveryGuarantee=exactly-once needs") if fault.startswith(id_needs) else fault
-
-
-def _with_token_provider(kafka: dict[str, object], own: Mapping[str, Any]) -> dict[str, object]:
-    provider = own.get("sasltokenprovider")
-    return kafka if provider is None else {**kafka, OWN_NAMES["saslTokenProvider"]: provider}
+def _parse_producer(
+    kafka: dict[str, object], own: Mapping[str, Any], exactly_once: ExactlyOnce | None, faults: list[str]
+) -> ProducerConfig | None:
+    """The producer's options, with what the sink's own options set. A partitioner of the user's is imported, so that
+    its fault is told on the driver, and not called.
+    """
+    if (policy := own.get("topiccreation")) is not None:
+        meant = "true" if policy == "broker" else "false"
+        given = str(kafka.get(_AUTO, meant)).strip().lower()
+        if given in ("true", "false") and given != meant:
+            faults.append(
+                f"kafka.{_AUTO}={given} and topicCreation={policy} contradict each other: leave out kafka.{_AUTO}."
+            )
+        kafka = {**kafka, _AUTO: meant}
+    if exactly_once is not None:
+        # With an id, so that the producer's rules apply; each task sets its own. A prefix that is not printable has its
+        # fault already, which names the options that users know.
+        prefix = exactly_once.prefix
+        transactional_id = prefix if prefix and prefix.isprintable() else "unnamed"
+        kafka = {"transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS, **kafka, "transactional.id": transactional_id}
+    if (provider := own.get("sasltokenprovider")) is not None:
+        kafka = {**kafka, OWN_NAMES["saslTokenProvider"]: provider}
+    try:
+        producer = ProducerConfig.parse(kafka, KAFKA_PREFIX)
+        if PYTHON_CLASS.fullmatch(producer.partitioner_class):
+            imported(f"{KAFKA_PREFIX}partitioner.class", producer.partitioner_class)
+    except ConfigError as error:
+        id_needs = f"{KAFKA_PREFIX}transactional.id needs"
+        faults += (fault.replace(id_needs, "deliveryGuarantee=exactly-once needs", 1) for fault in error.faults)
+        return None
+    return producer
 
 
 def _derived_name(options: Mapping[str, str]) -> tuple[str | None, str | None]:
     """A name that is stable across runs, and the query's id if the checkpoint has it."""
-    given = _given(options)
-    location = given.get("checkpointlocation")
-    if location is not None:
+    if (location := options.get("checkpointlocation")) is not None:
         query = query_id(location)
         return name_of(location, query), query
-    return (f"spark-{given['queryname']}" if "queryname" in given else None), None
+    return (f"spark-{options['queryname']}" if "queryname" in options else None), None
 
 
-def _given(options: Mapping[str, str]) -> dict[str, str]:
-    """The options by their names in lower case."""
-    return {key.lower(): value for key, value in options.items()}
-
-
-def _own_value(option: Option, value: str, faults: list[str]) -> Value:
+def _parse_own(option: Option, value: str, faults: list[str]) -> Value:
     try:
         parsed = option.parse(value)
     except BadValueError as error:
@@ -449,11 +537,6 @@ def _own_value(option: Option, value: str, faults: list[str]) -> Value:
     if parsed == "":
         faults.append(f"{option.name} is blank; give it a value or leave it out.")
     return parsed
-
-
-def _unsupported_option(name: str) -> str | None:
-    """The fault of a producer option that the sink does not take, with or without ``kafka.``."""
-    return _REFUSED_OPTIONS.get(name.removeprefix(KAFKA_PREFIX))
 
 
 def _unknown_name(name: str) -> str:
@@ -470,46 +553,20 @@ def _unknown_name(name: str) -> str:
     return f"{name} is not an option of pykafka{hint or _OTHERS}"
 
 
-def _topic_settings(options: Mapping[str, str]) -> dict[str, str]:
-    """The options, by names in lower case, that begin with ``topic.creation.`` and are not in ``_TOPIC_OPTIONS``."""
-    named = {option.name.lower() for option in _TOPIC_OPTIONS}
-    return {
-        name: value for name, value in _given(options).items() if name.startswith(_TOPIC_PREFIX) and name not in named
-    }
-
-
-def _without_auto_creation(kafka: dict[str, object], policy: str | None, faults: list[str]) -> dict[str, object]:
-    """The producer's options with the allow.auto.create.topics that ``topicCreation`` means; ``policy`` None: not
-    given."""
-    if policy is None:
-        return kafka
-    meant = "true" if policy == "broker" else "false"
-    given = str(kafka.get(_AUTO, meant)).strip().lower()
-    if given in ("true", "false") and given != meant:
-        faults.append(
-            f"kafka.{_AUTO}={given} and topicCreation={policy} contradict each other: leave out kafka.{_AUTO}."
-        )
-    return {**kafka, _AUTO: meant}
-
-
-def _shared_topics(own: Mapping[str, Any]) -> Iterator[str]:
-    """A fault for each two options that name the same topic. At-least-once must not name the ledger either: it could be
-    created without the ledger's settings."""
+def _topic_faults(own: Mapping[str, Any]) -> Iterator[str]:
+    """A fault for each invalid name of a topic, and for each two options that name the same one. At-least-once must not
+    name the ledger either: it could be created without the ledger's settings."""
     topics = {_OWN[name].name: own.get(name) for name in _TOPIC_NAMES}
+    for option_name, topic in topics.items():
+        if topic and not is_topic_name(topic):
+            yield f"{option_name} {topic!a} is not a valid topic name: {TOPIC_RULE}."
     topics["ledgerTopic"] = topics["ledgerTopic"] or LEDGER_TOPIC
     for one, other in combinations(topics, 2):
         if topics[one] is not None and topics[one] == topics[other]:
             yield f"{one} and {other} are both {topics[one]}: each needs a topic of its own."
 
 
-def _topic_name_fault(option: str, name: str | None) -> str | None:
-    """The fault of a topic's name; None for a valid name, or without a name."""
-    if not name or is_topic_name(name):
-        return None
-    return f"{option} {name!a} is not a valid topic name: {TOPIC_RULE}."
-
-
-def _topic_setting_fault(name: str) -> str | None:
+def _refuse_topic_setting(name: str) -> str | None:
     """Connect's options that are not the settings of a topic."""
     if not name.startswith(_TOPIC_DEFAULT):
         return f"{name} is refused: there is one group of settings, {_TOPIC_DEFAULT}<setting>, for every topic."

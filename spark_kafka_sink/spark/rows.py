@@ -1,14 +1,14 @@
-"""What the parts of a task's pipeline (``pipeline.py``) share: ``Rows``, the value that goes through its stages, as
-columns without a Python object per row, and ``End``, where they go.
+"""``Rows``: the value that goes through the stages of a task's pipeline (``pipeline.py``), as columns without a Python
+object per row, with the rows that a stage has rejected.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import compress
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.producer.partitioner import LEFT_OUT, NOT_GIVEN
 from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn
-from spark_kafka_sink.spark.dead_letter_options import Reason
+from spark_kafka_sink.spark.options import Reason
 
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
@@ -129,78 +129,30 @@ class Rows:
         return marked
 
 
-class Stage(Protocol):
-    """A step of the pipeline. Usually it yields its rows once; it may yield them in parts, or not at all."""
-
-    def __call__(self, rows: Rows, /) -> Iterator[Rows]: ...
+Stage: TypeAlias = Callable[[Rows], Iterator[Rows]]
+"""A step of the pipeline. Usually it yields its rows once; it may yield them in parts, or not at all."""
 
 
-def through(stages: Sequence[Stage], rows: Rows) -> Iterator[Rows]:
+def run_stages(stages: Sequence[Stage], rows: Rows) -> Iterator[Rows]:
     """What comes out of the last stage."""
     if not stages:
         yield rows
         return
     for part in stages[0](rows):
-        yield from through(stages[1:], part)
+        yield from run_stages(stages[1:], part)
 
 
 @contextmanager
-def rows_numbered(first_row: int) -> Iterator[None]:
+def number_errors(first_row: int) -> Iterator[None]:
     """An error about a row of columns that begin with ``first_row`` names its number in the task."""
     try:
         yield
     except InvalidRecordError as error:
         if error.row is None:
             raise
-        raise in_task(error, first_row + error.row) from None
+        raise with_row_number(error, first_row + error.row) from None
 
 
-def in_task(error: InvalidRecordError, row: int) -> InvalidRecordError:
+def with_row_number(error: InvalidRecordError, row: int) -> InvalidRecordError:
     """The same error, naming the row's number in the task."""
     return type(error)(f"{error} (row {row} of the task, counted from 0)")
-
-
-if TYPE_CHECKING:
-    from spark_kafka_sink.producer.core import ProducerCore
-    from spark_kafka_sink.producer.receipt import RefusalReceipt
-    from spark_kafka_sink.producer.task_meter import TaskMeter
-    from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn
-
-
-class End(Protocol):
-    """``spark.write.LeasedProducer`` and ``exactly_once.task.TaskTransaction``. One thread."""
-
-    @property
-    def meter(self) -> TaskMeter: ...
-
-    @property
-    def writes(self) -> bool:
-        """False for a replay, whose rows are only counted."""
-
-    @property
-    def is_transaction(self) -> bool:
-        """Whether nothing is written if the task fails."""
-
-    def core(self) -> ProducerCore:
-        """The producer's core, leased at the first call. Its transaction may still have to begin."""
-
-    def append(self, topics: TopicColumn, columns: RecordColumns, partitions: Int32Array | None) -> None:
-        """Rows, as for ``ProducerCore.append_columns``."""
-
-    def append_own(self, topic: str, columns: RecordColumns) -> None:
-        """The sink's own records: dead letters and receipts."""
-
-    def count(self, topics: TopicColumn, columns: RecordColumns, partitions: Int32Array | None) -> None:
-        """Adds rows to a replay's checksum that are written in another form, as dead letters."""
-
-    def partition_count(self, topic: str) -> int:
-        """Number of partitions; 0 in a replay, which writes nothing."""
-
-    def keep_refused(self) -> tuple[RefusalReceipt, RefusalReceipt] | None:
-        """Call it before the first row. Records that only a broker finds too large do not fail the write from here on,
-        but can be taken from the receipts of the rows and of ``append_own`` as soon as they are refused, up to
-        ``flush``. None: they fail it nevertheless, because they have failed its transaction.
-        """
-
-    def flush(self) -> None:
-        """Waits until every record is acknowledged, or can be taken as refused."""

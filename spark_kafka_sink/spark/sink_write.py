@@ -1,8 +1,8 @@
-"""``SinkWrite``: what a write of the sink does on the driver and in its tasks, without Spark's data source classes, and
-what its errors get on their way to Spark: Spark's names of options, and notes on what is behind them.
+"""``format("pykafka")``: ``SinkWrite`` is a write on the driver and in its tasks, and ``KafkaDataSource`` makes the
+writers that Spark pickles. Errors get Spark's names of options on their way to Spark, and notes on what is behind them.
 
-Spark 3.5 has no such classes. Imports stay light, because the driver's processes need no producer: the first task that
-writes imports it.
+Spark 3.5 has no Python data sources, so there only ``SinkWrite`` is of use. The driver imports this file to look up any
+data source, so it imports neither the producer nor Arrow nor kio: the first task that writes does.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pyspark import TaskContext
 from pyspark.sql.types import StructType
@@ -24,7 +24,9 @@ from spark_kafka_sink.errors import (
     KafkaError,
     KafkaTimeoutError,
     RecordTooLargeError,
+    shown,
 )
+from spark_kafka_sink.spark.checkpoint import lacks_micro_batch
 from spark_kafka_sink.spark.commit_message import (
     Committed,
     KafkaCommitMessage,
@@ -33,9 +35,8 @@ from spark_kafka_sink.spark.commit_message import (
     aborted,
     committed,
 )
-from spark_kafka_sink.spark.dead_letter_options import DeadLetterOptions, Reason
 from spark_kafka_sink.spark.driver_check import check_again, check_brokers
-from spark_kafka_sink.spark.options import SinkOptions, with_prefix
+from spark_kafka_sink.spark.options import DeadLetterOptions, Reason, SinkOptions, with_prefix
 from spark_kafka_sink.spark.python_process import (
     acknowledge_at_once,
     announce,
@@ -43,8 +44,18 @@ from spark_kafka_sink.spark.python_process import (
     log_at,
     return_unused_memory,
 )
-from spark_kafka_sink.spark.schema import EncodedFields, RowLayout, SchemaError, encoded_fields
+from spark_kafka_sink.spark.schema import EncodedFields, RowLayout, SchemaError, check_shippable, encoded_fields
 from spark_kafka_sink.spark.topic_creation import ensure_planned_topics, forget_topics
+
+try:
+    from pyspark.sql.datasource import DataSource, DataSourceArrowWriter
+except ImportError:
+    DataSource = DataSourceArrowWriter = object  # type: ignore[assignment,misc]
+
+try:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter
+except ImportError:  # Spark 4.0 gives Arrow batches to every DataSourceArrowWriter, a stream's, too
+    DataSourceStreamArrowWriter = DataSourceArrowWriter  # type: ignore[assignment,misc]
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,7 +82,7 @@ class SinkWrite:
         caller has found, or ``SchemaError``.
         """
         try:
-            chosen = SinkOptions.parse(options, [*faults], of_batch=cls._is_batch)
+            chosen = SinkOptions.parse(options, [*faults], is_batch=cls._is_batch)
         except ConfigError as error:
             raise ConfigError([*error.faults, *_schema_faults(schema, options)]) from None
         layout = RowLayout.of(schema, chosen.topic, chosen.timestamp_column, chosen.formats)
@@ -93,16 +104,16 @@ class SinkWrite:
         """
         log_at(self.options.log_level)
         if self._fields is not None and self.formats is None:
-            from spark_kafka_sink.spark.formats import planned_formats
+            from spark_kafka_sink.spark.formats import plan_column_formats
 
-            self.formats = planned_formats(self.options, self._fields)
-        with explained(self.options):
+            self.formats = plan_column_formats(self.options, self._fields)
+        with with_hints(self.options):
             check_brokers(self.options)
             ensure_planned_topics(self.options)
         if self.options.exactly_once is not None and self.plan is None:
             from spark_kafka_sink.spark.exactly_once import plan_transactions
 
-            with explained(self.options):
+            with with_hints(self.options):
                 self.plan = plan_transactions(self.options)
             if self.formats is not None:
                 from spark_kafka_sink.spark.formats import with_earlier_schemas
@@ -121,7 +132,7 @@ class SinkWrite:
         return_unused_memory()
         log_at(self.options.log_level)
         try:
-            with delegation_tokens_explained(), explained(self.options):
+            with with_token_hint(), with_hints(self.options):
                 message = self._write(iterator)
         except Exception:
             forget_topics(self.options)
@@ -148,7 +159,7 @@ class SinkWrite:
         if self.options.exactly_once is not None:
             from spark_kafka_sink.spark.exactly_once import commit_exactly_once
 
-            with explained(self.options):
+            with with_hints(self.options):
                 outcome = commit_exactly_once(messages, self.options, SystemClock())
         else:
             outcome = Committed(micro_batch + committed(messages, SystemClock()))
@@ -169,7 +180,7 @@ class SinkWrite:
         if self.options.exactly_once is not None:
             from spark_kafka_sink.spark.exactly_once import abort_exactly_once
 
-            with explained(self.options):
+            with with_hints(self.options):
                 line = abort_exactly_once(messages, self.options, self.plan)
         else:
             line = aborted(messages)
@@ -217,15 +228,106 @@ def check_dead_letters(messages: list[WriterCommitMessage | None], options: Sink
     raise DeadLetterLimitError(f"The tasks' {text}{kept}")
 
 
-_log = logging.getLogger("spark_kafka_sink.spark")
+class _Pickled(SinkWrite):
+    """Begins the write when Spark pickles its writer for the tasks. (It pickles twice.)"""
 
-_SETTINGS = "spark.kafka.clusters."
-_ADVICE = (
+    def __getstate__(self) -> dict[str, Any]:
+        self.begin()
+        return self.__dict__
+
+
+class KafkaBatchWriter(_Pickled, DataSourceArrowWriter):
+    """Pickled once per job; ``commit`` or ``abort`` runs in another process of the driver."""
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        self.end(messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        self.give_up(messages)
+
+
+class KafkaStreamWriter(_Pickled, DataSourceStreamArrowWriter):
+    """Spark makes one per micro-batch, and another for its ``commit`` or ``abort``.
+
+    The other one is never pickled, so it plans nothing: planning would fence the tasks' transactional ids.
+    """
+
+    _is_batch = False
+
+    def __init__(self, layout: RowLayout, options: SinkOptions, fields: EncodedFields | None = None) -> None:
+        """Raises ``ConfigError`` for options that only a batch write has."""
+        super().__init__(layout, options, fields)
+        asked = options.exactly_once
+        if asked is not None and asked.version is not None:
+            raise ConfigError(["txnAppId and txnVersion are for batch writes; a query's micro-batches are numbered."])
+        if asked is not None and asked.name is None:
+            raise ConfigError([
+                "transactionalIdPrefix is required: the query has neither a checkpointLocation option nor a name. "
+                "Set one that is unique per query and stable across restarts."
+            ])  # fmt: skip
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
+        self.end(messages, self._micro_batch(batchId))
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
+        self.give_up(messages, self._micro_batch(batchId))
+
+    def _micro_batch(self, number: int) -> str:
+        name = self.options.query_name
+        return f"micro-batch {number}: " if name is None else f"micro-batch {number} of query {shown(name)}: "
+
+
+_NO_OPTIONS = (
+    "No option reached the sink, because Spark does not pass the OPTIONS of a table to INSERT INTO. Write INSERT INTO "
+    "name WITH ('kafka.bootstrap.servers' = '…', 'topic' = '…') SELECT …, use df.write or df.writeTo with options, or "
+    "insert into a temporary view: CREATE TEMPORARY VIEW name (value STRING) USING pykafka OPTIONS (…)."
+)
+
+
+class KafkaDataSource(DataSource):
+    """A sink only: to read a topic, use Spark's own ``format("kafka")``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "pykafka"
+
+    def schema(self) -> StructType:
+        raise NotImplementedError('pykafka only writes; read the topic with Spark\'s own source, format("kafka")')
+
+    def writer(self, schema: StructType, overwrite: bool) -> KafkaBatchWriter:
+        """Runs on the driver before any task. Raises ``ConfigError`` or ``SchemaError``."""
+        check_shippable(schema)
+        if overwrite:
+            raise ConfigError([
+                "Save mode Overwrite not allowed for Kafka. "
+                'The allowed save mode is Append: .mode("append").'
+            ])  # fmt: skip
+        return KafkaBatchWriter.of(schema, self.options, () if self.options else (_NO_OPTIONS,))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaStreamWriter:  # noqa: N802 (Spark's name)
+        """Runs on the driver before every micro-batch, and before its commit or abort.
+
+        ``overwrite`` is Spark's complete mode: as in Spark's Kafka sink, the whole result is appended each time.
+        Raises ``ConfigError`` or ``SchemaError``.
+        """
+        check_shippable(schema)
+        location = {name.lower(): value for name, value in self.options.items()}.get("checkpointlocation")
+        if location is not None and lacks_micro_batch(location):
+            raise ConfigError([
+                "trigger(continuous=...) is not supported: Spark would drop every row, as it does for each Python data "
+                f"source. Use trigger(processingTime=...). The sink sees it from the checkpoint {location}, which has "
+                "no micro-batch to write. If Spark has the query's checkpoint in another file system "
+                "(spark.hadoop.fs.defaultFS), write checkpointLocation with its scheme, such as hdfs://."
+            ])  # fmt: skip
+        return KafkaStreamWriter.of(schema, self.options)
+
+
+_TOKEN_SETTINGS = "spark.kafka.clusters."
+_TOKEN_ADVICE = (
     "are set, but the delegation tokens that Spark fetches for them are not available in Python workers, so this sink "
     "cannot use them: set kafka.sasl.mechanism and kafka.sasl.jaas.config."
 )
-_warned = False
-
+_warned_of_tokens = False
 
 _TOO_LARGE = "Raise {}, or {}, so that such rows become dead letters."
 _OWN_LIMIT = "that limit (for kafka.max.request.size also the topic's max.message.bytes)"
@@ -233,7 +335,7 @@ _BROKERS_LIMIT = "the topic's max.message.bytes"
 
 
 @contextmanager
-def explained(options: SinkOptions) -> Iterator[None]:
+def with_hints(options: SinkOptions) -> Iterator[None]:
     """An error names the producer's options as Spark's, with ``kafka.``. One that comes from a failed connection
     attempt gets a note: step, option, and the command to check it; a record that is too large, or a topic that the
     brokers do not have, what helps.
@@ -269,24 +371,20 @@ def _remedy(letters: DeadLetterOptions | None) -> str:
 
 
 @contextmanager
-def delegation_tokens_explained() -> Iterator[None]:
-    """Around a task's work. With such settings, an authentication error gets a note; else the worker warns once."""
-    global _warned
-    settings = _token_settings()
+def with_token_hint() -> Iterator[None]:
+    """Around a task's work. With settings of delegation tokens, which Spark copies into its tasks' local properties, an
+    authentication error gets a note; else the worker warns once.
+    """
+    global _warned_of_tokens
+    properties = getattr(TaskContext.get(), "_localProperties", None) or {}
+    settings = ", ".join(sorted(name for name in properties if name.startswith(_TOKEN_SETTINGS)))
     try:
         yield
     except KafkaError as error:
         if settings and (isinstance(error, AuthenticationError) or isinstance(error.__cause__, AuthenticationError)):
-            _warned = True
-            error.add_note(f"{', '.join(settings)} {_ADVICE}")
+            _warned_of_tokens = True
+            error.add_note(f"{settings} {_TOKEN_ADVICE}")
         raise
-    if settings and not _warned:
-        _warned = True
-        _log.warning("%s %s", ", ".join(settings), _ADVICE)
-
-
-def _token_settings() -> list[str]:
-    """Spark copies all settings of a session into its tasks' local properties."""
-    context = TaskContext.get()
-    properties = getattr(context, "_localProperties", None) or {}
-    return sorted(name for name in properties if name.startswith(_SETTINGS))
+    if settings and not _warned_of_tokens:
+        _warned_of_tokens = True
+        logging.getLogger("spark_kafka_sink.spark").warning("%s %s", settings, _TOKEN_ADVICE)

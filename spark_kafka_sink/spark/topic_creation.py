@@ -1,7 +1,7 @@
 """``topicCreation`` never and create: topics are looked up, or created, before the first row.
 
-On the driver the option topic, in a task the topics of its rows. A process looks a topic up again after
-metadata.max.age.ms, and after a task has failed: it may have been deleted.
+On the driver that is the option topic, in a task only topics that its rows name. A process looks a topic up again after
+metadata.max.age.ms, and after a write has failed, because the topic may have been deleted.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from spark_kafka_sink.spark.python_process import announce
 
 if TYPE_CHECKING:
     from spark_kafka_sink.network.calls import Calls
-    from spark_kafka_sink.network.rpc import Rpc
-    from spark_kafka_sink.spark.rows import End, Rows
+    from spark_kafka_sink.producer.task_output import TaskOutput
+    from spark_kafka_sink.spark.rows import Rows
 
 _SECOND_LOOK_MS: Final = 500.0
 """A broker may not know yet a topic that was just created."""
@@ -38,60 +38,53 @@ _known: dict[ProducerConfig, dict[str, float]] = {}
 def ensure_planned_topics(options: SinkOptions) -> None:
     """On the driver. Raises ``TopicCreationError`` if the option topic does not exist and is not created.
 
-    receiptsTopic and deadLetterTopic are requested as by a producer, so that brokers may create them: the tasks'
-    requests do not let them. Exactly-once, which connects anyway, looks these two up without topicCreation, too:
+    Exactly-once, which connects anyway, looks up receiptsTopic and deadLetterTopic without topicCreation, too:
     otherwise, the first row that cannot be written would tell that they are missing.
     """
     if options.topic_creation is None and options.exactly_once is None:
         return
     from spark_kafka_sink.network.diagnosis import require
+    from spark_kafka_sink.network.rpc import Rpc
 
-    if options.topic_creation and options.topic is not None and (rows := _unknown(options, (options.topic,))):
-        with _connected(options.producer, options.topic_creation, rows) as rpc:
-            _ensure(rpc, options.topic_creation, rows, options)
+    planned = [] if options.topic_creation is None or options.topic is None else [options.topic]
+    rows = _unknown(options, planned)
+    own = _unknown(options, options.own_topics)
+    if rows or own:
+        with closing(Rpc(options.producer, SystemClock())) as rpc:
+            if rows:
+                _ensure(rpc, options.topic_creation, rows, options)
+            if own:
+                _ensure(rpc, None, own, options)
             versions = rpc.any_api_versions()
         require(options.producer, versions)
-        _remember(options, rows)
-    letters = None if options.dead_letters is None else options.dead_letters.topic
-    own = _unknown(options, [topic for topic in (options.receipts_topic, letters) if topic is not None])
-    if own:
-        from spark_kafka_sink.network.topics import topic_metadata
-
-        creates = options.topic_creation is not None or options.producer.allow_auto_create_topics
-        with _connected(options.producer, options.topic_creation, own) as rpc:
-            topic_metadata(rpc, own, _deadline(rpc, options), allow_auto_topic_creation=creates)
-            _ensure(rpc, None, own, options)
-        _remember(options, own)
 
 
 class RequireTopics:
-    """A stage, and ``Topics`` of ``TaskFormats``: the topics of a task's rows are looked up on its producer's
+    """A stage, and ``Topics`` of ``TaskFormats``: the topics that a task's rows name are looked up on its producer's
     connections, and created if the options say so.
 
     Raises ``TopicCreationError`` with the policy, the topics, and names like theirs. Takes at most max.block.ms.
     """
 
-    def __init__(self, options: SinkOptions, end: End) -> None:
+    def __init__(self, options: SinkOptions, output: TaskOutput) -> None:
         self._options = options
-        self._end = end
+        self._output = output
+        self.looks_up = options.topic is None and options.topic_creation is not None
 
     def __call__(self, rows: Rows) -> Iterator[Rows]:
         if not rows.are_all_rejected:
-            self._ensure(rows.kept_topics.names)
+            self._look_up(rows.kept_topics.names)
         yield rows
 
     def require(self, topic: str) -> None:
         """Looks the topic up as an append does, too."""
-        self._ensure([topic])
-        self._end.core().partition_count(topic)
+        if self.looks_up:
+            self._look_up([topic])
+        self._output.core().partition_count(topic)
 
-    def _ensure(self, names: Collection[str]) -> None:
-        creation, unknown = self._options.topic_creation, _unknown(self._options, names)
-        if creation is not None and unknown:
-            calls = self._end.core().calls
-            with _explained(creation, unknown):
-                _ensure(calls, creation, unknown, self._options)
-            _remember(self._options, unknown)
+    def _look_up(self, names: Collection[str]) -> None:
+        if unknown := _unknown(self._options, names):
+            _ensure(self._output.core().calls, self._options.topic_creation, unknown, self._options)
 
 
 def note_on_missing(topic: str, options: SinkOptions) -> str:
@@ -102,9 +95,8 @@ def note_on_missing(topic: str, options: SinkOptions) -> str:
     with suppress(KafkaError), closing(Rpc(options.producer, SystemClock())) as rpc:
         if similar := _similar(rpc, topic):
             notes.append(f"Did you mean {similar}?")
-    creation, letters = options.topic_creation, options.dead_letters
-    own = (options.receipts_topic, None if letters is None else letters.topic)
-    if topic not in own and not (creation is not None and creation.create):
+    creation = options.topic_creation
+    if topic not in options.own_topics and not (creation is not None and creation.create):
         notes.append("With topicCreation=create, the sink creates missing topics.")
     return " ".join(notes)
 
@@ -119,32 +111,42 @@ def _unknown(options: SinkOptions, names: Collection[str]) -> list[str]:
     return [name for name in names if known.get(name, now) <= now]
 
 
-def _remember(options: SinkOptions, names: Collection[str]) -> None:
+def _ensure(calls: Calls, creation: TopicCreation | None, names: Sequence[str], options: SinkOptions) -> None:
+    """``creation`` is None for the sink's own topics. These are requested as by a producer, so that brokers may create
+    them: with topicCreation, the tasks' requests do not let them.
+    """
+    from spark_kafka_sink.network.topics import topic_metadata
+
+    deadline, looks = calls.now() + options.producer.max_block_ms, 1
+    with _raise_creation_error(creation, names):
+        if creation is None:
+            may_create = options.topic_creation is not None or options.producer.allow_auto_create_topics
+            topic_metadata(calls, names, deadline, allow_auto_topic_creation=may_create)
+            looks = _LOOKS_AT_OWN
+        missing = _missing(calls, names, deadline)
+        if creation is not None and creation.create:
+            for name in missing:
+                _create(calls, creation, name, deadline)
+        else:
+            while missing and looks:
+                calls.pause(_SECOND_LOOK_MS)
+                missing, looks = _missing(calls, missing, deadline), looks - 1
+            if missing:
+                raise TopicCreationError(_no_such_topic(calls, creation, missing))
     until = SystemClock().now() + options.producer.metadata_max_age_ms
     _known.setdefault(options.producer, {}).update(dict.fromkeys(names, until))
 
 
-def _ensure(calls: Calls, creation: TopicCreation | None, names: Sequence[str], options: SinkOptions) -> None:
-    """``creation`` is None for the sink's own topics."""
-    deadline = _deadline(calls, options)
-    missing = _missing(calls, names, deadline)
-    if not missing:
-        return
-    if creation is not None and creation.create:
-        for name in missing:
-            _create(calls, creation, name, deadline)
-        return
-    looks = 1 if creation is not None else _LOOKS_AT_OWN
-    while missing and looks:
-        calls.pause(_SECOND_LOOK_MS)
-        missing, looks = _missing(calls, missing, deadline), looks - 1
-    if missing:
-        named = [f"{name}{_did_you_mean(calls, name)}" for name in missing[:_MOST_NAMED]]
-        if creation is None:
-            raise TopicCreationError(f"no such topic for dead letters or receipts: {', '.join(named)}. Create it.")
-        raise TopicCreationError(
-            f"topicCreation=never: no such topic: {', '.join(named)}. Create it, or set topicCreation=create."
-        )
+def _no_such_topic(calls: Calls, creation: TopicCreation | None, missing: Sequence[str]) -> str:
+    named = []
+    for name in missing[:_MOST_NAMED]:
+        similar = ""
+        with suppress(KafkaError):
+            similar = _similar(calls, name)
+        named.append(f"{name} (did you mean {similar}?)" if similar else name)
+    if creation is None:
+        return f"no such topic for dead letters or receipts: {', '.join(named)}. Create it."
+    return f"topicCreation=never: no such topic: {', '.join(named)}. Create it, or set topicCreation=create."
 
 
 def _missing(calls: Calls, names: Sequence[str], deadline: float) -> list[str]:
@@ -183,13 +185,6 @@ def _create(calls: Calls, creation: TopicCreation, name: str, deadline: float) -
     announce(f"topic {name} created (topicCreation=create)")
 
 
-def _did_you_mean(calls: Calls, name: str) -> str:
-    with suppress(KafkaError):
-        if similar := _similar(calls, name):
-            return f" (did you mean {similar}?)"
-    return ""
-
-
 def _similar(calls: Calls, name: str) -> str:
     from spark_kafka_sink.network.topics import similar_topics
 
@@ -197,17 +192,8 @@ def _similar(calls: Calls, name: str) -> str:
 
 
 @contextmanager
-def _connected(config: ProducerConfig, creation: TopicCreation | None, names: Sequence[str]) -> Iterator[Rpc]:
-    """Connections for a look-up of ``names``."""
-    from spark_kafka_sink.network.rpc import Rpc
-
-    with closing(Rpc(config, SystemClock())) as rpc, _explained(creation, names):
-        yield rpc
-
-
-@contextmanager
-def _explained(creation: TopicCreation | None, names: Sequence[str]) -> Iterator[None]:
-    """A look-up of ``names``, whose failure is a ``TopicCreationError``."""
+def _raise_creation_error(creation: TopicCreation | None, names: Sequence[str]) -> Iterator[None]:
+    """A look-up of ``names`` that fails is a ``TopicCreationError``."""
     try:
         yield
     except TopicCreationError:
@@ -216,7 +202,3 @@ def _explained(creation: TopicCreation | None, names: Sequence[str]) -> Iterator
         named = ", ".join(names[:_MOST_NAMED])
         policy = "" if creation is None else f"topicCreation={creation.policy}: "
         raise TopicCreationError(f"{policy}{named} could not be looked up: {error}") from error
-
-
-def _deadline(calls: Calls, options: SinkOptions) -> float:
-    return calls.now() + options.producer.max_block_ms

@@ -5,6 +5,7 @@ dead letters ask brokers for ``max.message.bytes`` of the topics before they sen
 from __future__ import annotations
 
 import logging
+import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import ModuleType
@@ -23,6 +24,7 @@ from spark_kafka_sink.network.error_table import FORBIDDEN, Action, action, brok
 from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.producer.partitioner import NOT_GIVEN
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.task_output import TaskOutput
 from spark_kafka_sink.records.columns import (
     HEADER_SIZE,
     MAX_RECORD_OVERHEAD,
@@ -33,10 +35,10 @@ from spark_kafka_sink.records.columns import (
     java_size_estimate,
     slot_lengths,
 )
-from spark_kafka_sink.spark.dead_letter_options import Reason
-from spark_kafka_sink.spark.rows import TOO_LARGE, UNKNOWN, End, FaultKind, RejectedRows, Rows
+from spark_kafka_sink.spark.options import Reason
+from spark_kafka_sink.spark.rows import TOO_LARGE, UNKNOWN, FaultKind, RejectedRows, Rows
 
-_LOOK_AGAIN_MS: Final = 5_000.0
+_REFRESH_MS: Final = 5_000.0
 _FIELD_OVERHEAD: Final = HEADER_SIZE + MAX_RECORD_OVERHEAD + 3 * 5
 """Most bytes of a record's batch besides its key, value and headers."""
 
@@ -51,40 +53,40 @@ class RowValidator:
     ``max.message.bytes``.
     """
 
-    def __init__(self, reasons: Collection[Reason], end: End, clock: Clock) -> None:
+    def __init__(self, reasons: Collection[Reason], output: TaskOutput, clock: Clock) -> None:
         self._reasons = reasons
-        self._end = end
+        self._output = output
         self._clock = clock
-        self._looked_at: dict[str, float] = {}
+        self._refreshed_at: dict[str, float] = {}
         self._unknown: set[str] = set()
 
     def __call__(self, rows: Rows) -> Iterator[Rows]:
         if not rows.are_all_rejected:
-            core, topics, columns = self._end.core(), rows.kept_topics, rows.columns
-            for found in self._found(core, topics, columns, rows.partitions):
+            core, topics, columns = self._output.core(), rows.kept_topics, rows.columns
+            for found in self._find_faults(core, topics, columns, rows.partitions):
                 rows = rows.rejecting(found)
         yield rows
 
-    def _found(
+    def _find_faults(
         self, core: ProducerCore, topics: TopicColumn, columns: RecordColumns, partitions: Int32Array | None
     ) -> Iterator[RejectedRows]:
         """May name rows that are rejected already, and a row several times."""
         reasons = self._reasons
         if Reason.RECORD_TOO_LARGE in reasons:
-            yield from self._too_large(core, topics, columns)
+            yield from self._find_large(core, topics, columns)
         if partitions is not None and Reason.INVALID_PARTITION in reasons:
-            yield from self._beyond_count(core, topics, partitions)
+            yield from self._find_beyond(core, topics, partitions)
         if Reason.UNKNOWN_TOPIC in reasons:
-            yield from self._of_unknown_topics(core, topics, len(columns))
+            yield from self._find_unknown_topics(core, topics, len(columns))
 
-    def _too_large(self, core: ProducerCore, topics: TopicColumn, columns: RecordColumns) -> Iterator[RejectedRows]:
+    def _find_large(self, core: ProducerCore, topics: TopicColumn, columns: RecordColumns) -> Iterator[RejectedRows]:
         config = core.config
-        of_topics = known_limits(core, [name for name in topics.names if self._exists(core, name)])
+        topic_limits = look_up_limits(core, [name for name in topics.names if self._find_topic(core, name)])
         limits = {
             "the kafka.max.request.size configuration": config.max_request_size,
             "the kafka.buffer.memory configuration": config.buffer_memory,
         }
-        smallest = min([*limits.values(), *of_topics.values()])
+        smallest = min([*limits.values(), *topic_limits.values()])
         fields = (columns.key, columns.value, columns.headers)
         longest = sum(int(slot_lengths(each).max(initial=0)) for each in fields if each is not None)
         if longest + _FIELD_OVERHEAD <= smallest:
@@ -94,7 +96,7 @@ class RowValidator:
         messages: list[str] = []
         for row in np.flatnonzero(sizes > smallest).tolist():
             name = topics.names[0 if topics.codes is None else int(topics.codes[row])]
-            size, limit = int(sizes[row]), of_topics.get(name)
+            size, limit = int(sizes[row]), topic_limits.get(name)
             over = next((option for option, most in limits.items() if size > most), None)
             if over is not None:
                 most = limits[over]
@@ -109,46 +111,46 @@ class RowValidator:
         if rows:
             yield RejectedRows(_RECORD_TOO_LARGE, np.array(rows, np.intp), messages)
 
-    def _beyond_count(self, core: ProducerCore, topics: TopicColumn, partitions: Int32Array) -> Iterator[RejectedRows]:
-        counts = {name: core.partition_count(name) for name in topics.names if self._exists(core, name)}
+    def _find_beyond(self, core: ProducerCore, topics: TopicColumn, partitions: Int32Array) -> Iterator[RejectedRows]:
+        counts = {name: core.partition_count(name) for name in topics.names if self._find_topic(core, name)}
         if not counts or int(partitions.max(initial=NOT_GIVEN)) < min(counts.values()):
             return
         limits = np.array([counts.get(name, _MOST_PARTITIONS) for name in topics.names])
         beyond = np.flatnonzero(partitions >= (limits[0] if topics.codes is None else limits[topics.codes]))
         for name, rows in topics.groups(beyond):
-            count = self._looked_again(core, name)
+            count = self._refresh_count(core, name)
             bad = rows[partitions[rows] >= count]
             if len(bad):
                 after = f" of topic {name} with partition count {count} is not present in metadata."
                 messages = [f"Partition {each}{after}" for each in partitions[bad].tolist()]
                 yield RejectedRows(_INVALID_PARTITION, bad, messages)
 
-    def _of_unknown_topics(self, core: ProducerCore, topics: TopicColumn, count: int) -> Iterator[RejectedRows]:
-        if all(self._exists(core, name) for name in topics.names):
+    def _find_unknown_topics(self, core: ProducerCore, topics: TopicColumn, count: int) -> Iterator[RejectedRows]:
+        if all(self._find_topic(core, name) for name in topics.names):
             return
         for name, rows in topics.groups(np.arange(count)):
             if name in self._unknown:
                 yield RejectedRows(_UNKNOWN_TOPIC, rows, [f"Topic {name} does not exist."] * len(rows))
 
-    def _exists(self, core: ProducerCore, topic: str) -> bool:
+    def _find_topic(self, core: ProducerCore, topic: str) -> bool:
         """Waits for the topic up to max.block.ms, unless unknown-topic is asked for."""
         if core.has_metadata(topic):
             self._unknown.discard(topic)
         elif Reason.UNKNOWN_TOPIC not in self._reasons:
             core.partition_count(topic)
         else:
-            self._looked_again(core, topic)
+            self._refresh_count(core, topic)
         return topic not in self._unknown
 
-    def _looked_again(self, core: ProducerCore, topic: str) -> int:
+    def _refresh_count(self, core: ProducerCore, topic: str) -> int:
         """The partition count after a metadata refresh, at most one in five seconds. 0 for an unknown topic, which is
         looked for twice: brokers may be creating it.
         """
         now = self._clock.now()
-        if now < self._looked_at.get(topic, now) + _LOOK_AGAIN_MS and topic in self._looked_at:
+        if now < self._refreshed_at.get(topic, -math.inf) + _REFRESH_MS:
             return 0 if topic in self._unknown else core.partition_count(topic)
         count = core.refreshed_partition_count(topic) or core.refreshed_partition_count(topic) or 0
-        self._looked_at[topic] = self._clock.now()
+        self._refreshed_at[topic] = self._clock.now()
         if count:
             self._unknown.discard(topic)
         else:
@@ -175,8 +177,7 @@ _API: Final = "describe_configs"
 _TOPIC: Final = 2
 _POSITIVE: Final = re.compile(r"[1-9][0-9]{0,9}")  # Kafka: an int of Java
 _ASK_AGAIN_MS: Final = 5_000.0
-_SHOWN: Final = 5
-"""The most topics that a warning names."""
+_MOST_NAMED: Final = 5
 
 
 class _Answer(NamedTuple):
@@ -190,30 +191,31 @@ class _Answer(NamedTuple):
 _answers: WeakKeyDictionary[ProducerCore, dict[str, _Answer]] = WeakKeyDictionary()
 
 
-def known_limits(core: ProducerCore, topics: Sequence[str]) -> Mapping[str, int]:
+def look_up_limits(core: ProducerCore, topics: Sequence[str]) -> Mapping[str, int]:
     """The limits of the topics of which they are known. Asks anew after metadata.max.age.ms, for at most
-    request.timeout.ms. Warns once of each topic whose limit is unknown.
+    request.timeout.ms. Warns once of topics whose limit is unknown.
     """
     answers, now = _answers.setdefault(core, {}), core.calls.now()
     if due := [topic for topic in topics if topic not in answers or answers[topic].until <= now]:
-        of_cause: dict[str, list[str]] = {}
-        outcomes = _ask(core, due)
-        for topic, outcome in outcomes.items():
-            before = answers.get(topic)
-            if isinstance(outcome, KafkaError) and (before is None or isinstance(before.outcome, int)):
-                of_cause.setdefault(_cause(outcome), []).append(topic)
+        known = {topic for topic, answer in answers.items() if isinstance(answer.outcome, int)}
+        unknown = []
+        for topic, outcome in _ask(core, due).items():
+            if isinstance(outcome, KafkaError) and (topic not in answers or topic in known):
+                unknown.append(topic)
             answers[topic] = _Answer(outcome, now, now + core.config.metadata_max_age_ms)
-        for cause, named in of_cause.items():
+        if unknown:
+            more = f" and {len(unknown) - _MOST_NAMED} more" if len(unknown) > _MOST_NAMED else ""
+            named = ", ".join(unknown[:_MOST_NAMED]) + more
+            cause, remedy = _explain_unknown(answers[unknown[0]].outcome, named)
             _log.warning(
                 "%s of topic %s is unknown (%s): rows larger than that are found only when a broker refuses them, and "
-                "in a transaction they fail their task. %s",
-                MAX_MESSAGE_BYTES, _shown(named), cause, _remedy(outcomes[named[0]], named),
+                "in a transaction they fail their task. %s", MAX_MESSAGE_BYTES, named, cause, remedy,
             )  # fmt: skip
     return {topic: limit for topic in topics if isinstance(limit := answers[topic].outcome, int)}
 
 
 def doubt_limit(core: ProducerCore, topic: str) -> None:
-    """A broker has refused a record that the topic's limit allows: ``known_limits`` asks again, at most every five
+    """A broker has refused a record that the topic's limit allows: ``look_up_limits`` asks again, at most every five
     seconds.
     """
     answers = _answers.get(core, {})
@@ -231,9 +233,10 @@ def why_refused(core: ProducerCore, topic: str) -> str:
             "below: it was changed since, or the topic's compression.type makes batches larger. The next attempt "
             "asks again."
         )
+    cause, remedy = _explain_unknown(limit, topic)
     return (
-        f"The topic's {MAX_MESSAGE_BYTES} is unknown ({_cause(limit)}), so that only the broker found the record "
-        f"too large, and its transaction cannot go on. {_remedy(limit, [topic])}."
+        f"The topic's {MAX_MESSAGE_BYTES} is unknown ({cause}), so that only the broker found the record too large, "
+        f"and its transaction cannot go on. {remedy}."
     )
 
 
@@ -243,7 +246,7 @@ def _ask(core: ProducerCore, topics: Sequence[str]) -> Mapping[str, int | KafkaE
         body = core.calls.call(limits_call(topics), core.calls.now() + core.config.request_timeout_ms)
     except KafkaError as error:
         return dict.fromkeys(topics, error)
-    described = {each.resource_name: described_limit(each) for each in body.results}
+    described = {each.resource_name: read_limit(each) for each in body.results}
     return {topic: described[topic] for topic in topics}
 
 
@@ -260,14 +263,14 @@ def limits_call(topics: Sequence[str]) -> Call:
 
     def codes(body: Any) -> list[CodeAt]:
         return [
-            CodeAt(_where(each), each.error_code if _is_retried(each.error_code) else ErrorCode.none)
+            CodeAt(_where(each), each.error_code if action(_API, each.error_code) < Action.SPLIT else ErrorCode.none)
             for each in body.results
         ]
 
     return Call(_API, every(_API), None, make, codes, asked={f"DescribeConfigs of {topic}" for topic in topics})
 
 
-def described_limit(result: Any) -> int | KafkaError:
+def read_limit(result: Any) -> int | KafkaError:
     """The topic's ``max.message.bytes``, or why it is not known."""
     if result.error_code is not ErrorCode.none:
         return broker_error(result.error_code, _where(result), result.error_message, _API)
@@ -283,21 +286,8 @@ def _where(result: Any) -> str:
     return f"DescribeConfigs of {result.resource_name}"
 
 
-def _is_retried(code: ErrorCode) -> bool:
-    return action(_API, code) < Action.SPLIT
-
-
-def _cause(error: int | KafkaError) -> str:
-    """The error's text without the advice on the right to write."""
-    return error.name if isinstance(error, BrokerError) and error.code in FORBIDDEN else str(error)
-
-
-def _remedy(error: int | KafkaError, topics: Sequence[str]) -> str:
+def _explain_unknown(error: int | KafkaError, topics: str) -> tuple[str, str]:
+    """Cause and remedy. A missing right is named without the advice on the right to write."""
     if isinstance(error, BrokerError) and error.code in FORBIDDEN:
-        return f"Give the principal DESCRIBE_CONFIGS on topic {_shown(topics)}"
-    return "Look at the brokers"
-
-
-def _shown(topics: Sequence[str]) -> str:
-    more = f" and {len(topics) - _SHOWN} more" if len(topics) > _SHOWN else ""
-    return ", ".join(topics[:_SHOWN]) + more
+        return error.name, f"Give the principal DESCRIBE_CONFIGS on topic {topics}"
+    return str(error), "Look at the brokers"

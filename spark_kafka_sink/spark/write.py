@@ -9,107 +9,33 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 from pyspark import TaskContext
 
-from spark_kafka_sink.common.clock import Clock, SystemClock
+from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.task_figures import TaskFigures
 from spark_kafka_sink.exactly_once.receipts import TaskName, WriteReceipt, receipt_columns, receipts_of
 from spark_kafka_sink.producer import SendReceipt
 from spark_kafka_sink.producer.core import ProducerCore
-from spark_kafka_sink.producer.task_meter import TaskMeter
-from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn
+from spark_kafka_sink.producer.task_output import TaskOutput
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, PartitionWrite
-from spark_kafka_sink.spark.options import SinkOptions
-from spark_kafka_sink.spark.pipeline import Pipeline, task_formats
-from spark_kafka_sink.spark.rows import End
+from spark_kafka_sink.spark.options import Reason, SinkOptions
+from spark_kafka_sink.spark.pipeline import UNNAMED, Pipeline, task_formats
 from spark_kafka_sink.spark.schema import RowLayout
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.producer.receipt import RefusalReceipt
     from spark_kafka_sink.schemas.formats.plan import FormatPlan
-    from spark_kafka_sink.spark.dead_letters import DeadLetterWriter
 
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 """Local properties of every task of a micro-batch."""
 
 _DESCRIPTION = "spark.job.description"
 """Local property. Of a micro-batch: the query's name, its id and the run's, on a line each (``StreamExecution``)."""
-
-
-class LeasedProducer:
-    """The ``End`` of an at-least-once task: a producer, leased at its first row and returned when ``stack`` closes."""
-
-    writes = True
-    is_transaction = False
-
-    def __init__(self, stack: ExitStack, options: SinkOptions, clock: Clock) -> None:
-        self._stack = stack
-        self._options = options
-        self._clock = clock
-        self._core: ProducerCore | None = None
-        self._began_at = 0
-        self.receipt = SendReceipt()
-        self._own = SendReceipt()
-        self.meter = TaskMeter(clock)
-
-    def core(self) -> ProducerCore:
-        if self._core is None:
-            self._began_at = self._clock.epoch_ms()
-            self._core = self._stack.enter_context(PRODUCERS.leased(self._options.producer))
-            self.meter.lease(self._core.accumulator.metrics)
-        return self._core
-
-    def count(self, topics: TopicColumn, columns: RecordColumns, partitions: Int32Array | None) -> None:
-        """At-least-once compares no replays."""
-
-    def append(self, topics: TopicColumn, columns: RecordColumns, partitions: Int32Array | None) -> None:
-        self.core().append_columns(topics, columns, partitions, receipt=self.receipt)
-
-    def append_own(self, topic: str, columns: RecordColumns) -> None:
-        self.core().append_columns(topic, columns, None, receipt=self._own)
-
-    def keep_refused(self) -> tuple[RefusalReceipt, RefusalReceipt]:
-        from spark_kafka_sink.producer.receipt import RefusalReceipt
-
-        rows, own = RefusalReceipt(), RefusalReceipt()
-        self.receipt, self._own = rows, own
-        return rows, own
-
-    def flush(self) -> None:
-        if self._core is not None:
-            with self.meter.awaiting():
-                self._core.flush()
-                self.receipt.wait(self._options.producer.delivery_timeout_ms)
-                self._own.wait(self._options.producer.delivery_timeout_ms)
-
-    def partition_count(self, topic: str) -> int:
-        return self.core().partition_count(topic)
-
-    def finish(self) -> KafkaCommitMessage:
-        """Waits until all rows are acknowledged; then sends the receipts, if the options ask for them."""
-        if self._core is None:
-            return KafkaCommitMessage()
-        self.flush()
-        figures = self.meter.figures(self.receipt)
-        if self._options.receipts_topic is not None:
-            self._send_receipts(self._core, self._options.receipts_topic, figures)
-        return KafkaCommitMessage(partition_writes(self.receipt), figures=figures)
-
-    def _send_receipts(self, core: ProducerCore, topic: str, figures: TaskFigures) -> None:
-        ended_at = self._clock.epoch_ms()
-        receipts = with_query_name(receipts_of(task_name(), self.receipt.deliveries, self._began_at, ended_at, figures))
-        if receipts:
-            sent = SendReceipt()
-            core.append_columns(topic, receipt_columns(receipts), None, receipt=sent)
-            core.flush()
-            sent.wait(self._options.producer.delivery_timeout_ms)
 
 
 def write_rows(
@@ -122,29 +48,35 @@ def write_rows(
 
     A task without rows opens no producer.
     """
-    clock = SystemClock()
-    with ExitStack() as stack:
-        end = LeasedProducer(stack, options, clock)
-        formats = task_formats(plan, options, end)
-        letters = dead_letter_writer(end, options, clock, task_name())
-        Pipeline(options, end, clock, letters, formats).write(batches, layout)
-        return end.finish()
+    clock, name, dead = SystemClock(), task_name(), options.dead_letters
+    keeps_refused = dead is not None and Reason.RECORD_TOO_LARGE in dead.reasons
+    with TaskOutput(options.producer, clock, PRODUCERS.leased, keeps_refused=keeps_refused) as output:
+        formats = task_formats(plan, options, output)
+        Pipeline(options, output, clock, name, formats).write(batches, layout)
+        if not output.began_at:
+            return KafkaCommitMessage()
+        output.flush()
+        figures = output.meter.figures(output.receipt)
+        if options.receipts_topic is not None:
+            deliveries, ended_at = output.receipt.deliveries, clock.epoch_ms()
+            receipts = with_query_name(receipts_of(name, deliveries, output.began_at, ended_at, figures))
+            _send_receipts(output.core(), options.receipts_topic, receipts)
+        return KafkaCommitMessage(partition_writes(output.receipt), figures=figures)
 
 
-def dead_letter_writer(end: End, options: SinkOptions, clock: Clock, name: TaskName) -> DeadLetterWriter | None:
-    """Imports what tasks without dead letters do not need."""
-    if options.dead_letters is None:
-        return None
-    from spark_kafka_sink.spark.dead_letters import DeadLetterWriter
-
-    return DeadLetterWriter(end, options.dead_letters, clock, name)
+def _send_receipts(core: ProducerCore, topic: str, receipts: Sequence[WriteReceipt]) -> None:
+    if receipts:
+        sent = SendReceipt()
+        core.append_columns(topic, receipt_columns(receipts), None, receipt=sent)
+        core.flush()
+        sent.wait(core.config.delivery_timeout_ms)
 
 
 def task_name() -> TaskName:
     """Names an at-least-once task in receipts and dead letters: query or application id, batch, Spark partition."""
     context = TaskContext.get()
     if context is None:
-        return TaskName("", 0, 0)
+        return UNNAMED
     query = context.getLocalProperty(QUERY_ID) or context.getLocalProperty("spark.app.id") or ""
     return TaskName(query, int(context.getLocalProperty(BATCH_ID) or 0), context.partitionId())
 

@@ -35,7 +35,7 @@ from spark_kafka_sink.network.api_versions import camel_case
 from spark_kafka_sink.network.diagnosis import advice
 from spark_kafka_sink.network.error_table import FORBIDDEN
 from spark_kafka_sink.network.topics import NewTopic, create_topic, why_not_created
-from spark_kafka_sink.spark.caller_job import is_connect, ran, reason
+from spark_kafka_sink.spark.caller_job import is_connect, reason, run_cancellable
 from spark_kafka_sink.spark.kafka_write import activate_session, given_options, kafka_batches, write_kafka
 from spark_kafka_sink.spark.options import KAFKA_PREFIX, SinkOptions
 from spark_kafka_sink.tools.exactly_once_trial import throw_away_name, thrown_away
@@ -243,7 +243,7 @@ class _Run:
             if self._clock.now() >= deadline:
                 raise KafkaTimeoutError(f"{what} is not done after {_JOB_MS / 1000:.0f} s: has Spark free executors?")
 
-        return ran(self._spark, action, "selftest", self._clock, check_time, self._stop)
+        return run_cancellable(self._spark, action, "selftest", self._clock, check_time, self._stop)
 
 
 def records(frame: DataFrame, number: str, mark: str) -> DataFrame:

@@ -44,7 +44,7 @@ from spark_kafka_sink.network.topics import NewTopic, create_topic, delete_topic
 from spark_kafka_sink.producer import transaction_requests as requests
 from spark_kafka_sink.producer.produce_api import TopicIds, read_response
 from spark_kafka_sink.producer.transaction_requests import END_TXN_V2, ConsumerGroupMetadata, TransactionalIdentity
-from spark_kafka_sink.spark.validate import described_limit, limits_call
+from spark_kafka_sink.spark.validate import limits_call, read_limit
 from spark_kafka_sink.tools.connection_check import _described_topic
 from tests.fuzz.target import Target, picked
 from tests.support.scripted_network import api_versions_response, response_frame
@@ -136,7 +136,7 @@ def _coordinator(cluster: Any) -> None:
 
 def _limit(cluster: Any) -> None:
     for result in cluster.body.results:
-        limit = described_limit(result)
+        limit = read_limit(result)
         assert isinstance(limit, KafkaError) or 0 < limit < 1 << 63
     cluster.ended(limits_call([_NAME]))
 

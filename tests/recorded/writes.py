@@ -154,9 +154,8 @@ def _transaction(
     layout = RowLayout(**{name: index for index, name in enumerate(columns)})
     batches: Iterator[pa.RecordBatch] = iter([pa.record_batch(dict(columns))])
     with query.open_task(plan, 0, 0) as task:
-        letters = write.dead_letter_writer(task, options, SystemClock(), TaskName("q1", 0, 0))
         encoders = None if formats is None else TaskFormats(formats)
-        Pipeline(options, task, SystemClock(), letters, encoders).write(batches, layout)
+        Pipeline(options, task, SystemClock(), TaskName("q1", 0, 0), encoders).write(batches, layout)
         report = task.prepare()
     query.commit([report])
     return f"{report.share.rows}; dead letters: {dict(task.figures.dead_letters)}"

@@ -103,7 +103,7 @@ def test_incident_without_pyspark_the_public_names_could_not_even_be_imported(mo
     [
         ("spark_kafka_sink", {"pyspark", "numpy", "pyarrow", "kio"}),
         ("spark_kafka_sink.common.config", {"pyspark", "numpy", "pyarrow", "kio", *CODEC_LIBRARIES}),
-        ("spark_kafka_sink.spark.source", {"numpy", "pyarrow", "kio", *CODEC_LIBRARIES, *OF_LOGINS}),
+        ("spark_kafka_sink.spark.sink_write", {"numpy", "pyarrow", "kio", *CODEC_LIBRARIES, *OF_LOGINS}),
         ("spark_kafka_sink.producer.producer", {"pyspark", "rich", "confluent_kafka", *CODEC_LIBRARIES, *OF_LOGINS}),
         ("spark_kafka_sink.testing.pytest_plugin", {"pyspark", "numpy", "pyarrow", "kio"}),
         ("spark_kafka_sink.tools.cli.main", {"pyspark", "rich", "confluent_kafka"}),

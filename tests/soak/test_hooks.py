@@ -19,7 +19,7 @@ from spark_kafka_sink.exactly_once.session import close_sessions
 from spark_kafka_sink.spark import sink_write
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import RowLayout
-from spark_kafka_sink.spark.source import KafkaBatchWriter
+from spark_kafka_sink.spark.sink_write import KafkaBatchWriter
 from spark_kafka_sink.testing import TestBroker
 from tests.soak import hooks
 from tests.soak.checker import check

@@ -6,8 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from chispa import assert_df_equality
 from py4j.protocol import Py4JJavaError
-from pyspark import TaskContext
-from pyspark.sql.functions import udf
 
 from spark_kafka_sink.spark import activate_session
 from tests.spark.worker_heap import LITTLE
@@ -38,17 +36,6 @@ def test_a_frame_comes_back_as_it_was_written(spark, topic, to_topic):
     )
 
 
-def test_rows_of_one_key_and_one_task_keep_their_order(spark, topic, to_topic):
-    save(
-        spark.range(50_000).coalesce(1).selectExpr("cast(id % 10 as string) key", "cast(id as string) value"), to_topic
-    )
-    last = {}
-    for record in topic.records():
-        assert last.get(record.key, -1) < int(record.value)
-        last[record.key] = int(record.value)
-    assert len(last) == 10
-
-
 @pytest.mark.parametrize("frame", ["no partitions", "empty partitions", "one row in one of many partitions"])
 def test_empty_tasks_write_nothing_and_do_no_harm(spark, topic, to_topic, frame):
     rows = {
@@ -72,23 +59,6 @@ def test_large_types_of_arrow_are_written_too(spark, topic, to_topic):
         save(frame, {"kafka.bootstrap.servers": topic.servers})
     (record,) = topic.records()
     assert (record.key, record.value, record.headers, record.partition) == (b"k", b"\x00\xff", (("a", b"\x01"),), 2)
-
-
-def test_small_arrow_batches_are_one_task(spark, topic, to_topic):
-    with setting(spark, "spark.sql.execution.arrow.maxRecordsPerBatch", "7"):
-        save(spark.range(1000).selectExpr("cast(id as string) value"), to_topic)
-    assert topic.values() == {str(number).encode(): 1 for number in range(1000)}
-
-
-def test_a_failing_task_is_retried_and_no_row_is_lost(spark, topic, to_topic):
-    @udf("string")
-    def fail_once(number):
-        if number == 999 and TaskContext.get().attemptNumber() == 0:
-            raise RuntimeError("the first attempt fails")
-        return str(number)
-
-    save(spark.range(1000).coalesce(1).select(fail_once("id").alias("value")), to_topic)
-    assert set(topic.values()) == {str(number).encode() for number in range(1000)}
 
 
 def test_spark_does_not_go_through_a_workers_imports_after_every_task(spark, topic, to_topic):

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyspark
 import pytest
 
-from spark_kafka_sink.spark.json_text import json_column
+from spark_kafka_sink.spark.encode_formats import json_column
 
 pytestmark = pytest.mark.jvm
 

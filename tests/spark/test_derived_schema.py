@@ -5,7 +5,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql.types import DecimalType, StructField, StructType, _parse_datatype_string
 
-from spark_kafka_sink.spark.formats import derived_schema
+from spark_kafka_sink.spark.formats import derive_schema
 from spark_kafka_sink.spark.schema import SchemaError
 
 pytestmark = pytest.mark.jvm
@@ -53,7 +53,7 @@ def test_a_column_of_any_type_has_the_schema_of_to_avro(to_avro):
     kinds += [StructType([StructField("inner", kind, index % 2 == 0)]) for index, kind in enumerate(kinds)]
     for kind in kinds:
         for nullable in (True, False):
-            assert derived_schema("value", kind, nullable) == to_avro(kind, nullable), (kind.simpleString(), nullable)
+            assert derive_schema("value", kind, nullable) == to_avro(kind, nullable), (kind.simpleString(), nullable)
 
 
 @pytest.mark.parametrize("ddl", REFUSED)
@@ -62,4 +62,4 @@ def test_what_to_avro_refuses_is_refused(to_avro, ddl):
     with pytest.raises(Py4JJavaError):
         to_avro(kind, False)
     with pytest.raises(SchemaError, match="no Avro schema can be derived for column value"):
-        derived_schema("value", kind, False)
+        derive_schema("value", kind, False)

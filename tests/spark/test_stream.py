@@ -30,11 +30,3 @@ def test_complete_mode_appends_the_whole_result_every_time(spark, topic, to_topi
         counts = rows.groupBy("key").count().selectExpr("key", "cast(count as string) value")
         stream(counts, to_topic, tmp_path / "checkpoint", "complete")
     assert topic.values() == {b"1": 3, b"2": 3}
-
-
-def test_many_micro_batches_go_through_one_query(spark, topic, to_topic, tmp_path):
-    for first in range(0, 500, 100):
-        streaming(numbers(spark, first, first + 100), tmp_path / "in")
-    source = spark.readStream.schema("key string, value string").option("maxFilesPerTrigger", "1")
-    assert stream(source.parquet(str(tmp_path / "in")), to_topic, tmp_path / "checkpoint") == [0, 1, 2, 3, 4]
-    assert topic.values() == expected(0, 500)

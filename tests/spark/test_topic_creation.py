@@ -4,10 +4,9 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource
 
 from spark_kafka_sink.testing import LocalKafka
-from spark_kafka_sink.testing.listener import Listener
 from tests.contract.scenario import name
 from tests.contract.security.librdkafka import consume
-from tests.spark.writes import fails, one_row, save, stream, streaming
+from tests.spark.writes import one_row, save, stream, streaming
 from tests.support.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.jvm
@@ -15,11 +14,7 @@ pytestmark = pytest.mark.jvm
 
 @pytest.fixture(scope="module")
 def kafka():
-    with LocalKafka(
-        listeners={"SASL": Listener("SASL_PLAINTEXT", users={"writer": "secret"})},
-        properties={"auto.create.topics.enable": "true", "num.partitions": "2"},
-    ) as kafka:
-        kafka.create_topic("flights")
+    with LocalKafka(properties={"auto.create.topics.enable": "true", "num.partitions": "2"}) as kafka:
         yield kafka
 
 
@@ -53,16 +48,3 @@ def test_create_creates_the_topic_with_its_settings_once(spark, kafka, admin, tm
     save(second, options(kafka, "create", topic, **{"topic.creation.default.partitions": 9}))
     assert partitions(admin, topic) == 5
     assert sorted(consume({"bootstrap.servers": kafka.bootstrap_servers}, topic, 2)) == [b"v", b"w"]
-
-
-def test_a_user_who_may_not_create_topics_is_told_the_right(spark, kafka, admin):
-    """Last: from here on only another user may create topics."""
-    topic = name("forbidden")
-    kafka.allow("someone-else", "CREATE", "CLUSTER", "kafka-cluster")
-    kafka.allow("writer", "DESCRIBE", "TOPIC", topic)
-    given = {**kafka.spark_options("SASL", "writer"), "topic": topic, "topicCreation": "create"}
-    said = fails(save, one_row(spark, "'v' value"), given)
-    assert (
-        f"topic {topic} does not exist and cannot be created: TOPIC_AUTHORIZATION_FAILED: the principal needs" in said
-    )
-    assert topic not in admin.list_topics(timeout=DEADLINE_S).topics

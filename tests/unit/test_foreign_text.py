@@ -22,7 +22,7 @@ from spark_kafka_sink.schemas.encoding.descriptors import known_files
 from spark_kafka_sink.schemas.encoding.encoder import InvalidSchemaError
 from spark_kafka_sink.schemas.encoding.protobuf import plan_protobuf
 from spark_kafka_sink.schemas.registry.schema import problem
-from spark_kafka_sink.spark.formats import derived_schema
+from spark_kafka_sink.spark.formats import derive_schema
 from spark_kafka_sink.spark.schema import RowLayout, check_shippable
 from spark_kafka_sink.tools.broker_connection import certificate_text
 from tests.unit.security.certificates import NOW, Entity
@@ -114,7 +114,7 @@ EMPTY = '{"type": "record", "name": "R", "fields": []}'
         lambda: plan_protobuf(
             known_files(["google/protobuf/wrappers.proto"]), "google.protobuf.Int64Value", pa.struct([FORGING])
         ),
-        lambda: derived_schema("value", SPARKS, False),
+        lambda: derive_schema("value", SPARKS, False),
         lambda: RowLayout.of(StructType([StructField("value", SPARKS)]), "t", None, None),
         lambda: RowLayout.of(SPARKS.add("value", StringType()), "t", "at", None),
         lambda: check_shippable(StructType([*SPARKS, *SPARKS])),

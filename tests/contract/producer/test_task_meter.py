@@ -12,7 +12,7 @@ from spark_kafka_sink.common.metrics import ProducerTotals
 from spark_kafka_sink.common.task_figures import TaskFigures
 from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.producer.receipt import SendReceipt
-from spark_kafka_sink.producer.task_meter import TaskMeter
+from spark_kafka_sink.producer.task_output import TaskMeter
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.testing import TestBroker
 from tests.support.manual_clock import ManualClock

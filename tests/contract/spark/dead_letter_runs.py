@@ -13,7 +13,6 @@ from spark_kafka_sink.spark.exactly_once import refusals_explained
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.pipeline import Pipeline
 from spark_kafka_sink.spark.schema import RowLayout
-from spark_kafka_sink.spark.write import dead_letter_writer
 from tests.contract.exactly_once.runs import Query
 
 
@@ -28,6 +27,6 @@ def prepared(
     """Task ``number`` of batch 0, as ``write_exactly_once`` runs it. ``plan``: of all its tasks."""
     plan = query.plan(0) if plan is None else plan
     with query.open_task(plan, 0, number) as task, refusals_explained(task, options):
-        letters = dead_letter_writer(task, options, SystemClock(), TaskName(query.query, 0, number))
-        Pipeline(options, task, SystemClock(), letters).write(iter(batches), layout)
+        name = TaskName(query.query, 0, number)
+        Pipeline(options, task, SystemClock(), name).write(iter(batches), layout)
         return task.prepare()

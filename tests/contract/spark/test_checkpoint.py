@@ -8,7 +8,7 @@ import pytest
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.spark import exactly_once
-from spark_kafka_sink.spark.checkpoint import lacks_micro_batch, query_id, resolved
+from spark_kafka_sink.spark.checkpoint import lacks_micro_batch, query_id, resolve
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.testing import TestBroker
@@ -102,7 +102,7 @@ def test_metadata_that_is_not_sparks_has_no_id(checkpoint, text):
 def test_a_location_that_is_no_folder_has_no_id(tmp_path):
     (tmp_path / "file").touch()
     assert [query_id(str(tmp_path / each)) for each in ("file", "missing")] == [None, None]
-    assert resolved("") == resolved(".")
+    assert resolve("") == resolve(".")
 
 
 class Context:

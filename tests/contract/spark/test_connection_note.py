@@ -12,7 +12,7 @@ from spark_kafka_sink.exactly_once.session import CommitSettings
 from spark_kafka_sink.producer import KafkaProducer
 from spark_kafka_sink.producer.record import ProducerRecord
 from spark_kafka_sink.spark.options import SinkOptions
-from spark_kafka_sink.spark.sink_write import explained
+from spark_kafka_sink.spark.sink_write import with_hints
 from spark_kafka_sink.testing import Listener, TestBroker
 from spark_kafka_sink.testing.listener import login, with_prefix
 
@@ -22,7 +22,7 @@ def options(given, **more):
 
 
 def note_of(kind, write, sink):
-    with pytest.raises(kind) as raised, explained(sink):
+    with pytest.raises(kind) as raised, with_hints(sink):
         write(sink)
     (note,) = raised.value.__notes__
     return note
@@ -80,7 +80,7 @@ def test_a_missing_topic_is_told_with_names_like_it_and_the_option(missing, more
     with TestBroker(config={"auto.create.topics.enable": False}) as broker:
         broker.create_topic("orders")
         sink = options({"bootstrap.servers": broker.bootstrap_servers, "max.block.ms": "300"}, **more)
-        with pytest.raises(KafkaError) as raised, explained(sink), KafkaProducer(sink.producer) as producer:
+        with pytest.raises(KafkaError) as raised, with_hints(sink), KafkaProducer(sink.producer) as producer:
             producer.partitions_for(missing)
         assert {*broker.topics} == {"orders"}
     assert str(raised.value).endswith(
@@ -95,7 +95,7 @@ def test_a_partition_that_a_topic_lacks_has_no_note_on_topics():
         broker.create_topic("t")
         sink = options({"bootstrap.servers": broker.bootstrap_servers, "max.block.ms": "300"})
         missing = pytest.raises(KafkaError, match="Partition 7 of topic t")
-        with missing as raised, explained(sink), KafkaProducer(sink.producer) as producer:
+        with missing as raised, with_hints(sink), KafkaProducer(sink.producer) as producer:
             producer.send(ProducerRecord("t", b"v", partition=7)).result()
     assert not hasattr(raised.value, "__notes__")
 
@@ -120,7 +120,7 @@ def test_a_partition_that_a_topic_lacks_has_no_note_on_topics():
 )
 def test_a_row_that_is_too_large_is_told_where_it_can_go(error, letters, notes):
     sink = options({"bootstrap.servers": "a:1"}, **letters)
-    with pytest.raises(KafkaError) as raised, explained(sink):
+    with pytest.raises(KafkaError) as raised, with_hints(sink):
         raise error()
     found = getattr(raised.value, "__notes__", [])
     assert all(note.endswith(end) for note, end in zip(found, notes, strict=True))
@@ -128,7 +128,7 @@ def test_a_row_that_is_too_large_is_told_where_it_can_go(error, letters, notes):
 
 def test_what_a_broker_refuses_is_not_told_to_raise_the_producers_limit():
     sink = options({"bootstrap.servers": "a:1"})
-    with pytest.raises(KafkaError) as raised, explained(sink):
+    with pytest.raises(KafkaError) as raised, with_hints(sink):
         raise BrokerError(ErrorCode.message_too_large, "MESSAGE_TOO_LARGE", "too large")
     (note,) = raised.value.__notes__
     assert note.startswith("Raise the topic's max.message.bytes, or set deadLetterTopic")
@@ -137,7 +137,7 @@ def test_what_a_broker_refuses_is_not_told_to_raise_the_producers_limit():
 def test_a_fault_that_is_found_while_connecting_names_the_options_of_a_write():
     """Incident: ``ssl.truststore.location /nowhere/ca.pem cannot be read``, which is no option of a Spark write."""
     sink = options({"bootstrap.servers": "a:1"})
-    with pytest.raises(ConfigError) as raised, explained(sink):
+    with pytest.raises(ConfigError) as raised, with_hints(sink):
         raise ConfigError(["ssl.truststore.location /nowhere cannot be read.", "kafka.acks is 0."])
     faults = ("kafka.ssl.truststore.location /nowhere cannot be read.", "kafka.acks is 0.")
     assert raised.value.faults == faults

@@ -72,10 +72,9 @@ class Write:
     def task(self, query, plan, rows):
         batch, layout, options, formats = rows
         with query.open_task(plan, self.number, 0) as task:
-            letters = module.dead_letter_writer(task, options, SystemClock(), TaskName("q1", self.number, 0))
-            batches = iter([batch])
             encoders = None if formats is None else TaskFormats(formats)
-            Pipeline(options, task, SystemClock(), letters, encoders).write(batches, layout)
+            name = TaskName("q1", self.number, 0)
+            Pipeline(options, task, SystemClock(), name, encoders).write(iter([batch]), layout)
             return task.prepare(), task.figures
 
 

@@ -19,7 +19,7 @@ from spark_kafka_sink.errors import AuthenticationError, DriverCheckError, Unsup
 from spark_kafka_sink.spark import driver_check
 from spark_kafka_sink.spark.driver_check import check_again, check_brokers
 from spark_kafka_sink.spark.options import SinkOptions
-from spark_kafka_sink.spark.source import KafkaBatchWriter, KafkaStreamWriter
+from spark_kafka_sink.spark.sink_write import KafkaBatchWriter, KafkaStreamWriter
 from spark_kafka_sink.spark.topic_creation import ensure_planned_topics
 from spark_kafka_sink.testing import Listener, TestBroker
 from spark_kafka_sink.testing.certificates import CertificateAuthority

@@ -5,7 +5,7 @@ import pytest
 
 from spark_kafka_sink.errors import ConfigError, InvalidRecordError
 from spark_kafka_sink.producer import SendReceipt
-from spark_kafka_sink.producer.task_meter import TaskMeter
+from spark_kafka_sink.producer.task_output import TaskMeter
 from spark_kafka_sink.spark import pipeline
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.pipeline import CATCH_UP_MS, PART_MS
@@ -37,6 +37,9 @@ class Sink:
     def append(self, topic, columns, partitions):
         self.appended.append((self.clock.now(), len(columns), sum(map(len, columns.value.to_pylist()))))
         self.clock.advance(self.takes_ms)
+
+    def core(self):
+        return self
 
     def partition_count(self, topic):
         return 1

@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 from spark_kafka_sink.errors import BrokerError, DeadLetterLimitError, KafkaError, RecordTooLargeError
 from spark_kafka_sink.spark import write as module
 from spark_kafka_sink.spark.schema import RowLayout
-from spark_kafka_sink.spark.validate import described_limit
+from spark_kafka_sink.spark.validate import read_limit
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
 from tests.contract.exactly_once.runs import Query
@@ -92,7 +92,7 @@ def test_limits_of_several_topics_are_asked_for_in_one_request_by_the_tasks_prod
 def test_incident_a_limit_that_is_not_a_positive_number_was_an_unexpected_error(limit):
     config = SimpleNamespace(name="max.message.bytes", value=limit)
     result = SimpleNamespace(error_code=ErrorCode.none, configs=[config])
-    assert "which is not a positive number" in str(described_limit(result))
+    assert "which is not a positive number" in str(read_limit(result))
 
 
 def test_refused_rows_become_dead_letters_while_the_task_goes_on(write, broker):

@@ -9,12 +9,12 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.errors import KafkaError, TopicCreationError
-from spark_kafka_sink.producer.task_meter import TaskMeter
+from spark_kafka_sink.producer.task_output import TaskMeter
 from spark_kafka_sink.spark import topic_creation
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.pipeline import Pipeline
 from spark_kafka_sink.spark.schema import RowLayout
-from spark_kafka_sink.spark.source import KafkaBatchWriter, KafkaStreamWriter
+from spark_kafka_sink.spark.sink_write import KafkaBatchWriter, KafkaStreamWriter
 from spark_kafka_sink.spark.write import write_rows
 from spark_kafka_sink.testing import TestBroker
 from spark_kafka_sink.testing.broker.faults import KEPT
@@ -88,22 +88,19 @@ def test_an_existing_topic_is_looked_up_once_per_process_and_not_changed(broker)
     assert librdkafkas_view(broker, "flights") == (2, "delete")
 
 
-def test_create_creates_the_topic_with_its_settings(broker):
-    settings = {"topic.creation.default.partitions": "5", "topic.creation.default.cleanup.policy": "compact"}
-    plan(options(broker, "create", **settings))
-    assert librdkafkas_view(broker, "flights") == (5, "compact")
+SETTINGS = {"topic.creation.default.partitions": "5", "topic.creation.default.cleanup.policy": "compact"}
 
 
-@pytest.mark.parametrize(("given", "sent"), [({}, "adminclient-"), ({"kafka.client.id": "nightly"}, "nightly")])
-def test_topic_creation_has_a_client_id(broker, given, sent):
+@pytest.mark.parametrize(
+    ("given", "created", "client"),
+    [({}, (3, "delete"), "adminclient-"), ({**SETTINGS, "kafka.client.id": "nightly"}, (5, "compact"), "nightly")],
+    ids=["the brokers' defaults", "with settings"],
+)
+def test_create_creates_the_topic_with_its_settings_and_a_client_id(broker, given, created, client):
     plan(options(broker, "create", **given))
     assert broker.requests.of("CreateTopics")
-    assert all(seen.client_id.startswith(sent) for seen in broker.requests)
-
-
-def test_create_without_settings_takes_the_brokers_defaults(broker):
-    plan(options(broker, "create"))
-    assert librdkafkas_view(broker, "flights") == (3, "delete")
+    assert all(seen.client_id.startswith(client) for seen in broker.requests)
+    assert librdkafkas_view(broker, "flights") == created
 
 
 def test_another_creator_may_be_first(broker):
@@ -206,6 +203,7 @@ def write_one(asked):
 
 @pytest.mark.parametrize("topic", ["flights", None])
 def test_a_topic_that_was_deleted_was_never_created_again_by_a_process_that_had_seen_it(broker, topic):
+    """The failed write forgets the topic; the next one creates it, on the driver if an option names it."""
     asked = options(broker, "create", topic, **QUICK)
     pickle.dumps(job(asked))
     write_one(asked)
@@ -213,17 +211,18 @@ def test_a_topic_that_was_deleted_was_never_created_again_by_a_process_that_had_
     pickle.dumps(job(asked))
     with pytest.raises(KafkaError, match="flights"):
         write_one(asked)
+    job(asked).abort([None])
+    pickle.dumps(job(asked))
     write_one(asked)
     assert broker.topic("flights").values() == [b"v"]
 
 
-def test_a_worker_that_is_new_creates_a_topic_that_was_deleted_after_the_driver_had_looked(broker, monkeypatch):
-    asked = options(broker, "create", **QUICK)
-    plan(asked)
-    broker.delete_topic("flights")
+def test_the_tasks_of_a_write_to_one_topic_leave_it_to_the_driver(broker, monkeypatch):
+    plan(asked := options(broker, "create"))
+    looked_up = len(broker.requests.of("CreateTopics"))
     monkeypatch.setattr(topic_creation, "_known", {})
     write_one(asked)
-    assert broker.topic("flights").values() == [b"v"]
+    assert len(broker.requests.of("CreateTopics")) == looked_up == 1
 
 
 def test_a_process_relies_on_what_it_has_seen_until_metadata_max_age_ms(broker):
@@ -258,9 +257,6 @@ def test_the_rows_of_a_replay_that_is_only_compared_need_no_topic(broker):
 
         def append(self, topic, columns, partitions):
             self.appended += len(columns)
-
-        def partition_count(self, topic):
-            return 0
 
     replay = Replay()
     Pipeline(options(broker, "never", topic=None), replay, SystemClock()).write(rows("gone", "gone"), BY_ROW)

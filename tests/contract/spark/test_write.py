@@ -8,13 +8,12 @@ import pytest
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.errors import IllegalStateError, InvalidRecordError, KafkaError, RecordTooLargeError
-from spark_kafka_sink.producer.task_meter import TaskMeter
+from spark_kafka_sink.producer.task_output import TaskMeter
 from spark_kafka_sink.records.columns import RecordColumns, TopicColumn, binary_array
-from spark_kafka_sink.spark import read
+from spark_kafka_sink.spark import pipeline as read
 from spark_kafka_sink.spark import write as module
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage
-from spark_kafka_sink.spark.dead_letter_options import Reason
-from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.spark.options import Reason, SinkOptions
 from spark_kafka_sink.spark.pipeline import Pipeline
 from spark_kafka_sink.spark.rows import ILLEGAL_ARGUMENT, FaultKind, RejectedRows, Rows
 from spark_kafka_sink.spark.schema import RowLayout
@@ -82,8 +81,13 @@ def batches_of(*lengths):
 class Topics:
     """Of so many partitions each."""
 
+    writes = True
+
     def __init__(self, **partitions):
         self.partitions = partitions
+
+    def core(self):
+        return self
 
     def partition_count(self, topic):
         return self.partitions[topic]
@@ -105,20 +109,15 @@ def met(*partitions):
     ids=["few bytes for each partition", "a batch for each partition"],
 )
 def test_batches_are_gathered_until_an_append_is_worth_its_cost(partitions, rows, gathered):
-    found = read.gathered(iter(batches_of(*rows)), met(*partitions))
+    found = read.gather(iter(batches_of(*rows)), met(*partitions))
     assert [batch.num_rows for batch in found] == gathered
-
-
-def test_no_more_than_half_of_buffer_memory_is_gathered():
-    batches = (pa.record_batch({"value": pa.array([bytes(1 << 13)] * 128)}) for _ in range(40))
-    assert [batch.num_rows for batch in read.gathered(batches, met(5000))] == [16 * 128, 16 * 128, 8 * 128]
 
 
 def test_batches_of_large_rows_are_not_gathered_because_that_copies_them():
     small = batches_of(10, 20)
     large = [pa.record_batch({"value": pa.array([bytes(100_000)] * rows)}) for rows in (2, 3)]
     empty = pa.record_batch({"value": pa.array([], pa.binary())})
-    gathered = list(read.gathered(iter([*small, *large, empty, *small]), met(50)))
+    gathered = list(read.gather(iter([*small, *large, empty, *small]), met(50)))
     assert [batch.num_rows for batch in gathered] == [30, 2, 3, 30]
     assert gathered[1:3] == large
     assert gathered[1].column(0).buffers()[2].address == large[0].column(0).buffers()[2].address
@@ -132,6 +131,9 @@ class Discarding:
 
     def append(self, topics, columns, partitions):
         pass
+
+    def core(self):
+        return self
 
     def partition_count(self, topic):
         return 1
@@ -200,7 +202,7 @@ def test_more_than_2_gib_of_one_column_are_gathered_without_losing_the_rows_beyo
     ]
     target = met(1)
     target.bytes = 2 << 30
-    gathered = [batch.column(1).to_numpy() for batch in read.gathered(iter(batches), target)]
+    gathered = [batch.column(1).to_numpy() for batch in read.gather(iter(batches), target)]
     assert [(len(each), set(each.tolist())) for each in gathered] == [(rows, {0}), (rows, {1})]
 
 

@@ -11,7 +11,7 @@ from spark_kafka_sink.schemas.formats.format_options import FormatError
 from spark_kafka_sink.schemas.formats.plan import FrameColumn, plan_formats
 from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
 from spark_kafka_sink.schemas.registry.schema import Schema, Side
-from spark_kafka_sink.spark.read import topic_column
+from spark_kafka_sink.spark.pipeline import topic_column
 from tests.unit.formats.fake_registry import FakeRegistry, formats_of
 
 STRUCT = pa.struct([("a", pa.int32())])

@@ -62,6 +62,10 @@ def a_thread_without_spark(monkeypatch):
     monkeypatch.setattr(caller_job, "_AGAIN_S", 0.01)
 
 
+def collect(frame: Frame, clock=CLOCK):
+    return caller_job.run_cancellable(frame.sparkSession, frame.collect, "write_kafka", clock)
+
+
 def interrupted(frame: Frame) -> None:
     """Interrupts the call as soon as its job has begun."""
 
@@ -73,7 +77,7 @@ def interrupted(frame: Frame) -> None:
     watch.start()
     try:
         with pytest.raises(KeyboardInterrupt):
-            caller_job.collected(frame, CLOCK)
+            collect(frame)
     finally:
         watch.join()
 
@@ -100,7 +104,9 @@ def test_what_the_caller_does_meanwhile_may_end_the_job():
             raise TimeoutError("not done")
 
     with pytest.raises(TimeoutError, match="not done"):
-        caller_job.ran(frame.sparkSession, frame.collect, "selftest", CLOCK, meanwhile, lambda: told.append("stop"))
+        caller_job.run_cancellable(
+            frame.sparkSession, frame.collect, "selftest", CLOCK, meanwhile, lambda: told.append("stop")
+        )
     assert told == ["late", "stop"]
     assert set(context.cancelled) == set(context.tags)
     assert context.ended.is_set()
@@ -113,7 +119,7 @@ def test_sparks_ui_shows_the_callers_line_unless_the_caller_has_described_the_jo
     context.description = own
     context.ended.set()
     with pytest.raises(RuntimeError, match="was cancelled"):
-        caller_job.collected(Frame(context), CLOCK)
+        collect(Frame(context))
     assert context.description.startswith(own or f"write_kafka at {__file__}:")
 
 
@@ -127,7 +133,7 @@ def test_a_session_that_is_stopped_meanwhile_fails_with_sparks_own_error():
     frame = Frame(context)
     frame.collect = stopped.__get__(frame)
     with pytest.raises(RuntimeError, match="was shut down"):
-        caller_job.collected(frame, CLOCK)
+        collect(frame)
 
 
 def test_a_stopped_context_ends_the_wait_of_an_interrupted_call(monkeypatch, caplog):
@@ -164,7 +170,7 @@ def test_a_call_that_is_interrupted_before_its_job_begins_runs_none(monkeypatch)
     context = Context()
     frame = Frame(context)
     with pytest.raises(KeyboardInterrupt):
-        caller_job.collected(frame, CLOCK)
+        collect(frame)
     threading.Thread.start(threads[0])
     threads[0].join(DEADLINE_S)
     assert not threads[0].is_alive()
@@ -174,10 +180,14 @@ def test_a_call_that_is_interrupted_before_its_job_begins_runs_none(monkeypatch)
 class Tracker:
     """Spark's status tracker, Python's and the JVM's: job 8 writes, after the shuffle of job 7."""
 
-    tags: tuple[str, ...] = ()
+    def __init__(self, tells=True):
+        self.asked = 0
+        self._tells = tells
 
     def getJobIdsForTag(self, tag):  # noqa: N802 (Spark's name)
-        self.tags = (*self.tags, tag)
+        self.asked += 1
+        if not self._tells:
+            raise RuntimeError("the context has been stopped")
         return [7, 8]
 
     def getJobInfo(self, job):  # noqa: N802
@@ -187,59 +197,119 @@ class Tracker:
         return {2: SparkStageInfo(2, 0, "", 50, 0, 50, 0), 3: SparkStageInfo(3, 0, "", 200, 4, 12, 1)}[stage]
 
 
-class StoppedTracker(Tracker):
-    def getJobIdsForTag(self, tag):  # noqa: N802
-        raise RuntimeError("the context has been stopped")
+class Hurried(ManualClock):
+    """Ten seconds pass from one look to the next."""
+
+    def now(self):
+        return self.advance(10_000)
 
 
-@pytest.fixture
-def lines(monkeypatch):
-    found = []
-    monkeypatch.setattr(caller_job, "show_progress", found.append)
-    return found
-
-
-def job_of(tracker):
-    context = Context()
+def lines_of(monkeypatch, tracker, clock, looks):
+    """What is logged until Spark was asked this often."""
+    lines, context = [], Context()
+    monkeypatch.setattr(caller_job, "show_progress", lines.append)
     context.statusTracker = lambda: tracker
     context._jsc.sc = lambda: SimpleNamespace(statusTracker=lambda: tracker)
-    return caller_job._ClassicJob(SimpleNamespace(sparkContext=context), "write_kafka")
+    frame = Frame(context)
+    frame.collect = lambda: eventually(lambda: tracker.asked >= looks) or ["row"]
+    assert collect(frame, clock) == ["row"]
+    return lines
 
 
-def logged(tracker, *seconds):
-    """What is logged if the job is looked at after each of these pauses."""
-    clock = ManualClock()
-    progress = caller_job._Progress(job_of(tracker), "the-tag", clock)
-    for each in seconds:
-        clock.advance(each * 1000)
-        progress.log_if_due()
-
-
-def test_a_long_write_is_logged_every_30_s(lines):
-    tracker = Tracker()
-    logged(tracker, 29, 1, 29, 1)
-    told = "12 of 200 tasks of stage 3 have finished, 4 running"
-    assert lines == [f"The write has run for 30 s: {told}", f"The write has run for 60 s: {told}"]
-    assert tracker.tags == ("the-tag", "the-tag")
-
-
-def test_a_short_write_asks_spark_nothing_and_a_status_that_spark_does_not_tell_fails_no_write(lines):
-    tracker = Tracker()
-    logged(tracker, *[1] * 29)
-    assert tracker.tags == ()
-    logged(StoppedTracker(), 30, 30)
-    assert lines == []
-
-
-def test_the_caller_logs_while_it_waits_and_no_thread_is_left(lines, monkeypatch):
-    class Hurried(ManualClock):
-        def now(self):
-            return self.advance(31_000)
-
+def test_a_long_write_is_logged_every_30_s_and_no_thread_is_left(monkeypatch):
     before = threading.active_count()
-    monkeypatch.setattr(caller_job._ClassicJob, "progress", lambda self, tag: "1 of 2 tasks")
-    frame = Frame(Context())
-    frame.collect = lambda: eventually(lambda: lines) or ["row"]
-    assert caller_job.collected(frame, Hurried()) == ["row"]
-    assert lines[0].endswith(": 1 of 2 tasks")
+    lines = lines_of(monkeypatch, Tracker(), Hurried(), 2)
+    told = "12 of 200 tasks of stage 3 have finished, 4 running"
+    assert lines[:2] == [f"The write has run for 30 s: {told}", f"The write has run for 60 s: {told}"]
     eventually(lambda: threading.active_count() == before)
+
+
+def test_a_short_write_asks_spark_nothing_and_a_status_that_spark_does_not_tell_fails_no_write(monkeypatch):
+    short = Tracker()
+    assert lines_of(monkeypatch, short, CLOCK, 0) == []
+    assert short.asked == 0
+    assert lines_of(monkeypatch, Tracker(tells=False), Hurried(), 2) == []
+
+
+# The reason of an error of Spark.
+
+AT_PLANNING = """\
+[PYTHON_DATA_SOURCE_ERROR] Failed to initialize Python data source writer: Traceback (most recent call last):
+  File "spark_kafka_sink/spark/sink_write.py", line 36, in writer
+    return KafkaBatchWriter(*self._plan(schema))
+                             ^^^^^^^^^^^^^^^^^^
+spark_kafka_sink.errors.ConfigError: - kafka.acks must be one of all, -1, 0, 1, but is '7'.
+- kafka.lingerms is not an option of Kafka's producer; did you mean kafka.linger.ms?
+ SQLSTATE: 38000"""
+
+OF_A_STREAM = """\
+[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: [PYTHON_DATA_SOURCE_ERROR] Failed to initialize \
+Python data source writer: Traceback (most recent call last):
+  File "spark_kafka_sink/spark/sink_write.py", line 43, in streamWriter
+    return KafkaStreamWriter(*self._plan(schema))
+spark_kafka_sink.errors.ConfigError: topic is blank; give it a value or leave it out.
+ SQLSTATE: 38000 SQLSTATE: XXKST
+=== Streaming Query ===
+Identifier: [id = 1, runId = 2]"""
+
+IN_A_TASK = """\
+An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "spark_kafka_sink/network/metadata.py", line 120, in wait_for_topic
+    raise KafkaTimeoutError(self._timeout_text(topic, partition, max_wait_ms))
+spark_kafka_sink.errors.KafkaTimeoutError: Topic t not present in metadata after 1000 ms."""
+
+WHILE_HANDLING = """\
+Traceback (most recent call last):
+  File "a.py", line 1, in <module>
+KeyError: 1
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "a.py", line 3, in <module>
+spark_kafka_sink.errors.NetworkError: No broker could be reached.
+
+\tat org.apache.spark.api.python.BasePythonRunner.handlePythonException(PythonRunner.scala:581)
+"""
+
+WITHOUT_THE_PACKAGE = """\
+Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 times: org.apache.spark.api.python.PythonException: \
+Traceback (most recent call last):
+  File "pyspark/serializers.py", line 520, in loads
+    return cloudpickle.loads(obj, encoding=encoding)
+ModuleNotFoundError: No module named 'spark_kafka_sink'
+
+\tat org.apache.spark.api.python.BasePythonRunner.handlePythonException(PythonRunner.scala:581)"""
+
+OF_SPARK = """\
+[PATH_NOT_FOUND] Path does not exist: file:/nowhere. SQLSTATE: 42K03"""
+
+OF_THE_JVM = """\
+An error occurred while calling o48.load.
+: java.lang.ClassNotFoundException: org.postgresql.Driver
+\tat java.base/java.lang.Class.forName0(Native Method)
+\tat java.base/java.lang.Class.forName(Class.java:375)"""
+
+
+@pytest.mark.parametrize(
+    ("raised", "sentence"),
+    [
+        (
+            AT_PLANNING,
+            "- kafka.acks must be one of all, -1, 0, 1, but is '7'.\n"
+            "- kafka.lingerms is not an option of Kafka's producer; did you mean kafka.linger.ms?",
+        ),
+        (OF_A_STREAM, "topic is blank; give it a value or leave it out."),
+        (IN_A_TASK, "Topic t not present in metadata after 1000 ms."),
+        (WHILE_HANDLING, "No broker could be reached."),
+        (WITHOUT_THE_PACKAGE, "ModuleNotFoundError: No module named 'spark_kafka_sink'"),
+        (OF_SPARK, OF_SPARK),
+        (
+            OF_THE_JVM,
+            "An error occurred while calling o48.load.\n: java.lang.ClassNotFoundException: org.postgresql.Driver",
+        ),
+    ],
+)
+def test_the_reason_is_what_the_user_can_act_on(raised, sentence):
+    assert caller_job.reason(RuntimeError(raised)) == sentence

@@ -9,7 +9,8 @@ from spark_kafka_sink.schemas.formats.task_formats import TaskFormats
 from spark_kafka_sink.schemas.registry.schema import Side
 from spark_kafka_sink.spark import encode_formats as module
 from spark_kafka_sink.spark.options import SinkOptions
-from spark_kafka_sink.spark.read import ReadRows
+from spark_kafka_sink.spark.pipeline import RawEncoder, ReadRows
+from spark_kafka_sink.spark.rows import run_stages
 from spark_kafka_sink.spark.schema import RowLayout
 from tests.unit.encoding.protos import proto3
 from tests.unit.formats.fake_registry import FakeRegistry
@@ -24,7 +25,8 @@ def encoder(layout, topic="t", registry=None, **given):
     base = {"kafka.bootstrap.servers": "a:1", "valueFormat": "avro", "valueSchema": SCHEMA}
     options = SinkOptions.parse({**base, **url, **named}).formats
     frame = {Side.VALUE: FrameColumn(STRUCT)}
-    return ReadRows(layout, topic), module.FormatEncoder(TaskFormats(plan_formats(options, frame, topic, registry)))
+    formats = TaskFormats(plan_formats(options, frame, topic, registry))
+    return ReadRows(layout, topic), module.FormatEncoder(formats), RawEncoder()
 
 
 def batch(*values, kind=STRUCT, **columns):
@@ -35,7 +37,7 @@ def batch(*values, kind=STRUCT, **columns):
 
 def run(stages, *batches):
     """Key, value and headers of each part."""
-    read, encode = stages
+    read, *encode = stages
     parts, first_row = [], 0
     for batch in batches:
         for rows in read(batch, first_row):
@@ -45,7 +47,7 @@ def run(stages, *batches):
                     for name in ("key", "value", "headers")
                     if (column := getattr(each.columns, name)) is not None
                 }
-                for each in encode(rows)
+                for each in run_stages(encode, rows)
             ]
         first_row += batch.num_rows
     return parts

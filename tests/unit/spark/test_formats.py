@@ -30,7 +30,7 @@ from spark_kafka_sink.schemas.registry.cache import CachedRegistry, application_
 from spark_kafka_sink.schemas.registry.schema import Schema, Side
 from spark_kafka_sink.spark import formats as module
 from spark_kafka_sink.spark.commit_message import KafkaCommitMessage, PartitionWrite
-from spark_kafka_sink.spark.formats import learn_topics, name_application, planned_formats, with_earlier_schemas
+from spark_kafka_sink.spark.formats import learn_topics, name_application, plan_column_formats, with_earlier_schemas
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import RowLayout, SchemaError, encoded_fields
 from tests.unit.formats.fake_registry import FakeRegistry
@@ -68,17 +68,17 @@ def fields(kind, given, **others):
 def test_incident_rows_as_json_text_became_avro_strings_without_a_word(lines):
     """``to_json(struct(*)) AS value`` with valueFormat=avro registered ``["string","null"]``."""
     given = options()
-    planned_formats(given, fields(StringType(), given))
-    planned_formats(given, fields(StringType(), given))
+    plan_column_formats(given, fields(StringType(), given))
+    plan_column_formats(given, fields(StringType(), given))
     assert [line.partition(",")[0] for line in lines][1:] == ["the column value is a string"]
 
 
 def test_a_plan_is_made_once_and_the_warning_is_one(lines):
     given = options()
-    plan = planned_formats(given, fields(STRUCT, given))
-    assert planned_formats(options(), fields(STRUCT, given)) is plan
+    plan = plan_column_formats(given, fields(STRUCT, given))
+    assert plan_column_formats(options(), fields(STRUCT, given)) is plan
     assert [line.partition(":")[0] for line in lines] == ["no schema.registry.url"]
-    assert planned_formats(given, fields(StructType([StructField("a", IntegerType())]), given)) is not plan
+    assert plan_column_formats(given, fields(StructType([StructField("a", IntegerType())]), given)) is not plan
 
 
 def test_the_warning_is_one_for_all_planning_processes_of_an_application(lines, monkeypatch):
@@ -86,7 +86,7 @@ def test_the_warning_is_one_for_all_planning_processes_of_an_application(lines, 
     for application in ("first", "first", "second"):
         monkeypatch.setattr(SparkFiles, "_root_directory", application)
         end_process()
-        planned_formats(given, fields(STRUCT, given))
+        plan_column_formats(given, fields(STRUCT, given))
     assert len(lines) == 2
 
 
@@ -95,21 +95,21 @@ def test_a_file_that_was_corrected_is_read_again(lines, tmp_path):
     path.write_text('{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}')
     given = options(valueSchemaFile=str(path))
     with pytest.raises(FormatError, match=f"^The column value does not fit valueSchemaFile {path}:"):
-        planned_formats(given, fields(STRUCT, given))
+        plan_column_formats(given, fields(STRUCT, given))
     for kind in ("long", "double"):
         path.write_text(f'{{"type":"record","name":"R","fields":[{{"name":"a","type":["null","{kind}"]}}]}}')
-        plan = planned_formats(given, fields(STRUCT, given))
+        plan = plan_column_formats(given, fields(STRUCT, given))
         rows = pa.array([{"a": 1}], plan.columns[Side.VALUE].kind)
         encoded = TaskFormats(plan).encode(Side.VALUE, rows, TopicColumn.of("t")).values
         assert len(encoded[0].as_py()) == {"long": 2, "double": 9}[kind], "with a union's branch"
-    assert planned_formats(given, fields(STRUCT, given)) is plan
+    assert plan_column_formats(given, fields(STRUCT, given)) is plan
 
 
 @pytest.mark.parametrize("kind", [YearMonthIntervalType(), VariantType(), MapType(NullType(), NullType(), False)])
 def test_a_type_without_a_format_is_named_as_spark_names_it(lines, kind):
     given = options()
     with pytest.raises(FormatError, match=kind.simpleString()) as raised:
-        planned_formats(given, fields(StructType([StructField("x", kind)]), given))
+        plan_column_formats(given, fields(StructType([StructField("x", kind)]), given))
     assert isinstance(raised.value, pickle.PickleError)
 
 
@@ -134,7 +134,7 @@ def test_a_bare_schema_takes_any_type_and_a_void_key_is_no_column(lines):
     given = options(keyFormat="avro")
     found = fields(StringType(), given, key=NullType())
     assert list(found) == [Side.VALUE]
-    assert list(planned_formats(given, found).columns) == [Side.VALUE]
+    assert list(plan_column_formats(given, found).columns) == [Side.VALUE]
 
 
 def test_incident_a_second_application_of_a_process_wrote_the_first_ones_version(lines, monkeypatch):
@@ -148,7 +148,7 @@ def test_incident_a_second_application_of_a_process_wrote_the_first_ones_version
         schema = f'{{"type":"record","name":"R","fields":[{{"name":"a","type":"{version}"}}]}}'
         registry.register("t-value", Schema("AVRO", schema))
         name_application(SimpleNamespace(sparkContext=SimpleNamespace(applicationId=application)))
-        plan = planned_formats(given, fields(StructType([StructField("a", IntegerType())]), given))
+        plan = plan_column_formats(given, fields(StructType([StructField("a", IntegerType())]), given))
         found.append(plan.columns[Side.VALUE].known["t-value"].schema_id)
     assert found == [1, 1, 3]
 
@@ -161,7 +161,7 @@ def test_a_registry_that_was_down_for_a_replay_is_asked_again(lines, monkeypatch
     given = options(valueSchema=new, **{"schema.registry.url": "http://registry:8081"})
     cached = CachedRegistry(registry, given.formats.registry)
     monkeypatch.setattr(module, "cached_registry", lambda options, application, on_driver: cached)
-    plan = planned_formats(given, fields(STRUCT, given))
+    plan = plan_column_formats(given, fields(STRUCT, given))
     entry = Entry("query", 7, EntryState.INTENT, (), schemas=(SchemaId("value", "t-value", written),))
     registry.down = True
     assert "does not respond" in with_earlier_schemas(plan, {"query": entry}).earlier["query"].fault
@@ -192,7 +192,7 @@ class Application:
         end_process()
         module.cached_registry.cache_clear()
         self._registry.serve_workers(self._monkeypatch)
-        return pickle.loads(pickle.dumps(planned_formats(self.options, fields(STRUCT, self.options))))
+        return pickle.loads(pickle.dumps(plan_column_formats(self.options, fields(STRUCT, self.options))))
 
     def micro_batch(self, *topics):
         """The value of a row in each topic."""

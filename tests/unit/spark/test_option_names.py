@@ -12,7 +12,7 @@ from spark_kafka_sink.common.config.producer_config import OPTIONS_BY_NAME
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.network.error_table import broker_error
 from spark_kafka_sink.spark.options import SinkOptions, with_prefix
-from spark_kafka_sink.spark.sink_write import explained
+from spark_kafka_sink.spark.sink_write import with_hints
 from tests.repository.files import PACKAGE
 from tests.repository.messages import LEAST_WORDS, texts_in
 
@@ -63,7 +63,7 @@ def test_what_a_broker_says_is_shown_as_it_said_it(words):
     options = SinkOptions.parse({"kafka.bootstrap.servers": "a:1", "topic": "t"})
     refused = broker_error(ErrorCode.invalid_config, "CreateTopics of t", words)
     for wrap in (lambda: refused, lambda: _wrapped(refused)):
-        with pytest.raises(KafkaError) as caught, explained(options):
+        with pytest.raises(KafkaError) as caught, with_hints(options):
             raise wrap()
         assert words in f"{caught.value}."
         assert "kafka.compression.type" not in str(caught.value)

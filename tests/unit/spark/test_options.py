@@ -7,7 +7,7 @@ import pytest
 from spark_kafka_sink.common.config import ConfigWarning
 from spark_kafka_sink.common.config.producer_config import OPTIONS_BY_NAME
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.spark.options import SINK_OPTIONS, SinkOptions
+from spark_kafka_sink.spark.options import SINK_OPTIONS, SinkOptions, TopicCreation
 
 SERVERS = {"kafka.bootstrap.servers": "broker:9092"}
 
@@ -39,17 +39,6 @@ def test_options_of_a_registry_have_no_prefix():
         assert fault.startswith(f"{name} is not an option of Kafka's producer")
 
 
-@pytest.mark.parametrize("blank", ["", "   "])
-def test_a_blank_topic_is_refused(blank):
-    assert faults({"topic": blank}) == ("topic is blank; give it a value or leave it out.",)
-
-
-def test_option_names_of_the_sink_are_written_as_the_user_likes():
-    assert (
-        parse({"timestampcolumn": "ts"}).timestamp_column == parse({"timestampColumn": "ts"}).timestamp_column == "ts"
-    )
-
-
 @pytest.mark.parametrize(
     "given",
     [
@@ -65,21 +54,10 @@ def test_an_option_of_spark_or_a_default_changes_nothing(given):
     assert parse(given) == parse({})
 
 
-@pytest.mark.parametrize(
-    ("old", "current"),
-    [
-        ("kafka.metadata.broker.list", "kafka.bootstrap.servers"),
-        ("kafka.request.required.acks", "kafka.acks"),
-        ("kafka.compression.codec", "kafka.compression.type"),
-        ("kafka.message.send.max.retries", "kafka.retries"),
-        ("kafka.topic.metadata.refresh.interval.ms", "kafka.metadata.max.age.ms"),
-    ],
-)
-def test_an_option_of_kafka_0_8_is_refused_and_the_current_one_named(old, current):
-    assert faults({old: "1"}) == (f"{old} is the old name of {current}; use that.",)
-
-
-def test_the_other_options_of_kafka_0_8_are_refused_with_the_reason():
+def test_options_of_kafka_0_8_are_refused_with_the_current_one_or_the_reason():
+    assert faults({"kafka.request.required.acks": "1"}) == (
+        "kafka.request.required.acks is the old name of kafka.acks; use that.",
+    )
     assert faults(
         {"kafka.producer.type": "sync", "kafka.serializer.class": "a.b:C", "kafka.key.serializer.class": "d"}
     ) == (
@@ -236,16 +214,21 @@ def test_each_name_with_one_wrong_letter_is_told_a_name(misspelt):
     assert [fault for fault in told if "did you mean" not in fault] == []
 
 
-def test_interceptors_are_refused_for_columns_bypass_them():
-    (fault,) = faults({"kafka.interceptor.classes": "my.module:Interceptor"})
-    assert fault.startswith("kafka.interceptor.classes is refused")
-    assert "Change the columns" in fault
+@pytest.mark.parametrize(
+    ("name", "instead"), [("interceptor.classes", "Change the columns"), ("transactional.id", "deliveryGuarantee")]
+)
+def test_what_columns_bypass_and_what_tasks_would_share_is_refused_with_the_way_that_works(name, instead):
+    (fault,) = faults({f"kafka.{name}": "x"})
+    assert fault.startswith(f"kafka.{name} is refused")
+    assert instead in fault
 
 
-def test_a_transactional_id_is_refused_pointing_at_the_delivery_guarantee():
-    (fault,) = faults({"kafka.transactional.id": "t"})
-    assert fault.startswith("kafka.transactional.id is refused")
-    assert "deliveryGuarantee" in fault
+def test_enumerated_values_ignore_case():
+    letters = {"deadlettertopic": "d", "deadletteron": "Null-Topic,ENCODE", "deadletterlimit": "None"}
+    options = parse({"deliveryguarantee": "EXACTLY-ONCE", "ledgerstart": "Trust-Ledger:3", **letters})
+    assert options.exactly_once.ledger_start == "trust-ledger:3"
+    assert {reason.value for reason in options.dead_letters.reasons} == {"null-topic", "encode"}
+    assert options.dead_letters.limit is None
 
 
 def test_faults_of_the_sink_and_of_kafka_come_in_one_message():
@@ -303,37 +286,6 @@ def test_what_the_sink_knows_is_checked_also_where_unknown_options_are_ignored(o
     assert len(faults({**option, "unknownoptions": "warn"})) == 1
 
 
-def test_a_misspelt_choice_of_unknown_options_is_refused():
-    assert faults({"unknownoptions": "ignore"}) == ("unknownOptions must be one of refuse, warn, but is 'ignore'.",)
-
-
-def test_enumerated_values_ignore_case():
-    options = parse(
-        {
-            "deliveryguarantee": "EXACTLY-ONCE",
-            "topiccreation": "Never",
-            "ledgerstart": "Trust-Ledger:3",
-            "kafka.compression.type": "ZSTD",
-            "kafka.acks": "ALL",
-            "kafka.partitioner.class": "CRC32",
-            "kafka.security.protocol": "sasl_ssl",
-            "kafka.ssl.enabled.protocols": "tlsv1.2",
-            "sasltokenprovider": "AWS",
-            "deadlettertopic": "d",
-            "deadletteron": "Null-Topic,ENCODE",
-            "deadletterlimit": "None",
-        }
-    )
-    producer = options.producer
-    assert (producer.compression_type, producer.acks, producer.partitioner_class) == ("zstd", -1, "crc32")
-    assert producer.sasl_token_provider == "aws"
-    assert options.exactly_once.ledger_start == "trust-ledger:3"
-    assert options.topic_creation.policy == "never"
-    assert producer.ssl_enabled_protocols == ("TLSv1.2",)
-    assert {reason.value for reason in options.dead_letters.reasons} == {"null-topic", "encode"}
-    assert options.dead_letters.limit is None
-
-
 @pytest.mark.parametrize("name", ["a b", "ä", "a/b", ".", "..", "a" * 250, "a\tb"])
 @pytest.mark.parametrize("option", ["topic", "receiptsTopic", "ledgerTopic"])
 def test_a_topic_name_that_kafka_refuses_is_refused_on_the_driver(option, name):
@@ -378,3 +330,75 @@ def test_a_partitioner_is_imported_on_the_driver_but_not_called(tmp_path, monkey
     monkeypatch.syspath_prepend(tmp_path)
     name = "partitioner_of_a_user:Mine"
     assert parse({"kafka.partitioner.class": name}).producer.partitioner_class == name
+
+
+# Topics that the sink creates.
+
+
+def test_by_default_the_brokers_decide_as_for_javas_producer():
+    assert parse({}) == parse({"topiccreation": "broker"})
+    assert (parse({}).topic_creation, parse({}).producer.allow_auto_create_topics) == (None, True)
+
+
+@pytest.mark.parametrize("policy", ["never", "create"])
+def test_no_request_of_a_task_lets_brokers_create_a_topic(policy):
+    options = parse({"topiccreation": policy})
+    assert (options.topic_creation, options.producer.allow_auto_create_topics) == (
+        TopicCreation(create=policy == "create"), False,
+    )  # fmt: skip
+
+
+def test_the_settings_of_new_topics_have_connects_names():
+    options = {
+        "topic.creation.default.partitions": "6",
+        "topic.creation.default.replication.factor": "3",
+        "topic.creation.default.retention.ms": " 1000 ",
+        "topic.creation.default.cleanup.policy": "compact",
+    }
+    assert parse({"topiccreation": "create", **options}).topic_creation == TopicCreation(
+        True, 6, 3, (("cleanup.policy", "compact"), ("retention.ms", "1000"))
+    )
+    assert faults({**options}) == (
+        "topic.creation.default.cleanup.policy, topic.creation.default.partitions, "
+        "topic.creation.default.replication.factor, topic.creation.default.retention.ms: only with "
+        "topicCreation=create.",
+    )
+
+
+@pytest.mark.parametrize(("given", "meant"), [("partition", "partitions"), ("replicaton.factor", "replication.factor")])
+def test_a_misspelt_count_is_no_setting_of_a_topic(given, meant):
+    name = f"topic.creation.default.{given}"
+    (fault,) = faults({"topiccreation": "create", name: "6"})
+    assert fault == f"{name} is not a setting of a topic; did you mean topic.creation.default.{meant}?"
+
+
+def test_minus_1_is_the_brokers_default_and_0_is_refused():
+    assert parse({"topiccreation": "create", "topic.creation.default.partitions": "-1"}) == parse(
+        {"topiccreation": "create"}
+    )
+    assert faults({"topiccreation": "create", "topic.creation.default.replication.factor": "0"}) == (
+        "topic.creation.default.replication.factor must be a whole number of at least 1, or -1, but is '0'.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("topic.creation.groups", "one group of settings, topic.creation.default.<setting>"),
+        ("topic.creation.logs.partitions", "one group of settings"),
+        ("topic.creation.default.include", "for every topic that is created"),
+        ("topic.creation.default.", "lacks the name of a topic's setting"),
+    ],
+)
+def test_connects_groups_of_topics_are_refused(name, said):
+    (fault,) = faults({"topiccreation": "create", name: "x"})
+    assert fault.startswith(f"{name} ")
+    assert said in fault
+
+
+@pytest.mark.parametrize(("policy", "flag"), [("never", "true"), ("create", "TRUE"), ("broker", "false")])
+def test_a_flag_of_the_producer_that_contradicts_is_one_error(policy, flag):
+    assert faults({"topiccreation": policy, "kafka.allow.auto.create.topics": flag}) == (
+        f"kafka.allow.auto.create.topics={flag.lower()} and topicCreation={policy} contradict each other: leave out "
+        "kafka.allow.auto.create.topics.",
+    )

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.errors import InvalidRecordError
-from spark_kafka_sink.spark import read as module
-from spark_kafka_sink.spark.read import RawEncoder
+from spark_kafka_sink.spark import pipeline as module
+from spark_kafka_sink.spark.pipeline import RawEncoder
 from spark_kafka_sink.spark.schema import RowLayout
 from tests.unit.arrow_views import with_views
 

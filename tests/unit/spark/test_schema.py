@@ -50,10 +50,6 @@ def test_columns_are_found_by_name_wherever_they_stand():
     assert layout(frame, None, "at") == RowLayout(value=3, key=5, topic=4, partition=1, headers=2, timestamp=6)
 
 
-def test_a_value_is_enough_when_the_topic_is_an_option():
-    assert layout(schema(value=STRING)) == RowLayout(value=0)
-
-
 def test_a_frame_without_value_is_refused():
     assert fault(schema(key=STRING)) == "Required attribute 'value' not found; the columns are key"
     assert fault(schema()) == "Required attribute 'value' not found; the columns are none"

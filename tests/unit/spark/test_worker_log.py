@@ -11,7 +11,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.schema import RowLayout
-from spark_kafka_sink.spark.source import KafkaBatchWriter
+from spark_kafka_sink.spark.sink_write import KafkaBatchWriter
 from tests.support.waiting import DEADLINE_S
 
 SCHEMA = StructType([StructField("value", StringType())])
@@ -35,40 +35,39 @@ def test_warnings_go_to_stderr_with_time_and_level():
     assert re.fullmatch(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d WARNING pykafka: a stall", line)
 
 
-def test_the_level_is_the_options():
-    lines = in_a_worker("log_at('DEBUG'); log.debug('a'); log_at('ERROR'); log.warning('b'); log.error('c')")
-    assert [line.rpartition(" ")[2] for line in lines] == ["a", "c"]
+HANDLER = "handler = logging.StreamHandler(sys.stderr); logging.getLogger().addHandler(handler)\n"
 
 
-def test_a_worker_that_is_used_again_without_log_level_has_the_level_from_before():
-    lines = in_a_worker(
-        "log_at('DEBUG'); log.debug('a'); log_at('INFO'); log_at(None); log.info('b'); log.warning('c')\n"
-        "logging.getLogger('spark_kafka_sink').setLevel('ERROR')\n"
-        "log_at(None); log.warning('d'); log_at('DEBUG'); log_at(None); log.warning('e'); log.error('f')"
-    )
-    assert [line.rpartition(" ")[2] for line in lines] == ["a", "c", "f"]
-
-
-def test_handlers_of_the_process_have_the_lines_for_themselves():
-    """As in Spark, whose worker logs come and go with each task."""
-    lines = in_a_worker(
-        "log_at('INFO'); handler = logging.StreamHandler(sys.stderr); logging.getLogger().addHandler(handler)\n"
-        "log.info('theirs'); logging.getLogger().removeHandler(handler); log.info('ours')"
-    )
-    assert lines[0] == "theirs"
-    assert lines[1].endswith("INFO pykafka: ours")
-    assert len(lines) == 2
-
-
-def test_lines_name_the_producers_options_as_sparks_in_every_handler():
-    """Incident: "delivery.timeout.ms leaves it 90 s" in an executor's log, which is no option of a Spark write."""
-    lines = in_a_worker(
-        "log_at(None); log.warning('%s is %d', 'delivery.timeout.ms', 5); log.warning('kafka.acks 100%, linger.ms')\n"
-        "handler = logging.StreamHandler(sys.stderr); logging.getLogger().addHandler(handler)\n"
-        "log.warning('raise %s', 'max.block.ms')"
-    )
-    texts = [line.rpartition("pykafka: ")[2] for line in lines]
-    assert texts == ["kafka.delivery.timeout.ms is 5", "kafka.acks 100%, kafka.linger.ms", "raise kafka.max.block.ms"]
+@pytest.mark.parametrize(
+    ("code", "texts"),
+    [
+        ("log_at('DEBUG'); log.debug('a'); log_at('ERROR'); log.warning('b'); log.error('c')", ["a", "c"]),
+        (
+            "log_at('DEBUG'); log.debug('a'); log_at('INFO'); log_at(None); log.info('b'); log.warning('c')\n"
+            "logging.getLogger('spark_kafka_sink').setLevel('ERROR')\n"
+            "log_at(None); log.warning('d'); log_at('DEBUG'); log_at(None); log.warning('e'); log.error('f')",
+            ["a", "c", "f"],
+        ),
+        (
+            f"log_at('INFO'); {HANDLER}log.info('theirs')\n"
+            "logging.getLogger().removeHandler(handler); log.info('ours')",
+            ["theirs", "ours"],
+        ),
+        (
+            "log_at(None); log.warning('%s is %d', 'delivery.timeout.ms', 5); log.warning('kafka.acks 100%, linger.ms')"
+            f"\n{HANDLER}log.warning('raise %s', 'max.block.ms')",
+            ["kafka.delivery.timeout.ms is 5", "kafka.acks 100%, kafka.linger.ms", "raise kafka.max.block.ms"],
+        ),
+    ],
+    ids=[
+        "the level is the option's",
+        "a worker that is used again without logLevel has the level from before",
+        "handlers of the process have the lines for themselves, as in Spark, whose worker logs come and go",
+        "incident: an executor's log named delivery.timeout.ms, which is no option of a Spark write",
+    ],
+)
+def test_lines_have_the_options_level_and_names_and_go_to_the_handlers_that_are_there(code, texts):
+    assert [line.rpartition("pykafka: ")[2] for line in in_a_worker(code)] == texts
 
 
 def test_lines_of_the_callers_process_have_the_producers_own_names():

@@ -1,0 +1,163 @@
+"""``TaskOutput``: where a Spark task's rows go, a producer that other tasks use before and after it; ``TaskMeter``
+measures the task's use of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from types import TracebackType
+from typing import Self, TypeAlias
+
+from spark_kafka_sink.common.clock import Clock
+from spark_kafka_sink.common.config import ProducerConfig
+from spark_kafka_sink.common.metrics import ProducerMetrics, ProducerTotals
+from spark_kafka_sink.common.task_figures import TaskFigures
+from spark_kafka_sink.producer.core import ProducerCore
+from spark_kafka_sink.producer.receipt import RefusalReceipt, RefusedRecord, SendReceipt
+from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn
+
+Lease: TypeAlias = Callable[[ProducerConfig], AbstractContextManager[ProducerCore]]
+"""Lends a producer for a block, and closes it if the block raises."""
+
+
+class TaskOutput:
+    """Writes a task's rows at least once, inside a ``with`` block. One thread. ``TaskTransaction`` writes them exactly
+    once.
+
+    ``own_topics``: of the sink's own records, whose batches do not count in the figures. ``keeps_refused``: a record
+    that only a broker finds too large does not fail the task, but is one of ``refused``.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        clock: Clock,
+        lease: Lease,
+        own_topics: Collection[str] = (),
+        keeps_refused: bool = False,
+    ) -> None:
+        receipt = RefusalReceipt if keeps_refused else SendReceipt
+        self.receipt, self._own = receipt(), receipt()
+        self.meter = TaskMeter(clock, own_topics)
+        self.began_at = 0
+        """When the task leased its producer, in epoch ms. 0: it has none, because it has no rows."""
+        self._config = config
+        self._clock = clock
+        self._lease = lease
+        self._leased = ExitStack()
+        self._core: ProducerCore | None = None
+
+    @property
+    def writes(self) -> bool:
+        """False in a replay, whose rows are only counted."""
+        return True
+
+    def core(self) -> ProducerCore:
+        """The producer's core, leased at the first call. Its transaction may still have to begin."""
+        if self._core is None:
+            self.began_at = self._clock.epoch_ms()
+            self._core = self._leased.enter_context(self._lease(self._config))
+            self.meter.lease(self._core.accumulator.metrics)
+        return self._core
+
+    def count(self, topics: TopicColumn, columns: RecordColumns, partitions: Int32Array | None) -> None:
+        """Rows that belong to the task, and are written in another form by ``append_own``. Replays compare them."""
+
+    def append(self, topics: TopicColumn, columns: RecordColumns, partitions: Int32Array | None) -> None:
+        """Rows, as for ``ProducerCore.append_columns``."""
+        self.core().append_columns(topics, columns, partitions, self.receipt)
+
+    def append_own(self, topic: str, columns: RecordColumns) -> None:
+        """The sink's own records: dead letters and receipts."""
+        self.core().append_columns(topic, columns, None, self._own)
+
+    def flush(self) -> None:
+        """Waits until every record is acknowledged, or is one of ``refused``."""
+        if self._core is not None:
+            with self.meter.awaiting():
+                self._core.flush()
+                self.receipt.wait(self._config.delivery_timeout_ms)
+                self._own.wait(self._config.delivery_timeout_ms)
+
+    def refused(self) -> Iterator[tuple[RefusedRecord, bool]]:
+        """Takes the refused records so far, and whether each is of ``append_own``. None in a transaction, which such a
+        record has failed. A caller that takes them after each append bounds what they hold (``RefusalReceipt``).
+        """
+        for receipt in (self.receipt, self._own):
+            while isinstance(receipt, RefusalReceipt) and (record := receipt.take_refused()) is not None:
+                yield record, receipt is self._own
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._leased.__exit__(kind, error, at)
+
+
+class TaskMeter:
+    """One thread. The producer's counters are read twice: when the task leases it, and when its rows are acknowledged.
+
+    A task makes it before its first row. ``own_topics``: of the sink's own records, whose batches do not count.
+    """
+
+    def __init__(self, clock: Clock, own_topics: Collection[str] = ()) -> None:
+        self._clock = clock
+        self._own_topics = own_topics
+        self._began, self._began_at = clock.now(), clock.epoch_ms()
+        self._metrics: ProducerMetrics | None = None
+        self._before = ProducerTotals()
+        self._append_ms = self._wait_ms = 0.0
+        self._dead_letters: dict[str, int] = {}
+
+    def lease(self, metrics: ProducerMetrics) -> None:
+        """The task has the producer with these metrics for itself from here on."""
+        self._metrics, self._before = metrics, metrics.begin_totals(self._own_topics)
+
+    @contextmanager
+    def appending(self) -> Iterator[None]:
+        """Around the work on rows that Spark handed over."""
+        began = self._clock.now()
+        yield
+        self._append_ms += self._clock.now() - began
+
+    @contextmanager
+    def awaiting(self) -> Iterator[None]:
+        """Around waits for acknowledgements."""
+        began = self._clock.now()
+        yield
+        self._wait_ms += self._clock.now() - began
+
+    def paused(self, ms: float) -> None:
+        """Time slept for the rate limit within ``appending``; not counted as work."""
+        self._append_ms -= ms
+
+    def add_dead_letters(self, reason: str, rows: int) -> None:
+        self._dead_letters[reason] = self._dead_letters.get(reason, 0) + rows
+
+    def figures(self, receipt: SendReceipt) -> TaskFigures:
+        """The task's figures, once all rows of ``receipt`` are acknowledged."""
+        before = self._before
+        after = before if self._metrics is None else self._metrics.totals(self._own_topics)
+        memory_ms = after.memory_wait_ms - before.memory_wait_ms
+        metadata_ms = after.metadata_wait_ms - before.metadata_wait_ms
+        requests = after.responses - before.responses
+        latency_ms = after.latency_ms - before.latency_ms
+        deliveries = receipt.deliveries.values()
+        return TaskFigures(
+            began_at=self._began_at,
+            rows=sum(each.count for each in deliveries),
+            bytes=sum(each.size for each in deliveries),
+            compressed_bytes=after.bytes - before.bytes,
+            batches=after.batches - before.batches,
+            retries=after.retries - before.retries,
+            requests=requests,
+            throttle_ms=after.throttle_ms - before.throttle_ms,
+            latency_avg_ms=latency_ms / requests if requests else 0.0,
+            latency_max_ms=after.longest_latency_ms,
+            duration_ms=self._clock.now() - self._began,
+            encode_ms=max(0.0, self._append_ms - memory_ms - metadata_ms),
+            memory_wait_ms=memory_ms,
+            ack_wait_ms=self._wait_ms,
+            dead_letters=tuple(sorted(self._dead_letters.items())),
+        )
