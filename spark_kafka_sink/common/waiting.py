@@ -24,7 +24,7 @@ _clock = SystemClock()
 
 
 class Wakeable(Protocol):
-    """Something that a thread sleeps in (``Transport``), or that thread."""
+    """Something that a thread sleeps in (``Selector``), or that thread."""
 
     def wakeup(self) -> None:
         """Wakes that thread. Any thread may call this."""

@@ -1,7 +1,7 @@
 """Requests to many brokers: connections, their retries, and the requests in flight (Java: ``NetworkClient``).
 
 Owned by the sender thread. Has no clock and no I/O: callers pass the time (monotonic ms), bytes go through the
-``Transport``.
+``Selector``.
 """
 
 from __future__ import annotations

@@ -173,10 +173,15 @@ class Metadata:
         return found or None
 
     def await_round(self, after: int, max_wait_ms: float) -> None:
-        """Returns when a round after this one has ended, or after ``max_wait_ms``. Requests nothing. Raises as
-        ``wait_for_topics``, but for no topic."""
+        """Returns when a round after this one has ended, or after ``max_wait_ms``. Requests nothing.
+
+        Raises the permanent error that ended a round since then. With a snapshot only an authentication error counts:
+        another node may serve the request.
+        """
         self._wait(lambda: self.round > after or None, (), max_wait_ms)
-        self.raise_fatal(after)
+        fatal = self._fatal[1] if self._fatal is not None and self._fatal[0] > after else None
+        if isinstance(fatal, AuthenticationError) or (fatal is not None and not self.snapshot.nodes):
+            raise fatal.with_traceback(None)
 
     def _wait(self, look: Callable[[], _Found | None], topics: Collection[str], max_wait_ms: float) -> _Found | None:
         """What ``look`` finds, which is called with the lock, at once and after each round; None after
@@ -442,15 +447,6 @@ class Metadata:
                 isinstance(error, _FATAL_ERRORS) and all(each.id in self._errors for each in self._candidates())
             ):
                 self._end_round(error)
-
-    def raise_fatal(self, begun: int) -> None:
-        """Raises the permanent error that ended a round after ``begun``, if there is one.
-
-        With a snapshot only an authentication error counts: another node may serve the request.
-        """
-        fatal = self._fatal[1] if self._fatal is not None and self._fatal[0] > begun else None
-        if isinstance(fatal, AuthenticationError) or (fatal is not None and not self.snapshot.nodes):
-            raise fatal.with_traceback(None)
 
     def rebootstrap(self) -> None:
         """Makes the next update come from the bootstrap servers (REBOOTSTRAP_REQUIRED)."""

@@ -48,7 +48,7 @@ class SentRequest:
 
 
 class ScriptedTransport:
-    """Implements ``Transport``. Connections stay pending, and requests without response, until the test acts.
+    """Stands in for ``Selector``. Connections stay pending, and requests without response, until the test acts.
 
     ``answer``: called with each request at once; its result is the response, None leaves the request to the test.
     ``accept_all``: connections are established as soon as they are asked for.

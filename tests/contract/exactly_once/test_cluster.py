@@ -82,7 +82,7 @@ def test_a_leader_that_left_the_cluster_is_looked_for_anew(brokers):
         session.cluster.refresh()
         assert leader not in session.cluster.node_ids(soon())
         partition = TopicPartition(LEDGER, session.ledger.partitions.partition)
-        session.cluster.calls._located[partition] = Node(leader, "localhost", 1)
+        session.cluster._located[partition] = Node(leader, "localhost", 1)
         session.ledger.read(soon())
 
 

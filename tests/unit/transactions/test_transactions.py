@@ -17,6 +17,9 @@ from spark_kafka_sink.errors import (
     TransactionAbortableError,
     TransactionAbortedError,
 )
+from spark_kafka_sink.network.api_versions import METADATA
+from spark_kafka_sink.network.calls import Call, CodeAt
+from spark_kafka_sink.network.metadata_api import MetadataEntity
 from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.producer.transaction_manager import State, Step
 from spark_kafka_sink.producer.transaction_requests import (
@@ -49,6 +52,22 @@ def test_a_transaction_in_which_nothing_was_sent_asks_nothing(v2):
     engine.append([b"never sent"])
     engine.call(Step.ABORT)
     assert engine.apis() == ["find_coordinator", "init_producer_id"]
+
+
+def test_a_transaction_that_is_aborted_stops_its_own_requests_and_no_callers():
+    engine = TransactionalEngine(False).begun()
+    codes, ends = deque([ErrorCode.coordinator_load_in_progress] * 3 + [ErrorCode.none]), []
+    make = MetadataEntity([], False)
+    call = Call("metadata", METADATA, None, make, lambda _: [CodeAt("", codes.popleft())], ends.append)
+    engine.parts.calls.start(call, "a caller")
+    engine.troubles["add_partitions_to_txn"].extend([ErrorCode.concurrent_transactions] * 1_000)
+    engine.append([b"a"])
+    engine.spin()
+    engine.call(Step.ABORT)
+    for _ in range(5):
+        engine.spin(1_000)
+    assert [end.error for end in ends] == [None]
+    assert engine.parts.calls.of(engine.manager) == []
 
 
 @both_protocols
