@@ -42,17 +42,17 @@ class CheckRequest:
     ledger_topic: str = ""
 
 
-def check(request: CheckRequest, clock: Clock, transport: Selector | None = None) -> Generator[Finding, None, None]:
+def check(request: CheckRequest, clock: Clock) -> Generator[Finding, None, None]:
     """The findings, as they come. At most one connection to each address.
 
     After a refused login no further broker is tried: brokers log each attempt and may lock the user out.
     """
     config = request.config.with_client_id("adminclient")
-    own = transport or Selector(config.send_buffer_bytes, config.receive_buffer_bytes)
+    transport = Selector(config.send_buffer_bytes, config.receive_buffer_bytes)
     try:
-        yield from _Check(replace(request, config=config), clock, own).findings()
+        yield from _Check(replace(request, config=config), clock, transport).findings()
     finally:
-        own.shutdown()
+        transport.shutdown()
 
 
 class _Check:

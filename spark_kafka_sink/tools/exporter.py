@@ -226,6 +226,19 @@ class Exporter:
             self._errors += 1
             self._publish()
 
+    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        """The metrics of a scrape, as a ``Collector`` of prometheus-client makes them."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        families: dict[Metric, CounterMetricFamily | GaugeMetricFamily] = {}
+        names = {metric: (*QUERY_LABELS, *metric.labels) for metric in METRICS} | dict.fromkeys(EXPORTER_METRICS, ())
+        for metric in names:
+            family = CounterMetricFamily if metric.is_counter else GaugeMetricFamily
+            families[metric] = family(PREFIX + metric.name, metric.doc, labels=names[metric])
+        for metric, labels, value in self.samples:
+            families[metric].add_metric([labels.get(name, "") for name in names[metric]], value)
+        yield from families.values()
+
     def _publish(self) -> None:
         own = {
             RECEIPTS: self._receipts,
@@ -299,25 +312,6 @@ class TopicReceipts:
         return self._cluster.now() + self._wait_ms
 
 
-class SampleCollector:
-    """Makes the metrics of each scrape, as a ``Collector`` of prometheus-client."""
-
-    def __init__(self, exporter: Exporter) -> None:
-        self._exporter = exporter
-
-    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
-        families: dict[Metric, CounterMetricFamily | GaugeMetricFamily] = {}
-        names = {metric: (*QUERY_LABELS, *metric.labels) for metric in METRICS} | dict.fromkeys(EXPORTER_METRICS, ())
-        for metric in names:
-            family = CounterMetricFamily if metric.is_counter else GaugeMetricFamily
-            families[metric] = family(PREFIX + metric.name, metric.doc, labels=names[metric])
-        for metric, labels, value in self._exporter.samples:
-            families[metric].add_metric([labels.get(name, "") for name in names[metric]], value)
-        yield from families.values()
-
-
 class _Handler(WSGIRequestHandler):
     def log_message(self, *args: Any, **kwargs: Any) -> None:
         """Logs no requests."""
@@ -370,7 +364,7 @@ def serve(exporter: Exporter, host: str, port: int, clock: Clock) -> int:
     from prometheus_client import CollectorRegistry, make_wsgi_app
 
     registry = CollectorRegistry()
-    registry.register(SampleCollector(exporter))
+    registry.register(exporter)
     server = _Server(host, port, clock)
     server.set_app(make_wsgi_app(registry))
     Thread(target=server.serve_forever, name="metrics-server", daemon=True).start()

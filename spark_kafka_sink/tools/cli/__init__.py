@@ -1,1 +1,1 @@
-"""The command ``spark-kafka-sink``. Each subcommand is a module with ``add_to(subparsers)``."""
+"""The command ``spark-kafka-sink``: a file for each subcommand, which ``main`` lists, and ``job`` for ``jobs/``."""

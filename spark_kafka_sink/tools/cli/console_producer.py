@@ -19,11 +19,7 @@ from spark_kafka_sink.errors import ConfigError, FailedToSendError, KafkaError
 from spark_kafka_sink.producer.producer import KafkaProducer
 from spark_kafka_sink.producer.record import ProducerRecord, RecordMetadata
 from spark_kafka_sink.producer.sync_producer import SyncProducer, open_producer
-from spark_kafka_sink.tools.cli.command_line import (
-    add_client_options,
-    add_pairs,
-    client_options,
-)
+from spark_kafka_sink.tools.cli.command_line import add_client_options, add_pairs, client_options
 
 SUMMARY = "send the lines of standard input as records"
 

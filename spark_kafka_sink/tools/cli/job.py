@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
-from pyspark.sql.streaming import DataStreamReader
+from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.spark.kafka_write import register_format

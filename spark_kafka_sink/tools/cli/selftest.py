@@ -109,12 +109,19 @@ def _session(settings: Mapping[str, str]) -> Iterator[SparkSession]:
     from spark_kafka_sink.tools.self_test import has_format
     from spark_kafka_sink.tools.worker_check import spark_session
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    _interrupt_by_signals()
     with ExitStack() as stack:
         # An interrupted start could leave Spark's JVM running: PySpark 4.2 then removes the folder by which the JVM
         # tells it its port (``pyspark.java_gateway.launch_gateway``).
         with uninterrupted():
             spark = stack.enter_context(spark_session("spark-kafka-sink selftest", settings))
+        _interrupt_by_signals()
         if has_format():
             register_format(spark)  # as jobs/ do: then it runs like all other Python code
         yield spark
+
+
+def _interrupt_by_signals() -> None:
+    """Ctrl-C and SIGTERM raise ``KeyboardInterrupt``. Spark's start replaces the handler of Ctrl-C."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)

@@ -29,12 +29,7 @@ from spark_kafka_sink.exactly_once.operator_commands import (
 from spark_kafka_sink.exactly_once.session import CommitSettings, Session
 from spark_kafka_sink.exactly_once.values import Entry, driver_id
 from spark_kafka_sink.spark.options import LEDGER_TOPIC
-from spark_kafka_sink.tools.cli.command_line import (
-    above_zero,
-    add_client_options,
-    add_cluster,
-    client_config,
-)
+from spark_kafka_sink.tools.cli.command_line import above_zero, add_client_options, add_cluster, client_config
 
 DECLINED: Final = 1
 

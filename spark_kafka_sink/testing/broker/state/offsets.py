@@ -18,12 +18,7 @@ from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.records.encode import TRANSACTIONAL
 from spark_kafka_sink.testing.broker.state.cluster import Cluster
 from spark_kafka_sink.testing.broker.state.internal_topics import OFFSETS_TOPIC, coordinator_partition
-from spark_kafka_sink.testing.broker.state.offset_records import (
-    CommittedOffset,
-    offset_batch,
-    offset_key,
-    offset_value,
-)
+from spark_kafka_sink.testing.broker.state.offset_records import CommittedOffset, offset_batch, offset_key, offset_value
 from spark_kafka_sink.testing.broker.state.partition import ALL_REPLICAS, Partition
 
 NOTHING_COMMITTED = CommittedOffset(-1)
