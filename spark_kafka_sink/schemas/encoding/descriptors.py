@@ -114,7 +114,7 @@ def descriptor_set_of(file: str, name: str = "default.proto", imports: Mapping[s
         parsed = files.file.add()
         try:
             parsed.ParseFromString(base64.b64decode(text, validate=True))
-        except (binascii.Error, ValueError, _decode_error()) as error:
+        except (binascii.Error, ValueError, import_module("google.protobuf.message").DecodeError) as error:
             raise ConfigError(
                 [f"{at or 'the schema'} is not a serialized Protobuf file (format=serialized): {error}"]
             ) from None
@@ -132,7 +132,7 @@ def ordered_files(descriptor_set: bytes) -> list[FileDescriptorProto]:
     descriptor_pb2 = library()
     try:
         files: FileDescriptorSet = descriptor_pb2.FileDescriptorSet.FromString(descriptor_set)
-    except (_decode_error(), TypeError):
+    except (import_module("google.protobuf.message").DecodeError, TypeError):
         raise ConfigError(
             ["not a Protobuf descriptor set: make it with protoc --include_imports --descriptor_set_out"]
         ) from None
@@ -213,11 +213,6 @@ def pool_of(files: Iterable[FileDescriptorProto]) -> DescriptorPool:
         except (TypeError, KeyError) as error:
             raise ConfigError([f"{each.name} of the descriptor set is not valid: {error}"]) from None
     return pool
-
-
-def _decode_error() -> type[Exception]:
-    error: type[Exception] = import_module("google.protobuf.message").DecodeError
-    return error
 
 
 def is_repeated(field: FieldDescriptor) -> bool:

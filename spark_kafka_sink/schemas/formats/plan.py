@@ -52,9 +52,9 @@ class FormatPlan:
     def has_headers(self) -> bool:
         """Whether headers name the schemas of some column."""
         registry = self.registry
-        if registry is None:
-            return False
-        return any(registry.side(side).schema_id_place is SchemaIdPlace.HEADER for side in self.columns)
+        return registry is not None and any(
+            registry.side(side).schema_id_place is SchemaIdPlace.HEADER for side in self.columns
+        )
 
 
 @dataclass(frozen=True, slots=True)

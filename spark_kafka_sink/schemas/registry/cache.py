@@ -88,7 +88,10 @@ class CachedRegistry:
         """The schemas that ``schema`` imports. A reference names a version, which never changes."""
         key = ("imports", f"{serialized}", json.dumps(schema.references))
         return self._answer(
-            key, lambda: self._registry.imports(schema, serialized=serialized), _plain_imports, _stored_imports
+            key,
+            lambda: self._registry.imports(schema, serialized=serialized),
+            lambda imports: {name: _plain(each) for name, each in imports.items()},
+            _stored_imports,
         )
 
     def _asked(self, key: tuple[str, ...], ask: Callable[[], RegisteredSchema]) -> RegisteredSchema:
@@ -216,10 +219,6 @@ def stored_response(plain: Any) -> RegisteredSchema:
     if not isinstance(subject, str) or not isinstance(rules, list):
         raise UnreadableResponseError("has no subject or rules")
     return registered_schema(parsed, subject)._replace(rules=tuple(map(str, rules)))
-
-
-def _plain_imports(imports: Mapping[str, Schema]) -> dict[str, Any]:
-    return {name: _plain(schema) for name, schema in imports.items()}
 
 
 def _stored_imports(plain: Any) -> Mapping[str, Schema]:

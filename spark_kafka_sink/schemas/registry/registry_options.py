@@ -1,8 +1,8 @@
 """The registry's options: the names, defaults and meanings of Confluent's Java serializers.
 
 Java: ``AbstractKafkaSchemaSerDeConfig``, ``SchemaRegistryClientConfig``, ``BasicAuthCredentialProvider``,
-``BearerAuth…``. Case does not matter in names, because Spark
-passes them in lower case. Options of the connection may begin with ``schema.registry.``, as in Kafka Connect.
+``BearerAuth…``. Case does not matter in names, because Spark passes them in lower case. Options of the connection may
+begin with ``schema.registry.``, as in Kafka Connect.
 """
 
 from __future__ import annotations
@@ -382,6 +382,7 @@ def _urls(draft: Draft, names: list[str]) -> tuple[RegistryUrl, ...]:
     """
     given: list[tuple[str, str]] = []
     for text in _SEPARATOR.split(draft.values[URL]):
+        draft.values[URL] = ()
         scheme = _SCHEME.match(text)
         login, at, rest = ("", "", "") if scheme is None else text[scheme.end() :].rpartition("@")
         if not _PATH.isdisjoint(_PLACEHOLDER.sub("", login)):

@@ -355,6 +355,7 @@ def test_placeholders_of_a_login_in_a_url_stay_and_others_are_resolved(tmp_path,
     assert logins == ["me:${env:REGISTRY_SECRET}", "uA:p", None]
     assert SECRET.encode() not in pickle.dumps(options)
     assert SECRET not in str(faults_of({"schema.registry.url": "https://me:${env:REGISTRY_SECRET}@b:port"}))
+    assert len(faults_of({"schema.registry.url": f"https://me:{SECRET}@${{env:a:b}}"})) == 1
     (fault,) = faults_of({"schema.registry.url": "https://me:${yours:x}@b"})
     assert fault.startswith("schema.registry.url has a placeholder ${alias:…} of an unknown config provider; the alias")
 
