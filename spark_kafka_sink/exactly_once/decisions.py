@@ -189,15 +189,19 @@ def check_target(write_id: WriteId, entry: Entry | None) -> None:
 
 def check_ledger_of_foreach_batch(plan: WritePlan, write_id: WriteId, batch: int) -> None:
     """Raises ``ExactlyOnceError`` if the ledger lacks the entry that the txnAppId's write in an earlier micro-batch of
-    the same foreachBatch has left. ``batch``: the micro-batch's number."""
+    the same foreachBatch has left. ``batch``: the micro-batch's number.
+
+    A function that skipped its writes until now looks the same: it has left nothing, not even a ledger.
+    """
     trusted = plan.ledger_start.trusts(RecoveryMode.CHECKPOINT, write_id.number)
     if write_id.kind is not WriteKind.VERSION or batch == 0 or write_id.query in plan.entries or trusted:
         return
     raise ExactlyOnceError(
         f"{_write(plan, write_id)} has no entry in the ledger, though micro-batch {batch} of its foreachBatch is not "
-        "the first. The ledger was lost, ledgerTopic or txnAppId changed, or no earlier micro-batch was written "
-        "with this txnAppId. This version may be in Kafka already. If it is not, or twice is acceptable this once, set "
-        f"ledgerStart=trust-checkpoint:{write_id.number}."
+        "the first. If the ledger was lost, or ledgerTopic or txnAppId changed, this version may be in Kafka already. "
+        "If the function has skipped this write until now (`if batch.isEmpty(): return`, or a write only if there are "
+        "bad rows), it is not: take the condition out, because a micro-batch without rows must be written, too. To "
+        f"write this version, once more if it is in Kafka, set ledgerStart=trust-checkpoint:{write_id.number}."
     )
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from types import MappingProxyType, ModuleType
 from typing import Any, Final, NamedTuple
 
@@ -18,9 +17,9 @@ from spark_kafka_sink.errors import BrokerError, NetworkError, UnsupportedVersio
 from spark_kafka_sink.exactly_once.committer import Cluster
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.values import LedgerPartitions
-from spark_kafka_sink.network.api_versions import every
+from spark_kafka_sink.network.api_versions import CREATE_TOPICS_WITH_DEFAULTS, every
 from spark_kafka_sink.network.calls import Call, CodeAt
-from spark_kafka_sink.network.error_table import FORBIDDEN
+from spark_kafka_sink.network.messages import API_KEYS
 from spark_kafka_sink.network.topics import BROKER_DEFAULT, NewTopic, create_topic, why_not_created
 
 _log = logging.getLogger("spark_kafka_sink.exactly_once")
@@ -30,48 +29,45 @@ PARTITIONS: Final = 10
 this many further on.
 """
 
-_HOUR_MS: Final = 3_600_000
+_POLICY: Final = "cleanup.policy"
+_UNCLEAN: Final = "unclean.leader.election.enable"
+_IN_SYNC: Final = "min.insync.replicas"
+_SEGMENT: Final = "segment.ms"
+_DELETE_RETENTION: Final = "delete.retention.ms"
 _DIRTY_RATIO: Final = "min.cleanable.dirty.ratio"
 SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "cleanup.policy": "compact",
-        "unclean.leader.election.enable": "false",
-        "segment.ms": str(_HOUR_MS // 12),
-        "delete.retention.ms": str(_HOUR_MS // 2),
+        _POLICY: "compact",
+        _UNCLEAN: "false",
+        _SEGMENT: "300000",
+        _DELETE_RETENTION: "1800000",
         _DIRTY_RATIO: "0.1",
     }
 )
-"""Retention of a new ledger topic. A starting driver reads the last segment, and the control records of half an hour.
-They must not be removed while it reads; a kept view is read anew after half of that."""
+"""Settings of a new ledger topic, besides min.insync.replicas. A starting driver reads the last segment, and the
+control records of half an hour. They must not be removed while it reads; a view is read anew after half of that."""
 
-_POLICY: Final = "cleanup.policy"
-_UNCLEAN: Final = "unclean.leader.election.enable"
-_NO_MORE_THAN: Final = ("segment.ms", "delete.retention.ms", _DIRTY_RATIO)
-_IN_SYNC: Final = "min.insync.replicas"
-LEDGER_SETTINGS: Final = (*SETTINGS, _IN_SYNC)
-"""The settings that a new ledger has if the brokers take them."""
-
+_MAX_MESSAGE: Final = "max.message.bytes"
 _LIKE_TRANSACTION_LOG: Final = ("transaction.state.log.replication.factor", "transaction.state.log.min.isr")
 _DEFAULT_REPLICATION: Final = "default.replication.factor"
 _MOST_REPLICAS: Final = 3
-_MAX_MESSAGE: Final = "max.message.bytes"
 _TOPIC, _BROKER = 2, 4
 _SOON_MS: Final = 50.0
 
-_TRIED_AGAIN: Final = frozenset({ErrorCode.invalid_config, ErrorCode.policy_violation})
-"""Refusals of CreateTopics that may be about one of the settings."""
-
-_OPTIONAL: Final = (_UNCLEAN, _IN_SYNC, "delete.retention.ms", "segment.ms", _DIRTY_RATIO)
-"""The settings that a ledger can do without, the most important one first."""
+_MAY_BE_ABOUT_SETTINGS: Final = frozenset({ErrorCode.invalid_config, ErrorCode.policy_violation})
+_ATTEMPTS: Final = 3
 
 _COSTS: Final[Mapping[str, str]] = MappingProxyType(
     {
         _UNCLEAN: "if every replica in sync fails, a leader may be elected that lacks the last decisions, and batches "
         "may be written twice",
         _IN_SYNC: "a decision may be acknowledged by fewer replicas, and be lost with them",
-        **dict.fromkeys(_NO_MORE_THAN, "compaction comes later, so the start of a query reads more"),
+        **dict.fromkeys(
+            (_SEGMENT, _DELETE_RETENTION, _DIRTY_RATIO), "compaction comes later, so the start of a query reads more"
+        ),
     }
 )
+"""What it may cost not to have a setting; compaction itself is required."""
 
 _USE_OTHER_BROKERS: Final = (
     "Use brokers (or a tier of the service) that tell a topic's settings, or deliveryGuarantee=at-least-once"
@@ -103,148 +99,15 @@ def refuse_too_few(topic: str, partitions: int) -> None:
         )
 
 
-def ensure_ledger(cluster: Cluster, topic: str, deadline: float) -> EnsuredLedger:
-    """Creates the topic, with as many of its settings as the brokers take, and checks the effective ones. Raises
-    ``ExactlyOnceError`` if it cannot be created or would lose entries."""
-    wanted = wanted_ledger(cluster, deadline)
-    info = cluster.topic(topic, deadline)
-    if info is None:
-        made = create_ledger(cluster, topic, wanted, deadline)
-        if not made.existed:
-            configs = checked_configs(cluster, topic, wanted, deadline)
-            if made.left_out or made.replication_factor != wanted.replication:
-                replicas = fewest_replicas(cluster, topic, deadline)
-                _log.warning("ledgerTopic %s was created %s", topic, made.told(wanted, configs, replicas))
-            return EnsuredLedger(2 * PARTITIONS, True, _number(configs.get(_MAX_MESSAGE)))
-        while (info := cluster.topic(topic, deadline)) is None:
-            cluster.check_time(deadline, f"ledgerTopic {topic} exists, but is not in the brokers' metadata")
-            cluster.pause(_SOON_MS)
-    refuse_too_few(topic, info.partition_count)
-    configs = checked_configs(cluster, topic, wanted, deadline)
-    if topic not in _warned:
-        _warn_of_weakness(cluster, topic, wanted, configs, deadline)
-    return EnsuredLedger(info.partition_count, False, _number(configs.get(_MAX_MESSAGE)))
-
-
-def checked_configs(cluster: Cluster, topic: str, wanted: WantedLedger, deadline: float) -> dict[str, str | None]:
-    """The topic's effective settings, as far as the brokers tell them. Raises ``ExactlyOnceError`` if it would lose
-    entries, or if they do not tell its cleanup.policy.
-    """
-    try:
-        configs = _describe(cluster, _TOPIC, [topic], (*wanted.settings, _MAX_MESSAGE), deadline)
-    except BrokerError as error:
-        if error.code not in FORBIDDEN:
-            raise
-        raise ExactlyOnceError(
-            f"The settings of ledgerTopic {topic} cannot be read: {error.name}: the principal needs "
-            "DESCRIBE_CONFIGS on it"
-        ) from error
-    if faults := ledger_faults(configs):
-        change = "Change its settings (kafka-configs --alter), or name another topic."
-        remedy = change if configs.get(_POLICY) is not None else f"{_USE_OTHER_BROKERS}."
-        raise ExactlyOnceError(f"ledgerTopic {topic} could lose decisions: {'; '.join(faults)}. {remedy}")
-    return configs
-
-
-def fewest_replicas(cluster: Cluster, topic: str, deadline: float) -> int:
-    """The replicas of the partition with the fewest; 0 if the topic is not in the metadata yet."""
-    return min(map(len, cluster.replicas(topic, deadline)), default=0)
-
-
-def ledger_faults(configs: Mapping[str, str | None]) -> list[str]:
-    """Why a topic with these effective settings cannot be the ledger.
-
-    An unclean.leader.election.enable that DescribeConfigs leaves out is no fault: Redpanda, for one, has no such
-    setting and never elects a leader that lacks records.
-    """
-    policy, unclean = configs.get(_POLICY), configs.get(_UNCLEAN)
-    faults = []
-    if policy is None:
-        faults.append(f"DescribeConfigs does not tell its {_POLICY}, which must be 'compact'")
-    elif policy != SETTINGS[_POLICY]:
-        faults.append(f"{_POLICY} is {policy!r}, not {SETTINGS[_POLICY]!r}")
-    if unclean not in (None, SETTINGS[_UNCLEAN]):
-        faults.append(f"{_UNCLEAN} is {unclean!r}, not {SETTINGS[_UNCLEAN]!r}")
-    return faults
-
-
-def _warn_of_weakness(
-    cluster: Cluster, topic: str, wanted: WantedLedger, configs: Mapping[str, str | None], deadline: float
-) -> None:
-    """Warns once of an existing topic that is weaker than a new one, or of which that is not known."""
-    commands = _repair_commands(cluster, topic, wanted, configs, deadline)
-    unknown = [name for name in (_UNCLEAN, _IN_SYNC) if configs.get(name) is None]
-    texts = []
-    if unknown:
-        texts.append(f"The brokers do not tell {_costs(unknown)}.")
-    if commands:
-        texts.append(
-            "It has other settings than this sink creates it with: it may lose decisions when brokers fail, or slow "
-            f"down the start of queries. To change it, if the brokers let you, run: {' ; '.join(commands)}"
-        )
-    if texts:
-        _warned.add(topic)
-        _log.warning("ledgerTopic %s: %s", topic, " ".join(texts))
-
-
-def _costs(names: Sequence[str]) -> str:
-    """The settings, and what it may cost not to have them; each cost once."""
-    by_cost: dict[str, list[str]] = {}
-    for name in names:
-        by_cost.setdefault(_COSTS[name.partition("=")[0]], []).append(name)
-    return "; ".join(f"{', '.join(each)} ({cost})" for cost, each in by_cost.items())
-
-
-def _number(text: str | None) -> int | None:
-    return None if text is None else int(text)
-
-
 @dataclass(frozen=True, slots=True)
 class WantedLedger:
-    """The replication factor and settings of a new topic in this cluster. ``default_told``: the brokers tell their
-    default.replication.factor, so the replication factor is not below it.
+    """The replication factor and the settings of a new topic in this cluster. ``default_told``: the brokers tell their
+    default.replication.factor, and ``replication`` is not below it.
     """
 
     replication: int
     settings: Mapping[str, str]
     default_told: bool
-
-
-@dataclass(frozen=True, slots=True)
-class MadeLedger:
-    """How the topic was created. ``left_out``: settings that the brokers refused; ``refusal``: their first error.
-    ``existed``: another client created it meanwhile, or a request of this one whose response was lost.
-    """
-
-    replication_factor: int
-    left_out: tuple[str, ...]
-    refusal: str
-    existed: bool
-
-    def told(self, wanted: WantedLedger, configs: Mapping[str, str | None], replicas: int) -> str:
-        """What was left out and what that costs, with what is in effect instead. ``replicas``: of each partition, 0 if
-        unknown."""
-        texts = [f"without {', '.join(self.left_out)}"] if self.left_out else []
-        if self.replication_factor == BROKER_DEFAULT:
-            texts.append(f"with the brokers' default replication factor instead of {wanted.replication}")
-        unknown = [name for name in self.left_out if configs.get(name) is None]
-        weaker = [
-            f"{name}={configs[name]}" for name in self.left_out if _is_weaker(name, configs.get(name), wanted.settings)
-        ]
-        costs = [f"Not told, so perhaps weaker: {_costs(unknown)}."] if unknown else []
-        if weaker:
-            costs.append(f"In effect: {_costs(weaker)}.")
-        if replicas < wanted.replication:
-            number = f"{replicas or 'an unknown number'} instead of {wanted.replication}"
-            costs.append(f"Replicas of a partition: {number} (a decision may be lost with the brokers that hold it).")
-        cost = " ".join(costs) or "The settings in effect are as strong."
-        return f"{' and '.join(texts)}, because the brokers refuse more ({self.refusal}). {cost}"
-
-
-def _is_weaker(name: str, value: str | None, settings: Mapping[str, str]) -> bool:
-    if value is None or name == _UNCLEAN:  # an unclean election is a fault
-        return False
-    return float(value) < float(settings[name]) if name == _IN_SYNC else float(value) > float(settings[name])
 
 
 def wanted_ledger(cluster: Cluster, deadline: float) -> WantedLedger:
@@ -258,84 +121,91 @@ def wanted_ledger(cluster: Cluster, deadline: float) -> WantedLedger:
     return WantedLedger(replication, {**SETTINGS, _IN_SYNC: str(in_sync)}, default is not None)
 
 
-def _repair_commands(
-    cluster: Cluster, topic: str, wanted: WantedLedger, configs: Mapping[str, str | None], deadline: float
-) -> list[str]:
-    """The commands that give an existing topic the settings of a new one."""
-    server, commands = f"--bootstrap-server {cluster.servers}", []
-    replicas = cluster.replicas(topic, deadline)
-    brokers = cluster.node_ids(deadline)
-    factor = min(wanted.replication, len(brokers))
-    if any(len(each) < factor for each in replicas):
-        moves = [
-            {
-                "topic": topic,
-                "partition": index,
-                "replicas": _widened(each, brokers[index % len(brokers) :] + brokers, factor),
-            }
-            for index, each in enumerate(replicas)
-        ]
-        plan = json.dumps({"version": 1, "partitions": moves}, separators=(",", ":"))
-        commands.append(f"kafka-reassign-partitions.sh {server} --execute --reassignment-json-file <(echo '{plan}')")
-    if len(replicas) < 2 * PARTITIONS:
-        commands.append(f"kafka-topics.sh {server} --alter --topic {topic} --partitions {2 * PARTITIONS}")
-    weak = [name for name in _NO_MORE_THAN if float(configs.get(name) or 0) > float(wanted.settings[name])]
-    if (in_sync := configs.get(_IN_SYNC)) is not None and int(in_sync) < min(
-        int(wanted.settings[_IN_SYNC]), len(brokers)
-    ):
-        weak.append(_IN_SYNC)
-    if weak:
-        changes = ",".join(f"{name}={wanted.settings[name]}" for name in weak)
-        commands.append(
-            f"kafka-configs.sh {server} --alter --entity-type topics --entity-name {topic} --add-config {changes}"
-        )
-    return commands
+def ensure_ledger(cluster: Cluster, topic: str, deadline: float) -> EnsuredLedger:
+    """Creates the topic, or checks the settings of an existing one, and warns once of one that is weaker than wanted.
+    Raises ``ExactlyOnceError`` if it cannot be created or would lose entries."""
+    wanted = wanted_ledger(cluster, deadline)
+    info = cluster.topic(topic, deadline)
+    if info is None:
+        created = create_ledger(cluster, topic, wanted, deadline)
+        if not created.existed:
+            configs = checked_configs(cluster, topic, wanted, deadline)
+            if created.refusal:
+                replicas = fewest_replicas(cluster, topic, deadline)
+                _log.warning("ledgerTopic %s was created %s", topic, created.told(wanted, configs, replicas))
+            return EnsuredLedger(2 * PARTITIONS, True, _number(configs.get(_MAX_MESSAGE)))
+        while (info := cluster.topic(topic, deadline)) is None:
+            cluster.check_time(deadline, f"ledgerTopic {topic} exists, but is not in the brokers' metadata")
+            cluster.pause(_SOON_MS)
+    refuse_too_few(topic, info.partition_count)
+    configs = checked_configs(cluster, topic, wanted, deadline)
+    if topic not in _warned:
+        _warn_of_weak_ledger(cluster, topic, wanted, configs, deadline)
+    return EnsuredLedger(info.partition_count, False, _number(configs.get(_MAX_MESSAGE)))
 
 
-def _widened(replicas: Sequence[int], brokers: Sequence[int], factor: int) -> list[int]:
-    """The replicas and further brokers, up to ``factor``. The preferred leader stays the first."""
-    return list(dict.fromkeys([*replicas, *brokers]))[: max(factor, len(replicas))]
+@dataclass(frozen=True, slots=True)
+class CreatedLedger:
+    """How the topic was created. ``refusal``: why not with all settings, empty if it has them. ``existed``: another
+    client created it meanwhile, or a request of this one whose response was lost.
+    """
+
+    replication_factor: int
+    left_out: tuple[str, ...]
+    refusal: str
+    existed: bool
+
+    def told(self, wanted: WantedLedger, configs: Mapping[str, str | None], replicas: int) -> str:
+        """What was left out and what that costs, with what is in effect instead. ``replicas``: of each partition, 0 if
+        unknown."""
+        without = f"without {', '.join(self.left_out)}"
+        if self.replication_factor == BROKER_DEFAULT:
+            without += f" and with the brokers' default replication factor instead of {wanted.replication}"
+        cost = " ".join(_weaknesses(wanted, configs, replicas)) or "The settings in effect are as strong."
+        return f"{without}, because the brokers refuse more ({self.refusal}). {cost}"
 
 
-def broker_limit_ms(cluster: Cluster, deadline: float) -> int | None:
-    """The brokers' transaction.max.timeout.ms; None without the right to describe configs."""
-    configs = _broker_configs(cluster, ("transaction.max.timeout.ms",), deadline)
-    limit = configs.get("transaction.max.timeout.ms")
-    return None if limit is None else int(limit)
-
-
-def create_ledger(cluster: Cluster, topic: str, wanted: WantedLedger, deadline: float) -> MadeLedger:
-    """Creates the topic with as many of the settings as the brokers take. Raises ``ExactlyOnceError`` if they refuse
+def create_ledger(cluster: Cluster, topic: str, wanted: WantedLedger, deadline: float) -> CreatedLedger:
+    """Creates the topic, with fewer settings if the brokers refuse some. Raises ``ExactlyOnceError`` if they refuse
     even cleanup.policy alone."""
-    attempt: _Attempt | None = _Attempt(wanted.replication, tuple(wanted.settings))
-    tried: dict[_Attempt, BrokerError] = {}
-    while attempt is not None:
-        settings = {name: wanted.settings[name] for name in attempt.names}
+    refusals: list[BrokerError] = []
+    while not refusals or (refusals[-1].code in _MAY_BE_ABOUT_SETTINGS and len(refusals) < _ATTEMPTS):
+        replication, names = _next_attempt(cluster, wanted, refusals)
+        settings = {name: value for name, value in wanted.settings.items() if name in names}
         try:
-            new = NewTopic(topic, 2 * PARTITIONS, attempt.replication, settings)
-            created = create_topic(cluster, new, deadline)
+            created = create_topic(cluster, NewTopic(topic, 2 * PARTITIONS, replication, settings), deadline)
         except BrokerError as error:
-            tried[attempt] = error
-            if error.code not in _TRIED_AGAIN:
-                break
-            attempt = _with_fewer(wanted, tried)
+            refusals.append(error)
         else:
-            left_out = tuple(name for name in wanted.settings if name not in settings)
-            if created and (left_out or attempt.replication != wanted.replication):
+            if refusals and created:
                 _warned.add(topic)  # the warning about its creation says what it lacks
-            return MadeLedger(attempt.replication, left_out, str(next(iter(tried.values()), "")), not created)
-    last = [*tried.values()][-1]
-    even = ", even with no setting but cleanup.policy=compact" if attempt is None else ""
+            left_out = tuple(name for name in wanted.settings if name not in names)
+            return CreatedLedger(replication, left_out, str(refusals[0]) if refusals else "", not created)
+    even = ", even with no setting but cleanup.policy=compact" if len(refusals) == _ATTEMPTS else ""
     raise ExactlyOnceError(
-        f"ledgerTopic {topic} is missing and cannot be created{even}: {why_not_created(last)}. Create it by hand: "
-        + by_hand(wanted)
-        + (
-            "; of these the ledger cannot do without cleanup.policy. Without compaction use "
-            "deliveryGuarantee=at-least-once."
-            if even
-            else "."
-        )
-    ) from last
+        f"ledgerTopic {topic} is missing and cannot be created{even}: {why_not_created(refusals[-1])}. Create it by "
+        f"hand: {by_hand(wanted)}; only cleanup.policy is required. Without compaction use "
+        "deliveryGuarantee=at-least-once."
+    ) from refusals[-1]
+
+
+def _next_attempt(
+    cluster: Cluster, wanted: WantedLedger, refusals: Sequence[BrokerError]
+) -> tuple[int, Collection[str]]:
+    """The replication factor, and the settings by name, to try after these refusals.
+
+    First with all; then without those that the refusal names, or if it names none, with those that keep a start short;
+    then with cleanup.policy alone. There the brokers choose the replication factor, unless they tell their default:
+    some take no other (Confluent Cloud).
+    """
+    if not refusals:
+        return wanted.replication, wanted.settings
+    if len(refusals) == 1:
+        named = {name for name in wanted.settings if name in str(refusals[0])} - {_POLICY}
+        return wanted.replication, wanted.settings.keys() - named if named else {_POLICY, _SEGMENT, _DELETE_RETENTION}
+    versions = cluster.any_api_versions()
+    can_choose = versions is not None and versions.speaks(API_KEYS["create_topics"], CREATE_TOPICS_WITH_DEFAULTS)
+    return BROKER_DEFAULT if can_choose and not wanted.default_told else wanted.replication, {_POLICY}
 
 
 def by_hand(wanted: WantedLedger) -> str:
@@ -343,44 +213,112 @@ def by_hand(wanted: WantedLedger) -> str:
     return ", ".join([f"{2 * PARTITIONS} partitions", *(f"{name}={value}" for name, value in wanted.settings.items())])
 
 
-class _Attempt(NamedTuple):
-    replication: int
-    names: tuple[str, ...]
-
-
-def _with_fewer(wanted: WantedLedger, tried: Mapping[_Attempt, BrokerError]) -> _Attempt | None:
-    """What to try after a refusal; None if everything was tried.
-
-    If the error names one of the settings, the same without it. Otherwise the most settings that were not tried yet:
-    at most 32 attempts, once in the life of a ledger, while a broker that names what it refuses needs two. If the
-    brokers do not tell their default replication factor, perhaps they take no other (Confluent Cloud); with it goes
-    min.insync.replicas, which might be larger.
+def checked_configs(cluster: Cluster, topic: str, wanted: WantedLedger, deadline: float) -> dict[str, str | None]:
+    """The topic's effective settings, as far as the brokers tell them. Raises ``ExactlyOnceError`` if it would lose
+    entries, or if they do not tell its cleanup.policy.
     """
-    refused, error = list(tried.items())[-1]
-    named = [name for name in refused.names if name != _POLICY and name in str(error)]
-    if len(named) == 1:
-        narrowed = _Attempt(refused.replication, tuple(name for name in refused.names if name != named[0]))
-        if narrowed not in tried:
-            return narrowed
-    return next((each for each in _attempts(wanted) if each not in tried), None)
+    configs = _describe(cluster, _TOPIC, [topic], (*wanted.settings, _MAX_MESSAGE), deadline)
+    if configs.get(_POLICY) is None:
+        raise ExactlyOnceError(
+            f"ledgerTopic {topic} could lose decisions: DescribeConfigs does not tell its {_POLICY}, which must be "
+            f"{SETTINGS[_POLICY]!r}. {_USE_OTHER_BROKERS}."
+        )
+    # Redpanda, for one, has no unclean.leader.election.enable, and never elects a leader that lacks records.
+    if faults := [
+        f"{name} is {configs[name]!r}, not {SETTINGS[name]!r}"
+        for name in (_POLICY, _UNCLEAN)
+        if configs.get(name) not in (None, SETTINGS[name])
+    ]:
+        raise ExactlyOnceError(
+            f"ledgerTopic {topic} could lose decisions: {'; '.join(faults)}. Change its settings (kafka-configs "
+            "--alter), or name another topic."
+        )
+    return configs
 
 
-def _attempts(wanted: WantedLedger) -> Iterator[_Attempt]:
-    """Every attempt, those with the most settings first. The brokers' default replication factor comes as soon as the
-    same settings were refused with another."""
+def fewest_replicas(cluster: Cluster, topic: str, deadline: float) -> int:
+    """The replicas of the partition with the fewest; 0 if the topic is not in the metadata yet."""
+    return min(map(len, cluster.replicas(topic, deadline)), default=0)
 
-    def attempt(replication: int, optional: Collection[str]) -> _Attempt:
-        return _Attempt(replication, tuple(name for name in wanted.settings if name == _POLICY or name in optional))
 
-    without_in_sync = tuple(name for name in _OPTIONAL if name != _IN_SYNC)
-    choices: list[tuple[int, tuple[str, ...]]] = [(wanted.replication, _OPTIONAL)]
-    if not wanted.default_told:
-        yield attempt(wanted.replication, without_in_sync)
-        yield attempt(BROKER_DEFAULT, without_in_sync)
-        choices.append((BROKER_DEFAULT, without_in_sync))
-    for replication, optional in choices:
-        for count in range(len(optional), -1, -1):
-            yield from (attempt(replication, names) for names in combinations(optional, count))
+def _number(text: str | None) -> int | None:
+    return None if text is None else int(text)
+
+
+def _warn_of_weak_ledger(
+    cluster: Cluster, topic: str, wanted: WantedLedger, configs: Mapping[str, str | None], deadline: float
+) -> None:
+    """Warns once of an existing topic that is weaker than a new one, or of which that is not known, with the commands
+    that change it."""
+    brokers, replicas = cluster.node_ids(deadline), cluster.replicas(topic, deadline)
+    texts = _weaknesses(wanted, configs, min(map(len, replicas), default=0))
+    server, commands, factor = f"--bootstrap-server {cluster.servers}", [], min(wanted.replication, len(brokers))
+    if any(len(nodes) < factor for nodes in replicas):
+        moves = [
+            {
+                "topic": topic,
+                "partition": index,
+                "replicas": _widened(nodes, brokers[index % len(brokers) :] + brokers, factor),
+            }
+            for index, nodes in enumerate(replicas)
+        ]
+        plan = json.dumps({"version": 1, "partitions": moves}, separators=(",", ":"))
+        commands.append(f"kafka-reassign-partitions.sh {server} --execute --reassignment-json-file <(echo '{plan}')")
+    if len(replicas) < 2 * PARTITIONS:
+        commands.append(f"kafka-topics.sh {server} --alter --topic {topic} --partitions {2 * PARTITIONS}")
+    if changes := ",".join(f"{name}={wanted.settings[name]}" for name in _weaker(wanted, configs)):
+        commands.append(
+            f"kafka-configs.sh {server} --alter --entity-type topics --entity-name {topic} --add-config {changes}"
+        )
+    if commands:
+        texts.append(
+            "It may lose decisions when brokers fail, or slow down the start of queries. To change it, if the brokers "
+            f"let you, run: {' ; '.join(commands)}"
+        )
+    if texts:
+        _warned.add(topic)
+        _log.warning("ledgerTopic %s: %s", topic, " ".join(texts))
+
+
+def _widened(nodes: Sequence[int], brokers: Sequence[int], factor: int) -> list[int]:
+    """The replicas and further brokers, up to ``factor``. The preferred leader stays the first."""
+    return list(dict.fromkeys([*nodes, *brokers]))[: max(factor, len(nodes))]
+
+
+def _weaknesses(wanted: WantedLedger, configs: Mapping[str, str | None], replicas: int) -> list[str]:
+    """What is weaker than ``wanted``, and what that may cost. ``replicas``: of the partition with the fewest, 0 if
+    unknown."""
+    unknown = [name for name in wanted.settings if configs.get(name) is None]
+    weaker = [f"{name}={configs[name]}" for name in _weaker(wanted, configs)]
+    texts = [f"Not told, so perhaps weaker: {_costs(unknown)}."] if unknown else []
+    if weaker:
+        texts.append(f"In effect: {_costs(weaker)}.")
+    if replicas < wanted.replication:
+        number = f"{replicas or 'an unknown number'} instead of {wanted.replication}"
+        texts.append(f"Replicas of a partition: {number} (a decision may be lost with the brokers that hold it).")
+    return texts
+
+
+def _weaker(wanted: WantedLedger, configs: Mapping[str, str | None]) -> list[str]:
+    """The settings that are told, and are weaker than wanted. Those that are not numbers were checked before."""
+    told = [name for name in wanted.settings if name not in (_POLICY, _UNCLEAN) and configs.get(name) is not None]
+    more = {name: float(configs[name] or 0) - float(wanted.settings[name]) for name in told}
+    return [name for name in told if (more[name] < 0 if name == _IN_SYNC else more[name] > 0)]
+
+
+def _costs(settings: Sequence[str]) -> str:
+    """The settings, names or name=value, and what it may cost not to have them; each cost once."""
+    by_cost: dict[str, list[str]] = {}
+    for setting in settings:
+        by_cost.setdefault(_COSTS[setting.partition("=")[0]], []).append(setting)
+    return "; ".join(f"{', '.join(named)} ({cost})" for cost, named in by_cost.items())
+
+
+def broker_limit_ms(cluster: Cluster, deadline: float) -> int | None:
+    """The brokers' transaction.max.timeout.ms; None without the right to describe configs."""
+    configs = _broker_configs(cluster, ("transaction.max.timeout.ms",), deadline)
+    limit = configs.get("transaction.max.timeout.ms")
+    return None if limit is None else int(limit)
 
 
 def _broker_configs(cluster: Cluster, names: tuple[str, ...], deadline: float) -> dict[str, str | None]:

@@ -362,7 +362,7 @@ def _kerberos_offer(data: bytes) -> None:
     assert _without_layer(data, "orders@REALM") == b"\1\0\0\0orders@REALM"
 
 
-_CONFIGS: Final = (*ledger_topic.LEDGER_SETTINGS, "max.message.bytes", "transaction.max.timeout.ms")
+_CONFIGS: Final = (*_LEDGER.settings, "max.message.bytes", "transaction.max.timeout.ms")
 _FRAMES: Final = b"\0\0\0\4\0\0\0\7" + b"\0\0\1\x30\0\0\0\1" + bytes(300) + b"\0\0\0\6\0\0\0\2ab"
 
 TARGETS: Final = (

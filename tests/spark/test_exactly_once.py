@@ -109,6 +109,31 @@ def test_foreach_batch_whose_ledger_was_lost_is_refused_until_its_checkpoint_is_
     assert topic.values() == expected(0, 200)
 
 
+def test_incident_a_foreach_batch_that_skips_empty_batches_was_not_told_what_to_change(
+    spark, topic, to_topic, tmp_path
+):
+    """A first write after micro-batch 0 looks like a lost ledger; one without rows leaves the entry."""
+
+    def run(app, skips, **options):
+        def write(batch, number):
+            rows = batch.where("cast(value as int) >= 100")
+            if not (skips and rows.isEmpty()):
+                save(rows, {**to_topic, "txnAppId": f"{topic.name}-{app}", "txnVersion": number, **options})
+
+        writer = frame.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / app))
+        assert writer.trigger(availableNow=True).start().awaitTermination(DEADLINE_S)
+
+    frame = streaming(numbers(spark, 0, 100), tmp_path / "in")
+    run("skips", skips=True)
+    run("writes", skips=False)
+    frame = streaming(numbers(spark, 100, 200), tmp_path / "in")
+    assert "`if batch.isEmpty(): return`" in fails(run, "skips", skips=True)
+    run("writes", skips=False)
+    assert topic.values() == expected(100, 200)
+    run("skips", skips=False, ledgerStart="trust-checkpoint:1")
+    assert topic.values() == dict.fromkeys(expected(100, 200), 2)
+
+
 @pytest.mark.parametrize("given", [True, "True", " TRUE "], ids=["bool", "str", "by hand"])
 def test_speculation_is_refused_before_anything_is_written(spark, topic, to_topic, given):
     """PySpark writes a bool in small letters; text reaches the tasks as it is."""

@@ -63,7 +63,8 @@ def test_each_step_is_told_and_nothing_is_left(broker):
 
 def test_settings_that_are_refused_are_told_with_their_cost():
     with TestBroker() as broker:
-        broker.refuse_topic_configs("unclean.leader.election.enable", "segment.ms")
+        refused = "unclean.leader.election.enable", "segment.ms"
+        broker.refuse_topic_configs(*refused, message=f"not supported: {refused}")
         broker.hide_configs("unclean.leader.election.enable")
         findings = tried(broker)
     assert {each.outcome for each in findings} == {Outcome.OK}

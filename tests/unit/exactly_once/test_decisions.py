@@ -94,7 +94,8 @@ def test_a_batch_stands_to_the_ledger(number, known, lost, expected):
 
 def test_foreach_batch_without_an_entry_is_refused_after_its_first_micro_batch():
     eighth = write_id(8, WriteKind.VERSION)
-    with pytest.raises(ExactlyOnceError, match=r"txnVersion 8 .* has no entry .*micro-batch 3 .*trust-checkpoint:8"):
+    told = r"txnVersion 8 .* has no entry .*micro-batch 3 .*isEmpty.*trust-checkpoint:8"
+    with pytest.raises(ExactlyOnceError, match=told):
         check_ledger_of_foreach_batch(plan(), eighth, 3)
     check_ledger_of_foreach_batch(plan(), eighth, 0)
     check_ledger_of_foreach_batch(plan(entry(7)), eighth, 3)
