@@ -49,7 +49,7 @@ class _Query:
     def __init__(self, servers: str, topic: str, tasks: int) -> None:
         producer = ProducerConfig.parse({"bootstrap.servers": servers})
         name = f"bench-{uuid.uuid4().hex}"
-        self._settings = CommitSettings(producer, name, name, "__bench_commits")
+        self._settings = CommitSettings(producer, name, "__bench_commits")
         self._servers = servers
         self._topic = topic
         self._tasks = tasks

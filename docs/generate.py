@@ -25,7 +25,7 @@ from spark_kafka_sink.common.metrics import metric_rows
 from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once import errors as exactly_once_errors
 from spark_kafka_sink.exactly_once.errors import ADVICE, Progress
-from spark_kafka_sink.exactly_once.values import Repeat
+from spark_kafka_sink.exactly_once.values import WriteKind
 from spark_kafka_sink.network.api_versions import SPOKEN, camel_case
 from spark_kafka_sink.network.error_table import CAUSES, TRANSACTIONAL_PRODUCE, Action, action, advice, known_codes
 from spark_kafka_sink.schemas.registry.registry_options import REGISTRY_OPTIONS
@@ -182,7 +182,9 @@ def advice_table() -> str:
     rows = [
         (
             progress.value,
-            ADVICE[Repeat.STREAM, progress].format(timeout="kafka.transaction.timeout.ms").partition(": it ")[2],
+            ADVICE[WriteKind.MICRO_BATCH, progress]
+            .format(timeout="kafka.transaction.timeout.ms")
+            .partition(": it ")[2],
         )
         for progress in Progress
     ]

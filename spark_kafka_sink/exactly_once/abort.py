@@ -4,9 +4,8 @@ Abort acts only for its own run, whose identity is in the tasks' reports, or in 
 driver has fenced the run since, every other open transaction may be that driver's. Then abort ends exactly those that
 its tasks have reported, unless the ledger has an intent that names them: a fenced run decides nothing more.
 
-Without an entry when the run was planned, this may be the wrong ledger, and another one may have decided what was open
-before. But only this run can decide what was opened after its fence, because a driver with another ledger has the same
-driver id. So abort ends that, and spares the rest.
+Without an entry when the run was planned, this may be the wrong ledger, and another one may have decided what is open.
+Then abort ends only what its tasks have reported, or have prepared with a marker in this ledger.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from spark_kafka_sink.exactly_once import steps
 from spark_kafka_sink.exactly_once.complete import Completed, complete_intents
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView
 from spark_kafka_sink.exactly_once.session import CommitSettings, session_for
-from spark_kafka_sink.exactly_once.sweep import abort_all, list_open, opened_since
+from spark_kafka_sink.exactly_once.sweep import abort_all, left_open, list_open
 from spark_kafka_sink.exactly_once.values import Entry, EntryState, TaskReport, WriteId, WritePlan, listed
 from spark_kafka_sink.producer.transaction_requests import END_TXN_V2
 
@@ -48,18 +47,20 @@ def abort_batch(
     ``reports``: one for each task, None for a failed one. ``plan``: of a batch job.
     """
     present = [report for report in reports if report is not None]
-    run: WritePlan | TaskReport | None = plan or next(iter(present), None)
-    if run is None:
+    planned: WritePlan | TaskReport | None = plan or next(iter(present), None)
+    if planned is None:
         return AbortOutcome("each task failed before it could report its transaction")
     with session_for(settings) as session:
         deadline = session.catch_up(session.deadline(settings.producer.delivery_timeout_ms))
-        listing = list_open(session, deadline, tasks=len(reports))
+        listing = list_open(session, deadline)
+        if not planned.run.has_entry:
+            listing = [each for each in listing if session.settings.topic in dict(each.topics)]
         reported = {prepared for each in present if (prepared := each.share.prepared) is not None}
-        driver = session.bump_driver_epoch(run.driver, deadline)
+        driver = session.bump_driver_epoch(planned.run.driver, deadline)
         if driver is None:
             view = session.ledger.read_acknowledged(session.clock.epoch_ms(), deadline)
             undecided = {each for each in reported if each.key not in _decided(view.entries)}
-            return _fenced(run, view, len(abort_all(session, undecided, deadline)))
+            return _fenced(planned, view, len(abort_all(session, undecided, deadline)))
         steps.reach("abort fenced")
         view = session.read_ledger(driver, deadline)
         entries = dict(view.entries)
@@ -67,13 +68,13 @@ def abort_batch(
         decided = _decided(entries)
         reported = {each for each in reported if each.key not in decided}
         known = decided | {prepared.key for prepared in reported}
-        own = {each for each in opened_since(run.open_before, listing, driver) if each.key not in known}
-        aborted = abort_all(session, reported | own, deadline, None if listing.derived else driver)
+        own = {each for each in left_open(listing, driver) if each.key not in known}
+        aborted = abort_all(session, reported | own, deadline, driver)
         return AbortOutcome(
-            decided=_decided_clauses(run.write_id, entries, state),
+            decided=_decided_clauses(planned.write_id, entries, state),
             aborted=len(aborted),
             gone=len(reported - aborted),
-            committed=_is_committed(run.write_id, state.entries),
+            committed=_is_committed(planned.write_id, state.entries),
         )
 
 
@@ -82,11 +83,11 @@ def _decided(entries: Mapping[str, Entry]) -> set[tuple[str, int, int]]:
     return {prepared.key for entry in entries.values() for prepared in entry.prepared.values()}
 
 
-def _fenced(run: WritePlan | TaskReport, view: LedgerView, aborted: int) -> AbortOutcome:
+def _fenced(planned: WritePlan | TaskReport, view: LedgerView, aborted: int) -> AbortOutcome:
     """The outcome of a run that was fenced, perhaps by its own commit: under transactions v2 a whole commit bumps the
     epoch twice, and its done record has the epoch between. The commit of another run has receipts of its own.
     """
-    write_id, identity = run.write_id, run.driver.identity
+    write_id, identity = planned.write_id, planned.run.driver.identity
     if write_id is None or not _is_committed(write_id, view.entries):
         return AbortOutcome(f"another driver has fenced {identity.transactional_id} since", aborted=aborted)
     bumps = 1 if identity.end_txn_version >= END_TXN_V2 else 0

@@ -46,7 +46,7 @@ _random = Random(0x6B61666B61)
 
 
 def _odd(count: int) -> UInt64Array:
-    """Multipliers, which are part of the ledger's format: others make other checksums."""
+    """Multipliers, which are part of the ledger's format: others make other checksums, so they need another VERSION."""
     return np.array([_random.getrandbits(64) | 1 for _ in range(count)], np.uint64)
 
 

@@ -22,7 +22,7 @@ from spark_kafka_sink.exactly_once.errors import (
 from spark_kafka_sink.exactly_once.ledger import LAG_MS
 from spark_kafka_sink.exactly_once.ledger_format import shown_id
 from spark_kafka_sink.exactly_once.session import CommitSettings, Session, session_for
-from spark_kafka_sink.exactly_once.sweep import ended_tasks, is_current, shared_ids
+from spark_kafka_sink.exactly_once.sweep import ended_tasks, is_current
 from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, EntryState, TaskReport, TopicId, listed
 
 _PAUSE_MS: Final = 100.0
@@ -33,13 +33,11 @@ class CommitOutcome:
     """What commit did. ``entry`` is None if the batch was committed before.
 
     ``cleanup_failure`` says what could not be cleaned up afterwards, with the command that does it, or is "".
-    ``recreated`` are topics that were deleted before their rows were visible. ``missing`` are topics that a replayed
-    batch, or a part of it, was committed to, and which do not exist now.
+    ``missing`` are topics that a replayed batch, or a part of it, was committed to, and which do not exist now.
     """
 
     entry: Entry | None
     cleanup_failure: str = ""
-    recreated: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
 
 
@@ -58,36 +56,29 @@ def commit_batch(settings: CommitSettings, reports: Sequence[TaskReport]) -> Com
         if entry is None:
             return CommitOutcome(None, missing=missing)
         entry = replace(entry, query_name=settings.query_name)
-        if shared := shared_ids(session, deadline):
-            raise ExactlyOnceError(
-                f"{write} is not committed: {shared}. {settings.advice(reports[0].repeat, Progress.NOT_DECIDED)}"
-            )
-        _refuse_recreated(session, reports, entry, deadline)
+        _refuse_recreated(session, reports, deadline)
         _refuse_ended(session, reports[0], entry, deadline)
         steps.reach("before the intent")
         driver = _decide(session, reports[0], entry, order.decide_by, deadline)
         steps.reach("intent committed")
-        repeat = reports[0].repeat
-        lost = complete(session, entry, deadline, repeat) if entry.state is EntryState.INTENT else None
+        lost = complete(session, entry, deadline) if entry.state is EntryState.INTENT else None
         if lost:
             progress = Progress.of_lost(entry, lost)
             others = "The other tasks' rows are committed. " if progress is Progress.LOST else ""
             raise LostRowsError(
                 f"{write} is decided, but the transactions of task {listed(lost)} are gone: they timed out, or another "
-                f"attempt of the task took their ids. {others}{settings.advice(repeat, progress)}"
+                f"attempt of the task took their ids. {others}{settings.advice(entry.kind, progress)}"
             )
-    recreated: tuple[str, ...] = ()
     try:
         with session_for(settings) as session:
-            recreated = topic_changes(session, _topics(reports), deadline).gone
             _clean_up(session, driver, entry, deadline)
     except Exception as error:
         failure = (
             f"{write} is committed, all of it is visible. What it leaves behind could not be cleaned up: "
             f"{clause(error)}. The next run under this name, or `{settings.command('commit')}` does it."
         )
-        return CommitOutcome(entry, failure, recreated, missing)
-    return CommitOutcome(entry, recreated=recreated, missing=missing)
+        return CommitOutcome(entry, failure, missing)
+    return CommitOutcome(entry, missing=missing)
 
 
 def all_reports(settings: CommitSettings, reports: Sequence[TaskReport | None]) -> list[TaskReport]:
@@ -101,25 +92,22 @@ def all_reports(settings: CommitSettings, reports: Sequence[TaskReport | None]) 
     return present
 
 
-def _topics(reports: Sequence[TaskReport]) -> set[TopicId]:
-    return {each for report in reports for each in report.topics}
-
-
-def _refuse_recreated(session: Session, reports: Sequence[TaskReport], entry: Entry, deadline: float) -> None:
-    """``entry``: the intent, whose markers are in the ledger that its tasks found."""
-    write, again = reports[0].write, session.settings.advice(reports[0].repeat, Progress.NOT_DECIDED)
-    ledger = () if entry.ledger_id is None else (TopicId(session.settings.topic, entry.ledger_id),)
+def _refuse_recreated(session: Session, reports: Sequence[TaskReport], deadline: float) -> None:
+    """Raises ``ExactlyOnceError`` unless the ledger that each task has found is still there, with its marker."""
+    write, topic = reports[0].write, session.settings.topic
+    again = session.settings.advice(reports[0].write_id.kind, Progress.NOT_DECIDED)
+    found = [TopicId(topic, report.ledger_id) for report in reports if report.ledger_id is not None]
     try:
-        gone = topic_changes(session, (*_topics(reports), *ledger), deadline).gone
+        gone = topic_changes(session, found, deadline).gone
     except KafkaError as error:
         raise ExactlyOnceError(
-            f"{write} is not committed: no broker says whether its topics are still those that its tasks wrote to: "
-            f"{clause(error)}. {again}"
+            f"{write} is not committed: no broker says whether its ledgerTopic is still the one that its tasks "
+            f"wrote to: {clause(error)}. {again}"
         ) from error
     if gone:
         raise ExactlyOnceError(
-            f"{write} is not committed: topic {', '.join(gone)} was deleted (and perhaps created again) after its "
-            f"tasks wrote to it, and what they wrote is gone. {again}"
+            f"{write} is not committed: ledgerTopic {topic} was deleted (and perhaps created again) after its tasks "
+            f"wrote to it. {again}"
         )
 
 
@@ -127,13 +115,13 @@ def _refuse_ended(session: Session, report: TaskReport, entry: Entry, deadline: 
     """Raises ``ExactlyOnceError`` unless all transactions that the intent names are still open."""
     patience = min(deadline, session.deadline(LAG_MS))
     while gone := ended_tasks(session.cluster, entry.prepared, deadline):
-        if not is_current(session.cluster, report.driver):
+        if not is_current(session.cluster, report.run.driver):
             return  # the run was fenced, which its intent finds
         if session.clock.now() >= patience:
             raise ExactlyOnceError(
                 f"{report.write} is not committed: the transactions of task {listed(gone)} are gone. They timed out, "
                 "or another attempt of the task, another run or `spark-kafka-sink transactions` has ended them. "
-                f"{session.settings.advice(report.repeat, Progress.NOT_DECIDED)}"
+                f"{session.settings.advice(report.write_id.kind, Progress.NOT_DECIDED)}"
             )
         session.cluster.pause(_PAUSE_MS)
 
@@ -150,23 +138,23 @@ def _decide(
         deadline = min(deadline, session.deadline(decide_by - session.clock.epoch_ms()))
     settings = session.settings
     try:
-        return session.record(report.driver, entry, deadline, NEVER if decide_by is None else decide_by)
+        return session.record(report.run.driver, entry, deadline, NEVER if decide_by is None else decide_by)
     except FencedRunError as error:
         raise ExactlyOnceError(
             f"{report.write} is not committed by this run: {clause(error)}. Unless a newer run goes on: "
-            f"{settings.advice(report.repeat, Progress.NOT_DECIDED)} What the other run has committed is not written "
-            "again."
+            f"{settings.advice(report.write_id.kind, Progress.NOT_DECIDED)} What the other run has committed is not "
+            "written again."
         ) from error
     except NotDecidedError as error:
         late = isinstance(error.__cause__, KafkaTimeoutError)
         raise ExactlyOnceError(
             f"{report.write} is not committed: {error}{_limit(settings) if late else ''}. "
-            f"{settings.advice(report.repeat, Progress.NOT_DECIDED)}"
+            f"{settings.advice(report.write_id.kind, Progress.NOT_DECIDED)}"
         ) from error
     except KafkaError as error:
         raise ExactlyOnceError(
             f"{report.write} may or may not be decided, because no broker confirms it: {error}{_limit(settings)}. "
-            f"{settings.advice(report.repeat, Progress.UNKNOWN)}"
+            f"{settings.advice(report.write_id.kind, Progress.UNKNOWN)}"
         ) from error
 
 

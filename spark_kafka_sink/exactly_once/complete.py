@@ -16,7 +16,7 @@ from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, Progress
 from spark_kafka_sink.exactly_once.ledger import Ledger
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView
 from spark_kafka_sink.exactly_once.session import Session
-from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, EntryState, Repeat, listed
+from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, EntryState, listed
 from spark_kafka_sink.producer.transaction_requests import PreparedTransaction
 
 _log = logging.getLogger("spark_kafka_sink.exactly_once")
@@ -59,9 +59,8 @@ def complete_intents(
     return Completed(driver, completed, lost)
 
 
-def complete(session: Session, entry: Entry, deadline: float, repeat: Repeat | None = None) -> frozenset[int]:
-    """Commits every transaction that the entry names. Returns the tasks whose rows are lost. ``repeat`` overrides that
-    of the entry.
+def complete(session: Session, entry: Entry, deadline: float) -> frozenset[int]:
+    """Commits every transaction that the entry names. Returns the tasks whose rows are lost.
 
     A transaction that is no longer open may have been committed before; its marker shows whether it was. A coordinator
     that was deposed and does not know of it yet says the same of an open one, so transactions without a marker are
@@ -69,7 +68,7 @@ def complete(session: Session, entry: Entry, deadline: float, repeat: Repeat | N
     committed then, and the next process to read the ledger completes the rest.
     """
     batch = f"Batch {entry.number} of {entry.query} (name {session.settings.name})"
-    advice = session.settings.advice(repeat or entry.repeat, Progress.DECIDED)
+    advice = session.settings.advice(entry.kind, Progress.DECIDED)
     outcomes: dict[int, EndTxnOutcome] = {}
     transactions = asked = entry.prepared
     patience_ms = _PATIENCE_MS

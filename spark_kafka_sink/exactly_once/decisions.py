@@ -9,11 +9,9 @@ from itertools import pairwise
 from shlex import quote
 from types import MappingProxyType
 from typing import Final
-from uuid import UUID
 
 from spark_kafka_sink.exactly_once.errors import ADVICE, ExactlyOnceError, LostRowsError, Progress, ReplayMismatchError
 from spark_kafka_sink.exactly_once.values import (
-    CHECKSUM,
     DRIVER_TIMEOUT_MS,
     Entry,
     EntryState,
@@ -82,18 +80,13 @@ class Verdict(Enum):
         "them back. Run it again with txnVersion {before}, then this one, or accept the loss with "
         "ledgerStart=trust-ledger:{before}."
     )
-    OTHER_CHECKSUM = (
-        "is the last batch in the ledger ({entry}), but another release has summed up its rows in another way, so this "
-        "one cannot tell whether the rows are the same. Run it once more with that release, or set "
-        "ledgerStart=trust-ledger:{number}, which accepts it as committed, even if rows of it are lost."
-    )
 
 
 _OVERRIDABLE: Final = frozenset({Verdict.NO_LEDGER, Verdict.GAP})
 """Errors that ledgerStart=trust-checkpoint turns into WRITE."""
 
 _LOST: Final = frozenset({Verdict.LOST_BEFORE, Verdict.LOST_VERSION})
-_ERRORS: Final = _OVERRIDABLE | {Verdict.OLD_CHECKPOINT, Verdict.OLD_VERSION, Verdict.OTHER_CHECKSUM, *_LOST}
+_ERRORS: Final = _OVERRIDABLE | {Verdict.OLD_CHECKPOINT, Verdict.OLD_VERSION, *_LOST}
 
 VERDICTS: Final[Mapping[tuple[WriteKind, Comparison], Verdict]] = MappingProxyType(
     {
@@ -144,8 +137,6 @@ def task_action(plan: WritePlan, write_id: WriteId, task: int) -> TaskAction:
     if accepted and entry is not None and entry.number == write_id.number:
         return TaskAction.SKIP
     verdict = VERDICTS[write_id.kind, compare(write_id, entry, lost)]
-    if verdict in (Verdict.SKIP, Verdict.REPAIR) and entry is not None and entry.checksum != CHECKSUM:
-        verdict = Verdict.OTHER_CHECKSUM
     if verdict in _OVERRIDABLE and plan.ledger_start.trusts(RecoveryMode.CHECKPOINT, write_id.number):
         verdict = Verdict.WRITE
     if verdict in _ERRORS:
@@ -166,7 +157,7 @@ def check_size(plan: WritePlan, write_id: WriteId, task: int) -> None:
     limit = plan.max_entry_bytes
     if limit is None or task * _ENTRY_BYTES_PER_TASK < limit:
         return
-    topic = plan.ledger.topic
+    topic = plan.run.ledger.topic
     raise ExactlyOnceError(
         f"{_write(plan, write_id)} has a task {task}. One record of the ledger decides a batch, and with "
         f"max.message.bytes={limit} of ledgerTopic {topic} it names up to {limit // _ENTRY_BYTES_PER_TASK} tasks. "
@@ -174,6 +165,16 @@ def check_size(plan: WritePlan, write_id: WriteId, task: int) -> None:
         f"--bootstrap-server … --alter --entity-type topics --entity-name {topic} --add-config "
         f"max.message.bytes={max(2 * limit, 8 << 20)}"
     )
+
+
+def check_kind(name: str, kind: WriteKind, entries: Mapping[str, Entry]) -> None:
+    """Raises ``ExactlyOnceError`` if the name has an entry of the other kind of write."""
+    for entry in entries.values():
+        if entry.kind is not kind:
+            raise ExactlyOnceError(
+                f"The name {name} is that of a {entry.kind.value} in the ledger ({entry}), and this is a {kind.value}: "
+                "give one of them another name (a query's transactionalIdPrefix, a batch write's txnAppId)"
+            )
 
 
 def check_target(write_id: WriteId, entry: Entry | None) -> None:
@@ -270,7 +271,7 @@ def commit_order(reports: Sequence[TaskReport], timeout_ms: int, now_ms: int) ->
     if actions == {TaskAction.SKIP}:
         _check_replay(reports)
         return CommitOrder(None)
-    if len({(report.name, report.write_id, report.driver) for report in reports}) != 1 or TaskAction.SKIP in actions:
+    if len({(report.run, report.write_id) for report in reports}) != 1 or TaskAction.SKIP in actions:
         raise ExactlyOnceError(
             f"The tasks of {first.write} were planned by different drivers: nothing is committed. {_again(first)}"
         )
@@ -286,12 +287,13 @@ def commit_order(reports: Sequence[TaskReport], timeout_ms: int, now_ms: int) ->
         state=EntryState.INTENT if prepared else EntryState.DONE,
         tasks=tuple(report.share for report in reports),
         decided_at=now_ms,
+        kind=first.write_id.kind,
         target=first.write_id.target,
-        marker_partition=first.ledger.marker_partition,
+        marker_partition=first.run.ledger.marker_partition,
         markers_before=max(report.markers_before for report in reports),
         schemas=_schemas(reports),
         topics=_topics(reports),
-        ledger_id=_ledger_id(prepared),
+        ledger_id=next((report.ledger_id for report in prepared if report.ledger_id is not None), None),
     )
     if not prepared:
         return CommitOrder(entry)
@@ -313,20 +315,6 @@ def _topics(reports: Sequence[TaskReport]) -> tuple[TopicId, ...]:
     written = {each for report in reports for each in report.topics}
     names = {each.name for each in written}
     return tuple(sorted(written | {each for each in reports[0].decided_topics if each.name not in names}))
-
-
-def _ledger_id(prepared: Sequence[TaskReport]) -> UUID | None:
-    """The topic id of the ledger that has the tasks' markers.
-
-    Raises ``ExactlyOnceError`` if some are in one ledger and some in another, which was created in its place.
-    """
-    ids = {report.ledger_id for report in prepared} - {None}
-    if len(ids) > 1:
-        raise ExactlyOnceError(
-            f"{prepared[0].write} is not committed: ledgerTopic {prepared[0].ledger.topic} was deleted and created "
-            f"again while its tasks wrote. {_again(prepared[0])}"
-        )
-    return next(iter(ids), None)
 
 
 def _schemas(reports: Sequence[TaskReport]) -> tuple[SchemaId, ...]:
@@ -375,15 +363,15 @@ def done(entry: Entry) -> Entry:
 
 def _again(report: TaskReport) -> str:
     """What to do about a write that is not decided."""
-    return ADVICE[report.repeat, Progress.NOT_DECIDED]
+    return ADVICE[report.write_id.kind, Progress.NOT_DECIDED]
 
 
 def _error_text(plan: WritePlan, write_id: WriteId, verdict: Verdict, query: str) -> str:
     entry, tasks = plan.entries.get(query), listed(plan.lost.get(query, ()))
-    known = {"before": entry and entry.number, "name": quote(plan.name)}
+    known = {"before": entry and entry.number, "name": quote(plan.run.name)}
     text = verdict.value.format(entry=entry, tasks=tasks, number=write_id.number, **known)
     return f"{_write(plan, write_id)} {text}"
 
 
 def _write(plan: WritePlan, write_id: WriteId) -> str:
-    return f"{write_id} (name {plan.name}, ledgerTopic {plan.ledger.topic})"
+    return f"{write_id} (name {plan.run.name}, ledgerTopic {plan.run.ledger.topic})"

@@ -1,6 +1,6 @@
 """Errors of the exactly-once protocol, and what to do about a write that failed.
 
-``ADVICE`` is a table by who runs the write again, and how far it came; docs/exactly-once-operations.md has the same
+``ADVICE`` is a table by the kind of write, and how far it came; docs/exactly-once-operations.md has the same
 table.
 """
 
@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.exactly_once.values import Entry, Repeat
+from spark_kafka_sink.exactly_once.values import Entry, WriteKind
 
 
 class ExactlyOnceError(KafkaError):
@@ -70,39 +70,33 @@ class Progress(Enum):
         return cls.LOST if entry.has_rows_besides(lost) else cls.ALL_LOST
 
 
-ADVICE: Final[Mapping[tuple[Repeat, Progress], str]] = MappingProxyType(
+_QUERY, _BATCH = WriteKind.MICRO_BATCH, WriteKind.VERSION
+
+ADVICE: Final[Mapping[tuple[WriteKind, Progress], str]] = MappingProxyType(
     {
-        (Repeat.STREAM, Progress.NOT_DECIDED): "Start the query again: it writes the batch again.",
-        (Repeat.STREAM, Progress.UNKNOWN): "Start the query again with its checkpoint: it reads whether the batch is "
+        (_QUERY, Progress.NOT_DECIDED): "Start the query again: it writes the batch again.",
+        (_QUERY, Progress.UNKNOWN): "Start the query again with its checkpoint: it reads whether the batch is "
         "decided, and commits it or writes it again.",
-        (Repeat.STREAM, Progress.DECIDED): "Start the query again with its checkpoint: it commits what is open. It "
+        (_QUERY, Progress.DECIDED): "Start the query again with its checkpoint: it commits what is open. It "
         "writes again only rows whose transactions the brokers have ended before, after {timeout}.",
-        (Repeat.STREAM, Progress.LOST): "Start the query again with its checkpoint: it writes the missing rows again, "
-        "and only those.",
-        (Repeat.STREAM, Progress.ALL_LOST): "Start the query again with its checkpoint: it writes the batch again.",
-        (Repeat.FOREACH_BATCH, Progress.NOT_DECIDED): "Start the query again: foreachBatch gets the batch again, and "
-        "writes it.",
-        (Repeat.FOREACH_BATCH, Progress.UNKNOWN): "Start the query again with its checkpoint: foreachBatch gets the "
-        "batch again, and with the same txnVersion the write reads whether it is decided, and commits it or writes it "
-        "again.",
-        (Repeat.FOREACH_BATCH, Progress.DECIDED): "Start the query again with its checkpoint: foreachBatch gets the "
-        "batch again, and with the same txnVersion the write commits what is open. It writes again only rows "
-        "whose transactions the brokers have ended before, after {timeout}.",
-        (Repeat.FOREACH_BATCH, Progress.LOST): "Start the query again with its checkpoint: foreachBatch gets the batch "
-        "again, and with the same txnVersion the write writes the missing rows again, and only those.",
-        (Repeat.FOREACH_BATCH, Progress.ALL_LOST): "Start the query again with its checkpoint: foreachBatch gets the "
-        "batch again, and with the same txnVersion the write writes its rows again.",
-        (Repeat.VERSION, Progress.NOT_DECIDED): "Run the job again (in foreachBatch, start the query again): it writes "
-        "the rows again.",
-        (Repeat.VERSION, Progress.UNKNOWN): "Run the job again with the same txnAppId and txnVersion (in foreachBatch, "
+        (
+            _QUERY,
+            Progress.LOST,
+        ): "Start the query again with its checkpoint: it writes the missing rows again, and only those.",
+        (_QUERY, Progress.ALL_LOST): "Start the query again with its checkpoint: it writes the batch again.",
+        (
+            _BATCH,
+            Progress.NOT_DECIDED,
+        ): "Run the job again (in foreachBatch, start the query again): it writes the rows again.",
+        (_BATCH, Progress.UNKNOWN): "Run the job again with the same txnAppId and txnVersion (in foreachBatch, "
         "start the query again with its checkpoint): it reads whether the version is decided, and commits it or writes "
         "it again.",
-        (Repeat.VERSION, Progress.DECIDED): "Run the job again with the same txnAppId and txnVersion (in foreachBatch, "
+        (_BATCH, Progress.DECIDED): "Run the job again with the same txnAppId and txnVersion (in foreachBatch, "
         "start the query again with its checkpoint): it commits what is open. It writes again only rows "
         "whose transactions the brokers have ended before, after {timeout}.",
-        (Repeat.VERSION, Progress.LOST): "Run the job again with the same txnAppId and txnVersion (in foreachBatch, "
+        (_BATCH, Progress.LOST): "Run the job again with the same txnAppId and txnVersion (in foreachBatch, "
         "start the query again with its checkpoint): it writes the missing rows again, and only those.",
-        (Repeat.VERSION, Progress.ALL_LOST): "Run the job again with the same txnAppId and txnVersion (in "
+        (_BATCH, Progress.ALL_LOST): "Run the job again with the same txnAppId and txnVersion (in "
         "foreachBatch, start the query again with its checkpoint): it writes the rows again.",
     }
 )

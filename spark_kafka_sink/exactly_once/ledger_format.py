@@ -22,14 +22,25 @@ from spark_kafka_sink.common.model import LARGEST_INT16, LARGEST_INT32, LARGEST_
 from spark_kafka_sink.errors import CorruptRecordError
 from spark_kafka_sink.exactly_once.decode import BatchView, DecodedRecord, batch_headers, decode_batches
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
-from spark_kafka_sink.exactly_once.values import Entry, EntryState, Marker, RowSum, SchemaId, Target, TaskShare, TopicId
+from spark_kafka_sink.exactly_once.values import (
+    Entry,
+    EntryState,
+    Marker,
+    RowSum,
+    SchemaId,
+    Target,
+    TaskShare,
+    TopicId,
+    WriteKind,
+)
 from spark_kafka_sink.producer.transaction_requests import PreparedTransaction
 from spark_kafka_sink.records.columns import RecordColumns, bytes_column
 from spark_kafka_sink.records.encode import BatchHeader, encode_records, stamp_header
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Readers ignore fields that they do not know, so a new number is only for what an earlier release must not ignore.
-Every later release reads this version: ``tests/unit/exactly_once/ledger-1.json`` is a ledger of it."""
+Every later release reads this version: ``tests/unit/exactly_once/ledger-2.json`` is a ledger of it. It also
+stands for the checksum of rows (``checksum.py``). Version 1 named batch writes in another way."""
 
 _MIN_INT64: Final = -(1 << 63)
 _YEAR_9999: Final = 253_402_300_799_999
@@ -96,10 +107,10 @@ def _tombstones(name: str, entry: Entry, tasks: Iterable[int]) -> tuple[LedgerRe
 def entry_record(name: str, entry: Entry) -> LedgerRecord:
     value: dict[str, object] = {
         "version": VERSION,
+        "kind": entry.kind.value,
         "stage": entry.state.value,
         "batch": entry.number,
         "time": entry.decided_at,
-        "checksum": entry.checksum,
         "tasks": [[share.rows.count, f"{share.rows.checksum:016x}", *_prepared_fields(share)] for share in entry.tasks],
     }
     if entry.target is not None:
@@ -148,11 +159,11 @@ def read_key(key: bytes | None) -> RecordKey | None:
 
 
 def read_entry(key: RecordKey, value: bytes) -> Entry:
-    """The entry in a record. Raises ``ExactlyOnceError`` for a value that a later release wrote, or no release."""
+    """The entry in a record. Raises ``ExactlyOnceError`` for a value that another release wrote, or no release."""
     try:
         fields = json.loads(value)
         version = _number(fields["version"], LARGEST_INT64, 1)
-        if version <= VERSION:
+        if version == VERSION:
             return _entry(key, fields)
     except _UNREADABLE as error:
         raise ExactlyOnceError(
@@ -161,10 +172,16 @@ def read_entry(key: RecordKey, value: bytes) -> Entry:
             "ledger no longer says whether the last batch is in Kafka: look there, then continue with a new name "
             "(transactionalIdPrefix, or txnAppId)."
         ) from error
+    record = f"The ledger's record {key.to_bytes().decode()} is of version {version}, this release reads {VERSION}."
+    if version < VERSION:
+        raise ExactlyOnceError(
+            f"{record} An earlier release has written it. With that one, stop the query or job when its last batch is "
+            "committed (`transactions list` shows it as done). Then start it with this release and another "
+            "ledgerTopic; the next error says which ledgerStart=trust-checkpoint:N to set."
+        )
     raise ExactlyOnceError(
-        f"The ledger's record {key.to_bytes().decode()} is of version {version}, this release reads up to {VERSION}. A "
-        f"later release has written under the name {key.name!r}: run that one, or complete its batches with it before "
-        "going back."
+        f"{record} A later release has written under the name {key.name!r}: run that one, or complete its batches with "
+        "it before going back."
     )
 
 
@@ -227,6 +244,7 @@ def _entry(key: RecordKey, fields: dict[str, Any]) -> Entry:
         state=state,
         tasks=tuple(_share(*share) for share in fields["tasks"]),
         decided_at=_number(fields["time"], _YEAR_9999),
+        kind=WriteKind(fields["kind"]),
         target=Target(None if target is None else _string(target)) if "target" in fields else None,
         marker_partition=marker_partition,
         markers_before=markers_before,
@@ -234,7 +252,6 @@ def _entry(key: RecordKey, fields: dict[str, Any]) -> Entry:
         topics=tuple(_topic(*each) for each in fields.get("topics", ())),
         query_name=_string(fields.get("query_name", "")),
         ledger_id=_topic_id(fields["ledger"]) if "ledger" in fields else None,
-        checksum=_number(fields.get("checksum", 1), LARGEST_INT32),
     )
 
 

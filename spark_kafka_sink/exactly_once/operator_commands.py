@@ -5,11 +5,10 @@ id.
 
 from __future__ import annotations
 
-import re
+import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Final
 
 from spark_kafka_sink.exactly_once.complete import complete_intents
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError, Progress
@@ -20,44 +19,39 @@ from spark_kafka_sink.exactly_once.ledger_view import LedgerView
 from spark_kafka_sink.exactly_once.session import Session
 from spark_kafka_sink.exactly_once.sweep import (
     CannotListError,
-    derived_listing,
-    known_tasks,
     list_ids,
     list_matching,
     list_open,
     sweep,
 )
 from spark_kafka_sink.exactly_once.values import (
-    APPLICATION,
     Entry,
     EntryState,
     LedgerPartitions,
     OpenTransaction,
-    driver_id,
     listed,
+    name_of_driver,
+    name_of_task,
 )
 
-_TASK: Final = re.compile(r"(?P<prefix>.+)-\d+")
-_DRIVER: Final = driver_id("")
+_log = logging.getLogger("spark_kafka_sink.exactly_once")
 
 
 @dataclass(frozen=True, slots=True)
 class FoundWrite:
-    """What a write has left: its entries in the ledger, and its tasks' open transactions.
-
-    ``prefix``: of the transactional ids that a command is to end. ``entries``: query → its last entry. ``unreadable``:
-    why they cannot be read. ``transactions``: the open ones; of a txnAppId those under every prefix, until ``under``.
-    """
+    """What a write has left: its entries in the ledger, and its tasks' open transactions."""
 
     name: str
-    prefix: str
     entries: Mapping[str, Entry]
+    """Query → its last entry."""
     transactions: tuple[OpenTransaction, ...]
     unreadable: str | None = None
+    """Why the entries cannot be read."""
 
     @property
     def kind(self) -> str:
-        return "stream" if _application(self.name) is None else "txnAppId"
+        """Of its entries: before there is one, it may be of either kind."""
+        return " and ".join(sorted({entry.kind.value for entry in self.entries.values()})) or "no entry"
 
     @property
     def intents(self) -> list[Entry]:
@@ -74,25 +68,6 @@ class FoundWrite:
             if any(prepared.key == transaction.key for prepared in entry.prepared.values()):
                 return entry
         return None
-
-    def under(self, prefix: str) -> FoundWrite | None:
-        """The part of the write under ``prefix``, which is its name or a transactionalIdPrefix; else None.
-
-        The ids of a txnAppId must begin with exactly the prefix, because an id that only ends in its name may be
-        another write's.
-        """
-        own = self.name
-        if self.name != prefix:
-            own = f"{prefix}-{_application(self.name)}"
-            if _owner(own, (self.name,)) is None or own not in self._prefixes:
-                return None
-        transactions = tuple(each for each in self.transactions if _prefix(each.transactional_id) == own)
-        return replace(self, prefix=own, transactions=transactions)
-
-    @property
-    def _prefixes(self) -> set[str | None]:
-        decided = [each.transactional_id for entry in self.intents for each in entry.prepared.values()]
-        return {_prefix(each) for each in (*decided, *(each.transactional_id for each in self.transactions))}
 
 
 class AllNames(LedgerView):
@@ -125,13 +100,10 @@ def discover(session: Session, deadline: float) -> list[FoundWrite]:
     try:
         names, transactions = _listed(session, ledger.keys() | unreadable.keys(), deadline)
     except CannotListError as error:
-        names = ledger.keys() | unreadable.keys()
-        transactions = {
-            name: list(derived_listing(session.cluster, name, known_tasks(entries), error, deadline).transactions)
-            for name, entries in ledger.items()
-        }
+        _log.warning("%s, so open transactions are not shown, and abort does not end them", error)
+        names, transactions = {*ledger, *unreadable}, {}
     return [
-        FoundWrite(name, name, ledger.get(name, {}), tuple(sorted(transactions.get(name, ()))), unreadable.get(name))
+        FoundWrite(name, ledger.get(name, {}), tuple(sorted(transactions.get(name, ()))), unreadable.get(name))
         for name in sorted(names)
         if ledger.get(name) or transactions.get(name) or name in unreadable
     ]
@@ -141,18 +113,17 @@ def _listed(
     session: Session, names: Collection[str], deadline: float
 ) -> tuple[set[str], dict[str, list[OpenTransaction]]]:
     """``names`` and those of the driver ids that the brokers list, and each one's open transactions."""
-    drivers = {each.removesuffix(_DRIVER) for each in list_ids(session.cluster, deadline) if each.endswith(_DRIVER)}
-    every = drivers.union(names)
+    drivers = map(name_of_driver, list_ids(session.cluster, deadline))
+    every = {name for name in drivers if name is not None}.union(names)
     transactions: dict[str, list[OpenTransaction]] = {}
-    for each in list_matching(session.cluster, _TASK, deadline):
-        if (name := _owner(_prefix(each.transactional_id), every)) is not None:
-            transactions.setdefault(name, []).append(each)
+    for each in list_matching(session.cluster, lambda each: name_of_task(each) in every, deadline):
+        transactions.setdefault(name_of_task(each.transactional_id) or "", []).append(each)
     return every, transactions
 
 
 def similar_names(found: Sequence[FoundWrite], wanted: str) -> list[str]:
-    """The names of writes that ``wanted`` may mean: it is a txnAppId, a query's id or name, or one like theirs."""
-    called = {each.name: {each.name, _application(each.name) or each.name} for each in found}
+    """The names of writes that ``wanted`` may mean: it is a query's id or name, or one like theirs."""
+    called = {each.name: {each.name} for each in found}
     for each in found:
         called[each.name] |= {name for entry in each.entries.values() for name in (entry.query, entry.query_name)}
     exact = [name for name, words in called.items() if wanted in words]
@@ -170,7 +141,7 @@ def commit_decided(session: Session, deadline: float) -> list[Entry]:
         tasks = "; ".join(f"{entries[query]}: tasks {listed(missing)}" for query, missing in lost.items())
         committed = f" Committed: {' and '.join(map(str, completed))}." if completed else ""
         advice = {
-            session.settings.advice(entries[query].repeat, Progress.of_lost(entries[query], missing)): None
+            session.settings.advice(entries[query].kind, Progress.of_lost(entries[query], missing)): None
             for query, missing in lost.items()
         }
         raise LostRowsError(
@@ -195,10 +166,10 @@ def abort_undecided(
     entries = dict(session.read_ledger(driver, deadline).entries)
     if not force:
         refuse_decided(session.settings.name, _intents(entries))
-        refuse_foreign(session.settings.name, session.settings.topic, listing.transactions)
+        refuse_foreign(session.settings.name, session.settings.topic, listing)
     driver = complete_intents(session, driver, entries, deadline, lossy=entries).driver
     aborted = sweep(session, listing, driver, deadline)
-    opened = {each.key for each in (*listing.transactions, *list_open(session, deadline).transactions)}
+    opened = {each.key for each in (*listing, *list_open(session, deadline))}
     return aborted, not opened <= {each.key for each in found}
 
 
@@ -267,22 +238,3 @@ def _read_ledger(session: Session, deadline: float) -> tuple[dict[str, Mapping[s
             except ExactlyOnceError as error:
                 unreadable[name] = str(error)
     return entries, unreadable
-
-
-def _prefix(transactional_id: str) -> str | None:
-    """The prefix of a task's id; None for other ids."""
-    match = _TASK.fullmatch(transactional_id)
-    return match["prefix"] if match is not None and transactional_id.isprintable() else None
-
-
-def _owner(prefix: str | None, names: Collection[str]) -> str | None:
-    """The name whose tasks have ids with ``prefix``; None for other applications' ids."""
-    if prefix is None or prefix in names:
-        return prefix
-    applications = ((name, _application(name)) for name in names)
-    owners = [name for name, application in applications if application and prefix.endswith(f"-{application}")]
-    return max(owners, key=len, default=None)
-
-
-def _application(name: str) -> str | None:
-    return name.removeprefix(APPLICATION) if name.startswith(APPLICATION) else None

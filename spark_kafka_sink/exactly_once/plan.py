@@ -12,18 +12,19 @@ from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.exactly_once import steps
 from spark_kafka_sink.exactly_once.complete import Completed, complete_intents
-from spark_kafka_sink.exactly_once.decisions import check_target, decision_margin_ms, task_action
+from spark_kafka_sink.exactly_once.decisions import check_kind, check_target, decision_margin_ms, task_action
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, PlanningError
-from spark_kafka_sink.exactly_once.ledger_topic import broker_limit_ms
+from spark_kafka_sink.exactly_once.ledger import Ledger
+from spark_kafka_sink.exactly_once.ledger_topic import broker_limit_ms, ledger_partitions
 from spark_kafka_sink.exactly_once.session import CommitSettings, Session, session_for
-from spark_kafka_sink.exactly_once.sweep import list_open, shared_ids, sweep
+from spark_kafka_sink.exactly_once.sweep import list_open, sweep
 from spark_kafka_sink.exactly_once.values import (
     STRICT,
     Entry,
     EntryState,
     LedgerStart,
-    OpenTransaction,
     RecoveryMode,
+    Run,
     WriteId,
     WriteKind,
     WritePlan,
@@ -50,18 +51,14 @@ def plan_write(
     try:
         with session_for(settings) as session:
             deadline = session.deadline(settings.producer.max_block_ms)
-            state, open_before = _plan(session, write_id, ledger_start, deadline)
+            state = _plan(session, write_id, ledger_start, deadline)
             plan = WritePlan(
-                name=settings.name,
-                prefix=settings.prefix,
-                ledger=session.ledger.partitions,
-                driver=state.driver,
+                run=Run(settings.name, session.ledger.partitions, state.driver, bool(state.entries)),
                 entries=state.entries,
                 lost=state.lost,
                 write_id=write_id,
                 ledger_start=ledger_start,
                 max_entry_bytes=session.max_entry_bytes,
-                open_before=open_before,
             )
             if write_id is not None:
                 task_action(plan, write_id, 0)  # what each task would refuse
@@ -70,57 +67,50 @@ def plan_write(
         raise PlanningError(f"Exactly-once write under the name {settings.name} cannot start: {error}") from error
 
 
-def _plan(
-    session: Session, write_id: WriteId | None, ledger_start: LedgerStart, deadline: float
-) -> tuple[Completed, tuple[OpenTransaction, ...] | None]:
-    created = False
+def _plan(session: Session, write_id: WriteId | None, ledger_start: LedgerStart, deadline: float) -> Completed:
+    created, kind = False, WriteKind.MICRO_BATCH if write_id is None else write_id.kind
     if session.planned is None:
         require_transactions(session.cluster, session.settings.producer, deadline)
         created = session.verify_ledger(deadline)
         _check_timeout(session, deadline)
         deadline = session.catch_up(deadline)
+        check_kind(session.settings.name, kind, session.ledger.view.entries)  # before it fences the other one
     listing = None if session.sweeps >= _SWEEPS else list_open(session, deadline)
-    state = _complete(session, ledger_start, deadline)
-    if shared := shared_ids(session, deadline):  # after what is decided is committed, before anything is aborted
-        raise ExactlyOnceError(shared)
+    state = _complete(session, kind, ledger_start, deadline)
     if write_id is not None:
         check_target(write_id, state.entries.get(write_id.query))
+        if not state.entries:
+            _refuse_earlier_name(session, deadline)
         if not ledger_start.trusts(RecoveryMode.CHECKPOINT, write_id.number):
             _warn_of_unknown_version(session, write_id, state.entries, created)
     if listing is None and not _was_committed(session.planned, state.entries):
         listing = list_open(session, deadline)
-        state = _complete(session, ledger_start, deadline)
+        state = _complete(session, kind, ledger_start, deadline)
     # Without an entry this may be the wrong ledger: the open transactions may be decided in another one.
     if listing is not None and state.entries:
         sweep(session, listing, state.driver, deadline)
         session.sweeps += 1
-    open_before = _open_before(session, state.entries, deadline)
     session.planned, session.planned_driver = state.entries, state.driver
     steps.reach("planned")
-    return state, open_before
+    return state
 
 
-def _open_before(session: Session, entries: Mapping[str, Entry], deadline: float) -> tuple[OpenTransaction, ...] | None:
-    """The transactions for ``WritePlan.open_before``. They are listed after the fence, because from then on only this
-    run decides.
-
-    It lacks a transaction whose coordinator moves meanwhile. If another ledger has decided that one, and abort ends it,
-    the replay under that ledger writes its rows again.
-    """
-    if entries:
-        return ()
-    listing = list_open(session, deadline)
-    return tuple(each._replace(topics=()) for each in listing.transactions) if listing.complete else None
-
-
-def _complete(session: Session, ledger_start: LedgerStart, deadline: float) -> Completed:
+def _complete(session: Session, kind: WriteKind, ledger_start: LedgerStart, deadline: float) -> Completed:
     driver = session.init_driver(deadline)
     steps.reach("driver initialised")
     entries = session.read_ledger(driver, deadline).entries
+    check_kind(session.settings.name, kind, entries)
     accepted = {query for query, entry in entries.items() if ledger_start.trusts(RecoveryMode.LEDGER, entry.number)}
     completed = complete_intents(session, driver, entries, deadline, accepted)
     # Not left to commit: abort knows the run by the identity in its plan.
     return replace(completed, driver=session.in_own_epoch(completed.driver, deadline))
+
+
+def _refuse_earlier_name(session: Session, deadline: float) -> None:
+    """Raises ``ExactlyOnceError`` if version 1 of the ledger's format, which named batch writes in another way, has an
+    entry of this one."""
+    name, topic = f"txn-{session.settings.name}", session.settings.topic
+    _ = Ledger(session.cluster, name, ledger_partitions(name, topic)).read(deadline).entries
 
 
 def _warn_of_unknown_version(session: Session, write_id: WriteId, entries: Mapping[str, Entry], created: bool) -> None:

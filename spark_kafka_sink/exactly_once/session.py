@@ -24,7 +24,7 @@ from spark_kafka_sink.exactly_once.ledger import Ledger, LedgerPart
 from spark_kafka_sink.exactly_once.ledger_format import LedgerWrite, entry_write
 from spark_kafka_sink.exactly_once.ledger_topic import ensure_ledger, ledger_partitions
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView
-from spark_kafka_sink.exactly_once.values import DRIVER_TIMEOUT_MS, DriverIdentity, Entry, Repeat, driver_id
+from spark_kafka_sink.exactly_once.values import DRIVER_TIMEOUT_MS, DriverIdentity, Entry, WriteKind, driver_id
 from spark_kafka_sink.producer.transaction_requests import END_TXN_V1, END_TXN_V2, TransactionalIdentity
 
 _MAX_SESSIONS: Final = 8
@@ -36,21 +36,20 @@ class CommitSettings:
     """What a driver needs to know of a write. ``producer`` are the options of the rows' producer, ``topic`` is the
     ledger's.
 
-    Ledger entry, ledger partition and driver id derive from ``name``, which is stable across restarts and unique per
-    write. The tasks' transactional ids begin with ``prefix``. ``query_name``: of a streaming query, for people; "" if
-    it has none.
+    Ledger entry, ledger partition and all transactional ids derive from ``name``, which is stable across restarts and
+    unique per write: a query's transactionalIdPrefix, a batch write's txnAppId. ``query_name``: of a streaming query,
+    for people; "" if it has none.
     """
 
     producer: ProducerConfig
     name: str
-    prefix: str
     topic: str
     query_name: str = ""
 
-    def advice(self, repeat: Repeat, progress: Progress) -> str:
+    def advice(self, kind: WriteKind, progress: Progress) -> str:
         """What to do about a write that failed."""
         timeout = f"kafka.transaction.timeout.ms={self.producer.transaction_timeout_ms}"
-        return ADVICE[repeat, progress].format(timeout=timeout)
+        return ADVICE[kind, progress].format(timeout=timeout)
 
     def command(self, action: str) -> str:
         """The shell command with which an operator does what a driver could not."""
@@ -196,9 +195,10 @@ class Session:
 
 def fenced(transactional_id: str, reason: object) -> str:
     return (
-        f"Another driver has fenced {transactional_id}: a newer run of this query or job, or another query with the "
-        f"same transactionalIdPrefix (give each its own). If there is neither, its transaction outlived "
-        f"{DRIVER_TIMEOUT_MS} ms, or a broker was cut off from the others. This run commits nothing more. ({reason})"
+        f"Another driver has fenced {transactional_id}: a newer run of this query or job, or another one of "
+        f"the same name (transactionalIdPrefix, or txnAppId: give each its own). If there is neither, its transaction "
+        f"outlived {DRIVER_TIMEOUT_MS} ms, or a broker was cut off from the others. This run commits nothing more. "
+        f"({reason})"
     )
 
 

@@ -5,27 +5,26 @@ ledger and complete its intents; then abort exactly the listed ones. They belong
 run is in the ledger as read, or can never be committed. InitProducerId of their ids would also abort what a successor
 prepared and decided meanwhile.
 
-Only readers need it: what no intent names is never committed. So brokers that cannot list transactions are asked about
-the ids that can be derived (ADR 22), and what is left ends by transaction.timeout.ms.
+Only readers need it: what no intent names is never committed. On brokers that cannot list transactions it ends by
+transaction.timeout.ms (ADR 22).
 """
 
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.errors import BrokerError, KafkaError, KafkaTimeoutError, NetworkError, UnsupportedVersionError
-from spark_kafka_sink.exactly_once.committer import KAFKA_3_6, METADATA_VERSION, Cluster, EndVerdict
+from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError, NetworkError, UnsupportedVersionError
+from spark_kafka_sink.exactly_once.committer import Cluster, EndVerdict
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.session import Session
-from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, OpenTransaction, driver_id, task_id
+from spark_kafka_sink.exactly_once.values import DriverIdentity, OpenTransaction, name_of_task
 from spark_kafka_sink.network.api_versions import every
-from spark_kafka_sink.network.calls import SOON_MS, BrokerGoneError, Call, Calls, CodeAt, Target, timeout_error
+from spark_kafka_sink.network.calls import SOON_MS, BrokerGoneError, Call, Calls, CodeAt, Target
 from spark_kafka_sink.network.response_check import impossible
 from spark_kafka_sink.producer.transaction_requests import PreparedTransaction, transaction_key
 
@@ -33,10 +32,6 @@ _log = logging.getLogger("spark_kafka_sink.exactly_once")
 
 _OPEN: Final = "Ongoing"
 _DESCRIBED: Final = (ErrorCode.none, ErrorCode.transactional_id_not_found)
-_FIRST_IDS: Final = 16
-"""How many ids are described at least, as a dead run may have had more tasks than the ledger has heard of. Each further
-block has twice as many, until the coordinators know none of a block."""
-
 _BRIEF_MS: Final = 2_000.0
 _SHARE_OF_TIME: Final = 4
 """Listing may take this part of the time that is left, and so may describing, because no write depends on them."""
@@ -48,41 +43,35 @@ class CannotListError(ExactlyOnceError):
     """The brokers do not list transactions, or do not say enough about those that they list."""
 
 
-class Listing(NamedTuple):
-    """Open transactions. ``derived``: the brokers could not list them. They are those of the ids that can be derived,
-    and are ended only by EndTxn with exactly this producer id and epoch. ``complete``: no
-    open transaction is missing."""
-
-    transactions: tuple[OpenTransaction, ...] = ()
-    derived: bool = False
-    complete: bool = True
-
-
-def list_open(session: Session, deadline: float, tasks: int = 0) -> Listing:
-    """The open transactions of tasks with exactly this prefix, whatever their run.
-
-    ``tasks``: how many tasks the ended batch had at least. If the brokers cannot list transactions, the ledger must
-    have been read: how many tasks its entries have says which ids to ask for.
-    """
-    settings = session.settings
-    pattern = re.compile(re.escape(settings.prefix) + r"-\d+")
+def list_open(session: Session, deadline: float) -> list[OpenTransaction]:
+    """The open transactions of the name's tasks, whatever their run. None, with one warning, from brokers that cannot
+    list transactions: no write depends on it."""
+    name = session.settings.name
     try:
-        return Listing(tuple(list_matching(session.cluster, pattern, deadline)))
+        return list_matching(session.cluster, lambda each: name_of_task(each) == name, deadline)
     except CannotListError as error:
-        count = max(tasks, known_tasks(session.ledger.view.entries))
-        return derived_listing(session.cluster, settings.prefix, count, error, deadline)
+        if name not in _warned:
+            _warned.add(name)
+            _log.warning(
+                "%s. Transactions under %s that an earlier run left open are ended by the brokers after its "
+                "kafka.transaction.timeout.ms. Until then readers with isolation.level=read_committed wait for them; "
+                "no row is lost or written twice.",
+                error,
+                name,
+            )
+        return []
 
 
-def list_matching(cluster: Cluster, pattern: re.Pattern[str], deadline: float) -> list[OpenTransaction]:
-    """Open transactions whose whole id matches. Raises ``CannotListError``, also if the brokers take too long."""
+def list_matching(cluster: Cluster, is_wanted: Callable[[str], bool], deadline: float) -> list[OpenTransaction]:
+    """Open transactions with ids that are wanted. Raises ``CannotListError``, also if the brokers take too long."""
     nodes, until = cluster.node_ids(deadline), _share(cluster, deadline)
     found: list[OpenTransaction] = []
     try:
         for node in nodes:
-            ids = [each for each in _listed_by(cluster, node, (_OPEN,), until) if pattern.fullmatch(each)]
+            ids = [each for each in _listed_by(cluster, node, (_OPEN,), until) if is_wanted(each)]
             found += _described(cluster, node, ids, until) if ids else []
     except BrokerGoneError:  # another broker coordinates its transactions now
-        return list_matching(cluster, pattern, deadline)
+        return list_matching(cluster, is_wanted, deadline)
     return found
 
 
@@ -98,32 +87,6 @@ def list_ids(cluster: Cluster, deadline: float) -> frozenset[str]:
 def _share(cluster: Cluster, deadline: float) -> float:
     now = cluster.now()
     return now + (deadline - now) / _SHARE_OF_TIME
-
-
-def known_tasks(entries: Mapping[str, Entry]) -> int:
-    """The most tasks that a batch of these entries had."""
-    return max((max(len(entry.tasks), entry.markers_before) for entry in entries.values()), default=0)
-
-
-def describe_open(cluster: Cluster, ids: Sequence[str], deadline: float) -> list[OpenTransaction]:
-    """The open transactions of these ids. Raises the error of the first id that cannot be described."""
-    described, error = _describe_each(cluster, ids, deadline)
-    if error is not None:
-        raise error
-    return [_open_transaction(each) for each in described if _is_open(each)]
-
-
-def is_known(cluster: Cluster, transactional_id: str, deadline: float) -> bool:
-    """Whether its coordinator knows the id. False if two seconds are too few to find out, or if brokers cannot tell, as
-    before Kafka 3.0.
-    """
-    until = min(_share(cluster, deadline), cluster.now() + _BRIEF_MS)
-    described, error = _describe_each(cluster, [transactional_id], until)
-    if error is not None and not isinstance(error, UnsupportedVersionError):
-        _log.warning(
-            "Whether the brokers know %s was not found out, so it is taken for unknown: %s", transactional_id, error
-        )
-    return any(each.error_code is ErrorCode.none for each in described)
 
 
 def is_current(calls: Calls, driver: DriverIdentity) -> bool:
@@ -161,64 +124,14 @@ def ended_tasks(cluster: Cluster, prepared: Mapping[int, PreparedTransaction], d
     return [task for task, each in prepared.items() if found.get(each.transactional_id, each.key) != each.key]
 
 
-def derived_listing(cluster: Cluster, prefix: str, tasks: int, reason: CannotListError, deadline: float) -> Listing:
-    """The open transactions of the ids ``<prefix>-0`` and so on: of ``tasks`` tasks, and of further ones as long as the
-    coordinators know any. Warns once per prefix that it is not complete. Raises nothing: no write depends on it."""
-    found, failure = _derived(cluster, prefix, tasks, _share(cluster, deadline))
-    if prefix not in _warned:
-        _warned.add(prefix)
-        _log.warning(
-            "%s%s. Transactions under %s that an earlier run left open%s are ended by the brokers after its "
-            "kafka.transaction.timeout.ms. Until then readers with isolation.level=read_committed wait for them; no "
-            "row is lost or written twice.",
-            reason,
-            f", nor can they be looked up by the ids of tasks ({failure})" if failure else "",
-            prefix,
-            "" if failure else " are looked up by the ids of tasks; others",
-        )
-    return Listing(tuple(found), derived=True, complete=not failure)
-
-
-def _derived(cluster: Cluster, prefix: str, tasks: int, until: float) -> tuple[list[OpenTransaction], str]:
-    """The open transactions, and why there may be more."""
-    if cluster.any_api_versions() is None:
-        cluster.refresh(until)
-    versions = cluster.any_api_versions()
-    if versions is None:
-        return [], "no broker is connected"
-    if versions.features.get(METADATA_VERSION, KAFKA_3_6) < KAFKA_3_6:
-        # They append what a zombie sends after EndTxn, and a successor would commit it.
-        return [], "Kafka before 3.6 takes rows after EndTxn"
-    found: list[OpenTransaction] = []
-    begin, end, known, failure = 0, max(tasks, _FIRST_IDS), True, ""
-    while known:
-        described, error = _describe_each(cluster, [task_id(prefix, task) for task in range(begin, end)], until)
-        found += [_open_transaction(each) for each in described if _is_open(each)]
-        failure = failure or ("" if error is None else str(error))
-        known = any(each.error_code is ErrorCode.none for each in described)
-        begin, end = end, end + 2 * (end - begin)
-    return found, failure
-
-
-def sweep(session: Session, listing: Listing, driver: DriverIdentity, deadline: float) -> int:
+def sweep(session: Session, listing: Sequence[OpenTransaction], driver: DriverIdentity, deadline: float) -> int:
     """Aborts what was listed before ``driver`` was initialised. Returns how many were still open."""
-    return len(abort_all(session, left_open(listing, driver), deadline, None if listing.derived else driver))
+    return len(abort_all(session, left_open(listing, driver), deadline, driver))
 
 
-def opened_since(
-    before: tuple[OpenTransaction, ...] | None, listing: Listing, driver: DriverIdentity
-) -> list[PreparedTransaction]:
-    """What was listed, without what was open ``before``; nothing if that is None, as it is not known."""
-    if before is None:
-        return []
-    spared = {each.key for each in before}
-    since = tuple(each for each in listing.transactions if each.key not in spared)
-    return left_open(listing._replace(transactions=since), driver)
-
-
-def left_open(listing: Listing, driver: DriverIdentity) -> list[PreparedTransaction]:
+def left_open(listing: Sequence[OpenTransaction], driver: DriverIdentity) -> list[PreparedTransaction]:
     version = driver.identity.end_txn_version
-    return [PreparedTransaction(*each.key, version) for each in listing.transactions]
+    return [PreparedTransaction(*each.key, version) for each in listing]
 
 
 def abort_all(
@@ -294,28 +207,6 @@ def _open_transaction(described: Any) -> OpenTransaction:
     )
 
 
-def _describe_each(cluster: Cluster, ids: Sequence[str], deadline: float) -> tuple[list[Any], KafkaError | None]:
-    """Each id's description by its coordinator, many at a time, and the error of the first that has none."""
-    began = cluster.now()
-    calls = {each: _describe_call(transaction_key(each), [each]) for each in ids}
-    cluster.run(calls.values(), deadline)
-    states: list[Any] = []
-    errors: list[KafkaError] = []
-    for name, call in calls.items():
-        if call.end is None:
-            errors.append(timeout_error(call, deadline - began))
-        elif call.end.error is not None:
-            errors.append(call.end.error)
-        else:
-            try:
-                states += _of_ids(call.end.body, [name]).values()
-            except NetworkError as error:
-                errors.append(error)
-    if any(call.end is None for call in calls.values()):
-        cluster.disconnect(errors[0])
-    return states, errors[0] if errors else None
-
-
 def _descriptions(cluster: Cluster, target: Target, ids: list[str], deadline: float) -> dict[str, Any]:
     """Descriptions by a coordinator, with retries, or by a node, with its errors. Raises ``NetworkError`` if the
     response lacks one."""
@@ -346,20 +237,3 @@ def _describe_call(target: Target, ids: list[str]) -> Call:
         ]
 
     return Call("describe_transactions", every("describe_transactions"), target, make, codes)
-
-
-def shared_ids(session: Session, deadline: float) -> str:
-    """A clause that names the other write, or "". Planning asks before it aborts anything; commit asks again before the
-    decision, because the other one may have started since. A decided batch is committed whatever the answer is: that
-    names its own transactions. Brokers before Kafka 3.0 cannot tell.
-    """
-    settings = session.settings
-    other = driver_id(settings.prefix)
-    if settings.prefix == settings.name or not is_known(session.cluster, other, deadline):
-        return ""
-    return (
-        f"its tasks' transactional ids begin with {settings.prefix}-, and so do those of a query that has "
-        f"transactionalIdPrefix {settings.prefix} (the brokers know its driver's id, {other}). Each would end the "
-        "other's transactions: give one of them another transactionalIdPrefix. If that query no longer exists, the "
-        "brokers forget the id transactional.id.expiration.ms (7 days) after its last use"
-    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from types import TracebackType
@@ -78,12 +78,12 @@ class TaskTransaction(TaskOutput):
         self, config: ProducerConfig, plan: WritePlan, name: TaskAttempt, clock: Clock, lease: Lease = opened
     ) -> None:
         transactional = replace(config, transactional_id=_TRANSACTIONAL)
-        super().__init__(transactional, clock, lease, own_topics=(plan.ledger.topic,))
+        super().__init__(transactional, clock, lease, own_topics=(plan.run.ledger.topic,))
         self._write_id, self._task = name.write_id, name.task
         self.action = task_action(plan, self._write_id, self._task)
         if self.writes:
             check_size(plan, self._write_id, self._task)
-        self._id = task_id(plan.prefix, self._task)
+        self._id = task_id(plan.run.name, self._task)
         self._replaces_attempt = name.retried
         self._plan = plan
         self.figures = NO_FIGURES
@@ -92,7 +92,7 @@ class TaskTransaction(TaskOutput):
         self._has_begun = False
         self._aborts = False
         self._metadata_version = -1
-        self._topic_ids: dict[str, UUID | None] = {}
+        self._topics: set[str] = set()
 
     @property
     def writes(self) -> bool:
@@ -112,12 +112,12 @@ class TaskTransaction(TaskOutput):
     ) -> None:
         """Rows, as for ``ProducerCore.append_columns``."""
         topics = TopicColumn.of(topic)
-        if self._plan.ledger.topic in topics.names:
-            raise ExactlyOnceError(f"Rows name the topic {self._plan.ledger.topic}, which is the ledgerTopic.")
+        if self._plan.run.ledger.topic in topics.names:
+            raise ExactlyOnceError(f"Rows name the topic {self._plan.run.ledger.topic}, which is the ledgerTopic.")
         self._rows += row_sum(topics, columns, partitions)
         if self.writes:
             core = self._begun()
-            self._note_topic_ids(core, topics.names)
+            self._topics.update(topics.names)
             core.append_columns(topics, columns, partitions, self.receipt)
             steps.reach("task in mid-write", self._task)
 
@@ -134,7 +134,7 @@ class TaskTransaction(TaskOutput):
     def append_own(self, topic: str, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None = None) -> None:
         """The sink's own records, in the rows' transaction but not in their checksum."""
         core = self._begun()
-        self._note_topic_ids(core, (topic,))
+        self._topics.add(topic)
         core.append_columns(topic, columns, partitions, self._own)
 
     def prepare(self, schemas: tuple[SchemaId, ...] = ()) -> TaskReport:
@@ -143,13 +143,15 @@ class TaskTransaction(TaskOutput):
         repaired = self.action in (TaskAction.VERIFY, TaskAction.REWRITE)
         if repaired:
             prove(plan, write_id, self._task, rows)
-        share = TaskShare(rows)
+        share, ids = TaskShare(rows), dict[str, UUID | None]()
         if self._core is not None:
-            marker = TopicPartition(plan.ledger.topic, plan.ledger.marker_partition)
+            marker = TopicPartition(plan.run.ledger.topic, plan.run.ledger.marker_partition)
             if not self._core.topic_exists(marker.topic, LAG_MS):
                 raise missing_ledger(marker.topic)
             refuse_too_few(marker.topic, self._core.partition_count(marker.topic))
-            key, value = marker_record(plan.name, Marker(write_id.query, write_id.number, self._task, rows))
+            # Before the marker, because only equal ids mean that the ledger has been there since.
+            ids.update(self._core.topic_ids((*self._topics, marker.topic), self._metadata_version))
+            key, value = marker_record(plan.run.name, Marker(write_id.query, write_id.number, self._task, rows))
             columns = RecordColumns(bytes_column([key]), bytes_column([value]))
             self.append_own(marker.topic, columns, np.array([marker.partition], np.int32))
             with self.meter.awaiting():
@@ -167,10 +169,7 @@ class TaskTransaction(TaskOutput):
         compared = last is not None and self.action is TaskAction.SKIP and not trusted
         replayed = last is not None and self.action is not TaskAction.WRITE and not trusted
         return TaskReport(
-            name=plan.name,
-            prefix=plan.prefix,
-            ledger=plan.ledger,
-            driver=plan.driver,
+            run=plan.run,
             write_id=write_id,
             action=self.action,
             share=share,
@@ -178,12 +177,11 @@ class TaskTransaction(TaskOutput):
             tasks_before=len(last.tasks) if last is not None and repaired else 0,
             decided=last.total if last is not None and compared else None,
             markers_before=0 if last is None else max(len(last.tasks), last.markers_before),
-            topics=self._topics(),
+            topics=self._written(ids),
             schemas=schemas,
             decided_topics=last.topics if last is not None and replayed else (),
             other_queries=other_queries(plan, write_id),
-            open_before=plan.open_before,
-            ledger_id=self._topic_ids.get(plan.ledger.topic),
+            ledger_id=ids.get(plan.run.ledger.topic),
         )
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -215,32 +213,16 @@ class TaskTransaction(TaskOutput):
 
     def _init(self, core: ProducerCore) -> TransactionalIdentity:
         """Initializes the task's id, unless the run was fenced: that would end what its successor has prepared."""
-        driver = self._plan.driver
+        driver = self._plan.run.driver
         if not is_current(core.calls, driver):
             raise FencedRunError(fenced(driver.identity.transactional_id, f"task {self._task} writes nothing"))
         return core.transactions.init(transactional_id=self._id)
 
-    def _note_topic_ids(self, core: ProducerCore, topics: Sequence[str]) -> None:
-        """Before the first row in a topic, because commit compares the id with the present one: equal ids mean that the
-        topic has been there all the time."""
-        if new := [topic for topic in topics if topic not in self._topic_ids]:
-            self._topic_ids.update(core.topic_ids(new, self._metadata_version))
-
-    def _topics(self) -> tuple[TopicId, ...]:
-        """The topics written to, with their ids; raises if one was recreated since its first record."""
-        if self._core is None:
-            return ()
+    def _written(self, ids: Mapping[str, UUID | None]) -> tuple[TopicId, ...]:
+        """The topics written to, with those of their ids that the brokers know."""
         written = {partition.topic for receipt in (self.receipt, self._own) for partition in receipt.deliveries}
-        noted = {name: self._topic_ids[name] for name in sorted(written - {self._plan.ledger.topic})}
-        known = [TopicId(name, topic_id) for name, topic_id in noted.items() if topic_id is not None]
-        recreated = [each.name for each in known if self._core.topic_id(each.name) != each.id]
-        if recreated:
-            raise ExactlyOnceError(
-                f"Task {self._task} of {self._write_id} (name {self._plan.name}): topic {', '.join(recreated)} was "
-                "deleted (and perhaps created again) while it wrote, and what it had written to it is gone. Nothing is "
-                "committed: run the task again, or start the query again."
-            )
-        return tuple(known)
+        known = {topic: ids.get(topic) for topic in sorted(written - {self._plan.run.ledger.topic})}
+        return tuple(TopicId(topic, topic_id) for topic, topic_id in known.items() if topic_id is not None)
 
     def _marker_offset(self, marker: TopicPartition) -> int:
         """Where to look for the marker when the transaction is no longer open."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -10,29 +11,20 @@ from uuid import UUID
 
 from spark_kafka_sink.producer.transaction_requests import PreparedTransaction, TransactionalIdentity
 
+_DRIVER: Final = "-driver"
+_TASK: Final = re.compile(r"(?P<name>.+)-[0-9]+")
+
 DRIVER_TIMEOUT_MS: Final = 10_000
 """Transaction timeout of the driver's id, whose transactions hold a few records and are ended at once."""
 
-CHECKSUM: Final = 2
-"""The kind of checksum that this release computes (``checksum.py``). An entry without a kind has the first one."""
-
-APPLICATION: Final = "txn-"
-"""Prefix of the name of a txnAppId (``SinkOptions.parse`` adds it)."""
-
 
 class WriteKind(Enum):
-    """How a write is numbered, and whether it is replayed."""
+    """What a name is of, which says how its writes are numbered. Values are part of the ledger's format."""
 
-    MICRO_BATCH = "a micro-batch: its query has run every smaller number"
-    VERSION = "txnVersion of txnAppId: numbers grow, with gaps; one below the last is refused"
-
-
-class Repeat(Enum):
-    """How a failed write is run again."""
-
-    STREAM = "stream"
-    FOREACH_BATCH = "`foreachBatch` with `txnAppId`"
-    VERSION = "batch job with `txnAppId`"
+    MICRO_BATCH = "query"
+    """Its micro-batches have every number, one after the other."""
+    VERSION = "batch write"
+    """txnVersion of a txnAppId: numbers grow, with gaps; one below the last is refused."""
 
 
 class TaskAction(Enum):
@@ -147,36 +139,32 @@ class EntryState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The ledger's entry of a query: its last decided batch. DONE: all its transactions are known to be committed.
-
-    ``target`` None: not recorded (streams). ``marker_partition``: of the tasks' markers, which an entry that is read as
-    DONE does not have. ``markers_before``: number of tasks that may have left a marker in earlier batches.
-    ``schemas``: of a registry; a replay encodes its rows with them. ``topics``: those that the batch was written to,
-    without the ledger's. ``query_name``: of a streaming query, printable; "" if it has none.
-    ``ledger_id``: the topic id of the ledger that has the markers, of an intent; None from brokers without topic ids.
-    ``checksum``: the kind that its tasks' rows have.
-    """
+    """The ledger's entry of a query: its last decided batch."""
 
     query: str
     number: int
     state: EntryState
+    """DONE: all its transactions are known to be committed."""
     tasks: tuple[TaskShare, ...]
     decided_at: int = 0
+    kind: WriteKind = WriteKind.MICRO_BATCH
     target: Target | None = None
+    """Of a batch write, which writes to one target only; else None."""
     marker_partition: int | None = field(default=None, compare=False)
+    """Of the tasks' markers, which an entry that is read as DONE does not have."""
     markers_before: int = field(default=0, compare=False)
+    """Number of tasks that may have left a marker in earlier batches."""
     schemas: tuple[SchemaId, ...] = ()
+    """Of a registry; a replay encodes its rows with them."""
     topics: tuple[TopicId, ...] = ()
+    """Those that the batch was written to, without the ledger's."""
     query_name: str = ""
+    """Of a streaming query, printable; "" if it has none."""
     ledger_id: UUID | None = field(default=None, compare=False)
-    checksum: int = CHECKSUM
+    """The topic id of the ledger that has the markers, of an intent; None from brokers without topic ids."""
 
     def __str__(self) -> str:
         return f"batch {self.number} of {self.query}"
-
-    @property
-    def repeat(self) -> Repeat:
-        return Repeat.STREAM if self.target is None else Repeat.VERSION
 
     @property
     def total(self) -> RowSum:
@@ -245,71 +233,64 @@ class OpenTransaction(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class WritePlan:
-    """The result of planning; tasks get it, and pass on to commit what it needs.
-
-    ``prefix``: of the tasks' transactional ids. ``entries``: query → its last entry under this name. ``lost``: query →
-    the tasks of that entry whose rows are lost. ``write_id`` None: only the tasks know it (streaming).
-    ``max_entry_bytes``: the largest record that the ledger takes; None: not known. ``open_before``: without entries,
-    the tasks' transactions that were open before this run, which another ledger may have decided, so that abort must
-    spare them; None: not known, so that abort ends only what the tasks report.
-    """
+class Run:
+    """One planned run of a write: what its tasks, commit and abort share."""
 
     name: str
-    prefix: str
     ledger: LedgerPartitions
     driver: DriverIdentity
+    has_entry: bool
+    """Whether planning found an entry of the name. If not, this may be the wrong ledger, and another one may have
+    decided what is open."""
+
+
+@dataclass(frozen=True, slots=True)
+class WritePlan:
+    """The result of planning, which tasks get."""
+
+    run: Run
     entries: Mapping[str, Entry] = field(default_factory=dict)
+    """Query → its last entry under this name."""
     lost: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    """Query → the tasks of that entry whose rows are lost."""
     write_id: WriteId | None = None
+    """None: only the tasks know it (streaming)."""
     ledger_start: LedgerStart = STRICT
     max_entry_bytes: int | None = None
-    open_before: tuple[OpenTransaction, ...] | None = ()
+    """The largest record that the ledger takes; None: not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
-    """One task's result.
+    """One task's result."""
 
-    ``name`` and ``prefix``: as in ``WritePlan``. ``began_at``: epoch ms on the executor's clock, before its transaction
-    began. ``tasks_before``: number of tasks of the batch when it was decided, if it is being repaired; else 0.
-    ``decided``: all rows of the committed batch, which a skipped replay must have too; None: not compared.
-    ``markers_before``: as in ``Entry``. ``topics``: those that this task wrote to. ``decided_topics``: those of the
-    decided batch that this is a replay of; empty: not compared. ``schemas``: as in ``Entry``. ``other_queries``: the
-    last batches of other queries under the name, if this is a query's first batch. ``in_foreach_batch``: False
-    if Spark does not say so. ``open_before``: as in ``WritePlan``, because the abort of a stream has no plan.
-    ``ledger_id``: as in ``Entry``.
-    """
-
-    name: str
-    prefix: str
-    ledger: LedgerPartitions
-    driver: DriverIdentity
+    run: Run
     write_id: WriteId
     action: TaskAction
     share: TaskShare
     began_at: int = 0
+    """Epoch ms on the executor's clock, before the task's transaction began."""
     tasks_before: int = 0
+    """Number of tasks of the batch when it was decided, if it is being repaired; else 0."""
     decided: RowSum | None = None
+    """All rows of the committed batch, which a skipped replay must have too; None: not compared."""
     markers_before: int = 0
+    """As in ``Entry``."""
     topics: tuple[TopicId, ...] = ()
+    """Those that this task wrote to."""
     schemas: tuple[SchemaId, ...] = ()
+    """As in ``Entry``."""
     decided_topics: tuple[TopicId, ...] = ()
+    """Those of the decided batch that this is a replay of; empty: not compared."""
     other_queries: tuple[str, ...] = ()
-    in_foreach_batch: bool = False
-    open_before: tuple[OpenTransaction, ...] | None = ()
+    """The last batches of other queries under the name, if this is a query's first batch."""
     ledger_id: UUID | None = None
+    """As in ``Entry``."""
 
     @property
     def write(self) -> str:
         """The write, for error messages."""
-        return f"{self.write_id} (name {self.name})"
-
-    @property
-    def repeat(self) -> Repeat:
-        if self.write_id.kind is WriteKind.MICRO_BATCH:
-            return Repeat.STREAM
-        return Repeat.FOREACH_BATCH if self.in_foreach_batch else Repeat.VERSION
+        return f"{self.write_id} (name {self.run.name})"
 
 
 class TaskAttempt(NamedTuple):
@@ -321,12 +302,23 @@ class TaskAttempt(NamedTuple):
 
 
 def driver_id(name: str) -> str:
-    return f"{name}-driver"
+    return f"{name}{_DRIVER}"
 
 
-def task_id(prefix: str, task: int) -> str:
-    """The transactional id of a task."""
-    return f"{prefix}-{task}"
+def task_id(name: str, task: int) -> str:
+    """The transactional id of a task. Its last hyphen ends the name, so no two names have an id in common: ``x-3`` is
+    task 3 of ``x``, and ``x-3-7`` task 7 of ``x-3``."""
+    return f"{name}-{task}"
+
+
+def name_of_task(transactional_id: str) -> str | None:
+    """The name of the write whose task may have this id; None for an id that no task has."""
+    match = _TASK.fullmatch(transactional_id)
+    return match["name"] if match is not None and transactional_id.isprintable() else None
+
+
+def name_of_driver(transactional_id: str) -> str | None:
+    return transactional_id.removesuffix(_DRIVER) if transactional_id.endswith(_DRIVER) else None
 
 
 def listed(tasks: Iterable[int]) -> str:

@@ -89,7 +89,7 @@ SPOKEN: Final[Mapping[str, Spoken]] = MappingProxyType(
         "list_offsets": Spoken(1, 11, ("0.10.1", "4.2")),
         "fetch": Spoken(4, 18, ("0.11", "4.1"), "before 13: topics by name"),
         "describe_cluster": Spoken(0, 2, ("2.8", "4.0"), "without the API: not known whether a ledger may be created"),
-        "list_transactions": Spoken(0, 2, ("3.0", "4.1"), "without the API: DescribeTransactions of the ids of tasks"),
+        "list_transactions": Spoken(0, 2, ("3.0", "4.1"), "without it, transactions of dead runs end by their timeout"),
         "describe_transactions": Spoken(
             0, 0, ("3.0", "3.0"), "without it, transactions of dead runs end by their timeout, and fenced tasks go on"
         ),

@@ -273,7 +273,7 @@ class ProducerCore:
     def topic_ids(self, topics: Sequence[str], after: int) -> Mapping[str, UUID | None]:
         """The ids of existing topics, None from brokers that have none. Waits for a metadata response since the
         ``refresh_metadata`` that returned ``after``, because an earlier one may have the id of a topic that was deleted
-        since. After max.block.ms it returns what is known: an old id is one that commit refuses.
+        since. After max.block.ms it returns what is known.
         """
         deadline = self.clock.now() + self.config.max_block_ms
         self.metadata.wait_for_topics(dict.fromkeys(topics), self.config.max_block_ms)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -26,6 +25,7 @@ from spark_kafka_sink.exactly_once.session import CommitSettings
 from spark_kafka_sink.exactly_once.task import TaskTransaction
 from spark_kafka_sink.exactly_once.values import (
     LedgerStart,
+    Run,
     SchemaId,
     Target,
     TaskAttempt,
@@ -82,7 +82,6 @@ def write_exactly_once(
             end.append_own(options.receipts_topic, receipt_columns(receipts))
         ids = () if formats is None else formats.ids
         report = end.prepare(tuple(SchemaId(side.value, subject, number) for side, subject, number in ids))
-        report = replace(report, in_foreach_batch=context.getLocalProperty(BATCH_ID) is not None)
         return KafkaCommitMessage(partition_writes(end.receipt), report, end.figures)
 
 
@@ -140,12 +139,6 @@ def commit_exactly_once(
     outcome = commit_batch(settings, reports)
     if outcome.cleanup_failure:
         announce(outcome.cleanup_failure, logging.WARNING)
-    if outcome.recreated:
-        announce(
-            f"{reports[0].write_id} is committed, but topic {', '.join(outcome.recreated)} was deleted (and perhaps "
-            "created again) meanwhile: the rows that were written to it are gone.",
-            logging.WARNING,
-        )
     if outcome.missing:
         announce(
             f"{reports[0].write_id} was committed before{'' if outcome.entry is None else ' in part'}, but topic "
@@ -157,8 +150,8 @@ def commit_exactly_once(
         return Committed(f"{reports[0].write_id} was committed before; nothing written", replayed=True)
     written = reports[0].write_id
     shown_id = f"micro-batch {written.number} of query {settings.query_name}" if settings.query_name else str(written)
-    prefix = f"transactionalIdPrefix {settings.prefix}"
-    return Committed(f"{shown_id}: {committed(messages, clock)}, committed exactly once ({prefix})")
+    named = f" (transactionalIdPrefix {settings.name})" if written.kind is WriteKind.MICRO_BATCH else ""
+    return Committed(f"{shown_id}: {committed(messages, clock)}, committed exactly once{named}")
 
 
 def abort_exactly_once(
@@ -166,7 +159,7 @@ def abort_exactly_once(
 ) -> LogLine:
     """Aborts the batch, unless it was decided before. ``plan``: of a batch writer. Returns the line for the log."""
     reports = _reports(messages)
-    settings = _settings(options, plan or _run(reports))
+    settings = _settings(options, _run(reports) if plan is None else plan.run)
     outcome = abort_batch(settings, reports, plan)
     if outcome.skipped:
         return LogLine(
@@ -200,19 +193,17 @@ def _micro_batch(context: TaskContext, options: SinkOptions) -> WriteId:
     return WriteId(query, int(number), WriteKind.MICRO_BATCH)
 
 
-def _settings(options: SinkOptions, run: WritePlan | TaskReport | None = None) -> CommitSettings:
-    """``run``: has the names that were planned with. Derived anew they may be others, as the checkpoint may be gone."""
+def _settings(options: SinkOptions, run: Run | None = None) -> CommitSettings:
+    """``run``: has the name that was planned with. Derived anew it may be another, as the checkpoint may be gone."""
     chosen = _exactly_once(options)
-    name, prefix = (chosen.name, chosen.prefix) if run is None else (run.name, run.prefix)
+    name = chosen.name if run is None else run.name
     assert name is not None
-    assert prefix is not None
-    query = shown(options.query_name or "")
-    return CommitSettings(options.producer, name, prefix, chosen.ledger_topic, query)
+    return CommitSettings(options.producer, name, chosen.ledger_topic, shown(options.query_name or ""))
 
 
-def _run(reports: Sequence[TaskReport | None]) -> TaskReport | None:
-    """The first report that there is."""
-    return next((report for report in reports if report is not None), None)
+def _run(reports: Sequence[TaskReport | None]) -> Run | None:
+    """The run of the first report that there is."""
+    return next((report.run for report in reports if report is not None), None)
 
 
 def _exactly_once(options: SinkOptions) -> ExactlyOnce:

@@ -198,12 +198,11 @@ class TopicCreation:
 class ExactlyOnce:
     """The options of an exactly-once write.
 
-    ``name`` and ``prefix``: as in ``CommitSettings``, None if no option names the write. ``version``: (txnAppId,
-    txnVersion). ``query``: the id of the stream that is named by it, else None.
+    ``name``: as in ``CommitSettings``, None if no option names the write. ``version``: (txnAppId, txnVersion).
+    ``query``: the id of the stream that is named by it, else None.
     """
 
     name: str | None
-    prefix: str | None
     ledger_topic: str
     ledger_start: str
     version: tuple[str, int] | None
@@ -307,10 +306,10 @@ SINK_OPTIONS: tuple[Option, ...] = (
            "at-least-once: a task that Spark retries writes its rows again. exactly-once: readers with "
            "isolation.level=read_committed see each row once.", OneOf(("at-least-once", "exactly-once"))),
     Option("transactionalIdPrefix", STRING, None, "medium",
-           "Prefix of the transactional ids. Must be stable across restarts and unique per query. Default: derived "
-           "from the query's id, which is in its checkpoint, or from the checkpoint's location if that is not in the "
-           "driver's file system; without the option checkpointLocation, from the query's name. A batch write "
-           "appends its txnAppId."),
+           "Prefix of a query's transactional ids, and its name in the ledger. Must be stable across restarts and "
+           "unique per query. Default: derived from the query's id, which is in its checkpoint, or from the "
+           "checkpoint's location if that is not in the driver's file system; without the option checkpointLocation, "
+           "from the query's name. Not for a batch write, where the txnAppId is the prefix."),
     Option("ledgerTopic", STRING, "__pykafka_ledger", "low",
            "Compacted topic that records which batches of exactly-once writes are committed. Created if missing."),
     Option("ledgerStart", STRING, "strict", "low",
@@ -322,7 +321,7 @@ SINK_OPTIONS: tuple[Option, ...] = (
                     "strict, trust-checkpoint:N or trust-ledger:N (N: the batch)")),
     Option("txnAppId", STRING, None, "medium",
            "Together with txnVersion, makes a batch write idempotent, also in foreachBatch (the names are those of "
-           "Delta Lake). Use a different txnAppId for each topic."),
+           "Delta Lake). Its transactional ids begin with it. Use a different txnAppId for each topic."),
     Option("txnVersion", LONG, None, "medium",
            "Number of this write for its txnAppId, such as the batch id in foreachBatch. Repeating the last "
            "committed number writes nothing, unless it had no rows; a smaller one is refused.", Range(0)),
@@ -468,17 +467,20 @@ def _exactly_once(own: Mapping[str, Any], options: Mapping[str, str], faults: li
     app, number, given = own.get("txnappid"), own.get("txnversion"), own.get("transactionalidprefix")
     if ("txnappid" in own) != ("txnversion" in own):
         faults.append("txnAppId and txnVersion belong together: a batch write needs both, a query neither.")
-    name, query = (f"txn-{app}" if app is not None else given), None
+    if app is not None and given is not None:
+        faults.append(
+            "transactionalIdPrefix: leave it out beside txnAppId, which is the prefix of a batch write's transactional "
+            "ids; if your rights are for another prefix, begin the txnAppId with that."
+        )
+    name, query = given if app is None else app, None
     if not name:
         name, query = _derived_name(options)
-    prefix = f"{given}-{app}" if app is not None and given is not None else name
     named = {"transactionalIdPrefix": given, "txnAppId": app} if given or app else {"The query's name": name}
     for named_by, text in named.items():
         if text is not None and not text.isprintable():
             faults.append(f"{named_by} {text!a} must have printable characters only.")
     return ExactlyOnce(
         name=name,
-        prefix=prefix,
         ledger_topic=own.get("ledgertopic") or LEDGER_TOPIC,
         ledger_start=(own.get("ledgerstart") or "strict").lower(),
         version=None if app is None or number is None else (app, number),
@@ -501,10 +503,10 @@ def _parse_producer(
             )
         kafka = {**kafka, _AUTO: meant}
     if exactly_once is not None:
-        # With an id, so that the producer's rules apply; each task sets its own. A prefix that is not printable has its
+        # With an id, so that the producer's rules apply; each task sets its own. A name that is not printable has its
         # fault already, which names the options that users know.
-        prefix = exactly_once.prefix
-        transactional_id = prefix if prefix and prefix.isprintable() else "unnamed"
+        name = exactly_once.name
+        transactional_id = name if name and name.isprintable() else "unnamed"
         kafka = {"transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS, **kafka, "transactional.id": transactional_id}
     if (provider := own.get("sasltokenprovider")) is not None:
         kafka = {**kafka, OWN_NAMES["saslTokenProvider"]: provider}

@@ -125,17 +125,17 @@ class Plan:
     def topic(self, guarantee: str, way: str) -> str:
         return throw_away_name(self.prefix, f"{self.mark}-{guarantee}-{way.partition(',')[0]}")
 
-    def app(self, way: str) -> str:
-        """A txnAppId of this run alone. The driver's transactional id begins with ``txn-`` and this."""
+    def own_name(self, way: str) -> str:
+        """A name, of a query or a batch write, of this run alone."""
         return f"{self.prefix}-{self.mark}-{way}"
 
     def write_options(self, guarantee: str, way: str) -> dict[str, str]:
         """The options of a write, as ``format("pykafka")`` takes them."""
         options = {**self.options, "topic": self.topic(guarantee, way), "deliveryGuarantee": guarantee}
         if guarantee == _EXACTLY_ONCE:
-            options |= {"ledgerTopic": self.ledger, "transactionalIdPrefix": f"{self.prefix}-{self.mark}"}
-            if way != _STREAM:
-                options |= {"txnAppId": self.app("batch"), "txnVersion": "0"}
+            stream = {"transactionalIdPrefix": self.own_name("stream")}
+            batch = {"txnAppId": self.own_name("batch"), "txnVersion": "0"}
+            options |= {"ledgerTopic": self.ledger, **(stream if way == _STREAM else batch)}
         return options
 
 
@@ -214,14 +214,15 @@ class _Run:
 
     def _stream(self, options: dict[str, str], checkpoint: str) -> None:
         """Runs the query to its end, several times. Each run is one micro-batch, and all have the same size."""
+        if not has_format() and "transactionalIdPrefix" in options:
+            options["txnAppId"] = options.pop("transactionalIdPrefix")
         source = self._spark.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS // RUNS)
         for _ in range(RUNS):
             writer = records(source.load(), "value", self._plan.mark).writeStream
             if has_format():
                 writer = writer.format("pykafka").options(**options)
             else:
-                named = {"txnAppId": self._plan.app("stream")} if "ledgerTopic" in options else {}
-                writer = writer.foreachBatch(kafka_batches({**options, **named}))
+                writer = writer.foreachBatch(kafka_batches(options))
             self._await(writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start())
 
     def _await(self, query: StreamingQuery) -> None:

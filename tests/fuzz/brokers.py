@@ -18,7 +18,7 @@ from spark_kafka_sink.common.model import ClusterSnapshot, Node, TopicPartition
 from spark_kafka_sink.errors import KafkaError, NetworkError, SaslAuthenticationError, WrongProtocolError
 from spark_kafka_sink.exactly_once import ledger_topic
 from spark_kafka_sink.exactly_once.ledger import PartitionLog
-from spark_kafka_sink.exactly_once.sweep import _describe_each, _described, _listed_by
+from spark_kafka_sink.exactly_once.sweep import _described, _descriptions, _listed_by
 from spark_kafka_sink.network.api_versions import PRODUCE_FIRST_WITH_TOPIC_IDS, SPOKEN
 from spark_kafka_sink.network.calls import Call, CallEnd, Calls
 from spark_kafka_sink.network.connection import MAX_HANDSHAKE_FRAME_BYTES, FrameBuffer
@@ -182,7 +182,7 @@ _READERS: Final[dict[str, tuple[Read, ...]]] = {
     "describe_cluster": (lambda cluster: operations(int(cluster.body.cluster_authorized_operations)),),
     "list_transactions": (lambda cluster: _listed_by(cluster, 0, (), 0.0),),
     "describe_transactions": (
-        lambda cluster: _described(cluster, 0, [_NAME], 0.0), lambda cluster: _describe_each(cluster, [_NAME], 0.0),
+        lambda cluster: _described(cluster, 0, [_NAME], 0.0), lambda cluster: _descriptions(cluster, 0, [_NAME], 0.0),
     ),
 }  # fmt: skip
 """What reads the entity of an API, after its bytes have been read."""

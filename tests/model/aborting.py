@@ -78,7 +78,7 @@ def read_ledger(world: World, scenario: Scenario, index: int, abort: Abort) -> S
         todo = frozenset((task, view[key].parts[task]) for key, task in found)
         entry = view[scenario.entries[index]]
         sure = entry is None or entry.batch < abort.batch or not scenario.has("abort reads")
-        knows = abort._replace(sure=sure, listed=_own(scenario, abort), earlier=frozenset())
+        knows = abort._replace(sure=sure, listed=_own(scenario, abort))
         if todo:
             finishing = knows._replace(phase="finishing", todo=todo)
             yield f"abort of run {index} finds an intent{how} and finishes it", with_abort(after, index, finishing)
@@ -100,8 +100,8 @@ def end_own(world: World, scenario: Scenario, index: int, abort: Abort) -> Steps
 
 
 def _own(scenario: Scenario, abort: Abort) -> frozenset[tuple[int, Prepared | None]]:
-    """What no other ledger can have decided: if planning found no entry, what was opened since it took the fence."""
-    return abort.listed - abort.earlier if scenario.has("abort what its run opened") else frozenset()
+    """What no other ledger can have decided, see ``endings.called``."""
+    return abort.listed if scenario.has("abort what is listed") else frozenset()
 
 
 def finish(world: World, scenario: Scenario, index: int, abort: Abort) -> Steps:
@@ -154,7 +154,7 @@ def _next(world: World, scenario: Scenario, index: int, abort: Abort) -> World:
         return with_abort(world, index, abort)
     if not abort.sure:
         return with_abort(world, index, OVER)
-    after = with_abort(world, index, TOLD)
+    after = with_abort(world, index, Abort(TOLD, found=abort.found))
     if any(
         type(part) is Prepared and world.txns[scenario.slot(index, task)].is_of(part, "committed")
         for task, part in enumerate(abort.messages)

@@ -78,12 +78,13 @@ SMALL: dict[str, Scenario] = {
     "a torn batch, accepted": Scenario(
         runs=(STREAM, Plan(cut="swapped", trust=Trust("ledger", 0))), batches=2, timeouts=1, aborts=False
     ),
-    "versions, another prefix": Scenario(runs=(STREAM, Plan(ids=1)), kind="versions", aborts=False, timeouts=1),
     "versions": Scenario(kind="versions", aborts=False, timeouts=1),
     "versions, killed between decision and commit": Scenario(
         kind="versions", orderly=True, crashes=1, retries=1, late_inits=1, aborts=False
     ),
-    "versions, given up": Scenario(runs=(STREAM,), kind="versions", mid_write=True),
+    "versions, given up": Scenario(
+        runs=(Plan(version=0, cut="nothing"), Plan(version=1)), batches=2, kind="versions", orderly=True, mid_write=True
+    ),
     "versions, another ledger, given up": Scenario(
         runs=(Plan(version=0), Plan(version=1, cut="one task", ledger=1)), batches=2, kind="versions"
     ),
@@ -103,8 +104,8 @@ SMALL: dict[str, Scenario] = {
         batches=2,
         aborts=False,
     ),
+    "a batch job and a stream of one name": Scenario(runs=(ONE_TASK, replace(JOB, write=0)), batches=2, timeouts=1),
     "two batch jobs beside each other": Scenario(runs=(replace(ONE_TASK, kind="versions"), JOB), retries=1),
-    "a topic created again": Scenario(runs=(ONE_TASK,) * 2, deletions=1, mid_write=True),
     "a topic created again, two batches": Scenario(runs=(ONE_TASK,) * 2, batches=2, deletions=1, aborts=False),
     "one of two topics created again": Scenario(
         runs=(STREAM,) * 3, deletions=1, topics=2, timeouts=1, orderly=True, crashes=2, aborts=False
@@ -157,9 +158,7 @@ LARGE: dict[str, Scenario] = {
     "ends that arrive late, before Kafka 3.6": Scenario(
         runs=(ONE_TASK,) * 2, batches=2, protocol="unverified", mid_write=True, late_rows=1, late_ends=1
     ),
-    "ends that arrive late, versions, another prefix": Scenario(
-        runs=(STREAM, Plan(ids=1)), kind="versions", late_ends=1, timeouts=1
-    ),
+    "ends that arrive late, versions": Scenario(kind="versions", late_ends=1, timeouts=1),
     "reads that lag, a zombie attempt, a timeout": Scenario(
         runs=(ONE_TASK,) * 2, batches=2, stale_reads=1, retries=1, late_inits=1, timeouts=1
     ),
@@ -192,9 +191,6 @@ LARGE: dict[str, Scenario] = {
         runs=(FIRST_ONLY, AT_LEAST_ONCE, STREAM, STREAM), batches=4, orderly=True, crashes=2, retries=1
     ),
     "another ledger in between, aborts": Scenario(runs=(STREAM, Plan(ledger=1), STREAM), batches=2, aborts=False),
-    "versions, another prefix, aborts": Scenario(
-        runs=(STREAM, Plan(ids=1), STREAM), kind="versions", timeouts=1, aborts=False
-    ),
     "versions, close to their timeout, two runs": Scenario(
         runs=(ONE_TASK,) * 2, kind="versions", retries=1, lost_answers=1, clock=True
     ),
@@ -217,9 +213,7 @@ LARGE: dict[str, Scenario] = {
     "a stream and two batch jobs": Scenario(runs=(ONE_TASK, JOB, replace(JOB, query=2, write=2))),
     "a topic created again, two tasks": Scenario(deletions=1, timeouts=1, aborts=False),
     "one of two topics created again, two runs": Scenario(deletions=1, topics=2, timeouts=1, aborts=False),
-    "a topic created again, twice": Scenario(
-        runs=(ONE_TASK,) * 2, deletions=2, mid_write=True, timeouts=1, aborts=False
-    ),
+    "a topic created again, twice": Scenario(runs=(ONE_TASK,) * 2, deletions=2, timeouts=1, aborts=False),
     "a topic created again, versions": Scenario(kind="versions", deletions=1, timeouts=1, aborts=False),
     "a topic and the ledger created again": Scenario(
         runs=(ONE_TASK,) * 2, batches=2, deletions=1, ledger_losses=1, retries=1, late_inits=1, aborts=False

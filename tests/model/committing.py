@@ -49,15 +49,13 @@ def commit(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
         yield f"run {index}: P2 raises, a topic of the batch was created again", raises(world, scenario, index, run)
         return
     world = topics.replay_told(world, scenario, index, run)
-    if scenario.kinds[index] == "stream":
-        run = run._replace(earlier=frozenset())  # its abort lists nothing from here on, see ``endings.called``
     intent = _intent(scenario, index, run)
     if any(type(part) is Prepared for part in run.tasks):
         if world.clock:
             yield f"run {index}: P2 raises, the deadline has passed", raises(world, scenario, index, run)
-        elif _looks_gone(world, scenario, index, run):
-            yield f"run {index}: P2 raises, a topic or a transaction is gone", raises(world, scenario, index, run)
-        elif scenario.clock or scenario.deletions or scenario.late_inits:
+        elif scenario.has("look at what is prepared") and _gone(world, scenario, index, run):
+            yield f"run {index}: P2 raises, a transaction is gone", raises(world, scenario, index, run)
+        elif scenario.clock or scenario.late_inits:
             yield (
                 f"run {index}: P2 finds nothing against a decision",
                 with_run(world, index, run._replace(phase="checked")),
@@ -68,11 +66,6 @@ def commit(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
         yield from _decide_empty(world, scenario, index, run, intent)
     else:
         yield f"run {index}: P2 has nothing to commit", with_run(world, index, run._replace(phase="committed"))
-
-
-def _looks_gone(world: World, scenario: Scenario, index: int, run: Run) -> bool:
-    topic = scenario.has("topics before the decision") and topics.changed(world, scenario, run.topics)
-    return topic or (scenario.has("look at what is prepared") and _gone(world, scenario, index, run))
 
 
 def _gone(world: World, scenario: Scenario, index: int, run: Run) -> bool:
@@ -182,7 +175,7 @@ def end_transactions(world: World, scenario: Scenario, index: int, run: Run) -> 
                 raises(sent, scenario, index, run),
             )
     if not run.todo:
-        yield from _mark_done(topics.commit_told(world, scenario, index, run), scenario, index, run)
+        yield from _mark_done(world, scenario, index, run)
 
 
 def _mark_done(world: World, scenario: Scenario, index: int, run: Run) -> Steps:

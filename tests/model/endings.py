@@ -17,6 +17,7 @@ from tests.model.world import (
     World,
     breaks,
     holds_fence,
+    is_prepared_in,
     may_begin,
     open_transactions,
     with_abort,
@@ -122,7 +123,9 @@ def called(world: World, scenario: Scenario, index: int, run: Run, messages: tup
     ):  # a reduction: its run has nothing open that is not reported
         return Abort("called", run.batch, messages)
     listed = open_transactions(world, scenario, index)
-    return Abort("called", run.batch, messages, listed, earlier=run.earlier)
+    if not run.found and scenario.has("abort in its own ledger"):
+        listed = frozenset(each for each in listed if is_prepared_in(world, scenario, index, each[0]))
+    return Abort("called", run.batch, messages, listed, found=run.found)
 
 
 def gone_for_good(world: World, scenario: Scenario, index: int, run: Run) -> World:

@@ -74,16 +74,8 @@ def planned(world: World, scenario: Scenario, index: int, batch: int, before: Ru
     if due and all(map(scenario.has, ("sweep", "sweep what is listed", "list before the fence"))):
         listed = open_transactions(world, scenario, index)
     view = () if scenario.has("read under the fence") else world.ledger
-    run = Run("planned", batch, listed, view, earlier=_earlier(world, scenario, index, "planned"))
+    run = Run("planned", batch, listed, view)
     return run if before is None else run._replace(kept=True, found=before.found, swept=not due)
-
-
-def _earlier(world: World, scenario: Scenario, index: int, phase: str) -> frozenset[tuple[int, Prepared | None]]:
-    """What abort must spare where there is no entry: another ledger may have decided it before this run's fence."""
-    due = "fenced" if scenario.has("list under the fence") else "planned"
-    if phase != due or not scenario.aborts or not scenario.has("spare what was open before"):
-        return frozenset()
-    return open_transactions(world, scenario, index)
 
 
 def take_fence(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
@@ -117,16 +109,16 @@ def read_ledger(world: World, scenario: Scenario, index: int, run: Run) -> Steps
 def _read(
     world: World, scenario: Scenario, index: int, run: Run, view: tuple[Entry | None, ...], how: str
 ) -> tuple[str, World]:
+    what = f"run {index}: P1 reads the ledger{how}: {_describe(scenario, view)}"
     entries = [entry for entry in view if entry is not None]
+    if any(view[key] is not None for key in scenario.of_other_kind[index]):
+        return f"{what}, of another kind of write, and raises", raises(world, scenario, index, run)
     found = run.found or bool(entries)
-    earlier = run.earlier | _earlier(world, scenario, index, "fenced")
-    reading = run._replace(phase="finishing", view=view, todo=standing(view), found=found, earlier=earlier)
+    reading = run._replace(phase="finishing", view=view, todo=standing(view), found=found)
     reading = reading._replace(ledger=incarnation(world, scenario))
-    if entries:
-        reading = reading._replace(earlier=frozenset())
     nothing = not any(entry.stands for entry in entries)
     after = _sweep_or_plan(world, scenario, index, reading) if nothing else with_run(world, index, reading)
-    return f"run {index}: P1 reads the ledger{how}: {_describe(scenario, view)}", after
+    return what, after
 
 
 def _describe(scenario: Scenario, view: tuple[Entry | None, ...]) -> str:
@@ -237,7 +229,7 @@ def plan(world: World, scenario: Scenario, index: int, run: Run) -> World:
     missing = frozenset(task for entry, task in run.missing if entry == key)
     waiting = (Waiting(("new",)),) * len(scenario.tasks(index))
     tasks = Run("tasks", run.batch, view=(run.view[key],), tasks=waiting, missing=missing)
-    tasks = tasks._replace(found=run.found, swept=run.swept, earlier=run.earlier, ledger=run.ledger)
+    tasks = tasks._replace(found=run.found, swept=run.swept, ledger=run.ledger)
     verdicts = [verdict_on(scenario, index, tasks, task) for task in scenario.tasks(index)]
     if "gone" in verdicts or "unknown" in verdicts:
         return gone_for_good(world, scenario, index, tasks)

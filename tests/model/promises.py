@@ -4,7 +4,7 @@ the state (``World.broken``)."""
 from __future__ import annotations
 
 from tests.model.scenario import TASKS, Scenario
-from tests.model.world import TOLD, World, decided_now
+from tests.model.world import TOLD, World, decided_now, is_prepared_in
 
 
 def unfinished(world: World, scenario: Scenario) -> str | None:
@@ -15,7 +15,9 @@ def unfinished(world: World, scenario: Scenario) -> str | None:
     left = [slot for slot, txn in enumerate(world.txns) if txn.is_open and txn.holder is not None]
     holders = {slot: world.txns[slot].holder.run for slot in left}
     # A stream's abort may know nothing of its run.
-    own = [slot for slot, run in holders.items() if scenario.kinds[run] != "stream" and world.aborts[run] == TOLD]
+    aborts = {slot: world.aborts[run] for slot, run in holders.items() if scenario.kinds[run] != "stream"}
+    told = [slot for slot, abort in aborts.items() if abort.phase == TOLD]
+    own = [slot for slot in told if aborts[slot].found or is_prepared_in(world, scenario, holders[slot], slot)]
     reports = {slot: (slot % TASKS, world.txns[slot].holder) for slot in left}  # of what an abort that was fenced ends
     of_aborts = {slot: enumerate(world.aborts[run].messages) for slot, run in holders.items()}
     own += [slot for slot in left if reports[slot] in of_aborts[slot] and reports[slot] not in decided_now(world)]

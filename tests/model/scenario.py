@@ -34,22 +34,18 @@ SAFEGUARDS: dict[str, str] = {
     "accepted with its loss": "ledgerStart=trust-ledger leaves a torn batch to its replay, which may be refused",
     "empty batches": "a batch without rows leaves no entry in the ledger",
     "query key": "ledger entries are kept by name, not by (name, query)",
-    "named by txnAppId": "entry, fence and ledger of a txnAppId are named by the transactionalIdPrefix it is given",
     "a driver id for each name": "all writes of the cluster have one driver id",
     "entries of its own name": "planning and abort finish what stands in the ledger under any name",
-    "the whole prefix": "listed is what begins with the prefix, so what a neighbour has open, too",
+    "the whole name": "listed is what begins with the name, so what a neighbour has open, too",
     "marker": "tasks write no marker into their transaction",
     "ask the marker": "a transaction that EndTxn does not know any more counts as missing and is rewritten",
     "marker of its own transaction": "a marker of the batch and the task counts, whichever transaction it is of",
     "ask with the intent": "the marker's absence is believed even where the intent is no longer in the ledger",
     "read past the marker": "the marker's absence is believed before the log is read past the marker's offset",
     "markers of this ledger": "an intent does not say in which incarnation of the ledger its markers are",
-    "topics before the decision": "P2 decides without a look at the topics that its tasks wrote to",
-    "topics after the commit": "P2 does not look again, so a topic that was deleted meanwhile is not told",
     "topics of a replay": "a replay does not compare the topics with those that the batch was committed to",
     "topics of both runs": "the entry of a repaired batch has only the topics that the repair wrote to",
     "topics by id": "topics are compared by name: one that was created again counts as the old one",
-    "topics before their rows": "a task notes a topic's id after its first rows, when it next hears from a broker",
     "replay checksum": "rows of a replay are not compared with those of the ledger's entry",
     "resolved reads": "the ledger is read as read_committed gives it: entries behind an open transaction are not seen",
     "read under the fence": "planning reads the ledger, then takes the fence",
@@ -60,9 +56,8 @@ SAFEGUARDS: dict[str, str] = {
     "abort fence": "abort takes no fence of its own",
     "abort for its own run": "abort takes the fence, whichever run holds it",
     "abort by identity": "abort initialises the ids of tasks without a report, whichever attempt holds them",
-    "abort what its run opened": "abort ends only the transactions that were reported",
-    "spare what was open before": "of a run whose planning found no entry, abort ends also what was open before it",
-    "list under the fence": "what was open before a run without an entry is listed before it takes the fence",
+    "abort what is listed": "abort ends only the transactions that were reported",
+    "abort in its own ledger": "of a run whose planning found no entry, abort ends also what is prepared elsewhere",
     "a fenced abort ends its own": "an abort that was fenced leaves open what its tasks have reported",
     "a fenced abort reads": "an abort that was fenced ends what its tasks have reported, decided or not",
     "abort tells what it ended": "abort says that nothing is visible whenever it finds no entry of the batch",
@@ -98,8 +93,8 @@ class Trust(NamedTuple):
 class Plan:
     """One run of a driver: a query's process from its start, or one run of a batch job.
 
-    ``write``: whose run it is. Each has a name of its own (a stream's prefix, txn-<txnAppId>), and all have one ledger,
-    one topic and one cluster, which lists every transaction. The name of each is the beginning of the next one's: "a",
+    ``write``: whose run it is. Each has a name of its own (a stream's prefix, a txnAppId), and all have one ledger, one
+    topic and one cluster, which lists every transaction. The name of each is the beginning of the next one's: "a",
     "a-1".
     """
 
@@ -108,7 +103,6 @@ class Plan:
     kind: Kind | None = None  # None: the scenario's
     cut: str = "halves"
     version: int | None = None  # batch jobs: the txnVersion asked for, instead of the first not yet reported as written
-    ids: int | None = None  # which transactionalIdPrefix the run is given; None: its write's own
     ledger: int = 0  # which ledgerTopic the run is given
     trust: Trust | None = None
     at_least_once: bool = False  # the query runs with the other guarantee this time
@@ -139,7 +133,7 @@ class Scenario:
     late_rows: int = 0  # unverified: a Produce of an attempt arrives after its transaction was ended
     clock: bool = False  # transactions time out when they are old: first the deadline passes, then the timeout
     ledger_losses: int = 0  # the ledger topic is deleted and created anew
-    deletions: int = 0  # a topic of the rows is deleted, and may be created again at any later moment
+    deletions: int = 0  # a topic of the rows is deleted while nobody writes, and may be created again later
     topics: int = 1  # row r of a batch is in topic r % topics
     first_batch_too: bool = False  # what a query's entry must be there for may happen in its first batch too
     restores: int = 0  # a checkpoint is replaced by an older copy
@@ -163,12 +157,8 @@ class Scenario:
 
     @cached_property
     def names(self) -> tuple[int, ...]:
-        """Per run: what its driver's id and its ledger entries are named by."""
-        names = [(plan.write, 0 if self.has("named by txnAppId") else self._ids(plan)) for plan in self.runs]
-        return tuple(map(sorted(set(names)).index, names))
-
-    def _ids(self, plan: Plan) -> int:
-        return plan.write if plan.ids is None else plan.ids
+        """Per run: what its ids and its ledger entries are named by."""
+        return tuple(plan.write for plan in self.runs)
 
     @cached_property
     def drivers(self) -> tuple[int, ...]:
@@ -189,6 +179,15 @@ class Scenario:
         """Per run: where in the ledger its entry is."""
         distinct = sorted(set(self._places))
         return tuple(map(distinct.index, self._places))
+
+    @cached_property
+    def of_other_kind(self) -> tuple[frozenset[int], ...]:
+        """Per run: the entries of its name that are of the other kind of write."""
+        entries = list(zip(self.entries, self.names, self.kinds, strict=True))
+        return tuple(
+            frozenset(entry for entry, its_name, its_kind in entries if its_name == name and its_kind != kind)
+            for name, kind in zip(self.names, self.kinds, strict=True)
+        )
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
@@ -212,26 +211,19 @@ class Scenario:
         )
 
     @cached_property
-    def _slots(self) -> tuple[range, ...]:
-        """Per run: its ids begin with the prefix that it is given."""
-        prefixes = list(dict.fromkeys(map(self._ids, self.runs)))
-        starts = [TASKS * prefixes.index(self._ids(plan)) for plan in self.runs]
-        return tuple(range(start, start + TASKS) for start in starts)
-
-    @cached_property
     def slots(self) -> int:
         """Transactional ids that tasks may use."""
-        return max(each.stop for each in self._slots)
+        return TASKS * (1 + max(self.names))
 
     def slots_of(self, run: int) -> range:
-        return self._slots[run]
+        return range(self.slot(run, 0), self.slot(run, TASKS))
 
     def listed_slots(self, run: int) -> range:
         """The ids that the run picks from the cluster's list."""
-        return self._slots[run] if self.has("the whole prefix") else range(self._slots[run].start, self.slots)
+        return self.slots_of(run) if self.has("the whole name") else range(self.slot(run, 0), self.slots)
 
     def slot(self, run: int, task: int) -> int:
-        return self._slots[run].start + task
+        return TASKS * self.names[run] + task
 
     def rows(self, run: int, task: int) -> tuple[int, ...]:
         return CUTS[self.runs[run].cut][task]

@@ -64,15 +64,12 @@ def write(world: World, scenario: Scenario, index: int, run: Run) -> Steps:
             yield f"{who} waits in vain for its topic", _failed(world, scenario, index, run, task, attempt)
             continue
         after = opened(world, slot, prepared) if state == "initialised" else world
-        after = topics.written(after, scenario, slot, scenario.rows(index, task), state)
         if scenario.mid_write and state == "initialised":
             yield f"{who} writes its first rows", with_run(after, index, _now(run, task, attempt, "writing"))
             continue
         after = flushed(after, slot)
         after = after._replace(txns=put(after.txns, slot, after.txns[slot]._replace(marked=True)))
-        noted = frozenset(after.txns[slot].noted)
-        if topics.changed(world, scenario, noted):
-            yield f"{who} finds its topic created again", _failed(after, scenario, index, run, task, attempt)
+        noted = topics.noted(world, scenario, scenario.rows(index, task))
         named = zombies(after, scenario, index, run._replace(tasks=_now(run, task, attempt, "over").tasks), task)
         yield (
             f"{who} prepares",

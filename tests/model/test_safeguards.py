@@ -5,14 +5,13 @@ from dataclasses import replace
 import pytest
 from _pytest.mark import ParameterSet
 
-from tests.model import world
-from tests.model.bounds import AT_LEAST_ONCE, FIRST_ONLY, JOB, LARGE, ONE_TASK, SMALL
+from tests.model.bounds import AT_LEAST_ONCE, FIRST_ONLY, LARGE, ONE_TASK, SMALL
 from tests.model.committing import REFUSED
 from tests.model.engine import explore
 from tests.model.protocol import question
 from tests.model.scenario import SAFEGUARDS, Plan, Scenario
 from tests.model.topics import SILENT
-from tests.model.world import ANOTHERS, DECIDED, TAKEN
+from tests.model.world import ANOTHERS, TAKEN
 
 EXPLORATIONS = SMALL | LARGE
 MOST = 200_000
@@ -20,7 +19,6 @@ MOST = 200_000
 TWICE, LOST, STUCK = "is in twice", "and Spark believes it committed", "the query cannot go on"
 UNDONE, EARLY, HELD_UP = "it was decided", "before anything was decided", "are left open"
 STOPPED, WRONG = "which has taken its place", "says that nothing of it is visible"
-GONE = "is done, but rows are lost"
 TORN = "is decided, and a transaction of it is gone"
 
 # What is taken out, in which exploration (with everything in place it holds), and what breaks then.
@@ -44,7 +42,6 @@ CAUGHT: list[tuple[tuple[str, ...], str, str]] = [
     (("accepted with its loss",), "a torn batch, accepted", REFUSED),
     (("empty batches",), "batches without rows", STUCK),
     (("query key",), "two queries, one prefix", "rows are lost"),
-    (("named by txnAppId",), "versions, another prefix", TWICE),
     (("marker",), "two runs, two batches", STUCK),
     (("ask the marker",), "a zombie attempt", TWICE),
     (("marker of its own transaction",), "all gone, written in another cut", LOST),
@@ -63,9 +60,8 @@ CAUGHT: list[tuple[tuple[str, ...], str, str]] = [
     (("abort fence",), "one task, aborts", UNDONE),
     (("abort for its own run",), "one task, aborts", STOPPED),
     (("abort by identity",), "two runs, aborts", STOPPED),
-    (("abort what its run opened",), "versions, given up", HELD_UP),
-    (("spare what was open before",), "versions, another ledger, given up", UNDONE),
-    (("list under the fence",), "versions, another ledger, given up", UNDONE),
+    (("abort what is listed",), "versions, given up", HELD_UP),
+    (("abort in its own ledger",), "versions, another ledger, given up", UNDONE),
     (("a fenced abort ends its own",), "one task, aborts", HELD_UP),
     (("a fenced abort reads",), "one task, aborts", UNDONE),
     (("abort tells what it ended",), "the ledger lost, an abort", WRONG),
@@ -83,21 +79,14 @@ CAUGHT: list[tuple[tuple[str, ...], str, str]] = [
     (("init what is open",), "before Kafka 3.6, rows that arrive late", TWICE),
     (("a driver id for each name",), "a batch job beside a stream", ANOTHERS),
     (("entries of its own name",), "a stream beside a batch job", EARLY),
-    (("the whole prefix",), "a batch job beside a stream", ANOTHERS),  # planning's sweep
-    (("the whole prefix",), "two batch jobs beside each other", ANOTHERS),  # abort
+    (("the whole name",), "a batch job beside a stream", ANOTHERS),
     (("resolved reads",), "a batch job beside a stream", STUCK),
     (("resolved reads",), "a stream beside a batch job", TWICE),
     (("markers of this ledger",), "the ledger lost", TWICE),
-    (("topics before the decision",), "a topic created again, two batches", GONE),
-    (("topics after the commit",), "a topic created again, two batches", SILENT),
     (("topics of a replay",), "a topic created again, two batches", SILENT),
     (("topics of both runs",), "one of two topics created again", SILENT),
     (("topics by id",), "a topic created again, two batches", SILENT),
-    (("topics before their rows",), "a topic created again", SILENT),
 ]
-
-# A stream with the prefix orders-nightly, and txnAppId=nightly with the prefix orders.
-SAME_IDS = Scenario(runs=(ONE_TASK, replace(JOB, ids=0)), batches=2, protocol="v1", mid_write=True, aborts=False)
 
 # What no safeguard helps against: the limits the documentation names.
 LIMITS = [
@@ -117,11 +106,6 @@ LIMITS = [
             aborts=False,
         ),
         TWICE,
-    ),
-    (
-        "two names whose tasks have the same transactional ids: the sweep of one ends what the other has in mid-write",
-        SAME_IDS,
-        ANOTHERS,
     ),
     (
         "another ledger topic in a query's first batch: 0 is no sign that an entry ought to be there",
@@ -189,11 +173,3 @@ def test_without_the_looks_a_replay_repairs(name):
     looks = without(name, "look at the driver", "look at what is prepared")
     answer = explore(question(replace(looks, late_inits=1)), MOST)
     assert answer.verdict is None, answer
-
-
-def test_rows_of_two_names_with_the_same_ids_are_lost_with_transactions_v1(monkeypatch):
-    """The history goes on after the sweep: the task opens its transaction again, and is decided."""
-    real = world.breaks
-    monkeypatch.setattr(world, "breaks", lambda at, what: at if what.endswith((ANOTHERS, DECIDED)) else real(at, what))
-    answer = explore(question(SAME_IDS), MOST)
-    assert "were aborted, and the others are committed" in (answer.verdict or "")

@@ -64,18 +64,12 @@ class Fence(NamedTuple):
 
 
 class Txn(NamedTuple):
-    """A transactional id of the tasks at its coordinator.
-
-    ``marked``: the ledger that there is has the task's marker. ``rows``, ``noted``: where topics may be deleted, which
-    row is in which incarnation of its topic, and what the task has noted, see ``topics``.
-    """
+    """A transactional id of the tasks at its coordinator."""
 
     holder: Prepared | None  # None: its last holder has no part in this any more
     # partial: opened again under its epoch (v1), by an attempt whose first rows were aborted
     state: Literal["none", "open", "partial", "committed"]
-    marked: bool = True
-    rows: tuple[tuple[int, int], ...] = ()
-    noted: tuple[tuple[int, int], ...] = ()
+    marked: bool = True  # the ledger that there is has the task's marker
 
     def is_of(self, holder: Prepared, state: str) -> bool:
         return self.holder == holder and self.state == state
@@ -143,8 +137,7 @@ class Run(NamedTuple):
 
     P1 reads every entry of its name; the tasks, then P2, have their query's alone. ``kept``: P1's session has planned
     the batch before. ``barrier``: its next read of the ledger misses nothing. ``found``: it has found an entry.
-    ``earlier``: where it has found none, what was open before its tasks began. ``topics``: those that its
-    tasks' messages name. ``ledger``: the incarnation that P1 has read.
+    ``topics``: those that its tasks' messages name. ``ledger``: the incarnation that P1 has read.
     """
 
     phase: str
@@ -158,13 +151,13 @@ class Run(NamedTuple):
     barrier: bool = True
     found: bool = False
     swept: bool = False
-    earlier: frozenset = frozenset()
     topics: frozenset[tuple[int, int]] = frozenset()
     ledger: int = 0
 
 
 class Abort(NamedTuple):
-    """P2's abort: a process of its own, beside whatever is left of the run. ``sure``: it has ended all itself."""
+    """P2's abort: a process of its own, beside whatever is left of the run. ``sure``: it has ended all itself.
+    ``found``: its run has found an entry."""
 
     phase: str
     batch: int = 0
@@ -172,7 +165,7 @@ class Abort(NamedTuple):
     listed: frozenset = frozenset()
     todo: frozenset = frozenset()
     sure: bool = True
-    earlier: frozenset = frozenset()
+    found: bool = False
 
 
 class World(NamedTuple):
@@ -183,7 +176,7 @@ class World(NamedTuple):
     txns: tuple[Txn, ...]
     logs: tuple[Log, ...]  # per id, where partitions do not ask the coordinator
     visible: int  # a bit per row that read_committed readers see
-    buried: int  # rows that were in a topic when it was deleted, and were committed, or decided, or about to be
+    buried: int  # rows that were visible in a topic when it was deleted
     topics: tuple[int, ...]  # where they may be deleted: 2 × incarnation, + 1 while there is none
     markers: tuple[tuple[Prepared | None, ...], ...]  # per entry and task: whose marker is the last that is visible
     sleepers: tuple[
@@ -199,7 +192,7 @@ class World(NamedTuple):
 
 IDLE, GONE = Run("idle"), Run("dead")
 NOBODYS = Txn(None, "none")
-UNCALLED, OVER, TOLD = Abort("uncalled"), Abort("over"), Abort("told")  # told: that nothing is visible
+UNCALLED, OVER, TOLD = Abort("uncalled"), Abort("over"), "told"  # the phase: that nothing is visible
 
 
 def first(scenario: Scenario) -> World:
@@ -334,7 +327,7 @@ def take(world: World, scenario: Scenario, index: int, slot: int, holder: Prepar
 def opened(world: World, slot: int, prepared: Prepared) -> World:
     """The first row of a transaction."""
     logs = put(world.logs, slot, Log(prepared, world.logs[slot].stray)) if world.logs else ()
-    return world._replace(txns=put(world.txns, slot, Txn(prepared, "open")), logs=logs)
+    return world._replace(txns=put(world.txns, slot, Txn(prepared, "open", marked=False)), logs=logs)
 
 
 def flushed(world: World, slot: int) -> World:
@@ -404,17 +397,14 @@ def end(world: World, scenario: Scenario, task: int, prepared: Prepared) -> list
         world = breaks(world, f"the first rows of task {task} were aborted, and the others are committed")
     decided = world.ledger[key]
     early = not scenario.ledger_losses and (decided is None or decided.batch < prepared.batch)
-    rows = scenario.rows(prepared.run, task)
-    if world.topics:  # what is in a topic that was deleted is committed nowhere
-        rows = tuple(row for row, incarnation in txn.rows if world.topics[row % scenario.topics] == 2 * incarnation)
-    bits = row_bits(scenario, query, prepared.batch, rows)
+    bits = row_bits(scenario, query, prepared.batch, scenario.rows(prepared.run, task))
     twice = world.visible & bits and (query, prepared.batch) not in scenario.answered_for
     after = world
     if early:
         after = breaks(after, UNDECIDED)
     if twice:
         after = breaks(after, f"batch {prepared.batch} of query {query}: a row of task {task} is in twice")
-    if world.aborts[prepared.run] == TOLD:
+    if world.aborts[prepared.run].phase == TOLD:
         after = breaks(after, f"abort of run {prepared.run} said that nothing is visible, and now a row of it is")
     if world.logs and world.logs[slot].stray is not None:
         after = breaks(after, f"rows of an ended transaction are committed with task {task}: a row is in twice")
@@ -499,6 +489,12 @@ def standing(ledger: tuple[Entry | None, ...]) -> frozenset[tuple[int, int]]:
 def decided_now(world: World) -> frozenset[tuple[int, Prepared]]:
     """(task, transaction) of every standing intent."""
     return frozenset((task, world.ledger[key].parts[task]) for key, task in standing(world.ledger))
+
+
+def is_prepared_in(world: World, scenario: Scenario, index: int, slot: int) -> bool:
+    """Whether the transaction has its marker in the ledger of a run: then no other ledger can have decided it."""
+    txn = world.txns[slot]
+    return txn.marked and scenario.runs[txn.holder.run].ledger == scenario.runs[index].ledger
 
 
 def open_transactions(world: World, scenario: Scenario, index: int) -> frozenset[tuple[int, Prepared | None]]:

@@ -64,11 +64,6 @@ OF_SINK = (
     ),
     Saying(
         DECIDED,
-        ("is the last batch in the ledger (", "another release has summed up its rows"),
-        "a replay of a committed write is refused",
-    ),
-    Saying(
-        DECIDED,
         (
             "lost the rows of task ",
             "The other tasks' rows are committed; rewrite the missing ones by hand, then accept the loss with ",
@@ -82,13 +77,9 @@ OF_SINK = (
 )
 """The sink's own words, each after the name of the write. A test looks for them in its source."""
 
-_NOT_DECIDED = "the advice after a write that is not decided and will not be"
-_ALL_LOST = "the advice after a decided write of which all rows are lost"
 DENIALS = (
     Saying(DENIED, (": it writes the batch again.",), "both, of a query"),
     Saying(DENIED, ("): it writes the rows again.",), "both, of a write with a version"),
-    Saying(DENIED, ("foreachBatch gets the batch again, and writes it.",), _NOT_DECIDED),
-    Saying(DENIED, ("with the same txnVersion the write writes its rows again.",), _ALL_LOST),
     Saying(DENIED, ("write aborted; none of its rows is visible: ",), "abort has found nothing decided"),
 )
 """The sink's own words for a promise that nothing of this run becomes visible."""

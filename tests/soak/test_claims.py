@@ -19,10 +19,10 @@ _NO_MARKER = (
     "committed: __pykafka_ledger-14 does not say yet what became of the transaction marked at offset 4315 or behind"
 )
 _FENCED = (
-    "txnVersion 80 of txnAppId pairs-two (name txn-pairs-two) is not committed by this run: Another driver has fenced "
-    "txn-pairs-two-driver: a restarted run of this query, or a second query under the same transactionalIdPrefix. "
-    "Start the query again: foreachBatch gets the batch again, and writes it. What the other run has committed is not "
-    "written again."
+    "txnVersion 80 of txnAppId pairs-two (name pairs-two) is not committed by this run: Another driver has fenced "
+    "pairs-two-driver: a newer run of this query or job, or another one of the same name. Unless a newer run goes on: "
+    "Run the job again (in foreachBatch, start the query again): it writes the rows again. What the other run has "
+    "committed is not written again."
 )
 _REFUSED = (
     "once-1b3e is not committed: Produce of __pykafka_ledger-8: TRANSACTIONAL_ID_AUTHORIZATION_FAILED; the principal "

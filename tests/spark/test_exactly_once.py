@@ -17,8 +17,8 @@ pytestmark = pytest.mark.jvm
 
 
 @pytest.fixture
-def to_topic(topic, to_topic):
-    return {**to_topic, "deliveryGuarantee": "exactly-once", "transactionalIdPrefix": topic.name}
+def to_topic(to_topic):
+    return {**to_topic, "deliveryGuarantee": "exactly-once"}
 
 
 def test_a_query_writes_each_row_once_over_restarts(spark, topic, to_topic, tmp_path):
@@ -36,7 +36,7 @@ def test_a_micro_batch_whose_commit_spark_lost_is_not_written_again(spark, topic
     assert topic.values() == expected(0, 100)
 
 
-def test_two_batch_jobs_with_one_prefix_at_the_same_time_both_succeed(spark, topic, to_topic):
+def test_two_batch_jobs_at_the_same_time_both_succeed(spark, topic, to_topic):
     def job(first):
         rows = [(str(number),) for number in range(first, first + 100)]
         frame = spark.createDataFrame(rows, "value string")  # which makes the session this thread's, too
@@ -68,7 +68,7 @@ def test_incident_a_job_that_was_started_twice_tore_what_its_second_run_had_prep
         second = pool.submit(job, "second", held="1")
         eventually((tmp_path / "second waits").exists)  # its task 0 has prepared
         (tmp_path / "first goes on").touch()
-        assert f"has fenced txn-{topic.name}-nightly-driver" in fails(first.result)
+        assert f"has fenced {topic.name}-nightly-driver" in fails(first.result)
         (tmp_path / "second goes on").touch()
         second.result(timeout=DEADLINE_S)
     assert topic.values() == {b"0": 1, b"1": 1}
@@ -152,7 +152,7 @@ def receipts(topic):
 
 def test_a_query_with_a_name_is_listed_with_it(spark, topic, to_topic, tmp_path, capsys):
     frame = streaming(numbers(spark, 0, 10), tmp_path / "in")
-    stream(frame, {**to_topic, "queryName": "orders"}, tmp_path / "checkpoint")
+    stream(frame, {**to_topic, "queryName": "orders", "transactionalIdPrefix": topic.name}, tmp_path / "checkpoint")
     assert main(["transactions", "list", "--bootstrap-server", topic.servers, "--prefix", topic.name]) == 0
     assert " (orders): batch 0, done, " in capsys.readouterr().out
 
@@ -160,8 +160,6 @@ def test_a_query_with_a_name_is_listed_with_it(spark, topic, to_topic, tmp_path,
 @pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
 def test_receipts_tell_what_was_written_where(spark, topic, second_topic, to_topic, tmp_path, guarantee):
     wanted = {**to_topic, "receiptsTopic": second_topic.name}
-    if guarantee == "at-least-once":
-        wanted = {name: value for name, value in wanted.items() if name != "transactionalIdPrefix"}
     frame = streaming(numbers(spark, 0, 100), tmp_path / "in")
     stream(frame, {**wanted, "deliveryGuarantee": guarantee, "queryName": guarantee}, tmp_path / "checkpoint")
     told = receipts(second_topic)

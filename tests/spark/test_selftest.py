@@ -103,8 +103,7 @@ def test_rights_for_its_prefix_are_enough_and_a_missing_one_is_named(secure_kafk
         secure_kafka.allow("client", operation, "TOPIC", prefix, prefixed=True)
     # With its first right for anybody, a name is not everybody's.
     secure_kafka.allow("other", "READ", "GROUP", prefix, prefixed=True)
-    for begin in (prefix, f"txn-{prefix}"):
-        secure_kafka.allow("client" if ids == "own" else "other", "WRITE", "TRANSACTIONAL_ID", begin, prefixed=True)
+    secure_kafka.allow("client" if ids == "own" else "other", "WRITE", "TRANSACTIONAL_ID", prefix, prefixed=True)
     options = secure_kafka.client_options("SASL_TLS", mechanism="SCRAM-SHA-512")
     line = ["--bootstrap-server", options.pop("bootstrap.servers"), "--prefix", prefix]
     (tmp_path / "client.properties").write_text(properties_text(options))

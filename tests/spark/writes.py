@@ -15,8 +15,9 @@ _DEADLINE_S = 300
 
 def one_off(options: Mapping[str, object]) -> dict[str, object]:
     """The options of a query for a batch job, whose txnAppId no other write has."""
+    own = {name: value for name, value in options.items() if name != "transactionalIdPrefix"}
     exactly_once = options.get("deliveryGuarantee") == "exactly-once"
-    return {**options, "txnAppId": uuid4().hex, "txnVersion": 0} if exactly_once else dict(options)
+    return {**own, "txnAppId": uuid4().hex, "txnVersion": 0} if exactly_once else own
 
 
 def save(frame: DataFrame, options: Mapping[str, object], mode: str = "append") -> None:

@@ -39,7 +39,7 @@ The reasons for a failure are on standard error.
 
 The selftest has topics, a ledger and transactional ids of its own. Their names begin with --prefix, so that
 prefixed ACLs apply to them. The principal needs CREATE, DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE and DELETE
-on topics, and WRITE on transactional ids that begin with the prefix or with txn- and the prefix. Topics,
+on topics, and WRITE on transactional ids that begin with the prefix. Topics,
 ledger and checkpoints are deleted at the end, also after Ctrl-C or SIGTERM. With --remote, this machine must
 reach the brokers, too, and you delete the checkpoints yourself.
 

@@ -70,7 +70,7 @@ examples:
   spark-kafka-sink transactions list --bootstrap-server broker:9092
   spark-kafka-sink transactions commit --bootstrap-server broker:9092 --prefix orders --dry-run
   spark-kafka-sink transactions abort --bootstrap-server broker:9092 --prefix orders --yes
-  spark-kafka-sink transactions forget --bootstrap-server broker:9092 --prefix 'txn-run-*' --older-than 30 --dry-run"""
+  spark-kafka-sink transactions forget --bootstrap-server broker:9092 --prefix 'run-*' --older-than 30 --dry-run"""
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -78,8 +78,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     add_cluster(command)
     command.add_argument(
         "--prefix",
-        help="transactionalIdPrefix of the write, or its name as list shows it; optional for list. forget takes only "
-        "the name, which may end in * to match every name with that beginning",
+        help="name of the write as list shows it: its transactionalIdPrefix, or its txnAppId; optional for list. For "
+        "forget it may end in *, to match every name with that beginning",
     )
     command.add_argument(
         "--older-than", type=above_zero, metavar="DAYS", help="for forget: only entries that were decided longer ago"
@@ -139,7 +139,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _discover(config: ProducerConfig, arguments: argparse.Namespace) -> list[FoundWrite]:
-    with closing(Session(CommitSettings(config, "", "", arguments.ledger_topic), SystemClock())) as session:
+    with closing(Session(CommitSettings(config, "", arguments.ledger_topic), SystemClock())) as session:
         deadline = session.deadline(config.max_block_ms)
         if session.cluster.topic(session.settings.topic, deadline) is None:
             raise ConfigError([
@@ -153,13 +153,11 @@ def _meant(found: list[FoundWrite], prefix: str | None, action: str) -> list[Fou
     """The writes that ``--prefix`` names. Raises ``ConfigError`` if it names none, but looks like the name of one."""
     if prefix is None:
         return found
-    if action == "forget":
-        named = [each for each in found if _is_named(each.name, prefix)]
-    else:
-        named = [under for each in found if (under := each.under(prefix)) is not None]
+    wanted = prefix[:-1] if action == "forget" and prefix.endswith("*") else None
+    named = [each for each in found if each.name == prefix or (wanted is not None and each.name.startswith(wanted))]
     if not named and (names := similar_names(found, prefix)):
         raise ConfigError([
-            f"--prefix {prefix}: no entry of the ledger and no open transaction has this name or prefix; did you mean "
+            f"--prefix {prefix}: no entry of the ledger and no open transaction has this name; did you mean "
             f"{' or '.join(names)}?"
         ])  # fmt: skip
     return named
@@ -209,7 +207,7 @@ def _commit(todo: Sequence[FoundWrite], config: ProducerConfig, arguments: argpa
     """Commits all writes; those with lost rows fail after the others."""
     lost: list[str] = []
     for each in todo:
-        settings = CommitSettings(config, each.name, each.prefix, arguments.ledger_topic)
+        settings = CommitSettings(config, each.name, arguments.ledger_topic)
         with closing(Session(settings, SystemClock())) as session:
             try:
                 for entry in commit_decided(session, session.deadline(config.max_block_ms)):
@@ -223,7 +221,7 @@ def _commit(todo: Sequence[FoundWrite], config: ProducerConfig, arguments: argpa
 def _abort(todo: Sequence[FoundWrite], config: ProducerConfig, arguments: argparse.Namespace) -> None:
     aborted = 0
     for each in todo:
-        settings = CommitSettings(config, each.name, each.prefix, arguments.ledger_topic)
+        settings = CommitSettings(config, each.name, arguments.ledger_topic)
         with closing(Session(settings, SystemClock())) as session:
             deadline = session.deadline(config.max_block_ms)
             count, runs = abort_undecided(session, arguments.force, deadline, each.transactions)
@@ -252,16 +250,11 @@ def _forget(found: Sequence[FoundWrite], config: ProducerConfig, arguments: argp
         return code
     count = 0
     for each in todo:
-        settings = CommitSettings(config, each.name, each.prefix, arguments.ledger_topic)
+        settings = CommitSettings(config, each.name, arguments.ledger_topic)
         with closing(Session(settings, SystemClock())) as session:
             count += len(forget_done(session, before, session.deadline(config.max_block_ms)))
     print(f"removed {counted(count, 'entry', 'entries')}")
     return 0
-
-
-def _is_named(name: str, wanted: str) -> bool:
-    """``wanted``: a name, or the beginning of names and ``*``."""
-    return name.startswith(wanted[:-1]) if wanted.endswith("*") else name == wanted
 
 
 def _kept(found: FoundWrite) -> str | None:

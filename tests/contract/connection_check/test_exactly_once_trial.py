@@ -77,7 +77,7 @@ def test_settings_that_are_refused_are_told_with_their_cost():
     ("options", "says"),
     [
         ({}, "ListTransactions and DescribeTransactions find"),
-        ({"ListTransactions": None}, "are looked up by the ids of tasks"),
+        ({"ListTransactions": None}, "are ended by the brokers after kafka.transaction.timeout.ms"),
         ({"DescribeTransactions": None}, "are ended by the brokers after kafka.transaction.timeout.ms"),
     ],
 )

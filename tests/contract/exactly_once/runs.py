@@ -50,7 +50,6 @@ class Query:
     ledger_start: LedgerStart = STRICT
     lease: Lease = opened
     topic: str = TOPIC
-    prefix: str | None = None
     ledger: str = LEDGER
     query_name: str = ""
 
@@ -64,7 +63,7 @@ class Query:
             "delivery.timeout.ms": 120_000,
         }
         producer = ProducerConfig.parse({**options, **self.options})
-        return CommitSettings(producer, self.name, self.prefix or self.name, self.ledger, self.query_name)
+        return CommitSettings(producer, self.name, self.ledger, self.query_name)
 
     def write_id(self, number: int) -> WriteId:
         target = Target(self.topic) if self.kind is WriteKind.VERSION else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import replace
 
 import pytest
 
@@ -12,16 +11,11 @@ from spark_kafka_sink.errors import KafkaTimeoutError
 from spark_kafka_sink.exactly_once import steps
 from spark_kafka_sink.exactly_once.committer import Committer, EndTxnOutcome, EndVerdict, end_transactions
 from spark_kafka_sink.exactly_once.errors import ADVICE, ExactlyOnceError, Progress
-from spark_kafka_sink.exactly_once.values import Repeat, WriteKind
+from spark_kafka_sink.exactly_once.values import WriteKind
 from spark_kafka_sink.testing import TestBroker
 from tests.contract.exactly_once.runs import TOPIC, Query, committed
 
 ROWS = [[b"a"], [b"b"], [b"c"], [b"d"]]
-KINDS = {
-    Repeat.STREAM: WriteKind.MICRO_BATCH,
-    Repeat.FOREACH_BATCH: WriteKind.VERSION,
-    Repeat.VERSION: WriteKind.VERSION,
-}
 VISIBLE = {
     Progress.NOT_DECIDED: {},
     Progress.UNKNOWN: {},
@@ -89,15 +83,14 @@ class Trouble:
 
 
 @pytest.mark.parametrize("progress", Progress)
-@pytest.mark.parametrize("repeat", Repeat)
-def test_an_error_of_commit_ends_with_what_to_do(broker, monkeypatch, repeat, progress):
-    query = Query(broker.bootstrap_servers, "job", "job", KINDS[repeat])
+@pytest.mark.parametrize("kind", WriteKind)
+def test_an_error_of_commit_ends_with_what_to_do(broker, monkeypatch, kind, progress):
+    query = Query(broker.bootstrap_servers, "job", "job", kind)
     reports = query.tasks(query.plan(), 0, ROWS)
-    reports = [replace(report, in_foreach_batch=repeat is Repeat.FOREACH_BATCH) for report in reports]
     Trouble(monkeypatch, query, reports).at(progress)
     with pytest.raises(ExactlyOnceError) as failed:
         query.commit(reports)
-    assert str(failed.value).endswith(query.settings.advice(repeat, progress))
+    assert str(failed.value).endswith(query.settings.advice(kind, progress))
     monkeypatch.undo()
     assert committed(broker) == VISIBLE[progress]
 
@@ -115,7 +108,7 @@ def test_an_error_after_the_decision_says_which_transactions_are_committed(broke
 
 
 def test_every_kind_of_write_is_to_be_run_again_however_far_it_came():
-    assert ADVICE.keys() == {(repeat, progress) for repeat in Repeat for progress in Progress}
+    assert ADVICE.keys() == {(kind, progress) for kind in WriteKind for progress in Progress}
     assert all(text.startswith(("Start the query again", "Run the job again")) for text in ADVICE.values())
 
 

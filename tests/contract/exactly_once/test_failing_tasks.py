@@ -22,7 +22,7 @@ def test_a_task_that_fails_aborts_its_own_transaction_where_that_fences_it(broke
     write = query.open_task(query.plan(), 0, 0)
     with pytest.raises(TaskFailedError):
         fail(write, lambda: query.append(write, ROWS[0]), getattr(write, step))
-    fences = query.plan().driver.identity.end_txn_version >= END_TXN_V2
+    fences = query.plan().run.driver.identity.end_txn_version >= END_TXN_V2
     assert broker.transaction_state("app-0") == ("CompleteAbort" if fences else "Ongoing")
     query.run(0, ROWS)
     assert committed(broker) == EACH_ONCE

@@ -17,7 +17,7 @@ from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, FencedRunErro
 from spark_kafka_sink.exactly_once.ledger_format import LedgerRecord, LedgerWrite
 from spark_kafka_sink.exactly_once.operator_commands import forget_done
 from spark_kafka_sink.exactly_once.session import Session
-from spark_kafka_sink.exactly_once.values import Entry, EntryState, RowSum, TaskShare, WriteKind, WritePlan
+from spark_kafka_sink.exactly_once.values import Entry, EntryState, RowSum, Run, TaskShare, WriteKind, WritePlan
 from spark_kafka_sink.tools.cli.main import main
 from tests.contract.exactly_once.conftest import broker_like
 from tests.contract.exactly_once.runs import LEDGER, TOPIC, Query, committed
@@ -100,7 +100,7 @@ HOSTILE = [
 def test_one_hostile_record_takes_the_commands_down_for_no_other(broker, command, transactions, query, key, change):
     query.run(0, ROWS)
     query.task(query.plan(), 1, 5, [b"left"])
-    value = {"version": 1, "stage": "done", "batch": 1, "time": 1, "tasks": [], **change}
+    value = {"version": 2, "kind": "query", "stage": "done", "batch": 1, "time": 1, "tasks": [], **change}
     evil = Query(broker.bootstrap_servers, "evil")
     with closing(Session(evil.settings, SystemClock())) as session:
         deadline = session.deadline(1_000 * DEADLINE_S)
@@ -142,7 +142,7 @@ def test_a_mistaken_name_is_not_told_that_there_is_nothing(transactions, decided
     code, said = transactions(action, "--prefix", given)
     assert code == 1
     assert said.endswith(
-        f"--prefix {given}: no entry of the ledger and no open transaction has this name or prefix; did you mean app?\n"
+        f"--prefix {given}: no entry of the ledger and no open transaction has this name; did you mean app?\n"
     )
 
 
@@ -163,7 +163,7 @@ def test_commit_finishes_what_it_can_before_it_tells_what_is_gone(broker, comman
     with closing(Session(other.settings, SystemClock())) as session:
         deadline = session.deadline(1_000 * DEADLINE_S)
         driver = session.init_driver(deadline)
-        share = other.task(WritePlan("app", "app", session.ledger.partitions, driver), 0, 3, [b"other"]).share
+        share = other.task(WritePlan(Run("app", session.ledger.partitions, driver, True)), 0, 3, [b"other"]).share
         place = session.ledger.partitions.marker_partition
         entry = Entry("q2", 0, EntryState.INTENT, (*[TaskShare(RowSum())] * 3, share), marker_partition=place)
         session.record(driver, entry, deadline)
@@ -202,22 +202,22 @@ def busy(broker):
     stream = Query(servers, "app")
     stream.run(0, ROWS)
     stream.task(stream.plan(), 1, 5, [b"stream"])
-    version = Query(servers, "txn-nightly", "nightly", WriteKind.VERSION, prefix="mine-nightly")
+    version = Query(servers, "mine-nightly", "mine-nightly", WriteKind.VERSION)
     version.task(version.plan(3), 3, 0, [b"version"])
-    weekly = Query(servers, "txn-weekly", "weekly", WriteKind.VERSION, prefix="mine-weekly")
+    weekly = Query(servers, "mine-weekly", "mine-weekly", WriteKind.VERSION)
     weekly.task(weekly.plan(), 0, 0, [b"weekly"])
     with foreign_transaction(broker, "app-more-0"):
         yield broker
 
 
-def test_list_finds_every_write_without_being_told_a_prefix(busy, transactions):
+def test_list_finds_every_write_without_being_told_a_name(busy, transactions):
     code, said = transactions("list")
     assert code == 0
     lines = said.splitlines()
     assert [line for line in lines if not line.startswith(" ")] == [
-        "app (stream)",
-        "txn-nightly (txnAppId)",
-        "txn-weekly (txnAppId)",
+        "app (query)",
+        "mine-nightly (no entry)",
+        "mine-weekly (no entry)",
         "3 transactions open",
     ]
     lines_of = {line.split()[0]: line for line in lines if line.startswith(" ")}
@@ -254,18 +254,11 @@ def test_what_another_ledger_may_have_decided_is_aborted_by_force(broker, transa
     assert broker.transaction_state("app-5") != "Ongoing"
 
 
-def test_the_prefix_that_batch_jobs_were_given_finds_them(busy, transactions):
-    _, said = transactions("list", "--prefix", "mine")
-    assert [line for line in said.splitlines() if not line.startswith(" ")] == [
-        "txn-nightly (txnAppId)",
-        "txn-weekly (txnAppId)",
-        "2 transactions open",
-    ]
-    code, said = transactions("abort", "--prefix", "mine", "--yes")
-    assert (code, said.splitlines()[-1]) == (0, "aborted 2 transactions")
-    assert busy.transaction_state("mine-nightly-0") != "Ongoing"
+def test_a_name_is_that_write_and_no_other(busy, transactions):
     assert transactions("abort", "--prefix", "mine", "--yes") == (0, "nothing to abort\n")
-    assert {busy.transaction_state(each) for each in ("app-5", "app-more-0")} == {"Ongoing"}
+    assert transactions("abort", "--prefix", "mine-nightly", "--yes")[1].endswith("aborted 1 transaction\n")
+    assert busy.transaction_state("mine-nightly-0") != "Ongoing"
+    assert {busy.transaction_state(each) for each in ("app-5", "app-more-0", "mine-weekly-0")} == {"Ongoing"}
 
 
 def test_a_dry_run_shows_what_abort_would_do_and_does_nothing(busy, transactions):
@@ -370,9 +363,8 @@ def test_what_a_later_release_decided_is_left_alone_and_the_rest_is_listed(broke
 
 @pytest.mark.parametrize("foreign", ["x-None-0", "flink-nightly-0"])
 def test_no_command_ends_what_only_looks_like_a_writes(busy, transactions, foreign):
-    """As for a txnAppId with a prefix its id ends in the name, no one can tell whose it is."""
     with foreign_transaction(busy, foreign):
-        for prefix in ("app", "txn-nightly", "mine"):
+        for prefix in ("app", "flink", "mine-nightly"):
             assert transactions("abort", "--prefix", prefix, "--yes")[0] == 0
         assert busy.transaction_state(foreign) == "Ongoing"
         assert busy.transaction_state("mine-nightly-0") != "Ongoing"
@@ -384,7 +376,7 @@ def test_no_command_ends_what_only_looks_like_a_writes(busy, transactions, forei
 
 def version_of(broker, name, number=3, rows=ROWS):
     """A job with txnAppId; its last version is done."""
-    job = Query(broker.bootstrap_servers, f"txn-{name}", name, WriteKind.VERSION)
+    job = Query(broker.bootstrap_servers, name, name, WriteKind.VERSION)
     job.run(number, rows)
     return job
 
@@ -399,12 +391,12 @@ def records_of(broker, name):
 
 def test_forget_removes_the_entry_of_a_version_and_its_markers(broker, transactions):
     job, other = version_of(broker, "run-1"), version_of(broker, "run-2")
-    assert len(records_of(broker, "txn-run-1")) == 3
-    code, said = transactions("forget", "--prefix", "txn-run-1", "--yes")
+    assert len(records_of(broker, "run-1")) == 3
+    code, said = transactions("forget", "--prefix", "run-1", "--yes")
     assert (code, said.splitlines()[-1]) == (0, "removed 1 entry")
-    assert "forget txn-run-1: run-1: batch 3, done, 3 tasks, 3 rows" in said
-    assert records_of(broker, "txn-run-1") == []
-    assert len(records_of(broker, "txn-run-2")) == 3
+    assert "forget run-1: run-1: batch 3, done, 3 tasks, 3 rows" in said
+    assert records_of(broker, "run-1") == []
+    assert len(records_of(broker, "run-2")) == 3
     assert other.run(3, ROWS).entry is None, "the other's version is known"
     job.run(3, ROWS)
     assert committed(broker) == dict.fromkeys(EACH_ONCE, 3), "as the command says: its rows are doubled"
@@ -412,12 +404,12 @@ def test_forget_removes_the_entry_of_a_version_and_its_markers(broker, transacti
 
 def test_forget_says_what_a_forgotten_version_does_and_a_dry_run_removes_nothing(broker, transactions):
     job = version_of(broker, "run-1")
-    code, said = transactions("forget", "--prefix", "txn-run-1", "--dry-run")
-    assert (code, said.splitlines()[0][:46]) == (0, "would forget txn-run-1: run-1: batch 3, done, ")
+    code, said = transactions("forget", "--prefix", "run-1", "--dry-run")
+    assert (code, said.splitlines()[0][:42]) == (0, "would forget run-1: run-1: batch 3, done, ")
     assert said.splitlines()[1].startswith("A txnVersion that runs again after its entry was removed writes its rows t")
-    assert len(records_of(broker, "txn-run-1")) == 3
+    assert len(records_of(broker, "run-1")) == 3
     reports = job.tasks(job.plan(4), 4, MORE)
-    assert transactions("forget", "--prefix", "txn-*", "--dry-run")[0] == 0
+    assert transactions("forget", "--prefix", "run*", "--dry-run")[0] == 0
     job.commit(reports)
     assert committed(broker)[b"d"] == 1, "a dry run fences nobody"
 
@@ -425,9 +417,9 @@ def test_forget_says_what_a_forgotten_version_does_and_a_dry_run_removes_nothing
 def test_forget_takes_every_name_that_begins_so(broker, transactions):
     for name in ("run-1", "run-2", "other"):
         version_of(broker, name, rows=[[]])
-    assert transactions("forget", "--prefix", "txn-run-*", "--yes")[1].splitlines()[-1] == "removed 2 entries"
-    assert transactions("forget", "--prefix", "txn-run-*", "--yes") == (0, "nothing to forget\n")
-    assert records_of(broker, "txn-other") == ['["txn-other","other"]']
+    assert transactions("forget", "--prefix", "run-*", "--yes")[1].splitlines()[-1] == "removed 2 entries"
+    assert transactions("forget", "--prefix", "run-*", "--yes") == (0, "nothing to forget\n")
+    assert records_of(broker, "other") == ['["other","other"]']
 
 
 def test_forget_takes_only_what_is_older(broker, transactions, monkeypatch):
@@ -437,7 +429,7 @@ def test_forget_takes_only_what_is_older(broker, transactions, monkeypatch):
     version_of(broker, "new", rows=[[]])
     code, said = transactions("forget", "--older-than", "30", "--yes")
     assert (code, said.splitlines()[-1]) == (0, "removed 1 entry")
-    assert (records_of(broker, "txn-old"), len(records_of(broker, "txn-new"))) == ([], 1)
+    assert (records_of(broker, "old"), len(records_of(broker, "new"))) == ([], 1)
 
 
 def test_forget_keeps_what_is_not_done(broker, transactions, decided):

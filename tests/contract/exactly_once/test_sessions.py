@@ -23,10 +23,10 @@ def use(settings):
 def test_batch_jobs_with_names_of_their_own_do_not_keep_sessions_without_bound(query):
     settings = query.settings
     for number in range(MANY):
-        use(replace(settings, name=f"batch-{number}", prefix=f"batch-{number}"))
+        use(replace(settings, name=f"batch-{number}"))
     many = open_files()
     for number in range(MANY, 3 * MANY):
-        use(replace(settings, name=f"batch-{number}", prefix=f"batch-{number}"))
+        use(replace(settings, name=f"batch-{number}"))
     eventually(lambda: open_files() <= many)  # the broker in this process closes its ends a moment later
 
 
@@ -34,5 +34,5 @@ def test_a_session_in_use_is_kept_among_many_others(query):
     settings = query.settings
     first = use(settings)
     for number in range(MANY):
-        use(replace(settings, name=f"batch-{number}", prefix=f"batch-{number}"))
+        use(replace(settings, name=f"batch-{number}"))
         assert use(settings) is first

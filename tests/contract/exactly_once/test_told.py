@@ -82,7 +82,7 @@ def test_rows_that_name_the_ledger_fail_their_task(broker, query):
     assert committed(broker) == EACH_ONCE
 
 
-def test_a_commit_that_cannot_ask_for_its_topics_says_that_nothing_is_committed(broker, query, monkeypatch):
+def test_a_commit_that_cannot_ask_for_its_ledger_says_that_nothing_is_committed(broker, query, monkeypatch):
     def silent(session, written, deadline):
         raise KafkaTimeoutError("Metadata has no answer")
 

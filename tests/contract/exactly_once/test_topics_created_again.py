@@ -1,20 +1,17 @@
-"""Topics that are deleted and created again: between a batch and its replay, and between its tasks and its commit."""
+"""Topics that are deleted and created again between a batch and its replay."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError
 from spark_kafka_sink.exactly_once.ledger_format import shown_id
 from spark_kafka_sink.exactly_once.values import LedgerStart, RecoveryMode, WriteKind
-from spark_kafka_sink.records.columns import RecordColumns
 from tests.contract.exactly_once.runs import TOPIC, Query, committed
 from tests.contract.exactly_once.test_protocol import EACH_ONCE, ROWS
 
-DEAD = "dead"
 ACCEPTED = LedgerStart(RecoveryMode.LEDGER, 5)
 
 
@@ -36,7 +33,7 @@ def writing(request, broker, query):
         query.run(5, ROWS)
         query.ledger_start = LedgerStart()
         return query
-    job = Query(broker.bootstrap_servers, "txn-nightly", "nightly", WriteKind.VERSION)
+    job = Query(broker.bootstrap_servers, "nightly", "nightly", WriteKind.VERSION)
     job.run(5, ROWS)
     return job
 
@@ -73,7 +70,7 @@ def test_the_last_batch_runs_again_while_its_topic_is_missing(broker, writing):
 
 def test_topic_ids_that_no_task_knew_are_not_compared(broker, writing, monkeypatch):
     """As with brokers that have none."""
-    monkeypatch.setattr("spark_kafka_sink.exactly_once.task.TaskTransaction._topics", lambda task: ())
+    monkeypatch.setattr("spark_kafka_sink.exactly_once.task.TaskTransaction._written", lambda task, ids: ())
     writing.run(6, ROWS)
     create_again(broker)
     assert writing.run(6, ROWS).entry is None
@@ -121,42 +118,3 @@ def test_incident_a_topic_that_is_missing_when_a_torn_batch_is_repaired_was_not_
     assert outcome.missing == ("other",)
     assert outcome.entry is not None
     assert committed(broker) == {b"b": 1}
-
-
-def with_own(query, write, topic):
-    """A task of one row, and of one record of the sink's own in another topic: a dead letter, or a receipt."""
-    query.append(write, [b"a"])
-    write.append_own(topic, RecordColumns(value=pa.array([b"letter"], pa.binary())))
-    return write.prepare()
-
-
-def dead_letters(broker):
-    return [record.value for record in broker.topic(DEAD).records(read_committed=True)]
-
-
-@pytest.mark.parametrize("again", [True, False])
-def test_the_topic_of_dead_letters_is_deleted_between_task_and_commit(broker, query, again):
-    """The commit used to succeed, and the dead letter was nowhere. The same holds for receipts."""
-    broker.create_topic(DEAD, partitions=2)
-    with query.open_task(query.plan(), 0, 0) as write:
-        report = with_own(query, write, DEAD)
-    broker.delete_topic(DEAD)
-    if again:
-        broker.create_topic(DEAD, partitions=2)
-    with pytest.raises(ExactlyOnceError, match=f"micro-batch 0 .*is not committed: topic {DEAD} was deleted"):
-        query.commit([report])
-    assert committed(broker) == {}
-    query.abort([report])
-    if not again:
-        broker.create_topic(DEAD, partitions=2)
-    with query.open_task(query.plan(), 0, 0) as write:
-        query.commit([with_own(query, write, DEAD)])
-    assert (committed(broker), dead_letters(broker)) == ({b"a": 1}, [b"letter"])
-
-
-def test_the_topic_of_dead_letters_is_created_again_after_the_decision(broker, query):
-    broker.create_topic(DEAD, partitions=2)
-    with query.open_task(query.plan(), 0, 0) as write:
-        report = with_own(query, write, DEAD)
-    assert query.commit([report], lambda: create_again(broker, DEAD)).recreated == (DEAD,)
-    assert committed(broker) == {b"a": 1}

@@ -81,7 +81,7 @@ CASES = {
     + [(case, WriteKind.VERSION) for case in CASES if case not in ("no entry", "a gap")],
 )
 def test_each_way_out_of_a_refused_batch_leads_on(broker, case, kind):
-    query = Query(broker.bootstrap_servers, "txn-app", "app", kind)
+    query = Query(broker.bootstrap_servers, "app", "app", kind)
     before, (number, rows), ways, visible = CASES[case]
     for step in before:
         steps = {"run": lambda: query.run(0, ROWS), "torn": lambda: commit_torn(broker, query)}
@@ -96,7 +96,7 @@ def test_each_way_out_of_a_refused_batch_leads_on(broker, case, kind):
 
 def test_incident_the_version_of_a_day_without_rows_was_never_written(broker):
     """The job ran before its data had arrived."""
-    job = Query(broker.bootstrap_servers, "txn-nightly", "nightly", WriteKind.VERSION)
+    job = Query(broker.bootstrap_servers, "nightly", "nightly", WriteKind.VERSION)
     job.run(20250131, [[], []])
     job.run(20250131, ROWS)
     job.run(20250131, ROWS)
@@ -109,7 +109,7 @@ def test_incident_the_version_of_a_day_without_rows_was_never_written(broker):
 
 @pytest.mark.parametrize("way", ["larger", "txnAppId", "forget"])
 def test_incident_a_mistyped_version_that_was_too_large_had_no_way_out(broker, way):
-    job = Query(broker.bootstrap_servers, "txn-nightly", "nightly", WriteKind.VERSION)
+    job = Query(broker.bootstrap_servers, "nightly", "nightly", WriteKind.VERSION)
     job.run(202501311, ROWS)
     text = refused(job, 20250201, MORE)
     assert "use a larger txnVersion, or for a day that was left out, a txnAppId of its own" in text
@@ -117,7 +117,7 @@ def test_incident_a_mistyped_version_that_was_too_large_had_no_way_out(broker, w
         take(job, text, "forget").run(20250201, MORE)
         job.run(20250202, [[b"next"]])
     elif way == "txnAppId":
-        replace(job, name="txn-nightly-2", query="nightly-2").run(20250201, MORE)
+        replace(job, name="nightly-2", query="nightly-2").run(20250201, MORE)
         job.run(202501312, [[b"next"]])
     else:
         job.run(202502010, MORE)
@@ -126,7 +126,7 @@ def test_incident_a_mistyped_version_that_was_too_large_had_no_way_out(broker, w
 
 
 def test_a_version_whose_rows_are_lost_is_run_again_before_the_next_one(broker):
-    job = Query(broker.bootstrap_servers, "txn-nightly", "nightly", WriteKind.VERSION)
+    job = Query(broker.bootstrap_servers, "nightly", "nightly", WriteKind.VERSION)
     commit_torn(broker, job, 7)
     assert "Run it again with txnVersion 7, then this one" in refused(job, 8, MORE)
     job.run(7, ROWS)

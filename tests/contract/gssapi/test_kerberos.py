@@ -126,7 +126,7 @@ def test_the_block_of_the_documentation_logs_in(kafka: LocalKafka, kdc: Kdc, top
 def test_spark_writes_from_its_workers(kafka: LocalKafka, kdc: Kdc, topic: str, spark: SparkSession, mode: str) -> None:
     options = with_prefix(client_options(kafka, keytab_login(kdc, "orders")))
     if mode == "exactly-once":
-        options |= {"deliveryGuarantee": mode, "transactionalIdPrefix": topic, "ledgerTopic": name("ledger")}
+        options |= {"deliveryGuarantee": mode, "ledgerTopic": name("ledger")}
         options |= {"txnAppId": topic, "txnVersion": "0"}
     rows = spark.range(100, numPartitions=4).selectExpr("cast(id as string) as value")
     rows.write.format("pykafka").options(**options, topic=topic).mode("append").save()

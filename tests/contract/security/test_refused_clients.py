@@ -64,7 +64,7 @@ def send_and_wait(options):
 
 
 def plan(options):
-    plan_write(CommitSettings(ProducerConfig.parse(options), "name", "name", "ledger"))
+    plan_write(CommitSettings(ProducerConfig.parse(options), "name", "ledger"))
 
 
 def await_brokers(options):

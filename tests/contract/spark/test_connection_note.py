@@ -34,7 +34,7 @@ def send(sink):
 
 
 def plan(sink):
-    plan_write(CommitSettings(sink.producer, "name", "name", "ledger"))
+    plan_write(CommitSettings(sink.producer, "name", "ledger"))
 
 
 @pytest.mark.parametrize(("kind", "write"), [(KafkaError, send), (PlanningError, plan)])

@@ -71,7 +71,7 @@ class Query:
             "request.timeout.ms": 5_000,
             "delivery.timeout.ms": 30_000,
         }
-        return CommitSettings(ProducerConfig.parse({**options, **self.options}), self.topic, self.topic, LEDGER)
+        return CommitSettings(ProducerConfig.parse({**options, **self.options}), self.topic, LEDGER)
 
     def start(self, role: str, *arguments: object) -> Role:
         ours, theirs = _FORKS.Pipe(duplex=False)

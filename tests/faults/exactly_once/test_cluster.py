@@ -50,7 +50,7 @@ def leader_of_the_rows(kafka, query, plan):
 
 
 def leader_of_the_ledger(kafka, query, plan):
-    return kafka.leader(LEDGER, plan.ledger.partition)
+    return kafka.leader(LEDGER, plan.run.ledger.partition)
 
 
 @pytest.mark.parametrize(

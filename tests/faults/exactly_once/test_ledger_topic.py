@@ -83,7 +83,7 @@ def roll(kafka):
 
 def test_compaction_removes_forgotten_jobs_and_leaves_a_stream_one_entry_and_its_last_markers(kafka):
     for number in range(40):
-        job = query(kafka, name=f"txn-job-{number}", query="job", kind=WriteKind.VERSION)
+        job = query(kafka, name=f"job-{number}", query="job", kind=WriteKind.VERSION)
         job.run(0, [[b"%d" % number], [b"x"], [b"y"]])
         with closing(Session(job.settings, CLOCK)) as session:
             forget_done(session, CLOCK.epoch_ms() + 1, session.deadline(30_000))

@@ -18,7 +18,7 @@ def aged(kafka, query):
         reports = query.tasks(plan, 0, ROWS)
         query.start_commit(reports).result()
         ids = {f"{query.topic}-{task}": report.share.prepared.producer_id for task, report in enumerate(reports)}
-        ids[f"{query.topic}-driver"] = plan.driver.identity.producer_id
+        ids[f"{query.topic}-driver"] = plan.run.driver.identity.producer_id
         chosen = {f"{query.topic}-{suffix}" for suffix in suffixes}
         for name in chosen:
             age(kafka.bootstrap_servers, name, ids[name], LAST_EPOCH - left)
@@ -32,7 +32,7 @@ def aged(kafka, query):
 @pytest.mark.parametrize("left", range(4))
 def test_producer_ids_that_are_used_up_are_followed_by_others(query, aged, left):
     before = aged(left, "driver", "0")
-    identity = query.plan().driver.identity
+    identity = query.plan().run.driver.identity
     followed = identity.producer_id != before[identity.transactional_id]
     assert (followed, identity.epoch) == ((True, 0) if left == 0 else (False, LAST_EPOCH - left + 1))
     for number in (1, 2):
@@ -40,7 +40,7 @@ def test_producer_ids_that_are_used_up_are_followed_by_others(query, aged, left)
     plan = query.plan()
     reports = query.tasks(plan, 3, MORE)
     query.start_commit(reports).result()
-    for identity in (plan.driver.identity, reports[0].share.prepared):
+    for identity in (plan.run.driver.identity, reports[0].share.prepared):
         assert identity.producer_id != before[identity.transactional_id]
     between = {b"%c%d" % (letter, number): 1 for letter in b"ef" for number in (1, 2)}
     assert query.committed() == {**EACH_ONCE, **between, b"e": 1, b"f": 1}

@@ -38,7 +38,7 @@ def all_in_sync(kafka, query):
 def await_end_txn_version(query, version):
     """Until brokers have heard which protocol is finalized; asked past the proxies, under another prefix."""
     other = replace(query, topic=f"{query.topic}-other", through={})
-    await_that(lambda: other.plan().driver.identity.end_txn_version == version, f"EndTxn is of version {version}")
+    await_that(lambda: other.plan().run.driver.identity.end_txn_version == version, f"EndTxn is of version {version}")
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ def holders() -> Iterator[object]:
     assert sum(isinstance(value, Password) for value in config.by_name().values()) == 4
     yield from (parsed, config, config.by_name())
     yield Draft("kafka.", values=config.by_name())
-    yield CommitSettings(config, "n", "p", "ledger")
+    yield CommitSettings(config, "n", "ledger")
     yield KafkaDataSource(options).writer(SCHEMA, False)
     yield user_credentials(config)
     yield Credentials("u", SECRET)

@@ -24,6 +24,7 @@ from spark_kafka_sink.exactly_once.values import (
     LedgerStart,
     RecoveryMode,
     RowSum,
+    Run,
     SchemaId,
     TaskAction,
     TaskReport,
@@ -36,7 +37,7 @@ from spark_kafka_sink.exactly_once.values import (
 from spark_kafka_sink.producer.transaction_requests import PreparedTransaction, TransactionalIdentity
 
 DRIVER = DriverIdentity(TransactionalIdentity("app-driver", 9, 3, 5))
-PLACE = LedgerPartitions("ledger", 0, 10)
+RUN = Run("app", LedgerPartitions("ledger", 0, 10), DRIVER, has_entry=True)
 NOW = 1_000_000_000
 ROWS = RowSum(2, 7)
 TIMEOUT, MARGIN = 60_000, 10_000
@@ -56,14 +57,12 @@ def entry(number):
 
 def plan(*entries, lost=(), ledger_start=STRICT, query="q"):
     lost_tasks = {query: frozenset(lost)} if lost else {}
-    return WritePlan(
-        "app", "app", PLACE, DRIVER, {each.query: each for each in entries}, lost_tasks, None, ledger_start
-    )
+    return WritePlan(RUN, {each.query: each for each in entries}, lost_tasks, None, ledger_start)
 
 
 def report(task, action=TaskAction.WRITE, rows=ROWS, has_transaction=True, **changes):
     share = TaskShare(rows, prepared(task) if has_transaction else None)
-    return replace(TaskReport("app", "app", PLACE, DRIVER, write_id(4), action, share, began_at=NOW), **changes)
+    return replace(TaskReport(RUN, write_id(4), action, share, began_at=NOW), **changes)
 
 
 def order(*reports, now=NOW):
@@ -181,16 +180,6 @@ def test_incident_a_job_with_lost_rows_was_told_to_restore_a_checkpoint():
         task_action(plan(entry(4), lost={1}), write_id(5), 0)
 
 
-@pytest.mark.parametrize("lost", [(), {1}])
-def test_rows_that_another_release_has_summed_up_are_not_compared(lost):
-    older = replace(entry(4), checksum=1)
-    with pytest.raises(ExactlyOnceError, match="another release has summed up its rows.*trust-ledger:4"):
-        task_action(plan(older, lost=lost), write_id(4), 0)
-    assert task_action(plan(older), write_id(5), 0) is TaskAction.WRITE
-    accepting = plan(older, ledger_start=LedgerStart(RecoveryMode.LEDGER, 4))
-    assert task_action(accepting, write_id(4), 0) is TaskAction.SKIP
-
-
 def test_a_repair_is_proved_task_by_task():
     torn = plan(entry(4), lost={1})
     prove(torn, write_id(4), 0, RowSum(2, 7))
@@ -220,9 +209,9 @@ def test_the_oldest_transaction_must_have_time_left():
 
 
 def test_tasks_of_two_plannings_are_not_committed_together():
-    other = replace(DRIVER, identity=replace(DRIVER.identity, epoch=4))
+    other = replace(RUN, driver=replace(DRIVER, identity=replace(DRIVER.identity, epoch=4)))
     with pytest.raises(ExactlyOnceError, match="planned by different drivers"):
-        order(report(0), report(1, driver=other))
+        order(report(0), report(1, run=other))
 
 
 def test_a_repair_needs_as_many_tasks_as_there_were():

@@ -79,6 +79,8 @@ def records(tasks):
         )
         for task in range(tasks)
     ]
-    entry = Entry("q1", 5, EntryState.INTENT, tuple(shares), 1_700_000_000_000, None, 13, tasks)
+    entry = Entry(
+        "q1", 5, EntryState.INTENT, tuple(shares), 1_700_000_000_000, marker_partition=13, markers_before=tasks
+    )
     header = BatchHeader(TRANSACTIONAL, 1, 0, 0, *DRIVER, 0)
     return [encode_batch(header, entry_write("app", each).entries) for each in (entry, done(entry))]

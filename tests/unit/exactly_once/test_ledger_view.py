@@ -28,6 +28,7 @@ from spark_kafka_sink.exactly_once.values import (
     Target,
     TaskShare,
     TopicId,
+    WriteKind,
 )
 from spark_kafka_sink.producer.transaction_requests import PreparedTransaction, TransactionalIdentity
 from spark_kafka_sink.records.encode import TRANSACTIONAL
@@ -65,7 +66,8 @@ def attempts(transactional_id):
     "change",
     [
         {}, {"tasks": attempts("app-0.17")}, {"tasks": attempts("mine-app-0")}, {"target": Target("events")},
-        {"target": Target(None)}, {"schemas": SCHEMAS}, {"topics": TOPICS}, {"query_name": "orders to Kafka"},
+        {"target": Target(None)}, {"kind": WriteKind.VERSION},
+        {"schemas": SCHEMAS}, {"topics": TOPICS}, {"query_name": "orders to Kafka"},
     ],
 )  # fmt: skip
 def test_what_is_written_is_read(change):
@@ -77,7 +79,11 @@ def test_what_is_written_is_read(change):
     assert [share.marker for share in read.tasks] == [share.marker for share in entry.tasks]
     assert (read.marker_partition, read.markers_before) == (13, 40)
     assert read_record("ap", *record) is None
-    assert {"schemas", "topics", "query_name"} & json.loads(record.value).keys() == {*change} - {"tasks", "target"}
+    assert {"schemas", "topics", "query_name"} & json.loads(record.value).keys() == {*change} - {
+        "tasks",
+        "target",
+        "kind",
+    }
 
 
 def test_the_ids_of_topics_are_kept_as_kafkas_tools_show_them():
@@ -101,12 +107,12 @@ def test_fields_of_later_releases_that_need_no_new_version_are_ignored():
 
 def test_a_later_releases_record_is_refused_not_misread():
     key, value = entry_record("app", ENTRY)
-    later = json.dumps({**json.loads(value), "version": 2}).encode()
-    with pytest.raises(ExactlyOnceError, match=r"is of version 2, this release reads up to 1.*name 'app'"):
+    later = json.dumps({**json.loads(value), "version": 3}).encode()
+    with pytest.raises(ExactlyOnceError, match=r"is of version 3, this release reads 2\. A later .*name 'app'"):
         read_record("app", key, later)
 
 
-@pytest.mark.parametrize("value", [b"", b"{}", b"[]", b'{"version":1}', b'{"version":"x"}', b"\xff"])
+@pytest.mark.parametrize("value", [b"", b"{}", b"[]", b'{"version":2}', b'{"version":"x"}', b"\xff"])
 def test_anything_else_under_our_key_is_refused(value):
     with pytest.raises(ExactlyOnceError, match="no release of this sink has written"):
         read_record("app", b'["app","q"]', value)
@@ -175,7 +181,7 @@ def test_a_transaction_whose_end_compaction_removed_is_not_ended_by_the_next_one
     assert view.entries == {"q2": other}
 
 
-@pytest.mark.parametrize("value", [b"{", b"[" * 3000 + b"]" * 3000, json.dumps({"version": 2}).encode()])
+@pytest.mark.parametrize("value", [b"{", b"[" * 3000 + b"]" * 3000, json.dumps({"version": 3}).encode()])
 def test_what_cannot_be_read_under_our_key_is_refused_once_it_is_committed(view, value):
     """The entry before it does not come back to life."""
     apply(view, written(7, entry_record("app", ENTRY)), ended(7, COMMIT))
@@ -199,6 +205,7 @@ def test_what_cannot_be_read_under_our_key_is_refused_once_it_is_committed(view,
         {"tasks": [[1, "0" * 16, "app-0", 1 << 63, 0, 5]]}, {"tasks": [[1, "0" * 16, "app-0", 1, 1 << 15, 5]]},
         {"tasks": [[-1, "0" * 16]]}, {"tasks": [[1, " 0x0 _1"]]}, {"tasks": "ab"}, {"tasks": [[1, "0" * 16, "app-0"]]},
         {"tasks": [[1, "0" * 16, "app-0", 7, 2, 5]]}, {"version": 0.5}, {"version": -1}, {"version": 0},
+        {"kind": "stream"}, {"kind": None},
         {"topics": [["out"]]}, {"topics": [["out", "A" * 21]]}, {"topics": [["out", "A" * 21 + "+"]]}, {"topics": 1},
         {"time": 253_402_300_800_000}, {"target": "\x1b[2J"}, {"tasks": [[1, "0" * 16, "app-\ud800", 7, 2, 5]]},
     ],

@@ -1,81 +1,56 @@
-"""What writes of different names share, by the options that name them: ``tests/model`` assumes that it is nothing but
-the ledger, the topic and the cluster's list of transactions."""
+"""What writes of different names share: ``tests/model`` assumes that it is nothing but the ledger, the topic and the
+cluster's list of transactions."""
 
-import re
 from itertools import permutations
 
 import pytest
 
 from spark_kafka_sink.exactly_once import sweep
 from spark_kafka_sink.exactly_once.ledger_format import RecordKey
-from spark_kafka_sink.exactly_once.values import driver_id, task_id
+from spark_kafka_sink.exactly_once.values import driver_id, name_of_driver, name_of_task, task_id
 from spark_kafka_sink.spark.exactly_once import _settings
 from spark_kafka_sink.spark.options import SinkOptions
 
-STREAMS = [
-    {"transactionalIdPrefix": prefix} for prefix in ("a", "a-1", "a-1-0", "a-b", "a-driver", "a.1", "txn", "txn-a")
-]
-VERSIONS = [
-    {"txnAppId": app, "txnVersion": "1", **({} if prefix is None else {"transactionalIdPrefix": prefix})}
-    for app in ("b", "1", "1.2", "a-b", "0-driver")
-    for prefix in (None, "a", "a-1", "txn")
-]
+NAMES = ("x", "x-3", "x-3-7", "x-driver", "x-driver-3", "x-", "x--3", "x-3-driver", "x.3", "x-b", "3", "-", "driver")
 
 
-class Write:
-    def __init__(self, own):
-        options = {"kafka.bootstrap.servers": "b:1", "topic": "t", "deliveryGuarantee": "exactly-once", **own}
-        self.settings = _settings(SinkOptions.parse(options))
-        self.query = own.get("txnAppId") or self.settings.name
-        self.ids = {task_id(self.settings.prefix, task) for task in (0, 1, 10)}
-        self.keys = {RecordKey(self.settings.name, *rest).to_bytes() for rest in ((), (self.query,), (self.query, 0))}
-
-    @property
-    def names(self):
-        return self.settings.name, self.settings.prefix
+def ids(name):
+    return {driver_id(name), *(task_id(name, task) for task in (0, 3, 7, 10))}
 
 
-@pytest.fixture(scope="module")
-def pairs():
-    """Every two writes whose names differ."""
-    writes = [Write(own) for own in (*STREAMS, *VERSIONS)]
-    return [(one, other) for one, other in permutations(writes, 2) if one.settings.name != other.settings.name]
+def settings(**named):
+    options = {"kafka.bootstrap.servers": "b:1", "topic": "t", "deliveryGuarantee": "exactly-once", **named}
+    return _settings(SinkOptions.parse(options))
 
 
-def test_no_two_names_share_a_driver_or_a_record_of_the_ledger(pairs):
-    for one, other in pairs:
-        assert driver_id(one.settings.name) != driver_id(other.settings.name)
-        assert driver_id(one.settings.name) not in other.ids
-        assert not one.keys & other.keys
+def test_a_query_is_named_by_its_prefix_and_a_batch_write_by_its_txn_app_id():
+    assert settings(transactionalIdPrefix="x-3").name == settings(txnAppId="x-3", txnVersion="1").name == "x-3"
 
 
-def listed_by(write, monkeypatch):
-    """What the write picks from the cluster's list."""
-    patterns = []
-    monkeypatch.setattr(sweep, "list_matching", lambda cluster, pattern, deadline: patterns.append(pattern) or [])
-
-    class Session:
-        settings, cluster = write.settings, None
-
-    sweep.list_open(Session, 0.0)
-    (pattern,) = patterns
-    return lambda ids: {each for each in ids if re.fullmatch(pattern, each)}
+def test_no_two_names_share_a_transactional_id_or_a_record_of_the_ledger():
+    for one, other in permutations(NAMES, 2):
+        assert not ids(one) & ids(other), (one, other)
+        keys = [{RecordKey(name, *rest).to_bytes() for rest in ((), ("q",), ("q", 3))} for name in (one, other)]
+        assert not keys[0] & keys[1]
 
 
-def test_a_write_picks_its_own_transactions_and_no_neighbours(pairs, monkeypatch):
-    for one, other in pairs:
-        own = listed_by(one, monkeypatch)
-        assert own(one.ids) == one.ids
-        assert own(other.ids) == (other.ids if one.settings.prefix == other.settings.prefix else set())
-        assert not own({driver_id(one.settings.name), driver_id(other.settings.name)})
+def test_each_id_tells_its_name():
+    for name in NAMES:
+        assert (name_of_driver(driver_id(name)), name_of_task(driver_id(name))) == (name, None)
+        assert (name_of_task(task_id(name, 3)), name_of_driver(task_id(name, 3))) == (name, None)
 
 
-def test_a_limit_two_names_have_the_same_ids_where_a_prefix_and_an_application_join_to_another_name(pairs):
-    """``tests/model/test_safeguards.py`` has what comes of it; ``test_shared_ids.py``: it is refused."""
-    same = {(one.names, other.names) for one, other in pairs if one.ids & other.ids}
-    assert same == {
-        (("a-b", "a-b"), ("txn-b", "a-b")),
-        (("txn-b", "a-b"), ("a-b", "a-b")),
-        (("a-1", "a-1"), ("txn-1", "a-1")),
-        (("txn-1", "a-1"), ("a-1", "a-1")),
-    }
+@pytest.mark.parametrize("transactional_id", ["x", "x-", "x-3a", "x-\u0663", "x-3 ", "x-3\n", "\x1b-3", "-3"])
+def test_an_id_that_no_task_has_is_nobodys(transactional_id):
+    assert name_of_task(transactional_id) is None
+
+
+def test_a_write_picks_its_own_transactions_and_no_neighbours(monkeypatch):
+    every = [transactional_id for name in NAMES for transactional_id in ids(name)]
+    monkeypatch.setattr(sweep, "list_matching", lambda cluster, is_wanted, deadline: filter(is_wanted, every))
+    for name in NAMES:
+
+        class Session:
+            settings, cluster = settings(transactionalIdPrefix=name), None
+
+        assert set(sweep.list_open(Session, 0.0)) == ids(name) - {driver_id(name)}

@@ -30,12 +30,13 @@ def test_a_message_with_everything_goes_through_json():
     """As ``write_kafka`` gets it. A field of a type that JSON has no form for would fail here."""
     identity = PreparedTransaction("p-0", 2**63 - 1, 3, END_TXN_V1)
     topics = (v.TopicId("t", UUID(int=5)),)
+    driver = v.DriverIdentity(TransactionalIdentity("n-driver", 7, 0, END_TXN_V1))
     report = v.TaskReport(
-        "n", "p", v.LedgerPartitions("l", 1, 2), v.DriverIdentity(TransactionalIdentity("n-driver", 7, 0, END_TXN_V1)),
+        v.Run("n", v.LedgerPartitions("l", 1, 2), driver, has_entry=False),
         v.WriteId("q", 3, v.WriteKind.VERSION, v.Target(None)), v.TaskAction.WRITE,
         v.TaskShare(v.RowSum(2, 2**64 - 1), identity),
         decided=v.RowSum(), topics=topics, schemas=(v.SchemaId("key", "s", 1),), other_queries=("\ud800",),
-        open_before=(v.OpenTransaction("x", 1, 2),), ledger_id=UUID(int=6),
+        ledger_id=UUID(int=6),
     )  # fmt: skip
     figures = TaskFigures(rows=2, throttle_ms=1, dead_letters=(("encode", 2),))
     message = KafkaCommitMessage(MESSAGES[0].writes, report, figures)

@@ -81,20 +81,23 @@ def test_at_least_once_takes_no_option_of_the_other():
 
 
 @pytest.mark.parametrize(
-    ("options", "name", "prefix"),
+    ("options", "name"),
     [
-        ({}, None, None),
-        ({"queryname": "q"}, "spark-q", "spark-q"),
-        ({"queryname": "q", "checkpointlocation": "s3://b/c"}, "spark-f19ffe756426ece6", "spark-f19ffe756426ece6"),
-        ({"checkpointLocation": "s3://b/c/"}, "spark-f19ffe756426ece6", "spark-f19ffe756426ece6"),
-        ({"txnappid": "a", "txnversion": "1"}, "txn-a", "txn-a"),
-        ({"txnappid": "a", "txnversion": "1", "transactionalidprefix": "mine"}, "txn-a", "mine-a"),
-        ({"checkpointlocation": "s3://b/c", "transactionalidprefix": "mine"}, "mine", "mine"),
+        ({}, None),
+        ({"queryname": "q"}, "spark-q"),
+        ({"queryname": "q", "checkpointlocation": "s3://b/c"}, "spark-f19ffe756426ece6"),
+        ({"checkpointLocation": "s3://b/c/"}, "spark-f19ffe756426ece6"),
+        ({"txnappid": "a", "txnversion": "1"}, "a"),
+        ({"checkpointlocation": "s3://b/c", "transactionalidprefix": "mine"}, "mine"),
     ],
 )
-def test_the_name_is_the_same_in_every_run_and_of_an_application_whatever_prefix_it_has(options, name, prefix):
-    asked = parse({**EXACTLY_ONCE, **options}).exactly_once
-    assert (asked.name, asked.prefix) == (name, prefix)
+def test_the_name_is_the_same_in_every_run(options, name):
+    assert parse({**EXACTLY_ONCE, **options}).exactly_once.name == name
+
+
+def test_a_batch_write_has_no_second_name():
+    (fault,) = faults({**EXACTLY_ONCE, "txnappid": "a", "txnversion": "1", "transactionalidprefix": "mine"})
+    assert fault.startswith("transactionalIdPrefix: leave it out beside txnAppId")
 
 
 def test_exactly_once_has_a_producer_that_can_keep_it():

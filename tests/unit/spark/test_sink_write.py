@@ -45,7 +45,7 @@ def write():
 
 @pytest.mark.parametrize("release", ["0.1.0", "0.3.0"])
 def test_a_worker_of_another_release_says_so_instead_of_failing_on_the_plan(write, release):
-    """Incident: ``'WritePlan' object has no attribute 'open_before'`` in a task of a cluster with mixed releases."""
+    """Incident: ``'WritePlan' object has no attribute …`` in a task of a cluster with mixed releases."""
     write.release = release
     with pytest.raises(ConfigError, match=f"driver runs spark-kafka-sink {release}, and this worker {__version__}: "):
         pickle.loads(pickle.dumps(write)).write(iter(()))
