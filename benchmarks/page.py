@@ -10,10 +10,8 @@ from pathlib import Path
 from benchmarks.measures import MEASURES, Verdict, median, paired, verdict
 from benchmarks.model import Part, Result, Target
 from benchmarks.parts import (
-    BY_NAME,
     CONFLUENT,
     FLOOR,
-    GROUPS,
     ONCE,
     OURS,
     PARTS,
@@ -22,8 +20,7 @@ from benchmarks.parts import (
     THEIRS,
     VALUE_SIZES,
 )
-
-Results = Mapping[str, Result]
+from benchmarks.tables import Results, group_sections, measured_when, table
 
 FEW, MANY = "pykafka, 4 partitions", "pykafka, 1,000 partitions"
 """Sides of the part ``memory``."""
@@ -50,12 +47,6 @@ def filled(text: str, results: Results) -> str:
         return f"{found['begin']}\n{_BLOCKS[found['name']](results)}\n\n{found['end']}"
 
     return _BLOCK.sub(block, text)
-
-
-def table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    heads = list(headings)
-    lines = [heads, ["---", *("---:" for _ in heads[1:])], *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def goals(results: Results) -> str:
@@ -112,45 +103,6 @@ def _options(options: Mapping[str, str]) -> str:
 # The blocks of the pages.
 
 
-def _section(part: Part, result: Result, image: bool = False) -> str:
-    plot = f"![{part.name}](img/benchmark-{part.name}.svg)\n\n" if image else ""
-    return f"### {part.name}\n\n{part.what[0].upper()}{part.what[1:]}.\n\n{plot}{details(part, result)}"
-
-
-def _tables(results: Results) -> str:
-    apart = {*GROUPS["growth"], *GROUPS["profiles"]}
-    return "\n\n".join(_section(BY_NAME[name], each) for name, each in results.items() if name not in apart)
-
-
-def _growth(results: Results) -> str:
-    return "\n\n".join(_section(BY_NAME[name], results[name], True) for name in GROUPS["growth"] if name in results)
-
-
-def _profiles(results: Results) -> str:
-    return "\n\n".join(_section(BY_NAME[name], results[name]) for name in GROUPS["profiles"] if name in results)
-
-
-def _made(results: Results) -> str:
-    """When and by which commit, one line for results of one day and commit; and on what, one for each machine."""
-    made: dict[tuple[str, str], list[str]] = {}
-    for name, result in results.items():
-        for session in result.sessions:
-            made.setdefault((session.at[:10], session.environment["commit"]), []).append(name)
-    lines = []
-    for (day, commit), names in made.items():
-        parts = "all parts" if set(names) == results.keys() else ", ".join(dict.fromkeys(names))
-        lines.append(f"- {day}, commit {commit}: {parts}.")
-    surroundings: dict[str, list[str]] = {}
-    for name, result in results.items():
-        described = result.sessions[-1].environment
-        facts = ", ".join(f"{key} {value}" for key, value in described.items() if key not in ("commit", "load"))
-        surroundings.setdefault(facts, []).append(name)
-    for facts, names in surroundings.items():
-        where = "" if len(surroundings) == 1 else f"{', '.join(names)}: "
-        lines.append(f"- {where}{facts if where else facts[0].upper() + facts[1:]}.")
-    return "\n".join(lines)
-
-
 class _Figures:
     """Looks figures up for sentences; ``missing`` after one without results."""
 
@@ -162,10 +114,6 @@ class _Figures:
         """Median over the rounds of one side by another."""
         pairs = self._pairs(part, Target(side, measure, "at most ×", 0, than))
         return f"{statistics.median(ours / theirs for ours, theirs in pairs):.2g}"
-
-    def more(self, part: str, side: str, than: str, measure: str) -> str:
-        pairs = self._pairs(part, Target(side, measure, "at most +", 0, than))
-        return f"{statistics.median(ours - theirs for ours, theirs in pairs):.0f}"
 
     def median(self, part: str, side: str, measure: str) -> str:
         pairs = self._pairs(part, Target(side, measure, "at most", 0))
@@ -179,24 +127,14 @@ class _Figures:
 
 
 def _expectations(results: Results) -> str:
-    """What a user of something else can expect; without the lines that are not measured yet."""
-    lines = []
-    for line in (
-        _defaults,
-        _compression,
-        _tls,
-        _python_clients,
-        _avro,
-        _encoding,
-        _partitions,
-        _micro_batches,
-        _memory,
-    ):
+    """What a user of something else can expect; without the rows that are not measured yet."""
+    rows = []
+    for row in _EXPECTED:
         figures = _Figures(results)
-        said = line(figures)
+        cells = row(figures)
         if not figures.missing:
-            lines.append(f"- {said}")
-    return "\n".join(lines)
+            rows.append(cells)
+    return _plain_table(("compared with", "rows per second here, relative to it"), rows)
 
 
 def _short(results: Results) -> str:
@@ -296,89 +234,77 @@ def _value_sizes(results: Results) -> str:
     return "" if f.missing else table(head, rows)
 
 
-def _slower(f: _Figures) -> str:
-    """A sentence on the sizes of values with which Spark's own sink is faster."""
-    ratios = {size: _by_size(f, size) for size in VALUE_SIZES}
-    slower = [f"{ratio} times with values of {size}" for size, ratio in ratios.items() if float(ratio) < 1]
-    return f"This sink is slower with large values: {', '.join(slower)}. " if slower else ""
+def _defaults(f: _Figures) -> list[str]:
+    return [
+        "Spark's own sink, values of 100 bytes",
+        f"{f.times('default')}× ({f.times('unkeyed')}× without keys, {f.times('headers-and-topics')}× with headers and"
+        " 20 topics)",
+    ]
 
 
-def _defaults(f: _Figures) -> str:
-    return (
-        f"**Spark's own sink**, default options on both sides: {f.times('default')} times its rows per second with"
-        f" values of 100 bytes ({f.times('unkeyed')} without keys), {f.times('1k-values')} with 1 KB,"
-        f" {f.times('10k-values')} with 10 KB, {f.times('headers-and-topics')} with headers and 20 topics. The"
-        f" broker uses {_percent(f, 'broker_us')} of the CPU per row that it uses for Spark's own sink."
-        f" {_slower(f)}".rstrip()
-    )
+def _compression(f: _Figures) -> list[str]:
+    codecs = ", ".join(f"{f.times(codec)}× with {codec}" for codec in ("lz4", "snappy", "zstd", "gzip"))
+    return ["… compressed", codecs]
 
 
-def _compression(f: _Figures) -> str:
-    return (
-        f"**Spark's own sink, compressed**: {f.times('lz4')} times its rows per second with lz4, {f.times('snappy')}"
-        f" with snappy, {f.times('zstd')} with zstd, {f.times('gzip')} with gzip. With `batch.size=262144` and"
-        f" `linger.ms=5` on both sides, {f.times('same-batches')} times without compression,"
-        f" {f.times('same-batches-lz4')} with lz4 and {f.times('same-batches-zstd')} with zstd."
-    )
+def _same_batches(f: _Figures) -> list[str]:
+    return [
+        "… `batch.size=262144` and `linger.ms=5` on both sides",
+        f"{f.times('same-batches')}×, {f.times('same-batches-lz4')}× with lz4, {f.times('same-batches-zstd')}× with"
+        " zstd",
+    ]
 
 
-def _tls(f: _Figures) -> str:
-    ours, theirs = f"{OURS}, TLS", f"{THEIRS}, TLS"
-    return (
-        f"**Over TLS**: {f.times('tls', ours, theirs)} times the rows per second of Spark's own sink over TLS"
-        f" ({f.times('tls')} times without TLS on either side)."
-    )
+def _tls(f: _Figures) -> list[str]:
+    return ["… over TLS", f"{f.times('tls', f'{OURS}, TLS', f'{THEIRS}, TLS')}× ({f.times('tls')}× without it)"]
 
 
-def _python_clients(f: _Figures) -> str:
-    return (
-        f"**confluent-kafka in `foreachPartition`**: {f.times('python-clients', than=CONFLUENT)} times its rows per"
-        f" second. Without Spark, `KafkaProducer.send()` sends {f.times('send', SEND, CONFLUENT)} times the records"
-        f" per second of confluent-kafka's `produce()` (with keys: {f.times('send-keyed', SEND, CONFLUENT)} times)."
-    )
+def _partitions(f: _Figures) -> list[str]:
+    return [
+        "… 1,000 partitions, with larger batches for Spark's sink, which times out with its defaults",
+        f"{f.times('1000-partitions')}×",
+    ]
 
 
-def _avro(f: _Figures) -> str:
+def _to_avro(f: _Figures) -> list[str]:
     wide = f.times("growth-columns", f"200 columns, {OURS}", f"200 columns, {THEIRS}")
-    return (
-        f"**Avro with a schema registry**, 8 columns: {f.times('avro')} times the rows per second of `to_avro` in front"
-        f" of Spark's own sink (with 200 columns {wide} times), {f.times('avro-python', than=CONFLUENT)} times those of"
-        " confluent-kafka's `AvroSerializer` in `foreachPartition`."
+    return ["… with `to_avro` before it, 8 columns", f"{f.times('avro')}× ({wide}× with 200 columns)"]
+
+
+def _in_foreach_partition(f: _Figures) -> list[str]:
+    avro = f.times("avro-python", than=CONFLUENT)
+    return ["confluent-kafka in `foreachPartition`", f"{_than_confluent(f)}× ({avro}× with its `AvroSerializer`)"]
+
+
+def _send(f: _Figures) -> list[str]:
+    unkeyed, keyed = (f.times(part, SEND, CONFLUENT) for part in ("send", "send-keyed"))
+    return [
+        "confluent-kafka's `produce()`, by `KafkaProducer.send()` without Spark",
+        f"{unkeyed}× ({keyed}× with keys)",
+    ]
+
+
+def _row_by_row(f: _Figures) -> list[str]:
+    avro, protobuf = (f.times("encoding", name, ROW_BY_ROW[name]) for name in ("Avro", "Protobuf"))
+    return [
+        "fastavro, Google's protobuf library, row by row, by `encode_avro`, `encode_protobuf`", f"{avro}×, {protobuf}×",
+    ]  # fmt: skip
+
+
+_EXPECTED = (
+    _defaults, _compression, _same_batches, _tls, _partitions, _to_avro, _in_foreach_partition, _send, _row_by_row,
+)  # fmt: skip
+
+
+def _costs(results: Results) -> str:
+    """What a row, a micro-batch and a start cost besides."""
+    f = _Figures(results)
+    said = (
+        f"The broker uses {_percent(f, 'broker_us')} of the CPU per row that it uses for Spark's own sink. A"
+        f" micro-batch of 1,000 rows in 10 tasks takes {_batch_ms(f, OURS)} (exactly-once: {_batch_ms(f, ONCE)});"
+        f" Spark's own sink takes {_batch_ms(f, THEIRS)}."
     )
-
-
-def _encoding(f: _Figures) -> str:
-    return (
-        f"**`encode_avro`** takes {f.median('encoding', 'Avro', 'client_us')} µs of CPU for a row of 8 columns,"
-        f" {f.times('encoding', 'Avro', ROW_BY_ROW['Avro'])} times as fast as fastavro row by row."
-        f" **`encode_protobuf`** takes {f.median('encoding', 'Protobuf', 'client_us')} µs,"
-        f" {f.times('encoding', 'Protobuf', ROW_BY_ROW['Protobuf'])} times as fast as Google's library row by row."
-    )
-
-
-def _partitions(f: _Figures) -> str:
-    return (
-        f"**1,000 partitions**: {f.times('1000-partitions')} times the rows per second of Spark's own sink, which was"
-        " given larger batches: with its defaults it times out."
-    )
-
-
-def _micro_batches(f: _Figures) -> str:
-    return (
-        f"**A micro-batch** of 1,000 rows in 10 tasks takes {f.median('micro-batches', OURS, 'add_batch_ms')} ms"
-        f" (exactly-once: {f.median('micro-batches', ONCE, 'add_batch_ms')} ms); Spark's own sink takes"
-        f" {f.median('micro-batches', THEIRS, 'add_batch_ms')} ms. The first one of an application takes"
-        f" {_seconds(f, 'first_batch_ms')}, because Python workers have to start."
-    )
-
-
-def _memory(f: _Figures) -> str:
-    few, many = (f"{f.median('memory', side, 'peak_rss_mib')} MiB" for side in (FEW, MANY))
-    return (
-        f"**Memory**: Spark's own sink has no Python workers. Here each core has one, which takes {few} at its peak:"
-        f" {f.more('memory', FEW, FLOOR, 'peak_rss_mib')} MiB more than a worker that only reads the rows. With 1,000"
-        f" partitions it takes {many}."
-    )
+    return "" if f.missing else said
 
 
 _WORKLOADS = {
@@ -408,21 +334,23 @@ def _memory_per_core(results: Results) -> str:
     rows = [[what, f.median(*where, "peak_rss_mib")] for what, where in _WORKLOADS.items()]
     one = int(f.median(*_WORKLOADS["10 KB values"], "peak_rss_mib"))
     example = (
-        f"An executor with 4 cores that writes 10 KB values needs 4 × {one} = {4 * one} MiB for its Python workers: add"
-        " that to the overhead that its JVM needs."
+        f"For example, 4 cores that write values of 10 KB need 4 × {one} = {4 * one} MiB, in addition to the overhead"
+        " that the JVM needs."
     )
     return "" if f.missing else f"{table(('workload', 'peak MiB of a worker'), rows)}\n\n{example}"
 
 
+_STARTS = (OURS, ONCE, FLOOR, THEIRS)
+
+
 def _start(results: Results) -> str:
     f = _Figures(results)
+    ours, once, floor, theirs = (f.median("micro-batches", side, "first_batch_ms") for side in _STARTS)
     said = (
-        "The first micro-batch of an application has to start the Python workers, and takes"
-        f" {f.median('micro-batches', OURS, 'first_batch_ms')} ms (exactly-once:"
-        f" {f.median('micro-batches', ONCE, 'first_batch_ms')} ms). Any Python writer would need"
-        f" {f.median('micro-batches', FLOOR, 'first_batch_ms')} ms of that; importing the sink takes"
+        f"The first micro-batch of an application has to start the Python workers, and takes {ours} ms (exactly-once:"
+        f" {once} ms). Any Python writer would need {floor} ms of that; importing the sink takes"
         f" {f.median('import', 'spark_kafka_sink', 'import_s')} s. Spark's own sink runs no Python and takes"
-        f" {f.median('micro-batches', THEIRS, 'first_batch_ms')} ms."
+        f" {theirs} ms."
     )
     return "" if f.missing else said
 
@@ -432,11 +360,10 @@ _BLOCKS: Mapping[str, Callable[[Results], str]] = {
     "compared": _compared,
     "value-sizes": _value_sizes,
     "expect": _expectations,
-    "growth": _growth,
+    "costs": _costs,
     "start": _start,
     "memory-per-core": _memory_per_core,
-    "tables": _tables,
-    "profiles": _profiles,
-    "made": _made,
+    "tables": group_sections,
+    "made": measured_when,
     "goals": goals,
 }

@@ -1,19 +1,23 @@
-"""Writes the generated blocks of the pages: options, metrics, errors, API versions, the command line, TestBroker.
+"""Writes the generated blocks of the pages: options, metrics, errors, API versions, commands, TestBroker, Python API.
 
 ``python docs/generate.py`` replaces each block that begins with ``<!-- options:NAME -->``, a name of ``TABLES``, and
 ends with ``<!-- options:end -->``. The command line has the texts and not the layout of ``--help``, because that
-differs between Pythons.
+differs between Pythons. A block ``<!-- api: PATH -->`` to ``<!-- api end -->`` has the signature and docstring of a
+name: the first paragraph, or all if the marker says ``whole``; and a table of the members that the marker lists, or
+of all if it says ``members``.
 """
 
 from __future__ import annotations
 
 import argparse
 import inspect
+import pkgutil
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -33,36 +37,35 @@ from spark_kafka_sink.spark.options import SINK_OPTIONS
 from spark_kafka_sink.testing.broker import emulation
 from spark_kafka_sink.tools.cli.command_line import VERBOSE
 from spark_kafka_sink.tools.cli.main import parser
-from spark_kafka_sink.tools.exporter import EXPORTER_METRICS, METRICS, QUERY_LABELS
+from spark_kafka_sink.tools.exporter import EXPORTER_METRICS, METRICS
 
 DOCS: Final = Path(__file__).parent
+REGISTRY_TLS: Final = "schema.registry.ssl."
 _BLOCK: Final = re.compile(r"(?P<begin><!-- options:(?P<name>\w+) -->\n).*?(?P<end><!-- options:end -->)", re.DOTALL)
+_API: Final = re.compile(
+    r"(?P<begin><!-- api: (?P<path>[\w.]+)(?P<members>[\w ]*) -->\n).*?(?P<end><!-- api end -->)", re.DOTALL
+)
 _CODE: Final = re.compile(r"`[^`]+`|(?<![\w-])--[a-z][\w-]*")
 _PAGE: Final = re.compile(r"\bpage (?P<title>[A-Z][\w-]*) of the documentation\b")
 _EVERY_COMMAND_HAS: Final = {"-h", *VERBOSE}
-
-_COMMON: Final = (
-    "topic", "timestampColumn", "deliveryGuarantee", "transactionalIdPrefix", "txnAppId", "txnVersion",
-    "topicCreation", "valueFormat", "receiptsTopic", "deadLetterTopic", "saslTokenProvider",
-    "unknownOptions",
-)  # fmt: skip
-"""The sink's options that the page of options begins with."""
+_LONG: Final = 8
+"""Words of a text that a page does not repeat."""
 
 _REFUSED_AND_IGNORED = {
-    Status.NO_EFFECT: "Checked, then ignored.",
-    Status.JVM_ONLY: "Java classes and their settings. The error names the alternative.",
-    Status.NOT_YET: "No released broker supports them.",
+    Status.NO_EFFECT: ("Checked, then ignored.", "here"),
+    Status.JVM_ONLY: ("Java classes and their settings.", "instead"),
+    Status.NOT_YET: ("", "instead"),
 }
 
 _DONE: Final[Mapping[Action, str]] = MappingProxyType(
     {
-        Action.SUCCEED: "counts as success",
+        Action.SUCCEED: "succeeds",
         Action.RETRY: "retries",
         Action.RETRY_SOON: "retries",
-        Action.REFRESH_RETRY: "refreshes metadata, retries",
+        Action.REFRESH_RETRY: "retries",
         Action.SPLIT: "splits the batch",
-        Action.BUMP_EPOCH: "retries in order, with a new epoch if needed",
-        Action.ABORT: "fails; the transaction is aborted",
+        Action.BUMP_EPOCH: "retries in order",
+        Action.ABORT: "fails",
         Action.FAIL: "fails",
         Action.FENCED: "fails",
     }
@@ -75,13 +78,16 @@ def filled(page: str) -> str:
     def fresh(block: re.Match[str]) -> str:
         return f"{block['begin']}\n{TABLES[block['name']]()}\n\n{block['end']}"
 
-    return _BLOCK.sub(fresh, page)
+    def reference(block: re.Match[str]) -> str:
+        return f"{block['begin']}\n{api_entry(block['path'], block['members'].split())}\n\n{block['end']}"
+
+    return _API.sub(reference, _BLOCK.sub(fresh, page))
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A Markdown table. Bars in cells, and angle brackets outside of backticks, are escaped."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(_escaped(cell) for cell in line) + " |" for line in lines)
+    first, *body = ("| " + " | ".join(map(_escaped, line)) + " |" for line in (head, *rows))
+    return "\n".join((first, f"|{'---|' * len(head)}", *body))
 
 
 def _escaped(cell: str) -> str:
@@ -92,28 +98,27 @@ def _escaped(cell: str) -> str:
 
 def sink_options() -> str:
     """The sink's own options."""
-    return _option_table(SINK_OPTIONS)
-
-
-def common_options() -> str:
-    """The sink's options that most jobs look up first: what each does, and its default."""
-    by_name = {option.name: option for option in SINK_OPTIONS}
-    rows = ((f"`{name}`", by_name[name].doc, _default(by_name[name])) for name in _COMMON)
-    return table(("option", "what it does", "default"), rows)
+    return _option_table(SINK_OPTIONS, "what it does")
 
 
 def registry_options() -> str:
-    """The options of a schema registry."""
-    return _option_table(REGISTRY_OPTIONS)
+    """The options of a schema registry. Those of TLS are Kafka's, which the page says."""
+    options = (replace(each, doc="") if each.name.startswith(REGISTRY_TLS) else each for each in REGISTRY_OPTIONS)
+    return _option_table(options, "what it does")
 
 
 def producer_options() -> str:
     """Kafka's producer options, a section per ``Status``."""
-    sections = [_option_table(option for option in PRODUCER_OPTIONS if option.status is Status.SUPPORTED)]
-    for status, text in _REFUSED_AND_IGNORED.items():
-        rows = ((f"`{option.name}`", _refusal(option)) for option in PRODUCER_OPTIONS if option.status is status)
+    supported = (option for option in PRODUCER_OPTIONS if option.status is Status.SUPPORTED)
+    sections = [_option_table(supported, "different here")]
+    for status, (text, heading) in _REFUSED_AND_IGNORED.items():
+        names: dict[str, list[str]] = {}
+        for option in PRODUCER_OPTIONS:
+            if option.status is status:
+                names.setdefault(_refusal(option), []).append(f"`{option.name}`")
+        rows = ((", ".join(alike), refusal) for refusal, alike in names.items())
         title = status.value[0].upper() + status.value[1:]
-        sections += [f"### {title}", text, table(("option", "what it is"), rows)]
+        sections += [f"### {title}", *filter(None, [text]), table(("option", heading), rows)]
     return "\n\n".join(sections)
 
 
@@ -129,22 +134,18 @@ def metrics() -> str:
 
 def exported() -> str:
     """The metrics of ``spark-kafka-sink exporter``."""
-    rows = [
-        (f"`{each.full_name}`", ", ".join(labels), each.doc)
-        for metrics, query in ((METRICS, QUERY_LABELS), (EXPORTER_METRICS, ()))
-        for each in metrics
-        for labels in [(*query, *each.labels)]
-    ]
-    return table(("metric", "labels", "what it is"), rows)
+    rows = [(f"`{each.full_name}`", ", ".join(each.labels), each.doc) for each in (*METRICS, *EXPORTER_METRICS)]
+    return table(("metric", "further labels", "what it is"), rows)
 
 
 def broker_code_table() -> str:
     """Each code of a Produce response, what the sink does, its cause and remedy."""
-    rows = (
-        (f"`{code.name.upper()}`", _DONE[action("produce", code)], _DONE[action(TRANSACTIONAL_PRODUCE, code)], text)
-        for code, text in sorted(broker_codes())
-    )
-    return table(("code", "at-least-once", "exactly-once", "cause and remedy"), rows)
+    rows = []
+    for code, text in sorted(broker_codes()):
+        plain, transactional = _DONE[action("produce", code)], _DONE[action(TRANSACTIONAL_PRODUCE, code)]
+        done = plain if plain == transactional else f"{plain}; exactly-once {transactional}"
+        rows.append((f"`{code.name.upper()}`", done, text))
+    return table(("code", "the sink", "cause and remedy"), rows)
 
 
 def broker_codes() -> Iterator[tuple[ErrorCode, str]]:
@@ -191,10 +192,14 @@ def advice_table() -> str:
     return table(("the error says that the write is", "the next run"), rows)
 
 
-def _option_table(options: Iterable[Option]) -> str:
-    head = ("option", "default", "valid values", "what it does")
-    rows = ((f"`{option.name}`", _default(option), _valid(option), option.doc) for option in options)
-    return table(head, rows)
+def _option_table(options: Iterable[Option], doc: str) -> str:
+    """A row for each option; those of TLS to a registry that have the same values share one."""
+    head = ("option", "default", "valid values", doc)
+    rows: dict[tuple[str, ...], list[str]] = {}
+    for option in options:
+        alone = "" if option.name.startswith(REGISTRY_TLS) else option.name
+        rows.setdefault((alone, _default(option), _valid(option), option.doc), []).append(f"`{option.name}`")
+    return table(head, ((", ".join(names), *cells) for (_, *cells), names in rows.items()))
 
 
 def _default(option: Option) -> str:
@@ -213,7 +218,8 @@ def _capitalized(text: str) -> str:
 
 
 def _refusal(option: Option) -> str:
-    return f"{option.doc} Instead: {option.instead}." if option.instead else option.doc
+    instead = f"{_capitalized(option.instead)}." if option.instead else ""
+    return " ".join(filter(None, (instead, option.doc)))
 
 
 def api_versions() -> str:
@@ -232,21 +238,78 @@ def test_broker(head: Sequence[str], entries: Iterable[emulation.Entry]) -> str:
     return table(head, rows)
 
 
+def api_entry(path: str, members: Sequence[str]) -> str:
+    """The signature of a class or function, its docstring, and a table of the members that are asked for."""
+    found = pkgutil.resolve_name(path)
+    paragraphs = None if "whole" in members else 1
+    texts = [
+        f"### {path.rpartition('.')[2]}",
+        f"```\n{_signature(path, found, True)}\n```",
+        _docstring(found, paragraphs),
+    ]
+    names = _documented_members(found) if "members" in members else [name for name in members if name != "whole"]
+    rows = [
+        (f"`{_signature(name, getattr(found, name), False)}`", _docstring(getattr(found, name), 1)) for name in names
+    ]
+    return "\n\n".join([*texts, *([table(("member", "what it does"), rows)] if rows else [])])
+
+
+def _documented_members(cls: type) -> list[str]:
+    """Public ones with a docstring, those of base classes included, in the order of their definitions."""
+    names = dict.fromkeys(name for base in reversed(cls.__mro__[:-1]) for name in vars(base))
+    return [name for name in names if not name.startswith("_") and inspect.getdoc(getattr(cls, name))]
+
+
+def _signature(path: str, found: object, typed: bool) -> str:
+    """``name(argument: type = default) -> type``, untyped ``name(argument=default) -> type``; a property's name."""
+    name = path.rpartition(".")[2]
+    if not callable(found):
+        return name
+    signature = inspect.signature(found)
+    parameters = [
+        each.replace(annotation=_Unquoted.of(each.annotation) if typed else inspect.Parameter.empty)
+        for each in signature.parameters.values()
+        if each.name not in ("self", "cls")
+    ]
+    result = signature.replace(parameters=parameters, return_annotation=_Unquoted.of(signature.return_annotation))
+    return name + str(result).removesuffix(" -> None")
+
+
+class _Unquoted(str):
+    """An annotation that a signature shows without quotes."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+    @classmethod
+    def of(cls, annotation: Any) -> Any:
+        text = getattr(annotation, "__forward_arg__", annotation)
+        return cls(text) if isinstance(text, str) else annotation
+
+
+def _docstring(found: object, paragraphs: int | None = None) -> str:
+    """The docstring as Markdown; its first paragraphs, or all."""
+    texts = (inspect.getdoc(found) or "").replace("``", "`").split("\n\n")[:paragraphs]
+    return "\n\n".join(text if paragraphs is None else " ".join(text.split()) for text in texts)
+
+
 def commands() -> str:
     """The options of the program, then a section per command."""
     top = parser()
-    sections = [_flags(top, set())]
+    sections, explained = [_flags(top, set())], dict[str, str]()
     for subparsers in top._actions:
         if isinstance(subparsers, argparse._SubParsersAction):
             names = [each.dest for each in subparsers._choices_actions]
             lines = [(f"[{each.dest}](#{each.dest})", each.help or "") for each in subparsers._choices_actions]
             sections.append(table(("command", "what it does"), lines))
-            sections.extend(_command(name, subparsers.choices[name]) for name in names)
+            sections.extend(_command(name, subparsers.choices[name], explained) for name in names)
     return "\n\n".join(sections)
 
 
-def _command(name: str, command: argparse.ArgumentParser) -> str:
-    texts = [f"## {name}", *_paragraphs(command.description or ""), _flags(command, _EVERY_COMMAND_HAS)]
+def _command(name: str, command: argparse.ArgumentParser, explained: dict[str, str]) -> str:
+    """``explained``: the command whose section has a text that several options share."""
+    options = _flags(command, _EVERY_COMMAND_HAS, name, explained)
+    texts = [f"## {name}", *_paragraphs(command.description or ""), options]
     return "\n\n".join([*texts, *([_code(command.epilog)] if command.epilog else [])])
 
 
@@ -269,12 +332,16 @@ def _code(text: str) -> str:
     return f"```\n{text.strip(chr(10))}\n```"
 
 
-def _flags(command: argparse.ArgumentParser, left_out: set[str]) -> str:
-    rows = [
-        (f"`{_shown(action)}`", _marked(_help(command, action)))
-        for action in command._actions
-        if not isinstance(action, argparse._SubParsersAction) and not left_out.intersection(action.option_strings)
-    ]
+def _flags(
+    command: argparse.ArgumentParser, left_out: set[str], name: str = "", explained: dict[str, str] | None = None
+) -> str:
+    """The options of a command. A text that an earlier command's section has is a link to it."""
+    rows = []
+    for argument in command._actions:
+        if not isinstance(argument, argparse._SubParsersAction) and not left_out.intersection(argument.option_strings):
+            text = _help(command, argument)
+            first = name if explained is None or len(text.split()) < _LONG else explained.setdefault(text, name)
+            rows.append((f"`{_shown(argument)}`", _marked(text) if first == name else f"as for [{first}](#{first})"))
     return table(("option", "what it does"), rows)
 
 
@@ -295,7 +362,6 @@ def _help(command: argparse.ArgumentParser, action: argparse.Action) -> str:
 
 
 TABLES: Final[Mapping[str, Callable[[], str]]] = {
-    "common": common_options,
     "sink": sink_options,
     "kafka": producer_options,
     "registry": registry_options,

@@ -47,7 +47,7 @@ def members(module: str, name: str) -> Iterator[str]:
 
 def python_names() -> Iterator[str]:
     """What the public modules export, docs/api.md shows or errors.py defines, and the members of classes."""
-    found = re.findall(r"(?m)^::: ([\w.]+)\.(\w+)$", read("docs/api.md"))
+    found = re.findall(r"(?m)^(?:::: |<!-- api: )([\w.]+)\.(\w+)", read("docs/api.md"))
     for module in (f"{PACKAGE}.errors", f"{PACKAGE}.exactly_once.errors"):
         found += [(module, name) for name in re.findall(r"(?m)^class ([A-Z]\w+Error)\b", source(module))]
     for module in (PACKAGE, f"{PACKAGE}.spark", f"{PACKAGE}.testing"):
@@ -59,7 +59,7 @@ def python_names() -> Iterator[str]:
 
 
 def rows(page: str) -> Iterator[tuple[str, str, list[str]]]:
-    """Each row of the page's generated tables: block, heading, cells."""
+    """Each row of the page's generated tables, or each name of a row: block, heading, cells."""
     block = heading = ""
     for line in read(f"docs/{page}.md").splitlines():
         if found := re.match(r"<!-- options:(\w+) -->", line):
@@ -67,7 +67,8 @@ def rows(page: str) -> Iterator[tuple[str, str, list[str]]]:
         elif line.startswith("#"):
             heading = line.strip("# ").lower()
         elif line.startswith("| `"):
-            yield block, heading, [cell.strip().strip("`") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+            name, *cells = [cell.strip().strip("`") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+            yield from ((block, heading, [each, *cells]) for each in name.split("`, `"))
 
 
 def names() -> Iterator[str]:

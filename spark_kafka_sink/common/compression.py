@@ -47,7 +47,6 @@ class Level(NamedTuple):
     default: int
     lowest: int
     highest: int
-    help: str
     besides: int | None = None
 
 
@@ -237,17 +236,9 @@ class _ZstdCompression(Compression):
         return _complete(b"".join(records), frame.eof, bound)
 
 
-_GZIP_LEVEL = Level(
-    zlib.Z_DEFAULT_COMPRESSION, 1, 9, "Level for compression.type=gzip. -1: zlib's own default.",
-    besides=zlib.Z_DEFAULT_COMPRESSION,
-)  # fmt: skip
-_LZ4_LEVEL = Level(
-    _JAVA_LZ4_DEFAULT_LEVEL, 1, 17,
-    "Level for compression.type=lz4. 9 is the fast compressor, as in Java's producer.",
-)  # fmt: skip
-_ZSTD_LEVEL = Level(
-    3, -131072, 22, "Level for compression.type=zstd. Levels below 0 are faster than 1."
-)  # fmt: skip
+_GZIP_LEVEL = Level(zlib.Z_DEFAULT_COMPRESSION, 1, 9, besides=zlib.Z_DEFAULT_COMPRESSION)
+_LZ4_LEVEL = Level(_JAVA_LZ4_DEFAULT_LEVEL, 1, 17)
+_ZSTD_LEVEL = Level(3, -131072, 22)
 
 _TABLE: Final = (
     Codec("none", 0, _NoCompression),

@@ -11,7 +11,7 @@ import spark_kafka_sink
 import spark_kafka_sink.testing
 from tests.repository.files import ROOT
 
-_SHOWN = re.compile(r"^::: ([\w.]+)$", re.MULTILINE)
+_SHOWN = re.compile(r"^<!-- api: ([\w.]+)", re.MULTILINE)
 _FORWARD_REF = re.compile(r"ForwardRef\('([^']*)'[^)]*\)")
 
 

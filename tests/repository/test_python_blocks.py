@@ -29,8 +29,3 @@ def test_a_block_that_needs_no_spark_runs(block: PythonBlock, kafka_test_broker)
         producer.send_columns("flights", value=["AA 1"]).wait(10_000)
         text = block.text.replace("localhost:9092", kafka_test_broker.bootstrap_servers)
         exec(compile(text, block.where, "exec"), {"producer": producer})
-
-
-def test_the_example_of_the_encoding_page_without_spark_runs():
-    (block,) = [each for each in BLOCKS if each.how == "registry" and "pykafka" not in each.text]
-    exec(block.text, {})

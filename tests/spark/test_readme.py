@@ -2,7 +2,6 @@
 
 import json
 import re
-from textwrap import dedent
 
 import pytest
 
@@ -18,15 +17,6 @@ BATCH, CONSUMER, STREAM, BATCH_ONCE, STREAM_ONCE = [
 EXAMPLES = [block.text for block in python_blocks() if block.how == "pytest"]
 
 pytest_plugins = ["pytester"]
-
-A_JOB = """
-    from spark_kafka_sink.testing import Listener, LocalKafka
-
-    def run_my_job(spark, kafka):
-        options = {"kafka.bootstrap.servers": kafka} if isinstance(kafka, str) else kafka
-        rows = spark.range(3).selectExpr("cast(id AS STRING) AS value")
-        rows.write.format("pykafka").options(**options).option("topic", "orders").mode("append").save()
-"""
 
 
 @pytest.fixture
@@ -92,9 +82,10 @@ def test_the_exactly_once_stream_of_the_quickstart_goes_on_where_it_was_stopped(
 
 @pytest.mark.slow
 @pytest.mark.jvm
+@pytest.mark.timeout(600)
 def test_the_examples_of_tests_need_only_the_plugin_s_fixtures(pytester):
-    assert sum(block.count("def test_") for block in EXAMPLES) == 3
-    pytester.makepyfile("\n".join([dedent(A_JOB), *EXAMPLES]))
+    assert sum(block.count("def test_") for block in EXAMPLES) == 4
+    pytester.makepyfile("\n".join(EXAMPLES))
     pytester.runpytest_subprocess(
         "-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-p", "spark_kafka_sink.testing.pytest_plugin"
-    ).assert_outcomes(passed=3)
+    ).assert_outcomes(passed=4)

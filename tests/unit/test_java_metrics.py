@@ -1,4 +1,4 @@
-"""docs/metrics.md has every metric of Kafka's Java producer, and those it calls the same exist."""
+"""Every metric of Kafka's Java producer exists here, or docs/metrics.md says why not."""
 
 import re
 from pathlib import Path
@@ -60,13 +60,14 @@ def table() -> list[tuple[str, str, str]]:
     return [(row["group"], name, row["here"]) for row in ROW.finditer(section) for name in NAME.findall(row["names"])]
 
 
-def test_the_page_names_every_metric_of_java_once():
-    assert sorted((group, name) for group, name, _ in table()) == sorted(
-        (group, name) for group, names in JAVA.items() for name in names
-    )
+def test_the_page_names_every_metric_of_java_that_is_not_here():
+    listed = [(group, name) for group, name, _ in table()]
+    assert len(set(listed)) == len(listed)
+    java = {(group, name) for group, names in JAVA.items() for name in names}
+    assert java - OURS <= set(listed) <= java
 
 
-def test_a_metric_is_the_same_if_it_exists_here_and_has_a_reason_if_not():
+def test_a_metric_that_is_here_is_the_same_but_for_something_and_one_that_is_not_has_a_reason():
     for group, name, here in table():
-        assert here.startswith("Same") == ((group, name) in OURS), name
-        assert here.startswith(("Same.", "Same, ", "No: ")), here
+        assert here.startswith("Same, ") == ((group, name) in OURS), name
+        assert here.startswith(("Same, ", "No: ")), here

@@ -116,7 +116,11 @@ MINUS_1_OR_MORE = Range(-1)
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option. ``doc`` is one line. ``instead`` says what to do if the option is refused."""
+    """One option. ``instead`` says what to do if the option is refused.
+
+    ``doc``, one line of the page of options, says what the option does. For an option of Kafka's producer it says only
+    what differs from Kafka, whose documentation has the rest.
+    """
 
     name: str
     kind: OptionKind

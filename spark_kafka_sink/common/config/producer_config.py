@@ -43,7 +43,6 @@ from spark_kafka_sink.common.config.rules import RULES, SMALLEST_RECORD, old_nam
 from spark_kafka_sink.common.config.security_rules import (
     DEFAULT_RETRIEVER,
     LOGIN,
-    LOGIN_HANDLERS,
     OAUTH,
     PROTOCOLS,
     RETRIEVERS,
@@ -67,7 +66,7 @@ def _level(codec: str) -> Any:
     level = CODECS[codec].level
     assert level is not None
     valid = Range(level.lowest, level.highest, level.besides)
-    return option(f"compression.{codec}.level", INT, level.default, "medium", level.help, valid)
+    return option(f"compression.{codec}.level", INT, level.default, "medium", "", valid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,256 +81,180 @@ class ProducerConfig:
     """
 
     # fmt: off
-    bootstrap_servers: tuple[tuple[str, int], ...] = option("bootstrap.servers", LIST, None, "high",
-        "Brokers for the first connection, host:port separated by commas. The client learns the other brokers from "
-        "them. Required.")
-    acks: int = option("acks", STRING, "all", "low",
-        "Acknowledgements to wait for: of all in-sync replicas (all, -1), of the leader (1), none (0).",
-        OneOf(("all", "-1", "0", "1")))
-    enable_idempotence: bool = option("enable.idempotence", BOOLEAN, True, "low",
-        "Retries write no record twice and keep the order. Needs acks=all, retries above 0 and "
-        "max.in.flight.requests.per.connection of at most 5.")
-    retries: int = option("retries", INT, 2147483647, "high",
-        "Number of retries of a batch after a retriable error. delivery.timeout.ms may end them earlier.", AT_LEAST_0)
-    delivery_timeout_ms: int = option("delivery.timeout.ms", INT, 120000, "medium",
-        "Time within which a batch must be acknowledged, retries included. At least linger.ms + request.timeout.ms.",
-        AT_LEAST_0)
-    request_timeout_ms: int = option("request.timeout.ms", INT, 30000, "medium",
-        "Time to wait for a response before the request is retried or fails.", AT_LEAST_1)
+    bootstrap_servers: tuple[tuple[str, int], ...] = option("bootstrap.servers", LIST, None, "high", "")
+    acks: int = option("acks", STRING, "all", "low", "", OneOf(("all", "-1", "0", "1")))
+    enable_idempotence: bool = option("enable.idempotence", BOOLEAN, True, "low", "")
+    retries: int = option("retries", INT, 2147483647, "high", "", AT_LEAST_0)
+    delivery_timeout_ms: int = option("delivery.timeout.ms", INT, 120000, "medium", "", AT_LEAST_0)
+    request_timeout_ms: int = option("request.timeout.ms", INT, 30000, "medium", "", AT_LEAST_1)
     max_block_ms: int = option("max.block.ms", LONG, 60000, "medium",
-        "Time that one send may block, waiting for metadata and for buffer.memory together. For columns (send_columns, "
-        "append_columns) the time starts again whenever memory is granted, since one call may need many times "
-        "buffer.memory.", AT_LEAST_0)
+        "For columns (`send_columns`, `append_columns`), the time starts again whenever memory is granted.",
+        AT_LEAST_0)
     max_in_flight_requests_per_connection: int = option("max.in.flight.requests.per.connection", INT, 5, "low",
-        "Requests to one broker that may wait for a response; at most 5 with idempotence. Without idempotence, only 1 "
-        "keeps the order when batches are retried.", AT_LEAST_1)
-    retry_backoff_ms: int = option("retry.backoff.ms", LONG, 100, "low",
-        "Wait before a failed request is retried; doubles up to retry.backoff.max.ms.", AT_LEAST_0)
-    retry_backoff_max_ms: int = option("retry.backoff.max.ms", LONG, 1000, "low",
-        "Longest wait before a failed request is retried.", AT_LEAST_0)
+        "", AT_LEAST_1)
+    retry_backoff_ms: int = option("retry.backoff.ms", LONG, 100, "low", "", AT_LEAST_0)
+    retry_backoff_max_ms: int = option("retry.backoff.max.ms", LONG, 1000, "low", "", AT_LEAST_0)
     batch_size: int = option("batch.size", INT, 262144, "medium",
-        "Largest batch of one partition, in bytes. 0: every record is a batch of its own. The default is lowered to "
-        "max.request.size and to 1/16 of buffer.memory. (Java's producer: 16384.)", AT_LEAST_0)
-    linger_ms: int = option("linger.ms", LONG, 5, "medium",
-        "Time that a batch that is not full waits for more records.", AT_LEAST_0)
-    buffer_memory: int = option("buffer.memory", LONG, 33554432, "high",
-        "Bytes of records that may wait in this process; at least batch.size if that is set. When it is full, appends "
-        "block for up to max.block.ms.", AT_LEAST_0)
-    max_request_size: int = option("max.request.size", INT, 1048576, "medium",
-        "Largest request in bytes, and so the largest record before compression.", Range(SMALLEST_RECORD))
-    compression_type: str = option("compression.type", STRING, "none", "high",
-        "Compression of whole batches.", OneOf(tuple(CODECS)))
+        "Java: 16384. The default adapts to other options, see above.", AT_LEAST_0)
+    linger_ms: int = option("linger.ms", LONG, 5, "medium", "", AT_LEAST_0)
+    buffer_memory: int = option("buffer.memory", LONG, 33554432, "high", "", AT_LEAST_0)
+    max_request_size: int = option("max.request.size", INT, 1048576, "medium", "", Range(SMALLEST_RECORD))
+    compression_type: str = option("compression.type", STRING, "none", "high", "", OneOf(tuple(CODECS)))
     compression_gzip_level: int = _level("gzip")
     compression_lz4_level: int = _level("lz4")
     compression_zstd_level: int = _level("zstd")
     partitioner_class: str = option("partitioner.class", CLASS, None, "medium",
-        "Chooses the partition of rows that have none. default: murmur2 of the key, sticky without a key, as in Kafka. "
-        "crc32: as default, with librdkafka's hash of the key (consistent_random). round_robin: ignores keys. "
-        "uniform_sticky: ignores keys, another partition for each new batch. sticky: as uniform_sticky without a key, "
-        "murmur2 of the key with one. The Java class names RoundRobinPartitioner, UniformStickyPartitioner and "
-        "DefaultPartitioner (sticky) are accepted. package.module:Class: a Python class of yours, a Partitioner over "
-        "columns or a RecordPartitioner. Other Java classes are refused.")
-    partitioner_ignore_keys: bool = option("partitioner.ignore.keys", BOOLEAN, False, "medium",
-        "Treat records with a key like records without one.")
+        "default: murmur2 of the key, sticky without a key, as in Kafka. crc32: the same with librdkafka's hash "
+        "(consistent_random). round_robin, uniform_sticky: ignore keys. sticky: uniform_sticky without a key, "
+        "murmur2 with one. Also Java's RoundRobinPartitioner, UniformStickyPartitioner and DefaultPartitioner "
+        "(sticky), or a Python class, package.module:Class, that is a Partitioner over columns or a "
+        "RecordPartitioner.")
+    partitioner_ignore_keys: bool = option("partitioner.ignore.keys", BOOLEAN, False, "medium", "")
     partitioner_adaptive_partitioning_enable: bool = option(
         "partitioner.adaptive.partitioning.enable", BOOLEAN, True, "low",
-        "Send fewer records without a key to partitions whose broker is slow.")
+        "")
     partitioner_availability_timeout_ms: int = option("partitioner.availability.timeout.ms", LONG, 0, "low",
-        "Records without a key avoid partitions whose broker accepted nothing for this long; 0: never.", AT_LEAST_0)
+        "", AT_LEAST_0)
     partitioner_rack_aware: bool = option("partitioner.rack.aware", BOOLEAN, False, "low",
-        "Records without a key go only to partitions whose leader is in client.rack, so they do not leave the zone; if "
-        "none of these is available, to any partition. Needs client.rack. Applies to default and crc32 of "
-        "partitioner.class; other partitioners ignore it, with a warning. Records with a key are not affected "
-        "(KIP-1123).")
-    client_rack: str = option("client.rack", STRING, "", "low",
-        "Zone of this client, as in broker.rack of the brokers near it; for partitioner.rack.aware.")
+        "Needs client.rack. With partitioners other than default and crc32, ignored with a warning.")
+    client_rack: str = option("client.rack", STRING, "", "low", "")
     client_id: str = option("client.id", STRING, "", "medium",
-        "Name of this client in the brokers' logs, metrics and quotas. Empty: `producer-1`, `producer-2`, …; with "
-        "transactional.id `producer-<transactional.id>`. Connections that look up or create topics, or commit: "
-        "`adminclient-1`, …")
+        "Connections that look up or create topics, or commit, are `adminclient-1`, …")
     client_dns_lookup: str = option("client.dns.lookup", STRING, "use_all_dns_ips", "medium",
-        "use_all_dns_ips: try all addresses of a host name in turn. resolve_canonical_bootstrap_servers_only: first "
-        "replace the bootstrap servers by their canonical names.",
-        OneOf(("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")))
+        "", OneOf(("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")))
     send_buffer_bytes: int = option("send.buffer.bytes", INT, -1, "medium",
-        "Size of each connection's TCP send buffer (SO_SNDBUF). -1: the system's default, which Linux adapts to the "
-        "connection. (Java's producer: 131072, half a batch of the default size.)", MINUS_1_OR_MORE)
-    receive_buffer_bytes: int = option("receive.buffer.bytes", INT, 32768, "medium",
-        "Size of each connection's TCP receive buffer (SO_RCVBUF). -1: the system's default.", MINUS_1_OR_MORE)
-    connections_max_idle_ms: int = option("connections.max.idle.ms", LONG, 540000, "medium",
-        "Close a connection after this long without traffic. -1: never.", MINUS_1_OR_MORE)
-    reconnect_backoff_ms: int = option("reconnect.backoff.ms", LONG, 50, "low",
-        "Wait before reconnecting to the same broker; doubles up to reconnect.backoff.max.ms.", AT_LEAST_0)
-    reconnect_backoff_max_ms: int = option("reconnect.backoff.max.ms", LONG, 1000, "low",
-        "Longest wait before reconnecting. If only reconnect.backoff.ms is set, its value: the wait then does not "
-        "grow.", AT_LEAST_0)
+        "Java: 131072. -1: the system's default, which Linux adapts to the connection.", MINUS_1_OR_MORE)
+    receive_buffer_bytes: int = option("receive.buffer.bytes", INT, 32768, "medium", "", MINUS_1_OR_MORE)
+    connections_max_idle_ms: int = option("connections.max.idle.ms", LONG, 540000, "medium", "", MINUS_1_OR_MORE)
+    reconnect_backoff_ms: int = option("reconnect.backoff.ms", LONG, 50, "low", "", AT_LEAST_0)
+    reconnect_backoff_max_ms: int = option("reconnect.backoff.max.ms", LONG, 1000, "low", "", AT_LEAST_0)
     socket_connection_setup_timeout_ms: int = option("socket.connection.setup.timeout.ms", LONG, 10000, "medium",
-        "Time to establish a connection; doubles with each failure up to socket.connection.setup.timeout.max.ms.",
-        AT_LEAST_1)
+        "", AT_LEAST_1)
     socket_connection_setup_timeout_max_ms: int = option(
         "socket.connection.setup.timeout.max.ms", LONG, 30000, "medium",
-        "Longest time to establish a connection.", AT_LEAST_1)
-    metadata_max_age_ms: int = option("metadata.max.age.ms", LONG, 300000, "low",
-        "Age at which metadata is refreshed even if no request failed.", AT_LEAST_0)
-    metadata_max_idle_ms: int = option("metadata.max.idle.ms", LONG, 300000, "low",
-        "Time without a write after which a topic is left out of metadata requests.", Range(5000))
+        "", AT_LEAST_1)
+    metadata_max_age_ms: int = option("metadata.max.age.ms", LONG, 300000, "low", "", AT_LEAST_0)
+    metadata_max_idle_ms: int = option("metadata.max.idle.ms", LONG, 300000, "low", "", Range(5000))
     metadata_recovery_strategy: str = option("metadata.recovery.strategy", STRING, "rebootstrap", "low",
-        "If no known broker is available. rebootstrap: start again from bootstrap.servers. none: keep trying the known "
-        "brokers.", OneOf(("rebootstrap", "none")))
+        "", OneOf(("rebootstrap", "none")))
     metadata_recovery_rebootstrap_trigger_ms: int = option(
         "metadata.recovery.rebootstrap.trigger.ms", LONG, 300000, "low",
-        "Start again from bootstrap.servers after this long without metadata.", AT_LEAST_0)
-    security_protocol: str = option("security.protocol", STRING, "PLAINTEXT", "medium",
-        "Protocol of the connections: with or without TLS (SSL), with or without SASL.",
-        OneOf(PROTOCOLS))
+        "", AT_LEAST_0)
+    security_protocol: str = option("security.protocol", STRING, "PLAINTEXT", "medium", "", OneOf(PROTOCOLS))
     transaction_timeout_ms: int = option("transaction.timeout.ms", INT, 60000, "low",
-        "Time after which the broker aborts an open transaction. With deliveryGuarantee=exactly-once the default is "
-        "900000, the brokers' default of transaction.max.timeout.ms.", AT_LEAST_1)
+        "With deliveryGuarantee=exactly-once: 900000, the brokers' default of transaction.max.timeout.ms.",
+        AT_LEAST_1)
     transactional_id: str | None = option("transactional.id", STRING, None, "low",
-        "Identity of a transactional producer; a new producer with the same id fences the old one. Refused by the "
-        "Spark sink: its tasks would fence each other.")
+        "Refused by the Spark sink: its tasks would fence each other.")
     key_serializer: str | None = option("key.serializer", CLASS, None, "high",
-        "Serializer for the keys of send: package.module:Class, a Python class with the methods of Serializer; or "
-        "Java's name of its serializer of String, ByteArray, Integer, Long, Double or Void. Without one, keys must be "
-        "bytes. Refused by the Spark sink, which writes columns of bytes or strings as they are.")
-    value_serializer: str | None = option("value.serializer", CLASS, None, "high",
-        "Serializer for the values of send, as key.serializer.")
+        "A Python class, package.module:Class, with the methods of Serializer; or Java's name of its serializer of "
+        "String, ByteArray, Integer, Long, Double or Void. Without one, keys must be bytes. Refused by the Spark "
+        "sink.")
+    value_serializer: str | None = option("value.serializer", CLASS, None, "high", "As key.serializer.")
     interceptor_classes: tuple[str, ...] = option("interceptor.classes", LIST, "", "low",
-        "Interceptors for send: Python classes as package.module:Class, separated by commas, with the methods of "
-        "ProducerInterceptor. Refused by the Spark sink: change the columns before the write.")
+        "Python classes, package.module:Class, with the methods of ProducerInterceptor. Refused by the Spark sink: "
+        "change the columns.")
     config_providers: ConfigProviders = option("config.providers", LIST, "", "low",
-        "Aliases of config providers, in any case. ${alias:path:key} in the value of another option is replaced by "
-        "what the provider returns. Each alias has config.providers.<alias>.class, one of Java's FileConfigProvider, "
-        "DirectoryConfigProvider and EnvVarConfigProvider, and may have .param.allowed.paths or "
-        ".param.allowlist.pattern. Without this option, the three have the aliases file, dir and env.")
+        "FileConfigProvider, DirectoryConfigProvider, EnvVarConfigProvider. Without this option, their aliases are "
+        "file, dir and env.")
     ssl_truststore_location: str | None = option("ssl.truststore.location", STRING, None, "high",
-        "File with the certificates to trust: PEM, PKCS12 or JKS, detected from its content. Without a truststore, the "
-        "system's certificates are trusted.")
-    ssl_truststore_password: Password | None = option("ssl.truststore.password", PASSWORD, None, "high",
-        "Password of ssl.truststore.location.")
-    ssl_truststore_certificates: Password | None = option("ssl.truststore.certificates", PASSWORD, None, "high",
-        "Certificates to trust, in PEM, instead of ssl.truststore.location.")
-    ssl_truststore_type: str = option("ssl.truststore.type", STRING, "JKS", "medium",
-        "Not needed: the format is detected from the content of ssl.truststore.location.", _STORE_TYPES)
+        "PEM, PKCS12 or JKS, detected from the content. Without a truststore: the system's certificates.")
+    ssl_truststore_password: Password | None = option("ssl.truststore.password", PASSWORD, None, "high", "")
+    ssl_truststore_certificates: Password | None = option("ssl.truststore.certificates", PASSWORD, None, "high", "")
+    ssl_truststore_type: str = option("ssl.truststore.type", STRING, "JKS", "medium", "Not needed.", _STORE_TYPES)
     ssl_keystore_location: str | None = option("ssl.keystore.location", STRING, None, "high",
-        "File with the client's private key and certificates: PEM, PKCS12 or JKS, detected from its content.")
-    ssl_keystore_password: Password | None = option("ssl.keystore.password", PASSWORD, None, "high",
-        "Password of ssl.keystore.location.")
-    ssl_keystore_key: Password | None = option("ssl.keystore.key", PASSWORD, None, "high",
-        "The client's private key, in PEM; with ssl.keystore.certificate.chain, instead of ssl.keystore.location.")
+        "PEM, PKCS12 or JKS, detected from the content.")
+    ssl_keystore_password: Password | None = option("ssl.keystore.password", PASSWORD, None, "high", "")
+    ssl_keystore_key: Password | None = option("ssl.keystore.key", PASSWORD, None, "high", "")
     ssl_keystore_certificate_chain: Password | None = option("ssl.keystore.certificate.chain", PASSWORD, None, "high",
-        "The client's certificate, in PEM, followed by those of its issuers.")
-    ssl_keystore_type: str = option("ssl.keystore.type", STRING, "JKS", "medium",
-        "Not needed: the format is detected from the content of ssl.keystore.location.", _STORE_TYPES)
+        "")
+    ssl_keystore_type: str = option("ssl.keystore.type", STRING, "JKS", "medium", "Not needed.", _STORE_TYPES)
     ssl_key_password: Password | None = option("ssl.key.password", PASSWORD, None, "high",
-        "Password of the private key, in ssl.keystore.key, a PEM file or a JKS file (there the default is "
-        "ssl.keystore.password).")
+        "Default for a JKS file: ssl.keystore.password.")
     ssl_enabled_protocols: tuple[str, ...] = option("ssl.enabled.protocols", LIST, "TLSv1.2,TLSv1.3", "medium",
-        "TLS versions to allow.")
+        "TLSv1 and TLSv1.1 are ignored with a warning.")
     ssl_protocol: str = option("ssl.protocol", STRING, "TLSv1.3", "medium",
-        "TLSv1.2: the same as ssl.enabled.protocols=TLSv1.2. TLSv1.3, TLS and SSL: no effect.",
-        OneOf(("TLSv1.3", "TLSv1.2", "TLS", "SSL")))
+        "TLSv1.2: as ssl.enabled.protocols=TLSv1.2. Others: no effect.", OneOf(("TLSv1.3", "TLSv1.2", "TLS", "SSL")))
     ssl_cipher_suites: tuple[str, ...] = option("ssl.cipher.suites", LIST, "", "low",
-        "Cipher suites to allow, by Java's names. Without a suite of TLS 1.3, TLS 1.2 is the highest version. Empty: "
-        "those of Python's ssl.")
+        "Java's names. Without a suite of TLS 1.3, TLS 1.2 is the highest version. Empty: those of Python's ssl.")
     ssl_endpoint_identification_algorithm: str = option("ssl.endpoint.identification.algorithm", STRING, "https", "low",
-        "https: the broker's certificate must have the host name that the client connected to. Empty: any name is "
-        "accepted.", Matching("(?i:https)?", "https or empty"))
+        "", Matching("(?i:https)?", "https or empty"))
     sasl_mechanism: str = option("sasl.mechanism", STRING, "GSSAPI", "medium",
-        "Mechanism for SASL_PLAINTEXT and SASL_SSL: GSSAPI (Kerberos), PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or "
-        "OAUTHBEARER; or the name of an entry point of the group spark_kafka_sink.sasl.")
+        "Also the name of an entry point of the group spark_kafka_sink.sasl.")
     sasl_jaas_config: Password | None = option("sasl.jaas.config", PASSWORD, None, "medium",
-        "User and password as Java's login module of the mechanism: org.apache.kafka.common.security.plain."
-        "PlainLoginModule or …scram.ScramLoginModule required username=\"…\" password=\"…\"; or, with OAUTHBEARER, "
-        "…oauthbearer.OAuthBearerLoginModule required clientId=\"…\" clientSecret=\"…\"; with scope, extension_<name>, "
-        "and ssl.* options of the token endpoint if there are any; or, with GSSAPI, com.sun.security.auth.module."
-        "Krb5LoginModule required useKeyTab=true keyTab=\"…\" principal=\"…\", or useTicketCache=true.")
+        "Java's four login modules, read as Java reads them.")
     sasl_token_provider: str | None = option("sasl.token.provider", STRING, None, "medium",
-        "Source of the tokens for OAUTHBEARER: aws (Amazon MSK with IAM), gcp, azure, or the name of an entry point of "
-        "the group spark_kafka_sink.sasl. Also written saslTokenProvider. Not an option of Java's client.")
+        "Only here: as saslTokenProvider.")
     allow_auto_create_topics: bool = option("allow.auto.create.topics", BOOLEAN, True, "low",
-        "false: no request of this producer makes the brokers create a topic. In Spark, see topicCreation. Not an "
-        "option of Java's producer, which always allows it.")
+        "Only here: Java's producer always allows it. In Spark, see topicCreation.")
     sasl_login_callback_handler_class: str | None = option("sasl.login.callback.handler.class", CLASS, None, "medium",
-        f"With OAUTHBEARER: {LOGIN_HANDLERS[0]}, or Kafka 3's name of it, …oauthbearer.secured."
-        "OAuthBearerLoginCallbackHandler. Required; other classes are refused.")
+        "OAUTHBEARER: OAuthBearerLoginCallbackHandler by its name of Kafka 3 or 4, required; or Amazon's or "
+        "Google's, which select their saslTokenProvider.")
     sasl_login_connect_timeout_ms: int = option("sasl.login.connect.timeout.ms", INT, 10000, "low",
-        "Time to connect to the token endpoint. (Java's producer: without limit.)", AT_LEAST_1)
+        "Java: no limit.", AT_LEAST_1)
     sasl_login_read_timeout_ms: int = option("sasl.login.read.timeout.ms", INT, 10000, "low",
-        "Time to wait for the token endpoint's response. (Java's producer: without limit.)", AT_LEAST_1)
+        "Java: no limit.", AT_LEAST_1)
     sasl_login_refresh_buffer_seconds: int = option("sasl.login.refresh.buffer.seconds", SHORT, 300, "low",
-        "A new token is fetched at least this long before the current one expires.", Range(0, 3600))
+        "", Range(0, 3600))
     sasl_login_refresh_min_period_seconds: int = option("sasl.login.refresh.min.period.seconds", SHORT, 60, "low",
-        "Shortest time between two fetches. Ignored, like the buffer, if a token lives shorter than both together.",
-        Range(0, 900))
+        "", Range(0, 900))
     sasl_login_refresh_window_factor: float = option("sasl.login.refresh.window.factor", DOUBLE, 0.8, "low",
-        "Fraction of a token's lifetime after which the next one is fetched.", Range(0.5, 1.0))
+        "", Range(0.5, 1.0))
     sasl_login_refresh_window_jitter: float = option("sasl.login.refresh.window.jitter", DOUBLE, 0.05, "low",
-        "Random time that is added, up to this fraction of the token's lifetime.", Range(0.0, 0.25))
-    sasl_login_retry_backoff_ms: int = option("sasl.login.retry.backoff.ms", LONG, 100, "low",
-        "Wait before a failed fetch is retried; doubles up to sasl.login.retry.backoff.max.ms.", AT_LEAST_0)
-    sasl_login_retry_backoff_max_ms: int = option("sasl.login.retry.backoff.max.ms", LONG, 10000, "low",
-        "Longest wait between two attempts, and the time after which a failed fetch is given up.", AT_LEAST_0)
+        "", Range(0.0, 0.25))
+    sasl_login_retry_backoff_ms: int = option("sasl.login.retry.backoff.ms", LONG, 100, "low", "", AT_LEAST_0)
+    sasl_login_retry_backoff_max_ms: int = option("sasl.login.retry.backoff.max.ms", LONG, 10000, "low", "", AT_LEAST_0)
     sasl_oauthbearer_token_endpoint_url: str | None = option(
         "sasl.oauthbearer.token.endpoint.url", STRING, None, "medium",
-        "URL that issues tokens, http or https; or file:/path, a file with a token. Required with OAUTHBEARER.")
+        "")
     sasl_oauthbearer_jwt_retriever_class: str = option(
         "sasl.oauthbearer.jwt.retriever.class", CLASS, DEFAULT_RETRIEVER, "medium",
-        f"One of Kafka's classes in {OAUTH}: DefaultJwtRetriever (FileJwtRetriever for a file: URL, else "
-        "ClientCredentialsJwtRetriever), FileJwtRetriever, ClientCredentialsJwtRetriever, JwtBearerJwtRetriever.",
-        OneOf(RETRIEVERS))
+        "Kafka's four classes.", OneOf(RETRIEVERS))
     sasl_oauthbearer_client_credentials_client_id: str | None = option(
         "sasl.oauthbearer.client.credentials.client.id", STRING, None, "medium",
-        "Client id; or clientId in sasl.jaas.config.")
+        "")
     sasl_oauthbearer_client_credentials_client_secret: Password | None = option(
         "sasl.oauthbearer.client.credentials.client.secret", PASSWORD, None, "medium",
-        "Client secret; or clientSecret in sasl.jaas.config.")
-    sasl_oauthbearer_scope: str | None = option("sasl.oauthbearer.scope", STRING, None, "medium",
-        "Requested scope; or scope in sasl.jaas.config.")
-    sasl_oauthbearer_header_urlencode: bool = option("sasl.oauthbearer.header.urlencode", BOOLEAN, False, "low",
-        "URL-encode client id and secret in the header (RFC 6749); some identity providers expect it.")
-    sasl_oauthbearer_assertion_file: str | None = option("sasl.oauthbearer.assertion.file", STRING, None, "medium",
-        "JwtBearerJwtRetriever: file with a ready-made assertion, instead of a private key.")
+        "")
+    sasl_oauthbearer_scope: str | None = option("sasl.oauthbearer.scope", STRING, None, "medium", "")
+    sasl_oauthbearer_header_urlencode: bool = option("sasl.oauthbearer.header.urlencode", BOOLEAN, False, "low", "")
+    sasl_oauthbearer_assertion_file: str | None = option("sasl.oauthbearer.assertion.file", STRING, None, "medium", "")
     sasl_oauthbearer_assertion_private_key_file: str | None = option(
         "sasl.oauthbearer.assertion.private.key.file", STRING, None, "medium",
-        "JwtBearerJwtRetriever: file with the private key that signs assertions, in PKCS8.")
+        "")
     sasl_oauthbearer_assertion_private_key_passphrase: Password | None = option(
         "sasl.oauthbearer.assertion.private.key.passphrase", PASSWORD, None, "medium",
-        "Password of that private key.")
+        "")
     sasl_oauthbearer_assertion_algorithm: str = option(
         "sasl.oauthbearer.assertion.algorithm", STRING, "RS256", "medium",
-        "Algorithm that signs the assertion.", OneOf(("RS256", "ES256")))
+        "", OneOf(("RS256", "ES256")))
     sasl_oauthbearer_assertion_template_file: str | None = option(
         "sasl.oauthbearer.assertion.template.file", STRING, None, "medium",
-        "File with a JSON object: the fixed parts of the assertion's header and payload.")
+        "")
     sasl_oauthbearer_assertion_claim_aud: str | None = option(
         "sasl.oauthbearer.assertion.claim.aud", STRING, None, "medium",
-        "Audience of the assertion.")
+        "")
     sasl_oauthbearer_assertion_claim_iss: str | None = option(
         "sasl.oauthbearer.assertion.claim.iss", STRING, None, "medium",
-        "Issuer of the assertion.")
+        "")
     sasl_oauthbearer_assertion_claim_sub: str | None = option(
         "sasl.oauthbearer.assertion.claim.sub", STRING, None, "medium",
-        "Subject of the assertion.")
+        "")
     sasl_oauthbearer_assertion_claim_exp_seconds: int = option(
         "sasl.oauthbearer.assertion.claim.exp.seconds", INT, 300, "low",
-        "Lifetime of the assertion, in seconds.", Range(0, 86400))
+        "", Range(0, 86400))
     sasl_oauthbearer_assertion_claim_nbf_seconds: int = option(
         "sasl.oauthbearer.assertion.claim.nbf.seconds", INT, 60, "low",
-        "The assertion is valid from this many seconds before now.", Range(0, 3600))
+        "", Range(0, 3600))
     sasl_oauthbearer_assertion_claim_jti_include: bool = option(
         "sasl.oauthbearer.assertion.claim.jti.include", BOOLEAN, False, "medium",
-        "Give each assertion a unique id (claim jti).")
-    sasl_kerberos_service_name: str | None = option("sasl.kerberos.service.name", STRING, None, "medium",
-        "GSSAPI: first part of the brokers' principals, kafka in kafka/host@REALM; or serviceName in sasl.jaas.config.")
+        "")
+    sasl_kerberos_service_name: str | None = option("sasl.kerberos.service.name", STRING, None, "medium", "")
     sasl_kerberos_ticket_renew_window_factor: float = option(
         "sasl.kerberos.ticket.renew.window.factor", DOUBLE, 0.8, "low",
-        "GSSAPI: fraction of a ticket's lifetime after which the keytab gets the next ticket, or the ticket cache is "
-        "read again.")
-    sasl_kerberos_ticket_renew_jitter: float = option("sasl.kerberos.ticket.renew.jitter", DOUBLE, 0.05, "low",
-        "Random time that is added, up to this fraction of the ticket's lifetime.")
-    sasl_kerberos_min_time_before_relogin: int = option("sasl.kerberos.min.time.before.relogin", LONG, 60000, "low",
-        "Shortest time between two renewals. Ignored if a ticket lives shorter than that.")
+        "Also when the ticket cache is read again.")
+    sasl_kerberos_ticket_renew_jitter: float = option("sasl.kerberos.ticket.renew.jitter", DOUBLE, 0.05, "low", "")
+    sasl_kerberos_min_time_before_relogin: int = option("sasl.kerberos.min.time.before.relogin", LONG, 60000, "low", "")
     # fmt: on
     asked: frozenset[str] = frozenset()
     """Those of ``DECIDED_BY_BROKERS`` that were given, so that they hold whatever the brokers can do."""
@@ -413,29 +336,26 @@ _NO_JMX: Final = "leave it out; there is no JMX without a JVM"
 _OPENSSL: Final = "leave it out; TLS is Python's ssl here, not the JVM's"
 _NO_JVM: Final = "leave it out; TLS and SASL run without a JVM here"
 _NO_BROKER: Final = "no released broker supports it; leave it out"
-_VALIDATION: Final = "Only brokers validate tokens."
+_VALIDATION: Final = "Brokers validate tokens."
 _VALIDATORS: Final = OneOf((f"{OAUTH}DefaultJwtValidator", f"{OAUTH}ClientJwtValidator"))
 _SSL_FACTORY: Final = OneOf(("org.apache.kafka.common.security.ssl.DefaultSslEngineFactory",))
 _IAM_HANDLER: Final = "software.amazon.msk.auth.iam.IAMClientCallbackHandler"
 
 _OTHERS: Final[tuple[Option, ...]] = (
     Option("buffer.memory.allocation.strategy", STRING, "full", "medium",
-           "Whether Java reserves a whole batch.size for a new batch (full) or less (incremental). Here a batch takes "
-           "the memory of its records.", OneOf(("full", "incremental")), _NO_EFFECT),
+           "A batch takes the memory of its records.", OneOf(("full", "incremental")), _NO_EFFECT),
     Option("bootstrap.resolve.timeout.ms", LONG, 0, "high",
-           "Time within which a host of bootstrap.servers must be resolved (KIP-909). Here each call tries for "
-           "max.block.ms.", AT_LEAST_0, _NO_EFFECT),
+           "Each call tries for max.block.ms (KIP-909).", AT_LEAST_0, _NO_EFFECT),
     Option("metadata.cluster.check.enable", BOOLEAN, True, "low",
-           "Name cluster and node to each broker at connecting (KIP-1242). Here the cluster is known by its id in "
-           "metadata.", None, _NO_EFFECT),
+           "The cluster is known by its id in metadata (KIP-1242).", None, _NO_EFFECT),
     Option("enable.metrics.push", BOOLEAN, True, "low",
-           "Pushes client metrics to the cluster (KIP-714).", None, _NO_EFFECT),
+           "No metrics are pushed to the cluster (KIP-714).", None, _NO_EFFECT),
     Option("metrics.num.samples", INT, 2, "low",
-           "Number of samples that a metric is computed from.", AT_LEAST_1, _NO_EFFECT),
+           "", AT_LEAST_1, _NO_EFFECT),
     Option("metrics.recording.level", STRING, "INFO", "low",
-           "Level of detail of metrics.", OneOf(("INFO", "DEBUG", "TRACE")), _NO_EFFECT),
+           "", OneOf(("INFO", "DEBUG", "TRACE")), _NO_EFFECT),
     Option("metrics.sample.window.ms", LONG, 30000, "low",
-           "Time that one sample of a metric covers.", AT_LEAST_0, _NO_EFFECT),
+           "", AT_LEAST_0, _NO_EFFECT),
     Option("sasl.oauthbearer.allow.unverified.audience", BOOLEAN, False, "medium", _VALIDATION, None, _NO_EFFECT),
     Option("sasl.oauthbearer.allow.unverified.issuer", BOOLEAN, False, "medium", _VALIDATION, None, _NO_EFFECT),
     Option("sasl.oauthbearer.clock.skew.seconds", INT, 30, "low", _VALIDATION, None, _NO_EFFECT),
@@ -448,33 +368,32 @@ _OTHERS: Final[tuple[Option, ...]] = (
     Option("sasl.oauthbearer.scope.claim.name", STRING, "scope", "low", _VALIDATION, None, _NO_EFFECT),
     Option("sasl.oauthbearer.sub.claim.name", STRING, "sub", "low", _VALIDATION, None, _NO_EFFECT),
     Option("sasl.oauthbearer.jwt.validator.class", CLASS, f"{OAUTH}DefaultJwtValidator", "medium",
-           "Class that validates tokens; only brokers do.", _VALIDATORS, _NO_EFFECT),
+           _VALIDATION, _VALIDATORS, _NO_EFFECT),
     Option("sasl.kerberos.kinit.cmd", STRING, "/usr/bin/kinit", "low",
-           "Program with which Java renews a ticket cache. Here, renew the cache outside of the job, or use a "
-           "keytab.", None, _NO_EFFECT),
+           "Renew the ticket cache outside of the job, or use a keytab.", None, _NO_EFFECT),
     Option("metric.reporters", LIST, "org.apache.kafka.common.metrics.JmxReporter", "low",
-           "Java classes that receive metrics.", None, _JVM_ONLY, _NO_METRICS),
+           "", None, _JVM_ONLY, _NO_METRICS),
     Option("auto.include.jmx.reporter", BOOLEAN, True, "low",
-           "Report metrics over JMX (removed in Kafka 4.0).", None, _JVM_ONLY, _NO_JMX),
+           "", None, _JVM_ONLY, _NO_JMX),
     Option("ssl.engine.factory.class", CLASS, None, "low",
-           "Java class that creates TLS engines.", _SSL_FACTORY, _JVM_ONLY, _OPENSSL),
+           "", _SSL_FACTORY, _JVM_ONLY, _OPENSSL),
     Option("ssl.keymanager.algorithm", STRING, "SunX509", "low",
-           "The JVM's key manager.", OneOf(("SunX509",)), _JVM_ONLY, _OPENSSL),
+           "", OneOf(("SunX509",)), _JVM_ONLY, _OPENSSL),
     Option("ssl.provider", STRING, None, "medium",
-           "The JVM's security provider.", OneOf(("SunJSSE",)), _JVM_ONLY, _OPENSSL),
+           "", OneOf(("SunJSSE",)), _JVM_ONLY, _OPENSSL),
     Option("ssl.secure.random.implementation", STRING, None, "low",
-           "The JVM's random number generator.", None, _JVM_ONLY, _OPENSSL),
+           "", None, _JVM_ONLY, _OPENSSL),
     Option("ssl.trustmanager.algorithm", STRING, "PKIX", "low",
-           "The JVM's trust manager.", OneOf(("PKIX",)), _JVM_ONLY, _OPENSSL),
+           "", OneOf(("PKIX",)), _JVM_ONLY, _OPENSSL),
     Option("sasl.client.callback.handler.class", CLASS, None, "medium",
-           "Java class that handles SASL callbacks; IAMClientCallbackHandler of Amazon MSK may stay.",
+           "IAMClientCallbackHandler of Amazon MSK may stay.",
            OneOf((_IAM_HANDLER, f"shadedmskiam.{_IAM_HANDLER}")), _JVM_ONLY, _NO_JVM),
     Option("sasl.login.class", CLASS, None, "medium",
-           "Java class that logs in.", None, _JVM_ONLY, _NO_JVM),
+           "", None, _JVM_ONLY, _NO_JVM),
     Option("security.providers", STRING, None, "low",
-           "Java classes that add security algorithms.", None, _JVM_ONLY, _NO_JVM),
+           "", None, _JVM_ONLY, _NO_JVM),
     Option("transaction.two.phase.commit.enable", BOOLEAN, False, "low",
-           "Transactions without a timeout, for an external coordinator (KIP-939).", None, Status.NOT_YET, _NO_BROKER),
+           "KIP-939.", None, Status.NOT_YET, _NO_BROKER),
 )  # fmt: skip
 """Options that have no field, because the value changes nothing here or is refused."""
 
