@@ -30,7 +30,7 @@ from spark_kafka_sink.errors import KafkaError
 from spark_kafka_sink.exactly_once import errors as exactly_once_errors
 from spark_kafka_sink.exactly_once.errors import ADVICE, Progress
 from spark_kafka_sink.exactly_once.values import WriteKind
-from spark_kafka_sink.network.api_versions import SPOKEN, camel_case
+from spark_kafka_sink.network.api_versions import SUPPORTED_VERSIONS, camel_case
 from spark_kafka_sink.network.error_table import CAUSES, TRANSACTIONAL_PRODUCE, Action, action, advice, known_codes
 from spark_kafka_sink.schemas.registry.registry_options import REGISTRY_OPTIONS
 from spark_kafka_sink.spark.options import SINK_OPTIONS
@@ -225,7 +225,7 @@ def _refusal(option: Option) -> str:
 def api_versions() -> str:
     """The versions of each API that the client speaks."""
     rows = []
-    for api, spoken in SPOKEN.items():
+    for api, spoken in SUPPORTED_VERSIONS.items():
         versions = f"{spoken.lowest} to {spoken.highest}" if spoken.lowest < spoken.highest else f"{spoken.lowest}"
         releases = " to ".join(dict.fromkeys(spoken.since))
         rows.append((camel_case(api), versions, releases, spoken.without, spoken.unsent))

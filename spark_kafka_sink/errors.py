@@ -42,10 +42,15 @@ class KafkaError(Exception):
     """False for texts with line ends of their own, such as the log of a child process."""
 
     def __init__(self, *arguments: object) -> None:
-        super().__init__(*(error_text(each) if self.escapes and isinstance(each, str) else each for each in arguments))
+        super().__init__(
+            *(
+                error_text(argument) if self.escapes and isinstance(argument, str) else argument
+                for argument in arguments
+            )
+        )
 
 
-def unexpected(error: Exception) -> KafkaError:
+def unexpected_error(error: Exception) -> KafkaError:
     """The error that records and calls get after an unexpected exception, whose trace is in the log."""
     wrapped = KafkaError(f"Unexpected error in the sender: {error!r}")
     wrapped.__cause__ = error
@@ -58,7 +63,7 @@ class ConfigError(KafkaError, ValueError):
     remedy = "Each line of the message names an option and its valid values."
 
     def __init__(self, faults: Sequence[str]) -> None:
-        self.faults = tuple(shown(fault, LONGEST_ERROR) for fault in faults)
+        self.faults = tuple(sanitize(fault, LONGEST_ERROR) for fault in faults)
         super().__init__(error_list(faults))
 
     def __reduce__(self) -> tuple[type[ConfigError], tuple[tuple[str, ...]]]:
@@ -301,7 +306,7 @@ LONGEST_ERROR = 20_000
 _ITEM = "\n- "
 
 
-def shown(text: str, longest: int = _LONGEST) -> str:
+def sanitize(text: str, longest: int = _LONGEST) -> str:
     """The text for people: at most ``longest`` characters, and a mark if some are left out, on one line.
 
     What ``str.isprintable`` refuses is written as an escape, such as line ends, which could forge lines of a log, ESC,
@@ -321,14 +326,14 @@ def shown(text: str, longest: int = _LONGEST) -> str:
 
 def error_text(text: str) -> str:
     """The text of an error, escaped, and cut with a mark after 20,000 characters. It may be a list, and quote peers."""
-    escaped = _ITEM.join(shown(each, LONGEST_ERROR) for each in text[: LONGEST_ERROR + 1].split(_ITEM))
+    escaped = _ITEM.join(sanitize(each, LONGEST_ERROR) for each in text[: LONGEST_ERROR + 1].split(_ITEM))
     return escaped if len(escaped) <= LONGEST_ERROR else f"{escaped[:LONGEST_ERROR]}…"
 
 
 def error_list(items: Sequence[str]) -> str:
     """The text of an error about these items: each on a line of its own, unless there is only one."""
-    escaped = [shown(each, LONGEST_ERROR) for each in items]
-    return escaped[0] if len(escaped) == 1 else "\n".join(f"- {each}" for each in escaped)
+    escaped = [sanitize(item, LONGEST_ERROR) for item in items]
+    return escaped[0] if len(escaped) == 1 else "\n".join(f"- {character}" for character in escaped)
 
 
 def clause(error: object) -> str:

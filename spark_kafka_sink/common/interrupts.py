@@ -178,8 +178,8 @@ def inherited_error() -> ProducerClosedError:
 def _in_child() -> None:
     global generation
     generation += 1
-    for each in tuple(_inheritable):
-        each.after_fork_in_child()
+    for item in tuple(_inheritable):
+        item.after_fork_in_child()
 
 
 os.register_at_fork(after_in_child=_in_child)

@@ -376,10 +376,10 @@ class ProducerMetrics:
 
     def _begin_sample(self, now: float) -> None:
         counters = list(self._all_counters())
-        base = {id(each): copy(each) for each in counters}
-        for each in counters:
-            for name in _LARGEST.intersection(each.__dataclass_fields__):
-                setattr(each, name, 0)
+        base = {id(counter): copy(counter) for counter in counters}
+        for counter in counters:
+            for name in _LARGEST.intersection(counter.__dataclass_fields__):
+                setattr(counter, name, 0)
         self._samples = (*current_samples(self._samples[1 - SAMPLES :], now)[0], Sample(now, base))
         self._sample_ends = now + SAMPLE_WINDOW_MS
 
@@ -395,12 +395,12 @@ class ProducerMetrics:
         topics = [counters for name, counters in tuple(self._topics.items()) if name not in without]
         nodes = tuple(self._nodes.values())
         return ProducerTotals(
-            bytes=sum([each.bytes for each in topics]),
-            batches=sum([each.batches for each in topics]),
-            retries=sum([each.retries for each in topics]),
-            responses=sum([each.responses for each in nodes]),
-            latency_ms=sum([each.latency_ms for each in nodes]),
-            throttle_ms=sum([each.throttle_ms for each in nodes]),
+            bytes=sum([topic.bytes for topic in topics]),
+            batches=sum([topic.batches for topic in topics]),
+            retries=sum([topic.retries for topic in topics]),
+            responses=sum([node.responses for node in nodes]),
+            latency_ms=sum([node.latency_ms for node in nodes]),
+            throttle_ms=sum([node.throttle_ms for node in nodes]),
             memory_wait_ms=self.buffer.memory_waited_ns / 1e6,
             metadata_wait_ms=0.0 if self.metadata is None else self.metadata.waited_ms,
             longest_latency_ms=self.longest_latency_ms,
@@ -417,7 +417,7 @@ class ProducerMetrics:
         lines: dict[tuple[str, str], list[str]] = {}
         for group, _, labels, values in self._groups(now):
             all_labels = {"client_id": client_id, **labels}
-            shown = ",".join(f'{name}="{_escaped(value)}"' for name, value in all_labels.items())
+            shown = ",".join(f'{name}="{_escape(value)}"' for name, value in all_labels.items())
             for name, value in values.items():
                 sample = f"{_open_metrics_name(group, name)}{{{shown}}} {_number(value)}"
                 lines.setdefault((group, name), []).append(sample)
@@ -452,19 +452,19 @@ class ProducerMetrics:
                 age = math.inf if self.metadata is None else window.now - self.metadata.updated_at
                 return math.nan if math.isinf(age) else age / 1000.0
             case Formula.TOTAL:
-                return sum(getattr(each, of, 0) for each in counters)
+                return sum(getattr(counter, of, 0) for counter in counters)
             case Formula.OPEN:
-                return sum(getattr(each, of, 0) - getattr(each, per, 0) for each in counters)
+                return sum(getattr(counter, of, 0) - getattr(counter, per, 0) for counter in counters)
             case Formula.RATE:
-                return sum(window.growth(each, of) for each in counters) / window.seconds
+                return sum(window.growth(counter, of) for counter in counters) / window.seconds
             case Formula.RATIO:
-                return sum(window.growth(each, of) for each in counters) / window.seconds / 1e9
-        count = sum(window.growth(each, per) for each in counters)
+                return sum(window.growth(counter, of) for counter in counters) / window.seconds / 1e9
+        count = sum(window.growth(counter, per) for counter in counters)
         if not count:
             return math.nan
         if metric.formula is Formula.LARGEST:
-            return max(window.largest(each, of) for each in counters)
-        return sum(window.growth(each, of) for each in counters) / count
+            return max(window.largest(counter, of) for counter in counters)
+        return sum(window.growth(counter, of) for counter in counters) / count
 
     def _all_counters(self) -> Iterator[Counters]:
         yield from tuple(self._topics.values())
@@ -488,7 +488,7 @@ def _open_metrics_name(group: str, name: str) -> str:
     return _PREFIXES[group] + name.replace("-", "_")
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 
 

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from spark_kafka_sink.errors import shown
+from spark_kafka_sink.errors import sanitize
 
 NO_LEADER = -1
 _LONGEST_HOST = 255
@@ -54,7 +54,7 @@ class Node:
     rack: str | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "host", shown(self.host, _LONGEST_HOST))
+        object.__setattr__(self, "host", sanitize(self.host, _LONGEST_HOST))
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port} (id: {self.id})"
@@ -155,7 +155,7 @@ class ClusterSnapshot:
         """Those with a leader (Java: ``Cluster.availablePartitionsForTopic``)."""
         known = self._available.get(topic)
         if known is None:
-            with_leader = (each for each in self.partitions(topic) if each.leader is not None)
+            with_leader = (partition for partition in self.partitions(topic) if partition.leader is not None)
             known = self._available[topic] = tuple(with_leader)
         return known
 

@@ -57,9 +57,9 @@ class TaskFigures:
         ``OverflowError`` or ``AttributeError`` for other values.
         """
         numbers: dict[str, Any] = {
-            each.name: finite(float(values[each.name])) if each.type == "float" else int64(int(values[each.name]))
-            for each in fields(cls)
-            if each.name in values and each.name != "dead_letters"
+            field.name: finite(float(values[field.name])) if field.type == "float" else int64(int(values[field.name]))
+            for field in fields(cls)
+            if field.name in values and field.name != "dead_letters"
         }
         letters = {text(reason): int64(int(rows)) for reason, rows in values.get("dead_letters", {}).items()}
         return cls(**numbers, dead_letters=tuple(sorted(letters.items())))
@@ -67,12 +67,12 @@ class TaskFigures:
 
 def time_spent(figures: Sequence[TaskFigures]) -> list[str]:
     """The shares of the tasks' time, such as ``62 % encoding``. Shares below half a percent are left out."""
-    total_ms = sum(each.duration_ms for each in figures)
+    total_ms = sum(figure.duration_ms for figure in figures)
     kinds = {
-        "encoding": sum(each.encode_ms for each in figures),
-        "waiting for buffer.memory": sum(each.memory_wait_ms for each in figures),
-        "waiting for acknowledgements": sum(each.ack_wait_ms for each in figures),
-        "waiting for rows": sum(each.other_ms for each in figures),
+        "encoding": sum(figure.encode_ms for figure in figures),
+        "waiting for buffer.memory": sum(figure.memory_wait_ms for figure in figures),
+        "waiting for acknowledgements": sum(figure.ack_wait_ms for figure in figures),
+        "waiting for rows": sum(figure.other_ms for figure in figures),
     }
     percents = {kind: round(100 * spent_ms / max(total_ms, 1.0)) for kind, spent_ms in kinds.items()}
     return [f"{percent} % {kind}" for kind, percent in percents.items() if percent]
@@ -83,7 +83,7 @@ def duration_text(ms: float) -> str:
     return f"{ms:.0f} ms" if ms < 1000 else f"{ms / 1000:.1f} s"
 
 
-def counted(number: int, noun: str, plural: str = "") -> str:
+def count_noun(number: int, noun: str, plural: str = "") -> str:
     """``1 row`` or ``2 rows``."""
     return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
 

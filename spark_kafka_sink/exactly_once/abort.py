@@ -19,7 +19,7 @@ from spark_kafka_sink.exactly_once.complete import Completed, complete_intents
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView
 from spark_kafka_sink.exactly_once.session import CommitSettings, session_for
 from spark_kafka_sink.exactly_once.sweep import abort_all, left_open, list_open
-from spark_kafka_sink.exactly_once.values import Entry, EntryState, TaskReport, WriteId, WritePlan, listed
+from spark_kafka_sink.exactly_once.values import Entry, EntryState, TaskReport, WriteId, WritePlan, list_numbers
 from spark_kafka_sink.producer.transaction_requests import END_TXN_V2
 
 
@@ -54,21 +54,23 @@ def abort_batch(
         deadline = session.catch_up(session.deadline(settings.producer.delivery_timeout_ms))
         listing = list_open(session, deadline)
         if not planned.run.has_entry:
-            listing = [each for each in listing if session.settings.topic in dict(each.topics)]
-        reported = {prepared for each in present if (prepared := each.share.prepared) is not None}
+            listing = [transaction for transaction in listing if session.settings.topic in dict(transaction.topics)]
+        reported = {prepared for report in present if (prepared := report.share.prepared) is not None}
         driver = session.bump_driver_epoch(planned.run.driver, deadline)
         if driver is None:
             view = session.ledger.read_acknowledged(session.clock.epoch_ms(), deadline)
-            undecided = {each for each in reported if each.key not in _decided(view.entries)}
-            return _fenced(planned, view, len(abort_all(session, undecided, deadline)))
+            undecided = {
+                transaction for transaction in reported if transaction.key not in _transactions_of(view.entries)
+            }
+            return _outcome_when_fenced(planned, view, len(abort_all(session, undecided, deadline)))
         steps.reach("abort fenced")
         view = session.read_ledger(driver, deadline)
         entries = dict(view.entries)
         state = complete_intents(session, driver, entries, deadline)
-        decided = _decided(entries)
-        reported = {each for each in reported if each.key not in decided}
+        decided = _transactions_of(entries)
+        reported = {transaction for transaction in reported if transaction.key not in decided}
         known = decided | {prepared.key for prepared in reported}
-        own = {each for each in left_open(listing, driver) if each.key not in known}
+        own = {transaction for transaction in left_open(listing, driver) if transaction.key not in known}
         aborted = abort_all(session, reported | own, deadline, driver)
         return AbortOutcome(
             decided=_decided_clauses(planned.write_id, entries, state),
@@ -78,12 +80,12 @@ def abort_batch(
         )
 
 
-def _decided(entries: Mapping[str, Entry]) -> set[tuple[str, int, int]]:
+def _transactions_of(entries: Mapping[str, Entry]) -> set[tuple[str, int, int]]:
     """The transactions that the intents name."""
     return {prepared.key for entry in entries.values() for prepared in entry.prepared.values()}
 
 
-def _fenced(planned: WritePlan | TaskReport, view: LedgerView, aborted: int) -> AbortOutcome:
+def _outcome_when_fenced(planned: WritePlan | TaskReport, view: LedgerView, aborted: int) -> AbortOutcome:
     """The outcome of a run that was fenced, perhaps by its own commit: under transactions v2 a whole commit bumps the
     epoch twice, and its done record has the epoch between. The commit of another run has receipts of its own.
     """
@@ -110,7 +112,7 @@ def _decided_clauses(write_id: WriteId | None, before: Mapping[str, Entry], stat
     clauses = []
     for query, entry in before.items():
         if query in state.lost:
-            tasks = listed(state.lost[query])
+            tasks = list_numbers(state.lost[query])
             clauses.append(f"{entry} is decided and the rows of task {tasks} are gone, which its replay writes again")
         elif entry.state is EntryState.INTENT:
             clauses.append(f"{entry} had been decided and is committed")

@@ -79,7 +79,7 @@ def row_hashes(
     for numbers, multiplier in ((partitions, _BY_PARTITION), (columns.timestamps, _BY_TIMESTAMP)):
         if numbers is not None:
             sums += (numbers.astype(np.int64) + 1).astype(np.uint64) * multiplier
-    return _mixed(sums if partitions is None else sums[partitions != LEFT_OUT])
+    return _mix(sums if partitions is None else sums[partitions != LEFT_OUT])
 
 
 def slot_hashes(column: pa.BinaryArray) -> UInt64Array:
@@ -132,7 +132,7 @@ def _of_long(column: pa.BinaryArray) -> UInt64Array:
     return np.frombuffer(digests, "<u8")[::2]
 
 
-def _mixed(hashes: UInt64Array) -> UInt64Array:
+def _mix(hashes: UInt64Array) -> UInt64Array:
     """MurmurHash3's finalizer, in place: each bit of the result depends on every bit."""
     shifted = np.empty_like(hashes)
     for multiplier in _MIX:

@@ -23,7 +23,7 @@ from spark_kafka_sink.exactly_once.ledger import LAG_MS
 from spark_kafka_sink.exactly_once.ledger_format import shown_id
 from spark_kafka_sink.exactly_once.session import CommitSettings, Session, session_for
 from spark_kafka_sink.exactly_once.sweep import ended_tasks, is_current
-from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, EntryState, TaskReport, TopicId, listed
+from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, EntryState, TaskReport, TopicId, list_numbers
 
 _PAUSE_MS: Final = 100.0
 
@@ -66,8 +66,8 @@ def commit_batch(settings: CommitSettings, reports: Sequence[TaskReport]) -> Com
             progress = Progress.of_lost(entry, lost)
             others = "The other tasks' rows are committed. " if progress is Progress.LOST else ""
             raise LostRowsError(
-                f"{write} is decided, but the transactions of task {listed(lost)} are gone: they timed out, or another "
-                f"attempt of the task took their ids. {others}{settings.advice(entry.kind, progress)}"
+                f"{write} is decided, but the transactions of task {list_numbers(lost)} are gone: they timed out, or "
+                f"another attempt of the task took their ids. {others}{settings.advice(entry.kind, progress)}"
             )
     try:
         with session_for(settings) as session:
@@ -119,8 +119,8 @@ def _refuse_ended(session: Session, report: TaskReport, entry: Entry, deadline: 
             return  # the run was fenced, which its intent finds
         if session.clock.now() >= patience:
             raise ExactlyOnceError(
-                f"{report.write} is not committed: the transactions of task {listed(gone)} are gone. They timed out, "
-                "or another attempt of the task, another run or `spark-kafka-sink transactions` has ended them. "
+                f"{report.write} is not committed: the transactions of task {list_numbers(gone)} are gone. They timed "
+                "out, or another attempt of the task, another run or `spark-kafka-sink transactions` has ended them. "
                 f"{session.settings.advice(report.write_id.kind, Progress.NOT_DECIDED)}"
             )
         session.cluster.pause(_PAUSE_MS)

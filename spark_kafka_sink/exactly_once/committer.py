@@ -78,14 +78,14 @@ def end_transactions(
     Every attempt uses the EndTxn version of ``PreparedTransaction``, so that the same verdict may be sent again, in
     this call or a later one.
     """
-    parsed = _parsed(config)
+    parsed = _parse(config)
     with closing(Rpc(parsed, SystemClock(), connections=CONNECTIONS)) as rpc:
         return Committer(rpc, parsed.transaction_timeout_ms).end(endings, timeout_ms)
 
 
 def resume(prepared: PreparedTransaction, config: Config) -> ResumedTransaction:
     """A prepared transaction in the process that is to end it."""
-    return ResumedTransaction(prepared, _parsed(config))
+    return ResumedTransaction(prepared, _parse(config))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,8 @@ class Committer:
         calls = [requests.end_txn(each, commit) for each, commit in endings]
         self._rpc.run(calls, self._rpc.now() + timeout_ms, latest_ms)
         return [
-            _ended(prepared, commit, call, timeout_ms) for (prepared, commit), call in zip(endings, calls, strict=True)
+            _end_transaction(prepared, commit, call, timeout_ms)
+            for (prepared, commit), call in zip(endings, calls, strict=True)
         ]
 
     def abort(self, prepared: Iterable[PreparedTransaction], timeout_ms: float) -> list[EndTxnOutcome]:
@@ -141,12 +142,14 @@ class Committer:
         asked = list(prepared)
         timeout = self._transaction_timeout_ms
         calls = [
-            requests.init_producer_id(each, timeout) if self.aborts_by_init(each) else requests.end_txn(each, False)
-            for each in asked
+            requests.init_producer_id(transaction, timeout)
+            if self.aborts_by_init(transaction)
+            else requests.end_txn(transaction, False)
+            for transaction in asked
         ]
         self._rpc.run(calls, self._rpc.now() + timeout_ms)
         return [
-            _ended(each, False, call, timeout_ms) if call.api == "end_txn" else _fenced(each, call, timeout_ms)
+            _end_transaction(each, False, call, timeout_ms) if call.api == "end_txn" else _fence(each, call, timeout_ms)
             for each, call in zip(asked, calls, strict=True)
         ]
 
@@ -180,11 +183,11 @@ class Committer:
         """Whether every broker asks the coordinator before it appends to a transaction (KIP-890, part 1). False without
         a connection, and for clusters with ZooKeeper, which do not say."""
         found = (self._rpc.api_versions(node) for node in self._rpc.snapshot.nodes)
-        versions = next((each for each in found if each is not None), None)
+        versions = next((transaction for transaction in found if transaction is not None), None)
         return versions is not None and versions.features.get(METADATA_VERSION, 0) >= KAFKA_3_6
 
 
-def _ended(prepared: TransactionalIdentity, commit: bool, call: Call, timeout_ms: float) -> EndTxnOutcome:
+def _end_transaction(prepared: TransactionalIdentity, commit: bool, call: Call, timeout_ms: float) -> EndTxnOutcome:
     if call.end is None or call.end.error is not None:
         return _failed(prepared, call, timeout_ms)
     producer = requests.identity_after(call.end.body, prepared.identity)
@@ -193,7 +196,7 @@ def _ended(prepared: TransactionalIdentity, commit: bool, call: Call, timeout_ms
     return EndTxnOutcome(prepared, verdict, identity=identity, unanswered=call.unanswered)
 
 
-def _fenced(prepared: PreparedTransaction, call: Call, timeout_ms: float) -> EndTxnOutcome:
+def _fence(prepared: PreparedTransaction, call: Call, timeout_ms: float) -> EndTxnOutcome:
     """The outcome of InitProducerId with the transaction's identity.
 
     The coordinator of an open transaction responds CONCURRENT_TRANSACTIONS while it writes the markers, then
@@ -221,7 +224,7 @@ def _failed(prepared: TransactionalIdentity, call: Call, timeout_ms: float) -> E
     )
 
 
-def _parsed(config: Config) -> ProducerConfig:
+def _parse(config: Config) -> ProducerConfig:
     return config if isinstance(config, ProducerConfig) else ProducerConfig.parse(config)
 
 
@@ -268,8 +271,10 @@ class Cluster(Rpc):
     def replicas(self, name: str, deadline: float) -> list[list[int]]:
         """The replica nodes of each partition of an existing topic, the preferred leader first."""
         topics = topic_metadata(self, [name], deadline).topics
-        partitions = [each for topic in topics if topic.name == name for each in topic.partitions]
-        return [list(map(int, each.replica_nodes)) for each in sorted(partitions, key=lambda p: p.partition_index)]
+        partitions = [partition for topic in topics if topic.name == name for partition in topic.partitions]
+        return [
+            list(map(int, partition.replica_nodes)) for partition in sorted(partitions, key=lambda p: p.partition_index)
+        ]
 
     def check_time(self, deadline: float, what: str) -> None:
         if self.now() >= deadline:

@@ -16,7 +16,7 @@ from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, Progress
 from spark_kafka_sink.exactly_once.ledger import Ledger
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView
 from spark_kafka_sink.exactly_once.session import Session
-from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, EntryState, listed
+from spark_kafka_sink.exactly_once.values import DriverIdentity, Entry, EntryState, list_numbers
 from spark_kafka_sink.producer.transaction_requests import PreparedTransaction
 
 _log = logging.getLogger("spark_kafka_sink.exactly_once")
@@ -53,7 +53,7 @@ def complete_intents(
             lost[query] = missing
         else:
             if missing:
-                _log.warning("%s counts as committed, but rows of its tasks %s are lost", entry, listed(missing))
+                _log.warning("%s counts as committed, but rows of its tasks %s are lost", entry, list_numbers(missing))
             completed[query] = done(entry)
             driver = session.record(driver, completed[query], deadline)
     return Completed(driver, completed, lost)
@@ -73,7 +73,9 @@ def complete(session: Session, entry: Entry, deadline: float) -> frozenset[int]:
     transactions = asked = entry.prepared
     patience_ms = _PATIENCE_MS
     while True:
-        ended = session.committer.end([(each, True) for each in asked.values()], deadline - session.clock.now())
+        ended = session.committer.end(
+            [(transaction, True) for transaction in asked.values()], deadline - session.clock.now()
+        )
         outcomes.update(zip(asked, ended, strict=True))
         undecided = [outcome for outcome in ended if outcome.verdict is EndVerdict.UNDECIDED]
         if undecided:
@@ -93,7 +95,7 @@ def complete(session: Session, entry: Entry, deadline: float) -> frozenset[int]:
                 asked, patience_ms = gone, 2 * patience_ms
                 continue
             raise ExactlyOnceError(
-                f"{batch} is decided, but the ledger does not say whether the rows of task {listed(gone)} are "
+                f"{batch} is decided, but the ledger does not say whether the rows of task {list_numbers(gone)} are "
                 f"committed: {clause(error)}. {_states(outcomes)}. {advice}"
             ) from error
 
@@ -111,7 +113,7 @@ def _states(outcomes: Mapping[int, EndTxnOutcome]) -> str:
         if outcome.verdict is EndVerdict.UNDECIDED:
             state = "open or committed, as a request had no response" if outcome.unanswered else "open"
         states.setdefault(state, []).append(task)
-    return "Transactions by task: " + "; ".join(f"{listed(tasks)}: {state}" for state, tasks in states.items())
+    return "Transactions by task: " + "; ".join(f"{list_numbers(tasks)}: {state}" for state, tasks in states.items())
 
 
 def lost_tasks(
@@ -130,8 +132,8 @@ def lost_tasks(
         raise ExactlyOnceError(
             f"Batch {entry.number} of {entry.query} (name {ledger.view.name}) is decided, but ledgerTopic "
             f"{ledger.partitions.topic} was deleted and created again after its tasks had written to it, so it does "
-            f"not say whether the rows of task {listed(gone)} are committed. Look in Kafka whether they are there, "
-            "then continue with a new name (transactionalIdPrefix, or txnAppId)."
+            f"not say whether the rows of task {list_numbers(gone)} are committed. Look in Kafka whether they are "
+            "there, then continue with a new name (transactionalIdPrefix, or txnAppId)."
         )
     assert entry.marker_partition is not None
     markers = {task: (entry.tasks[task].marker or 0, prepared) for task, prepared in gone.items()}

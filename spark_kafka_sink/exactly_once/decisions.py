@@ -19,13 +19,13 @@ from spark_kafka_sink.exactly_once.values import (
     RowSum,
     SchemaId,
     TaskAction,
+    TaskOutcome,
     TaskReport,
-    TaskShare,
     TopicId,
     WriteId,
     WriteKind,
     WritePlan,
-    listed,
+    list_numbers,
 )
 
 
@@ -231,8 +231,8 @@ def prove(plan: WritePlan, write_id: WriteId, task: int, rows: RowSum) -> None:
     else:
         return
     raise ReplayMismatchError(
-        f"{_write(plan, write_id)} lost the rows of task {listed(plan.lost.get(write_id.query, ()))} in Kafka and "
-        f"cannot be repaired from its replay, which distributes its rows differently: {mismatch}. "
+        f"{_write(plan, write_id)} lost the rows of task {list_numbers(plan.lost.get(write_id.query, ()))} in Kafka "
+        f"and cannot be repaired from its replay, which distributes its rows differently: {mismatch}. "
         f"{_NOT_REPEATABLE.format(number=write_id.number)}"
     )
 
@@ -312,9 +312,9 @@ def commit_order(reports: Sequence[TaskReport], timeout_ms: int, now_ms: int) ->
 
 def _topics(reports: Sequence[TaskReport]) -> tuple[TopicId, ...]:
     """The topics of all tasks and, in a repair, of the rows that are already committed."""
-    written = {each for report in reports for each in report.topics}
-    names = {each.name for each in written}
-    return tuple(sorted(written | {each for each in reports[0].decided_topics if each.name not in names}))
+    written = {topic for report in reports for topic in report.topics}
+    names = {report.name for report in written}
+    return tuple(sorted(written | {topic for topic in reports[0].decided_topics if topic.name not in names}))
 
 
 def _schemas(reports: Sequence[TaskReport]) -> tuple[SchemaId, ...]:
@@ -322,7 +322,7 @@ def _schemas(reports: Sequence[TaskReport]) -> tuple[SchemaId, ...]:
 
     Raises ``ExactlyOnceError`` if a subject has two, because a replay could not tell which row was written with which.
     """
-    schemas = sorted({each for report in reports for each in report.schemas})
+    schemas = sorted({schema for report in reports for schema in report.schemas})
     for one, other in pairwise(schemas):
         if one[:2] == other[:2]:
             raise ExactlyOnceError(
@@ -358,7 +358,7 @@ def _check_replay(reports: Sequence[TaskReport]) -> None:
 
 def done(entry: Entry) -> Entry:
     """The entry once its transactions are committed: their names are dropped."""
-    return replace(entry, state=EntryState.DONE, tasks=tuple(TaskShare(share.rows) for share in entry.tasks))
+    return replace(entry, state=EntryState.DONE, tasks=tuple(TaskOutcome(share.rows) for share in entry.tasks))
 
 
 def _again(report: TaskReport) -> str:
@@ -367,7 +367,7 @@ def _again(report: TaskReport) -> str:
 
 
 def _error_text(plan: WritePlan, write_id: WriteId, verdict: Verdict, query: str) -> str:
-    entry, tasks = plan.entries.get(query), listed(plan.lost.get(query, ()))
+    entry, tasks = plan.entries.get(query), list_numbers(plan.lost.get(query, ()))
     known = {"before": entry and entry.number, "name": quote(plan.run.name)}
     text = verdict.value.format(entry=entry, tasks=tasks, number=write_id.number, **known)
     return f"{_write(plan, write_id)} {text}"

@@ -141,7 +141,7 @@ class Ledger:
             end = fetched.high_watermark if end is None else end
             outcomes.apply(fetched.batches, fetched.next_offset)
             if outcomes.next_offset < end:
-                patience.progressed()
+                patience.note_progress()
             else:
                 self._cluster.check_time(patience.deadline, f"{log.partition} {what}")
         info = self._cluster.topic(self.partitions.topic, deadline)
@@ -199,7 +199,7 @@ class Ledger:
                 self._warn_of_foreign_records()
                 return self.view
             if progress:
-                patience.progressed()
+                patience.note_progress()
             else:
                 patience.wait(f"could not be read up to offset {end}")
 
@@ -297,7 +297,7 @@ class PartitionLog:
         # Compaction may have removed everything between the offset and the end.
         next_offset = batches[-1].header.last_offset + 1 if batches else max(offset, end)
         if read_committed:
-            batches = _committed(batches, fetched.aborted_transactions or ())
+            batches = _drop_aborted(batches, fetched.aborted_transactions or ())
         return Fetched(batches, next_offset, fetched.high_watermark, end)
 
     def batches_before(self, end: int, deadline: float, *, read_committed: bool) -> Iterator[RawBatch]:
@@ -311,7 +311,7 @@ class PartitionLog:
             if fetched is None or fetched.next_offset == offset:
                 patience.wait(f"cannot be read up to offset {end}")
                 continue
-            patience.progressed()
+            patience.note_progress()
             offset = fetched.next_offset
             yield from fetched.batches
 
@@ -364,11 +364,11 @@ class PartitionLog:
         ]
 
 
-def _committed(batches: list[RawBatch], aborted: Iterable[Any]) -> list[RawBatch]:
+def _drop_aborted(batches: list[RawBatch], aborted: Iterable[Any]) -> list[RawBatch]:
     """The batches without control batches and those of ``aborted`` transactions, each of which goes from its first
     offset to its control batch (Java: ``CompletedFetch.containsAbortMarker``, ``consumeAbortedTransactionsUpTo``).
     """
-    first_offsets = sorted((each.first_offset, each.producer_id) for each in aborted)
+    first_offsets = sorted((transaction.first_offset, transaction.producer_id) for transaction in aborted)
     aborting: set[int] = set()
     kept = []
     for batch in batches:
@@ -391,7 +391,7 @@ class ProgressDeadline:
         self._allowed_ms = deadline - cluster.now()
         self._attempts = 0
 
-    def progressed(self) -> None:
+    def note_progress(self) -> None:
         self._attempts = 0
         self.deadline = max(self.deadline, self._cluster.now() + self._allowed_ms)
 

@@ -29,7 +29,7 @@ from spark_kafka_sink.exactly_once.values import (
     RowSum,
     SchemaId,
     Target,
-    TaskShare,
+    TaskOutcome,
     TopicId,
     WriteKind,
 )
@@ -94,8 +94,8 @@ def entry_write(name: str, entry: Entry) -> LedgerWrite:
 def removal_write(name: str, entries: Iterable[Entry], marker_partition: int) -> LedgerWrite:
     """Removes entries and their markers."""
     removed = list(entries)
-    records = tuple(LedgerRecord(RecordKey(name, each.query).to_bytes(), None) for each in removed)
-    markers = tuple(record for each in removed for record in _tombstones(name, each, range(len(each.tasks))))
+    records = tuple(LedgerRecord(RecordKey(name, name_.query).to_bytes(), None) for name_ in removed)
+    markers = tuple(record for name_ in removed for record in _tombstones(name, name_, range(len(name_.tasks))))
     return LedgerWrite(records, markers, marker_partition)
 
 
@@ -187,7 +187,7 @@ def read_entry(key: RecordKey, value: bytes) -> Entry:
 
 def encode_batch(header: BatchHeader, records: Sequence[LedgerRecord]) -> bytes:
     columns = RecordColumns(
-        bytes_column([each.key for each in records]), bytes_column([each.value for each in records])
+        bytes_column([record.key for record in records]), bytes_column([record.value for record in records])
     )
     payload = bytes(encode_records(columns, np.arange(len(records)), 0).data)
     if len(payload) >= _COMPRESS_FROM:
@@ -205,7 +205,7 @@ class RawBatch(NamedTuple):
     @property
     def is_commit(self) -> bool:
         """Whether this control batch commits. Its record's key is a version and a type of 16 bits each (KIP-98)."""
-        return any(each.key is not None and int.from_bytes(each.key[2:4]) == _COMMIT for each in self.records())
+        return any(record.key is not None and int.from_bytes(record.key[2:4]) == _COMMIT for record in self.records())
 
     def records(self) -> tuple[DecodedRecord, ...]:
         """The batch's records. Raises ``CorruptRecordError``."""
@@ -223,7 +223,7 @@ def raw_batches(records: bytes | memoryview) -> list[RawBatch]:
     return [RawBatch(header, data[header.position : header.position + header.size]) for header in headers]
 
 
-def _prepared_fields(share: TaskShare) -> list[object]:
+def _prepared_fields(share: TaskOutcome) -> list[object]:
     prepared = share.prepared
     if prepared is None:
         return []
@@ -237,7 +237,7 @@ def _entry(key: RecordKey, fields: dict[str, Any]) -> Entry:
     state, target = EntryState(fields["stage"]), fields.get("target")
     marker_partition, markers_before = None, 0
     if state is EntryState.INTENT:
-        marker_partition, markers_before = (_number(each, LARGEST_INT32) for each in fields["markers"])
+        marker_partition, markers_before = (_number(field, LARGEST_INT32) for field in fields["markers"])
     return Entry(
         query=key.query,
         number=_number(fields["batch"], LARGEST_INT64, _MIN_INT64),
@@ -274,10 +274,10 @@ def _topic_id(shown: object) -> UUID:
     return UUID(bytes=urlsafe_b64decode(f"{shown}=="))
 
 
-def _share(count: object, checksum: object, *prepared: Any) -> TaskShare:
+def _share(count: object, checksum: object, *prepared: Any) -> TaskOutcome:
     rows = _row_sum(count, checksum)
     if not prepared:
-        return TaskShare(rows)
+        return TaskOutcome(rows)
     name, producer_id, epoch, version, marker = prepared
     transaction = PreparedTransaction(
         _string(name),
@@ -285,7 +285,7 @@ def _share(count: object, checksum: object, *prepared: Any) -> TaskShare:
         _number(epoch, LARGEST_INT16),
         _number(version, LARGEST_INT16),
     )
-    return TaskShare(rows, transaction, _number(marker, LARGEST_INT64))
+    return TaskOutcome(rows, transaction, _number(marker, LARGEST_INT64))
 
 
 def _row_sum(count: object, checksum: object) -> RowSum:

@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.common.task_figures import counted
-from spark_kafka_sink.errors import BrokerError, NetworkError, UnsupportedVersionError, clause, shown
+from spark_kafka_sink.common.task_figures import count_noun
+from spark_kafka_sink.errors import BrokerError, NetworkError, UnsupportedVersionError, clause, sanitize
 from spark_kafka_sink.exactly_once.committer import Cluster
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError
 from spark_kafka_sink.exactly_once.values import LedgerPartitions
@@ -94,8 +94,8 @@ def refuse_too_few(topic: str, partitions: int) -> None:
     """Raises ``ExactlyOnceError`` if these are too few for a ledger. Brokers create such a topic for any client."""
     if partitions < PARTITIONS:
         raise ExactlyOnceError(
-            f"ledgerTopic {topic} has {counted(partitions, 'partition')}, the ledger needs {PARTITIONS}: add some, or "
-            "delete an empty one and let this sink create it."
+            f"ledgerTopic {topic} has {count_noun(partitions, 'partition')}, the ledger needs {PARTITIONS}: add "
+            "some, or delete an empty one and let this sink create it."
         )
 
 
@@ -113,11 +113,11 @@ class WantedLedger:
 def wanted_ledger(cluster: Cluster, deadline: float) -> WantedLedger:
     """Settings as strong as those of the brokers' transaction log, with no fewer replicas than other topics get."""
     brokers = len(cluster.node_ids(deadline))
-    told = _broker_configs(cluster, (*_LIKE_TRANSACTION_LOG, _DEFAULT_REPLICATION), deadline)
-    default = told.get(_DEFAULT_REPLICATION)
-    replication = int(told.get(_LIKE_TRANSACTION_LOG[0]) or min(brokers, _MOST_REPLICAS))
+    configs = _broker_configs(cluster, (*_LIKE_TRANSACTION_LOG, _DEFAULT_REPLICATION), deadline)
+    default = configs.get(_DEFAULT_REPLICATION)
+    replication = int(configs.get(_LIKE_TRANSACTION_LOG[0]) or min(brokers, _MOST_REPLICAS))
     replication = max(replication, int(default or 1))
-    in_sync = int(told.get(_LIKE_TRANSACTION_LOG[1]) or max(replication - 1, 1))
+    in_sync = int(configs.get(_LIKE_TRANSACTION_LOG[1]) or max(replication - 1, 1))
     return WantedLedger(replication, {**SETTINGS, _IN_SYNC: str(in_sync)}, default is not None)
 
 
@@ -132,7 +132,7 @@ def ensure_ledger(cluster: Cluster, topic: str, deadline: float) -> EnsuredLedge
             configs = checked_configs(cluster, topic, wanted, deadline)
             if created.refusal:
                 replicas = fewest_replicas(cluster, topic, deadline)
-                _log.warning("ledgerTopic %s was created %s", topic, created.told(wanted, configs, replicas))
+                _log.warning("ledgerTopic %s was created %s", topic, created.explain_losses(wanted, configs, replicas))
             return EnsuredLedger(2 * PARTITIONS, True, _number(configs.get(_MAX_MESSAGE)))
         while (info := cluster.topic(topic, deadline)) is None:
             cluster.check_time(deadline, f"ledgerTopic {topic} exists, but is not in the brokers' metadata")
@@ -155,7 +155,7 @@ class CreatedLedger:
     refusal: str
     existed: bool
 
-    def told(self, wanted: WantedLedger, configs: Mapping[str, str | None], replicas: int) -> str:
+    def explain_losses(self, wanted: WantedLedger, configs: Mapping[str, str | None], replicas: int) -> str:
         """What was left out and what that costs, with what is in effect instead. ``replicas``: of each partition, 0 if
         unknown."""
         without = f"without {', '.join(self.left_out)}"
@@ -258,7 +258,7 @@ def _warn_of_weak_ledger(
             {
                 "topic": topic,
                 "partition": index,
-                "replicas": _widened(nodes, brokers[index % len(brokers) :] + brokers, factor),
+                "replicas": _add_replicas(nodes, brokers[index % len(brokers) :] + brokers, factor),
             }
             for index, nodes in enumerate(replicas)
         ]
@@ -280,7 +280,7 @@ def _warn_of_weak_ledger(
         _log.warning("ledgerTopic %s: %s", topic, " ".join(texts))
 
 
-def _widened(nodes: Sequence[int], brokers: Sequence[int], factor: int) -> list[int]:
+def _add_replicas(nodes: Sequence[int], brokers: Sequence[int], factor: int) -> list[int]:
     """The replicas and further brokers, up to ``factor``. The preferred leader stays the first."""
     return list(dict.fromkeys([*nodes, *brokers]))[: max(factor, len(nodes))]
 
@@ -325,7 +325,7 @@ def _broker_configs(cluster: Cluster, names: tuple[str, ...], deadline: float) -
     """The configs of the broker that responds: a broker describes itself, and refuses to describe the others. Empty if
     it does not describe itself to this principal. Raises as ``_describe`` if the API is missing."""
     try:
-        return _describe(cluster, _BROKER, [str(each) for each in cluster.node_ids(deadline)], names, deadline)
+        return _describe(cluster, _BROKER, [str(id_) for id_ in cluster.node_ids(deadline)], names, deadline)
     except BrokerError:
         return {}
 
@@ -342,10 +342,10 @@ def _describe(
         return module.DescribeConfigsRequest(resources=tuple(resources))
 
     def codes(body: Any) -> list[CodeAt]:
-        described = [each for each in body.results if each.error_code is ErrorCode.none]
+        described = [result for result in body.results if result.error_code is ErrorCode.none]
         return [
-            CodeAt(f"DescribeConfigs of {each.resource_name}", each.error_code, each.error_message)
-            for each in described or body.results
+            CodeAt(f"DescribeConfigs of {resource.resource_name}", resource.error_code, resource.error_message)
+            for resource in described or body.results
         ]
 
     try:
@@ -355,13 +355,13 @@ def _describe(
             "Exactly-once needs the API DescribeConfigs to know that the ledger is compacted and loses no decisions: "
             f"{clause(error)}. {_USE_OTHER_BROKERS}."
         ) from error
-    described = next((each for each in body.results if each.error_code is ErrorCode.none), None)
+    described = next((result for result in body.results if result.error_code is ErrorCode.none), None)
     if described is None:
         raise NetworkError(f"The DescribeConfigs response lacks {', '.join(names)}")
     configs = {config.name: config.value or None for config in described.configs}
     for name in keys:
         if (value := configs.get(name)) is not None and not _is_readable(name, value):
-            raise NetworkError(f"The DescribeConfigs response has {name}={shown(value)}, which is not a number")
+            raise NetworkError(f"The DescribeConfigs response has {name}={sanitize(value)}, which is not a number")
     return configs
 
 

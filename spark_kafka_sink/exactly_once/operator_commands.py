@@ -29,7 +29,7 @@ from spark_kafka_sink.exactly_once.values import (
     EntryState,
     LedgerPartitions,
     OpenTransaction,
-    listed,
+    list_numbers,
     name_of_driver,
     name_of_task,
 )
@@ -60,7 +60,7 @@ class FoundWrite:
     @property
     def undecided(self) -> list[OpenTransaction]:
         """Open transactions that no intent names."""
-        return [each for each in self.transactions if self.intent_of(each) is None]
+        return [transaction for transaction in self.transactions if self.intent_of(transaction) is None]
 
     def intent_of(self, transaction: OpenTransaction) -> Entry | None:
         """The intent that names the transaction."""
@@ -98,7 +98,7 @@ def discover(session: Session, deadline: float) -> list[FoundWrite]:
     """Every write with an entry in the ledger or an open transaction, by name; the session's own name is ignored."""
     ledger, unreadable = _read_ledger(session, deadline)
     try:
-        names, transactions = _listed(session, ledger.keys() | unreadable.keys(), deadline)
+        names, transactions = _list_open(session, ledger.keys() | unreadable.keys(), deadline)
     except CannotListError as error:
         _log.warning("%s, so open transactions are not shown, and abort does not end them", error)
         names, transactions = {*ledger, *unreadable}, {}
@@ -109,7 +109,7 @@ def discover(session: Session, deadline: float) -> list[FoundWrite]:
     ]
 
 
-def _listed(
+def _list_open(
     session: Session, names: Collection[str], deadline: float
 ) -> tuple[set[str], dict[str, list[OpenTransaction]]]:
     """``names`` and those of the driver ids that the brokers list, and each one's open transactions."""
@@ -123,9 +123,9 @@ def _listed(
 
 def similar_names(found: Sequence[FoundWrite], wanted: str) -> list[str]:
     """The names of writes that ``wanted`` may mean: it is a query's id or name, or one like theirs."""
-    called = {each.name: {each.name} for each in found}
-    for each in found:
-        called[each.name] |= {name for entry in each.entries.values() for name in (entry.query, entry.query_name)}
+    called = {write.name: {write.name} for write in found}
+    for write in found:
+        called[write.name] |= {name for entry in write.entries.values() for name in (entry.query, entry.query_name)}
     exact = [name for name, words in called.items() if wanted in words]
     return exact or [name for name, words in called.items() if get_close_matches(wanted, words, 1, cutoff=0.72)][:3]
 
@@ -138,7 +138,7 @@ def commit_decided(session: Session, deadline: float) -> list[Entry]:
     lost = complete_intents(session, driver, entries, deadline).lost
     completed = [entry for entry in _intents(entries) if entry.query not in lost]
     if lost:
-        tasks = "; ".join(f"{entries[query]}: tasks {listed(missing)}" for query, missing in lost.items())
+        tasks = "; ".join(f"{entries[query]}: tasks {list_numbers(missing)}" for query, missing in lost.items())
         committed = f" Committed: {' and '.join(map(str, completed))}." if completed else ""
         advice = {
             session.settings.advice(entries[query].kind, Progress.of_lost(entries[query], missing)): None
@@ -170,7 +170,7 @@ def abort_undecided(
     driver = complete_intents(session, driver, entries, deadline, lossy=entries).driver
     aborted = sweep(session, listing, driver, deadline)
     opened = {each.key for each in (*listing, *list_open(session, deadline))}
-    return aborted, not opened <= {each.key for each in found}
+    return aborted, not opened <= {write.key for write in found}
 
 
 def forget_done(session: Session, decided_before: int, deadline: float) -> list[Entry]:
@@ -188,7 +188,7 @@ def forget_done(session: Session, decided_before: int, deadline: float) -> list[
 
 def forgettable(entries: Iterable[Entry], decided_before: int) -> list[Entry]:
     """The entries that are done and were decided before this time, epoch ms."""
-    return [each for each in entries if each.state is EntryState.DONE and each.decided_at < decided_before]
+    return [entry for entry in entries if entry.state is EntryState.DONE and entry.decided_at < decided_before]
 
 
 def refuse_decided(name: str, intents: Sequence[Entry]) -> None:
@@ -202,9 +202,9 @@ def refuse_decided(name: str, intents: Sequence[Entry]) -> None:
 
 def refuse_foreign(name: str, ledger: str, transactions: Iterable[OpenTransaction]) -> None:
     """Raises ``ExactlyOnceError`` for a transaction that another ledger may have decided."""
-    for each in transactions:
-        if doubt := foreign_ledger(name, ledger, each):
-            raise ExactlyOnceError(f"{each.transactional_id} is {doubt}. --force aborts it all the same.")
+    for transaction in transactions:
+        if doubt := foreign_ledger(name, ledger, transaction):
+            raise ExactlyOnceError(f"{transaction.transactional_id} is {doubt}. --force aborts it all the same.")
 
 
 def foreign_ledger(name: str, ledger: str, transaction: OpenTransaction) -> str:

@@ -80,7 +80,7 @@ class WriteReceipt:
 
 
 _FIELDS: Final[Mapping[str, type]] = {
-    each.name: str if each.type == "str" else int for each in fields(WriteReceipt) if each.default is MISSING
+    field.name: str if field.type == "str" else int for field in fields(WriteReceipt) if field.default is MISSING
 }
 """The fields that each receipt has, as they stand in its line."""
 
@@ -120,6 +120,6 @@ def receipt_columns(receipts: Sequence[WriteReceipt]) -> RecordColumns:
     in order.
     """
     return RecordColumns(
-        key=bytes_column([each.query.encode() for each in receipts]),
-        value=bytes_column([each.line().encode() for each in receipts]),
+        key=bytes_column([receipt.query.encode() for receipt in receipts]),
+        value=bytes_column([receipt.line().encode() for receipt in receipts]),
     )

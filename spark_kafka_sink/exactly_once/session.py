@@ -152,14 +152,14 @@ class Session:
             if self.clock.now() >= deadline or self.clock.epoch_ms() >= latest_ms:
                 raise KafkaTimeoutError(f"the time was up before EndTxn of {name} was sent")
         except ProducerFencedError as error:
-            raise FencedRunError(fenced(name, error)) from error
+            raise FencedRunError(fenced_message(name, error)) from error
         except KafkaError as error:
             raise NotDecidedError(str(error)) from error
         identity = driver.identity
         (outcome,) = self.committer.end([(identity, True)], deadline - self.clock.now(), latest_ms)
         if outcome.verdict is EndVerdict.GONE:
             error_type = ExactlyOnceError if outcome.repeated else FencedRunError
-            raise error_type(fenced(name, outcome.error)) from outcome.error
+            raise error_type(fenced_message(name, outcome.error)) from outcome.error
         if outcome.identity is None:
             raise outcome.error or KafkaError(f"{outcome.verdict.value}: {identity}")
         if outcome.identity != identity:
@@ -193,7 +193,7 @@ class Session:
         return self.committer.init_producer_id(identity, deadline - self.clock.now())
 
 
-def fenced(transactional_id: str, reason: object) -> str:
+def fenced_message(transactional_id: str, reason: object) -> str:
     return (
         f"Another driver has fenced {transactional_id}: a newer run of this query or job, or another one of "
         f"the same name (transactionalIdPrefix, or txnAppId: give each its own). If there is neither, its transaction "

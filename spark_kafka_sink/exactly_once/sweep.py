@@ -68,8 +68,12 @@ def list_matching(cluster: Cluster, is_wanted: Callable[[str], bool], deadline: 
     found: list[OpenTransaction] = []
     try:
         for node in nodes:
-            ids = [each for each in _listed_by(cluster, node, (_OPEN,), until) if is_wanted(each)]
-            found += _described(cluster, node, ids, until) if ids else []
+            ids = [
+                transactional_id
+                for transactional_id in _list_by(cluster, node, (_OPEN,), until)
+                if is_wanted(transactional_id)
+            ]
+            found += _describe(cluster, node, ids, until) if ids else []
     except BrokerGoneError:  # another broker coordinates its transactions now
         return list_matching(cluster, is_wanted, deadline)
     return found
@@ -79,7 +83,7 @@ def list_ids(cluster: Cluster, deadline: float) -> frozenset[str]:
     """Every transactional id that the brokers know. Raises ``CannotListError``, also if they take too long."""
     nodes, until = cluster.node_ids(deadline), _share(cluster, deadline)
     try:
-        return frozenset(each for node in nodes for each in _listed_by(cluster, node, (), until))
+        return frozenset(transactional_id for node in nodes for transactional_id in _list_by(cluster, node, (), until))
     except BrokerGoneError:
         return list_ids(cluster, deadline)
 
@@ -113,14 +117,14 @@ def is_current(calls: Calls, driver: DriverIdentity) -> bool:
 def ended_tasks(cluster: Cluster, prepared: Mapping[int, PreparedTransaction], deadline: float) -> list[int]:
     """The tasks whose transactions have ended. A transaction that no broker describes in two seconds counts as open."""
     ids: dict[Target, list[str]] = {}
-    for key in [transaction_key(each.transactional_id) for each in prepared.values()]:
+    for key in [transaction_key(transaction.transactional_id) for transaction in prepared.values()]:
         node = cluster.located(key)
         ids.setdefault(key if node is None else node.id, []).append(key.name)
     calls = [_describe_call(target, names) for target, names in ids.items()]
     cluster.run(calls, min(deadline, cluster.now() + _BRIEF_MS))
     bodies = [call.end.body for call in calls if call.end is not None and call.end.error is None]
-    states = [each for body in bodies for each in body.transaction_states if each.error_code in _DESCRIBED]
-    found = {each.transactional_id: _open_transaction(each).key if _is_open(each) else None for each in states}
+    states = [state for body in bodies for state in body.transaction_states if state.error_code in _DESCRIBED]
+    found = {state.transactional_id: _open_transaction(state).key if _is_open(state) else None for state in states}
     return [task for task, each in prepared.items() if found.get(each.transactional_id, each.key) != each.key]
 
 
@@ -131,7 +135,7 @@ def sweep(session: Session, listing: Sequence[OpenTransaction], driver: DriverId
 
 def left_open(listing: Sequence[OpenTransaction], driver: DriverIdentity) -> list[PreparedTransaction]:
     version = driver.identity.end_txn_version
-    return [PreparedTransaction(*each.key, version) for each in listing]
+    return [PreparedTransaction(*transaction.key, version) for transaction in listing]
 
 
 def abort_all(
@@ -144,7 +148,7 @@ def abort_all(
         return frozenset()
     timeout_ms = deadline - session.clock.now()
     if driver is None:
-        outcomes = committer.end([(each, False) for each in transactions], timeout_ms)
+        outcomes = committer.end([(transaction, False) for transaction in transactions], timeout_ms)
     else:
         outcomes = committer.abort(transactions, timeout_ms)
     failed = [outcome for outcome in outcomes if outcome.verdict is EndVerdict.UNDECIDED]
@@ -159,7 +163,7 @@ def abort_all(
     return frozenset(each for each, outcome in verdicts if outcome.verdict is EndVerdict.ABORTED)
 
 
-def _listed_by(cluster: Cluster, node: int, states: tuple[str, ...], deadline: float) -> list[str]:
+def _list_by(cluster: Cluster, node: int, states: tuple[str, ...], deadline: float) -> list[str]:
     def make(module: ModuleType, version: int) -> Any:
         return module.ListTransactionsRequest(state_filters=states, producer_id_filters=())
 
@@ -173,10 +177,10 @@ def _listed_by(cluster: Cluster, node: int, states: tuple[str, ...], deadline: f
         raise CannotListError(f"These brokers do not list transactions in time ({error})") from error
     except (UnsupportedVersionError, BrokerError) as error:
         raise CannotListError(f"These brokers do not list transactions ({error})") from error
-    return [each.transactional_id for each in body.transaction_states]
+    return [state.transactional_id for state in body.transaction_states]
 
 
-def _described(cluster: Cluster, node: int, ids: list[str], deadline: float) -> list[OpenTransaction]:
+def _describe(cluster: Cluster, node: int, ids: list[str], deadline: float) -> list[OpenTransaction]:
     """Descriptions by the broker that listed the transactions, or by their coordinator if that has moved meanwhile."""
     try:
         described = _descriptions(cluster, node, ids, deadline)
@@ -190,7 +194,7 @@ def _described(cluster: Cluster, node: int, ids: list[str], deadline: float) -> 
         raise CannotListError(f"These brokers list transactions, but do not describe them in time ({error})") from error
     except (UnsupportedVersionError, BrokerError, NetworkError) as error:
         raise CannotListError(f"These brokers list transactions, but do not describe them ({error})") from error
-    return [_open_transaction(each) for each in described.values() if _is_open(each)]
+    return [_open_transaction(description) for description in described.values() if _is_open(description)]
 
 
 def _is_open(described: Any) -> bool:
@@ -203,7 +207,7 @@ def _open_transaction(described: Any) -> OpenTransaction:
         int(described.producer_id),
         int(described.producer_epoch),
         int(described.transaction_start_time),
-        tuple((str(each.topic), tuple(map(int, each.partitions))) for each in described.topics),
+        tuple((str(topic.topic), tuple(map(int, topic.partitions))) for topic in described.topics),
     )
 
 
@@ -215,12 +219,16 @@ def _descriptions(cluster: Cluster, target: Target, ids: list[str], deadline: fl
 
 def _of_ids(body: Any, ids: Sequence[str]) -> dict[str, Any]:
     """The descriptions of exactly these ids, because the transactions of others are not this sink's to end."""
-    described = {str(each.transactional_id): each for each in body.transaction_states}
-    if missing := [each for each in ids if each not in described]:
+    described = {str(state.transactional_id): state for state in body.transaction_states}
+    if missing := [id_ for id_ in ids if id_ not in described]:
         raise NetworkError(f"The DescribeTransactions response lacks {missing[0]}")
-    if faults := [fault for each in described.values() if _is_open(each) and (fault := impossible(each)) is not None]:
+    if faults := [
+        fault
+        for description in described.values()
+        if _is_open(description) and (fault := impossible(description)) is not None
+    ]:
         raise NetworkError(f"The DescribeTransactions response is impossible: {faults[0]}")
-    return {each: described[each] for each in ids}
+    return {id_: described[id_] for id_ in ids}
 
 
 def _describe_call(target: Target, ids: list[str]) -> Call:
@@ -230,10 +238,10 @@ def _describe_call(target: Target, ids: list[str]) -> Call:
     def codes(body: Any) -> list[CodeAt]:
         return [
             CodeAt(
-                f"DescribeTransactions of {each.transactional_id}",
-                ErrorCode.none if isinstance(target, int) or each.error_code in _DESCRIBED else each.error_code,
+                f"DescribeTransactions of {state.transactional_id}",
+                ErrorCode.none if isinstance(target, int) or state.error_code in _DESCRIBED else state.error_code,
             )
-            for each in body.transaction_states
+            for state in body.transaction_states
         ]
 
     return Call("describe_transactions", every("describe_transactions"), target, make, codes)

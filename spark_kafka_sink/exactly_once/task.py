@@ -24,7 +24,7 @@ from spark_kafka_sink.exactly_once.ledger import LAG_MS, missing_ledger
 from spark_kafka_sink.exactly_once.ledger_format import marker_record
 from spark_kafka_sink.exactly_once.ledger_topic import refuse_too_few
 from spark_kafka_sink.exactly_once.receipts import TaskName, WriteReceipt, receipts_of
-from spark_kafka_sink.exactly_once.session import fenced
+from spark_kafka_sink.exactly_once.session import fenced_message
 from spark_kafka_sink.exactly_once.sweep import is_current
 from spark_kafka_sink.exactly_once.values import (
     Marker,
@@ -33,8 +33,8 @@ from spark_kafka_sink.exactly_once.values import (
     SchemaId,
     TaskAction,
     TaskAttempt,
+    TaskOutcome,
     TaskReport,
-    TaskShare,
     TopicId,
     WritePlan,
     task_id,
@@ -102,7 +102,7 @@ class TaskTransaction(TaskOutput):
     @property
     def refused_at(self) -> TopicPartition | None:
         """Where a broker found a record too large, which failed the transaction; None: it has not failed so."""
-        return next((each.failed for each in (self.receipt, self._own) if is_refusal(each.error)), None)
+        return next((receipt.failed for receipt in (self.receipt, self._own) if is_refusal(receipt.error)), None)
 
     def count(self, topics: TopicColumn, columns: RecordColumns, partitions: npt.NDArray[np.int32] | None) -> None:
         self._rows += row_sum(topics, columns, partitions)
@@ -143,7 +143,7 @@ class TaskTransaction(TaskOutput):
         repaired = self.action in (TaskAction.VERIFY, TaskAction.REWRITE)
         if repaired:
             prove(plan, write_id, self._task, rows)
-        share, ids = TaskShare(rows), dict[str, UUID | None]()
+        share, ids = TaskOutcome(rows), dict[str, UUID | None]()
         if self._core is not None:
             marker = TopicPartition(plan.run.ledger.topic, plan.run.ledger.marker_partition)
             if not self._core.topic_exists(marker.topic, LAG_MS):
@@ -158,7 +158,7 @@ class TaskTransaction(TaskOutput):
                 prepared = self._core.transactions.prepare(self._config.delivery_timeout_ms)
             self.receipt.wait(0)
             self._own.wait(0)
-            share = TaskShare(rows, prepared, self._marker_offset(marker))
+            share = TaskOutcome(rows, prepared, self._marker_offset(marker))
             steps.reach("task prepared", self._task)
         elif self._replaces_attempt and self.writes:
             self._end_earlier_attempt()
@@ -215,7 +215,7 @@ class TaskTransaction(TaskOutput):
         """Initializes the task's id, unless the run was fenced: that would end what its successor has prepared."""
         driver = self._plan.run.driver
         if not is_current(core.calls, driver):
-            raise FencedRunError(fenced(driver.identity.transactional_id, f"task {self._task} writes nothing"))
+            raise FencedRunError(fenced_message(driver.identity.transactional_id, f"task {self._task} writes nothing"))
         return core.transactions.init(transactional_id=self._id)
 
     def _written(self, ids: Mapping[str, UUID | None]) -> tuple[TopicId, ...]:

@@ -121,7 +121,7 @@ class TopicId(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class TaskShare:
+class TaskOutcome:
     """One task's rows, and the transaction that holds them.
 
     ``prepared`` None: the task had no rows, or they are committed. ``marker``: offset of the transaction's marker.
@@ -145,7 +145,7 @@ class Entry:
     number: int
     state: EntryState
     """DONE: all its transactions are known to be committed."""
-    tasks: tuple[TaskShare, ...]
+    tasks: tuple[TaskOutcome, ...]
     decided_at: int = 0
     kind: WriteKind = WriteKind.MICRO_BATCH
     target: Target | None = None
@@ -267,7 +267,7 @@ class TaskReport:
     run: Run
     write_id: WriteId
     action: TaskAction
-    share: TaskShare
+    share: TaskOutcome
     began_at: int = 0
     """Epoch ms on the executor's clock, before the task's transaction began."""
     tasks_before: int = 0
@@ -321,7 +321,7 @@ def name_of_driver(transactional_id: str) -> str | None:
     return transactional_id.removesuffix(_DRIVER) if transactional_id.endswith(_DRIVER) else None
 
 
-def listed(tasks: Iterable[int]) -> str:
+def list_numbers(tasks: Iterable[int]) -> str:
     """Task numbers in an error message, such as ``0, 2-5``."""
     runs: list[list[int]] = []
     for task in sorted(tasks):

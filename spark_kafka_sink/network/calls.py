@@ -30,7 +30,7 @@ from spark_kafka_sink.errors import (
     NetworkError,
     RequestBuildError,
     WrongProtocolError,
-    unexpected,
+    unexpected_error,
 )
 from spark_kafka_sink.network.api_versions import (
     FIND_COORDINATOR_OF_GROUP,
@@ -350,8 +350,8 @@ class Calls:
                 what = camel_case(call.api) if about is None else f"{camel_case(call.api)} for {about}"
                 waited_s = (now - call.began) / 1000
                 _log.warning("%s has waited for %.0f s: %s", what, waited_s, self.obstacle_of(call, now))
-                for each in self.of(call.owner):
-                    each.warned_at = now
+                for other in self.of(call.owner):
+                    other.warned_at = now
             due = min(due, max(call.began, call.warned_at) + STALL_MS)
         return due
 
@@ -370,7 +370,7 @@ class Calls:
                 picked.error,
             )
             return now
-        errors = [error for each in nodes if (error := self._client.last_error(each.id)) is not None]
+        errors = [error for node in nodes if (error := self._client.last_error(node.id)) is not None]
         if errors:
             for call in [*self._calls]:
                 call.last_error = call.last_error or errors[-1]
@@ -389,7 +389,7 @@ class Calls:
         if isinstance(first, TopicPartition):
             self._find_leader(node, first, now)
         else:
-            same = [each for each in missing if isinstance(each, Coordinator) and each.type is first.type]
+            same = [target for target in missing if isinstance(target, Coordinator) and target.type is first.type]
             self._find_coordinators(node, same, now)
         self._finding = True
         return NEVER
@@ -437,7 +437,10 @@ class Calls:
             elif response.api_version < _FIRST_WITH_MANY_KEYS:
                 self._coordinator_found(keys[0], body, at)
             else:
-                by_key = {Coordinator(keys[0].type, each.key): each for each in getattr(body, "coordinators", ())}
+                by_key = {
+                    Coordinator(keys[0].type, coordinator.key): coordinator
+                    for coordinator in getattr(body, "coordinators", ())
+                }
                 for key in (key for key in keys if key in by_key):
                     self._coordinator_found(key, by_key[key], at)
                 if left_out := [key for key in keys if key not in by_key]:
@@ -495,7 +498,7 @@ class Calls:
             return now
         numbers = range(1, min(self._connections, len(calls)))
         connections = [node, *(replace(node, id=node.id + number * _CONNECTION) for number in numbers)]
-        ready = [each for each in connections if self._client.ready(each, now)]
+        ready = [connection for connection in connections if self._client.ready(connection, now)]
         if not ready and (error := self._client.last_error(node.id)) is not None:
             return self._lost(calls, error, now)
         for call in calls:
@@ -507,7 +510,7 @@ class Calls:
                 ready.remove(connection)
         else:
             return NEVER
-        return now + min(self._client.ready_delay(each, now) for each in connections)
+        return now + min(self._client.ready_delay(connection, now) for connection in connections)
 
     def _fail_unsent(self, calls: Iterable[Call], error: KafkaError) -> None:
         for call in _unsent(calls):
@@ -545,7 +548,7 @@ class Calls:
         except Exception as error:
             _log.exception("The response to %s could not be handled", camel_case(call.api))
             self._calls[call] = None  # ``_end`` has removed it if its handler raised
-            self._end(call, CallEnd(Action.FAIL, error=unexpected(error)))
+            self._end(call, CallEnd(Action.FAIL, error=unexpected_error(error)))
 
     def _handle(self, call: Call, response: Response) -> None:
         now, error = response.completed_at, response.error
@@ -557,10 +560,10 @@ class Calls:
                 self._retry(call, Action.REFRESH_RETRY, error, now)
             return
         self._find_attempts = 0
-        codes = [each for each in call.codes(response.body) if not call.asked or each.where in call.asked]
+        codes = [code for code in call.codes(response.body) if not call.asked or code.where in call.asked]
         worst = max(codes, key=lambda each: action(call.api, each.code), default=None)
         what = Action.SUCCEED if worst is None else action(call.api, worst.code)
-        left_out = {*call.asked} - {each.where for each in codes}
+        left_out = {*call.asked} - {code.where for code in codes}
         if what is Action.SUCCEED and (worst is None or left_out):
             missing = f"lacks {min(left_out)}" if left_out else "has no results: throttled by a quota"
             self._retry(call, Action.RETRY, NetworkError(f"The {camel_case(call.api)} response {missing}"), now)

@@ -26,7 +26,7 @@ from spark_kafka_sink.errors import (
     NetworkError,
     ProducerClosedError,
     WrongProtocolError,
-    unexpected,
+    unexpected_error,
 )
 from spark_kafka_sink.network.connection import ApiVersions, Connection, ConnectionState, InFlight
 from spark_kafka_sink.network.handshake import ChannelBuilder, negotiate_api_versions
@@ -51,7 +51,7 @@ WARN_AGAIN_MS = 10_000.0
 _MOST_FAILURES = 20
 """The most texts that are counted by themselves; there may be many, because texts have times and addresses in them."""
 
-OTHERS_MS = 3_000.0
+UNTRIED_BROKER_GRACE_MS = 3_000.0
 """After an authentication error, calls that any broker can serve wait this long for a broker that was not tried yet."""
 
 
@@ -218,7 +218,7 @@ class NetworkClient:
                 self._handle_event(state, connection, event)
             except Exception as error:
                 _log.exception("Closing the connection to %s: its bytes could not be handled", connection.node)
-                self._failed(state, unexpected(error))
+                self._failed(state, unexpected_error(error))
         if self._logging_in:
             self._resume_logins()
         self._run_completions()
@@ -265,8 +265,8 @@ class NetworkClient:
             if state.connection is not None:
                 deadline = min(deadline, state.connection.next_deadline(self._max_idle_ms))
         for failure in self._authentication_failures.values():
-            if now < failure.at + OTHERS_MS:
-                deadline = min(deadline, failure.at + OTHERS_MS)
+            if now < failure.at + UNTRIED_BROKER_GRACE_MS:
+                deadline = min(deadline, failure.at + UNTRIED_BROKER_GRACE_MS)
         return deadline
 
     def pick(self, nodes: Sequence[Node], now: float) -> Node | NoNode:
@@ -282,7 +282,7 @@ class NetworkClient:
         if node is not None and self.ready(node, now):
             return node
         # Other nodes may be out of backoff by now, but they are not connected to while this one is.
-        delays = [self.ready_delay(each, now) for each in (nodes if node is None else (node,))]
+        delays = [self.ready_delay(candidate, now) for candidate in (nodes if node is None else (node,))]
         return NoNode(now + min(delays, default=math.inf), self._wrong_protocol_of_all(nodes))
 
     def in_flight(self, node_id: int) -> int:
@@ -412,7 +412,7 @@ class NetworkClient:
                 first = failure if first is None or failure.at < first.at else first
             else:
                 untried = untried or state is None or state.last_error is None
-        return None if first is None or (untried and now < first.at + OTHERS_MS) else first
+        return None if first is None or (untried and now < first.at + UNTRIED_BROKER_GRACE_MS) else first
 
     def _wrong_protocol_of_all(self, nodes: Sequence[Node]) -> WrongProtocolError | None:
         """The error of the first node, if none of ``nodes`` speaks Kafka's protocol with this client."""

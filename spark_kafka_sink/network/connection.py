@@ -315,7 +315,7 @@ class Connection:
         handshake, after it has yielded the responses before them.
         """
         self.last_active = now
-        for plaintext in (data,) if self._tls is None else self._decrypted(self._tls, data, now):
+        for plaintext in (data,) if self._tls is None else self._decrypt(self._tls, data, now):
             for frame in self._frames.feed(plaintext):
                 sent = self._request_of(frame)
                 body = memoryview(frame).toreadonly()[CORRELATION_ID_BYTES:]
@@ -431,7 +431,7 @@ class Connection:
             "A broker that asks for the client's certificate (ssl.client.auth) may do that: see ssl.keystore.location"
         )
 
-    def _decrypted(self, tls: TlsLayer, data: bytes, now: float) -> Iterator[bytes]:
+    def _decrypt(self, tls: TlsLayer, data: bytes, now: float) -> Iterator[bytes]:
         yield from tls.receive(data)
         if tls.established and self.state is ConnectionState.TLS_HANDSHAKE:
             self._begin_handshake(now)

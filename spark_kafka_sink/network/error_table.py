@@ -19,7 +19,7 @@ from spark_kafka_sink.errors import (
     ProducerFencedError,
     RequestBuildError,
     UnsupportedVersionError,
-    shown,
+    sanitize,
 )
 
 _log = logging.getLogger("spark_kafka_sink.network")
@@ -263,8 +263,8 @@ def advice(code: ErrorCode, api: str = "produce") -> str | None:
 def broker_error(code: ErrorCode, where: str, detail: str | None = None, api: str = "produce") -> BrokerError:
     """The exception for ``code``: Kafka's name, the place, the broker's message and advice."""
     name = code.name.upper()
-    parts = [f"{shown(where)}: {name}"]
-    if said := shown(detail or ""):
+    parts = [f"{sanitize(where)}: {name}"]
+    if said := sanitize(detail or ""):
         parts.append(said)
     if (text := advice(code, api)) is not None:
         parts.append(text)

@@ -25,7 +25,7 @@ from spark_kafka_sink.errors import (
     SaslAuthenticationError,
     UnsupportedSaslMechanismError,
     UnsupportedVersionError,
-    shown,
+    sanitize,
 )
 from spark_kafka_sink.network.api_versions import every
 from spark_kafka_sink.network.connection import ApiVersions, Handshake
@@ -165,8 +165,8 @@ def _mechanism_refused(peer: str, config: ProducerConfig, response: Any) -> Kafk
     mechanism, code = config.sasl_mechanism, response.error_code
     if code is ErrorCode.unsupported_sasl_mechanism:
         return UnsupportedSaslMechanismError(
-            f"{peer} does not offer SASL mechanism {mechanism}, but {shown(', '.join(response.mechanisms)) or 'none'}: "
-            "see sasl.mechanism"
+            f"{peer} does not offer SASL mechanism {mechanism}, but "
+            f"{sanitize(', '.join(response.mechanisms)) or 'none'}: see sasl.mechanism"
         )
     if code is ErrorCode.illegal_sasl_state:
         return IllegalSaslStateError(
@@ -178,7 +178,7 @@ def _mechanism_refused(peer: str, config: ProducerConfig, response: Any) -> Kafk
 
 def _credentials_refused(peer: str, mechanism: str, response: Any) -> KafkaError:
     code, said = response.error_code, response.error_message
-    text = f"{peer} refused the login with {mechanism}: {code.name.upper()}{f' ({shown(said)})' if said else ''}"
+    text = f"{peer} refused the login with {mechanism}: {code.name.upper()}{f' ({sanitize(said)})' if said else ''}"
     if code is ErrorCode.sasl_authentication_failed:
         found = built_in(mechanism)
         advice = "username and password in sasl.jaas.config" if found is None else found.advice

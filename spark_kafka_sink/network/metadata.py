@@ -41,8 +41,8 @@ from spark_kafka_sink.errors import (
     RequestBuildError,
     UnsupportedVersionError,
     WrongProtocolError,
-    shown,
-    unexpected,
+    sanitize,
+    unexpected_error,
 )
 from spark_kafka_sink.network.client import NetworkClient, NoNode
 from spark_kafka_sink.network.error_table import TOPIC_ERRORS, Action, action
@@ -218,7 +218,9 @@ class Metadata:
             raise InvalidRecordError(f"Invalid topic {topic!a:.100}: it {fault}.")
         if isinstance(topic, str) and topic not in self.snapshot.topics and not is_topic_name(topic):
             code = ErrorCode.invalid_topic_exception  # what a broker would respond
-            raise BrokerError(code, code.name.upper(), f"Invalid topics: [{shown(topic, 100)}]: a name is {TOPIC_RULE}")
+            raise BrokerError(
+                code, code.name.upper(), f"Invalid topics: [{sanitize(topic, 100)}]: a name is {TOPIC_RULE}"
+            )
 
     def fail_waiters(self, error: KafkaError) -> None:
         """Makes every wait, now and later, raise ``error``, because the producer is closed or its sender died."""
@@ -237,7 +239,8 @@ class Metadata:
         topics = dict.fromkeys(chain.from_iterable(awaited for _since, awaited in waits))
         obstacle = self.obstacle(topics, min((since for since, _topics in waits), default=now), now)
         return (
-            shown(obstacle) or "The brokers respond, but their metadata lacks what the rows need, such as a partition."
+            sanitize(obstacle)
+            or "The brokers respond, but their metadata lacks what the rows need, such as a partition."
         )
 
     def obstacle(self, topics: Iterable[str], since: float, now: float) -> str:
@@ -327,7 +330,7 @@ class Metadata:
             error = raised
         except Exception as raised:
             _log.exception("A Metadata response could not be handled")
-            error = unexpected(raised)
+            error = unexpected_error(raised)
         if error is not None:
             self.failed(error, response.completed_at)
 
@@ -341,7 +344,7 @@ class Metadata:
         snapshot = parse_metadata(body)
         if not snapshot.nodes:
             raise NetworkError("The broker's metadata names no brokers")
-        topics = shown(", ".join(snapshot.topics)) or "none"
+        topics = sanitize(", ".join(snapshot.topics)) or "none"
         _log.debug("Metadata of %d brokers; topics: %s", len(snapshot.nodes), topics)
         return snapshot
 
@@ -401,15 +404,15 @@ class Metadata:
             self._attempts = self._attempts + 1 if soon and same else 0
             self._allowed_at = now + self._backoff.delay(self._attempts)
             self.updated_at = now
-            known, self.snapshot = self.snapshot, self._merged(update)
+            known, self.snapshot = self.snapshot, self._merge(update)
             self._doubted.clear()
             in_use = [name for name in update.topics if name in self._last_used]
             self._new_topics -= {name for name, info in update.topics.items() if not info.error}
             self._urgent = self._urgent and bool(self._new_topics)
         if errors:
-            _log.warning("The brokers' metadata has errors: %s", _shown(errors))
+            _log.warning("The brokers' metadata has errors: %s", _list_names(errors))
         if leaderless := _newly_leaderless(known, self.snapshot, in_use):
-            _log.warning("Partitions without a leader: %s", _shown(leaderless))
+            _log.warning("Partitions without a leader: %s", _list_names(leaderless))
 
     def failed(self, error: KafkaError, now: float) -> None:
         """The request in flight failed, so the next one is for all topics, after a backoff.
@@ -444,7 +447,8 @@ class Metadata:
             self._errors[node.id] = error
             refused = isinstance(error, AuthenticationError)
             if refused or (
-                isinstance(error, _FATAL_ERRORS) and all(each.id in self._errors for each in self._candidates())
+                isinstance(error, _FATAL_ERRORS)
+                and all(candidate.id in self._errors for candidate in self._candidates())
             ):
                 self._end_round(error)
 
@@ -510,7 +514,7 @@ class Metadata:
                 self._topic_errors[name] = 0, self.round
         return new
 
-    def _merged(self, update: ClusterSnapshot) -> ClusterSnapshot:
+    def _merge(self, update: ClusterSnapshot) -> ClusterSnapshot:
         known, topics = self.snapshot, dict[str, TopicInfo]()
         # Another cluster has other topics and epochs. Some brokers do not report a cluster id.
         if None in (known.cluster_id, update.cluster_id) or known.cluster_id == update.cluster_id:
@@ -568,9 +572,9 @@ def _newly_leaderless(known: ClusterSnapshot, update: ClusterSnapshot, topics: I
     return new
 
 
-def _shown(names: Sequence[str]) -> str:
+def _list_names(names: Sequence[str]) -> str:
     more = len(names) - _MOST_NAMES
-    return shown(", ".join(names[:_MOST_NAMES])) + (f" and {more} more" if more > 0 else "")
+    return sanitize(", ".join(names[:_MOST_NAMES])) + (f" and {more} more" if more > 0 else "")
 
 
 def _missing(snapshot: ClusterSnapshot, wanted: Mapping[str, int | None]) -> list[str]:

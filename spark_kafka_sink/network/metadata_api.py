@@ -9,7 +9,7 @@ from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_kafka_sink.common.model import ClusterSnapshot, Node, Replicas, TopicInfo
-from spark_kafka_sink.errors import shown
+from spark_kafka_sink.errors import sanitize
 from spark_kafka_sink.network.api_versions import (
     METADATA,
     METADATA_FIRST_WITH_OPERATIONS,
@@ -80,7 +80,7 @@ def parse_metadata(response: Any) -> ClusterSnapshot:
         nodes=MappingProxyType(nodes),
         topics=MappingProxyType({name: info for name, info in named.items() if not isinstance(info, str)}),
         inconsistent={name: fault for name, fault in named.items() if isinstance(fault, str)},
-        cluster_id=None if cluster_id is None else shown(cluster_id),
+        cluster_id=None if cluster_id is None else sanitize(cluster_id),
         controller_id=int(getattr(response, "controller_id", -1)),
     )
 
@@ -89,7 +89,7 @@ def _topic_info(topic: Any, has_epochs: bool) -> TopicInfo | str:
     """The topic, or why it cannot be used."""
     partitions = sorted(topic.partitions, key=lambda partition: partition.partition_index)
     if [partition.partition_index for partition in partitions] != list(range(len(partitions))):
-        return f"The metadata of topic {shown(topic.name)} does not name each of its partitions once."
+        return f"The metadata of topic {sanitize(topic.name)} does not name each of its partitions once."
     return TopicInfo(
         name=str(topic.name),
         leaders=tuple(int(partition.leader_id) for partition in partitions),
@@ -100,10 +100,14 @@ def _topic_info(topic: Any, has_epochs: bool) -> TopicInfo | str:
             Replicas(
                 *(
                     tuple(map(int, ids))
-                    for ids in (each.replica_nodes, each.isr_nodes, getattr(each, "offline_replicas", ()))
+                    for ids in (
+                        partition.replica_nodes,
+                        partition.isr_nodes,
+                        getattr(partition, "offline_replicas", ()),
+                    )
                 )
             )
-            for each in partitions
+            for partition in partitions
         ),
     )
 
@@ -132,8 +136,8 @@ def operations(bits: int) -> frozenset[Operation] | None:
     """The operations of these bits; None if the broker sent none."""
     if bits == NOT_TOLD:
         return None
-    return frozenset(each for each in Operation if bits >> each & 1)
+    return frozenset(operation for operation in Operation if bits >> operation & 1)
 
 
 def names(some: Collection[Operation]) -> str:
-    return ", ".join(each.name for each in sorted(some)) or "nothing"
+    return ", ".join(operation.name for operation in sorted(some)) or "nothing"

@@ -189,7 +189,7 @@ def _field(field: dataclasses.Field[Any], flexible: bool, has_code: bool) -> _Pa
     nullable = False
     if get_origin(kind) in (UnionType, Union):
         nullable = True
-        (kind,) = (each for each in get_args(kind) if each is not type(None))
+        (kind,) = (arg for arg in get_args(kind) if arg is not type(None))
     if get_origin(kind) is tuple:
         element: Any = get_args(kind)[0]
         of_entities = dataclasses.is_dataclass(element)

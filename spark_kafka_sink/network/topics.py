@@ -57,7 +57,7 @@ def similar_topics(calls: Calls, name: str, deadline: float) -> list[str]:
 
 def closest_topics(topics: Sequence[Any], name: str) -> list[str]:
     """Up to three of the topics of kio's Metadata response with names close to ``name``, the closest first."""
-    near = [str(each.name) for each in topics if each.name and abs(len(each.name) - len(name)) <= len(name) // 2]
+    near = [str(topic.name) for topic in topics if topic.name and abs(len(topic.name) - len(name)) <= len(name) // 2]
     return get_close_matches(name, near[:_MOST_NAMES], n=3, cutoff=0.72)
 
 
@@ -89,7 +89,7 @@ def create_topic(calls: Calls, topic: NewTopic, deadline: float) -> bool:
     needs_defaults = BROKER_DEFAULT in (topic.partitions, topic.replication_factor)
     versions = CREATE_TOPICS_WITH_DEFAULTS if needs_defaults else CREATE_TOPICS
     body = _call_controller(calls, call, deadline)
-    return all(each.error_code is not ErrorCode.topic_already_exists for each in body.topics)
+    return all(topic.error_code is not ErrorCode.topic_already_exists for topic in body.topics)
 
 
 def delete_topic(calls: Calls, name: str, deadline: float) -> None:
@@ -103,8 +103,8 @@ def delete_topic(calls: Calls, name: str, deadline: float) -> None:
 
     def codes(body: Any) -> list[CodeAt]:
         return [
-            CodeAt(f"DeleteTopics of {name}", each.error_code, getattr(each, "error_message", None))
-            for each in body.responses
+            CodeAt(f"DeleteTopics of {name}", response.error_code, getattr(response, "error_message", None))
+            for response in body.responses
         ]
 
     def call(target: int | None) -> Call:
@@ -133,5 +133,5 @@ def why_not_created(error: BrokerError) -> str:
 
 def _no_codes(body: Any) -> list[CodeAt]:
     """The topics as if none had an error, because the callers check those errors themselves."""
-    topics = [CodeAt(f"Metadata of topic {each.name}", ErrorCode.none) for each in body.topics]
+    topics = [CodeAt(f"Metadata of topic {topic.name}", ErrorCode.none) for topic in body.topics]
     return [CodeAt("Metadata", ErrorCode.none), *topics]

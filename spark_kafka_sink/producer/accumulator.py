@@ -81,7 +81,7 @@ class PartitionQueue:
             or (bool(self.batches) and self.batches[0].created < since)
         )
 
-    def pass_by(self, now: float, send_all: bool) -> None:
+    def close_head_when_claim_ends(self, now: float, send_all: bool) -> None:
         """If the sender would have taken the first batch but for a caller's claim, the batch takes no more rows after
         this claim and is due then. Otherwise a caller that claims it again and again would keep it from the sender.
         """
@@ -299,7 +299,7 @@ class RecordAccumulator:
                 batch.claimed = batch.filled = False
                 self._list_if_sendable(self._queues[batch.partition], batch)
             self._changed.notify_all()
-            return [] if self._aborted_by is None else [each.batch for each in claim.before]
+            return [] if self._aborted_by is None else [batch.batch for batch in claim.before]
 
     def queue_lengths(self, topic: str, partitions: Iterable[int]) -> list[int]:
         """Waiting batches per partition, for adaptive partitioning (KIP-794)."""
@@ -416,7 +416,7 @@ class RecordAccumulator:
                     if queue.sendable(now, send_all):
                         queues.rotate(-1)
                         continue
-                queue.pass_by(now, send_all)
+                queue.close_head_when_claim_ends(now, send_all)
                 queues.popleft().listed = False
         return batches
 

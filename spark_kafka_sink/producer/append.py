@@ -113,7 +113,7 @@ class Appender:
         remaining = max(0.0, self.config.max_block_ms - (self.clock.now() - began))
         limit = max(map(self.accumulator.batch_limit, topics.names))
         now_ms = self.clock.epoch_ms()
-        columns = columns.timed(now_ms)
+        columns = columns.with_timestamps(now_ms)
         times = RowTimes.of(now_ms if columns.timestamps is None else columns.timestamps, self.config.linger_ms)
         rows = ColumnRows.of(topics, columns, explicit, lengths, times, limit).without(left_out)
         for slice_ in self._slices(snapshot, rows):
@@ -153,7 +153,7 @@ class Appender:
         topics, times = TopicColumn((pending.topic,)), RowTimes.of(result.timestamps, self.config.linger_ms)
         rows = ColumnRows.of(topics, columns, explicit, lengths, times, limit)
         known = TopicPartitions.of(topics.names, pending.snapshot)
-        return rows.grouped(known, self._partitions(pending.snapshot, known, rows))
+        return rows.group(known, self._partitions(pending.snapshot, known, rows))
 
     def undo(self, claim: Claim, callbacks: AppendCallbacks, error: BaseException) -> None:
         """An append has failed. Afterwards its batches are published, as before, or have failed with it. Its memory is
@@ -184,7 +184,7 @@ class Appender:
             order = rows.by_partition(partitions, len(known))
             for cut in slices(rows.sizes[order], self.slice_limit // 2):
                 chosen = order[cut]
-                yield rows.take(chosen).grouped(known, partitions[chosen], sorts=False)
+                yield rows.take(chosen).group(known, partitions[chosen], sorts=False)
             return
         # A partitioner that may refuse a row sees all rows first: nothing is appended before.
         checked = self._partitions(snapshot, known, rows) if isinstance(self.partitioner, CustomPartitioner) else None
@@ -192,7 +192,7 @@ class Appender:
             if not rows.sizes[cut].any():
                 continue
             part = rows[cut]
-            yield part.grouped(known, self._partitions(snapshot, known, part) if checked is None else checked[cut])
+            yield part.group(known, self._partitions(snapshot, known, part) if checked is None else checked[cut])
 
     def _append(self, rows: Rows, receipt: SendReceipt, max_wait_ms: float) -> bool:
         """Append one slice; returns whether it had to wait for memory."""

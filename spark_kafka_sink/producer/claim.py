@@ -152,7 +152,7 @@ class Claim:
 
     def batches(self) -> list[ProducerBatch]:
         """Every claimed batch, once."""
-        return [each.batch for each in self.before] + self.opened
+        return [batch.batch for batch in self.before] + self.opened
 
     def add_rows(self) -> None:
         """Give the batches their rows and the memory that these keep, and seal the filled ones. Under the accumulator's

@@ -349,7 +349,7 @@ def _flush_at_exit() -> None:
     """Python stops the sender threads after this. The producers stay open for handlers that run later."""
     clock = SystemClock()
     deadline = clock.now() + _EXIT_MS
-    for core in [each for each in _running if not (each.is_inherited or each.sender_thread.waiters.alone)]:
+    for core in [core for core in _running if not (core.is_inherited or core.sender_thread.waiters.alone)]:
         with suppress(KafkaError, KeyboardInterrupt):
             core._flush(max(0.0, deadline - clock.now()))
         if lost := core.undelivered:

@@ -61,28 +61,28 @@ class InterceptorChain:
 
     def configure(self, config: Mapping[str, object]) -> None:
         """Raises the error of an interceptor: the producer is then not made."""
-        for each in self._interceptors:
-            each.configure(config)
+        for interceptor in self._interceptors:
+            interceptor.configure(config)
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         """Each gets the record of the one before; one that fails is skipped."""
-        for each in self._interceptors:
+        for interceptor in self._interceptors:
             try:
-                changed = each.on_send(record)
+                changed = interceptor.on_send(record)
                 if not isinstance(changed, ProducerRecord):
                     raise TypeError(f"on_send must return a ProducerRecord, not {changed!r:.80}")
                 record = changed
             except Exception:
                 _log.warning(
                     "%s failed in on_send for topic %s; the record is sent without it",
-                    type(each).__name__, record.topic, exc_info=True,
+                    type(interceptor).__name__, record.topic, exc_info=True,
                 )  # fmt: skip
         return record
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
-        for each in self._interceptors:
-            with _errors_logged(each, "on_acknowledgement"):
-                each.on_acknowledgement(metadata, error)
+        for interceptor in self._interceptors:
+            with _errors_logged(interceptor, "on_acknowledgement"):
+                interceptor.on_acknowledgement(metadata, error)
 
     def on_send_error(self, record: ProducerRecord, error: Exception, partition: int | None = None) -> None:
         """The record failed, in ``send`` or later (Java: ``ProducerInterceptors.onSendError``).
@@ -94,9 +94,9 @@ class InterceptorChain:
         self.on_acknowledgement(RecordMetadata(record.topic, partition, _UNKNOWN, _UNKNOWN, _UNKNOWN, _UNKNOWN), error)
 
     def close(self) -> None:
-        for each in self._interceptors:
-            with _errors_logged(each, "close"):
-                each.close()
+        for interceptor in self._interceptors:
+            with _errors_logged(interceptor, "close"):
+                interceptor.close()
 
 
 @contextmanager

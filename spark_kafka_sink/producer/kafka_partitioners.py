@@ -33,7 +33,7 @@ from spark_kafka_sink.records.columns import (
     Int32Array,
     Int64Array,
     RecordColumns,
-    cumulated,
+    cumulate,
     null_mask,
     slot_lengths,
 )
@@ -318,7 +318,7 @@ class BuiltInPartitioner(Partitioner):
 
     def assign(self, topic: str, sizes: Int64Array, count: int, load: PartitionLoad) -> Int32Array:
         """Partitions for unkeyed rows of these sizes in bytes."""
-        runs = self.runs(topic, cumulated(sizes), count, load)
+        runs = self.runs(topic, cumulate(sizes), count, load)
         return np.repeat(np.array([run[0] for run in runs], np.int32), [end - start for _, start, end in runs])
 
     def begin_sticky_runs(self) -> None:
@@ -447,7 +447,7 @@ class UniformStickyPartitioner(Partitioner):
             keyed = (partitions == NOT_GIVEN) & ~null_mask(columns.key)
             partitions[keyed] = self._key_hash.partitions(columns.key, count)[keyed]
         free = np.flatnonzero(partitions == NOT_GIVEN)
-        cumulative = cumulated(sizes[free])
+        cumulative = cumulate(sizes[free])
         available = load.available or range(count)
         rooms = None if load.batches is None else BatchRooms(load.batches, topic)
         current = self._current.get(topic)

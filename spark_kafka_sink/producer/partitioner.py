@@ -214,15 +214,15 @@ class CustomPartitioner(Partitioner):
         """
         partitioner = self._partitioner
         assert isinstance(partitioner, RecordPartitioner)
-        partition = self._checked(partitioner.partition(*record, cluster), record.topic, cluster, row)
+        partition = self._check(partitioner.partition(*record, cluster), record.topic, cluster, row)
         if rooms is not None:
             if rooms.left(partition) < size:
                 partitioner.on_new_batch(record.topic, cluster, partition)
-                partition = self._checked(partitioner.partition(*record, cluster), record.topic, cluster, row)
+                partition = self._check(partitioner.partition(*record, cluster), record.topic, cluster, row)
             rooms.take(partition, size)
         return partition
 
-    def _checked(self, partition: object, topic: str, cluster: ClusterSnapshot, row: int | None) -> int:
+    def _check(self, partition: object, topic: str, cluster: ClusterSnapshot, row: int | None) -> int:
         count = cluster.partition_counts.get(topic, 0)
         if isinstance(partition, int | np.integer) and not isinstance(partition, bool) and 0 <= partition < count:
             return int(partition)

@@ -128,11 +128,11 @@ class PendingRecords:
         keys, values, others = self.columns
         explicit = headers = timestamps = None
         if others.count(None) < len(others):
-            partitions, own_times, sections = zip(*(each or NO_OTHERS for each in others), strict=True)
-            explicit = _filled(partitions, NOT_GIVEN, np.int32)
-            timestamps = _filled(own_times, times, np.int64)
+            partitions, own_times, sections = zip(*(other or NO_OTHERS for other in others), strict=True)
+            explicit = _fill(partitions, NOT_GIVEN, np.int32)
+            timestamps = _fill(own_times, times, np.int64)
             if any(sections):
-                headers = bytes_column([each or NO_HEADERS for each in sections])
+                headers = bytes_column([section or NO_HEADERS for section in sections])
         key, value = _column(keys), _column(values)
         if key is None and value is None:
             value = bytes_column(values)  # the number of rows is the length of some column
@@ -150,7 +150,7 @@ def _column(values: list[bytes | None]) -> pa.BinaryArray | None:
     return None if values[0] is None and values.count(None) == len(values) else bytes_column(values)
 
 
-def _filled(
+def _fill(
     given: Sequence[int | None], others: Int64Array | int, kind: type[np.signedinteger]
 ) -> npt.NDArray[Any] | None:
     """The numbers that are given, with ``others`` between them; None if none is."""

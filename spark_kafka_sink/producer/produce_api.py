@@ -211,9 +211,9 @@ def read_response(
             response = _read_with_kio(version, data, requested)
         else:
             response = _read_response(version, data, requested, None if topic_ids is None else topic_ids.names)
-        for each in response.partitions.values():
-            if each.base_offset < UNKNOWN_OFFSET or each.log_append_time < NO_TIMESTAMP:
-                raise ValueError(f"an offset is {each.base_offset}, and its time {each.log_append_time}")
+        for partition in response.partitions.values():
+            if partition.base_offset < UNKNOWN_OFFSET or partition.log_append_time < NO_TIMESTAMP:
+                raise ValueError(f"an offset is {partition.base_offset}, and its time {partition.log_append_time}")
         return response
     except (SerialError, ValueError, IndexError, struct.error) as error:
         text = f"a ProduceResponse v{version} of {len(data)} bytes cannot be read: {error}"
@@ -222,7 +222,7 @@ def read_response(
 
 def _read_with_kio(version: int, data: memoryview, requested: int) -> ProduceResponse:
     body: Any = decode_response(data, response_type("produce", version))
-    read = [(topic.name, each) for topic in body.responses for each in topic.partition_responses]
+    read = [(topic.name, response) for topic in body.responses for response in topic.partition_responses]
     if len(read) > requested:
         raise _wrong_count(len(read), 0, requested)
     partitions: dict[tuple[str, int], PartitionResponse] = {}

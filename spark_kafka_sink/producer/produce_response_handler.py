@@ -19,7 +19,7 @@ from spark_kafka_sink.errors import (
     BrokerError,
     KafkaTimeoutError,
     NetworkError,
-    unexpected,
+    unexpected_error,
 )
 from spark_kafka_sink.network.calls import SOON_MS
 from spark_kafka_sink.network.error_table import NOT_RETRIED, TRANSACTIONAL_PRODUCE, Action, action, broker_error
@@ -86,7 +86,7 @@ class ProduceResponseHandler:
             _log.exception("A Produce response could not be handled: its records fail")
             for batch in batches:
                 if not batch.parts:
-                    self._fail_unless_done(batch, unexpected(error))
+                    self._fail_unless_done(batch, unexpected_error(error))
             states.extend(map(self.sequences.remove_in_flight, batches[len(states) :]))
             self._resolve_all(batches, states, response.completed_at)
         finally:

@@ -203,7 +203,7 @@ class ProducerBatch:
         part.count = cut.rows
         part.max_timestamp = self.base_timestamp + cut.latest
         part.largest_record = self.largest_record
-        ranges = [each.within(start, start + cut.rows) for each in self.record_ranges]
+        ranges = [range_.within(start, start + cut.rows) for range_ in self.record_ranges]
         part.record_ranges = [rows for rows in ranges if rows is not None]
         codec = CODEC_NAMES[self.codec] if self.codec else None
         payload: list[Buffer] = [cut.records if codec is None else compress(codec, level, [cut.records])]

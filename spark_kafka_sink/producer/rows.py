@@ -33,7 +33,7 @@ from spark_kafka_sink.records.columns import (
     RecordColumns,
     TopicColumn,
     binary_column,
-    cumulated,
+    cumulate,
     int64_numbers,
     null_mask,
     one_array,
@@ -287,7 +287,7 @@ class ColumnRows:
             left_out=None if self.left_out is None else self.left_out[rows],
         )
 
-    def grouped(self, known: TopicPartitions, partitions: Int32Array, *, sorts: bool = True) -> GroupedRows:
+    def group(self, known: TopicPartitions, partitions: Int32Array, *, sorts: bool = True) -> GroupedRows:
         """The rows by partition: one run each, sorted stably. ``partitions``: their numbers in ``known``.
 
         Not sorted: long runs (sticky partitioning), where a partition may have several, and without ``sorts``.
@@ -304,7 +304,7 @@ class ColumnRows:
             starts = _run_starts(partitions)
         bounds = [*starts.tolist(), len(partitions)]
         runs = known.runs(partitions[starts], bounds)
-        bounded = self.times.of_rows(order).row_sizes(runs, cumulated(sizes), self.limit)
+        bounded = self.times.of_rows(order).row_sizes(runs, cumulate(sizes), self.limit)
         largest = int(sizes.max()) if len(known.names) == 1 else sizes
         return GroupedRows(order, bounded, largest, self.columns, self.lengths)
 
@@ -369,10 +369,10 @@ class GroupedRows(Rows):
         """The offset deltas and the timestamp deltas of all rows."""
         timestamps = self.sizes.timestamps
         count = len(self.sizes.cumulative) - 1
-        starts = np.array([each.start for each in ranges])
+        starts = np.array([range_.start for range_ in ranges])
         lengths = np.diff(starts, append=count)
-        firsts = np.array([each.first for each in ranges])
-        bases = np.array([each.batch.base_timestamp for each in ranges])
+        firsts = np.array([range_.first for range_ in ranges])
+        bases = np.array([range_.batch.base_timestamp for range_ in ranges])
         offset_deltas = np.arange(count) - np.repeat(starts - firsts, lengths)
         if not isinstance(timestamps, int):
             timestamp_deltas: Int64Array | int = np.asarray(timestamps) - np.repeat(bases, lengths)
@@ -385,7 +385,7 @@ class GroupedRows(Rows):
 
 def _largest(numbers: Int64Array, ranges: Sequence[ClaimedRange]) -> list[int]:
     """The largest number of the rows of each range."""
-    largest: list[int] = np.maximum.reduceat(numbers, [each.start for each in ranges]).tolist()
+    largest: list[int] = np.maximum.reduceat(numbers, [range_.start for range_ in ranges]).tolist()
     return largest
 
 
@@ -400,7 +400,7 @@ class ValueRows(Rows):
         """The records of each range as bytes of its own."""
         times = self.sizes.timestamps
         starts = [0] if isinstance(times, int) else _run_starts(np.asarray(times)).tolist()
-        return [self._encode_range(starts, *each) for each in ranges]
+        return [self._encode_range(starts, *range_) for range_ in ranges]
 
     def _encode_range(self, starts: list[int], batch: ProducerBatch, start: int, end: int, first: int) -> bytes:
         """``starts``: the rows at which another timestamp begins."""
@@ -424,7 +424,7 @@ def cumulated_value_bounds(lengths: Sequence[int], times: RowTimes, limit: int) 
         size = _value_bound(lengths[0], limit // SMALLEST_RECORD, times.delta_bytes)
         return range(0, (rows + 1) * size, size)
     of_values = FieldLengths.of_values(np.array(lengths, np.int32))
-    return cumulated(record_size_bounds(of_values, limit // SMALLEST_RECORD, times.delta_bytes))
+    return cumulate(record_size_bounds(of_values, limit // SMALLEST_RECORD, times.delta_bytes))
 
 
 @lru_cache(maxsize=256)

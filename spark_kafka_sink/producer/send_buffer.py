@@ -225,7 +225,7 @@ class SendBuffer:
 
     def _add(self, pending: PendingRecords, row: Row, partition: int | None) -> bool | None:
         """Whether to wake the sender; None when the record cannot be added."""
-        with self._locked():
+        with self._acquire():
             if pending.closed or pending.owner not in (get_ident(), SHARED) or not pending.knows(partition):
                 return None
             if row.size > pending.room + sum(pending.rooms_behind):
@@ -256,7 +256,7 @@ class SendBuffer:
         remaining = max(0.0, deadline - clock.now())
         if pending is not CLOSED:
             with uninterrupted():
-                with self._locked():
+                with self._acquire():
                     self._shared = self._shared or pending.owner not in (get_ident(), SHARED)
                     self._close(pending)
                     self._expected = 2 * self._limit  # callers are quicker than linger.ms
@@ -265,9 +265,9 @@ class SendBuffer:
         memory, opened = Reservation(), False
         with uninterrupted():
             try:
-                pool.reserve(memory, self._reserved(size), remaining, wake)
+                pool.reserve(memory, self._bytes_to_reserve(size), remaining, wake)
                 records = self._opened(snapshot, memory, size)
-                with self._locked():
+                with self._acquire():
                     if self._aborted_by is not None:
                         raise self._aborted_by
                     if self._open is CLOSED:
@@ -278,7 +278,7 @@ class SendBuffer:
                         pool.cancel(memory)
         return max(0.0, deadline - clock.now())
 
-    def _reserved(self, size: int) -> int:
+    def _bytes_to_reserve(self, size: int) -> int:
         """Bytes of memory for records of which the first has ``size`` bytes. Twice the records' size: some of the
         encoded rows are copied. A record of more than half the memory goes alone. A wait is for no more than Java's.
         """
@@ -296,10 +296,10 @@ class SendBuffer:
 
     def _counts(self, pending: PendingRecords, future: FutureRecordMetadata) -> bool:
         """Whether the record was added before its buffer was closed."""
-        with self._locked():
+        with self._acquire():
             return future._index < pending.count
 
-    def _locked(self) -> threading.RLock:
+    def _acquire(self) -> threading.RLock:
         """The lock. Raises ``IllegalStateError`` for code that has interrupted this thread while it has the lock."""
         if self._lock._is_owned():  # type: ignore[attr-defined]
             raise IllegalStateError(_INTERRUPTING)
@@ -339,7 +339,7 @@ class SendBuffer:
     def flush(self, deadline: float = NEVER) -> bool:
         """Return when the records so far are in the accumulator, or failed; False when the time is up before."""
         with uninterrupted():
-            with self._locked():
+            with self._acquire():
                 if self._appending is not None and self._appending.owner == get_ident():
                     raise IllegalStateError(_INTERRUPTING)
                 self._close(self._open)

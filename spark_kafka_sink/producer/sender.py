@@ -27,7 +27,7 @@ from spark_kafka_sink.errors import (
     KafkaTimeoutError,
     ProducerClosedError,
     UnsupportedVersionError,
-    unexpected,
+    unexpected_error,
 )
 from spark_kafka_sink.network.api_versions import produce_versions
 from spark_kafka_sink.network.calls import CallEnd, Calls
@@ -278,7 +278,7 @@ class Sender:
                     fitting.append(batch)
             except Exception as error:
                 _log.exception("A batch could not be split: its records fail")
-                self._fail_all([(batch, unexpected(error))], now)
+                self._fail_all([(batch, unexpected_error(error))], now)
         return fitting
 
     def _send_produce_request(self, node_id: int, batches: Sequence[ProducerBatch], now: float) -> None:
@@ -310,7 +310,7 @@ class Sender:
             _log.exception("A Produce request could not be made: its records fail")
             for batch in counted:
                 self.sequences.remove_in_flight(batch)
-            self._fail_all([(batch, unexpected(error)) for batch in batches], now)
+            self._fail_all([(batch, unexpected_error(error)) for batch in batches], now)
         else:
             metrics = self.accumulator.metrics
             metrics.request_sent(node_id, sum([batch.count for batch in batches]), now)

@@ -65,7 +65,7 @@ class RecordSerializers:
     """The serializers of a producer's keys and values. With neither it is false and returns records as they are."""
 
     def __init__(self, key: AnySerializer | None, value: AnySerializer | None) -> None:
-        self._given = tuple(each for each in (key, value) if each is not None)
+        self._given = tuple(serializer for serializer in (key, value) if serializer is not None)
         self._sides = ((True, key), (False, value))
         self._key, self._value = _Side(key), _Side(value)
         self._take_headers = self._key.takes_headers or self._value.takes_headers

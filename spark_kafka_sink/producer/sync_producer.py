@@ -29,7 +29,7 @@ from spark_kafka_sink.common.config.option import (
     LONG,
     MINUS_1_OR_MORE,
     BadValueError,
-    declared,
+    declared_options,
     option,
 )
 from spark_kafka_sink.common.config.producer_config import refuse_other_than_mapping
@@ -105,7 +105,7 @@ class SyncConfig:
             if rest.pop(name, None) not in harmless
         ]
         own: dict[str, Any] = {}
-        for field, each in declared(cls).items():
+        for field, each in declared_options(cls).items():
             given = rest.pop(each.name, None)
             try:
                 own[field] = each.parse(each.default if given is None else given)
@@ -124,7 +124,7 @@ class SyncConfig:
 
     def by_name(self) -> dict[str, object]:
         """The values of both producers' options by their names, which ``configure`` of the user's classes gets."""
-        own = {each.name: getattr(self, field) for field, each in declared(SyncConfig).items()}
+        own = {each.name: getattr(self, field) for field, each in declared_options(SyncConfig).items()}
         return own | self.kafka.by_name()
 
 
@@ -284,7 +284,7 @@ class SyncProducer:
         self._check_open()
         if not records:
             return []
-        messages = self._serialized(records)
+        messages = self._serialize(records)
         results = _Results()
         with self._lock:
             self._check_open()
@@ -353,7 +353,7 @@ class SyncProducer:
         if self._inherited:
             raise inherited_error()
 
-    def _serialized(self, records: Sequence[ProducerRecord]) -> _Group:
+    def _serialize(self, records: Sequence[ProducerRecord]) -> _Group:
         for index, record in enumerate(records):
             if not isinstance(record, ProducerRecord):
                 raise InvalidRecordError(f"send takes ProducerRecords, not {record!r:.80}.", index)

@@ -146,8 +146,8 @@ class TaskMeter:
         deliveries = receipt.deliveries.values()
         return TaskFigures(
             began_at=self._began_at,
-            rows=sum(each.count for each in deliveries),
-            bytes=sum(each.size for each in deliveries),
+            rows=sum(delivery.count for delivery in deliveries),
+            bytes=sum(delivery.size for delivery in deliveries),
             compressed_bytes=after.bytes - before.bytes,
             batches=after.batches - before.batches,
             retries=after.retries - before.retries,

@@ -31,7 +31,7 @@ from spark_kafka_sink.errors import (
     TransactionAbortableError,
     TransactionAbortedError,
     UnsupportedVersionError,
-    unexpected,
+    unexpected_error,
 )
 from spark_kafka_sink.network.api_versions import INIT_PRODUCER_ID_WITH_IDENTITY
 from spark_kafka_sink.network.calls import CallEnd, Calls
@@ -261,7 +261,7 @@ class TransactionManager:
                 self._take_losses()
                 self._take(call)
             except Exception as error:
-                call.outcome.complete(None, unexpected(error))
+                call.outcome.complete(None, unexpected_error(error))
                 raise
         self._take_losses()
 

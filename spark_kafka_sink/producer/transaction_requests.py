@@ -221,12 +221,12 @@ def add_partitions(
 
     def codes(body: Any) -> Iterator[CodeAt]:
         for topic in body.results_by_topic_v3_and_below:
-            for each in topic.results_by_partition:
-                where = f"AddPartitionsToTxn of {topic.name}-{each.partition_index}"
-                yield CodeAt(where, each.partition_error_code)
+            for result in topic.results_by_partition:
+                where = f"AddPartitionsToTxn of {topic.name}-{result.partition_index}"
+                yield CodeAt(where, result.partition_error_code)
 
     key = transaction_key(identity.transactional_id)
-    asked = {f"AddPartitionsToTxn of {each}" for each in partitions}
+    asked = {f"AddPartitionsToTxn of {partition}" for partition in partitions}
     return Call("add_partitions_to_txn", every("add_partitions_to_txn"), key, make, codes, on_end, asked)
 
 
@@ -263,9 +263,9 @@ def txn_offset_commit(
 
     def codes(body: Any) -> Iterator[CodeAt]:
         for topic in body.topics:
-            for each in topic.partitions:
-                where = f"TxnOffsetCommit of {topic.name}-{each.partition_index} for group {group.group_id}"
-                yield CodeAt(where, each.error_code)
+            for partition in topic.partitions:
+                where = f"TxnOffsetCommit of {topic.name}-{partition.partition_index} for group {group.group_id}"
+                yield CodeAt(where, partition.error_code)
 
     versions = (
         TXN_OFFSET_COMMIT_V1 if group == ConsumerGroupMetadata(group.group_id) else TXN_OFFSET_COMMIT_V1_OF_MEMBER

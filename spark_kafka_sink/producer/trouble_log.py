@@ -10,7 +10,7 @@ from typing import Final
 
 from spark_kafka_sink.common.clock import NEVER
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.task_figures import counted
+from spark_kafka_sink.common.task_figures import count_noun
 from spark_kafka_sink.errors import BrokerError
 from spark_kafka_sink.network.calls import STALL_MS, Calls
 from spark_kafka_sink.network.client import NetworkClient
@@ -92,7 +92,7 @@ class TroubleLog:
         lines = []
         if self._retries:
             lines.append(
-                f"{counted(self._retries.total(), 'batch', 'batches')} sent again ({_by_error(self._retries)})"
+                f"{count_noun(self._retries.total(), 'batch', 'batches')} sent again ({_by_error(self._retries)})"
             )
         if failures:
             lines.append(f"{sum(failures.values())} more connection failures ({_by_error(failures)})")
@@ -113,7 +113,7 @@ class TroubleLog:
         age = now - oldest.created
         left = max(0.0, self.config.delivery_timeout_ms - age)
         text = (
-            f"No acknowledgement for {silent_ms / 1000:.0f} s: {counted(backlog.batches, 'batch', 'batches')} "
+            f"No acknowledgement for {silent_ms / 1000:.0f} s: {count_noun(backlog.batches, 'batch', 'batches')} "
             f"({backlog.bytes} bytes) wait{'s' if backlog.batches == 1 else ''}. The oldest, of {oldest.partition}, is "
             f"{age / 1000:.0f} s old; delivery.timeout.ms leaves it {left / 1000:.0f} s. {self._waits_for(oldest, now)}"
         )

@@ -60,7 +60,7 @@ class RecordColumns:
         )
         return RecordColumns(key, value, headers, None if self.timestamps is None else self.timestamps[order])
 
-    def timed(self, now_ms: int) -> RecordColumns:
+    def with_timestamps(self, now_ms: int) -> RecordColumns:
         """These columns with ``now_ms`` for the rows that name no timestamp."""
         if self.timestamps is None:
             return self
@@ -447,7 +447,7 @@ class FieldLengths:
 
     @classmethod
     def of(cls, columns: RecordColumns) -> FieldLengths:
-        key, value = (None if each is None else slot_lengths(each) for each in (columns.key, columns.value))
+        key, value = (None if column is None else slot_lengths(column) for column in (columns.key, columns.value))
         payload = np.full(len(columns), columns.headers is None, np.int64)
         for lengths in (key, value):
             payload += 1 if lengths is None else field_sizes(lengths)
@@ -463,11 +463,11 @@ class FieldLengths:
 
     def slice(self, start: int, end: int) -> FieldLengths:
         """Rows ``start`` to ``end - 1``."""
-        key, value = (None if each is None else each[start:end] for each in (self.key, self.value))
+        key, value = (None if column is None else column[start:end] for column in (self.key, self.value))
         return FieldLengths(key, value, self.payload[start:end])
 
     def take(self, order: Order) -> FieldLengths:
-        key, value = (None if each is None else each[order] for each in (self.key, self.value))
+        key, value = (None if column is None else column[order] for column in (self.key, self.value))
         return FieldLengths(key, value, self.payload[order])
 
 
@@ -476,7 +476,7 @@ def field_sizes(lengths: Int32Array) -> Int64Array:
     return varint_sizes(lengths) + np.maximum(lengths, 0)
 
 
-def cumulated(sizes: Int64Array) -> Sequence[int]:
+def cumulate(sizes: Int64Array) -> Sequence[int]:
     """Bytes of the first 0, 1, …, n rows: ``n + 1`` entries."""
     cumulative = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=cumulative[1:])
@@ -506,7 +506,7 @@ def one_record_size_bound(header_bytes: int, fields: Sequence[bytes | None], lim
 
 def _payload(header_bytes: int, fields: Sequence[bytes | None]) -> int:
     """The payload as in ``FieldLengths``, of a key and a value in ``fields``."""
-    return header_bytes + sum(1 if each is None else varint_size(len(each)) + len(each) for each in fields)
+    return header_bytes + sum(1 if field is None else varint_size(len(field)) + len(field) for field in fields)
 
 
 def one_java_size_estimate(header_bytes: int, fields: Sequence[bytes | None]) -> int:

@@ -111,18 +111,18 @@ def _maker(kind: type) -> _Maker:
 
 
 def _texts(values: Sequence[str | None], missing: Mask | None) -> pa.Array:
-    texts: Sequence[str] = _filled(values, missing, "")
+    texts: Sequence[str] = _fill(values, missing, "")
     text = "".join(texts)
     if text.isascii():
         column = _slots(text.encode(), texts, missing)
     else:
-        encoded = [each.encode() for each in texts]
+        encoded = [text.encode() for text in texts]
         column = _slots(b"".join(encoded), encoded, missing)
     return pa.Array.from_buffers(pa.string(), len(column), column.buffers())
 
 
 def _blobs(values: Sequence[bytes | None], missing: Mask | None) -> pa.Array:
-    blobs: Sequence[bytes] = _filled(values, missing, b"")
+    blobs: Sequence[bytes] = _fill(values, missing, b"")
     return _slots(b"".join(blobs), blobs, missing)
 
 
@@ -135,7 +135,7 @@ def _slots(data: bytes, values: Sequence[bytes] | Sequence[str], missing: Mask |
 
 def _integers(values: Sequence[int | None], missing: Mask | None) -> pa.Array:
     try:
-        return _numbers(pa.int64(), np.array(_filled(values, missing, 0), np.int64), missing)
+        return _numbers(pa.int64(), np.array(_fill(values, missing, 0), np.int64), missing)
     except OverflowError:
         row, value = next((row, v) for row, v in enumerate(values) if v is not None and not -(2**63) <= v < 2**63)
         raise OverflowError(f"{value} in row {row} does not fit into 64 bits") from None
@@ -149,13 +149,13 @@ def _instants(values: Sequence[datetime | None], missing: Mask | None) -> pa.Arr
         zone, first = None, datetime(1970, 1, 1)
     else:
         zone, first = pa.lib.tzinfo_to_string(zones[0]), datetime(1970, 1, 1, tzinfo=UTC)
-    filled = _filled(values, missing, first)
+    filled = _fill(values, missing, first)
     numbers = np.fromiter(((value - first) // _MICROSECOND for value in filled), np.int64, len(filled))
     return _numbers(pa.timestamp("us", zone), numbers, missing)
 
 
 def _lists(values: Sequence[Sequence[Any] | None], missing: Mask | None) -> pa.Array:
-    filled = _filled(values, missing, ())
+    filled = _fill(values, missing, ())
     items = list(chain.from_iterable(filled))
     of_items = _of_values([_header(item) if isinstance(item, tuple) else item for item in items])
     if len(items) > _LARGEST:
@@ -172,7 +172,7 @@ def _header(pair: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def _structs(values: Sequence[dict[str, Any] | None], missing: Mask | None) -> pa.Array:
-    filled = _filled(values, missing, {})
+    filled = _fill(values, missing, {})
     names = list(dict.fromkeys(chain.from_iterable(filled)))
     if any(name.__class__ is not str for name in names):
         raise TypeError("it has dicts with keys that are not strings")
@@ -192,7 +192,7 @@ _MAKERS: Final[dict[type, _Maker]] = {
 }
 
 
-def _filled(values: Sequence[Any], missing: Mask | None, default: object) -> Sequence[Any]:
+def _fill(values: Sequence[Any], missing: Mask | None, default: object) -> Sequence[Any]:
     return values if missing is None else [default if value is None else value for value in values]
 
 

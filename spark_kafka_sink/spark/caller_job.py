@@ -145,10 +145,10 @@ class _ClassicJob:
         stages = [stage for stage in map(tracker.getStageInfo, ids) if stage is not None]
         return (
             "; ".join(
-                f"{each.numCompletedTasks} of {each.numTasks} tasks of stage {each.stageId} have finished, "
-                f"{each.numActiveTasks} running"
-                for each in stages
-                if each.numActiveTasks or 0 < each.numCompletedTasks < each.numTasks
+                f"{stage.numCompletedTasks} of {stage.numTasks} tasks of stage {stage.stageId} have finished, "
+                f"{stage.numActiveTasks} running"
+                for stage in stages
+                if stage.numActiveTasks or 0 < stage.numCompletedTasks < stage.numTasks
             )
             or "no task is running"
         )

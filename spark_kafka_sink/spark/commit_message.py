@@ -16,7 +16,7 @@ from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.task_figures import (
     NO_FIGURES,
     TaskFigures,
-    counted,
+    count_noun,
     duration_text,
     finite,
     time_spent,
@@ -68,7 +68,7 @@ class KafkaCommitMessage(WriterCommitMessage):
     def from_json(cls, text: object) -> Self:
         """The message of a task of the same release. Raises ``KafkaError`` for anything else."""
         try:
-            message: Self = _parsed(cls, json.loads(text))  # type: ignore[arg-type]  # a TypeError is caught
+            message: Self = _parse(cls, json.loads(text))  # type: ignore[arg-type]  # a TypeError is caught
         except (TypeError, ValueError, KeyError, AttributeError, OverflowError, RecursionError) as error:
             raise KafkaError(f"Spark returned something else than the message of a task: {error!a:.200}") from error
         return message
@@ -78,19 +78,19 @@ def _plain(value: Enum | UUID | bytes) -> str:
     return value.name if isinstance(value, Enum) else str(value) if isinstance(value, UUID) else value.hex()
 
 
-def _parsed(kind: Any, plain: Any) -> Any:
+def _parse(kind: Any, plain: Any) -> Any:
     """The value of a type that ``to_json`` wrote as ``plain``: a dataclass as an object, a NamedTuple as a list."""
     origin, parts = get_origin(kind), get_args(kind)
     if type(None) in parts:
-        return None if plain is None else _parsed(parts[0], plain)
+        return None if plain is None else _parse(parts[0], plain)
     if origin is tuple:
         kinds = parts[:1] * len(plain) if parts[-1] is ... else parts
-        return tuple(_parsed(*each) for each in zip(kinds, plain, strict=True))
+        return tuple(_parse(*each) for each in zip(kinds, plain, strict=True))
     if hasattr(kind, "_fields"):
-        return kind(*(_parsed(*each) for each in zip(_types_of_fields(kind).values(), plain, strict=True)))
+        return kind(*(_parse(*each) for each in zip(_types_of_fields(kind).values(), plain, strict=True)))
     if hasattr(kind, "__dataclass_fields__"):
         hints = _types_of_fields(kind)
-        return kind(**{name: _parsed(hints[name], value) for name, value in plain.items()})
+        return kind(**{name: _parse(hints[name], value) for name, value in plain.items()})
     if issubclass(kind, Enum):
         return kind[plain]
     if kind in (UUID, bytes):
@@ -129,8 +129,12 @@ def committed(messages: Sequence[WriterCommitMessage | None], clock: Clock) -> s
 
     The time is from the first task's begin to now.
     """
-    line = f"{_totals(messages)} by {counted(len(messages), 'task')}"
-    figures = [each.figures for each in messages if isinstance(each, KafkaCommitMessage) and each.figures != NO_FIGURES]
+    line = f"{_totals(messages)} by {count_noun(len(messages), 'task')}"
+    figures = [
+        message.figures
+        for message in messages
+        if isinstance(message, KafkaCommitMessage) and message.figures != NO_FIGURES
+    ]
     return f"{line} {_performance(figures, clock.epoch_ms())}" if figures else line
 
 
@@ -147,7 +151,7 @@ def aborted(messages: Sequence[WriterCommitMessage | None]) -> LogLine:
         )
     return LogLine(
         f"write aborted, but its rows stay in Kafka (at least once): {_totals(messages)} by the {finished} of "
-        f"{counted(len(messages), 'task')} that finished, plus the rows that the others sent",
+        f"{count_noun(len(messages), 'task')} that finished, plus the rows that the others sent",
         logging.WARNING,
     )
 
@@ -157,21 +161,21 @@ def _totals(messages: Sequence[WriterCommitMessage | None]) -> str:
     partitions = {(write.topic, write.partition) for write in writes}
     topics = {topic for topic, _ in partitions}
     return (
-        f"{counted(sum(write.count for write in writes), 'row')} ({sum(write.bytes for write in writes)} bytes) "
-        f"written to {counted(len(partitions), 'partition')} of {counted(len(topics), 'topic')}"
+        f"{count_noun(sum(write.count for write in writes), 'row')} ({sum(write.bytes for write in writes)} bytes) "
+        f"written to {count_noun(len(partitions), 'partition')} of {count_noun(len(topics), 'topic')}"
     )
 
 
 def _performance(figures: Sequence[TaskFigures], now_ms: int) -> str:
     """``in 2.1 s (160369 rows/s, slowest task 1.9 s, 12 rows sent again; tasks: 60 % encoding, …)``."""
-    slowest_ms = max(each.duration_ms for each in figures)
-    took_ms = max(now_ms - min(each.began_at for each in figures), slowest_ms)  # clocks of executors may be ahead
-    rows = sum(each.rows for each in figures)
+    slowest_ms = max(figure.duration_ms for figure in figures)
+    took_ms = max(now_ms - min(figure.began_at for figure in figures), slowest_ms)  # clocks of executors may be ahead
+    rows = sum(figure.rows for figure in figures)
     parts = [f"{rows * 1000 / max(took_ms, 1):.0f} rows/s", f"slowest task {duration_text(slowest_ms)}"]
-    if retries := sum(each.retries for each in figures):
-        parts.append(f"{counted(retries, 'row')} sent again")
-    if throttle_ms := sum(each.throttle_ms for each in figures):
+    if retries := sum(figure.retries for figure in figures):
+        parts.append(f"{count_noun(retries, 'row')} sent again")
+    if throttle_ms := sum(figure.throttle_ms for figure in figures):
         parts.append(f"throttled {duration_text(throttle_ms)}")
-    if letters := sum(rows for each in figures for _, rows in each.dead_letters):
-        parts.append(f"{counted(letters, 'dead letter')}")
+    if letters := sum(rows for figure in figures for _, rows in figure.dead_letters):
+        parts.append(f"{count_noun(letters, 'dead letter')}")
     return f"in {duration_text(took_ms)} ({', '.join(parts)}; tasks: {', '.join(time_spent(figures))})"

@@ -96,13 +96,13 @@ class DeadLetterWriter:
             return
         self._check_limit(kind, rejected.messages)
         now_ms = self._clock.epoch_ms()
-        times = columns.timed(now_ms).timestamps
+        times = columns.with_timestamps(now_ms).timestamps
         fields = map(_values, (columns.key, columns.value, columns.headers))
-        added = self._added(kind, topics, partitions, rejected.messages)
+        added = self._added_headers(kind, topics, partitions, rejected.messages)
         for letter in zip(*fields, added, repeat(now_ms) if times is None else times.tolist(), strict=False):
             self._hold(DeadLetter(*letter))
 
-    def _added(
+    def _added_headers(
         self, kind: FaultKind, topics: TopicColumn, partitions: Int32Array | None, messages: Sequence[str]
     ) -> list[_Added]:
         """The headers that each row gets."""
@@ -127,7 +127,9 @@ class DeadLetterWriter:
                 topic, partition = record.partition
                 messages = [str(record.error)]
                 self._check_limit(_REFUSED, messages)
-                (added,) = self._added(_REFUSED, TopicColumn((topic,)), np.array([partition], np.int32), messages)
+                (added,) = self._added_headers(
+                    _REFUSED, TopicColumn((topic,)), np.array([partition], np.int32), messages
+                )
                 self._hold(letter._replace(added=added))
             elif (shorter := letter.shorter()) is not None:
                 self._output.append_own(record.partition.topic, _columns([shorter]))
@@ -232,14 +234,14 @@ class _Added(NamedTuple):
         """The header section with these headers behind its own."""
         if section is None:
             return self.alone
-        own, begin = _counted(section)
+        own, begin = _count_headers(section)
         return encode_varint(own + self.number) + section[begin:] + self.data
 
 
 _NOTHING: Final = _Added.of(0, b"")
 
 
-def _counted(section: bytes) -> tuple[int, int]:
+def _count_headers(section: bytes) -> tuple[int, int]:
     """The number of headers of a section, and where the first begins."""
     number = shift = position = 0
     while True:
@@ -306,8 +308,8 @@ def _sent_letter(record: RefusedRecord, is_letter: bool) -> DeadLetter:
     """The record that a broker refused: a row, or a dead letter with the headers that it has got."""
     (batch,) = decode_batches(record.batch)
     (sent,) = batch.records
-    added = [each for each in sent.headers if is_letter and each[0].startswith(_ADDED)]
-    own = [each for each in sent.headers if each not in added]
+    added = [header for header in sent.headers if is_letter and header[0].startswith(_ADDED)]
+    own = [header for header in sent.headers if header not in added]
     data = header_section(added)[len(encode_varint(len(added))) :]
     section = header_section(own) if own else None
     return DeadLetter(sent.key, sent.value, section, _Added.of(len(added), data), sent.timestamp)

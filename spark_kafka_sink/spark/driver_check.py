@@ -173,7 +173,7 @@ def _connect(config: ProducerConfig, clock: Clock) -> ApiVersions | None:
                 if (refused := client.authentication_error(node, now)) is not None:
                     raise refused
         errors = [client.last_error(node.id) for node in nodes]
-        if isinstance(errors[0], WrongProtocolError) and all(isinstance(each, WrongProtocolError) for each in errors):
+        if isinstance(errors[0], WrongProtocolError) and all(isinstance(error, WrongProtocolError) for error in errors):
             raise errors[0]
         raise KafkaTimeoutError("; ".join(client.obstacle(node, now) or f"{node} was not tried" for node in nodes))
     finally:

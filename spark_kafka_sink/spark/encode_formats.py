@@ -46,8 +46,10 @@ class FormatEncoder:
     def _encode(self, rows: Rows) -> Rows:
         given = rows.columns
         fields = {Side.KEY: given.key, Side.VALUE: given.value}
-        not_encoded = {place for each in rows.rejected if each.kind.reason in NO_TOPIC for place in each.rows.tolist()}
-        rows = replace(rows, rejected=tuple(self._as_json(each, given) for each in rows.rejected))
+        not_encoded = {
+            place for rejected in rows.rejected if rejected.kind.reason in NO_TOPIC for place in rejected.rows.tolist()
+        }
+        rows = replace(rows, rejected=tuple(self._as_json(rejected, given) for rejected in rows.rejected))
         added: dict[str, pa.BinaryArray] = {}
         for side, column in fields.items():
             if column is None or side not in self._formats.sides:
@@ -62,7 +64,7 @@ class FormatEncoder:
             faults = [fault for fault in faults if fault.row not in not_encoded]
             if faults:
                 not_encoded |= {fault.row for fault in faults}
-                rows = rows.rejecting_first(self._as_json(_rejected(side, faults), given))
+                rows = rows.rejecting_first(self._as_json(_reject(side, faults), given))
         headers = given.headers
         if self._formats.has_headers:
             headers = with_schema_headers(headers, added, len(rows))
@@ -75,7 +77,7 @@ class FormatEncoder:
             return self._formats.encode(side, column, rows.topics, wanted), faults
         except UnencodableRowsError as error:
             kept = rows.kept
-            fault = next((each for each in error.faults if kept is None or kept[each.row]), error.faults[0])
+            fault = next((fault for fault in error.faults if kept is None or kept[fault.row]), error.faults[0])
             raise with_row_number(InvalidRecordError(_text(side.value, fault)), rows.first_row + fault.row) from None
 
     def _as_json(self, rejected: RejectedRows, given: RecordColumns) -> RejectedRows:
@@ -91,7 +93,7 @@ class FormatEncoder:
         return rejected._replace(columns=replace(columns, key=key, value=value))
 
 
-def _rejected(side: Side, faults: list[Fault]) -> RejectedRows:
+def _reject(side: Side, faults: list[Fault]) -> RejectedRows:
     kind = FaultKind(Reason.ENCODE, SERIALIZATION, f"{side.name}_CONVERTER")
     places: npt.NDArray[np.intp] = np.array([fault.row for fault in faults], np.intp)
     field = side.value
@@ -156,15 +158,15 @@ def _convert(value: pa.Scalar) -> str:
     if pt.is_floating(kind):
         number = str(np.float32(value.as_py()) if pt.is_float32(kind) else value.as_py())
         return {"nan": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}.get(number, number)
-    return _quoted(_json_text(value))
+    return _quote(_json_text(value))
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
 def _object(fields: Iterable[tuple[str, pa.Scalar]]) -> str:
-    return f"{{{','.join(f'{_quoted(name)}:{_json(value)}' for name, value in fields)}}}"
+    return f"{{{','.join(f'{_quote(name)}:{_json(value)}' for name, value in fields)}}}"
 
 
 def _name(key: pa.Scalar) -> str:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from spark_kafka_sink.common.clock import Clock, SystemClock
-from spark_kafka_sink.errors import KafkaError, RecordTooLargeError, clause, shown
+from spark_kafka_sink.errors import KafkaError, RecordTooLargeError, clause, sanitize
 from spark_kafka_sink.exactly_once.abort import abort_batch
 from spark_kafka_sink.exactly_once.commit import all_reports, commit_batch
 from spark_kafka_sink.exactly_once.decisions import check_ledger_of_foreach_batch, replayed_schemas
@@ -198,7 +198,7 @@ def _settings(options: SinkOptions, run: Run | None = None) -> CommitSettings:
     chosen = _exactly_once(options)
     name = chosen.name if run is None else run.name
     assert name is not None
-    return CommitSettings(options.producer, name, chosen.ledger_topic, shown(options.query_name or ""))
+    return CommitSettings(options.producer, name, chosen.ledger_topic, sanitize(options.query_name or ""))
 
 
 def _run(reports: Sequence[TaskReport | None]) -> Run | None:

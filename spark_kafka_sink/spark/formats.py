@@ -46,7 +46,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from spark_kafka_sink.errors import shown
+from spark_kafka_sink.errors import sanitize
 from spark_kafka_sink.exactly_once.values import Entry
 from spark_kafka_sink.schemas.encoding.avro_schema import is_name
 from spark_kafka_sink.schemas.formats.format_options import ColumnFormat, FormatError, FormatOptions
@@ -114,7 +114,7 @@ def learn_topics(options: SinkOptions, fields: EncodedFields, messages: Sequence
 
     A registry that does not respond is no error here, because tasks ask again.
     """
-    writes = chain.from_iterable(each.writes for each in messages if isinstance(each, KafkaCommitMessage))
+    writes = chain.from_iterable(message.writes for message in messages if isinstance(message, KafkaCommitMessage))
     topics = {write.topic for write in writes}
     file, key = application_file(_application()), _topics_key(options, fields)
     known = file.get(key) or []
@@ -235,7 +235,7 @@ def derive_schema(column: str, kind: DataType, nullable: bool) -> str:
     faults: list[str] = []
     schema = _derived(kind, nullable, column, faults)
     if faults:
-        listed = "\n".join(f"- {shown(fault)}" for fault in faults)
+        listed = "\n".join(f"- {sanitize(fault)}" for fault in faults)
         raise SchemaError(
             f"no Avro schema can be derived for column {column}: change the column, or give {column}Schema.\n{listed}"
         )

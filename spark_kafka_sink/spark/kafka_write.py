@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.utils import to_str
 
 from spark_kafka_sink.common.clock import Clock, SystemClock
-from spark_kafka_sink.errors import ConfigError, KafkaError, clause, shown
+from spark_kafka_sink.errors import ConfigError, KafkaError, clause, sanitize
 from spark_kafka_sink.spark.caller_job import is_connect, reason, run_cancellable
 from spark_kafka_sink.spark.commit_message import Committed, KafkaCommitMessage, PartitionWrite, WriterCommitMessage
 from spark_kafka_sink.spark.options import SinkOptions
@@ -162,7 +162,7 @@ def given_options(options: Mapping[str, Any]) -> tuple[dict[str, str], list[str]
             continue
         earlier = spelt.setdefault(name.lower(), name)
         if earlier != name:
-            faults.append(f"{shown(earlier)} and {shown(name)} are the same option: leave out one of them.")
+            faults.append(f"{sanitize(earlier)} and {sanitize(name)} are the same option: leave out one of them.")
         given[name] = text
     return given, faults
 
@@ -284,13 +284,13 @@ class WriteResult:
         """The result of a write whose tasks reported ``messages``."""
         if committed.replayed:
             return cls(0, 0, seconds, replayed=True, text=committed.line)
-        partitions = _merged(write for message in messages for write in message.writes)
+        partitions = _merge(write for message in messages for write in message.writes)
         letters: dict[str, int] = defaultdict(int)
-        for why, rows in (each for message in messages for each in message.figures.dead_letters):
+        for why, rows in (letter for message in messages for letter in message.figures.dead_letters):
             letters[why] += rows
         return cls(
-            rows=sum(each.count for each in partitions),
-            bytes=sum(each.bytes for each in partitions),
+            rows=sum(partition.count for partition in partitions),
+            bytes=sum(partition.bytes for partition in partitions),
             seconds=seconds,
             partitions=partitions,
             dead_letters=dict(letters),
@@ -298,7 +298,7 @@ class WriteResult:
         )
 
 
-def _merged(writes: Iterable[PartitionWrite]) -> tuple[PartitionWrite, ...]:
+def _merge(writes: Iterable[PartitionWrite]) -> tuple[PartitionWrite, ...]:
     """One for each topic and partition, of what its tasks wrote."""
     merged: dict[tuple[str, int], PartitionWrite] = {}
     for write in writes:

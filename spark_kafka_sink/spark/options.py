@@ -28,16 +28,16 @@ from spark_kafka_sink.common.config.option import (
     Option,
     Range,
     Value,
-    declared,
+    declared_options,
     did_you_mean,
     option,
 )
 from spark_kafka_sink.common.config.producer_config import CONSUMER_OPTIONS, OPTIONS_BY_NAME, OWN_NAMES, unknown_option
-from spark_kafka_sink.common.config.rules import OLD_NAMES, PYTHON_CLASS, imported
+from spark_kafka_sink.common.config.rules import OLD_NAMES, PYTHON_CLASS, import_class
 from spark_kafka_sink.common.model import TOPIC_RULE, is_topic_name
 from spark_kafka_sink.common.removed_names import removed_name
-from spark_kafka_sink.common.task_figures import counted
-from spark_kafka_sink.errors import BrokerError, ConfigError, shown
+from spark_kafka_sink.common.task_figures import count_noun
+from spark_kafka_sink.errors import BrokerError, ConfigError, sanitize
 from spark_kafka_sink.schemas.formats.format_options import FORMAT_OPTIONS, FormatOptions
 from spark_kafka_sink.schemas.registry.registry_options import (
     REGISTRY_OPTIONS,
@@ -125,7 +125,7 @@ class DeadLetterOptions:
         if self.limit is None or rows <= self.limit:
             return None
         return (
-            f"{counted(rows, 'row')} became dead letters, more than deadLetterLimit={self.limit}. "
+            f"{count_noun(rows, 'row')} became dead letters, more than deadLetterLimit={self.limit}. "
             f"Look at deadLetterTopic {self.topic}; raise deadLetterLimit, or set it to none, to go on."
         )
 
@@ -272,7 +272,7 @@ class SinkOptions:
         faults = [] if faults is None else faults
         own: dict[str, Any] = {}
         kafka: dict[str, object] = {}
-        lower_case = {shown(name).lower(): value for name, value in options.items()}  # faults name it
+        lower_case = {sanitize(name).lower(): value for name, value in options.items()}  # faults name it
         options, ignored = _split_ignored(lower_case)
         for name, value in options.items():
             if (refused := _refuse_name(name)) is not None:
@@ -295,13 +295,13 @@ class SinkOptions:
         for text in ignored:
             warnings.warn(text, ConfigWarning, stacklevel=2)
         values: dict[str, Any] = {
-            field: own.get(each.name.lower(), each.default) for field, each in declared(cls).items()
+            field: own.get(each.name.lower(), each.default) for field, each in declared_options(cls).items()
         }
         return cls(producer, exactly_once, topic_creation, formats, dead_letters, query_name, **values)
 
 
 SINK_OPTIONS: tuple[Option, ...] = (
-    *declared(SinkOptions).values(),
+    *declared_options(SinkOptions).values(),
     Option("deliveryGuarantee", STRING, "at-least-once", "medium",
            "at-least-once: a task that Spark retries writes its rows again. exactly-once: readers with "
            "isolation.level=read_committed see each row once.", OneOf(("at-least-once", "exactly-once"))),
@@ -513,7 +513,7 @@ def _parse_producer(
     try:
         producer = ProducerConfig.parse(kafka, KAFKA_PREFIX)
         if PYTHON_CLASS.fullmatch(producer.partitioner_class):
-            imported(f"{KAFKA_PREFIX}partitioner.class", producer.partitioner_class)
+            import_class(f"{KAFKA_PREFIX}partitioner.class", producer.partitioner_class)
     except ConfigError as error:
         id_needs = f"{KAFKA_PREFIX}transactional.id needs"
         faults += (fault.replace(id_needs, "deliveryGuarantee=exactly-once needs", 1) for fault in error.faults)
@@ -591,13 +591,13 @@ def with_prefix(text: str, *errors: object) -> str:
     """``linger.ms`` becomes ``kafka.linger.ms``, except in the words of a broker that one of ``errors`` or its causes
     has.
     """
-    words = "|".join(re.escape(said) for error in errors for said in _said_by_brokers(error))
+    words = "|".join(re.escape(said) for error in errors for said in _broker_faults(error))
     parts = re.split(f"({words})", text) if words else [text]
     parts[::2] = [_PRODUCERS_OPTION.sub(r"kafka.\g<0>", part) for part in parts[::2]]
     return "".join(parts)
 
 
-def _said_by_brokers(error: object) -> Iterator[str]:
+def _broker_faults(error: object) -> Iterator[str]:
     while isinstance(error, BaseException):
         if isinstance(error, BrokerError) and error.said:
             yield error.said

@@ -21,7 +21,7 @@ from spark_kafka_sink.common.clock import NEVER, Clock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import TOPIC_RULE, is_topic_name
 from spark_kafka_sink.common.waiting import sleep
-from spark_kafka_sink.errors import IllegalStateError, InvalidRecordError, shown
+from spark_kafka_sink.errors import IllegalStateError, InvalidRecordError, sanitize
 from spark_kafka_sink.exactly_once.receipts import TaskName
 from spark_kafka_sink.producer.partitioner import NOT_GIVEN
 from spark_kafka_sink.producer.rows import negative_partition
@@ -34,7 +34,7 @@ from spark_kafka_sink.records.columns import (
     RecordColumns,
     TopicColumn,
     binary_column,
-    cumulated,
+    cumulate,
     int32_array,
     negative_timestamp,
     null_mask,
@@ -210,7 +210,9 @@ class AppendSize:
     def appended(self, rows: Rows) -> None:
         """Encoded rows of the batch."""
         columns = rows.columns
-        self._appended += sum(each.nbytes for each in (columns.key, columns.value, columns.headers) if each is not None)
+        self._appended += sum(
+            column.nbytes for column in (columns.key, columns.value, columns.headers) if column is not None
+        )
 
     def end_batch(self, batch: pa.RecordBatch) -> None:
         """All its rows have been appended. Structs may be much larger than what they are encoded as, or smaller."""
@@ -289,13 +291,13 @@ class ReadRows:
         column = batch.column(self.layout.topic)
         missing = null_mask(column)
         topics = topic_column(column, missing if column.null_count else None)
-        found.append(self._rejected(_NULL_TOPIC, missing, [_NULL_TOPIC_TEXT] * column.null_count))
+        found.append(self._reject(_NULL_TOPIC, missing, [_NULL_TOPIC_TEXT] * column.null_count))
         valid = np.array([is_topic_name(name) for name in topics.names])
         if not valid.all():
             codes = np.zeros(len(column), np.int32) if topics.codes is None else topics.codes
             bad = ~valid[codes] & ~missing
-            messages = [_INVALID_NAME.format(shown(topics.names[code], 249)) for code in codes[bad].tolist()]
-            found.append(self._rejected(_INVALID_TOPIC, bad, messages))
+            messages = [_INVALID_NAME.format(sanitize(topics.names[code], 249)) for code in codes[bad].tolist()]
+            found.append(self._reject(_INVALID_TOPIC, bad, messages))
             kept = ~(bad | missing)
             topics = topics.naming(kept) if kept.any() else TopicColumn(("",))
         return topics
@@ -311,7 +313,7 @@ class ReadRows:
         numbers[nulls] = 0
         if numbers.min() < 0:
             bad = numbers < 0
-            found.append(self._rejected(_INVALID_PARTITION, bad, list(map(negative_partition, numbers[bad].tolist()))))
+            found.append(self._reject(_INVALID_PARTITION, bad, list(map(negative_partition, numbers[bad].tolist()))))
         numbers[nulls] = NOT_GIVEN
         return numbers
 
@@ -322,11 +324,11 @@ class ReadRows:
         times = timestamp_column(batch.column(self.layout.timestamp), NOT_TIMED, takes_negative=True)
         if times.min(initial=0) < NOT_TIMED:
             bad = times < NOT_TIMED
-            found.append(self._rejected(_INVALID_TIMESTAMP, bad, list(map(negative_timestamp, times[bad].tolist()))))
+            found.append(self._reject(_INVALID_TIMESTAMP, bad, list(map(negative_timestamp, times[bad].tolist()))))
             times[bad] = NOT_TIMED
         return times
 
-    def _rejected(self, kind: FaultKind, bad: BoolArray, messages: Sequence[str]) -> RejectedRows:
+    def _reject(self, kind: FaultKind, bad: BoolArray, messages: Sequence[str]) -> RejectedRows:
         """The bad rows, with a message each. Raises ``InvalidRecordError`` if rows are not rejected for this reason."""
         rows = np.flatnonzero(bad)
         if len(rows) and kind.reason not in self.rejects:
@@ -446,7 +448,7 @@ class Pace:
         self._next_at = clock.now()
 
     def __call__(self, rows: Rows) -> Iterator[Rows]:
-        before = cumulated(record_size_bounds(FieldLengths.of(rows.columns), _OFFSET_DELTAS, 1))
+        before = cumulate(record_size_bounds(FieldLengths.of(rows.columns), _OFFSET_DELTAS, 1))
         start, total = 0, len(rows)
         while start < total:
             end = bisect_right(before, before[start] + PART_MS * self._bytes_per_ms) - 1

@@ -86,8 +86,8 @@ class Rows:
             None if self.partitions is None else self.partitions[part],
             tuple(
                 inside._replace(rows=inside.rows - start)
-                for each in self.rejected
-                if len((inside := each.only((each.rows >= start) & (each.rows < stop))).rows)
+                for rejected in self.rejected
+                if len((inside := rejected.only((rejected.rows >= start) & (rejected.rows < stop))).rows)
             ),
             None if self.kept is None else self.kept[part],
         )
@@ -102,8 +102,8 @@ class Rows:
         """With these rows rejected for this reason, even if they already are for another."""
         is_found = np.zeros(len(self), np.bool_)
         is_found[found.rows] = True
-        others = (each.only(~is_found[each.rows]) for each in self.rejected)
-        return replace(self, rejected=tuple(each for each in others if len(each.rows)))._with(found)
+        others = (rejected.only(~is_found[rejected.rows]) for rejected in self.rejected)
+        return replace(self, rejected=tuple(other for other in others if len(other.rows)))._with(found)
 
     def _with(self, found: RejectedRows) -> Rows:
         kept = np.ones(len(self), np.bool_) if self.kept is None else self.kept.copy()

@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 )
 
 from spark_kafka_sink.common.config.option import did_you_mean
-from spark_kafka_sink.errors import KafkaError, shown
+from spark_kafka_sink.errors import KafkaError, sanitize
 from spark_kafka_sink.schemas.formats.format_options import RULES, ColumnFormat, FormatOptions, Takes
 from spark_kafka_sink.schemas.registry.schema import Side
 
@@ -94,15 +94,15 @@ def check_shippable(schema: StructType) -> None:
     """
     if twice := next((name for name, count in Counter(schema.names).items() if count > 1), None):
         raise SchemaError(
-            f"Spark cannot hand two columns {shown(twice)} to Python, even if they are not written. Drop or rename "
+            f"Spark cannot hand two columns {sanitize(twice)} to Python, even if they are not written. Drop or rename "
             "one, or select only the columns that are written."
         )
     for column in schema:
         kind = column.dataType
         if isinstance(kind, YearMonthIntervalType) or _has_names_twice(kind):
             raise SchemaError(
-                f"Spark cannot hand the column {shown(column.name)} of type {shown(kind.simpleString())} to Python, "
-                "even if it is not written. Drop it, or select only the columns that are written."
+                f"Spark cannot hand the column {sanitize(column.name)} of type {sanitize(kind.simpleString())} to "
+                "Python, even if it is not written. Drop it, or select only the columns that are written."
             )
 
 
@@ -129,7 +129,7 @@ def _find(schema: StructType, name: str, types: tuple[type[DataType], ...], desi
     index = schema.names.index(name)
     kind = schema[index].dataType
     if not isinstance(kind, types):
-        raise _unsupported(name, kind, desired)
+        raise _unsupported_error(name, kind, desired)
     return index
 
 
@@ -151,9 +151,9 @@ def _find_headers(schema: StructType) -> int | None:
     index = _find(schema, "headers", (MapType, ArrayType), _HEADERS)
     kind = None if index is None else schema[index].dataType
     if isinstance(kind, MapType) and not (isinstance(kind.keyType, StringType) and isinstance(kind.valueType, _BYTES)):
-        raise _unsupported("headers", kind, _HEADERS)
+        raise _unsupported_error("headers", kind, _HEADERS)
     if isinstance(kind, ArrayType) and not _is_header(kind.elementType):
-        raise _unsupported("headers", kind, _HEADERS)
+        raise _unsupported_error("headers", kind, _HEADERS)
     return index
 
 
@@ -166,10 +166,12 @@ def _is_header(kind: DataType) -> bool:
     )
 
 
-def _unsupported(name: str, kind: DataType, desired: str) -> SchemaError:
+def _unsupported_error(name: str, kind: DataType, desired: str) -> SchemaError:
     if desired == "struct":  # of a format, so not Spark's text
-        return SchemaError(f"column {name} has the type {shown(kind.simpleString())}, but {name}Format takes a struct")
-    said = f"{name} attribute unsupported type {shown(kind.simpleString())}. {name} must be a(n) {desired}"
+        return SchemaError(
+            f"column {name} has the type {sanitize(kind.simpleString())}, but {name}Format takes a struct"
+        )
+    said = f"{name} attribute unsupported type {sanitize(kind.simpleString())}. {name} must be a(n) {desired}"
     return SchemaError(said + _remedy(name, kind, desired))
 
 
@@ -200,7 +202,7 @@ def _are_atomic(*kinds: DataType) -> bool:
 
 
 def _instead(schema: StructType, name: str) -> str:
-    columns = shown(", ".join(dict.fromkeys(schema.names))) or "none"
+    columns = sanitize(", ".join(dict.fromkeys(schema.names))) or "none"
     return f"; the columns are {columns}{did_you_mean(name, schema.names)}"
 
 
@@ -211,7 +213,7 @@ def _find_timestamp(schema: StructType, name: str) -> int:
     kind = schema[index].dataType
     if not isinstance(kind, (TimestampType, LongType)):
         raise SchemaError(
-            f"timestampColumn {name!r} has unsupported type {shown(kind.simpleString())}. "
+            f"timestampColumn {name!r} has unsupported type {sanitize(kind.simpleString())}. "
             "It must be a timestamp or a bigint (epoch milliseconds)"
         )
     return index

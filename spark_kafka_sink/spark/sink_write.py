@@ -24,7 +24,7 @@ from spark_kafka_sink.errors import (
     KafkaError,
     KafkaTimeoutError,
     RecordTooLargeError,
-    shown,
+    sanitize,
 )
 from spark_kafka_sink.spark.checkpoint import lacks_micro_batch
 from spark_kafka_sink.spark.commit_message import (
@@ -220,8 +220,8 @@ def check_dead_letters(messages: list[WriterCommitMessage | None], options: Sink
     """Raises ``DeadLetterLimitError`` if the tasks have more than deadLetterLimit together."""
     if options.dead_letters is None:
         return
-    figures = [each.figures for each in messages if isinstance(each, KafkaCommitMessage)]
-    text = options.dead_letters.over_limit(sum(rows for each in figures for _, rows in each.dead_letters))
+    figures = [message.figures for message in messages if isinstance(message, KafkaCommitMessage)]
+    text = options.dead_letters.over_limit(sum(rows for figure in figures for _, rows in figure.dead_letters))
     if text is None:
         return
     kept = "" if options.exactly_once is not None else " What the tasks sent stays in Kafka (at least once)."
@@ -274,7 +274,7 @@ class KafkaStreamWriter(_Pickled, DataSourceStreamArrowWriter):
 
     def _micro_batch(self, number: int) -> str:
         name = self.options.query_name
-        return f"micro-batch {number}: " if name is None else f"micro-batch {number} of query {shown(name)}: "
+        return f"micro-batch {number}: " if name is None else f"micro-batch {number} of query {sanitize(name)}: "
 
 
 _NO_OPTIONS = (

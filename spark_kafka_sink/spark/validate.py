@@ -17,7 +17,7 @@ from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.model import TopicPartition
-from spark_kafka_sink.errors import BrokerError, KafkaError, shown
+from spark_kafka_sink.errors import BrokerError, KafkaError, sanitize
 from spark_kafka_sink.network.api_versions import every
 from spark_kafka_sink.network.calls import Call, CodeAt
 from spark_kafka_sink.network.error_table import FORBIDDEN, Action, action, broker_error
@@ -88,7 +88,7 @@ class RowValidator:
         }
         smallest = min([*limits.values(), *topic_limits.values()])
         fields = (columns.key, columns.value, columns.headers)
-        longest = sum(int(slot_lengths(each).max(initial=0)) for each in fields if each is not None)
+        longest = sum(int(slot_lengths(field).max(initial=0)) for field in fields if field is not None)
         if longest + _FIELD_OVERHEAD <= smallest:
             return
         sizes = java_size_estimate(FieldLengths.of(columns))
@@ -122,7 +122,7 @@ class RowValidator:
             bad = rows[partitions[rows] >= count]
             if len(bad):
                 after = f" of topic {name} with partition count {count} is not present in metadata."
-                messages = [f"Partition {each}{after}" for each in partitions[bad].tolist()]
+                messages = [f"Partition {partition}{after}" for partition in partitions[bad].tolist()]
                 yield RejectedRows(_INVALID_PARTITION, bad, messages)
 
     def _find_unknown_topics(self, core: ProducerCore, topics: TopicColumn, count: int) -> Iterator[RejectedRows]:
@@ -246,7 +246,7 @@ def _ask(core: ProducerCore, topics: Sequence[str]) -> Mapping[str, int | KafkaE
         body = core.calls.call(limits_call(topics), core.calls.now() + core.config.request_timeout_ms)
     except KafkaError as error:
         return dict.fromkeys(topics, error)
-    described = {each.resource_name: read_limit(each) for each in body.results}
+    described = {result.resource_name: read_limit(result) for result in body.results}
     return {topic: described[topic] for topic in topics}
 
 
@@ -263,8 +263,10 @@ def limits_call(topics: Sequence[str]) -> Call:
 
     def codes(body: Any) -> list[CodeAt]:
         return [
-            CodeAt(_where(each), each.error_code if action(_API, each.error_code) < Action.SPLIT else ErrorCode.none)
-            for each in body.results
+            CodeAt(
+                _where(result), result.error_code if action(_API, result.error_code) < Action.SPLIT else ErrorCode.none
+            )
+            for result in body.results
         ]
 
     return Call(_API, every(_API), None, make, codes, asked={f"DescribeConfigs of {topic}" for topic in topics})
@@ -278,7 +280,7 @@ def read_limit(result: Any) -> int | KafkaError:
     if not value:
         return KafkaError("the response does not have it")
     if not _POSITIVE.fullmatch(value):
-        return KafkaError(f"the response has {shown(value)}, which is not a positive number")
+        return KafkaError(f"the response has {sanitize(value)}, which is not a positive number")
     return int(value)
 
 

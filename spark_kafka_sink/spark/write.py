@@ -88,7 +88,7 @@ def with_query_name(receipts: tuple[WriteReceipt, ...]) -> tuple[WriteReceipt, .
     if context is None or query is None:
         return receipts
     name, is_querys, _ = (context.getLocalProperty(_DESCRIPTION) or "").partition(f"\nid = {query}\n")
-    return tuple(replace(each, query_name=name) for each in receipts) if is_querys else receipts
+    return tuple(replace(receipt, query_name=name) for receipt in receipts) if is_querys else receipts
 
 
 def partition_writes(receipt: SendReceipt) -> tuple[PartitionWrite, ...]:

@@ -59,4 +59,4 @@ class CertificateAuthority:
         pem = key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
-        return Certificate("".join(each.bytes().decode() for each in leaf.cert_chain_pems), pem.decode())
+        return Certificate("".join(pem.bytes().decode() for pem in leaf.cert_chain_pems), pem.decode())

@@ -71,7 +71,7 @@ def broker_properties(
         **rack,
         "process.roles": "broker,controller",
         "node.id": str(node.id),
-        "controller.quorum.voters": ",".join(f"{each.id}@{HOST}:{each.ports[CONTROLLER]}" for each in nodes),
+        "controller.quorum.voters": ",".join(f"{node.id}@{HOST}:{node.ports[CONTROLLER]}" for node in nodes),
         "controller.listener.names": CONTROLLER,
         "inter.broker.listener.name": CLIENTS,
         "listeners": ",".join(addresses.values()),

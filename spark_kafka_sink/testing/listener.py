@@ -52,7 +52,7 @@ class Listener:
             faults.append(f"protocol={self.protocol!r} is none of {', '.join(PROTOCOLS)}")
         if self.client_auth not in CLIENT_AUTH:
             faults.append(f"client_auth={self.client_auth!r} is none of {', '.join(CLIENT_AUTH)}")
-        unknown = [each for each in self.mechanisms if each not in MECHANISMS]
+        unknown = [mechanism for mechanism in self.mechanisms if mechanism not in MECHANISMS]
         if unknown or not self.mechanisms:
             faults.append(f"mechanisms={self.mechanisms!r}: name some of {', '.join(MECHANISMS)}")
         if self.has_sasl and not self.users:
@@ -86,7 +86,7 @@ class ListenerOptions(ABC):
     def __init__(self, listeners: Mapping[str, str | Listener]) -> None:
         self._listeners = {name: Listener(each) if isinstance(each, str) else each for name, each in listeners.items()}
         # The CA of all certificates; without TLS there is none, and no need for ``trustme``.
-        has_tls = any(each.has_tls for each in self._listeners.values())
+        has_tls = any(listener.has_tls for listener in self._listeners.values())
         self._authority = CertificateAuthority() if has_tls else None
 
     @abstractmethod

@@ -12,7 +12,7 @@ from cryptography import x509
 from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import Node
-from spark_kafka_sink.errors import AuthenticationError, ConnectionStep, KafkaError, shown
+from spark_kafka_sink.errors import AuthenticationError, ConnectionStep, KafkaError, sanitize
 from spark_kafka_sink.network.api_versions import INIT_PRODUCER_ID, VersionRange, camel_case, every
 from spark_kafka_sink.network.connection import ApiVersions, Connection, ConnectionState, Handshake
 from spark_kafka_sink.network.diagnosis import advice, unmet
@@ -60,7 +60,7 @@ class BrokerConnection:
         self._numbers = numbers
         self._number = -1
         self._responded_at = math.nan
-        handshake = self._observed(channels.handshake(node))
+        handshake = self._observe(channels.handshake(node))
         self._connection = Connection(-1, node, config, handshake, math.inf)
         self._tls: TlsLayer | None = None
         self._body: Any = None
@@ -137,7 +137,7 @@ class BrokerConnection:
             reason = self._try_address(address)
             if reason is None:
                 connected = f"{address} port {self._node.port}"
-                return "; ".join([connected, *(f"{each}: it is skipped" for each in reasons)])
+                return "; ".join([connected, *(f"{reason}: it is skipped" for reason in reasons)])
             reasons.append(f"{address}: {reason}" if len(addresses) > 1 else reason)
         raise self._connection.closed_error(", ".join(reasons))
 
@@ -197,7 +197,7 @@ class BrokerConnection:
             texts.append("no InitProducerId: rows are written without idempotence")
         return Finding(self.subject, _VERSIONS, Outcome.OK, ", ".join(texts))
 
-    def _observed(self, steps: Handshake) -> Handshake:
+    def _observe(self, steps: Handshake) -> Handshake:
         """The same handshake, which also notes when ApiVersions is done."""
         request = next(steps)
         while True:
@@ -285,7 +285,7 @@ def certificate_text(der: bytes, now: datetime) -> str:
         certificate = x509.load_der_x509_certificate(der)
         subject, issuer, names = _name(certificate.subject), _name(certificate.issuer), _names(certificate)
     except ValueError as error:
-        return f"a certificate that cannot be read: {shown(str(error))}"
+        return f"a certificate that cannot be read: {sanitize(str(error))}"
     begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     left = f"{(end - now).days} days left" if begin <= now <= end else "expired" if now > end else "not valid yet"
     return (
@@ -295,7 +295,7 @@ def certificate_text(der: bytes, now: datetime) -> str:
 
 
 def _name(name: x509.Name) -> str:
-    return shown(name.rfc4514_string()) or "an empty name"
+    return sanitize(name.rfc4514_string()) or "an empty name"
 
 
 def _names(certificate: x509.Certificate) -> str:
@@ -304,6 +304,6 @@ def _names(certificate: x509.Certificate) -> str:
         extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
     except x509.ExtensionNotFound:
         return "no host name"
-    names = [shown(str(each.value)) for each in extension.value if isinstance(each, (x509.DNSName, x509.IPAddress))]
+    names = [sanitize(str(each.value)) for each in extension.value if isinstance(each, (x509.DNSName, x509.IPAddress))]
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     return (", ".join(names[:_MOST_NAMES]) or "no host name") + more

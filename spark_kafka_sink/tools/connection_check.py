@@ -123,7 +123,7 @@ class _Check:
         """The brokers that the first one names."""
         began = self._clock.now()
         found = parse_metadata(self._metadata(connection, []))
-        nodes = [found.nodes[each] for each in sorted(found.nodes)]
+        nodes = [found.nodes[node] for node in sorted(found.nodes)]
         brokers = ", ".join(f"{node.id} at {node.host}:{node.port}" for node in nodes)
         text = f"cluster {found.cluster_id}, brokers {brokers or 'none'}"
         outcome = Outcome.OK if nodes else Outcome.FAILED
@@ -140,7 +140,7 @@ class _Check:
     def _topic(self, connection: BrokerConnection) -> Iterator[Finding]:
         if (name := self._request.topic) is None:
             return
-        topic, took = self._described(connection, name)
+        topic, took = self._describe(connection, name)
         if topic.error_code is ErrorCode.unknown_topic_or_partition:
             near = " or ".join(closest_topics(self._metadata(connection, None).topics, name))
             hint = f"Did you mean {near}? " if near else ""
@@ -148,15 +148,15 @@ class _Check:
             text += "auto.create.topics.enable create it at the first write.)"
             yield Finding(f"topic {name}", "metadata", Outcome.FAILED, text, took)
             return
-        yield from _described_topic(f"topic {name}", topic, _OF_TOPIC, took)
+        yield from _describe_topic(f"topic {name}", topic, _OF_TOPIC, took)
 
     def _ledger(self, connection: BrokerConnection) -> Iterator[Finding]:
         if self._request.transactional_id_prefix is None:
             return
         name, subject = self._request.ledger_topic, f"ledgerTopic {self._request.ledger_topic}"
-        topic, took = self._described(connection, name)
+        topic, took = self._describe(connection, name)
         if topic.error_code is not ErrorCode.unknown_topic_or_partition:
-            yield from _described_topic(subject, topic, _OF_LEDGER, took)
+            yield from _describe_topic(subject, topic, _OF_LEDGER, took)
             return
         missing = "there is no such topic yet; the first exactly-once write creates it"
         yield Finding(subject, "metadata", Outcome.OK, missing, took)
@@ -169,10 +169,10 @@ class _Check:
             text = "CREATE on this topic: brokers do not return the rights on a missing topic"
             yield Finding(subject, _RIGHTS, Outcome.UNTESTED, text, took)
 
-    def _described(self, connection: BrokerConnection, name: str) -> tuple[Any, float]:
+    def _describe(self, connection: BrokerConnection, name: str) -> tuple[Any, float]:
         """The topic in a Metadata response, and how long that took."""
         began = self._clock.now()
-        topics = [each for each in self._metadata(connection, [name]).topics if each.name == name]
+        topics = [topic for topic in self._metadata(connection, [name]).topics if topic.name == name]
         if not topics:
             raise KafkaError(f"The Metadata response lacks topic {name}")
         return topics[0], self._clock.now() - began
@@ -216,9 +216,9 @@ class _Check:
             return
         took = self._clock.now() - began
         refused = [
-            each.transactional_id
-            for each in body.transaction_states
-            if each.error_code is ErrorCode.transactional_id_authorization_failed
+            state.transactional_id
+            for state in body.transaction_states
+            if state.error_code is ErrorCode.transactional_id_authorization_failed
         ]
         if refused:
             text = f"DESCRIBE is missing on {', '.join(refused)}: the principal needs DESCRIBE and WRITE on the "
@@ -229,7 +229,7 @@ class _Check:
         yield Finding(subject, _RIGHTS, Outcome.UNTESTED, "WRITE: asking for it would fence a running query")
 
 
-def _described_topic(subject: str, topic: Any, needed: Sequence[Operation], took: float) -> Iterator[Finding]:
+def _describe_topic(subject: str, topic: Any, needed: Sequence[Operation], took: float) -> Iterator[Finding]:
     code: ErrorCode = topic.error_code
     if code is ErrorCode.topic_authorization_failed:
         text = f"the principal lacks even DESCRIBE on it: it needs {names(needed)}"
@@ -239,7 +239,9 @@ def _described_topic(subject: str, topic: Any, needed: Sequence[Operation], took
         said = TOPIC_ERRORS.get(code, "").format(topic=topic.name)
         yield Finding(subject, "metadata", Outcome.FAILED, said or code.name.upper(), took)
         return
-    leaderless = sorted(int(each.partition_index) for each in topic.partitions if each.leader_id == NO_LEADER)
+    leaderless = sorted(
+        int(partition.partition_index) for partition in topic.partitions if partition.leader_id == NO_LEADER
+    )
     if leaderless:
         text = f"partitions without a leader: {', '.join(map(str, leaderless))}; their brokers are down"
         yield Finding(subject, "metadata", Outcome.FAILED, text, took)
@@ -250,7 +252,7 @@ def _described_topic(subject: str, topic: Any, needed: Sequence[Operation], took
     allowed = operations(int(getattr(topic, "topic_authorized_operations", NOT_TOLD)))
     if allowed is None:
         yield Finding(subject, _RIGHTS, Outcome.UNTESTED, "the broker does not return them")
-    elif missing := [each for each in needed if each not in allowed]:
+    elif missing := [operation for operation in needed if operation not in allowed]:
         text = f"{names(missing)} missing: add an ACL for the principal, which may {names(allowed)}"
         yield Finding(subject, _RIGHTS, Outcome.FAILED, text)
     else:

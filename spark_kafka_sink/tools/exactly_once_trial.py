@@ -149,7 +149,7 @@ class _Trial:
         text = f"CreateTopics of {self._topic} (CREATE on the topic or the cluster), {2 * PARTITIONS} partitions, "
         if made.refusal:
             replicas = fewest_replicas(self._cluster, self._topic, self._deadline())
-            text += made.told(wanted, self._configs(wanted), replicas)
+            text += made.explain_losses(wanted, self._configs(wanted), replicas)
         else:
             text += "with all settings"
         yield self._finding(Outcome.OK, text)
@@ -256,7 +256,7 @@ def _prepared(report: TaskReport) -> PreparedTransaction:
 
 
 def _shows(found: list[OpenTransaction], prepared: PreparedTransaction) -> bool:
-    return any(each.key == prepared.key for each in found)
+    return any(transaction.key == prepared.key for transaction in found)
 
 
 _LONGEST_NAME: Final = 249
@@ -279,11 +279,11 @@ def thrown_away(calls: Calls, name: str, deadline: float) -> tuple[Outcome, str]
                 "right: delete the topic by hand"
             )
             return Outcome.UNTESTED, text
-        return Outcome.FAILED, _told(name, error)
+        return Outcome.FAILED, _explain(name, error)
     except KafkaError as error:
-        return Outcome.FAILED, _told(name, error)
+        return Outcome.FAILED, _explain(name, error)
     return Outcome.OK, f"topic {name} (DELETE on the topic)"
 
 
-def _told(name: str, error: KafkaError) -> str:
+def _explain(name: str, error: KafkaError) -> str:
     return f"topic {name} could not be deleted, delete it by hand: {error}"

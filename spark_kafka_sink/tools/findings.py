@@ -52,7 +52,7 @@ def required_libraries() -> tuple[str, ...]:
         required = metadata.requires(_PACKAGE) or []
     except metadata.PackageNotFoundError:
         return ()
-    names = [_NAME.match(each) for each in required if "extra ==" not in each]
+    names = [_NAME.match(requirement) for requirement in required if "extra ==" not in requirement]
     return tuple(sorted(name[0] for name in names if name))
 
 
@@ -84,9 +84,9 @@ class Printer:
     def all(self, findings: Generator[Finding, None, None]) -> Iterator[Finding]:
         """Each finding, printed as it comes. Closes ``findings`` also after Ctrl-C, so that it cleans up."""
         with closing(findings):
-            for each in findings:
-                self.finding(each)
-                yield each
+            for finding in findings:
+                self.finding(finding)
+                yield finding
 
     def finding(self, finding: Finding) -> None:
         if finding.subject != self._subject:
@@ -109,8 +109,8 @@ def lines(finding: Finding) -> str:
 
 def conclusion(findings: Sequence[Finding]) -> str:
     """One line about all steps."""
-    failed = [each for each in findings if each.outcome is Outcome.FAILED]
-    untested = sum(each.outcome is Outcome.UNTESTED for each in findings)
+    failed = [finding for finding in findings if finding.outcome is Outcome.FAILED]
+    untested = sum(finding.outcome is Outcome.UNTESTED for finding in findings)
     told = "no step failed"
     if failed:
         told = f"{len(failed)} of {len(findings)} steps failed, first {failed[0].step} of {failed[0].subject}"

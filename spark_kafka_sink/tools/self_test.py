@@ -28,7 +28,7 @@ import spark_kafka_sink
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import TopicPartition
-from spark_kafka_sink.errors import BrokerError, KafkaError, KafkaTimeoutError, UnsupportedVersionError, shown
+from spark_kafka_sink.errors import BrokerError, KafkaError, KafkaTimeoutError, UnsupportedVersionError, sanitize
 from spark_kafka_sink.exactly_once.committer import Cluster
 from spark_kafka_sink.exactly_once.ledger import PartitionLog
 from spark_kafka_sink.network.api_versions import camel_case
@@ -318,7 +318,7 @@ def _brokers(cluster: Cluster) -> str:
     versions = cluster.any_api_versions()
     highest, features = ({}, {}) if versions is None else (versions.highest, versions.features)
     apis = (f"{camel_case(api)} {highest[api]}" for api in _SHOWN_APIS if api in highest)
-    levels = (f"{shown(name)} {level}" for name, level in sorted(features.items()))
+    levels = (f"{sanitize(name)} {level}" for name, level in sorted(features.items()))
     return ", ".join([str(len(cluster.snapshot.nodes)), *apis, *levels])
 
 
@@ -381,7 +381,7 @@ class Topics:
                 for messages in read_topic(librdkafka_options(self._config), name, _PARTITIONS):
                     self.reader = f"confluent-kafka {metadata.version('confluent-kafka')}"
                     count += len(messages)
-                    yield [(each.key(), each.value()) for each in messages]
+                    yield [(message.key(), message.value()) for message in messages]
                 return
             except (ImportError, KafkaError):
                 # What librdkafka has begun to read and cannot go on with is a failure, not a library or a login that it

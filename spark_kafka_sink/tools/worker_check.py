@@ -93,16 +93,16 @@ class WorkerFindings:
 
 def differences(here: Iterable[Finding], there: Iterable[Finding]) -> tuple[Finding, ...]:
     """The worker's findings that the driver does not have, each with what the driver found in that step."""
-    common = {_comparable(each) for each in here}
-    ours = {(each.subject, each.step): each for each in here}
+    common = {_comparable(finding) for finding in here}
+    ours = {(finding.subject, finding.step): finding for finding in here}
     found = []
-    for each in there:
-        if _comparable(each) in common:
+    for finding in there:
+        if _comparable(finding) in common:
             continue
-        text = f"{each.subject}: {each.text}"
-        if (own := ours.get((each.subject, each.step))) is not None:
+        text = f"{finding.subject}: {finding.text}"
+        if (own := ours.get((finding.subject, finding.step))) is not None:
             text += f"\nhere: {'' if own.outcome is Outcome.OK else f'{own.outcome.value}, '}{own.text}"
-        found.append(Finding(each.subject, each.step, each.outcome, text))
+        found.append(Finding(finding.subject, finding.step, finding.outcome, text))
     return tuple(found)
 
 
@@ -208,7 +208,7 @@ def _probe(request: bytes, libraries: Sequence[str]) -> Callable[[int], str]:
             error = None
         except Exception as raised:
             error = f"{type(raised).__name__}: {raised}"
-        texts = [[each.subject, each.step, each.outcome.value, each.text] for each in findings]
+        texts = [[finding.subject, finding.step, finding.outcome.value, finding.text] for finding in findings]
         if error is not None:
             texts.append(["this machine", "import", "FAILED", error])
         return json.dumps([socket.gethostname(), os.getppid(), texts])

@@ -12,7 +12,7 @@ import pytest
 
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, NetworkError, UnsupportedVersionError
 from spark_kafka_sink.errors import WrongProtocolError as WrongProtocol
-from spark_kafka_sink.network.api_versions import SPOKEN, camel_case
+from spark_kafka_sink.network.api_versions import SUPPORTED_VERSIONS, camel_case
 from spark_kafka_sink.network.messages import decode_response, response_type
 from spark_kafka_sink.producer import KafkaProducer
 from spark_kafka_sink.producer.record import ProducerRecord
@@ -155,7 +155,7 @@ def changed(part: Any, path: Sequence[str], fields: Mapping[str, Any]) -> Any:
 
 def rewritten(api: str, *path: str, **fields: Any) -> Change:
     """The broker's own answer, in the highest version that the client knows, with these fields."""
-    kind = response_type(api, SPOKEN[api].highest)
+    kind = response_type(api, SUPPORTED_VERSIONS[api].highest)
 
     def mangled(frame: bytes) -> bytes:
         answer = changed(decode_response(memoryview(frame)[8:], kind), path, fields)

@@ -18,8 +18,8 @@ from spark_kafka_sink.common.model import ClusterSnapshot, Node, TopicPartition
 from spark_kafka_sink.errors import KafkaError, NetworkError, SaslAuthenticationError, WrongProtocolError
 from spark_kafka_sink.exactly_once import ledger_topic
 from spark_kafka_sink.exactly_once.ledger import PartitionLog
-from spark_kafka_sink.exactly_once.sweep import _described, _descriptions, _listed_by
-from spark_kafka_sink.network.api_versions import PRODUCE_FIRST_WITH_TOPIC_IDS, SPOKEN
+from spark_kafka_sink.exactly_once.sweep import _describe, _descriptions, _list_by
+from spark_kafka_sink.network.api_versions import PRODUCE_FIRST_WITH_TOPIC_IDS, SUPPORTED_VERSIONS
 from spark_kafka_sink.network.calls import Call, CallEnd, Calls
 from spark_kafka_sink.network.connection import MAX_HANDSHAKE_FRAME_BYTES, FrameBuffer
 from spark_kafka_sink.network.error_table import Action, action, broker_error
@@ -45,7 +45,7 @@ from spark_kafka_sink.producer import transaction_requests as requests
 from spark_kafka_sink.producer.produce_api import TopicIds, read_response
 from spark_kafka_sink.producer.transaction_requests import END_TXN_V2, ConsumerGroupMetadata, TransactionalIdentity
 from spark_kafka_sink.spark.validate import limits_call, read_limit
-from spark_kafka_sink.tools.connection_check import _described_topic
+from spark_kafka_sink.tools.connection_check import _describe_topic
 from tests.fuzz.target import Target, picked
 from tests.support.scripted_network import api_versions_response, response_frame
 from tests.unit.login.scram_server import Refused, serve
@@ -107,7 +107,7 @@ class _Cluster:
 
 
 _VERSIONS: Final = [
-    (api, version) for api, spoken in SPOKEN.items() for version in range(spoken.lowest, spoken.highest + 1)
+    (api, version) for api, spoken in SUPPORTED_VERSIONS.items() for version in range(spoken.lowest, spoken.highest + 1)
 ]
 _NAME: Final = "name0"
 _PARTITION: Final = TopicPartition(_NAME, 0)
@@ -119,7 +119,7 @@ _LEDGER: Final = ledger_topic.WantedLedger(1, {**ledger_topic.SETTINGS, "min.ins
 def _metadata(cluster: Any) -> None:
     parse_metadata(cluster.body).leader(_PARTITION)
     for topic in cluster.body.topics:
-        list(_described_topic("topic", topic, (Operation.WRITE,), 0.0))
+        list(_describe_topic("topic", topic, (Operation.WRITE,), 0.0))
 
 
 def _coordinator(cluster: Any) -> None:
@@ -180,9 +180,9 @@ _READERS: Final[dict[str, tuple[Read, ...]]] = {
     ),
     "produce": (lambda cluster: PartitionLog(cluster, _PARTITION).append(b"", None, 0.0),),
     "describe_cluster": (lambda cluster: operations(int(cluster.body.cluster_authorized_operations)),),
-    "list_transactions": (lambda cluster: _listed_by(cluster, 0, (), 0.0),),
+    "list_transactions": (lambda cluster: _list_by(cluster, 0, (), 0.0),),
     "describe_transactions": (
-        lambda cluster: _described(cluster, 0, [_NAME], 0.0), lambda cluster: _descriptions(cluster, 0, [_NAME], 0.0),
+        lambda cluster: _describe(cluster, 0, [_NAME], 0.0), lambda cluster: _descriptions(cluster, 0, [_NAME], 0.0),
     ),
 }  # fmt: skip
 """What reads the entity of an API, after its bytes have been read."""
@@ -209,15 +209,15 @@ def _responses() -> Sequence[bytes]:
         number.to_bytes(2, "big") + shape.response(response_type(api, version))
         for number, (api, version) in enumerate(_VERSIONS)
         for shape in shapes
-        if version in (SPOKEN[api].lowest, SPOKEN[api].highest)
+        if version in (SUPPORTED_VERSIONS[api].lowest, SUPPORTED_VERSIONS[api].highest)
     ]
-    number = _VERSIONS.index(("describe_configs", SPOKEN["describe_configs"].highest))
+    number = _VERSIONS.index(("describe_configs", SUPPORTED_VERSIONS["describe_configs"].highest))
     return [*seeds, number.to_bytes(2, "big") + _described_configs()]
 
 
 def _described_configs() -> bytes:
     """A DescribeConfigs response, as a broker writes it, without a config's synonyms."""
-    module = schema("describe_configs", SPOKEN["describe_configs"].highest).response
+    module = schema("describe_configs", SUPPORTED_VERSIONS["describe_configs"].highest).response
     values = {"max.message.bytes": "1048588", **ledger_topic.SETTINGS, "transaction.max.timeout.ms": "900000"}
     unused = {"read_only": False, "is_sensitive": False, "synonyms": (), "documentation": None}
     configs = tuple(
@@ -230,7 +230,7 @@ def _described_configs() -> bytes:
     return response_frame(0, entity)[8:]
 
 
-_PRODUCE_VERSIONS: Final = range(SPOKEN["produce"].lowest, SPOKEN["produce"].highest + 1)
+_PRODUCE_VERSIONS: Final = range(SUPPORTED_VERSIONS["produce"].lowest, SUPPORTED_VERSIONS["produce"].highest + 1)
 _TOPIC_ID: Final = (1).to_bytes(16, "big")
 _TOPIC_IDS: Final = TopicIds({"t": _TOPIC_ID}, {_TOPIC_ID: "t"})
 

@@ -16,7 +16,12 @@ from spark_kafka_sink.schemas.encoding.avro_schema import AvroSchema, unreadable
 from spark_kafka_sink.schemas.encoding.descriptors import DECIMAL, META, descriptor_set_of, known_files
 from spark_kafka_sink.schemas.encoding.encoder import InvalidSchemaError, SchemaMismatchError
 from spark_kafka_sink.schemas.encoding.protobuf import plan_protobuf
-from spark_kafka_sink.schemas.formats.proto_text import _marked, message_indexes, proto_files, writes_entries_out
+from spark_kafka_sink.schemas.formats.proto_text import (
+    _mark_map_entries,
+    message_indexes,
+    proto_files,
+    writes_entries_out,
+)
 from spark_kafka_sink.schemas.registry import schema
 from spark_kafka_sink.schemas.registry.cache import stored_response
 from spark_kafka_sink.schemas.registry.schema import read_object, registered_schema
@@ -142,7 +147,7 @@ TARGETS: Final = (
         _descriptors, (ConfigError, SchemaMismatchError),
     ),
     Target(
-        "proto-texts", (writes_entries_out, _marked),
+        "proto-texts", (writes_entries_out, _mark_map_entries),
         lambda: [_PROTO3, _PROTO2, _ENTRY, 'edition = "2023";\n/* a */ message M {}'],
         tokens=(b"option map_entry = true;", b"edition =", b"/*", b"*/", b'"', b"//", b"option", b"map_entry"),
         is_text=True,

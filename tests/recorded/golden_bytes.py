@@ -18,7 +18,7 @@ from itertools import groupby
 from typing import Any
 from zipfile import ZipFile
 
-from spark_kafka_sink.network.api_versions import SPOKEN, camel_case
+from spark_kafka_sink.network.api_versions import SUPPORTED_VERSIONS, camel_case
 from spark_kafka_sink.network.messages import API_KEYS
 from spark_kafka_sink.testing import DEFAULT_VERSION
 from spark_kafka_sink.testing.kafka_jars import kafka_jars
@@ -34,7 +34,10 @@ def golden_bytes() -> list[str]:
     jar = kafka_jars(DEFAULT_VERSION) / f"kafka-clients-{DEFAULT_VERSION}.jar"
     with kafka_jvm() as jvm, ZipFile(jar) as definitions:
         return [
-            line for api in SPOKEN for kind in ("Request", "Response") for line in _lines(jvm, definitions, api, kind)
+            line
+            for api in SUPPORTED_VERSIONS
+            for kind in ("Request", "Response")
+            for line in _lines(jvm, definitions, api, kind)
         ]
 
 
@@ -42,7 +45,7 @@ def _lines(jvm: Any, definitions: ZipFile, api: str, kind: str) -> Iterator[str]
     name = f"{camel_case(api)}{kind}"
     text = definitions.read(f"common/message/{name}.json").decode()
     definition = json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE))
-    versions = range(SPOKEN[api].lowest, SPOKEN[api].highest + 1)
+    versions = range(SUPPORTED_VERSIONS[api].lowest, SUPPORTED_VERSIONS[api].highest + 1)
     for sparse in (False, True):
         values = {version: _Values(definition, version).message(sparse) for version in versions}
         for alike, these in groupby(versions, values.__getitem__):

@@ -13,7 +13,7 @@ from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.model import Node, TopicPartition
-from spark_kafka_sink.network.api_versions import SPOKEN, camel_case
+from spark_kafka_sink.network.api_versions import SUPPORTED_VERSIONS, camel_case
 from spark_kafka_sink.network.messages import API_KEYS, decode_response, encode_request, response_type
 from spark_kafka_sink.producer.produce_api import (
     UNKNOWN_START,
@@ -34,7 +34,7 @@ def _golden(kind):
         if not name.isdigit():
             message, values = name, ast.literal_eval(rest)
         elif message.endswith(kind):
-            api = next(api for api in SPOKEN if camel_case(api) + kind == message)
+            api = next(api for api in SUPPORTED_VERSIONS if camel_case(api) + kind == message)
             yield pytest.param(api, int(name), values, bytes.fromhex(rest), id=f"{api} {name}")
 
 
@@ -59,7 +59,7 @@ def _snake_case(name):
 
 @pytest.mark.parametrize("messages", [REQUESTS, RESPONSES], ids=["requests", "responses"])
 def test_every_version_that_the_client_speaks_is_there(messages):
-    spoken = {(api, version) for api, of in SPOKEN.items() for version in range(of.lowest, of.highest + 1)}
+    spoken = {(api, version) for api, of in SUPPORTED_VERSIONS.items() for version in range(of.lowest, of.highest + 1)}
     assert {each.values[:2] for each in messages} == spoken
 
 

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_kafka_sink.common.model import Node
-from spark_kafka_sink.errors import ConfigError, KafkaError, clause, shown
+from spark_kafka_sink.errors import ConfigError, KafkaError, clause, sanitize
 from spark_kafka_sink.network.error_table import broker_error
 from spark_kafka_sink.network.login.token_sources import _error_of
 from spark_kafka_sink.network.messages import schema
@@ -32,22 +32,22 @@ ESCAPED = r"no\n2026-01-01 ERROR forged\x1b[2J\x9b\u202e\u2028"
 
 
 def test_what_is_not_printable_is_escaped_and_the_rest_stays():
-    assert shown(HOSTILE) == ESCAPED
-    assert shown("\ud800\x00") == r"\ud800\x00"
+    assert sanitize(HOSTILE) == ESCAPED
+    assert sanitize("\ud800\x00") == r"\ud800\x00"
     for text in ("", 'Grüße, "it\'s" 日本 🙂 C:\\x', "a" * 2000):
-        assert shown(text) == text
+        assert sanitize(text) == text
 
 
 def test_long_text_is_cut_with_a_mark():
-    assert shown("ab" * 1_000_000) == "ab" * 1000 + "…"
-    assert shown("abc", 2) == "ab…"
+    assert sanitize("ab" * 1_000_000) == "ab" * 1000 + "…"
+    assert sanitize("abc", 2) == "ab…"
 
 
 def test_incident_escapes_made_a_text_six_times_as_long_as_its_limit():
     """As `make fuzz` found in the error of a token endpoint, of lone surrogates."""
-    assert shown("\ud800" * 10, 15) == r"\ud800\ud800…"
-    assert shown("a\n" * 5, 15) == r"a\n" * 5
-    assert shown("a\n" * 6, 15) == r"a\n" * 5 + "…"
+    assert sanitize("\ud800" * 10, 15) == r"\ud800\ud800…"
+    assert sanitize("a\n" * 5, 15) == r"a\n" * 5
+    assert sanitize("a\n" * 6, 15) == r"a\n" * 5 + "…"
     assert len(_error_of(b'{"error": "' + b"\\u0000" * 1000 + b'"}')) < 310
 
 

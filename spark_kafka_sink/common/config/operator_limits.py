@@ -25,7 +25,7 @@ def provider_fault(simple_name: str) -> str | None:
 
     The text follows the placeholder or option. In the variable, the name may have Java's package.
     """
-    allowed = _allowed(PROVIDERS)
+    allowed = _allowlist(PROVIDERS)
     if allowed is None or simple_name in {name.rpartition(".")[2] for name in allowed}:
         return None
     return f"needs {simple_name}, which {_does_not_allow(PROVIDERS)}"
@@ -37,11 +37,11 @@ def file_fault(path: str) -> str | None:
     A file is allowed by its absolute path or by that of a folder above it. Links are followed: users who may write to
     such a folder decide what is in it. A path with ``..`` is refused, because behind a link it leads out of the folder.
     """
-    allowed = _allowed(FILES)
+    allowed = _allowlist(FILES)
     if allowed is None:
         return None
     file = Path(os.path.abspath(path))
-    if ".." not in Path(path).parts and any(file.is_relative_to(os.path.normpath(each)) for each in allowed):
+    if ".." not in Path(path).parts and any(file.is_relative_to(os.path.normpath(name)) for name in allowed):
         return None
     return f"names a file that {_does_not_allow(FILES)}"
 
@@ -56,23 +56,23 @@ def url_fault(url: str) -> str | None:
 
     As in Java, whole URLs are compared, except for a slash at the end: a prefix would allow other hosts or paths.
     """
-    allowed = _allowed(URLS)
-    if allowed is None or url.strip().rstrip("/") in {each.rstrip("/") for each in allowed}:
+    allowed = _allowlist(URLS)
+    if allowed is None or url.strip().rstrip("/") in {name.rstrip("/") for name in allowed}:
         return None
     return f"has a URL that {_does_not_allow(URLS)}"
 
 
 def class_fault(name: str) -> str | None:
     """Why a class ``package.module:Class``, or a source of tokens, must not be loaded; follows the option's name."""
-    allowed = _allowed(CLASSES)
+    allowed = _allowlist(CLASSES)
     if allowed is None or name in allowed:
         return None
     return f"names {name!r}, which {_does_not_allow(CLASSES)}"
 
 
-def _allowed(variable: str) -> frozenset[str] | None:
+def _allowlist(variable: str) -> frozenset[str] | None:
     text = os.environ.get(variable)
-    return None if text is None else frozenset(each.strip() for each in text.split(",")) - {"", "none"}
+    return None if text is None else frozenset(name.strip() for name in text.split(",")) - {"", "none"}
 
 
 def _does_not_allow(variable: str) -> str:

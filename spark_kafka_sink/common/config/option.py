@@ -1,4 +1,4 @@
-"""One option: its name, type, default and valid values, and how its value is parsed; ``Draft`` has those of many."""
+"""One option: its name, type, default and valid values, and how its value is parsed. ``ConfigBuilder`` has many."""
 
 from __future__ import annotations
 
@@ -238,9 +238,9 @@ def option(
     return field(metadata={_OPTION: Option(name, kind, default, importance, doc, valid)})
 
 
-def declared(cls: type) -> dict[str, Option]:
+def declared_options(cls: type) -> dict[str, Option]:
     """The options of a dataclass by the names of their fields."""
-    return {each.name: each.metadata[_OPTION] for each in fields(cls) if _OPTION in each.metadata}
+    return {field_.name: field_.metadata[_OPTION] for field_ in fields(cls) if _OPTION in field_.metadata}
 
 
 def did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
@@ -251,7 +251,7 @@ def did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
 
 
 @dataclass
-class Draft:
+class ConfigBuilder:
     """An unfinished configuration: the ``values`` of all options, the options ``given``, the ``faulty`` ones.
 
     ``names`` has the old names of options that are given by them. ``placeholders`` has the options whose values come
@@ -308,10 +308,10 @@ class Rule(NamedTuple):
     """
 
     reads: tuple[str, ...]
-    apply: Callable[[Draft], None]
+    apply: Callable[[ConfigBuilder], None]
 
 
-def rule(*reads: str) -> Callable[[Callable[[Draft], None]], Rule]:
+def rule(*reads: str) -> Callable[[Callable[[ConfigBuilder], None]], Rule]:
     """Makes a function a rule that reads these options."""
     return lambda apply: Rule(reads, apply)
 

@@ -26,20 +26,20 @@ from spark_kafka_sink.common.config.option import (
     PASSWORD,
     SHORT,
     STRING,
-    Draft,
+    ConfigBuilder,
     Matching,
     OneOf,
     Option,
     Password,
     Range,
     Status,
-    declared,
+    declared_options,
     did_you_mean,
     option,
 )
 from spark_kafka_sink.common.config.providers import OPTION as CONFIG_PROVIDERS
 from spark_kafka_sink.common.config.providers import ConfigProviders, has_placeholder, take, take_providers
-from spark_kafka_sink.common.config.rules import RULES, SMALLEST_RECORD, old_name, renamed
+from spark_kafka_sink.common.config.rules import RULES, SMALLEST_RECORD, old_name, rename_old_options
 from spark_kafka_sink.common.config.security_rules import (
     DEFAULT_RETRIEVER,
     LOGIN,
@@ -273,9 +273,9 @@ class ProducerConfig:
         process and text.
         """
         refuse_other_than_mapping(mapping)
-        draft = Draft(prefix, {o.name: () if o.kind is LIST else o.default for o in PRODUCER_OPTIONS})
+        draft = ConfigBuilder(prefix, {o.name: () if o.kind is LIST else o.default for o in PRODUCER_OPTIONS})
         given = {OWN_NAMES.get(name, name): value for name, value in mapping.items() if value is not None}
-        for name, value in take_providers(draft, given if prefix else renamed(draft, given)).items():
+        for name, value in take_providers(draft, given if prefix else rename_old_options(draft, given)).items():
             if name in OPTIONS_BY_NAME:
                 take(draft, OPTIONS_BY_NAME[name], value)
             else:
@@ -327,7 +327,7 @@ class ProducerConfig:
         return level
 
 
-_FIELDS: Final = declared(ProducerConfig)
+_FIELDS: Final = declared_options(ProducerConfig)
 _NAMES: Final = {field: option.name for field, option in _FIELDS.items()}
 
 _NO_EFFECT, _JVM_ONLY = Status.NO_EFFECT, Status.JVM_ONLY

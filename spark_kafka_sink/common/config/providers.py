@@ -15,7 +15,15 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
 from spark_kafka_sink.common.config.operator_limits import file_fault, provider_fault
-from spark_kafka_sink.common.config.option import BadValueError, Draft, OneOf, Option, OptionKind, Password, Status
+from spark_kafka_sink.common.config.option import (
+    BadValueError,
+    ConfigBuilder,
+    OneOf,
+    Option,
+    OptionKind,
+    Password,
+    Status,
+)
 from spark_kafka_sink.errors import ConfigError
 
 OPTION: Final = "config.providers"
@@ -52,7 +60,7 @@ class FileConfigProvider:
         _check_limits(self, path)
 
     def get(self, path: str, key: str) -> str | None:
-        file = _allowed(path, self.allowed_paths)
+        file = _allowed_path(path, self.allowed_paths)
         return None if file is None else parse_properties(_read(file)).get(key)
 
 
@@ -66,7 +74,7 @@ class DirectoryConfigProvider:
         _check_limits(self, path)
 
     def get(self, path: str, key: str) -> str | None:
-        folder = _allowed(path, self.allowed_paths)
+        folder = _allowed_path(path, self.allowed_paths)
         if folder is None or not key or Path(key).name != key or not (folder / key).is_file():
             return None
         return _read(folder / key)
@@ -167,7 +175,7 @@ def _check_limits(provider: ConfigProvider, path: str = "") -> None:
         raise ProviderError(fault)
 
 
-def _allowed(path: str, allowed_paths: tuple[str, ...]) -> Path | None:
+def _allowed_path(path: str, allowed_paths: tuple[str, ...]) -> Path | None:
     """The path, or None if it is not given or not below an allowed one (Java: ``AllowedPaths``)."""
     if not path:
         return None
@@ -199,7 +207,7 @@ _PARAMETERS: Final[Mapping[str, str]] = MappingProxyType({
 """The parameter of each class; each has one."""
 
 
-def take_providers(draft: Draft, given: Mapping[str, object]) -> dict[str, object]:
+def take_providers(draft: ConfigBuilder, given: Mapping[str, object]) -> dict[str, object]:
     """Puts the providers of ``config.providers…`` into the draft and returns the other options.
 
     The value of ``config.providers`` may be a ``ConfigProviders``.
@@ -219,7 +227,7 @@ def _is_own(name: str) -> bool:
     return name == OPTION or name.startswith(f"{OPTION}.")
 
 
-def _providers(draft: Draft, own: dict[str, str]) -> ConfigProviders:
+def _providers(draft: ConfigBuilder, own: dict[str, str]) -> ConfigProviders:
     aliases = sorted({alias.strip().lower() for alias in own.pop(OPTION, "").split(",")} - {""})
     made = [(alias, _provider(draft, f"{OPTION}.{alias}", own)) for alias in aliases]
     for name in own:
@@ -227,7 +235,7 @@ def _providers(draft: Draft, own: dict[str, str]) -> ConfigProviders:
     return ConfigProviders(tuple((alias, provider) for alias, provider in made if provider is not None))
 
 
-def _provider(draft: Draft, prefix: str, own: dict[str, str]) -> ConfigProvider | None:
+def _provider(draft: ConfigBuilder, prefix: str, own: dict[str, str]) -> ConfigProvider | None:
     """The provider of the options that begin with ``prefix``, which it removes from ``own``; None after a fault."""
     java_class = own.pop(f"{prefix}.class", "")
     names = [name for name in own if name.startswith(f"{prefix}.param.")]
@@ -254,7 +262,7 @@ def _provider(draft: Draft, prefix: str, own: dict[str, str]) -> ConfigProvider 
     return FileConfigProvider(allowed) if simple == "FileConfigProvider" else DirectoryConfigProvider(allowed)
 
 
-def _variables(draft: Draft, name: str, pattern: str | None) -> EnvVarConfigProvider | None:
+def _variables(draft: ConfigBuilder, name: str, pattern: str | None) -> EnvVarConfigProvider | None:
     if pattern is None:
         return EnvVarConfigProvider()
     try:
@@ -265,7 +273,7 @@ def _variables(draft: Draft, name: str, pattern: str | None) -> EnvVarConfigProv
     return EnvVarConfigProvider(pattern)
 
 
-def _allowed_paths(draft: Draft, name: str, value: str | None) -> tuple[str, ...]:
+def _allowed_paths(draft: ConfigBuilder, name: str, value: str | None) -> tuple[str, ...]:
     """The paths of ``allowed.paths``. As in Java they must be absolute; they don't have to exist on the driver."""
     paths = tuple(path.strip() for path in value.split(",")) if value else ()
     for path in paths:
@@ -274,7 +282,7 @@ def _allowed_paths(draft: Draft, name: str, value: str | None) -> tuple[str, ...
     return tuple(os.path.normpath(path) for path in paths)
 
 
-def take(draft: Draft, option: Option, value: object) -> None:
+def take(draft: ConfigBuilder, option: Option, value: object) -> None:
     """Puts the value of an option into the draft, or a fault. A ``Password`` keeps its placeholders."""
     name = option.name
     draft.given.add(name)
@@ -286,7 +294,7 @@ def take(draft: Draft, option: Option, value: object) -> None:
     else:
         try:
             draft.values[name] = option.parse(
-                value if option.kind is OptionKind.PASSWORD else _resolved(draft, name, value)
+                value if option.kind is OptionKind.PASSWORD else _resolve(draft, name, value)
             )
         except (BadValueError, ProviderError) as error:
             draft.fault(name, str(error))
@@ -294,7 +302,7 @@ def take(draft: Draft, option: Option, value: object) -> None:
             _check_placeholders(draft, name)
 
 
-def _resolved(draft: Draft, name: str, value: object) -> object:
+def _resolve(draft: ConfigBuilder, name: str, value: object) -> object:
     """``value`` with its placeholders replaced, except for those without a value."""
     if not isinstance(value, str) or not has_placeholder(value):
         return value
@@ -307,7 +315,7 @@ def _resolved(draft: Draft, name: str, value: object) -> object:
     return resolved
 
 
-def _check_placeholders(draft: Draft, name: str) -> None:
+def _check_placeholders(draft: ConfigBuilder, name: str) -> None:
     value, providers = draft.values[name], draft.values[OPTION]
     if isinstance(value, Password) and (fault := providers.fault(value.value)) is not None:
         draft.fault(name, fault)
@@ -338,11 +346,11 @@ def parse_properties(text: str) -> dict[str, str]:
         while (len(entry) - len(entry.rstrip("\\"))) % 2:
             entry = entry[:-1] + next(lines, "").lstrip(_BLANKS)
         if match := _ENTRY.fullmatch(entry):
-            entries[_unescaped(match["name"])] = _unescaped(match["value"])
+            entries[_unescape(match["name"])] = _unescape(match["value"])
     return entries
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     """Replaces escapes. As in Java's strings, a character above U+FFFF is two of them."""
     return _ESCAPE.sub(_plain, text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from spark_kafka_sink.common.config.operator_limits import class_fault
-from spark_kafka_sink.common.config.option import Draft, Rule, rule
+from spark_kafka_sink.common.config.option import ConfigBuilder, Rule, rule
 from spark_kafka_sink.common.config.security_rules import (
     PROTOCOLS,
     clear_text_login,
@@ -56,7 +56,7 @@ RACK_AWARE_PARTITIONERS = ("default", "crc32")
 
 
 @rule("bootstrap.servers", "security.protocol")
-def servers(draft: Draft) -> None:
+def servers(draft: ConfigBuilder) -> None:
     """Each server is host:port and counts once; one is required (Java: ``ClientUtils``, before 4.1 for empty ones)."""
     name = "bootstrap.servers"
     entries = [*filter(None, draft.values[name] or ())]
@@ -97,7 +97,7 @@ def _parse_address(text: str, security_protocol: str) -> tuple[str, int]:
 
 
 @rule("partitioner.class")
-def partitioner(draft: Draft) -> None:
+def partitioner(draft: ConfigBuilder) -> None:
     """A partitioner is one of ``PARTITIONERS``, Kafka's class for one of them, or a Python class."""
     name = _of_java_name(draft.values["partitioner.class"] or PARTITIONERS[0], _JAVA_PARTITIONERS)
     name = name.lower() if name.lower() in PARTITIONERS else name
@@ -113,7 +113,7 @@ def partitioner(draft: Draft) -> None:
 
 
 @rule("partitioner.class", "partitioner.rack.aware", "client.rack")
-def rack(draft: Draft) -> None:
+def rack(draft: ConfigBuilder) -> None:
     """partitioner.rack.aware needs client.rack (Java: ``RecordAccumulator.PartitionerConfig``).
 
     Warns if the partitioner ignores it.
@@ -128,7 +128,7 @@ def rack(draft: Draft) -> None:
 
 
 @rule(*SERIALIZERS)
-def serializers(draft: Draft) -> None:
+def serializers(draft: ConfigBuilder) -> None:
     """Serializers are Python classes, or Java's names of those that exist in both."""
     for option in SERIALIZERS:
         name = draft.values[option]
@@ -155,7 +155,7 @@ def serializers(draft: Draft) -> None:
 
 
 @rule("interceptor.classes")
-def interceptors(draft: Draft) -> None:
+def interceptors(draft: ConfigBuilder) -> None:
     """Interceptors are Python classes."""
     for name in draft.values["interceptor.classes"]:
         if not PYTHON_CLASS.fullmatch(name):
@@ -167,7 +167,7 @@ def interceptors(draft: Draft) -> None:
 
 
 @rule("acks", "retries", "enable.idempotence", "max.in.flight.requests.per.connection")
-def idempotence(draft: Draft) -> None:
+def idempotence(draft: ConfigBuilder) -> None:
     """Idempotence needs some settings (Java: ``postProcessAndValidateIdempotenceConfigs``). Warns where Java logs."""
     values = draft.values
     values["acks"] = -1 if values["acks"] == "all" else int(values["acks"])
@@ -195,7 +195,7 @@ def idempotence(draft: Draft) -> None:
 
 
 @rule(*_ON_THE_WIRE)
-def texts(draft: Draft) -> None:
+def texts(draft: ConfigBuilder) -> None:
     """Texts that requests carry must fit into a string of the protocol."""
     for name in _ON_THE_WIRE:
         value = draft.values[name]
@@ -204,7 +204,7 @@ def texts(draft: Draft) -> None:
 
 
 @rule("transactional.id", "acks", "retries", "enable.idempotence")
-def transactions(draft: Draft) -> None:
+def transactions(draft: ConfigBuilder) -> None:
     """A transactional producer must be idempotent, and its id must not be empty, as in Java."""
     values, name = draft.values, "transactional.id"
     if values[name] is None:
@@ -222,7 +222,7 @@ def transactions(draft: Draft) -> None:
 
 
 @rule("delivery.timeout.ms", "linger.ms", "request.timeout.ms")
-def delivery_timeout(draft: Draft) -> None:
+def delivery_timeout(draft: ConfigBuilder) -> None:
     """delivery.timeout.ms must be at least linger.ms + request.timeout.ms; its default is raised to that (Java:
     ``configureDeliveryTimeout``).
     """
@@ -240,7 +240,7 @@ def delivery_timeout(draft: Draft) -> None:
 
 
 @rule("buffer.memory", "batch.size", "max.request.size", "acks")
-def memory(draft: Draft) -> None:
+def memory(draft: ConfigBuilder) -> None:
     """A given buffer.memory must hold a record, and a batch of a given batch.size. (Java accepts less and fails each
     record.) The default of batch.size shrinks with buffer.memory and max.request.size, and with acks=0.
     """
@@ -259,7 +259,7 @@ def memory(draft: Draft) -> None:
 
 
 @rule(*_BACKOFFS.keys(), *_BACKOFFS.values())
-def backoffs(draft: Draft) -> None:
+def backoffs(draft: ConfigBuilder) -> None:
     """A backoff is at most its maximum. If only reconnect.backoff.ms is given, it does not grow."""
     values, given = draft.values, draft.given
     if "reconnect.backoff.ms" in given and "reconnect.backoff.max.ms" not in given:
@@ -278,7 +278,7 @@ _WITHOUT_EFFECT = ("bootstrap.resolve.timeout.ms", "buffer.memory.allocation.str
 
 
 @rule()
-def without_effect(draft: Draft) -> None:
+def without_effect(draft: ConfigBuilder) -> None:
     """Options whose absence could be noticed, unlike that of others without effect."""
     for name in _WITHOUT_EFFECT:
         if name in draft.given:
@@ -309,7 +309,7 @@ _OLD_VALUES: Mapping[str, Mapping[str, object]] = MappingProxyType({
 """Values that the current options don't have: numbers of codecs, and metadata updates only after errors."""
 
 
-def renamed(draft: Draft, given: Mapping[str, object]) -> dict[str, object]:
+def rename_old_options(draft: ConfigBuilder, given: Mapping[str, object]) -> dict[str, object]:
     """``given`` by current names. Faults show an option's name as given."""
     options = {name: value for name, value in given.items() if name not in OLD_NAMES and name != PRODUCER_TYPE}
     for old, name in OLD_NAMES.items():
@@ -375,7 +375,7 @@ def _of_java_name(name: str, classes: Mapping[str, str]) -> str:
     return name
 
 
-def imported(option: str, name: str) -> type[Any]:
+def import_class(option: str, name: str) -> type[Any]:
     """The class ``package.module:Class``, not called. Raises ``ConfigError``, which names ``option``."""
     if name not in _JAVA_SERIALIZERS.values() and (fault := class_fault(name)) is not None:
         raise ConfigError([f"{option} {fault}."])
@@ -395,7 +395,7 @@ def instance(option: str, name: str, methods: tuple[str, ...], base: str) -> Any
     Raises ``ConfigError``, which names ``option``. For a class that lacks one of ``methods``, it says to inherit from
     ``base``.
     """
-    cls = imported(option, name)
+    cls = import_class(option, name)
     missing = [method for method in methods if not callable(getattr(cls, method, None))]
     if missing:
         raise ConfigError([f"{option} {name} has no method {', '.join(missing)}; inherit from {base}."])

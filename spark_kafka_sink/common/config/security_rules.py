@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
 
 from spark_kafka_sink.common.config.operator_limits import file_fault
-from spark_kafka_sink.common.config.option import Draft, did_you_mean, is_loopback, rule
+from spark_kafka_sink.common.config.option import ConfigBuilder, did_you_mean, is_loopback, rule
 from spark_kafka_sink.common.config.providers import SHADED, has_placeholder
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -73,7 +73,7 @@ class BuiltIn(Protocol):
     sends: str
     advice: str
 
-    def check(self, draft: Draft, module: LoginModule | None) -> None:
+    def check(self, draft: ConfigBuilder, module: LoginModule | None) -> None:
         """Checks the options of a draft, ``check_login_module`` first unless the mechanism needs no login module.
 
         ``module`` is None also if placeholders hide it; then the login checks it.
@@ -96,7 +96,7 @@ def built_in(mechanism: str) -> BuiltIn | None:
 
 
 @rule("security.protocol", "sasl.mechanism", JAAS, PROVIDER, *LOGIN)
-def sasl(draft: Draft) -> None:
+def sasl(draft: ConfigBuilder) -> None:
     """SASL_PLAINTEXT and SASL_SSL need a known mechanism, in upper or lower case, and credentials for it."""
     protocol, mechanism = draft.values["security.protocol"], draft.values["sasl.mechanism"]
     if mechanism.upper() in BUILT_IN:
@@ -110,7 +110,7 @@ def sasl(draft: Draft) -> None:
     module = _login_module(draft)
     asks_for_tokens = draft.values[PROVIDER] or mechanism == AWS_MECHANISM
     if not asks_for_tokens and "sasl.mechanism" not in draft.given and not _means_kerberos(draft, module):
-        suited = " or ".join(_suited(module)) if module is not None else ""
+        suited = " or ".join(_mechanisms_of(module)) if module is not None else ""
         draft.fault(
             "sasl.mechanism", f"is not set, and its default is GSSAPI (Kerberos); set it to {suited or _BUILT}."
         )
@@ -125,7 +125,7 @@ def sasl(draft: Draft) -> None:
 
 
 @rule("bootstrap.servers", "security.protocol", "sasl.mechanism")
-def clear_text_login(draft: Draft) -> None:
+def clear_text_login(draft: ConfigBuilder) -> None:
     """Warns about a mechanism that sends its secret with SASL_PLAINTEXT, unless all brokers are on this machine."""
     of_this_machine = all(is_loopback(host) for host, _ in draft.values["bootstrap.servers"])
     if draft.values["security.protocol"] != "SASL_PLAINTEXT" or of_this_machine:
@@ -137,7 +137,7 @@ def clear_text_login(draft: Draft) -> None:
         )
 
 
-def check_login_module(draft: Draft, module: LoginModule | None) -> None:
+def check_login_module(draft: ConfigBuilder, module: LoginModule | None) -> None:
     """``sasl.jaas.config`` must have a login module of the mechanism, unless placeholders hide it."""
     mechanism = draft.values["sasl.mechanism"]
     if JAAS in draft.faulty:
@@ -161,26 +161,26 @@ def credentials_fault(mechanism: str, module: LoginModule, prefix: str = "") -> 
     if module.name in found.login_modules:
         return found.module_fault(module.options)
     shown = module.name if _CLASS_NAME.fullmatch(module.name) else "a class that is not a known login module"
-    suited = _suited(module)
+    suited = _mechanisms_of(module)
     other = f", or set {prefix}sasl.mechanism={suited[0]}" if len(suited) == 1 else ""
     return f"has {shown}, which does not log in with {mechanism}; write {found.example}{other}"
 
 
-def _means_kerberos(draft: Draft, module: LoginModule | None) -> bool:
+def _means_kerberos(draft: ConfigBuilder, module: LoginModule | None) -> bool:
     """Whether Java's default mechanism is meant: the login module is Kerberos' or placeholders hide it."""
     if module is not None:
-        return GSSAPI in _suited(module)
+        return GSSAPI in _mechanisms_of(module)
     return draft.values[JAAS] is not None
 
 
-def _suited(module: LoginModule) -> list[str]:
+def _mechanisms_of(module: LoginModule) -> list[str]:
     """The mechanisms whose own login module this is."""
     if module.name == AWS_MODULE:
         return [AWS_MECHANISM]
     return [name for name in BUILT_IN if (found := built_in(name)) and found.login_modules[0] == module.name]
 
 
-def _login_module(draft: Draft) -> LoginModule | None:
+def _login_module(draft: ConfigBuilder) -> LoginModule | None:
     """The login module. None without one, and if placeholders stand for parts of it: then the login checks it."""
     config = draft.values[JAAS]
     try:
@@ -248,7 +248,7 @@ TLS_1_2: Final[Mapping[str, str]] = MappingProxyType({
 
 
 @rule(*STORES)
-def tls_stores(draft: Draft) -> None:
+def tls_stores(draft: ConfigBuilder) -> None:
     """A store is one file, or inline PEM (Java: ``createKeystore`` and ``createTruststore``)."""
     values = draft.values
     for name in STORES:
@@ -270,7 +270,7 @@ def tls_stores(draft: Draft) -> None:
 
 
 @rule("security.protocol")
-def tls_without_effect(draft: Draft) -> None:
+def tls_without_effect(draft: ConfigBuilder) -> None:
     """Warns about ``ssl.*`` options if ``security.protocol`` asks for no TLS, as its default."""
     protocol = draft.values["security.protocol"]
     given = [name for name in draft.given if name.startswith("ssl.")]
@@ -281,7 +281,7 @@ def tls_without_effect(draft: Draft) -> None:
 
 
 @rule("ssl.enabled.protocols", "ssl.protocol")
-def tls_versions(draft: Draft) -> None:
+def tls_versions(draft: ConfigBuilder) -> None:
     """Puts ``ssl.enabled.protocols`` in order, without versions that ``ssl.protocol`` excludes; empty means all.
 
     Older versions are ignored in a list without gaps that has TLSv1.2.
@@ -304,10 +304,10 @@ def tls_versions(draft: Draft) -> None:
 
 
 @rule("ssl.enabled.protocols", "ssl.protocol", "ssl.cipher.suites")
-def tls_cipher_suites(draft: Draft) -> None:
+def tls_cipher_suites(draft: ConfigBuilder) -> None:
     """Cipher suites have Java's names. A TLS version without one of them leaves ``ssl.enabled.protocols``."""
     values, name = draft.values, "ssl.cipher.suites"
-    values[name] = suites = tuple(dict.fromkeys(each for each in values[name] if each and each != _NO_CIPHER))
+    values[name] = suites = tuple(dict.fromkeys(value for value in values[name] if value and value != _NO_CIPHER))
     for suite in suites:
         if suite not in TLS_1_2 and suite not in TLS_1_3:
             draft.fault(name, f"has {suite!r}, which is not a cipher suite of TLSv1.2 or TLSv1.3; leave it out.")
@@ -412,11 +412,11 @@ def _module(first: JaasToken, tokens: Iterator[JaasToken], number: int) -> Login
 def _tokens(text: str) -> Iterator[JaasToken]:
     for token in _TOKEN.finditer(text):
         if token["quote"]:
-            yield JaasToken(_TEXT, _ESCAPE.sub(_unescaped, token["quoted"]))
+            yield JaasToken(_TEXT, _ESCAPE.sub(_unescape, token["quoted"]))
         else:
             yield JaasToken(_TEXT, token["word"]) if token["word"] else JaasToken(token["mark"])
 
 
-def _unescaped(escape: re.Match[str]) -> str:
+def _unescape(escape: re.Match[str]) -> str:
     """Octal digits, one of C's letters, or the character itself."""
     return chr(int(escape["octal"], 8)) if escape["octal"] else _ESCAPES.get(escape["other"], escape["other"])

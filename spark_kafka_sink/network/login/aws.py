@@ -44,8 +44,8 @@ class AwsTokens:
         try:
             credentials, expires_at = self._credentials(region)
         except (BotoCoreError, ClientError) as error:
-            raise LoginError(f"AWS returned no credentials: {_shown(error)}") from None
-        return _presigned(region, credentials, expires_at)
+            raise LoginError(f"AWS returned no credentials: {_describe_error(error)}") from None
+        return _presign(region, credentials, expires_at)
 
     def _credentials(self, region: str) -> tuple[ReadOnlyCredentials, float]:
         """Credentials and their end (ms since 1970), which is infinite if botocore does not say."""
@@ -58,11 +58,11 @@ class AwsTokens:
             )
         if "awsRoleArn" not in options:
             return found.get_frozen_credentials(), float("inf")
-        role = self._assumed(session, region, options)
+        role = self._assume_role(session, region, options)
         keys = ReadOnlyCredentials(role["AccessKeyId"], role["SecretAccessKey"], role["SessionToken"])
         return keys, role["Expiration"].timestamp() * 1000.0
 
-    def _assumed(self, session: Any, region: str, options: dict[str, str]) -> Any:
+    def _assume_role(self, session: Any, region: str, options: dict[str, str]) -> Any:
         timeouts = Config(
             connect_timeout=self._config.sasl_login_connect_timeout_ms / 1000.0,
             read_timeout=self._config.sasl_login_read_timeout_ms / 1000.0,
@@ -86,7 +86,7 @@ def _region_of(config: ProducerConfig) -> str:
     )
 
 
-def _presigned(region: str, credentials: ReadOnlyCredentials, expires_at: float) -> Token:
+def _presign(region: str, credentials: ReadOnlyCredentials, expires_at: float) -> Token:
     """The presigned URL as base64 without padding. It expires with the credentials, or after 15 minutes."""
     request = AWSRequest("GET", f"https://kafka.{region}.amazonaws.com/", params={"Action": "kafka-cluster:Connect"})
     botocore.auth.SigV4QueryAuth(credentials, _SERVICE, region, expires=_VALID_FOR_S).add_auth(request)
@@ -97,5 +97,5 @@ def _presigned(region: str, credentials: ReadOnlyCredentials, expires_at: float)
     return Token(value, min(signed_at + _VALID_FOR_S * 1000.0, expires_at), signed_at)
 
 
-def _shown(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     return str(error) if isinstance(error, ClientError) else f"{type(error).__name__}: {error}"

@@ -42,10 +42,10 @@ class GcpTokens:
                 credentials.refresh(Request(http))  # type: ignore[no-untyped-call]
         except GoogleAuthError as error:
             raise LoginError(f"Google gave no access token: {type(error).__name__}: {error.args[0]}") from None
-        return wrapped(credentials, self._clock.epoch_ms())
+        return wrap_token(credentials, self._clock.epoch_ms())
 
 
-def wrapped(credentials: Any, now: float) -> Token:
+def wrap_token(credentials: Any, now: float) -> Token:
     """Three parts like a JWT, but the third is the access token instead of a signature. ``now`` is in ms since 1970."""
     expires = int(credentials.expiry.replace(tzinfo=UTC).timestamp())
     claims = {"exp": expires, "iat": int(now // 1000), "scope": "kafka", "sub": _subject(credentials)}

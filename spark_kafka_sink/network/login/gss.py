@@ -191,7 +191,7 @@ class GssContext:
         return message
 
 
-def signed(minor: int) -> int:
+def signed_minor(minor: int) -> int:
     """The code of libkrb5 for a minor status of GSS-API, which has no sign."""
     return minor - 2**32 if minor >= 2**31 else minor
 
@@ -213,7 +213,7 @@ def _principal(name: str) -> gssapi.Name:
 
 
 def _code(error: gssapi.exceptions.GSSError) -> int:
-    return signed(error.min_code)
+    return signed_minor(error.min_code)
 
 
 def _reason(error: gssapi.exceptions.GSSError) -> str:

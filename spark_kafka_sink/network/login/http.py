@@ -77,7 +77,7 @@ def exchange(request: HttpRequest, context: ssl.SSLContext | None, limits: HttpL
     deadline = clock.now() + limits.total_ms
     method, url, headers, body = request
     try:
-        with closing(_connected(url, context, limits)) as connection:
+        with closing(_connect(url, context, limits)) as connection:
             connection.sock.settimeout(_seconds(min(limits.read_ms, deadline - clock.now())))
             connection.request(method, _target(url), body, {"User-Agent": _USER_AGENT, **headers})
             with HTTPResponse(connection.sock, method=method) as response:
@@ -92,7 +92,7 @@ def exchange(request: HttpRequest, context: ssl.SSLContext | None, limits: HttpL
         raise HttpExchangeError(HttpFault.NO_RESPONSE, _reason(error)) from None
 
 
-def _connected(url: str, context: ssl.SSLContext | None, limits: HttpLimits) -> HTTPConnection:
+def _connect(url: str, context: ssl.SSLContext | None, limits: HttpLimits) -> HTTPConnection:
     """A connection after its TLS handshake. The context says whether the certificate must have the host's name."""
     parts = urlsplit(url)
     host, timeout = (parts.hostname or "").rstrip("."), _seconds(min(limits.connect_ms, limits.total_ms))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.operator_limits import file_fault
-from spark_kafka_sink.common.config.option import Draft
+from spark_kafka_sink.common.config.option import ConfigBuilder
 from spark_kafka_sink.common.config.security_rules import GSSAPI, LoginModule, check_login_module, credentials_fault
 from spark_kafka_sink.errors import ConfigError, LoginError, SaslAuthenticationError
 from spark_kafka_sink.network.login.sasl import Exchange, jaas_options, login_module
@@ -44,7 +44,7 @@ class Kerberos:
         self._login = Login.shared(self, config, source, renewal(config))
 
     @staticmethod
-    def check(draft: Draft, module: LoginModule | None) -> None:
+    def check(draft: ConfigBuilder, module: LoginModule | None) -> None:
         check_login_module(draft, module)
         if module is None or "sasl.jaas.config" in draft.faulty:
             return

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.operator_limits import file_fault, path_of_url, url_fault
-from spark_kafka_sink.common.config.option import Draft
+from spark_kafka_sink.common.config.option import ConfigBuilder
 from spark_kafka_sink.common.config.providers import SHADED
 from spark_kafka_sink.common.config.security_rules import (
     ASSERTION_FILES,
@@ -26,7 +26,7 @@ from spark_kafka_sink.common.config.security_rules import (
     LoginModule,
     check_login_module,
 )
-from spark_kafka_sink.errors import LoginError, SaslAuthenticationError, shown
+from spark_kafka_sink.errors import LoginError, SaslAuthenticationError, sanitize
 from spark_kafka_sink.network.login.sasl import Exchange, jaas_options
 from spark_kafka_sink.network.login.token_login import Login, RefreshWindow, TokenSource
 from spark_kafka_sink.network.login.token_providers import provided_tokens, token_provider
@@ -62,7 +62,7 @@ class OAuthBearer:
         self._login = Login.shared(self, config, source, RefreshWindow.of_tokens(config))
 
     @staticmethod
-    def check(draft: Draft, module: LoginModule | None) -> None:
+    def check(draft: ConfigBuilder, module: LoginModule | None) -> None:
         if token_provider(draft, module):
             return
         if module is not None:  # not required, because credentials also have options of their own
@@ -84,7 +84,7 @@ class OAuthBearer:
         if challenge:
             # The broker names its reason, expects this byte and then refuses the login.
             yield _SEPARATOR.encode()
-            reason = shown(challenge.decode(errors="replace"), _LONGEST_SHOWN)
+            reason = sanitize(challenge.decode(errors="replace"), _LONGEST_SHOWN)
             raise SaslAuthenticationError(f"it was given a token that the broker refused: {reason}")
 
     def close(self) -> None:
@@ -135,7 +135,7 @@ def _source(config: ProducerConfig) -> TokenSource:
     return token_source(config, SystemClock())
 
 
-def _check_source(draft: Draft, module: LoginModule | None) -> None:
+def _check_source(draft: ConfigBuilder, module: LoginModule | None) -> None:
     """Checks where tokens come from and the credentials for it. ``module`` is None also if placeholders hide it."""
     options = dict(module.options) if module is not None else {}
     _check_login_handler(draft)
@@ -164,7 +164,7 @@ def _check_source(draft: Draft, module: LoginModule | None) -> None:
         draft.fault(_RETRIEVER, f"is JwtBearerJwtRetriever, which needs {draft.prefix}{_KEY} or {draft.prefix}{_FILE}.")
 
 
-def _check_limits(draft: Draft, url: str) -> None:
+def _check_limits(draft: ConfigBuilder, url: str) -> None:
     """Checks the operator's limits of the URL and of files."""
     limits = {name: file_fault(draft.values[name]) for name in ASSERTION_FILES if draft.values[name]}
     limits[TOKEN_URL] = file_fault(path_of_url(url)) if _scheme(url) == "file" else url_fault(url)
@@ -173,7 +173,7 @@ def _check_limits(draft: Draft, url: str) -> None:
             draft.forbid(name, limit)
 
 
-def _check_login_handler(draft: Draft) -> None:
+def _check_login_handler(draft: ConfigBuilder) -> None:
     given = draft.values[HANDLER]
     if given is None:
         draft.fault(HANDLER, f"is required with OAUTHBEARER: {LOGIN_HANDLERS[0]}.")
@@ -185,7 +185,7 @@ def _check_login_handler(draft: Draft) -> None:
         )
 
 
-def _check_client_credentials(draft: Draft, options: dict[str, str]) -> None:
+def _check_client_credentials(draft: ConfigBuilder, options: dict[str, str]) -> None:
     for name, key in ((_ID, "clientId"), (_SECRET, "clientSecret")):
         given = draft.values[name]
         text = options.get(key, "") if given is None else getattr(given, "value", given)

@@ -55,7 +55,7 @@ def scram_exchange(algorithm: str, credentials: Credentials, nonce: str) -> Gene
 
     ``nonce``: printable, without commas. Raises ``SaslAuthenticationError``.
     """
-    first_bare = f"n={_escaped(credentials.username)},r={nonce}"
+    first_bare = f"n={_escape(credentials.username)},r={nonce}"
     if credentials.is_token:
         first_bare += ",tokenauth=true"
     server_first = _text((yield f"{_HEADER}{first_bare}".encode()))
@@ -74,7 +74,7 @@ def scram_exchange(algorithm: str, credentials: Credentials, nonce: str) -> Gene
     _check_server_final(server_final, hmac.digest(server_key, message, algorithm))
 
 
-def _escaped(username: str) -> str:
+def _escape(username: str) -> str:
     return username.replace("=", "=3D").replace(",", "=2C")
 
 
@@ -82,22 +82,22 @@ def _text(message: bytes) -> str:
     try:
         return message.decode()
     except UnicodeDecodeError:
-        raise _malformed() from None
+        raise _malformed_error() from None
 
 
 def _read_server_first(message: str, nonce: str) -> tuple[str, bytes, int]:
     """Nonce, salt and iterations of ``r=…,s=…,i=…``; extensions after them are ignored."""
     attributes = message.split(",")
-    if len(attributes) < 3 or [each[:2] for each in attributes[:3]] != ["r=", "s=", "i="]:
-        raise _malformed()
-    server_nonce, salt, iterations = (each[2:] for each in attributes[:3])
+    if len(attributes) < 3 or [attribute[:2] for attribute in attributes[:3]] != ["r=", "s=", "i="]:
+        raise _malformed_error()
+    server_nonce, salt, iterations = (attribute[2:] for attribute in attributes[:3])
     if not server_nonce.startswith(nonce) or server_nonce == nonce:
         raise SaslAuthenticationError("its SCRAM nonce does not continue the client's: a replayed or foreign message")
     if not (iterations.isascii() and iterations.isdigit() and len(iterations) <= len(str(_MOST_ITERATIONS))):
         raise _iterations_error(iterations)
     if not _FEWEST_ITERATIONS <= int(iterations) <= _MOST_ITERATIONS:
         raise _iterations_error(iterations)
-    return server_nonce, _decoded(salt), int(iterations)
+    return server_nonce, _decode(salt), int(iterations)
 
 
 def _check_server_final(message: str, signature: bytes) -> None:
@@ -107,24 +107,24 @@ def _check_server_final(message: str, signature: bytes) -> None:
             f"it ended SCRAM with the error {first[2:][:_LONGEST_ERROR]!r}: see user and password"
         )
     if not first.startswith("v="):
-        raise _malformed()
-    if not hmac.compare_digest(_decoded(first[2:]), signature):
+        raise _malformed_error()
+    if not hmac.compare_digest(_decode(first[2:]), signature):
         raise SaslAuthenticationError(
             "its SCRAM signature is wrong: it does not know the password, so it may be another server"
         )
 
 
-def _decoded(text: str) -> bytes:
+def _decode(text: str) -> bytes:
     try:
         decoded = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise _malformed() from None
+        raise _malformed_error() from None
     if not decoded:
-        raise _malformed()
+        raise _malformed_error()
     return decoded
 
 
-def _malformed() -> SaslAuthenticationError:
+def _malformed_error() -> SaslAuthenticationError:
     return SaslAuthenticationError("it sent a message that is not SCRAM's")
 
 

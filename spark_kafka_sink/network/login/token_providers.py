@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.operator_limits import class_fault
-from spark_kafka_sink.common.config.option import Draft, did_you_mean
+from spark_kafka_sink.common.config.option import ConfigBuilder, did_you_mean
 from spark_kafka_sink.common.config.producer_config import LOGIN_OPTION_NAMES
 from spark_kafka_sink.common.config.providers import SHADED
 from spark_kafka_sink.common.config.security_rules import (
@@ -60,7 +60,7 @@ _CLOUDS: Final[Mapping[str, _Cloud]] = MappingProxyType({
 })  # fmt: skip
 
 
-def token_provider(draft: Draft, module: LoginModule | None) -> bool:
+def token_provider(draft: ConfigBuilder, module: LoginModule | None) -> bool:
     """Whether the options ask for a provider. If they do, checks them and makes OAUTHBEARER the mechanism.
 
     ``module`` is None also if placeholders hide it.
@@ -113,7 +113,7 @@ def provided_tokens(config: ProducerConfig) -> TokenSource:
     return source
 
 
-def _warn_of_other_sources(draft: Draft, provider: str) -> None:
+def _warn_of_other_sources(draft: ConfigBuilder, provider: str) -> None:
     for name in sorted(draft.given & LOGIN_OPTION_NAMES):
         if name.startswith("sasl.oauthbearer."):
             draft.warn(name, f"has no effect, as the tokens are those of {provider}; leave it out.")
@@ -127,14 +127,14 @@ def _meant(handler: str | None, mechanism: str) -> str | None:
 
 
 def _cloud_of(handler: str | None) -> str | None:
-    found = [name for name, cloud in _CLOUDS.items() if handler and cloud.handler == _unshaded(handler)]
+    found = [name for name, cloud in _CLOUDS.items() if handler and cloud.handler == _unshade(handler)]
     return found[0] if found else None
 
 
-def _check_module(draft: Draft, provider: str, module: LoginModule) -> None:
+def _check_module(draft: ConfigBuilder, provider: str, module: LoginModule) -> None:
     cloud = _CLOUDS.get(provider)
     allowed = (OAUTH_MODULE,) if cloud is None else cloud.modules
-    if _unshaded(module.name) not in allowed:
+    if _unshade(module.name) not in allowed:
         draft.fault(
             JAAS, f"has a login module that has no tokens of {provider}; write {' or '.join(allowed)} required;"
         )
@@ -144,7 +144,7 @@ def _check_module(draft: Draft, provider: str, module: LoginModule) -> None:
         draft.fault(JAAS, f"has options of its login module that have no effect: {provider} {known}.")
 
 
-def _unshaded(name: str) -> str:
+def _unshade(name: str) -> str:
     for prefix in _SHADED_BY_DATABRICKS:
         name = name.removeprefix(prefix)
     return name
@@ -176,7 +176,7 @@ class _CheckedTokens:
         token: object = self._source.fetch()
         if isinstance(token, Token) and isinstance(token.value, str):
             times = (token.expires_at,) if token.issued_at is None else (token.expires_at, token.issued_at)
-            if all(_is_time(each) for each in times):
+            if all(_is_time(time) for time in times):
                 return token
         shown = "a Token with other types" if isinstance(token, Token) else f"a {type(token).__name__}"
         raise LoginError(

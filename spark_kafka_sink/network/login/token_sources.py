@@ -25,7 +25,7 @@ from spark_kafka_sink.common.clock import Clock, SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.config.operator_limits import file_fault, path_of_url, url_fault
 from spark_kafka_sink.common.config.security_rules import CLIENT_CREDENTIALS_RETRIEVER, FILE_RETRIEVER, TOKEN_URL
-from spark_kafka_sink.errors import ConfigError, LoginError, shown
+from spark_kafka_sink.errors import ConfigError, LoginError, sanitize
 from spark_kafka_sink.network.login.http import (
     HttpExchangeError,
     HttpFault,
@@ -387,4 +387,4 @@ def _error_of(content: bytes) -> str:
     """The error in a response (RFC 6749, 5.2), which has no secret; nothing else of the response is shown."""
     parsed = _json(content)
     texts = [text for name in ("error", "error_description") if isinstance(text := parsed.get(name), str) and text]
-    return f" ({shown(', '.join(texts), _LONGEST_SHOWN)})" if texts else ""
+    return f" ({sanitize(', '.join(texts), _LONGEST_SHOWN)})" if texts else ""

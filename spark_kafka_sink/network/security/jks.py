@@ -49,13 +49,13 @@ def key_and_chain(
         raise ConfigError([f"{name} has {len(keys) or 'no'} private keys; it must have one."])
     key, chain = keys[0]
     try:
-        return load_der_private_key(_decrypted(key or b"", (key_password or password).value), None), chain
+        return load_der_private_key(_decrypt(key or b"", (key_password or password).value), None), chain
     except Exception:  # asn1crypto and cryptography raise several; their texts may quote the key
         fault = "is wrong" if key_password is not None else "is not given, and the key has another one than the file"
         raise ConfigError([f"{name}: ssl.key.password {fault}, or the private key is damaged."]) from None
 
 
-def _decrypted(key: bytes, password: str) -> bytes:
+def _decrypt(key: bytes, password: str) -> bytes:
     """The PKCS8 bytes of an encrypted key (Java: ``sun.security.provider.KeyProtector``). Raises ``ValueError``."""
     data = EncryptedPrivateKeyInfo.load(key)["encrypted_data"].native
     secret = password.encode("utf-16-be")

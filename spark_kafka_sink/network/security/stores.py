@@ -193,10 +193,12 @@ def _pkcs12_certificates(name: str, content: bytes, password: Password | None) -
     Java trusts only the certificates that keytool has marked, so none of a file that openssl has made.
     """
     store = _load_pkcs12(name, content, password, "ssl.truststore.password")
-    found = [each.certificate for each in (store.cert, *store.additional_certs) if each is not None]
+    found = [
+        certificate.certificate for certificate in (store.cert, *store.additional_certs) if certificate is not None
+    ]
     if not found:
         raise ConfigError([f"{name} has no certificate."])
-    return [each.public_bytes(Encoding.DER) for each in found]
+    return [certificate.public_bytes(Encoding.DER) for certificate in found]
 
 
 def _pkcs12_key_and_chain(name: str, content: bytes, password: Password | None) -> tuple[PrivateKeyTypes, list[bytes]]:
@@ -214,10 +216,10 @@ def _pkcs12_key_and_chain(name: str, content: bytes, password: Password | None) 
     if store.cert is None:
         raise ConfigError([f"{name} has no certificate of its private key."])
     chain = [store.cert.certificate]
-    issuers = {each.certificate.subject: each.certificate for each in store.additional_certs}
+    issuers = {cert.certificate.subject: cert.certificate for cert in store.additional_certs}
     while (issuer := issuers.pop(chain[-1].issuer, None)) is not None:
         chain.append(issuer)
-    return store.key, [each.public_bytes(Encoding.DER) for each in chain]
+    return store.key, [certificate.public_bytes(Encoding.DER) for certificate in chain]
 
 
 def _load_pkcs12(name: str, content: bytes, password: Password | None, option: str) -> PKCS12KeyAndCertificates:
@@ -239,6 +241,6 @@ def _key_aliases(name: str, content: bytes) -> list[str]:
 
 
 def _alias(bag: pkcs12.SafeBag) -> str:
-    names = {each["type"].native: each["values"].native for each in bag["bag_attributes"] or ()}
+    names = {attribute["type"].native: attribute["values"].native for attribute in bag["bag_attributes"] or ()}
     first = next(iter(names.get("friendly_name") or ()), "(without a name)")
     return str(first)

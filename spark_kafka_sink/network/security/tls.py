@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
-from spark_kafka_sink.errors import KafkaError, NetworkError, SslAuthenticationError, WrongProtocolError, shown
+from spark_kafka_sink.errors import KafkaError, NetworkError, SslAuthenticationError, WrongProtocolError, sanitize
 
 _LARGEST_RECORD = 16 * 1024
 # A TLS server begins with one of these bytes: an alert, or a handshake message.
@@ -202,7 +202,7 @@ def handshake_error(peer: str, error: ssl.SSLError) -> KafkaError:
     """The error for a TLS handshake that failed on either side (Java: ``SslAuthenticationException``)."""
     if isinstance(error, ssl.SSLCertVerificationError):
         advice = _CERTIFICATE_ADVICE.get(error.verify_code, _TRUSTSTORE)
-        said = shown(error.verify_message.rstrip("."))
+        said = sanitize(error.verify_message.rstrip("."))
         return SslAuthenticationError(f"The certificate of {peer} is refused ({said}): {advice}")
     reason = _reason(error)
     if reason.endswith(_NO_COMMON_VERSION):
@@ -249,4 +249,4 @@ def _is_alert(reason: str) -> bool:
 
 def _words(reason: str) -> str:
     """The reason in words. The name of an alert begins with the version that introduced it, which would mislead."""
-    return shown(_INTRODUCED_WITH.sub("", reason)).lower().replace("_", " ")
+    return sanitize(_INTRODUCED_WITH.sub("", reason)).lower().replace("_", " ")

@@ -79,7 +79,7 @@ def _digest(config: ProducerConfig, files: tuple[bytes | None, bytes | None]) ->
     """A digest of everything that may change: the stores' files, and the credentials, which may have placeholders."""
     values = (getattr(config, field.name) for field in fields(config) if field.name.startswith("ssl_"))
     passwords = [value.value.encode() for value in values if isinstance(value, Password)]
-    return b"".join(hashlib.sha256(b"" if each is None else each).digest() for each in [*files, *passwords])
+    return b"".join(hashlib.sha256(b"" if file is None else file).digest() for file in [*files, *passwords])
 
 
 def _context(config: ProducerConfig, truststore: bytes | None, keystore: bytes | None) -> ssl.SSLContext:
@@ -160,7 +160,7 @@ def _load_key(context: ssl.SSLContext, pair: KeyPair) -> None:
     """Loads the key through an encrypted file, removed at once, because ``ssl`` reads keys only from files."""
     password = secrets.token_hex(32)
     key = pair.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(password.encode()))
-    chain = "".join(ssl.DER_cert_to_PEM_cert(each) for each in pair.chain)
+    chain = "".join(ssl.DER_cert_to_PEM_cert(certificate) for certificate in pair.chain)
     path = None
     try:
         descriptor, path = tempfile.mkstemp()
@@ -191,9 +191,11 @@ def _anchors(certificate: bytes) -> list[bytes]:
         body = ca["tbs_certificate"]
         if not ca.ca and body["version"].native != "v1":
             return [certificate]
-        purposes = [each["extn_id"].native for each in body["extensions"] or ()].count(_PURPOSES)
+        purposes = [extension["extn_id"].native for extension in body["extensions"] or ()].count(_PURPOSES)
         if purposes:
-            body["extensions"] = [each for each in body["extensions"] if each["extn_id"].native != _PURPOSES]
+            body["extensions"] = [
+                extension for extension in body["extensions"] if extension["extn_id"].native != _PURPOSES
+            ]
         body["validity"] = _ALWAYS
         widened = ca.dump(force=True)
     except (ValueError, TypeError, KeyError):

@@ -147,7 +147,7 @@ class Planner:
 
     def _value(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel:
         """The kernel of values that are not null."""
-        kernel = self._nested(schema, kind, path) or self._single(schema, kind, path)
+        kernel = self._nested_kernel(schema, kind, path) or self._single(schema, kind, path)
         if kernel is None:
             hint = ""
             if pt.is_timestamp(kind) and "timestamp-" in schema.logical:
@@ -155,7 +155,7 @@ class Planner:
             self._mismatch(path, f"column type {type_name(kind)} does not fit schema type {schema}{hint}")
         return kernel or kernels.Nothing()
 
-    def _nested(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
+    def _nested_kernel(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
         if schema.type == "record" and pt.is_struct(kind):
             return self._record(schema, kind, path)
         if schema.type == "array" and pt.is_list(kind):
@@ -188,7 +188,7 @@ class Planner:
                 planned.append((places[0], self.plan(field.schema, kind.field(places[0]).type, inner)))
             else:
                 planned.append((-1, self._absent(field, inner, unknown)))
-        return kernels.RecordFields(with_runs(kernels.planned_field(place, kernel) for place, kernel in planned))
+        return kernels.RecordFields(with_runs(kernels.plan_field(place, kernel) for place, kernel in planned))
 
     def _absent(self, field: AvroField, path: str, unknown: set[str]) -> Kernel:
         """The kernel of a field without a column."""
@@ -221,7 +221,7 @@ class Planner:
             case "string" | "enum":
                 return self._text(schema, kind, path)
             case "fixed":
-                return self._fixed(schema, kind, path)
+                return self._fixed_kernel(schema, kind, path)
         return None
 
     def _text(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
@@ -231,7 +231,7 @@ class Planner:
             return None
         return kernels.Uuid(path) if schema.logical == "uuid" else kernels.Text(path)
 
-    def _fixed(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
+    def _fixed_kernel(self, schema: AvroSchema, kind: pa.DataType, path: str) -> Kernel | None:
         if schema.logical == "uuid" and pt.is_string(kind):
             return kernels.UuidBytes(path)
         return kernels.Fixed(path, str(schema), schema.size) if pt.is_binary(kind) and self._promotes else None
@@ -242,7 +242,7 @@ class Planner:
             return kernels.Integer(path, name)
         bounds = (0, _DAY * 1000 - 1) if schema.logical == "time-millis" else kernels.LONGS
         if bounds != kernels.LONGS and pt.is_time(kind):
-            return _scaled(path, name, kind.unit, "ms", bounds=bounds)
+            return _scale(path, name, kind.unit, "ms", bounds=bounds)
         if _is_integer(kind, _BITS["int"]) and (self._promotes or not schema.logical):
             return kernels.Integer(path, name, bounds=bounds)
         return None
@@ -252,14 +252,14 @@ class Planner:
         bounds = (0, _DAY * 1_000_000 - 1) if logical == "time-micros" else kernels.LONGS
         if pt.is_timestamp(kind):
             if not logical and self._promotes:
-                return _scaled(path, name, kind.unit, "ms", rounds=True)  # as Spark's to_avro
+                return _scale(path, name, kind.unit, "ms", rounds=True)  # as Spark's to_avro
             if logical.startswith("timestamp" if kind.tz else "local-timestamp"):
                 unit = _UNITS[logical.rpartition("-")[2]]
-                return _scaled(path, name, kind.unit, unit, rounds=unit == "ms")
+                return _scale(path, name, kind.unit, unit, rounds=unit == "ms")
         elif bounds != kernels.LONGS and pt.is_time(kind):
-            return _scaled(path, name, kind.unit, "us", bounds=bounds)
+            return _scale(path, name, kind.unit, "us", bounds=bounds)
         elif not logical and self._promotes and pt.is_duration(kind):
-            return _scaled(path, name, kind.unit, "us")  # as Spark's to_avro
+            return _scale(path, name, kind.unit, "us")  # as Spark's to_avro
         elif _is_integer(kind, _BITS["long"]) and (self._promotes or not (logical or _is_integer(kind, _BITS["int"]))):
             return kernels.Integer(path, name, bounds=bounds)
         return None
@@ -274,7 +274,7 @@ class Planner:
         self.mismatches.append(f"{path}: {text}" if path else text)
 
 
-def _scaled(
+def _scale(
     path: str, name: str, unit: str, wanted: str, rounds: bool = False, bounds: tuple[int, int] = kernels.LONGS
 ) -> kernels.Integer:
     """The kernel that converts one unit of time to another."""

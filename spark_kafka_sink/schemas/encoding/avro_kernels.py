@@ -294,7 +294,7 @@ class Enum:
 
     def write(self, writer: RowWriter, array: pa.Array, keep: Mask | None) -> None:
         column = binary_column(array)
-        numbers = pc.index_in(column, value_set=bytes_column([each.encode() for each in self.symbols]))
+        numbers = pc.index_in(column, value_set=bytes_column([symbol.encode() for symbol in self.symbols]))
         if numbers.null_count:
             reason = f"is not a symbol of {self.schema}: {', '.join(self.symbols)}"
             writer.refuse(null_mask(numbers), self.path, array, reason, keep)
@@ -316,7 +316,7 @@ class Fixed:
         writer.column(column, missing)
 
 
-def planned_field(place: int, kernel: Kernel) -> PlannedField:
+def plan_field(place: int, kernel: Kernel) -> PlannedField:
     """A field of a record, with what it is in a run of its like."""
     if place < 0 or not isinstance(kernel, Branch | Required):
         return PlannedField(place, kernel)
@@ -360,7 +360,7 @@ class Decimal:
         digits = _digits(array if self.rescaled is None else array.cast(self.rescaled), keep)
         if self.precision <= MOST_DIGITS:  # Arrow has no more, and a schema may have billions
             largest = 10**self.precision - 1
-            bad = _exceeds(digits, largest) | _exceeds([~each for each in digits], largest - 1)
+            bad = _exceeds(digits, largest) | _exceeds([~digit for digit in digits], largest - 1)
             writer.refuse(bad, self.path, array, f"does not fit {self.schema}")
         if self.size is None:
             sizes = _sizes(digits)
@@ -387,7 +387,7 @@ def _digits(array: pa.Array, keep: Mask | None) -> list[Int64Array]:
     data = np.frombuffer(array.buffers()[1], kind, rows * columns, array.offset * size) if rows else np.zeros(0, kind)
     digits = [each.astype(np.int64) for each in data.reshape(rows, columns).T]
     if keep is not None:
-        digits = [each & keep.view(np.int64) for each in digits]
+        digits = [digit & keep.view(np.int64) for digit in digits]
     while len(digits) > 1 and (digits[-1] == digits[-2] >> WORD_BITS - 1).all():
         digits.pop()
     return digits

@@ -15,7 +15,7 @@ from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-from spark_kafka_sink.errors import shown
+from spark_kafka_sink.errors import sanitize
 from spark_kafka_sink.schemas.encoding.encoder import InvalidSchemaError
 
 Json: TypeAlias = Any
@@ -75,7 +75,7 @@ class AvroSchema:
         self.attributes: Mapping[str, Json] = {}
         if isinstance(node, list):
             self.type = "union"
-            self.branches = [self._inner(each) for each in node]
+            self.branches = [self._inner(branch) for branch in node]
         elif isinstance(node, str):
             self.type = node
         else:
@@ -119,8 +119,13 @@ class AvroSchema:
     def fields(self) -> Sequence[AvroField]:
         """The fields of a record."""
         return [
-            AvroField(each["name"], self._inner(each["type"]), each.get("default", NO_DEFAULT), each.get("aliases"))
-            for each in self.attributes["fields"]
+            AvroField(
+                attribute["name"],
+                self._inner(attribute["type"]),
+                attribute.get("default", NO_DEFAULT),
+                attribute.get("aliases"),
+            )
+            for attribute in self.attributes["fields"]
         ]
 
     @property
@@ -213,7 +218,7 @@ class _Reader:
     def _schema(self, node: Json, namespace: str) -> Json:
         """``namespace``: the one of the names in ``node``. Raises ``ValueError``."""
         if isinstance(node, list):
-            branches = [self._schema(each, namespace) for each in node]
+            branches = [self._schema(branch, namespace) for branch in node]
             kinds = list(map(_kind, branches))
             if "union" in kinds or len(set(kinds)) < len(kinds):
                 raise ValueError("a union has a type twice, or another union")
@@ -286,7 +291,7 @@ def _without_notes(definition: Mapping[str, Json]) -> Json:
     """What two definitions of a type must have in common."""
     plain = {key: value for key, value in definition.items() if key not in ("doc", "aliases")}
     if isinstance(fields := plain.get("fields"), list):
-        plain["fields"] = [_without_notes(each) for each in fields]
+        plain["fields"] = [_without_notes(field) for field in fields]
     return plain
 
 
@@ -312,7 +317,7 @@ def _check_names(of: str, names: Sequence[Json]) -> None:
 
 
 def _short(text: str) -> str:
-    return shown(text, 200)
+    return sanitize(text, 200)
 
 
 _PROMOTIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({
@@ -364,7 +369,9 @@ class _Comparison:
             return self._of_fields(reader, writer, path)
         if reader.type == "fixed":
             return [] if reader.size == writer.size else _at(path, f"{reader} has another size than {writer}")
-        unknown = [each for each in writer.attributes["symbols"] if each not in reader.attributes["symbols"]]
+        unknown = [
+            attribute for attribute in writer.attributes["symbols"] if attribute not in reader.attributes["symbols"]
+        ]
         is_read = "default" in reader.attributes or not unknown
         return [] if is_read else _at(path, f"{reader} lacks {', '.join(unknown)}")
 
@@ -397,4 +404,4 @@ def _is_called(reader: AvroSchema, writer: AvroSchema) -> bool:
         return True
     namespace = name.rpartition(".")[0]
     aliases = reader.attributes.get("aliases") or ()
-    return written in [each if "." in each or not namespace else f"{namespace}.{each}" for each in aliases]
+    return written in [alias if "." in alias or not namespace else f"{namespace}.{alias}" for alias in aliases]

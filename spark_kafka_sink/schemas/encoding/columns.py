@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from spark_kafka_sink.errors import InvalidRecordError, shown
+from spark_kafka_sink.errors import InvalidRecordError, sanitize
 from spark_kafka_sink.records.columns import (
     Int32Array,
     Int64Array,
@@ -137,7 +137,7 @@ def invalid_utf8(column: pa.BinaryArray, missing: Missing) -> Missing:
     try:
         column.cast(pa.string())
     except pa.ArrowInvalid:
-        bad = np.fromiter((not _is_utf8(each) for each in column.to_pylist()), np.bool_, len(column))
+        bad = np.fromiter((not _is_utf8(value) for value in column.to_pylist()), np.bool_, len(column))
         return bad if missing is None else bad & ~missing
     return None
 
@@ -212,7 +212,7 @@ class KernelEncoder:
         """
         if array.type != self.kind and type_name(array.type) != type_name(self.kind):
             raise InvalidRecordError(
-                shown(f"the encoder was planned for {type_name(self.kind)}, the column is {type_name(array.type)}")
+                sanitize(f"the encoder was planned for {type_name(self.kind)}, the column is {type_name(array.type)}")
             )
         if problems := undecodable(array.type):
             raise SchemaMismatchError(problems)
@@ -279,11 +279,11 @@ def _without(keep: Mask | None, writer: RowWriter) -> Mask:
 def _slices(array: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array]:
     for start in range(0, len(array), _SLICE_ROWS):
         rows = array.slice(start, _SLICE_ROWS)
-        for chunk in _joined(rows) if isinstance(rows, pa.ChunkedArray) else [rows]:
+        for chunk in _join(rows) if isinstance(rows, pa.ChunkedArray) else [rows]:
             yield from _halves(chunk)
 
 
-def _joined(rows: pa.ChunkedArray) -> list[pa.Array]:
+def _join(rows: pa.ChunkedArray) -> list[pa.Array]:
     # What the buffers hold is an upper bound of the bytes that takes a tenth of the time.
     is_large = rows.get_total_buffer_size() > _SLICE_BYTES and rows.nbytes > _SLICE_BYTES
     if rows.num_chunks == 1 or is_large:
@@ -310,7 +310,7 @@ def _bytes(array: pa.Array) -> int:
     """Estimates the bytes of the values, including those of strings and of the elements of lists."""
     kind = array.type
     if pt.is_struct(kind):
-        return sum(_bytes(each) for each in array.flatten())
+        return sum(_bytes(child) for child in array.flatten())
     if is_any_list(kind) or pt.is_map(kind):
         return _bytes(list_elements(array)[1])
     if pt.is_dictionary(kind):

@@ -99,7 +99,7 @@ def message_descriptor(descriptor_set: bytes, message: str) -> Descriptor:
         return pool.FindMessageTypeByName(named[0])
     if named:
         raise ConfigError([f"{message} is the name of {' and '.join(named)}: give the full name"])
-    there = [f"{file.package}.{each.name}".removeprefix(".") for file in files for each in file.message_type]
+    there = [f"{file.package}.{message.name}".removeprefix(".") for file in files for message in file.message_type]
     raise ConfigError([f"the descriptor set has no message {message}; it has {', '.join(there) or 'none'}"])
 
 
@@ -136,9 +136,9 @@ def ordered_files(descriptor_set: bytes) -> list[FileDescriptorProto]:
         raise ConfigError(
             ["not a Protobuf descriptor set: make it with protoc --include_imports --descriptor_set_out"]
         ) from None
-    if not all(isinstance(name, str) for each in files.file for name in (each.name, *each.dependency)):
+    if not all(isinstance(name, str) for file in files.file for name in (file.name, *file.dependency)):
         raise ConfigError(["the descriptor set has a file or an import whose name is not UTF-8"])  # bytes then
-    by_name = {each.name: each for each in files.file}
+    by_name = {file.name: file for file in files.file}
     ordered: dict[str, FileDescriptorProto] = {}
     for each in by_name.values():
         _visit(each, by_name, ordered)
@@ -206,12 +206,12 @@ def is_map_entry(descriptor: Descriptor) -> bool:
 
 def pool_of(files: Iterable[FileDescriptorProto]) -> DescriptorPool:
     pool = import_module("google.protobuf.descriptor_pool").DescriptorPool()
-    for each in files:
+    for file in files:
         try:
-            pool.Add(each)
-            pool.FindFileByName(each.name)
+            pool.Add(file)
+            pool.FindFileByName(file.name)
         except (TypeError, KeyError) as error:
-            raise ConfigError([f"{each.name} of the descriptor set is not valid: {error}"]) from None
+            raise ConfigError([f"{file.name} of the descriptor set is not valid: {error}"]) from None
     return pool
 
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
-from spark_kafka_sink.errors import LONGEST_ERROR, InvalidRecordError, error_list, shown
+from spark_kafka_sink.errors import LONGEST_ERROR, InvalidRecordError, error_list, sanitize
 from spark_kafka_sink.records.columns import Int64Array, binary_array, bytes_column, null_mask, slot_lengths, zigzag
 from spark_kafka_sink.records.encode import RowJoin
 
@@ -56,7 +56,7 @@ class UnencodableRowsError(InvalidRecordError):
     def __init__(self, faults: Sequence[Fault]) -> None:
         self.faults = tuple(faults)
         first = self.faults[0]
-        super().__init__(shown(f"{first.path}: {first.problem}" if first.path else first.problem), first.row)
+        super().__init__(sanitize(f"{first.path}: {first.problem}" if first.path else first.problem), first.row)
 
     def __reduce__(self) -> tuple[type[UnencodableRowsError], tuple[tuple[Fault, ...]]]:
         return type(self), (self.faults,)
@@ -66,7 +66,7 @@ class SchemaMismatchError(InvalidRecordError):
     """A column's type does not fit its schema. ``mismatches``: a sentence for each path, with both types."""
 
     def __init__(self, mismatches: Sequence[str]) -> None:
-        self.mismatches = tuple(shown(each, LONGEST_ERROR) for each in mismatches)
+        self.mismatches = tuple(sanitize(mismatch, LONGEST_ERROR) for mismatch in mismatches)
         super().__init__(error_list(mismatches))
 
     def __reduce__(self) -> tuple[type[SchemaMismatchError], tuple[tuple[str, ...]]]:
@@ -309,7 +309,7 @@ class RowWriter:
         nulls, of_null = null_mask(array)[at].tolist(), f"null {reason}"
         for index, row, is_null in zip(at.tolist(), self._rows(at).tolist(), nulls, strict=True):
             if row not in self.faults:
-                problem = of_null if is_null else f"{_shown(array, index)} {reason}"
+                problem = of_null if is_null else f"{_show_value(array, index)} {reason}"
                 self.faults[row] = Fault(row, path, problem)
 
     def _rows(self, indexes: npt.NDArray[np.integer]) -> npt.NDArray[np.integer]:
@@ -398,7 +398,7 @@ def _without_pandas(scalar: pa.Scalar) -> pa.Scalar:
     return scalar
 
 
-def _shown(array: pa.Array, index: int) -> str:
+def _show_value(array: pa.Array, index: int) -> str:
     """The value as a message shows it."""
     scalar = _without_pandas(array[index])
     try:

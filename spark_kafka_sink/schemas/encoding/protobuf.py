@@ -54,10 +54,10 @@ def encode_protobuf(
     cannot be encoded. Needs ``pip install protobuf``.
     """
     column = column_of(array)
-    return _planned(descriptor_set, message, column.type).encode(column)
+    return _plan(descriptor_set, message, column.type).encode(column)
 
 
-_planned = lru_cache(64)(plan_protobuf)
+_plan = lru_cache(64)(plan_protobuf)
 
 _VARINT, _DELIMITED = 0, 2
 _WIRE_TYPE = 7
@@ -98,7 +98,7 @@ class _Planner:
                 self._add(before + name, f"{names.count(name)} columns have this name")
             else:
                 try:
-                    fields.append((field.number, index, self._planned(field, kind.field(index).type, before + name)))
+                    fields.append((field.number, index, self._plan(field, kind.field(index).type, before + name)))
                 except _DoesNotFitError as error:
                     self.mismatches.append(str(error))
         for field in descriptor.fields:
@@ -106,16 +106,16 @@ class _Planner:
                 self._add(before + field.name, f"no such column, and {descriptor.full_name} requires the field")
         oneofs = []
         for oneof in descriptor.oneofs:
-            members = tuple(index for index, name in enumerate(names) if name in {each.name for each in oneof.fields})
+            members = tuple(index for index, name in enumerate(names) if name in {field.name for field in oneof.fields})
             if len(members) > 1:
                 oneofs.append((before + oneof.name, members))
         by_number = (
-            field.planned(index) if isinstance(field, parts.Singular) else PlannedField(index, field)
+            field.plan_field(index) if isinstance(field, parts.Singular) else PlannedField(index, field)
             for _, index, field in sorted(fields, key=lambda each: each[0])
         )
         return parts.Message(with_runs(by_number), tuple(oneofs))
 
-    def _planned(self, field: FieldDescriptor, kind: pa.DataType, path: str) -> Kernel:
+    def _plan(self, field: FieldDescriptor, kind: pa.DataType, path: str) -> Kernel:
         proto_type = TYPE_NAMES[field.type]
         if proto_type == "group":
             raise _DoesNotFitError(
@@ -218,10 +218,10 @@ def _floating(name: str, kind: pa.DataType, path: str) -> Kind:
 
 def _enum(enum: EnumDescriptor, kind: pa.DataType, path: str) -> Kind:
     if pt.is_string(kind):
-        numbers = {each.name.encode(): each.number for each in enum.values}
+        numbers = {value.name.encode(): value.number for value in enum.values}
         return parts.EnumSymbol(path, enum.full_name, tuple(numbers), tuple(numbers.values()))
     if pt.is_integer(kind) and kind.bit_width - pt.is_signed_integer(kind) < 32:
-        closed = tuple(each.number for each in enum.values) if enum.is_closed else ()
+        closed = tuple(value.number for value in enum.values) if enum.is_closed else ()
         return parts.EnumNumber(path, enum.full_name, closed)
     raise _does_not_fit(path, kind, f"enum {enum.full_name} (give its symbols as strings, or int)")
 

@@ -229,8 +229,8 @@ class Message:
     @staticmethod
     def _check(writer: RowWriter, path: str, columns: list[pa.Array], array: pa.Array, keep: Mask | None) -> None:
         count = np.zeros(writer.rows, np.uint64)
-        for each in columns:
-            present = mask_of(each)
+        for column in columns:
+            present = mask_of(column)
             count += 1 if present is None else present & 1
         writer.refuse(count > 1, path, array, "has more than one column of a oneof that is not null", keep)
 
@@ -245,7 +245,7 @@ class Singular:
     presence: bool = False
     required: bool = False
 
-    def planned(self, place: int) -> PlannedField:
+    def plan_field(self, place: int) -> PlannedField:
         """The field of a message whose column is at ``place``, with what it is in a run of its like."""
         match self.kind:
             case Integer(fixed=0, bounds=None, zigzag=zigzag):
@@ -303,7 +303,7 @@ class Map:
         if pt.is_null(array.type):
             return
         counts, entries = list_elements(only(array, keep))
-        keys, values = (plain(each) for each in entries.flatten())
+        keys, values = (plain(column) for column in entries.flatten())
         inner = RowWriter(len(entries), writer, counts)
         refuse_repeated_keys(inner, self.path, counts, keys)
         self.entry.write_value(inner, self.tag, entries, mask_of(values), presence=True)

@@ -100,10 +100,10 @@ def with_runs(fields: Iterable[PlannedField]) -> tuple[FieldKernel, ...]:
     for kind, neighbours in groupby(fields, _kind):
         group = list(neighbours)
         if kind is None or len(group) < _SHORTEST:
-            kernels += [SingleField(each.place, each.kernel) for each in group]
+            kernels += [SingleField(field.place, field.kernel) for field in group]
         else:
-            members = tuple(each.run_field for each in group if each.run_field is not None)
-            kernels.append(Run(kind, tuple(each.place for each in group), members))
+            members = tuple(field.run_field for field in group if field.run_field is not None)
+            kernels.append(Run(kind, tuple(field.place for field in group), members))
     return tuple(kernels)
 
 
@@ -151,7 +151,7 @@ class Run:
         heads = _Heads.of(self.fields, self.kind)
         encoded = _Rows()
         invalid = None
-        row_size = sum(len(each.data) for each in columns) // max(1, rows)
+        row_size = sum(len(column.data) for column in columns) // max(1, rows)
         for block in _blocks(rows, min(_TEXT_VALUES // len(columns), _TEXT_BYTES // max(1, row_size))):
             source, lengths = _source(columns, block)
             bad = invalid_utf8(source, None) if self.kind.not_utf8 else None
@@ -159,7 +159,7 @@ class Run:
                 invalid = np.zeros((len(columns), rows), np.bool_) if invalid is None else invalid
                 invalid[:, block] = bad.reshape(lengths.shape)
             by_row = lengths.T.astype(np.int64, order="C")
-            encoded.add(*_interleaved(heads.laid_out(by_row, _kept(present, block)), by_row, source))
+            encoded.add(*_interleave(heads.laid_out(by_row, _present_places(present, block)), by_row, source))
         return encoded, invalid
 
 
@@ -186,7 +186,7 @@ def _by_row(columns: list[Int64Array], present: _Present, rows: int) -> Iterator
         numbers = np.concatenate([column[gathered] for column in columns]).reshape(len(columns), -1).T.copy(order="C")
         for block in _blocks(len(numbers), _BLOCK_VALUES // len(columns)):
             part = slice(gathered.start + block.start, gathered.start + block.stop)
-            yield numbers[block], _kept(present, part)
+            yield numbers[block], _present_places(present, part)
 
 
 def _blocks(rows: int, step: int) -> Iterator[slice]:
@@ -199,7 +199,7 @@ _Kept = npt.NDArray[np.bool_] | None
 """An array of rows and fields, False where a value is null; None if no value is null."""
 
 
-def _kept(present: _Present, block: slice) -> _Kept:
+def _present_places(present: _Present, block: slice) -> _Kept:
     return None if present is None else present[:, block].T.copy(order="C").view(np.bool_)
 
 
@@ -232,11 +232,11 @@ class _Heads(NamedTuple):
     def of(cls, fields: Sequence[RunField], kind: RunKind) -> _Heads:
         return cls(
             kind,
-            max(8 * len(each.head) for each in fields),
-            _one_or_each([int.from_bytes(each.head, "little") for each in fields]),
-            _one_or_each([8 * len(each.head) for each in fields]),
-            _one_or_each([int.from_bytes(each.null, "little") for each in fields]),
-            _one_or_each([8 * len(each.null) for each in fields]),
+            max(8 * len(field.head) for field in fields),
+            _one_or_each([int.from_bytes(field.head, "little") for field in fields]),
+            _one_or_each([8 * len(field.head) for field in fields]),
+            _one_or_each([int.from_bytes(field.null, "little") for field in fields]),
+            _one_or_each([8 * len(field.null) for field in fields]),
         )
 
     def laid_out(self, numbers: Int64Array, kept: _Kept) -> _LaidOut:
@@ -248,7 +248,7 @@ class _Heads(NamedTuple):
         words, rest, bits = self._words(flat, at, numbers.shape)
         # Where each would end if all others were null and had no bytes, and then the bits of the nulls in front of it.
         ends = np.zeros(len(flat) + 1, np.uint64)
-        np.cumsum(bits - _each(self.null_bits, at, numbers.shape), out=ends[1:])
+        np.cumsum(bits - _spread(self.null_bits, at, numbers.shape), out=ends[1:])
         starts = ends[:-1] + self._bits_of_nulls(at, numbers.shape)
         counts = np.full(*numbers.shape) if kept is None else np.count_nonzero(kept, axis=1)
         rows, fields = numbers.shape
@@ -259,7 +259,7 @@ class _Heads(NamedTuple):
         if kept is not None and not (isinstance(self.nulls, int) and not self.nulls):
             nulls = np.flatnonzero(~kept)
             places = ends[nulls - np.arange(len(nulls))] + self._bits_of_nulls(nulls, numbers.shape)
-            words = np.zeros(len(nulls), np.uint64) + _each(self.nulls, nulls, numbers.shape)
+            words = np.zeros(len(nulls), np.uint64) + _spread(self.nulls, nulls, numbers.shape)
             _add_words(out, words, None, places)
         starts += bits
         starts >>= 3
@@ -276,12 +276,12 @@ class _Heads(NamedTuple):
             numbers <<= 1
             numbers ^= spare
         words, rest, bits, size = varints(numbers.view(np.uint64), spare.view(np.uint64))
-        shifts = _each(self.shifts, at, shape)
+        shifts = _spread(self.shifts, at, shape)
         if 8 * size + self.longest > WORD_BITS:
             spilled = words >> np.subtract(WORD_BITS, shifts, dtype=np.uint64)
             rest = spilled if rest is None else spilled | rest << shifts
         words <<= shifts
-        words |= _each(self.heads, at, shape)
+        words |= _spread(self.heads, at, shape)
         return words, rest, np.add(bits, shifts, out=spare.view(np.uint64), dtype=np.uint64)
 
     def _row_bits(self, fields: int) -> int:
@@ -302,7 +302,7 @@ def _one_or_each(numbers: Sequence[int]) -> Words | int:
     return numbers[0] if len(set(numbers)) == 1 else np.array(numbers, np.uint64)
 
 
-def _each(values: Words | int, at: Places | None, shape: tuple[int, ...]) -> Words | int:
+def _spread(values: Words | int, at: Places | None, shape: tuple[int, ...]) -> Words | int:
     """The value of each place, out of those of the fields."""
     if isinstance(values, int):
         return values
@@ -369,7 +369,9 @@ class _Texts(NamedTuple):
 
 def _source(columns: list[_Texts], block: slice) -> tuple[pa.BinaryArray, Int32Array]:
     """The slots of some rows, column after column, and their lengths, per field and row."""
-    bounds = np.concatenate([each.offsets[block.start : block.stop + 1] for each in columns]).reshape(len(columns), -1)
+    bounds = np.concatenate([column.offsets[block.start : block.stop + 1] for column in columns]).reshape(
+        len(columns), -1
+    )
     lengths = bounds[:, 1:] - bounds[:, :-1]
     ends = zip(columns, bounds[:, 0].tolist(), bounds[:, -1].tolist(), strict=True)
     data = np.concatenate([each.data[first:end] for each, first, end in ends])
@@ -380,7 +382,7 @@ def _source(columns: list[_Texts], block: slice) -> tuple[pa.BinaryArray, Int32A
     return binary_array(offsets, data), lengths
 
 
-def _interleaved(heads: _LaidOut, lengths: Int64Array, source: pa.BinaryArray) -> tuple[Int64Array, pa.Buffer]:
+def _interleave(heads: _LaidOut, lengths: Int64Array, source: pa.BinaryArray) -> tuple[Int64Array, pa.Buffer]:
     """The ends of the rows, and their bytes: each value behind its head.
 
     ``source``: the values, column after column. ``lengths``: their bytes, row by row.

@@ -16,7 +16,7 @@ from typing import ClassVar, Final
 
 import pyarrow as pa
 
-from spark_kafka_sink.errors import ConfigError, shown
+from spark_kafka_sink.errors import ConfigError, sanitize
 from spark_kafka_sink.schemas.encoding.avro import plan_avro
 from spark_kafka_sink.schemas.encoding.avro_schema import AvroSchema, without_comments
 from spark_kafka_sink.schemas.encoding.columns import PlainEncoder
@@ -180,7 +180,7 @@ class ProtobufColumnSchema(ColumnSchema):
         if descriptor.file.name != main.name and main.message_type:  # Java: a file that only imports stands for it
             raise FormatError(
                 f"{column.option('Message')}: {what} only imports {descriptor.full_name}; give one of its own "
-                f"messages, {', '.join(each.name for each in main.message_type)}."
+                f"messages, {', '.join(message.name for message in main.message_type)}."
             )
         schema = cls(files, message)
         counting = replace(schema, counts_entries=True)
@@ -223,7 +223,7 @@ def registered_column_schema(column: ColumnFormat, found: RegisteredSchema, regi
     """The schema that a registry holds. Raises ``InvalidSchemaError``; ``FormatError`` if its format is another one."""
     if found.schema.type != column.format.schema_type:
         raise FormatError(
-            f"Schema {found.id} of subject {found.subject} is of type {shown(found.schema.type, 100)}, but "
+            f"Schema {found.id} of subject {found.subject} is of type {sanitize(found.schema.type, 100)}, but "
             f"{column.option('Format')} is {column.format.value}."
         )
     return SCHEMAS[column.format].registered(column, found, registry)

@@ -76,7 +76,7 @@ def _options_of(side: str) -> tuple[Option, ...]:
     columns = " ".join(f"{each.value}: {rules.column}." for each, rules in RULES.items())
     return (
         Option(f"{side}Format", OptionKind.STRING, "raw", "medium", f"Encoding of the column {side}. {columns}",
-               OneOf(tuple(each.value for each in RULES))),
+               OneOf(tuple(rule.value for rule in RULES))),
         Option(f"{side}Schema", OptionKind.STRING, None, "medium",
                f"Schema for the column {side}: Avro JSON, or JSON Schema. Default for avro: the schema that Spark's "
                "to_avro derives from the column."),
@@ -162,7 +162,7 @@ class FormatOptions:
         among them the registry's. ``producer``: as for ``RegistryOptions.parse``.
         """
         key, value = _column(Side.KEY, own), _column(Side.VALUE, own)
-        faults += [*_misplaced(key, own), *_misplaced(value, own)]
+        faults += [*_find_misplaced(key, own), *_find_misplaced(value, own)]
         encoded = [column for column in (key, value) if not column.is_raw]
         if not encoded:
             if names := registry_names(options):
@@ -188,7 +188,7 @@ def _column(side: Side, own: Mapping[str, Any]) -> ColumnFormat:
     )
 
 
-def _misplaced(column: ColumnFormat, own: Mapping[str, Any]) -> list[str]:
+def _find_misplaced(column: ColumnFormat, own: Mapping[str, Any]) -> list[str]:
     """Faults: options of a format that is not the column's, and two options that set the same thing."""
     faults = []
     for names in (_TEXTS, _MESSAGE):

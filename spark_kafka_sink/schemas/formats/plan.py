@@ -136,7 +136,7 @@ def with_topics(plan: FormatPlan, topics: Iterable[str], registry: CachedRegistr
         schemas = SubjectSchemas(column, options.side(side), registry)
         new = sorted({column.subject(topic, options.side(side)) for topic in topics} - column.known.keys())
         with format_errors(column.column, column.column.origin):
-            columns[side] = replace(column, known={**column.known, **{each: schemas.current(each) for each in new}})
+            columns[side] = replace(column, known={**column.known, **{topic: schemas.current(topic) for topic in new}})
     return replace(plan, columns=columns)
 
 
@@ -226,17 +226,17 @@ class SubjectSchemas:
 
         The options decide whether the schema is registered, looked up, the latest version or the one with an id.
         """
-        found, given = _without_rules(self._found(subject)), self._plan.given
+        found, given = _without_rules(self._find(subject)), self._plan.given
         if given is None:
             return self._of_registry(found)
         return self._use(given.encoder, found, given.message_indexes)
 
-    def _found(self, subject: str) -> RegisteredSchema:
+    def _find(self, subject: str) -> RegisteredSchema:
         given, options = self._plan.given, self._options
         if not options.takes_registered:
             assert given is not None
             if options.auto_register:
-                return self._registered(subject, given)
+                return self._register(subject, given)
             return self._registry.lookup(subject, given.schema)
         if options.schema_id is not None:
             found = self._registry.by_id(options.schema_id, subject, serialized=self._serialized)
@@ -253,7 +253,7 @@ class SubjectSchemas:
         found = self._registry.by_id(schema_id, subject, serialized=self._serialized)
         return self._of_registry(_without_rules(found))
 
-    def _registered(self, subject: str, given: GivenSchema) -> RegisteredSchema:
+    def _register(self, subject: str, given: GivenSchema) -> RegisteredSchema:
         """Registers the given schema. If it is derived, an error explains why a registry may find it incompatible."""
         try:
             return self._registry.register(subject, given.schema)
@@ -369,7 +369,7 @@ def format_errors(column: ColumnFormat, schema: str) -> Iterator[None]:
     except InvalidSchemaError as error:
         raise FormatError(f"The column {column.side.value} cannot be encoded: {schema} is wrong: {error}") from error
     except SchemaMismatchError as error:
-        mismatches = "\n".join(f"- {each}" for each in error.mismatches)
+        mismatches = "\n".join(f"- {mismatch}" for mismatch in error.mismatches)
         raise FormatError(f"The column {column.side.value} does not fit {schema}:\n{mismatches}") from error
     except KafkaError as error:
         raise FormatError(str(error)) from error

@@ -22,7 +22,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from spark_kafka_sink.errors import ConfigError, shown
+from spark_kafka_sink.errors import ConfigError, sanitize
 from spark_kafka_sink.schemas.encoding.descriptors import (
     DECIMAL,
     META,
@@ -83,7 +83,7 @@ class ProtoFile(NamedTuple):
 
 def proto_files(descriptor_set: bytes, message: str) -> list[ProtoFile]:
     """The files to register for a message, each behind its imports, without the files that every registry has."""
-    files = {each.name: each for each in ordered_files(descriptor_set)}
+    files = {file.name: file for file in ordered_files(descriptor_set)}
     needed = _with_imports(message_descriptor(descriptor_set, message).file.name, files)
     printer = _Printer(pool_of(files.values()))
     return [
@@ -110,8 +110,8 @@ def _indexes(descriptor: Descriptor, counts_entries: bool) -> Iterator[int]:
         siblings, fields = file.message_types_by_name.values(), file.extensions_by_name.values()
     # In editions, a field of this type has message_encoding = DELIMITED, and its message is declared as any other.
     is_edition = library().FileDescriptorProto.FromString(file.serialized_pb).syntax == "editions"
-    groups = [] if is_edition else [each.message_type for each in fields if each.type == _GROUP]
-    declared = [each for each in siblings if counts_entries or not (is_map_entry(each) or each in groups)]
+    groups = [] if is_edition else [field.message_type for field in fields if field.type == _GROUP]
+    declared = [sibling for sibling in siblings if counts_entries or not (is_map_entry(sibling) or sibling in groups)]
     if descriptor not in declared:
         raise ConfigError([f"{descriptor.full_name} is an entry of a map or a group: give a message"])
     yield declared.index(descriptor)
@@ -144,8 +144,8 @@ class _Printer:
             lines.append(f"package {file.package};")
         for index, name in enumerate(file.dependency):
             public = "public " * (index in file.public_dependency) + "weak " * (index in file.weak_dependency)
-            lines.append(f"import {public}{self._quoted(name)};")
-        lines += [f"import option {self._quoted(name)};" for name in getattr(file, "option_dependency", ())]
+            lines.append(f"import {public}{self._quote(name)};")
+        lines += [f"import option {self._quote(name)};" for name in getattr(file, "option_dependency", ())]
         lines += self._option_lines(file.options)
         lines += self._types(file.message_type, file.enum_type, file.extension, f".{file.package}".rstrip("."))
         for service in file.service:
@@ -161,30 +161,32 @@ class _Printer:
         groups: Iterable[str] = (),
     ) -> list[str]:
         """What a file or a message declares, without its fields. ``groups``: the types that its fields declare."""
-        named = {f"{scope}.{each.name}": each for each in messages}
-        declared = {*groups, *(each.type_name for each in extensions if each.type == _GROUP)}
+        named = {f"{scope}.{message.name}": message for message in messages}
+        declared = {*groups, *(extension.type_name for extension in extensions if extension.type == _GROUP)}
         lines: list[str] = []
         for name, message in named.items():
             if name not in declared and not message.options.map_entry:
-                body = _indented(self._message_body(message, name))
+                body = _indent(self._message_body(message, name))
                 lines += [f"{_visibility(message)}message {message.name} {{", *body, "}"]
         for enum in enums:
             lines += self._enum(enum)
-        for each in extensions:
-            lines += [f"extend {each.extendee} {{", *_indented(self._field(each, named)), "}"]
+        for extension in extensions:
+            lines += [f"extend {extension.extendee} {{", *_indent(self._field(extension, named)), "}"]
         return lines
 
     def _message_body(self, message: DescriptorProto, name: str) -> list[str]:
-        groups = [each.type_name for each in message.field if each.type == _GROUP]
+        groups = [field.type_name for field in message.field if field.type == _GROUP]
         lines = self._option_lines(message.options)
         lines += self._types(message.nested_type, message.enum_type, message.extension, name, groups)
         largest = _MAX_MESSAGE_SET_FIELD if message.options.message_set_wire_format else _MAX_FIELD
-        for each in message.extension_range:
-            lines.append(f"extensions {_range(each.start, each.end - 1, largest)}{self._bracketed(each.options)};")
-        lines += self._reserved(
-            [_range(each.start, each.end - 1, largest) for each in message.reserved_range], message.reserved_name
+        for extensions in message.extension_range:
+            numbers = _range(extensions.start, extensions.end - 1, largest)
+            lines.append(f"extensions {numbers}{self._write_options(extensions.options)};")
+        lines += self._write_reserved(
+            [_range(reserved.start, reserved.end - 1, largest) for reserved in message.reserved_range],
+            message.reserved_name,
         )
-        return lines + self._fields(message, {f"{name}.{each.name}": each for each in message.nested_type})
+        return lines + self._fields(message, {f"{name}.{nested.name}": nested for nested in message.nested_type})
 
     def _fields(self, message: DescriptorProto, nested: Mapping[str, DescriptorProto]) -> list[str]:
         lines: list[str] = []
@@ -196,7 +198,7 @@ class _Printer:
                 members.setdefault(field.oneof_index, []).extend(self._field(field, nested, in_oneof=True))
         for index, printed in members.items():
             oneof = message.oneof_decl[index]
-            lines += [f"oneof {oneof.name} {{", *_indented([*self._option_lines(oneof.options), *printed]), "}"]
+            lines += [f"oneof {oneof.name} {{", *_indent([*self._option_lines(oneof.options), *printed]), "}"]
         return lines
 
     def _field(
@@ -214,7 +216,7 @@ class _Printer:
         bracketed = f" [{', '.join(options)}]" if options else ""
         if declared is None or field.type != _GROUP:
             return [f"{label}{kind} {field.name} = {field.number}{bracketed};"]
-        body = _indented(self._message_body(declared, field.type_name))
+        body = _indent(self._message_body(declared, field.type_name))
         return [f"{label}group {declared.name} = {field.number}{bracketed} {{", *body, "}"]
 
     def _label(self, field: FieldDescriptorProto) -> str:
@@ -227,40 +229,40 @@ class _Printer:
         if field.HasField("default_value"):
             value = field.default_value
             if field.type == _STRING:
-                value = self._quoted(value)
+                value = self._quote(value)
             elif field.type == _BYTES:
                 value = f'"{value}"'
             yield f"default = {value}"
         if field.json_name and field.json_name != _json_name(field.name):
-            yield f"json_name = {self._quoted(field.json_name)}"
+            yield f"json_name = {self._quote(field.json_name)}"
 
     def _enum(self, enum: EnumDescriptorProto) -> list[str]:
         body = self._option_lines(enum.options)
-        for each in enum.value:
-            body.append(f"{each.name} = {each.number}{self._bracketed(each.options)};")
-        body += self._reserved(
-            [_range(each.start, each.end, _MAX_ENUM) for each in enum.reserved_range], enum.reserved_name
+        for value in enum.value:
+            body.append(f"{value.name} = {value.number}{self._write_options(value.options)};")
+        body += self._write_reserved(
+            [_range(reserved.start, reserved.end, _MAX_ENUM) for reserved in enum.reserved_range], enum.reserved_name
         )
-        return [f"{_visibility(enum)}enum {enum.name} {{", *_indented(body), "}"]
+        return [f"{_visibility(enum)}enum {enum.name} {{", *_indent(body), "}"]
 
     def _service(self, service: ServiceDescriptorProto) -> list[str]:
         body = self._option_lines(service.options)
-        for each in service.method:
-            given = "stream " * each.client_streaming + each.input_type
-            returned = "stream " * each.server_streaming + each.output_type
-            options = _indented(self._option_lines(each.options))
-            body += [f"rpc {each.name} ({given}) returns ({returned})", *(["{", *options, "}"] if options else [";"])]
-        return [f"service {service.name} {{", *_indented(body), "}"]
+        for method in service.method:
+            given = "stream " * method.client_streaming + method.input_type
+            returned = "stream " * method.server_streaming + method.output_type
+            options = _indent(self._option_lines(method.options))
+            body += [f"rpc {method.name} ({given}) returns ({returned})", *(["{", *options, "}"] if options else [";"])]
+        return [f"service {service.name} {{", *_indent(body), "}"]
 
-    def _reserved(self, ranges: list[str], names: Iterable[str]) -> list[str]:
+    def _write_reserved(self, ranges: list[str], names: Iterable[str]) -> list[str]:
         lines = [f"reserved {', '.join(ranges)};"] if ranges else []
-        quoted = [name if self._syntax == "editions" else self._quoted(name) for name in names]
+        quoted = [name if self._syntax == "editions" else self._quote(name) for name in names]
         return [*lines, f"reserved {', '.join(quoted)};"] if quoted else lines
 
     def _option_lines(self, options: Any) -> list[str]:
-        return [f"option {each};" for each in self._options(options)]
+        return [f"option {option};" for option in self._options(options)]
 
-    def _bracketed(self, options: Any) -> str:
+    def _write_options(self, options: Any) -> str:
         printed = list(self._options(options))
         return f" [{', '.join(printed)}]" if printed else ""
 
@@ -288,9 +290,9 @@ class _Printer:
             return str(field.enum_type.values_by_number[value].name)
         if isinstance(value, bool):
             return str(value).lower()
-        return self._quoted(value) if isinstance(value, str | bytes) else str(value)
+        return self._quote(value) if isinstance(value, str | bytes) else str(value)
 
-    def _quoted(self, value: str | bytes) -> str:
+    def _quote(self, value: str | bytes) -> str:
         return f'"{self._text_encoding.CEscape(value.encode() if isinstance(value, str) else value, as_utf8=False)}"'
 
 
@@ -312,10 +314,10 @@ def _range(first: int, last: int, largest: int) -> str:
 def _json_name(name: str) -> str:
     """The JSON name that ``protoc`` gives a field unless the file has another one."""
     first, *others = name.split("_")
-    return first + "".join(each[:1].upper() + each[1:] for each in others)
+    return first + "".join(other[:1].upper() + other[1:] for other in others)
 
 
-def _indented(lines: Iterable[str]) -> list[str]:
+def _indent(lines: Iterable[str]) -> list[str]:
     return [f"  {line}" for line in lines]
 
 
@@ -353,11 +355,11 @@ def compile_proto(text: str, imports: Mapping[str, str], what: str) -> bytes:
 
     ``imports``: texts by the names that imports use. ``what``: what errors call the schema.
     """
-    return _compiled(text, tuple(imports.items()), what)
+    return _compile(text, tuple(imports.items()), what)
 
 
 @lru_cache(16)  # planned anew for each micro-batch
-def _compiled(text: str, imported: tuple[tuple[str, str], ...], what: str) -> bytes:
+def _compile(text: str, imported: tuple[tuple[str, str], ...], what: str) -> bytes:
     imports = dict(imported)
     main = "schema.proto"
     while main in imports:
@@ -367,14 +369,14 @@ def _compiled(text: str, imported: tuple[tuple[str, str], ...], what: str) -> by
         folder, known, output = Path(private, "files"), Path(private, "known"), Path(private, "output")
         folder.mkdir()
         for name, each in {**imports, main: text}.items():
-            _write(folder, name, _marked(each), what)
+            _write(folder, name, _mark_map_entries(each), what)
         known.write_bytes(library)
         arguments = [*([f"--descriptor_set_in={known}"] if library else []), "--include_imports"]
         _run(Path(private), [*arguments, f"--descriptor_set_out={output}", main], what)
         return _with_map_entries(output.read_bytes())
 
 
-def _marked(text: str) -> str:
+def _mark_map_entries(text: str) -> str:
     """The text with a mark in each entry of a map that is written out, because protoc refuses ``map_entry``."""
     mark = _MARK if _EDITION.search(text) else f'"{_MARK}"'
     return _MAP_ENTRY.sub(lambda found: f"reserved {mark};" if found[1] else found[0], text)
@@ -432,5 +434,5 @@ def _run(private: Path, arguments: list[str], what: str) -> None:
     if done.returncode:
         with messages.open("rb") as file:
             said = file.read(_LONGEST_SHOWN).decode(errors="replace").replace(f"{folder}/", "")
-        text = shown("; ".join(said.splitlines())) or f"it ended with {done.returncode}"
+        text = sanitize("; ".join(said.splitlines())) or f"it ended with {done.returncode}"
         raise FormatError(f"{what} cannot be compiled; protoc says: {text}")

@@ -71,10 +71,10 @@ class CachedRegistry:
         self._responses: dict[tuple[str, ...], Any] = {}
 
     def register(self, subject: str, schema: Schema) -> RegisteredSchema:
-        return self._asked(("register", subject, *_named(schema)), lambda: self._registry.register(subject, schema))
+        return self._asked(("register", subject, *_name(schema)), lambda: self._registry.register(subject, schema))
 
     def lookup(self, subject: str, schema: Schema) -> RegisteredSchema:
-        return self._asked(("lookup", subject, *_named(schema)), lambda: self._registry.lookup(subject, schema))
+        return self._asked(("lookup", subject, *_name(schema)), lambda: self._registry.lookup(subject, schema))
 
     def latest(self, subject: str, *, serialized: bool = False) -> RegisteredSchema:
         key = ("latest", subject, f"{serialized}")
@@ -114,7 +114,7 @@ class CachedRegistry:
         return answer
 
 
-def _named(schema: Schema) -> tuple[str, ...]:
+def _name(schema: Schema) -> tuple[str, ...]:
     return schema.type, schema.text, json.dumps(schema.references)
 
 

@@ -19,7 +19,7 @@ from spark_kafka_sink.common.clock import Clock, exponential_delay
 from spark_kafka_sink.common.config.operator_limits import url_fault
 from spark_kafka_sink.common.config.option import Password
 from spark_kafka_sink.common.waiting import Sleeper
-from spark_kafka_sink.errors import ConfigError, LoginError, RegistryError, SaslAuthenticationError, shown
+from spark_kafka_sink.errors import ConfigError, LoginError, RegistryError, SaslAuthenticationError, sanitize
 from spark_kafka_sink.network.login.http import (
     HttpExchangeError,
     HttpFault,
@@ -103,7 +103,7 @@ class SchemaRegistry:
     def register(self, subject: str, schema: Schema) -> RegisteredSchema:
         """Registers the schema under the subject, unless it is a version of it already; returns that version."""
         what, missing = f"register a schema under subject {subject}", f"is this {URL} complete, with its path?"
-        registered = self._posted(subject, "/versions", schema, what, missing)
+        registered = self._post_schema(subject, "/versions", schema, what, missing)
         if registered.version is None:  # older registries respond with nothing but the id
             return self.lookup(subject, schema)._replace(id=registered.id)
         return registered
@@ -111,27 +111,27 @@ class SchemaRegistry:
     def lookup(self, subject: str, schema: Schema) -> RegisteredSchema:
         """The version of the subject that has this schema."""
         missing = f"register the schema first, or set {AUTO_REGISTER}=true"
-        return self._posted(subject, "", schema, f"find the schema under subject {subject}", missing)
+        return self._post_schema(subject, "", schema, f"find the schema under subject {subject}", missing)
 
     def latest(self, subject: str, *, serialized: bool = False) -> RegisteredSchema:
         """The latest version of the subject. ``serialized``: see ``Schema.serialized_file``."""
         missing = f"register a schema under this subject first, or leave {USE_LATEST} out"
         what = f"read the latest version of subject {subject}"
         call = _Call(what, f"{_path(subject)}/versions/latest", _form(serialized), missing)
-        return self._registered(call, subject)
+        return self._parse_registered(call, subject)
 
     def by_id(self, schema_id: int, subject: str, *, serialized: bool = False) -> RegisteredSchema:
         """The schema with an id, in the context of the subject. Its version may be None."""
         what = f"read the schema with id {schema_id} for subject {subject}"
         missing = f"{USE_ID} must be the id of a schema in this registry"
         call = _Call(what, f"/schemas/ids/{schema_id}", {"subject": subject, **_form(serialized)}, missing)
-        return self._registered(call, subject, schema_id=schema_id)
+        return self._parse_registered(call, subject, schema_id=schema_id)
 
     def version(self, reference: SchemaReference, *, serialized: bool = False) -> RegisteredSchema:
         """The schema that another one imports."""
         what = f"read version {reference.version} of subject {reference.subject}, which a schema imports"
         path = f"{_path(reference.subject)}/versions/{reference.version}"
-        return self._registered(_Call(what, path, _form(serialized)), reference.subject)
+        return self._parse_registered(_Call(what, path, _form(serialized)), reference.subject)
 
     def imports(self, schema: Schema, *, serialized: bool = False) -> dict[str, Schema]:
         """All schemas that ``schema`` imports, by the names of the imports, each after those that it imports.
@@ -164,12 +164,12 @@ class SchemaRegistry:
         visit(schema.references)
         return found
 
-    def _posted(self, subject: str, path: str, schema: Schema, what: str, missing: str) -> RegisteredSchema:
+    def _post_schema(self, subject: str, path: str, schema: Schema, what: str, missing: str) -> RegisteredSchema:
         query = {"normalize": "true"} if self._options.normalize_schemas else {}
         call = _Call(what, _path(subject) + path, query, missing, request_body(schema))
-        return self._registered(call, subject, schema)
+        return self._parse_registered(call, subject, schema)
 
-    def _registered(
+    def _parse_registered(
         self, call: _Call, subject: str, asked: Schema | None = None, schema_id: int | None = None
     ) -> RegisteredSchema:
         """What the registry responds. ``schema_id``: the id that the response leaves out."""
@@ -199,7 +199,7 @@ class SchemaRegistry:
                     failures[url] = error.error
                     _log.info("%s", error.error)
                     self._current = (self._current + 1) % len(urls)
-        raise _given_up(call, failures, self._clock.now() - started)
+        raise _last_error(call, failures, self._clock.now() - started)
 
     def _wait(self, turn: int, deadline: float) -> bool:
         """Waits before a further round. False: the deadline would pass."""
@@ -231,11 +231,11 @@ class SchemaRegistry:
         try:
             response = exchange(request, self._tls_context(url), limits, self._clock)
         except HttpExchangeError as error:
-            raise _failed(url, call, error, limits) from None
+            raise _call_error(url, call, error, limits) from None
         self._received += len(response.content)
         _log.debug("%s %s: HTTP status %d", request.method, target, response.status)
         if response.status != 200:
-            raise self._refused(url, call, response)
+            raise self._response_error(url, call, response)
         try:
             return read_object(response.content)
         except UnreadableResponseError as error:
@@ -253,7 +253,7 @@ class SchemaRegistry:
         except ConfigError as error:
             raise ConfigError([f"schema.registry.{fault}" for fault in error.faults]) from None
 
-    def _refused(self, url: RegistryUrl, call: _Call, response: HttpResponse) -> Exception:
+    def _response_error(self, url: RegistryUrl, call: _Call, response: HttpResponse) -> Exception:
         status = response.status
         code, message = problem(response.content)
         said = f"HTTP status {status}" + (f", error code {code}" if code not in (None, status) else "")
@@ -277,7 +277,7 @@ class SchemaRegistry:
             case 409:
                 return "change the schema, or the compatibility of the subject"
             case status if status in _REDIRECTS:
-                location = shown(without_secrets(response.headers.get("Location", ""))) or "nowhere"
+                location = sanitize(without_secrets(response.headers.get("Location", ""))) or "nowhere"
                 return f"it redirects to {location}, where credentials are not sent: write that URL"
         return ""
 
@@ -302,7 +302,7 @@ def _name(url: RegistryUrl) -> str:
     return f"{URL} {url.address}"
 
 
-def _failed(url: RegistryUrl, call: _Call, error: HttpExchangeError, limits: HttpLimits) -> Exception:
+def _call_error(url: RegistryUrl, call: _Call, error: HttpExchangeError, limits: HttpLimits) -> Exception:
     texts = {
         HttpFault.TLS: f"TLS fails: {error.reason}; its certificate is trusted by "
         "schema.registry.ssl.truststore.location, or by the system.",
@@ -318,7 +318,7 @@ def _failed(url: RegistryUrl, call: _Call, error: HttpExchangeError, limits: Htt
     return failed if error.fault.is_final else _RetriableError(failed)
 
 
-def _given_up(call: _Call, failures: Mapping[RegistryUrl, RegistryError], took_ms: float) -> RegistryError:
+def _last_error(call: _Call, failures: Mapping[RegistryUrl, RegistryError], took_ms: float) -> RegistryError:
     """One error of the last failure of each URL."""
     last = list(failures.values())[-1]
     if len(failures) == 1:

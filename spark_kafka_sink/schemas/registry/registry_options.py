@@ -27,13 +27,13 @@ from spark_kafka_sink.common.config.option import (
     LIST,
     PASSWORD,
     STRING,
-    Draft,
+    ConfigBuilder,
     Matching,
     OneOf,
     Option,
     Password,
     Range,
-    declared,
+    declared_options,
     did_you_mean,
     option,
 )
@@ -162,7 +162,7 @@ class RegistryLogin:
     # fmt: on
 
 
-_LOGIN_FIELDS: Final = declared(RegistryLogin)
+_LOGIN_FIELDS: Final = declared_options(RegistryLogin)
 _USER_INFO, *_TOKENS = _LOGIN_FIELDS.values()
 
 LOGIN_OPTIONS: Final[tuple[Option, ...]] = (
@@ -297,7 +297,7 @@ class RegistryOptions:
         ``options``: those that are not a registry's are ignored. ``producer``: the options of the brokers, for config
         providers and inherited credentials; None if they have faults. ``sides``: the encoded ones.
         """
-        draft = Draft("", {option.name: option.default for option in REGISTRY_OPTIONS})
+        draft = ConfigBuilder("", {option.name: option.default for option in REGISTRY_OPTIONS})
         draft.values[URL] = ""
         draft.values[CONFIG_PROVIDERS] = DEFAULT_PROVIDERS if producer is None else producer.config_providers
         tls = _take(draft, options)
@@ -330,7 +330,7 @@ class RegistryOptions:
         return self.key if side is Side.KEY else self.value
 
 
-_FIELDS: Final = declared(RegistryOptions)
+_FIELDS: Final = declared_options(RegistryOptions)
 CONNECTION_OPTIONS: Final = (*LOGIN_OPTIONS, *_FIELDS.values())
 REGISTRY_TLS_OPTIONS: Final[tuple[Option, ...]] = tuple(
     replace(option, name=_PREFIX + option.name, doc=f"{option.name} of https:// URLs, as kafka.{option.name}.")
@@ -352,7 +352,7 @@ def registry_names(options: Mapping[str, str]) -> list[str]:
     return sorted(name for name in options if is_registry_option(name.lower()))
 
 
-def _take(draft: Draft, options: Mapping[str, str]) -> dict[str, object]:
+def _take(draft: ConfigBuilder, options: Mapping[str, str]) -> dict[str, object]:
     """Puts the values of all options into the draft, but returns those of ``ssl.*``. Of the URLs it puts the text."""
     tls: dict[str, object] = {}
     spelling: dict[str, str] = {}
@@ -374,7 +374,7 @@ def _take(draft: Draft, options: Mapping[str, str]) -> dict[str, object]:
     return tls
 
 
-def _urls(draft: Draft, names: list[str]) -> tuple[RegistryUrl, ...]:
+def _urls(draft: ConfigBuilder, names: list[str]) -> tuple[RegistryUrl, ...]:
     """The URLs, or faults. ``names``: the names of the given options.
 
     A login is set aside before a URL's placeholders are resolved: its own are resolved when it is used, as those of
@@ -388,8 +388,8 @@ def _urls(draft: Draft, names: list[str]) -> tuple[RegistryUrl, ...]:
         if not _PATH.isdisjoint(_PLACEHOLDER.sub("", login)):
             draft.fault(
                 URL,
-                f"has / ? or # before an @, in {_shown(text)}: percent-encode / ? and # in user and password (%2F, "
-                "%3F, %23), and @ after the host (%40).",
+                f"has / ? or # before an @, in {_scheme_and_host(text)}: percent-encode / ? and # in user and password "
+                "(%2F, %3F, %23), and @ after the host (%40).",
             )
             continue
         if (fault := draft.values[CONFIG_PROVIDERS].fault(login)) is not None:
@@ -402,7 +402,7 @@ def _urls(draft: Draft, names: list[str]) -> tuple[RegistryUrl, ...]:
     return tuple(parsed for url, login in given if (parsed := _url(draft, url, login)) is not None)
 
 
-def _url(draft: Draft, url: str, login: str) -> RegistryUrl | None:
+def _url(draft: ConfigBuilder, url: str, login: str) -> RegistryUrl | None:
     """``url`` with the login that stood before its host, or a fault.
 
     The fault shows only scheme and host, because what looks like a port or a path may be part of a password.
@@ -410,13 +410,13 @@ def _url(draft: Draft, url: str, login: str) -> RegistryUrl | None:
     parts = _http_url(url)
     if parts is None:
         mock = "; mock:// registries exist only in a JVM" if url.lower().startswith("mock://") else ""
-        draft.fault(URL, f"must have URLs such as https://host:8081, but has {_shown(url)}{mock}.")
+        draft.fault(URL, f"must have URLs such as https://host:8081, but has {_scheme_and_host(url)}{mock}.")
         return None
     if parts.query or parts.fragment:
-        draft.fault(URL, f"must have URLs without ? and #, but has {_shown(url)}.")
+        draft.fault(URL, f"must have URLs without ? and #, but has {_scheme_and_host(url)}.")
         return None
     if "@" in parts.path:
-        draft.fault(URL, f"must have URLs without @ in their path, but has {_shown(url)}: write %40.")
+        draft.fault(URL, f"must have URLs without @ in their path, but has {_scheme_and_host(url)}: write %40.")
         return None
     resolved, _, host = parts.netloc.rpartition("@")
     address = parts._replace(netloc=host).geturl().rstrip("/")
@@ -427,7 +427,7 @@ def _url(draft: Draft, url: str, login: str) -> RegistryUrl | None:
     return RegistryUrl(address, Password(user_info) if user_info else None)
 
 
-def _shown(url: str) -> str:
+def _scheme_and_host(url: str) -> str:
     """Scheme and host of a URL that is refused."""
     scheme = _SCHEME.match(url)
     if scheme is None:
@@ -438,7 +438,7 @@ def _shown(url: str) -> str:
     return repr(f"{scheme[0].strip()}{shown}{'…' if shown != rest else ''}")
 
 
-def _side(draft: Draft, side: Side, sides: Collection[Side]) -> SideOptions:
+def _side(draft: ConfigBuilder, side: Side, sides: Collection[Side]) -> SideOptions:
     values, name = draft.values, side.value
     id_name = f"{name}.{USE_ID}"
     if side not in sides:
@@ -471,7 +471,7 @@ def _side(draft: Draft, side: Side, sides: Collection[Side]) -> SideOptions:
     )
 
 
-def _tls(draft: Draft, tls: dict[str, object], urls: tuple[RegistryUrl, ...]) -> ProducerConfig | None:
+def _tls(draft: ConfigBuilder, tls: dict[str, object], urls: tuple[RegistryUrl, ...]) -> ProducerConfig | None:
     """The options of TLS; None after a fault."""
     others: dict[str, Any] = {CONFIG_PROVIDERS: draft.values[CONFIG_PROVIDERS], "bootstrap.servers": "unused:1"}
     try:
@@ -484,7 +484,7 @@ def _tls(draft: Draft, tls: dict[str, object], urls: tuple[RegistryUrl, ...]) ->
     return config
 
 
-def _strategy(draft: Draft, name: str) -> SubjectNameStrategy:
+def _strategy(draft: ConfigBuilder, name: str) -> SubjectNameStrategy:
     if draft.values[name].removeprefix(_STRATEGY_PACKAGE) == _ASSOCIATED:
         draft.fault(
             name,
@@ -495,10 +495,10 @@ def _strategy(draft: Draft, name: str) -> SubjectNameStrategy:
     return _by_name(draft, name, _STRATEGY_PACKAGE, _STRATEGIES)
 
 
-def _by_name(draft: Draft, name: str, package: str, classes: Mapping[str, _E]) -> _E:
+def _by_name(draft: ConfigBuilder, name: str, package: str, classes: Mapping[str, _E]) -> _E:
     """What an option names by a value or by a class of Java's; the first of ``classes`` after a fault."""
     given = draft.values[name]
-    values = {each.value: each for each in classes.values()}
+    values = {class_.value: class_ for class_ in classes.values()}
     found = values.get(given.lower()) or classes.get(given.removeprefix(package))
     if found is None and name not in draft.faulty:
         hint = did_you_mean(given.rpartition(".")[2], [*values, *classes]) or "; other Java classes cannot be loaded."
@@ -506,7 +506,7 @@ def _by_name(draft: Draft, name: str, package: str, classes: Mapping[str, _E]) -
     return found or next(iter(values.values()))
 
 
-def _login(draft: Draft, producer: ProducerConfig | None, *, url_has_login: bool) -> RegistryLogin:
+def _login(draft: ConfigBuilder, producer: ProducerConfig | None, *, url_has_login: bool) -> RegistryLogin:
     """The login that the options describe; faults go to ``draft``. ``producer``: None if its options have faults."""
     values = draft.values
     source = _source(draft)
@@ -526,7 +526,7 @@ def _login(draft: Draft, producer: ProducerConfig | None, *, url_has_login: bool
     return RegistryLogin(source, producer if inherits else None, **given)
 
 
-def _source(draft: Draft) -> CredentialSource:
+def _source(draft: ConfigBuilder) -> CredentialSource:
     """The given source, or the one that given credentials imply, with a warning because Java ignores them."""
     given, values = draft.given, draft.values
     if BASIC_SOURCE in given and BEARER_SOURCE in given:
@@ -543,7 +543,7 @@ def _source(draft: Draft) -> CredentialSource:
     return CredentialSource.URL
 
 
-def _required(draft: Draft, source: CredentialSource) -> None:
+def _required(draft: ConfigBuilder, source: CredentialSource) -> None:
     values = draft.values
     for name in _NEEDED.get(source, ()):
         if not getattr(values[name], "value", values[name]) and name not in draft.faulty:
@@ -560,7 +560,7 @@ def _required(draft: Draft, source: CredentialSource) -> None:
         draft.caution_clear_text(ISSUER, issuer)
 
 
-def _inheritable(draft: Draft, source: CredentialSource, producer: ProducerConfig) -> None:
+def _inheritable(draft: ConfigBuilder, source: CredentialSource, producer: ProducerConfig) -> None:
     if source is CredentialSource.SASL_INHERIT:
         mechanism: object = built_in(producer.sasl_mechanism)
         has_password = isinstance(mechanism, type) and issubclass(mechanism, PasswordMechanism)

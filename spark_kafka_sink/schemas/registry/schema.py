@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeGuard
 from uuid import UUID
 
 from spark_kafka_sink.common.model import LARGEST_INT32
-from spark_kafka_sink.errors import shown
+from spark_kafka_sink.errors import sanitize
 
 _LONGEST_NAME: Final = 100
 _GATEWAY: Final = "GATEWAY"
@@ -131,7 +131,7 @@ def problem(content: bytes) -> tuple[int | None, str]:
         return None, ""
     code, message = parsed.get("error_code"), parsed.get("message")
     text = " ".join(message.split()) if isinstance(message, str) else ""
-    return code if _is_integer(code) else None, shown(text)
+    return code if _is_integer(code) else None, sanitize(text)
 
 
 def registered_schema(parsed: dict[str, Any], subject: str, asked: Schema | None = None) -> RegisteredSchema:
@@ -163,7 +163,7 @@ def schema_of(parsed: object, asked: Schema | None = None) -> Schema:
     references = parsed.get("references") or []
     if not isinstance(references, list):
         raise UnreadableResponseError("has no list of references")
-    return Schema(kind, text, tuple(_reference(each) for each in references))
+    return Schema(kind, text, tuple(_reference(reference) for reference in references))
 
 
 def _reference(parsed: object) -> SchemaReference:

@@ -178,7 +178,7 @@ class Faults:
         return tuple(fault for fault in self._faults if fault.kind is Kind.ANSWER and fault.fits(request))
 
     def _add(self, fault: Fault) -> Fault:
-        self._faults = (*(each for each in self._faults if not each.is_spent), fault)
+        self._faults = (*(fault for fault in self._faults if not fault.is_spent), fault)
         return fault
 
 

@@ -44,9 +44,11 @@ class _Contents:
         for batch in decode_batches(self.data):
             if batch.header.is_control or self._is_aborted(batch.header):
                 continue
-            for each in batch.records:
-                if each.offset >= self.start_offset:
-                    yield StoredRecord(self.index, each.offset, each.timestamp, each.key, each.value, each.headers)
+            for record in batch.records:
+                if record.offset >= self.start_offset:
+                    yield StoredRecord(
+                        self.index, record.offset, record.timestamp, record.key, record.value, record.headers
+                    )
 
     def _is_aborted(self, header: BatchView) -> bool:
         return header.is_transactional and any(
@@ -68,7 +70,7 @@ class TopicView:
         ``read_committed=False`` adds records of transactions that are open or aborted.
         """
         contents = self._contents(partition, read_committed=read_committed)
-        return [record for each in contents for record in each.records()]
+        return [record for content in contents for record in content.records()]
 
     def values(self, partition: int | None = None) -> list[bytes | None]:
         """The values of ``records()``."""

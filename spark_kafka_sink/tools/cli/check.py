@@ -114,19 +114,21 @@ def run(arguments: argparse.Namespace) -> int:
     settings = _spark_settings(arguments)
     findings = [*Printer().all(check(request, SystemClock()))]
     tried = []
-    if arguments.exactly_once and any(each.step == "brokers" and each.outcome is Outcome.OK for each in findings):
+    if arguments.exactly_once and any(
+        finding.step == "brokers" and finding.outcome is Outcome.OK for finding in findings
+    ):
         from spark_kafka_sink.tools.exactly_once_trial import try_exactly_once
 
         tried = [*Printer().all(try_exactly_once(request, SystemClock()))]
     print(conclusion([*findings, *tried]), flush=True)
-    failed = any(each.outcome is Outcome.FAILED for each in [*findings, *tried])
+    failed = any(finding.outcome is Outcome.FAILED for finding in [*findings, *tried])
     if arguments.from_workers:
         from spark_kafka_sink.tools.worker_check import check_on_workers
 
         workers = check_on_workers(request, settings, arguments.tasks, arguments.timeout)
         for line in workers.compared([*library_findings(required_libraries()), *findings]):
             print(line)
-        failed |= any(each.outcome is Outcome.FAILED for found in workers.by_place.values() for each in found)
+        failed |= any(finding.outcome is Outcome.FAILED for found in workers.by_place.values() for finding in found)
     return 1 if failed else 0
 
 

@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
     reader = LineReader.parse(arguments.topic, arguments.properties)
     lines = Lines(sys.stdin.buffer, prompt=sys.stdin.isatty())
     config = _producer_options(arguments)
-    with _handled_by(lines.interrupt):
+    with _handle_signals(lines.interrupt):
         try:
             with open_producer(config, "sync") if arguments.sync else open_producer(config) as producer:
                 if isinstance(producer, KafkaProducer):
@@ -111,7 +111,7 @@ def _producer_options(arguments: argparse.Namespace) -> dict[str, object]:
 
 
 @contextmanager
-def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+def _handle_signals(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
     """Handles these signals in the block, except for ignored ones (nohup ignores SIGHUP)."""
     replaced = {}
     try:
@@ -274,7 +274,7 @@ class LineReader:
     def _cut(self, text: bytes, separator: bytes, what: str, number: int) -> tuple[bytes, bytes]:
         before, found, after = text.partition(separator)
         if not found:
-            raise LineError(f"line {number}: no {what} ({_shown(separator)}) in {_shown(text)}")
+            raise LineError(f"line {number}: no {what} ({_show(separator)}) in {_show(text)}")
         return before, after
 
     def _headers(self, text: bytes, number: int) -> list[tuple[str, bytes | None]]:
@@ -284,11 +284,11 @@ class LineReader:
         for pair in text.split(self.headers_separator):
             name, value = self._cut(pair, self.headers_key_separator, "header key separator", number)
             if self._or_null(name) is None:
-                raise LineError(f"line {number}: a header's name cannot be null, as in {_shown(pair)}")
+                raise LineError(f"line {number}: a header's name cannot be null, as in {_show(pair)}")
             try:
                 pairs.append((name.decode(), self._or_null(value)))
             except UnicodeDecodeError as error:
-                raise LineError(f"line {number}: the header name {_shown(name)} is not UTF-8") from error
+                raise LineError(f"line {number}: the header name {_show(name)} is not UTF-8") from error
         return pairs
 
     def _or_null(self, text: bytes | None) -> bytes | None:
@@ -310,6 +310,6 @@ class LineReader:
         ]
 
 
-def _shown(text: bytes) -> str:
+def _show(text: bytes) -> str:
     shown = repr(text.decode(errors="replace"))
     return shown if len(shown) <= 80 else f"{shown[:77]}…"

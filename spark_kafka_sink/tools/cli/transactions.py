@@ -11,8 +11,8 @@ from typing import Final
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.task_figures import counted
-from spark_kafka_sink.errors import ConfigError, error_list, shown
+from spark_kafka_sink.common.task_figures import count_noun
+from spark_kafka_sink.errors import ConfigError, error_list, sanitize
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError
 from spark_kafka_sink.exactly_once.operator_commands import (
     FoundWrite,
@@ -117,19 +117,19 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.action == "forget":
         return _forget(found, config, arguments)
     if arguments.action == "list":
-        print(_listed(found, SystemClock().epoch_ms(), arguments.ledger_topic))
+        print(_list(found, SystemClock().epoch_ms(), arguments.ledger_topic))
         return 0
-    for each in found:
-        if each.unreadable is not None:
-            raise ExactlyOnceError(each.unreadable)
+    for write in found:
+        if write.unreadable is not None:
+            raise ExactlyOnceError(write.unreadable)
     decided = arguments.action == "commit"
-    todo = [each for each in found if (each.intents if decided else _to_abort(each, arguments))]
+    todo = [write for write in found if (write.intents if decided else _to_abort(write, arguments))]
     if not todo:
         print(f"nothing to {arguments.action}")
         return 0
     would = "would " if arguments.dry_run else ""
-    print("\n".join(f"{would}{line}" for each in todo for line in _steps(each, decided)))
-    if (code := _stopped(todo, arguments)) is not None:
+    print("\n".join(f"{would}{line}" for write in todo for line in _steps(write, decided)))
+    if (code := _exit_code_before(todo, arguments)) is not None:
         return code
     if decided:
         _commit(todo, config, arguments)
@@ -154,7 +154,7 @@ def _meant(found: list[FoundWrite], prefix: str | None, action: str) -> list[Fou
     if prefix is None:
         return found
     wanted = prefix[:-1] if action == "forget" and prefix.endswith("*") else None
-    named = [each for each in found if each.name == prefix or (wanted is not None and each.name.startswith(wanted))]
+    named = [write for write in found if write.name == prefix or (wanted is not None and write.name.startswith(wanted))]
     if not named and (names := similar_names(found, prefix)):
         raise ConfigError([
             f"--prefix {prefix}: no entry of the ledger and no open transaction has this name; did you mean "
@@ -178,21 +178,23 @@ def _steps(found: FoundWrite, decided: bool) -> list[str]:
         + ", ".join(share.prepared.transactional_id for share in entry.tasks if share.prepared is not None)
         for entry in found.intents
     ]
-    return batches if decided else batches + [f"abort {each.transactional_id}" for each in found.undecided]
+    return (
+        batches if decided else batches + [f"abort {transaction.transactional_id}" for transaction in found.undecided]
+    )
 
 
-def _stopped(todo: Sequence[FoundWrite], arguments: argparse.Namespace) -> int | None:
+def _exit_code_before(todo: Sequence[FoundWrite], arguments: argparse.Namespace) -> int | None:
     """The exit code of a dry run or of a user who declines; None to go on."""
     if arguments.dry_run:
         return 0
-    if arguments.yes or _agreed(todo):
+    if arguments.yes or _ask(todo):
         return None
     print("nothing done")
     return DECLINED
 
 
-def _agreed(todo: Sequence[FoundWrite]) -> bool:
-    ids = ", ".join(driver_id(each.name) for each in todo)
+def _ask(todo: Sequence[FoundWrite]) -> bool:
+    ids = ", ".join(driver_id(write.name) for write in todo)
     warning = f"This fences {ids}: a running query or job with this transactional id fails and must be restarted."
     if not sys.stdin.isatty():
         raise ConfigError([f"{warning} There is no terminal to ask: confirm with --yes."])
@@ -206,8 +208,8 @@ def _agreed(todo: Sequence[FoundWrite]) -> bool:
 def _commit(todo: Sequence[FoundWrite], config: ProducerConfig, arguments: argparse.Namespace) -> None:
     """Commits all writes; those with lost rows fail after the others."""
     lost: list[str] = []
-    for each in todo:
-        settings = CommitSettings(config, each.name, arguments.ledger_topic)
+    for write in todo:
+        settings = CommitSettings(config, write.name, arguments.ledger_topic)
         with closing(Session(settings, SystemClock())) as session:
             try:
                 for entry in commit_decided(session, session.deadline(config.max_block_ms)):
@@ -220,44 +222,44 @@ def _commit(todo: Sequence[FoundWrite], config: ProducerConfig, arguments: argpa
 
 def _abort(todo: Sequence[FoundWrite], config: ProducerConfig, arguments: argparse.Namespace) -> None:
     aborted = 0
-    for each in todo:
-        settings = CommitSettings(config, each.name, arguments.ledger_topic)
+    for write in todo:
+        settings = CommitSettings(config, write.name, arguments.ledger_topic)
         with closing(Session(settings, SystemClock())) as session:
             deadline = session.deadline(config.max_block_ms)
-            count, runs = abort_undecided(session, arguments.force, deadline, each.transactions)
+            count, runs = abort_undecided(session, arguments.force, deadline, write.transactions)
             aborted += count
         if runs:
-            print(f"{each.name} is still running: it has begun transactions meanwhile. It is fenced, so it will fail.")
-    print(f"aborted {counted(aborted, 'transaction')}")
+            print(f"{write.name} is still running: it has begun transactions meanwhile. It is fenced, so it will fail.")
+    print(f"aborted {count_noun(aborted, 'transaction')}")
 
 
 def _forget(found: Sequence[FoundWrite], config: ProducerConfig, arguments: argparse.Namespace) -> int:
     now_ms = SystemClock().epoch_ms()
     before = now_ms + _DAY_MS if arguments.older_than is None else now_ms - int(arguments.older_than * _DAY_MS)
     todo: list[FoundWrite] = []
-    for each in found:
-        if (reason := _kept(each)) is not None:
-            print(f"{each.name} is kept: {reason}")
-        elif removed := forgettable(each.entries.values(), before):
-            todo.append(each)
+    for write in found:
+        if (reason := _reason_to_keep(write)) is not None:
+            print(f"{write.name} is kept: {reason}")
+        elif removed := forgettable(write.entries.values(), before):
+            todo.append(write)
             would = "would " if arguments.dry_run else ""
-            print("\n".join(f"{would}forget {each.name}: {_entry(entry, now_ms)}" for entry in removed))
+            print("\n".join(f"{would}forget {write.name}: {_entry(entry, now_ms)}" for entry in removed))
     if not todo:
         print("nothing to forget")
-        return 1 if any(each.intents for each in found) else 0
+        return 1 if any(write.intents for write in found) else 0
     print(_FORGOTTEN)
-    if (code := _stopped(todo, arguments)) is not None:
+    if (code := _exit_code_before(todo, arguments)) is not None:
         return code
     count = 0
-    for each in todo:
-        settings = CommitSettings(config, each.name, arguments.ledger_topic)
+    for write in todo:
+        settings = CommitSettings(config, write.name, arguments.ledger_topic)
         with closing(Session(settings, SystemClock())) as session:
             count += len(forget_done(session, before, session.deadline(config.max_block_ms)))
-    print(f"removed {counted(count, 'entry', 'entries')}")
+    print(f"removed {count_noun(count, 'entry', 'entries')}")
     return 0
 
 
-def _kept(found: FoundWrite) -> str | None:
+def _reason_to_keep(found: FoundWrite) -> str | None:
     """Why no entry of the write may be removed; None if one may."""
     if found.unreadable is not None:
         return found.unreadable
@@ -265,18 +267,18 @@ def _kept(found: FoundWrite) -> str | None:
         batches = " and ".join(map(str, found.intents))
         return f"{batches} is decided and not committed yet: `commit` commits it, `abort --force` gives up lost rows"
     if found.transactions:
-        are_open = counted(len(found.transactions), "transaction is open", "transactions are open")
+        are_open = count_noun(len(found.transactions), "transaction is open", "transactions are open")
         return f"{are_open}, so it may be running; if it is not, `abort` ends them"
     return None
 
 
-def _listed(found: Sequence[FoundWrite], now_ms: int, ledger: str) -> str:
+def _list(found: Sequence[FoundWrite], now_ms: int, ledger: str) -> str:
     if not found:
         return "nothing is open, and the ledger has no entry"
     lines: list[str] = []
-    for each in found:
-        lines += [f"{each.name} ({each.kind})", *(f"  {line}" for line in _lines(each, now_ms, ledger))]
-    return "\n".join([*lines, f"{counted(sum(len(each.transactions) for each in found), 'transaction')} open"])
+    for write in found:
+        lines += [f"{write.name} ({write.kind})", *(f"  {line}" for line in _lines(write, now_ms, ledger))]
+    return "\n".join([*lines, f"{count_noun(sum(len(write.transactions) for write in found), 'transaction')} open"])
 
 
 def _lines(found: FoundWrite, now_ms: int, ledger: str) -> list[str]:
@@ -292,10 +294,10 @@ def _lines(found: FoundWrite, now_ms: int, ledger: str) -> list[str]:
 
 
 def _entry(entry: Entry, now_ms: int) -> str:
-    to = f" to {shown(', '.join(topic.name for topic in entry.topics))}" if entry.topics else ""
+    to = f" to {sanitize(', '.join(topic.name for topic in entry.topics))}" if entry.topics else ""
     return (
-        f"{_query(entry)}: batch {entry.number}, {entry.state.value}, {counted(len(entry.tasks), 'task')}, "
-        f"{counted(entry.total.count, 'row')}{to}, decided {_since(entry.decided_at, now_ms)}"
+        f"{_query(entry)}: batch {entry.number}, {entry.state.value}, {count_noun(len(entry.tasks), 'task')}, "
+        f"{count_noun(entry.total.count, 'row')}{to}, decided {_since(entry.decided_at, now_ms)}"
     )
 
 

@@ -17,7 +17,7 @@ from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, FencedRunErro
 from spark_kafka_sink.exactly_once.ledger_format import LedgerRecord, LedgerWrite
 from spark_kafka_sink.exactly_once.operator_commands import forget_done
 from spark_kafka_sink.exactly_once.session import Session
-from spark_kafka_sink.exactly_once.values import Entry, EntryState, RowSum, Run, TaskShare, WriteKind, WritePlan
+from spark_kafka_sink.exactly_once.values import Entry, EntryState, RowSum, Run, TaskOutcome, WriteKind, WritePlan
 from spark_kafka_sink.tools.cli.main import main
 from tests.contract.exactly_once.conftest import broker_like
 from tests.contract.exactly_once.runs import LEDGER, TOPIC, Query, committed
@@ -165,7 +165,7 @@ def test_commit_finishes_what_it_can_before_it_tells_what_is_gone(broker, comman
         driver = session.init_driver(deadline)
         share = other.task(WritePlan(Run("app", session.ledger.partitions, driver, True)), 0, 3, [b"other"]).share
         place = session.ledger.partitions.marker_partition
-        entry = Entry("q2", 0, EntryState.INTENT, (*[TaskShare(RowSum())] * 3, share), marker_partition=place)
+        entry = Entry("q2", 0, EntryState.INTENT, (*[TaskOutcome(RowSum())] * 3, share), marker_partition=place)
         session.record(driver, entry, deadline)
         broker.expire_transaction("app-1")
         code, said = command("commit")

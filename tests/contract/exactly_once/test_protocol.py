@@ -60,7 +60,7 @@ def test_incident_a_transaction_whose_coordinator_moved_while_they_were_listed_h
     query.tasks(query.plan(), 1, MORE)
     new_process()
     with monkeypatch.context() as patch:
-        patch.setattr(sweep, "_listed_by", lambda *of: [])
+        patch.setattr(sweep, "_list_by", lambda *of: [])
         plan = plan_write(query.settings)
     commit_batch(query.settings, query.tasks(plan, 1, [[b"d", b"e"]]))
     assert broker.transaction_state("app-1") == "Ongoing"

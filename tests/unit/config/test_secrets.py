@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.common.config.option import Draft, OptionKind, Password, Status
+from spark_kafka_sink.common.config.option import ConfigBuilder, OptionKind, Password, Status
 from spark_kafka_sink.common.config.producer_config import OPTIONS_BY_NAME, PRODUCER_OPTIONS
 from spark_kafka_sink.common.config.security_rules import JaasToken, parse_jaas
 from spark_kafka_sink.errors import ConfigError
@@ -51,7 +51,7 @@ def holders() -> Iterator[object]:
     config = parsed.producer
     assert sum(isinstance(value, Password) for value in config.by_name().values()) == 4
     yield from (parsed, config, config.by_name())
-    yield Draft("kafka.", values=config.by_name())
+    yield ConfigBuilder("kafka.", values=config.by_name())
     yield CommitSettings(config, "n", "ledger")
     yield KafkaDataSource(options).writer(SCHEMA, False)
     yield user_credentials(config)

@@ -27,8 +27,8 @@ from spark_kafka_sink.exactly_once.values import (
     Run,
     SchemaId,
     TaskAction,
+    TaskOutcome,
     TaskReport,
-    TaskShare,
     WriteId,
     WriteKind,
     WritePlan,
@@ -52,7 +52,7 @@ def prepared(task, epoch=0):
 
 
 def entry(number):
-    return Entry("q", number, EntryState.DONE, (TaskShare(ROWS), TaskShare(RowSum(1, 5))), NOW)
+    return Entry("q", number, EntryState.DONE, (TaskOutcome(ROWS), TaskOutcome(RowSum(1, 5))), NOW)
 
 
 def plan(*entries, lost=(), ledger_start=STRICT, query="q"):
@@ -61,7 +61,7 @@ def plan(*entries, lost=(), ledger_start=STRICT, query="q"):
 
 
 def report(task, action=TaskAction.WRITE, rows=ROWS, has_transaction=True, **changes):
-    share = TaskShare(rows, prepared(task) if has_transaction else None)
+    share = TaskOutcome(rows, prepared(task) if has_transaction else None)
     return replace(TaskReport(RUN, write_id(4), action, share, began_at=NOW), **changes)
 
 

@@ -10,7 +10,7 @@ from spark_kafka_sink.exactly_once.decode import batch_headers
 from spark_kafka_sink.exactly_once.ledger_format import encode_batch, entry_write
 from spark_kafka_sink.exactly_once.ledger_topic import SETTINGS, ledger_partitions
 from spark_kafka_sink.exactly_once.plan import plan_write
-from spark_kafka_sink.exactly_once.values import Entry, EntryState, RowSum, TaskShare
+from spark_kafka_sink.exactly_once.values import Entry, EntryState, RowSum, TaskOutcome
 from spark_kafka_sink.producer.transaction_requests import PreparedTransaction
 from spark_kafka_sink.records.encode import TRANSACTIONAL, BatchHeader
 from spark_kafka_sink.testing import TestBroker
@@ -72,7 +72,7 @@ def about_half_a_second():
 def records(tasks):
     """The intent and the done record of a batch, as they lie in the log."""
     shares = [
-        TaskShare(
+        TaskOutcome(
             RowSum(5_000, task * 0x9E3779B97F4A7C15 % 2**64),
             PreparedTransaction(f"app-{task}", 10**6 + task, 3, 5),
             task,

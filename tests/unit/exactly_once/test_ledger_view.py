@@ -26,7 +26,7 @@ from spark_kafka_sink.exactly_once.values import (
     RowSum,
     SchemaId,
     Target,
-    TaskShare,
+    TaskOutcome,
     TopicId,
     WriteKind,
 )
@@ -35,7 +35,7 @@ from spark_kafka_sink.records.encode import TRANSACTIONAL
 from tests.unit.exactly_once.raw_log import ABORT, COMMIT, RawLog
 
 PREPARED = PreparedTransaction("app-0", 7, 2, 5)
-SHARES = (TaskShare(RowSum(2, 2**64 - 1), PREPARED, 77), TaskShare(RowSum()))
+SHARES = (TaskOutcome(RowSum(2, 2**64 - 1), PREPARED, 77), TaskOutcome(RowSum()))
 ENTRY = Entry("q", 4, EntryState.INTENT, SHARES, 123, marker_partition=13, markers_before=40)
 MARKER = Marker("q", 4, 0, RowSum(2, 9))
 TOMBSTONE = None
@@ -59,7 +59,7 @@ SCHEMAS = (SchemaId("key", "t-key", 7), SchemaId("value", "t-value", 2**31 - 1))
 
 
 def attempts(transactional_id):
-    return (TaskShare(RowSum(1, 1), PreparedTransaction(transactional_id, 7, 2, 5), 0),)
+    return (TaskOutcome(RowSum(1, 1), PreparedTransaction(transactional_id, 7, 2, 5), 0),)
 
 
 @pytest.mark.parametrize(
@@ -344,7 +344,7 @@ def test_what_a_producer_ended_before_is_not_taken_for_its_end():
 def test_a_fence_follows_a_commits_done_record_or_another_one_was_in_between(began_with, now, epoch, continuous):
     """What the done record's EndTxn did to the epoch depends on the version it was sent in, not on today's."""
     log, view = RawLog(), LedgerView("app")
-    key, value = entry_record("app", replace(ENTRY, state=EntryState.DONE, tasks=(TaskShare(RowSum(2, 9)),)))
+    key, value = entry_record("app", replace(ENTRY, state=EntryState.DONE, tasks=(TaskOutcome(RowSum(2, 9)),)))
     log.records(7, (key, value), epoch=2)
     log.end(7, COMMIT, epoch=2)
     view.apply(log.take())

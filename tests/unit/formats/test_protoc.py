@@ -235,7 +235,7 @@ def test_incident_a_text_of_many_line_ends_took_time_by_the_square_of_its_length
     def look(times):
         text = begin + piece * times
         protoc.writes_entries_out(text)
-        protoc._marked(text)
+        protoc._mark_map_entries(text)
 
     assert cpu_ratio(lambda: look(16_000), lambda: look(2_000)) < 30
 

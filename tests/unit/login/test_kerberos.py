@@ -183,8 +183,8 @@ def gss(monkeypatch):
 
 def test_errors_of_kerberos_name_what_to_look_at(gss):
     login_error = gss.login_error
-    assert gss.signed(2529639068) == gss.KDC_UNREACHABLE
-    assert gss.signed(100001) == 100001
+    assert gss.signed_minor(2529639068) == gss.KDC_UNREACHABLE
+    assert gss.signed_minor(100001) == 100001
     unreachable = login_error("No ticket", gss.KDC_UNREACHABLE, "Cannot contact any KDC", "see x")
     assert isinstance(unreachable, RetriableLoginError)
     assert str(unreachable).startswith("No ticket: Cannot contact any KDC; see the realm's kdc in krb5.conf")

@@ -12,7 +12,7 @@ from spark_kafka_sink.errors import UnsupportedVersionError
 from spark_kafka_sink.network.api_versions import (
     CREATE_TOPICS_WITH_DEFAULTS,
     METADATA_WITHOUT_CREATION,
-    SPOKEN,
+    SUPPORTED_VERSIONS,
     VersionRange,
     between,
     camel_case,
@@ -51,10 +51,10 @@ DEFINED = {
 
 def test_the_table_has_every_version_of_kafkas_definitions_and_says_why_others_are_left_out():
     for api, (_, (lowest, highest), unsent) in DEFINED.items():
-        spoken = SPOKEN[api]
+        spoken = SUPPORTED_VERSIONS[api]
         assert {*range(spoken.lowest, spoken.highest + 1)} == {*range(lowest, highest + 1)} - {*unsent}, api
         assert bool(spoken.unsent) == bool(unsent), api
-    assert SPOKEN.keys() == DEFINED.keys()
+    assert SUPPORTED_VERSIONS.keys() == DEFINED.keys()
 
 
 @pytest.mark.jvm  # downloads the jars
@@ -75,7 +75,7 @@ def test_the_releases_of_the_table_are_those_in_which_brokers_got_the_versions(r
     def key(text: str) -> list[int]:
         return [int(part) for part in text.split(".")]
 
-    for api, spoken in SPOKEN.items():
+    for api, spoken in SUPPORTED_VERSIONS.items():
         offered = RELEASES[release].versions.get(camel_case(api))
         for version, since in zip((spoken.lowest, spoken.highest), spoken.since, strict=True):
             assert (offered is not None and version <= offered.highest) == (key(since) <= key(release)), (api, version)

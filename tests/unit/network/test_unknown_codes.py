@@ -9,7 +9,7 @@ import pytest
 
 from spark_kafka_sink.errors import BrokerError, KafkaTimeoutError
 from spark_kafka_sink.network import error_table
-from spark_kafka_sink.network.api_versions import SPOKEN
+from spark_kafka_sink.network.api_versions import SUPPORTED_VERSIONS
 from spark_kafka_sink.network.messages import decode_response, response_type
 from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.producer.transaction_manager import Step
@@ -20,7 +20,7 @@ from tests.unit.transactions.transactional_engine import TransactionalEngine
 UNKNOWN = SimpleNamespace(value=200)
 """What kio's writer needs of an error code."""
 
-RESPONSES = {api: range(spoken.lowest, spoken.highest + 1) for api, spoken in SPOKEN.items()}
+RESPONSES = {api: range(spoken.lowest, spoken.highest + 1) for api, spoken in SUPPORTED_VERSIONS.items()}
 
 
 @pytest.mark.parametrize(("api", "version"), [(api, each) for api, versions in RESPONSES.items() for each in versions])

@@ -34,7 +34,7 @@ def test_a_message_with_everything_goes_through_json():
     report = v.TaskReport(
         v.Run("n", v.LedgerPartitions("l", 1, 2), driver, has_entry=False),
         v.WriteId("q", 3, v.WriteKind.VERSION, v.Target(None)), v.TaskAction.WRITE,
-        v.TaskShare(v.RowSum(2, 2**64 - 1), identity),
+        v.TaskOutcome(v.RowSum(2, 2**64 - 1), identity),
         decided=v.RowSum(), topics=topics, schemas=(v.SchemaId("key", "s", 1),), other_queries=("\ud800",),
         ledger_id=UUID(int=6),
     )  # fmt: skip

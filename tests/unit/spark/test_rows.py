@@ -19,7 +19,7 @@ NOW_MS = 1_700_000_000_000
 def task_rows(batch, layout, topic, first_row, now_ms):
     for read_rows in module.ReadRows(layout, topic)(batch, first_row):
         for rows in RawEncoder()(read_rows):
-            yield replace(rows, columns=rows.columns.timed(now_ms))
+            yield replace(rows, columns=rows.columns.with_timestamps(now_ms))
 
 
 def read(batch, layout, topic=None, first_row=0):

@@ -54,7 +54,7 @@ def _joining(context: RequestContext) -> Joining:
         instance_id=getattr(body, "group_instance_id", None),
         client_id=context.request.client_id or "",
         protocol_type=body.protocol_type,
-        protocols={each.name: each.metadata for each in body.protocols},
+        protocols={protocol.name: protocol.metadata for protocol in body.protocols},
         session_timeout_ms=session_timeout_ms,
         rebalance_timeout_ms=milliseconds(body.rebalance_timeout) if has_rebalance_timeout else session_timeout_ms,
         needs_member_id=context.version >= _NEEDS_MEMBER_ID_SINCE,
@@ -88,7 +88,7 @@ def sync_group(context: RequestContext) -> Response:
     try:
         context.check_script()
         context.check_group_coordinator(body.group_id)
-        assignments = {each.member_id: each.assignment for each in body.assignments}
+        assignments = {assignment.member_id: assignment.assignment for assignment in body.assignments}
         waiting = context.state.groups.known(body.group_id).sync(claim, protocol, assignments, context.now_ms)
     except ApiError as refused:
         return _synced(Synced(refused.error))
@@ -136,11 +136,11 @@ def leave_group(context: RequestContext) -> Fields:
     return {
         "members": [
             {
-                "member_id": each.member_id,
-                "group_instance_id": each.group_instance_id,
-                "error_code": _leave(context, each.member_id, each.group_instance_id),
+                "member_id": member.member_id,
+                "group_instance_id": member.group_instance_id,
+                "error_code": _leave(context, member.member_id, member.group_instance_id),
             }
-            for each in body.members
+            for member in body.members
         ]
     }
 
@@ -209,13 +209,13 @@ def _members(group: Group) -> Fields:
         "protocol_data": protocol,
         "members": [
             {
-                "member_id": each.id,
-                "group_instance_id": each.asked.instance_id,
-                "client_id": each.asked.client_id,
+                "member_id": member.id,
+                "group_instance_id": member.asked.instance_id,
+                "client_id": member.asked.client_id,
                 "client_host": "/127.0.0.1",
-                "member_metadata": each.asked.protocols[protocol] if is_stable else b"",
-                "member_assignment": each.assignment if is_stable else b"",
+                "member_metadata": member.asked.protocols[protocol] if is_stable else b"",
+                "member_assignment": member.assignment if is_stable else b"",
             }
-            for each in group.members.values()
+            for member in group.members.values()
         ],
     }

@@ -132,7 +132,7 @@ def describe_topic_partitions(context: RequestContext) -> Fields | None:
     """
     cursor = context.body.cursor
     first_topic, first_partition = ("", 0) if cursor is None else (cursor.topic_name, cursor.partition_index)
-    asked = [each.name for each in context.body.topics]
+    asked = [topic.name for topic in context.body.topics]
     if first_partition < 0 or (first_topic and asked and first_topic not in asked):
         return error_response(context.request, ErrorCode.invalid_request)
     room = max(1, min(context.body.response_partition_limit, _LONGEST_PAGE))
@@ -163,7 +163,7 @@ def _described_page(context: RequestContext, name: str, topic: Topic | None, par
         "name": name,
         "topic_id": topic.id,
         "is_internal": topic.is_internal,
-        "partitions": [_partition_fields(context.cluster, each) for each in partitions],
+        "partitions": [_partition_fields(context.cluster, partition) for partition in partitions],
         **operations,
     }
 

@@ -154,8 +154,8 @@ def offset_fetch(context: RequestContext) -> Fields:
         return _fetched_group(context, context.body.group_id, context.body.topics)
     return {
         "groups": [
-            {"group_id": each.group_id, **_fetched_group(context, each.group_id, each.topics)}
-            for each in context.body.groups
+            {"group_id": group.group_id, **_fetched_group(context, group.group_id, group.topics)}
+            for group in context.body.groups
         ]
     }
 

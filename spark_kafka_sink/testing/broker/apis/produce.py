@@ -114,7 +114,7 @@ def _named(context: RequestContext, outcome: _Outcome) -> str:
 
 def _log_unanswered(context: RequestContext, outcomes: list[_Outcome]) -> None:
     """Kafka's own line: with acks=0 it is all that says which records are lost."""
-    errors = ", ".join(f"{_named(context, each)} -> {exception_name(each.error)}" for each in outcomes)
+    errors = ", ".join(f"{_named(context, outcome)} -> {exception_name(outcome.error)}" for outcome in outcomes)
     _log.info(
         "Closing connection due to error during produce request with correlation id %d from client id %s with ack=0\n"
         "Topic and partition to exceptions: %s",

@@ -62,7 +62,7 @@ def add_partitions_to_txn(context: RequestContext) -> Fields:
     """
     body = context.body
     if context.version >= _BATCHED_SINCE:
-        return {"results_by_transaction": [_add_batched(context, each) for each in body.transactions]}
+        return {"results_by_transaction": [_add_batched(context, transaction) for transaction in body.transactions]}
     identity = ProducerIdentity(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch)
     partitions = _asked_partitions(body.v3_and_below_topics)
     results = _add(context, body.v3_and_below_transactional_id, identity, partitions)
@@ -172,14 +172,14 @@ def list_transactions(context: RequestContext) -> Fields:
         "unknown_state_filters": [state for state in states if state not in _STATE_NAMES],
         "transaction_states": [
             {
-                "transactional_id": each.transactional_id,
-                "producer_id": each.producer_id,
-                "transaction_state": each.state.value,
+                "transactional_id": transaction.transactional_id,
+                "producer_id": transaction.producer_id,
+                "transaction_state": transaction.state.value,
             }
-            for each in context.state.transactions.transactions.values()
-            if context.coordinates(each.transactional_id)
-            and _is_listed(context, each)
-            and pattern.fullmatch(each.transactional_id)
+            for transaction in context.state.transactions.transactions.values()
+            if context.coordinates(transaction.transactional_id)
+            and _is_listed(context, transaction)
+            and pattern.fullmatch(transaction.transactional_id)
         ],
     }
 
@@ -207,7 +207,7 @@ def describe_transactions(context: RequestContext) -> Fields:
 
     Emulated: the coordinator's state; partitions only while the transaction is open or its markers are held.
     """
-    return {"transaction_states": [_described(context, each) for each in context.body.transactional_ids]}
+    return {"transaction_states": [_described(context, id_) for id_ in context.body.transactional_ids]}
 
 
 def _described(context: RequestContext, transactional_id: str) -> Fields:

@@ -181,14 +181,16 @@ class Group:
     def advance(self, now_ms: int) -> None:
         """Do what is due: end sessions, complete a rebalance that all members joined or that has no time left."""
         self._given_ids = {each: until_ms for each, until_ms in self._given_ids.items() if now_ms < until_ms}
-        ended = [each.id for each in self.members.values() if now_ms >= each.deadline_ms and not each.is_waiting]
+        ended = [
+            member.id for member in self.members.values() if now_ms >= member.deadline_ms and not member.is_waiting
+        ]
         if self.state is GroupState.COMPLETING_REBALANCE and now_ms >= self._deadline_ms:
-            ended += [each.id for each in self.members.values() if not each.has_synced and each.id not in ended]
+            ended += [member.id for member in self.members.values() if not member.has_synced and member.id not in ended]
         for member_id in ended:
             self._remove(member_id, now_ms)
         if self.state is not GroupState.PREPARING_REBALANCE or now_ms < self._held_until_ms:
             return
-        has_all = not self._given_ids and all(each.join is not None for each in self.members.values())
+        has_all = not self._given_ids and all(member.join is not None for member in self.members.values())
         if has_all or now_ms >= self._deadline_ms:
             self._complete_rebalance(now_ms)
 
@@ -201,7 +203,7 @@ class Group:
         if not self.members:
             return bool(asked.protocol_type and asked.protocols)
         return asked.protocol_type == self.protocol_type and bool(
-            set(asked.protocols).intersection(*(each.asked.protocols for each in self.members.values()))
+            set(asked.protocols).intersection(*(member.asked.protocols for member in self.members.values()))
         )
 
     def _member(self, claim: Claim) -> Member:
@@ -221,7 +223,7 @@ class Group:
         return member
 
     def _id_of(self, instance_id: str) -> str | None:
-        return next((each.id for each in self.members.values() if each.asked.instance_id == instance_id), None)
+        return next((member.id for member in self.members.values() if member.asked.instance_id == instance_id), None)
 
     def _replace_static(self, instance_id: str | None) -> None:
         """Fence the member that had this instance id; its successor joins the next rebalance."""
@@ -253,33 +255,33 @@ class Group:
             if now_ms < self._held_until_ms:
                 self._held_until_ms = min(now_ms + self.initial_delay_ms, self._deadline_ms)
             return
-        longest_ms = max((each.asked.rebalance_timeout_ms for each in self.members.values()), default=0)
+        longest_ms = max((member.asked.rebalance_timeout_ms for member in self.members.values()), default=0)
         self._deadline_ms = now_ms + longest_ms
         is_first = self.state is GroupState.EMPTY
         self._held_until_ms = now_ms + min(self.initial_delay_ms, longest_ms) if is_first else now_ms
         self.state = GroupState.PREPARING_REBALANCE
-        for each in self.members.values():
-            each.assignment = b""
-            if each.sync is not None:
-                each.sync.result, each.sync = Synced(ErrorCode.rebalance_in_progress), None
+        for member in self.members.values():
+            member.assignment = b""
+            if member.sync is not None:
+                member.sync.result, member.sync = Synced(ErrorCode.rebalance_in_progress), None
 
     def _complete_rebalance(self, now_ms: int) -> None:
-        for each in [each for each in self.members.values() if each.join is None]:
+        for each in [member for member in self.members.values() if member.join is None]:
             del self.members[each.id]
         self.generation += 1
         if not self.members:
             self.state, self.protocol, self.leader = GroupState.EMPTY, None, None
             return
         self.state = GroupState.COMPLETING_REBALANCE
-        self.protocol = _vote([each.asked.protocols for each in self.members.values()])
+        self.protocol = _vote([member.asked.protocols for member in self.members.values()])
         if self.leader not in self.members:
             self.leader = next(iter(self.members))
-        self._deadline_ms = now_ms + max(each.asked.rebalance_timeout_ms for each in self.members.values())
-        for each in self.members.values():
-            each.deadline_ms = now_ms + each.asked.session_timeout_ms
-            each.has_synced = False
-            if each.join is not None:
-                each.join.result, each.join = self._joined(each), None
+        self._deadline_ms = now_ms + max(member.asked.rebalance_timeout_ms for member in self.members.values())
+        for member in self.members.values():
+            member.deadline_ms = now_ms + member.asked.session_timeout_ms
+            member.has_synced = False
+            if member.join is not None:
+                member.join.result, member.join = self._joined(member), None
 
     def _remove(self, member_id: str, now_ms: int) -> None:
         self._fail_waiting(self.members.pop(member_id), ErrorCode.unknown_member_id)
@@ -295,7 +297,7 @@ class Group:
     def _joined(self, member: Member) -> Joined:
         members: Iterable[Member] = self.members.values() if member.id == self.leader else ()
         protocol = self.protocol or ""
-        listed = tuple((each.id, each.asked.instance_id, each.asked.protocols[protocol]) for each in members)
+        listed = tuple((member.id, member.asked.instance_id, member.asked.protocols[protocol]) for member in members)
         generation, leader = self.generation, self.leader or ""
         return Joined(ErrorCode.none, member.id, generation, self.protocol_type, protocol, leader, listed)
 
@@ -306,7 +308,7 @@ class Group:
 def _vote(preferences: list[Mapping[str, bytes]]) -> str:
     """The protocol that most members prefer, of those that all members support."""
     common = set(preferences[0]).intersection(*preferences)
-    votes = Counter(next(name for name in each if name in common) for each in preferences)
+    votes = Counter(next(name for name in preference if name in common) for preference in preferences)
     return votes.most_common(1)[0][0]
 
 
