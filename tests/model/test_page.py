@@ -5,17 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.model.bounds import SMALL
 from tests.model.engine import explore
 from tests.model.protocol import question
 from tests.model.scenario import SAFEGUARDS
 from tests.model.test_safeguards import LIMITS, without
 
 PAGE = Path(__file__).parents[2].joinpath("docs", "exactly-once-model.md").read_text()
-
-
-def test_the_page_has_the_number_of_the_small_ones():
-    assert f"{len(SMALL)} explorations of up to" in PAGE
 
 
 def test_the_page_names_each_safeguard():
