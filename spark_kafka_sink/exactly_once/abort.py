@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from spark_kafka_sink.common.model import ProducerIdentity
-from spark_kafka_sink.exactly_once import steps
+from spark_kafka_sink.exactly_once import failpoints
 from spark_kafka_sink.exactly_once.complete import Completed, complete_intents
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView
 from spark_kafka_sink.exactly_once.session import CommitSettings, session_for
@@ -63,7 +63,7 @@ def abort_batch(
                 transaction for transaction in reported if transaction.key not in _transactions_of(view.entries)
             }
             return _outcome_when_fenced(planned, view, len(abort_all(session, undecided, deadline)))
-        steps.reach("abort fenced")
+        failpoints.hit("abort fenced")
         view = session.read_ledger(driver, deadline)
         entries = dict(view.entries)
         state = complete_intents(session, driver, entries, deadline)

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from spark_kafka_sink.common.clock import NEVER
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, clause
-from spark_kafka_sink.exactly_once import steps
+from spark_kafka_sink.exactly_once import failpoints
 from spark_kafka_sink.exactly_once.complete import complete
 from spark_kafka_sink.exactly_once.decisions import commit_order, done
 from spark_kafka_sink.exactly_once.errors import (
@@ -58,9 +58,9 @@ def commit_batch(settings: CommitSettings, reports: Sequence[TaskReport]) -> Com
         entry = replace(entry, query_name=settings.query_name)
         _refuse_recreated(session, reports, deadline)
         _refuse_ended(session, reports[0], entry, deadline)
-        steps.reach("before the intent")
+        failpoints.hit("before the intent")
         driver = _decide(session, reports[0], entry, order.decide_by, deadline)
-        steps.reach("intent committed")
+        failpoints.hit("intent committed")
         lost = complete(session, entry, deadline) if entry.state is EntryState.INTENT else None
         if lost:
             progress = Progress.of_lost(entry, lost)
@@ -167,10 +167,10 @@ def _limit(settings: CommitSettings) -> str:
 
 
 def _clean_up(session: Session, driver: DriverIdentity, entry: Entry, deadline: float) -> None:
-    steps.reach("before done")
+    failpoints.hit("before done")
     if entry.state is EntryState.INTENT:
         session.record(driver, done(entry), deadline)
-    steps.reach("committed")
+    failpoints.hit("committed")
 
 
 class TopicChanges(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Final
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError, KafkaError
-from spark_kafka_sink.exactly_once import steps
+from spark_kafka_sink.exactly_once import failpoints
 from spark_kafka_sink.exactly_once.complete import Completed, complete_intents
 from spark_kafka_sink.exactly_once.decisions import check_kind, check_target, decision_margin_ms, task_action
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, PlanningError
@@ -91,13 +91,13 @@ def _plan(session: Session, write_id: WriteId | None, ledger_start: LedgerStart,
         sweep(session, listing, state.driver, deadline)
         session.sweeps += 1
     session.planned, session.planned_driver = state.entries, state.driver
-    steps.reach("planned")
+    failpoints.hit("planned")
     return state
 
 
 def _complete(session: Session, kind: WriteKind, ledger_start: LedgerStart, deadline: float) -> Completed:
     driver = session.init_driver(deadline)
-    steps.reach("driver initialised")
+    failpoints.hit("driver initialised")
     entries = session.read_ledger(driver, deadline).entries
     check_kind(session.settings.name, kind, entries)
     accepted = {query for query, entry in entries.items() if ledger_start.trusts(RecoveryMode.LEDGER, entry.number)}

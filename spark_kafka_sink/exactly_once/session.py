@@ -17,7 +17,7 @@ from spark_kafka_sink.common.clock import NEVER, Clock, SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import NO_IDENTITY
 from spark_kafka_sink.errors import KafkaError, KafkaTimeoutError, ProducerFencedError
-from spark_kafka_sink.exactly_once import steps
+from spark_kafka_sink.exactly_once import failpoints
 from spark_kafka_sink.exactly_once.committer import Cluster, Committer, EndVerdict
 from spark_kafka_sink.exactly_once.errors import ADVICE, ExactlyOnceError, FencedRunError, NotDecidedError, Progress
 from spark_kafka_sink.exactly_once.ledger import Ledger, LedgerPart
@@ -186,7 +186,7 @@ class Session:
         now_ms = self.clock.epoch_ms()
         for part in parts:
             part.append(identity, now_ms, deadline)
-        steps.reach("intent in the log")
+        failpoints.hit("intent in the log")
         return parts
 
     def _init_producer_id(self, identity: TransactionalIdentity, deadline: float) -> TransactionalIdentity:

@@ -16,7 +16,7 @@ from spark_kafka_sink.common.clock import Clock
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.common.model import TopicPartition
 from spark_kafka_sink.common.task_figures import NO_FIGURES
-from spark_kafka_sink.exactly_once import steps
+from spark_kafka_sink.exactly_once import failpoints
 from spark_kafka_sink.exactly_once.checksum import row_sum
 from spark_kafka_sink.exactly_once.decisions import check_size, other_queries, prove, task_action
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, FencedRunError
@@ -119,7 +119,7 @@ class TaskTransaction(TaskOutput):
             core = self._begun()
             self._topics.update(topics.names)
             core.append_columns(topics, columns, partitions, self.receipt)
-            steps.reach("task in mid-write", self._task)
+            failpoints.hit("task in mid-write", self._task)
 
     def receipts(self) -> tuple[WriteReceipt, ...]:
         """The receipts of the rows so far. Waits until all rows are acknowledged."""
@@ -159,7 +159,7 @@ class TaskTransaction(TaskOutput):
             self.receipt.wait(0)
             self._own.wait(0)
             share = TaskOutcome(rows, prepared, self._marker_offset(marker))
-            steps.reach("task prepared", self._task)
+            failpoints.hit("task prepared", self._task)
         elif self._replaces_attempt and self.writes:
             self._end_earlier_attempt()
         if self.figures is NO_FIGURES:
@@ -203,7 +203,7 @@ class TaskTransaction(TaskOutput):
             self._has_begun = True
             self._aborts = self._init(core).end_txn_version >= END_TXN_V2
             core.transactions.begin()
-            steps.reach("task initialised", self._task)
+            failpoints.hit("task initialised", self._task)
         return core
 
     def _end_earlier_attempt(self) -> None:

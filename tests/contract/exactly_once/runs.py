@@ -11,7 +11,7 @@ import pytest
 
 from spark_kafka_sink.common.clock import SystemClock
 from spark_kafka_sink.common.config import ProducerConfig
-from spark_kafka_sink.exactly_once import steps
+from spark_kafka_sink.exactly_once import failpoints
 from spark_kafka_sink.exactly_once.abort import abort_batch
 from spark_kafka_sink.exactly_once.commit import commit_batch
 from spark_kafka_sink.exactly_once.committer import Committer
@@ -96,7 +96,7 @@ class Query:
         new_process()
         with pytest.MonkeyPatch.context() as patch:
             if meanwhile is not None:
-                patch.setattr(steps, "reach", lambda step, task=None: meanwhile() if step == at else None)
+                patch.setattr(failpoints, "hit", lambda step, task=None: meanwhile() if step == at else None)
             return commit_batch(self.settings, reports)
 
     def commit_killed_at(self, reports, point="intent committed") -> None:
@@ -107,7 +107,7 @@ class Query:
                 raise Killed
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(steps, "reach", reach)
+            patch.setattr(failpoints, "hit", reach)
             patch.setattr(Committer, "end", parted(Committer.end, lambda name: name == point, reach))
             with pytest.raises(Killed):
                 self.commit(reports)

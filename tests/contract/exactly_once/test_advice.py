@@ -8,7 +8,7 @@ import pytest
 
 from spark_kafka_sink.common.clock import NEVER, SystemClock
 from spark_kafka_sink.errors import KafkaTimeoutError
-from spark_kafka_sink.exactly_once import steps
+from spark_kafka_sink.exactly_once import failpoints
 from spark_kafka_sink.exactly_once.committer import Committer, EndTxnOutcome, EndVerdict, end_transactions
 from spark_kafka_sink.exactly_once.errors import ADVICE, ExactlyOnceError, Progress
 from spark_kafka_sink.exactly_once.values import WriteKind
@@ -59,7 +59,7 @@ class Trouble:
         self._patch.setattr(Committer, "end", end)
 
     def _when(self, step, action):
-        self._patch.setattr(steps, "reach", lambda reached, task=None: action() if reached == step else None)
+        self._patch.setattr(failpoints, "hit", lambda reached, task=None: action() if reached == step else None)
 
     def _let_an_hour_pass(self):
         now = SystemClock.now

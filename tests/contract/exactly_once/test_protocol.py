@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 
 from spark_kafka_sink.errors import KafkaError
-from spark_kafka_sink.exactly_once import abort, errors, steps, sweep
+from spark_kafka_sink.exactly_once import abort, errors, failpoints, sweep
 from spark_kafka_sink.exactly_once.abort import AbortOutcome
 from spark_kafka_sink.exactly_once.commit import commit_batch
 from spark_kafka_sink.exactly_once.committer import EndVerdict, end_transactions
@@ -135,7 +135,7 @@ def refused(monkeypatch, point):
             raise OSError("no space left")
 
     with monkeypatch.context() as patch:
-        patch.setattr(steps, "reach", reach)
+        patch.setattr(failpoints, "hit", reach)
         yield
 
 

@@ -10,7 +10,7 @@ import itertools
 import pytest
 from kio.schema.errors import ErrorCode
 
-from spark_kafka_sink.exactly_once import steps
+from spark_kafka_sink.exactly_once import failpoints
 from spark_kafka_sink.exactly_once.committer import EndVerdict
 from spark_kafka_sink.exactly_once.session import session_for
 from spark_kafka_sink.exactly_once.sweep import list_open
@@ -70,7 +70,7 @@ def query(kafka, topic):
 def at(monkeypatch):
     """What happens when a step is reached, once."""
     actions = {}
-    monkeypatch.setattr(steps, "reach", lambda step, task=None: actions.pop(step, lambda: None)())
+    monkeypatch.setattr(failpoints, "hit", lambda step, task=None: actions.pop(step, lambda: None)())
     return actions
 
 

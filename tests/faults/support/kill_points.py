@@ -6,8 +6,8 @@ SIGCONT), ``hold`` (it waits until the FIFO with the suffix ``.hold`` is opened 
 held ones may become orphans without a SIGHUP) or ``fail`` (an exception). The process that removes the last line
 removes the file, too, and first writes its process id to the same path with the suffix ``.tripped``.
 
-The package itself only names its steps (``exactly_once.steps``). Processes that Spark starts run ``sitecustomize.py``
-of this folder, which calls ``install``.
+The package itself only names its steps (``exactly_once.failpoints``). Processes that Spark starts run
+``sitecustomize.py`` of this folder, which calls ``install``.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _trip(step):
 
 
 def _change_steps(module):
-    module.reach = reach
+    module.hit = reach
 
 
 def _change_committer(module):
@@ -131,7 +131,7 @@ def _change_committer(module):
 
 
 _CHANGES = {
-    "spark_kafka_sink.exactly_once.steps": [_change_steps],
+    "spark_kafka_sink.exactly_once.failpoints": [_change_steps],
     "spark_kafka_sink.exactly_once.committer": [_change_committer],
 }
 
