@@ -333,7 +333,7 @@ def error_text(text: str) -> str:
 def error_list(items: Sequence[str]) -> str:
     """The text of an error about these items: each on a line of its own, unless there is only one."""
     escaped = [sanitize(item, LONGEST_ERROR) for item in items]
-    return escaped[0] if len(escaped) == 1 else "\n".join(f"- {character}" for character in escaped)
+    return escaped[0] if len(escaped) == 1 else "\n".join(f"- {item}" for item in escaped)
 
 
 def clause(error: object) -> str:

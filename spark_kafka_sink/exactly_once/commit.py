@@ -177,12 +177,12 @@ class TopicChanges(NamedTuple):
     """The names of topics that changed. Topics are compared by id, unless the brokers are too old to send ids."""
 
     missing: tuple[str, ...] = ()
-    recreated: tuple[str, ...] = ()
+    recreated: tuple[TopicId, ...] = ()
 
     @property
     def gone(self) -> tuple[str, ...]:
         """Those that no longer hold what was written to them."""
-        return tuple(sorted({*self.missing, *self.recreated}))
+        return tuple(sorted({*self.missing, *(topic.name for topic in self.recreated)}))
 
 
 def topic_changes(session: Session, written: Iterable[TopicId], deadline: float) -> TopicChanges:
@@ -193,7 +193,7 @@ def topic_changes(session: Session, written: Iterable[TopicId], deadline: float)
         found = session.cluster.topics(sorted({topic.name for topic in topics}), deadline)
         missing = {name for name, info in found.items() if info is None}
         ids = {name: info.topic_id for name, info in found.items() if info is not None}
-        recreated = {topic.name for topic in topics if ids.get(topic.name) not in (None, topic.id)}
+        recreated = {topic for topic in topics if ids.get(topic.name) not in (None, topic.id)}
         changes = TopicChanges(tuple(sorted(missing)), tuple(sorted(recreated)))
         if not changes.gone or session.clock.now() >= patience:
             return changes
@@ -216,8 +216,7 @@ def check_replay(session: Session, reports: Iterable[TaskReport], deadline: floa
             f"written to: {clause(error)}. Nothing is written. Start it again."
         ) from error
     if changes.recreated:
-        ids = {topic.name: shown_id(topic.id) for topic in report.decided_topics}
-        old = ", ".join(f"{name} (topic id {ids[name]})" for name in changes.recreated)
+        old = ", ".join(f"{topic.name} (topic id {shown_id(topic.id)})" for topic in changes.recreated)
         remove = f"`{session.settings.command('forget')}`"
         if report.tasks_before:  # of a decided batch; forget removes what is done
             remove = f"`{session.settings.command('abort')} --force` and {remove}"

@@ -183,7 +183,7 @@ class Committer:
         """Whether every broker asks the coordinator before it appends to a transaction (KIP-890, part 1). False without
         a connection, and for clusters with ZooKeeper, which do not say."""
         found = (self._rpc.api_versions(node) for node in self._rpc.snapshot.nodes)
-        versions = next((transaction for transaction in found if transaction is not None), None)
+        versions = next((apis for apis in found if apis is not None), None)
         return versions is not None and versions.features.get(METADATA_VERSION, 0) >= KAFKA_3_6
 
 

@@ -167,13 +167,17 @@ def check_size(plan: WritePlan, write_id: WriteId, task: int) -> None:
     )
 
 
+_NAMED_BY: Final = MappingProxyType({WriteKind.MICRO_BATCH: "transactionalIdPrefix", WriteKind.VERSION: "txnAppId"})
+
+
 def check_kind(name: str, kind: WriteKind, entries: Mapping[str, Entry]) -> None:
     """Raises ``ExactlyOnceError`` if the name has an entry of the other kind of write."""
     for entry in entries.values():
         if entry.kind is not kind:
             raise ExactlyOnceError(
                 f"The name {name} is that of a {entry.kind.value} in the ledger ({entry}), and this is a {kind.value}: "
-                "give one of them another name (a query's transactionalIdPrefix, a batch write's txnAppId)"
+                f"give this one another name ({_NAMED_BY[kind]}), or, if nothing writes under the other one any more, "
+                "remove its entry (spark-kafka-sink transactions forget)"
             )
 
 

@@ -12,6 +12,7 @@ import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -158,6 +159,16 @@ def read_key(key: bytes | None) -> RecordKey | None:
         return None
 
 
+_WITHOUT_ENTRY: Final = MappingProxyType(
+    {
+        False: "The next error says which ledgerStart=trust-checkpoint:N to set. If that N is {batch}, Spark does not "
+        "know yet that the batch is committed, and would write it twice: let the earlier release run once more.",
+        True: "txnVersion {batch} is in Kafka then, and would be written twice: go on with a later one.",
+    }
+)
+"""What to do with a new ledger: of a query, or of a batch write, which alone recorded its target in version 1."""
+
+
 def read_entry(key: RecordKey, value: bytes) -> Entry:
     """The entry in a record. Raises ``ExactlyOnceError`` for a value that another release wrote, or no release."""
     try:
@@ -175,13 +186,12 @@ def read_entry(key: RecordKey, value: bytes) -> Entry:
     record = f"The ledger's record {key.to_bytes().decode()} is of version {version}, this release reads {VERSION}."
     if version < VERSION:
         raise ExactlyOnceError(
-            f"{record} An earlier release has written it. With that one, stop the query or job when its last batch is "
-            "committed (`transactions list` shows it as done). Then start it with this release and another "
-            "ledgerTopic; the next error says which ledgerStart=trust-checkpoint:N to set."
+            f"{record} An earlier release has written it: let that one finish batch {fields.get('batch')}, then start "
+            f"this one with another ledgerTopic. {_WITHOUT_ENTRY['target' in fields].format(batch=fields.get('batch'))}"
         )
     raise ExactlyOnceError(
-        f"{record} A later release has written under the name {key.name!r}: run that one, or complete its batches with "
-        "it before going back."
+        f"{record} A later release has written under the name {key.name!r}: run that one. To go back, let it finish "
+        "its batch, then use another ledgerTopic, as after an upgrade."
     )
 
 

@@ -73,8 +73,9 @@ def _plan(session: Session, write_id: WriteId | None, ledger_start: LedgerStart,
         require_transactions(session.cluster, session.settings.producer, deadline)
         created = session.verify_ledger(deadline)
         _check_timeout(session, deadline)
+    if not session.planned:
         deadline = session.catch_up(deadline)
-        check_kind(session.settings.name, kind, session.ledger.view.entries)  # before it fences the other one
+    check_kind(session.settings.name, kind, session.ledger.view.entries)  # before it fences the other one
     listing = None if session.sweeps >= _SWEEPS else list_open(session, deadline)
     state = _complete(session, kind, ledger_start, deadline)
     if write_id is not None:

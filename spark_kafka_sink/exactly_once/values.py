@@ -12,7 +12,7 @@ from uuid import UUID
 from spark_kafka_sink.producer.transaction_requests import PreparedTransaction, TransactionalIdentity
 
 _DRIVER: Final = "-driver"
-_TASK: Final = re.compile(r"(?P<name>.+)-[0-9]+")
+_TASK: Final = re.compile(r"(?P<name>.+)-(?:0|[1-9][0-9]{0,9})")
 
 DRIVER_TIMEOUT_MS: Final = 10_000
 """Transaction timeout of the driver's id, whose transactions hold a few records and are ended at once."""

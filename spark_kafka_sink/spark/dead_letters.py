@@ -111,7 +111,7 @@ class DeadLetterWriter:
         names, codes = topics.names, topics.codes
         named = repeat(names[0]) if codes is None else map(names.__getitem__, codes.tolist())
         numbers = repeat(_NO_PARTITION) if partitions is None else partitions.tolist()
-        rows = zip(named, numbers, messages, strict=False)
+        rows = zip(named, numbers, (message[:_LONGEST_MESSAGE] for message in messages), strict=False)
         return [_connect_headers(self._connector, self._task, kind, *row) for row in rows]
 
     def _write_refused(self) -> bool:
@@ -204,7 +204,7 @@ def _connect_headers(connector: str, task: int, kind: FaultKind, topic: str, par
         _header("stage", kind.stage),
         _header("class.name", _CLASSES[kind.stage]),
         _header("exception.class.name", kind.exception),
-        _entry(_CONNECT + "exception.message", message[:_LONGEST_MESSAGE].encode()),
+        _entry(_CONNECT + "exception.message", message.encode()),
     )
     return _Added.of(9 if topic else 8, b"".join(data))
 

@@ -30,6 +30,9 @@ from spark_kafka_sink.spark.rows import SERIALIZATION, FaultKind, RejectedRows, 
 
 _HEADERS: Final = {Side.KEY: "__key_schema_id", Side.VALUE: "__value_schema_id"}
 
+_MOST_ROWS: Final = 1 << 16
+"""Rows encoded at once: they may grow, as with defaults of fields that no column has, and a column ends at 2 GiB."""
+
 
 class FormatEncoder:
     """Rows of one task. Rejects, or raises for, a row that cannot be encoded. Its dead letter has key and value as
@@ -41,7 +44,8 @@ class FormatEncoder:
         self._rejects = rejects
 
     def __call__(self, rows: Rows) -> Iterator[Rows]:
-        yield self._encode(rows)
+        for start in range(0, max(1, len(rows)), _MOST_ROWS):
+            yield self._encode(rows[start : min(start + _MOST_ROWS, len(rows))])
 
     def _encode(self, rows: Rows) -> Rows:
         given = rows.columns

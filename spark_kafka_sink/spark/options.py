@@ -281,7 +281,7 @@ class SinkOptions:
                 kafka[name.removeprefix(KAFKA_PREFIX)] = value
             elif name in _OWN:
                 own[name] = _parse_own(_OWN[name], value, faults)
-        exactly_once = _exactly_once(own, options, faults)
+        exactly_once = _exactly_once(own, options, faults, is_batch)
         if is_batch and exactly_once is not None and not {"txnappid", "txnversion"} & own.keys():
             faults.append(_UNNUMBERED)
         topic_creation = TopicCreation.of(own, options, faults)
@@ -457,7 +457,9 @@ def _find_unknown(name: str) -> str | None:
     return unknown_registry_option(name) if is_registry_option(name) else _refuse_name(name)
 
 
-def _exactly_once(own: Mapping[str, Any], options: Mapping[str, str], faults: list[str]) -> ExactlyOnce | None:
+def _exactly_once(
+    own: Mapping[str, Any], options: Mapping[str, str], faults: list[str], is_batch: bool
+) -> ExactlyOnce | None:
     """None for at-least-once, where the options of exactly-once are faults."""
     if own.get("deliveryguarantee") != "exactly-once":
         misplaced = [_OWN[name].name for name in _EXACTLY_ONCE_ONLY if name in own]
@@ -467,7 +469,7 @@ def _exactly_once(own: Mapping[str, Any], options: Mapping[str, str], faults: li
     app, number, given = own.get("txnappid"), own.get("txnversion"), own.get("transactionalidprefix")
     if ("txnappid" in own) != ("txnversion" in own):
         faults.append("txnAppId and txnVersion belong together: a batch write needs both, a query neither.")
-    if app is not None and given is not None:
+    if app is not None and given is not None and is_batch:
         faults.append(
             "transactionalIdPrefix: leave it out beside txnAppId, which is the prefix of a batch write's transactional "
             "ids; if your rights are for another prefix, begin the txnAppId with that."

@@ -193,20 +193,20 @@ _answers: WeakKeyDictionary[ProducerCore, dict[str, _Answer]] = WeakKeyDictionar
 
 def look_up_limits(core: ProducerCore, topics: Sequence[str]) -> Mapping[str, int]:
     """The limits of the topics of which they are known. Asks anew after metadata.max.age.ms, for at most
-    request.timeout.ms. Warns once of topics whose limit is unknown.
+    request.timeout.ms. Warns of topics whose limit is unknown, once of each.
     """
     answers, now = _answers.setdefault(core, {}), core.calls.now()
     if due := [topic for topic in topics if topic not in answers or answers[topic].until <= now]:
         known = {topic for topic, answer in answers.items() if isinstance(answer.outcome, int)}
-        unknown = []
+        unknown: dict[str, list[str]] = {}
         for topic, outcome in _ask(core, due).items():
             if isinstance(outcome, KafkaError) and (topic not in answers or topic in known):
-                unknown.append(topic)
+                unknown.setdefault(_explain_unknown(outcome, "")[0], []).append(topic)
             answers[topic] = _Answer(outcome, now, now + core.config.metadata_max_age_ms)
-        if unknown:
-            more = f" and {len(unknown) - _MOST_NAMED} more" if len(unknown) > _MOST_NAMED else ""
-            named = ", ".join(unknown[:_MOST_NAMED]) + more
-            cause, remedy = _explain_unknown(answers[unknown[0]].outcome, named)
+        for cause, same in unknown.items():
+            more = f" and {len(same) - _MOST_NAMED} more" if len(same) > _MOST_NAMED else ""
+            named = ", ".join(same[:_MOST_NAMED]) + more
+            _, remedy = _explain_unknown(answers[same[0]].outcome, named)
             _log.warning(
                 "%s of topic %s is unknown (%s): rows larger than that are found only when a broker refuses them, and "
                 "in a transaction they fail their task. %s", MAX_MESSAGE_BYTES, named, cause, remedy,

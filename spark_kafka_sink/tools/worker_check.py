@@ -93,17 +93,37 @@ class WorkerFindings:
 
 def differences(here: Iterable[Finding], there: Iterable[Finding]) -> tuple[Finding, ...]:
     """The worker's findings that the driver does not have, each with what the driver found in that step."""
-    common = {_comparable(finding) for finding in here}
-    ours = {(finding.subject, finding.step): finding for finding in here}
+    ours, theirs = _by_step(here), _by_step(there)
+    ended_here, ended_there = (
+        any(finding.outcome is Outcome.FAILED for finding in steps.values()) for steps in (ours, theirs)
+    )
     found = []
-    for finding in there:
-        if _comparable(finding) in common:
+    for step, finding in theirs.items():
+        own = ours.get(step)
+        if own is None and ended_here and finding.outcome is not Outcome.FAILED:
+            continue  # what comes after the step that failed here
+        if own is not None and _comparable(finding) == _comparable(own):
             continue
         text = f"{finding.subject}: {finding.text}"
-        if (own := ours.get((finding.subject, finding.step))) is not None:
+        if own is not None:
             text += f"\nhere: {'' if own.outcome is Outcome.OK else f'{own.outcome.value}, '}{own.text}"
         found.append(Finding(finding.subject, finding.step, finding.outcome, text))
+    if not ended_there:
+        missing = [finding for step, finding in ours.items() if step not in theirs]
+        found += [
+            Finding(each.subject, each.step, Outcome.UNTESTED, f"{each.subject}: was not tried there")
+            for each in missing
+        ]
     return tuple(found)
+
+
+def _by_step(findings: Iterable[Finding]) -> dict[tuple[str, str, int], Finding]:
+    """The findings by subject, step and how often that came before."""
+    steps: dict[tuple[str, str, int], Finding] = {}
+    for finding in findings:
+        number = sum(key[:2] == (finding.subject, finding.step) for key in steps)
+        steps[finding.subject, finding.step, number] = finding
+    return steps
 
 
 def _comparable(finding: Finding) -> tuple[str, str, Outcome, str]:
@@ -132,7 +152,7 @@ def check_on_workers(
             with spark_session("spark-kafka-sink check", settings) as spark:
                 found = _check_on(spark, request, tasks, state)
             result.set_result(found)
-        except Exception as error:
+        except BaseException as error:
             result.set_exception(error if isinstance(error, KafkaError) else SparkJobError(reason(error)))
 
     Thread(target=run, name="check-workers", daemon=True).start()

@@ -41,7 +41,7 @@ def file_fault(path: str) -> str | None:
     if allowed is None:
         return None
     file = Path(os.path.abspath(path))
-    if ".." not in Path(path).parts and any(file.is_relative_to(os.path.normpath(name)) for name in allowed):
+    if ".." not in Path(path).parts and any(file.is_relative_to(os.path.normpath(folder)) for folder in allowed):
         return None
     return f"names a file that {_does_not_allow(FILES)}"
 
@@ -57,7 +57,7 @@ def url_fault(url: str) -> str | None:
     As in Java, whole URLs are compared, except for a slash at the end: a prefix would allow other hosts or paths.
     """
     allowed = _allowlist(URLS)
-    if allowed is None or url.strip().rstrip("/") in {name.rstrip("/") for name in allowed}:
+    if allowed is None or url.strip().rstrip("/") in {other.rstrip("/") for other in allowed}:
         return None
     return f"has a URL that {_does_not_allow(URLS)}"
 

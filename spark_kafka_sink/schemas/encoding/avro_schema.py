@@ -119,13 +119,8 @@ class AvroSchema:
     def fields(self) -> Sequence[AvroField]:
         """The fields of a record."""
         return [
-            AvroField(
-                attribute["name"],
-                self._inner(attribute["type"]),
-                attribute.get("default", NO_DEFAULT),
-                attribute.get("aliases"),
-            )
-            for attribute in self.attributes["fields"]
+            AvroField(field["name"], self._inner(field["type"]), field.get("default", NO_DEFAULT), field.get("aliases"))
+            for field in self.attributes["fields"]
         ]
 
     @property
@@ -344,8 +339,8 @@ class _Comparison:
     """Compares readers' schemas with writers'. ``faults`` has a sentence for each path that cannot be read."""
 
     def __init__(self) -> None:
-        self._verdicts: dict[tuple[str, str], bool] = {}
-        """Whether a record reads another one, so that each pair is compared once."""
+        self._compared: dict[tuple[str, str], list[str]] = {}
+        """Why a record does not read another one, so that each pair is compared once."""
 
     def faults(self, reader: AvroSchema, writer: AvroSchema, path: str) -> list[str]:
         if writer.type == "union":
@@ -369,17 +364,15 @@ class _Comparison:
             return self._of_fields(reader, writer, path)
         if reader.type == "fixed":
             return [] if reader.size == writer.size else _at(path, f"{reader} has another size than {writer}")
-        unknown = [
-            attribute for attribute in writer.attributes["symbols"] if attribute not in reader.attributes["symbols"]
-        ]
+        unknown = [symbol for symbol in writer.attributes["symbols"] if symbol not in reader.attributes["symbols"]]
         is_read = "default" in reader.attributes or not unknown
         return [] if is_read else _at(path, f"{reader} lacks {', '.join(unknown)}")
 
     def _of_fields(self, reader: AvroSchema, writer: AvroSchema, path: str) -> list[str]:
         pair = (reader.attributes["name"], writer.attributes["name"])
-        if pair in self._verdicts:
-            return [] if self._verdicts[pair] else _at(path, f"{reader} does not read {writer}")
-        self._verdicts[pair] = True  # until it is compared, as in Java
+        if (known := self._compared.get(pair)) is not None:
+            return _at(path, f"{reader} does not read {writer} ({known[0]})") if known else []
+        self._compared[pair] = []  # until it is compared, as in Java
         faults: list[str] = []
         written = {field.name: field for field in writer.fields}
         for field in reader.fields:
@@ -390,7 +383,7 @@ class _Comparison:
                 faults += self.faults(field.schema, source.schema, inner)
             elif field.default is NO_DEFAULT:
                 faults += _at(inner, "has no default and is not written")
-        self._verdicts[pair] = not faults
+        self._compared[pair] = faults
         return faults
 
 

@@ -76,7 +76,7 @@ def _options_of(side: str) -> tuple[Option, ...]:
     columns = " ".join(f"{each.value}: {rules.column}." for each, rules in RULES.items())
     return (
         Option(f"{side}Format", OptionKind.STRING, "raw", "medium", f"Encoding of the column {side}. {columns}",
-               OneOf(tuple(rule.value for rule in RULES))),
+               OneOf(tuple(format_.value for format_ in RULES))),
         Option(f"{side}Schema", OptionKind.STRING, None, "medium",
                f"Schema for the column {side}: Avro JSON, or JSON Schema. Default for avro: the schema that Spark's "
                "to_avro derives from the column."),

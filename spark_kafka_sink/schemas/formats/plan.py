@@ -136,7 +136,8 @@ def with_topics(plan: FormatPlan, topics: Iterable[str], registry: CachedRegistr
         schemas = SubjectSchemas(column, options.side(side), registry)
         new = sorted({column.subject(topic, options.side(side)) for topic in topics} - column.known.keys())
         with format_errors(column.column, column.column.origin):
-            columns[side] = replace(column, known={**column.known, **{topic: schemas.current(topic) for topic in new}})
+            found = {subject: schemas.current(subject) for subject in new}
+            columns[side] = replace(column, known={**column.known, **found})
     return replace(plan, columns=columns)
 
 

@@ -381,10 +381,10 @@ def _urls(draft: ConfigBuilder, names: list[str]) -> tuple[RegistryUrl, ...]:
     other credentials, so what they stand for need not be percent-encoded.
     """
     given: list[tuple[str, str]] = []
-    for text in _SEPARATOR.split(draft.values[URL]):
+    for text in _split(draft.values[URL]):
         draft.values[URL] = ()
         scheme = _SCHEME.match(text)
-        login, at, rest = ("", "", "") if scheme is None else text[scheme.end() :].rpartition("@")
+        login, at, rest = ("", "", "") if scheme is None else _cut_login(text[scheme.end() :])
         if not _PATH.isdisjoint(_PLACEHOLDER.sub("", login)):
             draft.fault(
                 URL,
@@ -400,6 +400,22 @@ def _urls(draft: ConfigBuilder, names: list[str]) -> tuple[RegistryUrl, ...]:
         others = ", ".join(name for name in names if name.lower() != URL)
         draft.fault(URL, f"is required with {others}." if others else "is blank; give it a value or leave it out.")
     return tuple(parsed for url, login in given if (parsed := _url(draft, url, login)) is not None)
+
+
+def _mask(text: str) -> str:
+    """The text with placeholders blotted out, as what is in them separates nothing."""
+    return _PLACEHOLDER.sub(lambda match: "\0" * len(match[0]), text)
+
+
+def _split(text: str) -> list[str]:
+    ends = [match.start() for match in _SEPARATOR.finditer(_mask(text))]
+    return [text[start:end] for start, end in zip([0, *(end + 1 for end in ends)], [*ends, len(text)], strict=True)]
+
+
+def _cut_login(text: str) -> tuple[str, str, str]:
+    """What ``text.rpartition("@")`` gives."""
+    at = _mask(text).rfind("@")
+    return ("", "", text) if at < 0 else (text[:at], "@", text[at + 1 :])
 
 
 def _url(draft: ConfigBuilder, url: str, login: str) -> RegistryUrl | None:
@@ -432,10 +448,10 @@ def _scheme_and_host(url: str) -> str:
     scheme = _SCHEME.match(url)
     if scheme is None:
         return "one that does not begin with http:// or https://"
-    rest = url[scheme.end() :].rpartition("@")[2]
+    _, at, rest = _cut_login(url[scheme.end() :])
     host = _HOST.match(rest)
     shown = "" if host is None else host[0]
-    return repr(f"{scheme[0].strip()}{shown}{'…' if shown != rest else ''}")
+    return repr(f"{scheme[0].strip()}{'…@' if at else ''}{shown}{'…' if shown != rest else ''}")
 
 
 def _side(draft: ConfigBuilder, side: Side, sides: Collection[Side]) -> SideOptions:

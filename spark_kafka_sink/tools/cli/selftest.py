@@ -6,6 +6,7 @@ import argparse
 import importlib.util
 import logging
 import signal
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
@@ -113,6 +114,7 @@ def _session(settings: Mapping[str, str]) -> Iterator[SparkSession]:
     with ExitStack() as stack:
         # An interrupted start could leave Spark's JVM running: PySpark 4.2 then removes the folder by which the JVM
         # tells it its port (``pyspark.java_gateway.launch_gateway``).
+        print("Starting Spark; Ctrl-C takes effect when it has started.", file=sys.stderr)
         with uninterrupted():
             spark = stack.enter_context(spark_session("spark-kafka-sink selftest", settings))
         _interrupt_by_signals()

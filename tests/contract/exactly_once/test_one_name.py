@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from spark_kafka_sink.exactly_once import session
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, PlanningError
 from spark_kafka_sink.exactly_once.ledger_format import raw_batches
 from spark_kafka_sink.exactly_once.ledger_topic import ledger_partitions
+from spark_kafka_sink.exactly_once.session import close_sessions
 from spark_kafka_sink.exactly_once.values import LedgerStart, WriteKind
 from spark_kafka_sink.testing.broker.state.log import Marker as ControlRecord
 from tests import unit
+from tests.contract.exactly_once import runs
 from tests.contract.exactly_once.runs import LEDGER, Query, committed
 from tests.contract.exactly_once.test_protocol import EACH_ONCE, MORE, ROWS
 
@@ -31,6 +34,23 @@ def test_a_batch_write_under_a_querys_name_is_refused_and_does_not_fence_it(brok
     reports = query.tasks(query.plan(), 1, MORE)
     with pytest.raises(PlanningError, match=r"app is that of a query in the ledger \(batch 0 of q1\), .*a batch write"):
         job.plan(1)
+    query.commit(reports)
+    assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
+
+
+def test_incident_a_kept_session_fenced_a_run_of_the_other_kind_before_it_was_refused(broker, query, job):
+    """The first attempt of the job failed before there was an entry, and its process was kept."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "new_process", lambda: None)
+        job.plan(1)
+        of_job = session._sessions
+        patch.setattr(session, "_sessions", {})
+        query.run(0, ROWS)
+        reports = query.tasks(query.plan(), 1, MORE)
+        close_sessions()
+        patch.setattr(session, "_sessions", of_job)
+        with pytest.raises(PlanningError, match="app is that of a query in the ledger"):
+            job.plan(1)
     query.commit(reports)
     assert committed(broker) == {**EACH_ONCE, b"d": 1, b"e": 1}
 
@@ -81,16 +101,14 @@ def keep_version_1(broker, name):
     broker._call(write)
 
 
-REFUSED = (
-    r"is of version 1, this release reads 2\. .*stop the query or job when its last batch is committed .*ledgerTopic"
-)
+REFUSED = r"is of version 1, this release reads 2\. .*let that one finish batch {}, then .*another ledgerTopic\. "
 
 
 def test_a_query_of_version_1_goes_on_as_its_refusal_says(broker):
     """Stopped whole, its last batch is 1."""
     keep_version_1(broker, "stream")
     query = Query(broker.bootstrap_servers, "stream")
-    with pytest.raises(PlanningError, match=REFUSED):
+    with pytest.raises(PlanningError, match=REFUSED.format(1) + r".*If that N is 1, .* would write it twice"):
         query.plan()
     query = replace(query, ledger="__ledger-2")
     with pytest.raises(ExactlyOnceError, match=r"no entry in the ledger.*ledgerStart=trust-checkpoint:2\."):
@@ -104,7 +122,7 @@ def test_a_batch_write_of_version_1_is_refused_though_it_had_another_name(broker
     """Its last version would be written twice."""
     keep_version_1(broker, "txn-nightly")
     job = Query(broker.bootstrap_servers, "nightly", "nightly", WriteKind.VERSION)
-    with pytest.raises(PlanningError, match=REFUSED):
+    with pytest.raises(PlanningError, match=REFUSED.format(20250131) + r"txnVersion 20250131 is in Kafka then"):
         job.plan(20250131)
     replace(job, ledger="__ledger-2").run(20250201, ROWS)
     assert committed(broker) == EACH_ONCE

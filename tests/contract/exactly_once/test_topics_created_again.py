@@ -59,6 +59,16 @@ def test_the_last_batch_runs_again_after_its_topic_was_created_again(broker, wri
     assert writing.run(6, ROWS).entry is None, "its rows are in the topic as it is now"
 
 
+def test_incident_a_topic_that_two_tasks_knew_by_two_ids_was_told_with_the_present_one(broker, query):
+    plan = query.plan()
+    reports = [query.task(plan, 0, 0, [b"a"])]
+    (old,) = reports[0].topics
+    create_again(broker)
+    query.commit([*reports, query.task(plan, 0, 1, [b"b"])])
+    with pytest.raises(ExactlyOnceError, match=rf"into topic out .topic id {shown_id(old.id)}., which was deleted"):
+        query.run(0, [[b"a"], [b"b"]])
+
+
 def test_the_last_batch_runs_again_while_its_topic_is_missing(broker, writing):
     broker.delete_topic(TOPIC)
     outcome = writing.run(5, ROWS)

@@ -31,12 +31,18 @@ def test_times_the_order_of_addresses_and_which_one_accepts_are_no_difference():
     assert told(HERE, [Finding(each.subject, each.step, each.outcome, each.text, 99.0) for each in there]) == []
 
 
-def test_what_works_only_there_is_told_also_where_the_drivers_check_had_ended():
+def test_what_works_only_there_is_told_up_to_the_step_that_failed_here():
     here = steps("unknown name", last=FAILED)
     assert told(here, HERE[:2]) == [
         ("DNS", OK, f"{BROKER}: 10.0.0.1, 10.0.0.2\nhere: FAILED, unknown name"),
-        ("TCP", OK, f"{BROKER}: 10.0.0.1 port 9093"),
     ]
+
+
+def test_incident_a_worker_without_a_right_was_compared_with_the_drivers_other_right():
+    here = [Finding("topic t", "rights", OK, "DESCRIBE"), Finding("topic t", "rights", Outcome.UNTESTED, "WRITE")]
+    there = [Finding("topic t", "rights", FAILED, "no DESCRIBE"), here[1]]
+    assert told(here, there) == [("rights", FAILED, "topic t: no DESCRIBE\nhere: DESCRIBE")]
+    assert told(here, here[:1]) == [("rights", Outcome.UNTESTED, "topic t: was not tried there")]
 
 
 def test_a_step_that_fails_on_both_is_no_difference_whatever_it_says():

@@ -123,10 +123,20 @@ def test_incident_a_password_with_a_comma_was_split_and_shown():
     assert logins == [f"u:{SECRET},Part", None, "me:${env:X},z"]
 
 
+def test_incident_what_is_in_a_placeholder_separated_urls_and_logins(tmp_path):
+    path = tmp_path / "me@corp" / "registry"
+    path.parent.mkdir()
+    path.write_text("host=r:8081\n")
+    (parsed,) = parse({"schema.registry.url": f"https://u:p@${{file:{path}:host}}/"}).urls
+    assert (parsed.address, parsed.user_info.value) == ("https://r:8081", "u:p")
+    (parsed,) = parse({"schema.registry.url": "https://${env:a,https://x:k}@h:1"}).urls
+    assert (parsed.address, parsed.user_info.value) == ("https://h:1", "${env:a,https://x:k}")
+
+
 @pytest.mark.parametrize("end", ["/", "?", "#"])
 def test_incident_the_user_before_a_slash_in_a_password_was_taken_for_the_host(end):
     (fault,) = faults_of({"schema.registry.url": f"https://key:12{end}{SECRET}@host:1/x"})
-    assert fault.startswith("schema.registry.url has / ? or # before an @, in 'https://host…': percent-encode / ? ")
+    assert fault.startswith("schema.registry.url has / ? or # before an @, in 'https://…@host…': percent-encode / ? ")
     (parsed,) = parse({"schema.registry.url": f"https://key:12%2F%3F%23%40,%2C{SECRET}@host:1/x%40y"}).urls
     assert parsed.address == "https://host:1/x%40y"
     assert parsed.user_info is not None

@@ -19,9 +19,9 @@ def parse(options):
         return SinkOptions.parse({**SERVERS, **options})
 
 
-def faults(options):
+def faults(options, is_batch=False):
     with pytest.raises(ConfigError) as raised:
-        SinkOptions.parse({**SERVERS, **options})
+        SinkOptions.parse({**SERVERS, **options}, is_batch=is_batch)
     return raised.value.faults
 
 
@@ -96,7 +96,8 @@ def test_the_name_is_the_same_in_every_run(options, name):
 
 
 def test_a_batch_write_has_no_second_name():
-    (fault,) = faults({**EXACTLY_ONCE, "txnappid": "a", "txnversion": "1", "transactionalidprefix": "mine"})
+    two = {"txnappid": "a", "txnversion": "1", "transactionalidprefix": "mine"}
+    (fault,) = faults({**EXACTLY_ONCE, **two}, is_batch=True)
     assert fault.startswith("transactionalIdPrefix: leave it out beside txnAppId")
 
 
