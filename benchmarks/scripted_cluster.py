@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from kio.schema.errors import ErrorCode
 
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaTimeoutError
+from spark_kafka_sink.network.selector import Selector
 from spark_kafka_sink.producer.core import ProducerCore
 from spark_kafka_sink.producer.receipt import SendReceipt
 from spark_kafka_sink.records.columns import Int32Array, RecordColumns, TopicColumn
@@ -37,7 +38,7 @@ class ScriptedCluster:
         self._clock = ManualClock()
         self._transport = _Transport(self._answer)
         self.config = ProducerConfig.parse({"bootstrap.servers": "boot:9092", **options})
-        self._core = ProducerCore(self.config, self._transport, self._clock, Random(1))
+        self._core = ProducerCore(self.config, cast(Selector, self._transport), self._clock, Random(1))
         self._receipt = SendReceipt()
         wanted: dict[str, int | None] = dict.fromkeys(topics)
         with suppress(KafkaTimeoutError):
