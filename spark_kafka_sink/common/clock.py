@@ -8,7 +8,7 @@ from random import Random
 from typing import Final, Protocol
 
 NEVER: Final = math.inf
-"""As a time in ms: no deadline."""
+"""A time in ms that stands for no deadline."""
 
 
 class Clock(Protocol):

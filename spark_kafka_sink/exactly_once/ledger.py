@@ -406,6 +406,6 @@ class ProgressDeadline:
         self._attempts += 1
 
 
-def _first(of: Any, *names: str) -> Any:
+def _first(entity: Any, *names: str) -> Any:
     """The first of these fields that the API version has."""
-    return next((getattr(of, name) for name in names if hasattr(of, name)), None)
+    return next((getattr(entity, name) for name in names if hasattr(entity, name)), None)

@@ -50,7 +50,7 @@ class FoundWrite:
 
     @property
     def kind(self) -> str:
-        """Of its entries: before there is one, it may be of either kind."""
+        """The kind of its entries; before there is one, either."""
         return " and ".join(sorted({entry.kind.value for entry in self.entries.values()})) or "no entry"
 
     @property

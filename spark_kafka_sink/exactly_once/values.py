@@ -149,17 +149,17 @@ class Entry:
     decided_at: int = 0
     kind: WriteKind = WriteKind.MICRO_BATCH
     target: Target | None = None
-    """Of a batch write, which writes to one target only; else None."""
+    """The only one that a batch write has; None for a query."""
     marker_partition: int | None = field(default=None, compare=False)
-    """Of the tasks' markers, which an entry that is read as DONE does not have."""
+    """Where the tasks' markers are; an entry that is read as DONE does not have it."""
     markers_before: int = field(default=0, compare=False)
     """Number of tasks that may have left a marker in earlier batches."""
     schemas: tuple[SchemaId, ...] = ()
-    """Of a registry; a replay encodes its rows with them."""
+    """The registry's, with which a replay encodes its rows."""
     topics: tuple[TopicId, ...] = ()
     """Those that the batch was written to, without the ledger's."""
     query_name: str = ""
-    """Of a streaming query, printable; "" if it has none."""
+    """The streaming query's, printable; "" if it has none."""
     ledger_id: UUID | None = field(default=None, compare=False)
     """The topic id of the ledger that has the markers, of an intent; None from brokers without topic ids."""
 
@@ -275,17 +275,17 @@ class TaskReport:
     decided: RowSum | None = None
     """All rows of the committed batch, which a skipped replay must have too; None: not compared."""
     markers_before: int = 0
-    """As in ``Entry``."""
+    """The same as in ``Entry``."""
     topics: tuple[TopicId, ...] = ()
     """Those that this task wrote to."""
     schemas: tuple[SchemaId, ...] = ()
-    """As in ``Entry``."""
+    """The same as in ``Entry``."""
     decided_topics: tuple[TopicId, ...] = ()
     """Those of the decided batch that this is a replay of; empty: not compared."""
     other_queries: tuple[str, ...] = ()
     """The last batches of other queries under the name, if this is a query's first batch."""
     ledger_id: UUID | None = None
-    """As in ``Entry``."""
+    """The same as in ``Entry``."""
 
     @property
     def write(self) -> str:

@@ -94,7 +94,7 @@ class ProduceRequestResult:
         return self._error is not None
 
     def batch_completed(self, batch: ProducerBatch, rows: RecordRange) -> None:
-        """As in ``BatchListener``."""
+        """Implements ``BatchListener``."""
         start, offset = rows.start, UNKNOWN_OFFSET
         if batch.base_offset != UNKNOWN_OFFSET:
             offset = batch.base_offset + rows.first

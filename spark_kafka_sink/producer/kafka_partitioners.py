@@ -295,7 +295,7 @@ class BuiltInPartitioner(Partitioner):
         count: int,
         load: PartitionLoad,
     ) -> Int32Array:
-        """As in ``Partitioner``: the partition a row names, else by its key's hash, else the sticky one."""
+        """The partition a row names, else by its key's hash, else the sticky one."""
         partitions = self.by_key(columns, explicit, count)
         unkeyed = np.flatnonzero(partitions == NOT_GIVEN)
         if len(unkeyed):

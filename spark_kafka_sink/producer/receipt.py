@@ -74,7 +74,7 @@ class SendReceipt:
             self.waiters.notify_all()
 
     def batch_completed(self, batch: ProducerBatch, rows: RecordRange) -> None:
-        """As in ``BatchListener``."""
+        """Implements ``BatchListener``."""
         if batch.error is None:
             delivered = self._sums[batch.partition]
             delivered.count += rows.rows

@@ -44,7 +44,7 @@ class HeadersSerializer(Protocol):
     """A ``Serializer`` whose ``serialize`` has a parameter ``headers``."""
 
     def configure(self, config: Mapping[str, object], is_key: bool) -> None:
-        """As in ``Serializer``."""
+        """The same as ``Serializer``'s."""
         return
 
     def serialize(self, topic: str, data: Any, headers: MutableHeaders) -> bytes | None:
@@ -53,7 +53,7 @@ class HeadersSerializer(Protocol):
         """
 
     def close(self) -> None:
-        """As in ``Serializer``."""
+        """The same as ``Serializer``'s."""
         return
 
 

@@ -223,7 +223,7 @@ class SinkOptions:
     dead_letters: DeadLetterOptions | None
     """None: a row that cannot be written fails its task."""
     query_name: str | None
-    """Of a streaming query that has one."""
+    """The streaming query's, if it has one."""
     # fmt: off
     topic: str | None = option("topic", STRING, None, "high",
            "Topic for all rows; a column topic is then ignored. Required if there is no such column.")

@@ -27,7 +27,7 @@ def write_stores(listeners: Mapping[str, Listener], authority: CertificateAuthor
 
 
 def security_properties(listeners: Mapping[str, Listener], folder: Path, own: Mapping[str, str]) -> dict[str, str]:
-    """Of ``server.properties``, for the stores in ``folder``.
+    """Settings of ``server.properties`` for the stores in ``folder``.
 
     Clients of the plaintext listener are super users. A resource without ACLs is everybody's. ``own``: the user's
     properties. A key store or trust store in them, for one listener or for all, replaces the one in ``folder``.

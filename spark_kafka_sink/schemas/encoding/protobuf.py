@@ -65,7 +65,7 @@ _WIRE_TYPES: Final = {
     "fixed64": 1, "sfixed64": 1, "double": 1, "string": _DELIMITED, "bytes": _DELIMITED, "message": _DELIMITED,
     "fixed32": 5, "sfixed32": 5, "float": 5,
 }  # fmt: skip
-"""Of all types but varints."""
+"""The wire types of all types but varints."""
 
 _FLOATS: Final = {"float": (32, 24), "double": (64, 53)}
 """Each with its bits, and those of integers that it holds exactly."""

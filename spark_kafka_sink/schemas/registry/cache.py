@@ -222,7 +222,7 @@ def stored_response(plain: Any) -> RegisteredSchema:
 
 
 def _stored_imports(plain: Any) -> Mapping[str, Schema]:
-    """As ``stored_response``."""
+    """The imported schemas in a response, in the file's JSON, by the names of the imports."""
     if not isinstance(plain, dict):
         raise UnreadableResponseError("is not a JSON object")
     return {name: schema_of(each) for name, each in plain.items()}

@@ -135,7 +135,7 @@ class Session:
 
     @property
     def lifetime_ms(self) -> int:
-        """Of the session that has just begun; 0: it has no end."""
+        """The lifetime of the session that has just begun; 0: it has no end."""
         return self._at.max_reauth_ms if self.is_authenticated else 0
 
     def _authenticated(self, user: str) -> None:

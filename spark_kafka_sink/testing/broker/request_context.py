@@ -32,7 +32,7 @@ class BrokerState:
     quotas: ClientQuotas
     release: Release
     node_releases: dict[int, Release] = field(default_factory=dict)
-    """Of the nodes that speak other versions than ``release``."""
+    """The releases of the nodes that speak other versions than ``release``."""
 
     def release_of(self, node: int) -> Release:
         return self.node_releases.get(node, self.release)

@@ -71,7 +71,7 @@ class TlsStream(PlainStream):
 
     @property
     def common_name(self) -> str | None:
-        """Of the client's certificate."""
+        """The common name in the client's certificate."""
         certificate: Any = self._tls.getpeercert() or {}
         names = (pair for part in certificate.get("subject", ()) for pair in part)
         return next((value for name, value in names if name == "commonName"), None)

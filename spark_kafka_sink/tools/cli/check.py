@@ -65,7 +65,7 @@ client.properties has the kafka.* options of the job with or without the prefix 
       username="alice" password="…";"""
 
 _ID_SUFFIX: Final = "-check-00000000-driver"
-"""As long as what ``--exactly-once`` appends to the prefix."""
+"""Has the length of what ``--exactly-once`` appends to the prefix."""
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:

@@ -136,7 +136,7 @@ class Cluster:
         return topic
 
     def auto_create(self, name: str) -> Topic:
-        """As a Metadata request for an unknown topic does (``auto.create.topics.enable``). Raises ``ApiError``."""
+        """Create a topic as a Metadata request does (``auto.create.topics.enable``). Raises ``ApiError``."""
         if not self.config["auto.create.topics.enable"]:
             raise ApiError(ErrorCode.unknown_topic_or_partition)
         return self.internal_topic(name) if name in INTERNAL_TOPICS else self.create_topic(name, -1, -1, {})

@@ -109,7 +109,7 @@ def _parse(value: object, like: Setting) -> Setting | None:
 
 
 def as_text(value: Setting) -> str:
-    """As DescribeConfigs writes it."""
+    """The value as DescribeConfigs writes it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
