@@ -39,15 +39,15 @@ GROUPS = (
         "`headers-and-topics`: two headers a row, 20 topics. `same-batches`: `batch.size=262144` and `linger.ms=5` on "
         "both sides. `1000-partitions`: Spark's sink has `batch.size=65536` and `linger.ms=5`, because it times out "
         "with its defaults. `tls`: TLS 1.3 with TLS_AES_256_GCM_SHA384. `avro`: the 8 columns, Spark's sink behind "
-        "`to_avro` and a constant prefix. `slow-broker`: a line of 5 MB/s, new Python workers.",
+        "`to_avro`. `slow-broker`: a line of 5 MB/s, new Python workers.",
         ("cpu_us", "spark_us", "workers_us", "broker_us", "peak_rss_mib"),
         in_pairs=True,
     ),
     Group(
         "How cost grows",
         _GROWTH,
-        "With 1,000 partitions or 200 topics, Spark's sink has `batch.size=65536` and `linger.ms=5`; with 10,000 "
-        "partitions it times out. `growth-columns`: Avro, long and string in turn, each half null. `growth-cluster`: a "
+        "With 1,000 partitions or 200 topics, Spark's sink has larger batches, as above; with 10,000 partitions it "
+        "times out. `growth-columns`: Avro, long and string in turn, each half null. `growth-cluster`: a "
         "standalone cluster of two workers with a core each.",
         ("cpu_us", "workers_us"),
         _GROWTH,
@@ -58,9 +58,8 @@ GROUPS = (
         (
             "python-clients", "avro-python", "exactly-once-batch", "write-kafka", "memory", "memory-10k", "one-task",
         ),
-        "The other Python clients run in `foreachPartition`, as people write it by hand; in `avro-python` with "
-        "confluent-kafka's `AvroSerializer`. `memory`, `memory-10k` (values of 10 KB) and `one-task` run in new Python "
-        "workers.",
+        "The other Python clients run in `foreachPartition`; in `avro-python` with confluent-kafka's `AvroSerializer`. "
+        "`memory`, `memory-10k` and `one-task` run in new Python workers.",
         ("rows_per_s", "cpu_us", "workers_us", "peak_rss_mib"),
     ),
     Group(
@@ -96,8 +95,7 @@ GROUPS = (
         ("encoding", "encoding-nested", "encoding-wide", "encoding-small-chunks", "dead-letters"),
         "In one process without Kafka, on one core. `encoding` and `encoding-small-chunks`: the 8 columns. "
         "`encoding-nested`: a struct of 4 longs, an array of 5 longs, a map of 3 strings. `encoding-wide`: columns "
-        "that are half null, strings of 10 to 15 characters or numbers below 2**40. `dead-letters`: without "
-        "`deadLetterTopic`, with it, and with one row in a hundred a dead letter.",
+        "that are half null. `dead-letters`: without `deadLetterTopic`, and with it.",
         ("client_us",),
     ),
     Group(
@@ -119,16 +117,15 @@ _OF_BOTH = ("cpu_us", "spark_us", "broker_us")
 
 
 def group_sections(results: Results) -> str:
-    """A section for each group: how to measure it, what its parts do, and their table."""
+    """A section for each group: what its parts do, and their table."""
     return "\n\n".join(_section(group, results) for group in GROUPS)
 
 
 def _section(group: Group, results: Results) -> str:
     parts = [(BY_NAME[name], results[name]) for name in group.parts if name in results]
-    command = f'```\nmake bench ARGS="{" ".join(group.parts)}"\n```'
     shown = _pairs(group.measures, parts) if group.in_pairs else _sides(group.measures, parts)
     plots = (f"![{name}](img/benchmark-{name}.svg)" for name in group.plots)
-    return "\n\n".join((f"### {group.title}", command, group.notes, shown, *plots))
+    return "\n\n".join((f"### {group.title}", group.notes, shown, *plots))
 
 
 def _sides(measures: Sequence[str], parts: Iterable[tuple[Part, Result]]) -> str:

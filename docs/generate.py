@@ -4,7 +4,7 @@
 ends with ``<!-- options:end -->``. The command line has the texts and not the layout of ``--help``, because that
 differs between Pythons. A block ``<!-- api: PATH -->`` to ``<!-- api end -->`` has the signature and docstring of a
 name: the first paragraph, or all if the marker says ``whole``; and a table of the members that the marker lists, or
-of all if it says ``members``.
+of all if it says ``members``. Several such markers and one end make a table of these names.
 """
 
 from __future__ import annotations
@@ -42,11 +42,12 @@ from spark_kafka_sink.tools.exporter import EXPORTER_METRICS, METRICS
 DOCS: Final = Path(__file__).parent
 REGISTRY_TLS: Final = "schema.registry.ssl."
 _BLOCK: Final = re.compile(r"(?P<begin><!-- options:(?P<name>\w+) -->\n).*?(?P<end><!-- options:end -->)", re.DOTALL)
-_API: Final = re.compile(
-    r"(?P<begin><!-- api: (?P<path>[\w.]+)(?P<members>[\w ]*) -->\n).*?(?P<end><!-- api end -->)", re.DOTALL
-)
+_API_NAME: Final = re.compile(r"<!-- api: (?P<path>[\w.]+)(?P<members>[\w ]*) -->\n")
+_API: Final = re.compile(r"(?P<begin>(?:<!-- api: [\w. ]+ -->\n)+).*?(?P<end><!-- api end -->)", re.DOTALL)
 _CODE: Final = re.compile(r"`[^`]+`|(?<![\w-])--[a-z][\w-]*")
 _PAGE: Final = re.compile(r"\bpage (?P<title>[A-Z][\w-]*) of the documentation\b")
+_PAIR: Final = re.compile("-(rate|total|avg|max)`$")
+_OF_A_PAIR: Final = re.compile(" per second|^Longest ")
 _EVERY_COMMAND_HAS: Final = {"-h", *VERBOSE}
 _LONG: Final = 8
 """Words of a text that a page does not repeat."""
@@ -79,8 +80,11 @@ def filled(page: str) -> str:
         return f"{block['begin']}\n{TABLES[block['name']]()}\n\n{block['end']}"
 
     def reference(block: re.Match[str]) -> str:
-        return f"{block['begin']}\n{api_entry(block['path'], block['members'].split())}\n\n{block['end']}"
+        names = [(name["path"], name["members"].split()) for name in _API_NAME.finditer(block["begin"])]
+        text = api_entry(*names[0], shown) if len(names) == 1 else api_table(path for path, _ in names)
+        return f"{block['begin']}\n{text}\n\n{block['end']}"
 
+    shown: set[tuple[str, str]] = set()
     return _API.sub(reference, _BLOCK.sub(fresh, page))
 
 
@@ -128,8 +132,13 @@ def old_names() -> str:
 
 
 def metrics() -> str:
-    """The producer's metrics."""
-    return table(*metric_rows())
+    """The producer's metrics; a rate and its total share a row, as do an average and its maximum."""
+    head, all_rows = metric_rows()
+    rows: dict[tuple[str, ...], list[str]] = {}
+    for name, groups, text in all_rows:
+        plain = _capitalized(_OF_A_PAIR.sub("", text).replace("Bytes of the largest", "Bytes of a"))
+        rows.setdefault((_PAIR.sub("", name), groups, plain), []).append(name)
+    return table(head, ((", ".join(names), *cells) for (_, *cells), names in rows.items()))
 
 
 def exported() -> str:
@@ -140,12 +149,14 @@ def exported() -> str:
 
 def broker_code_table() -> str:
     """Each code of a Produce response, what the sink does, its cause and remedy."""
-    rows = []
+    rows: dict[tuple[str, str], list[str]] = {}
     for code, text in sorted(broker_codes()):
         plain, transactional = _DONE[action("produce", code)], _DONE[action(TRANSACTIONAL_PRODUCE, code)]
         done = plain if plain == transactional else f"{plain}; exactly-once {transactional}"
-        rows.append((f"`{code.name.upper()}`", done, text))
-    return table(("code", "the sink", "cause and remedy"), rows)
+        rows.setdefault((done, text), []).append(f"`{code.name.upper()}`")
+    return table(
+        ("code", "the sink", "cause and remedy"), ((", ".join(codes), *cells) for cells, codes in rows.items())
+    )
 
 
 def broker_codes() -> Iterator[tuple[ErrorCode, str]]:
@@ -193,13 +204,19 @@ def advice_table() -> str:
 
 
 def _option_table(options: Iterable[Option], doc: str) -> str:
-    """A row for each option; those of TLS to a registry that have the same values share one."""
+    """A row for each option; those of a family that are alike share one."""
     head = ("option", "default", "valid values", doc)
     rows: dict[tuple[str, ...], list[str]] = {}
     for option in options:
-        alone = "" if option.name.startswith(REGISTRY_TLS) else option.name
-        rows.setdefault((alone, _default(option), _valid(option), option.doc), []).append(f"`{option.name}`")
+        cells = (_family(option.name), _default(option), _valid(option), option.doc)
+        rows.setdefault(cells, []).append(f"`{option.name}`")
     return table(head, ((", ".join(names), *cells) for (_, *cells), names in rows.items()))
+
+
+def _family(name: str) -> str:
+    """Alike options of one family share a row: a name without ``key`` or ``value`` in front, or its first words."""
+    both = re.sub(r"^(key|value)(?=[A-Z.])", "", name)
+    return both if both != name else ".".join(name.split(".")[: 3 if name.startswith(REGISTRY_TLS) else 2])
 
 
 def _default(option: Option) -> str:
@@ -209,6 +226,9 @@ def _default(option: Option) -> str:
 
 
 def _valid(option: Option) -> str:
+    """Empty for any text."""
+    if option.allowed == "a string":
+        return ""
     return option.allowed.removeprefix("one of ").removeprefix("a whole number ").removeprefix("of ")
 
 
@@ -228,8 +248,9 @@ def api_versions() -> str:
     for api, spoken in SUPPORTED_VERSIONS.items():
         versions = f"{spoken.lowest} to {spoken.highest}" if spoken.lowest < spoken.highest else f"{spoken.lowest}"
         releases = " to ".join(dict.fromkeys(spoken.since))
-        rows.append((camel_case(api), versions, releases, spoken.without, spoken.unsent))
-    return table(("API", "versions", "since Kafka", "what older versions lack", "left out"), rows)
+        left_out = f"left out: {spoken.unsent.replace(': ', ' – ', 1)}" if spoken.unsent else ""
+        rows.append((camel_case(api), versions, releases, "; ".join(filter(None, (spoken.without, left_out)))))
+    return table(("API", "versions", "since Kafka", "what older versions lack"), rows)
 
 
 def test_broker(head: Sequence[str], entries: Iterable[emulation.Entry]) -> str:
@@ -238,8 +259,11 @@ def test_broker(head: Sequence[str], entries: Iterable[emulation.Entry]) -> str:
     return table(head, rows)
 
 
-def api_entry(path: str, members: Sequence[str]) -> str:
-    """The signature of a class or function, its docstring, and a table of the members that are asked for."""
+def api_entry(path: str, members: Sequence[str], shown: set[tuple[str, str]]) -> str:
+    """The signature of a class or function, its docstring, and a table of the members that are asked for.
+
+    ``shown``: members that tables above have; of those that are equal, only the names follow.
+    """
     found = pkgutil.resolve_name(path)
     paragraphs = None if "whole" in members else 1
     texts = [
@@ -251,7 +275,22 @@ def api_entry(path: str, members: Sequence[str]) -> str:
     rows = [
         (f"`{_signature(name, getattr(found, name), False)}`", _docstring(getattr(found, name), 1)) for name in names
     ]
-    return "\n\n".join([*texts, *([table(("member", "what it does"), rows)] if rows else [])])
+    new = [row for row in rows if row not in shown]
+    if again := ", ".join(f"`{name}`" for name, row in zip(names, rows, strict=True) if row in shown):
+        texts.append(f"As above: {again}.")
+    shown.update(rows)
+    return "\n\n".join([*texts, *([table(("member", "what it does"), new)] if new else [])])
+
+
+def api_table(paths: Iterable[str]) -> str:
+    """A row for each name: its signature, except for an error's, and the first paragraph of its docstring."""
+    rows = []
+    for path in paths:
+        found = pkgutil.resolve_name(path)
+        is_error = isinstance(found, type) and issubclass(found, Exception)
+        shown = path.rpartition(".")[2] if is_error else _signature(path, found, True)
+        rows.append((f"`{shown}`", _docstring(found, 1)))
+    return table(("name", "what it is"), rows)
 
 
 def _documented_members(cls: type) -> list[str]:
@@ -272,7 +311,7 @@ def _signature(path: str, found: object, typed: bool) -> str:
         if each.name not in ("self", "cls")
     ]
     result = signature.replace(parameters=parameters, return_annotation=_Unquoted.of(signature.return_annotation))
-    return name + str(result).removesuffix(" -> None")
+    return name + str(result).removesuffix(" -> None").replace("mappingproxy({})", "{}")
 
 
 class _Unquoted(str):
@@ -336,13 +375,14 @@ def _flags(
     command: argparse.ArgumentParser, left_out: set[str], name: str = "", explained: dict[str, str] | None = None
 ) -> str:
     """The options of a command. A text that an earlier command's section has is a link to it."""
-    rows = []
+    rows: dict[str, list[str]] = {}
     for argument in command._actions:
         if not isinstance(argument, argparse._SubParsersAction) and not left_out.intersection(argument.option_strings):
             text = _help(command, argument)
             first = name if explained is None or len(text.split()) < _LONG else explained.setdefault(text, name)
-            rows.append((f"`{_shown(argument)}`", _marked(text) if first == name else f"as for [{first}](#{first})"))
-    return table(("option", "what it does"), rows)
+            shown = _marked(text) if first == name else f"as for [{first}](#{first})"
+            rows.setdefault(shown, []).append(f"`{_shown(argument)}`")
+    return table(("option", "what it does"), ((", ".join(flags), text) for text, flags in rows.items()))
 
 
 def _shown(action: argparse.Action) -> str:

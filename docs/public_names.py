@@ -75,7 +75,7 @@ def names() -> Iterator[str]:
     yield from python_names()
     for block, heading, (name, *cells) in rows("options"):
         if block in ("sink", "kafka", "registry"):
-            default = f" (default {cells[0]}; {cells[1]})" if len(cells) > 2 else ""
+            default = f" (default {cells[0]}; {cells[1] or 'a string'})" if len(cells) > 2 else ""
             yield " ".join(f"option {block} {heading} {name}{default}".split())
     yield from (" ".join(f"command {heading} {flags}".split()) for _, heading, (flags, *_) in rows("command-line"))
     yield from (f"metric {name}" for _, _, (name, *_) in rows("metrics"))

@@ -125,7 +125,7 @@ class KafkaProducer:
         timestamp: Column = None,
         partition: Column = None,
     ) -> SendReceipt:
-        """Send rows of one topic as columns, at a fraction of the cost of ``send``; the receipt has their offsets.
+        """Send rows of one topic as columns, at a fraction of the cost of ``send``.
 
         Columns are Arrow arrays, numpy arrays or lists of values of one type, all of one length. ``key`` and ``value``:
         strings or bytes; serializers and interceptors are not called. ``headers``: lists of pairs or structs of key
@@ -146,7 +146,7 @@ class KafkaProducer:
         return receipt
 
     def flush(self, timeout_ms: float | None = None) -> None:
-        """Send everything appended so far without lingering and wait until it is complete, delivered or failed.
+        """Send everything appended so far, and wait until it is delivered or has failed.
 
         The callbacks of these records have run by then. Raises ``IllegalStateError`` in a callback. Without
         ``timeout_ms``, delivery.timeout.ms is the deadline.
@@ -174,7 +174,7 @@ class KafkaProducer:
     def init_transactions(
         self, timeout_ms: float | None = None, *, transactional_id: str | None = None
     ) -> TransactionalIdentity:
-        """Fence other producers with this transactional id, abort their open transaction, get producer id and epoch.
+        """Fence other producers with this transactional id, and abort their open transaction.
 
         With ``transactional_id`` the producer changes to that id: before its first transaction, between two, or after
         ``prepare_transaction``, which leaves the prepared one open under its own id. So one producer with its
@@ -192,7 +192,7 @@ class KafkaProducer:
         self._core.transactions.resume(identity)
 
     def begin_transaction(self) -> None:
-        """Records may be sent from here on, until the transaction is prepared, committed or aborted."""
+        """Records may be sent until the transaction is prepared, committed or aborted."""
         self._core.transactions.begin()
 
     def send_offsets_to_transaction(
@@ -211,7 +211,7 @@ class KafkaProducer:
         self._core.transactions.commit(timeout_ms)
 
     def abort_transaction(self, timeout_ms: float | None = None) -> None:
-        """Drop what is not sent yet (its futures fail with ``TransactionAbortedError``), wait for the rest, abort."""
+        """Drop what is not sent yet (its futures fail with ``TransactionAbortedError``), then abort."""
         self._core.transactions.abort(timeout_ms)
 
     def prepare_transaction(self, timeout_ms: float | None = None) -> PreparedTransaction:

@@ -37,9 +37,8 @@ class ProducerRecord:
     """A record to send. ``value`` and ``key``: arguments of the producer's serializers; bytes without serializers.
 
     ``partition``: None lets the partitioner choose. ``timestamp``: epoch ms, None = now. ``headers``: pairs of a str
-    and bytes or None. ``partition_key``: only for ``SyncProducer``, whose partitioner gets it instead of ``key``; an
-    argument of the key serializer, not stored (Kafka 0.8: ``KeyedMessage.partKey``). Raises ``InvalidRecordError`` for
-    an invalid field. Do not change it once it is sent.
+    and bytes or None. ``partition_key``: only for ``SyncProducer``, whose partitioner gets it instead of ``key`` (Kafka
+    0.8: ``KeyedMessage.partKey``). Raises ``InvalidRecordError`` for an invalid field.
     """
 
     topic: str

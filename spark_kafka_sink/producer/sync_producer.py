@@ -309,7 +309,7 @@ class SyncProducer:
         return [results.delivered[index] for index in range(len(records))]
 
     def metrics(self) -> dict[str, dict[str, float]]:
-        """Messages, bytes, resends, failed sends and serialization errors, of all topics and of each.
+        """Messages, bytes, resends and errors, of all topics and of each.
 
         The page Kafka 0.8's producer of the documentation lists them. By group and name, as ``KafkaProducer.metrics``:
         ``metrics()["producer-topic-metrics.t"]["message-rate"]``.
@@ -318,9 +318,7 @@ class SyncProducer:
         return self._metrics.read(self._clock.now())
 
     def close(self) -> None:
-        """End the connections, once other threads' calls have returned. Closing twice has no effect, nor has closing in
-        a process that was forked from the one that opened the producer.
-        """
+        """End the connections, once other threads' calls have returned. Again, or in a fork, it does nothing."""
         if self._inherited:
             return
         with self._lock:
@@ -563,8 +561,8 @@ def open_producer(
 def open_producer(
     config: Mapping[str, object], producer_type: str | None = None, **serializers: Unpack[Serializers]
 ) -> KafkaProducer | SyncProducer:
-    """``async`` (the default): a ``KafkaProducer``; its ``send`` returns a future. ``sync``: a ``SyncProducer``; its
-    ``send`` returns when the records are in the log. Without ``producer_type``, the option ``producer.type`` is read.
+    """``async`` (the default): a ``KafkaProducer``. ``sync``: a ``SyncProducer``. Without ``producer_type``, the option
+    ``producer.type`` is read.
     """
     name, kind = "producer_type", producer_type
     if kind is None:

@@ -40,14 +40,11 @@ def write_kafka(frame: DataFrame, options: Mapping[str, Any]) -> WriteResult:
     It works on Spark 3.5 and newer, classic and Connect, from any thread, and in ``foreachBatch``. On Connect this
     process is the client: an exactly-once write needs the brokers to be reachable from it.
 
-    ``options``: as of ``DataFrameWriter``; booleans and numbers are allowed, None is an option not given.
-
-    Returns when all rows are acknowledged and, with exactly-once, committed. Raises ``ConfigError``, ``SchemaError``
-    or another ``KafkaError`` before the job starts, ``TypeError`` if an argument has the wrong type; Spark's exception
-    if the job fails, with notes on the reason and on what was aborted; ``KafkaError`` if the commit fails.
+    Returns when all rows are acknowledged and, with exactly-once, committed. Raises a ``KafkaError`` before the job
+    starts or if the commit fails, and Spark's exception if the job fails, with notes on the reason.
 
     A failed or interrupted call cancels its job, then aborts the transactions of its tasks. Those of a killed process
-    are aborted by the next write of the same txnAppId; until a version is committed, only as many as it has tasks.
+    are aborted by the next write of the same txnAppId.
     """
     return _write(frame, options)
 

@@ -71,18 +71,16 @@ _DEFAULT_LIMIT: Final = 1000
 
 DEAD_LETTER_OPTIONS: Final = (
     Option("deadLetterTopic", STRING, None, "medium",
-           "Topic for rows that cannot be written (dead letters), with the headers of Kafka Connect's dead letter "
-           "queues. With exactly-once, they are in the same transaction as the other rows. No other option may name "
-           "the same topic. Default: such a row fails its task."),
+           "Topic for rows that cannot be written (dead letters). No other option may name it. Default: such a row "
+           "fails its task."),
     Option("deadLetterOn", LIST, None, "low",
-           f"Kinds of rows that become dead letters: {', '.join(reason.value for reason in Reason)}. Default: all but "
-           "unknown-topic, which cannot be set together with the option topic or topicCreation=create."),
+           f"Kinds of dead letters: {', '.join(reason.value for reason in Reason)}. Default: all but unknown-topic, "
+           "which excludes the option topic and topicCreation=create."),
     Option("deadLetterLimit", STRING, str(_DEFAULT_LIMIT), "low",
-           "Number of dead letters that a micro-batch or batch job may have; with more, it fails. none: no limit. "
-           "With at-least-once, rows that were already sent stay in Kafka.",
+           "Number of dead letters that a micro-batch or batch job may have; with more, it fails.",
            Matching(r"(?i:none)|\d{1,18}", "a number of rows, or none")),
     Option("deadLetterHeaders", STRING, "connect", "low",
-           "connect: dead letters have the headers __connect.errors.*. none: only the row's own headers.",
+           "connect: dead letters have the headers __connect.errors.*. none: only the row's own.",
            OneOf(("connect", "none"))),
 )  # fmt: skip
 
@@ -143,19 +141,15 @@ def _reasons(names: Sequence[str], faults: list[str]) -> frozenset[Reason]:
 
 _TOPIC_OPTIONS: Final = (
     Option("topicCreation", STRING, "broker", "medium",
-           "What happens if a topic does not exist. broker: the brokers decide (auto.create.topics.enable), as with "
-           "Spark's own sink. never: an error before the first row. create: the sink creates it. With never and "
-           "create, the driver looks up the topic in the option topic, and tasks look up the topics of their rows. "
-           "Each process does so once, and again after kafka.metadata.max.age.ms or a failed task. Existing topics are "
-           "not changed. Does not apply to receiptsTopic and ledgerTopic.",
+           "What happens if a topic does not exist. broker: the brokers decide (auto.create.topics.enable). never: an "
+           "error. create: the sink creates it. Not for receiptsTopic and ledgerTopic.",
            OneOf(("broker", "never", "create"))),
     Option("topic.creation.default.partitions", INT, -1, "low",
-           "Number of partitions of a topic that topicCreation=create creates. -1: the brokers' num.partitions.",
+           "Partitions of a topic that the sink creates. -1: the brokers' num.partitions.",
            Range(1, besides=-1)),
     Option("topic.creation.default.replication.factor", SHORT, -1, "low",
-           "Replication factor of a topic that topicCreation=create creates. -1: the brokers' "
-           "default.replication.factor. Other topic settings are written the same way: "
-           "topic.creation.default.cleanup.policy, topic.creation.default.retention.ms.",
+           "Its replication factor. -1: the brokers' default.replication.factor. Other topic settings are written the "
+           "same way: topic.creation.default.retention.ms.",
            Range(1, besides=-1)),
 )  # fmt: skip
 """``topicCreation`` and the settings of new topics, under the names of Kafka Connect (KIP-158)."""
@@ -226,30 +220,23 @@ class SinkOptions:
     """The streaming query's, if it has one."""
     # fmt: off
     topic: str | None = option("topic", STRING, None, "high",
-           "Topic for all rows; a column topic is then ignored. Required if there is no such column.")
+           "Topic for all rows; required if there is no column topic, which it overrides.")
     timestamp_column: str | None = option("timestampColumn", STRING, None, "medium",
-           "Column with the timestamps of the records: type timestamp, or bigint in epoch milliseconds. null "
-           "and -1 ms, Kafka's \"no timestamp\": the current time.")
+           "Column with the records' timestamps: type timestamp, or bigint in epoch ms. null and -1 ms: the current "
+           "time.")
     receipts_topic: str | None = option("receiptsTopic", STRING, None, "low",
            "Topic for receipts: a JSON record per task and partition with query, batch, offsets, count, bytes and "
-           "times. With exactly-once, they are written in the same transaction as the rows. No other option may name "
-           "the same topic.")
+           "times. No other option may name it.")
     driver_check: bool = option("driverCheck", BOOLEAN, True, "medium",
-           "true: before the tasks start, the driver connects to a broker, once per process and set of options. A "
-           "refused login or certificate, or a wrong port, is then an error before any task. A broker that does not "
-           "respond, or a file that only executors have, is only a warning. The check takes 5 s at most. Exactly-once "
-           "and topicCreation connect on the driver in any case.")
+           "Before the tasks start, the driver logs in to a broker, so that wrong credentials, certificates or ports "
+           "are an error before any task. A broker that does not respond in 5 s is only a warning.")
     bytes_per_s: int | None = option("maxBytesPerSecondPerTask", LONG, None, "low",
-           "Bytes per second that a task may write, counted as records before compression, without receipts. A task "
-           "waits before it appends rows, so the wait does not count towards kafka.delivery.timeout.ms. To limit all "
-           "tasks together, use the brokers' quotas.", Range(1))
+           "Bytes per second that a task may write, before compression, without receipts.", Range(1))
     rows_per_s: int | None = option("maxRowsPerSecondPerTask", LONG, None, "low",
-           "Rows per second that a task may write. May be set together with maxBytesPerSecondPerTask.", Range(1))
+           "Rows per second that a task may write. Both limits may be set.", Range(1))
     log_level: str | None = option("logLevel", STRING, None, "low",
-           "Level of the sink's log lines in Python workers and in the driver's Python processes. They go to "
-           "stderr, or to the handlers of the process, as with spark.sql.pyspark.worker.logging.enabled. Default: "
-           "WARNING, but INFO for the driver's line about each write. In the process that calls write_kafka, the "
-           "default is the process's own logging.",
+           "Level of the sink's log lines in Python workers and in the driver's Python processes. Default: WARNING, "
+           "but INFO for the driver's line about each write; with write_kafka, the calling process's own logging.",
            OneOf(("DEBUG", "INFO", "WARN", "WARNING", "ERROR")))
     # fmt: on
 
@@ -306,34 +293,33 @@ SINK_OPTIONS: tuple[Option, ...] = (
            "at-least-once: a task that Spark retries writes its rows again. exactly-once: readers with "
            "isolation.level=read_committed see each row once.", OneOf(("at-least-once", "exactly-once"))),
     Option("transactionalIdPrefix", STRING, None, "medium",
-           "Prefix of a query's transactional ids, and its name in the ledger. Must be stable across restarts and "
-           "unique per query. Default: derived from the query's id, which is in its checkpoint, or from the "
-           "checkpoint's location if that is not in the driver's file system; without the option checkpointLocation, "
-           "from the query's name. Not for a batch write, where the txnAppId is the prefix."),
+           "Prefix of a query's transactional ids, and its name in the ledger: stable across restarts and unique per "
+           "query. Default: derived from the query's id in its checkpoint, or from the checkpoint's location if that "
+           "is not in the driver's file system; without the option checkpointLocation, from the query's name. Not for "
+           "a batch write, where the txnAppId is the prefix."),
     Option("ledgerTopic", STRING, "__pykafka_ledger", "low",
            "Compacted topic that records which batches of exactly-once writes are committed. Created if missing."),
     Option("ledgerStart", STRING, "strict", "low",
-           "What to do if the checkpoint and ledgerTopic disagree about batch N (or txnVersion N). strict: fail "
-           "with an error that names the value to set. trust-checkpoint:N: write batch N even if ledgerTopic lacks "
-           "batch N-1 (the query was at-least-once, or the topic was lost). trust-ledger:N: accept batch N as "
-           "committed even if its replay has different rows, rows of it are lost, or a topic was created again since.",
+           "If the checkpoint and ledgerTopic disagree about batch N (or txnVersion N). strict: fail with an error "
+           "that names the value to set. trust-checkpoint:N: write batch N even if ledgerTopic lacks batch N-1. "
+           "trust-ledger:N: accept batch N as committed even if its replay has different rows, rows of it are lost, or "
+           "a topic was created again since.",
            Matching(r"(?i:strict|trust-(checkpoint|ledger):\d{1,18})",
                     "strict, trust-checkpoint:N or trust-ledger:N (N: the batch)")),
     Option("txnAppId", STRING, None, "medium",
-           "Together with txnVersion, makes a batch write idempotent, also in foreachBatch (the names are those of "
-           "Delta Lake). Its transactional ids begin with it. Use a different txnAppId for each topic."),
+           "Name of a batch write, also in foreachBatch, which its transactional ids begin with. Use a different one "
+           "for each topic."),
     Option("txnVersion", LONG, None, "medium",
-           "Number of this write for its txnAppId, such as the batch id in foreachBatch. Repeating the last "
-           "committed number writes nothing, unless it had no rows; a smaller one is refused.", Range(0)),
+           "Number of the write, such as the batch id in foreachBatch. Repeating the last committed number writes "
+           "nothing, unless it had no rows; a smaller one is refused.", Range(0)),
     *DEAD_LETTER_OPTIONS,
     *_TOPIC_OPTIONS,
     Option("saslTokenProvider", STRING, None, "medium",
-           "Source of the tokens for kafka.sasl.mechanism=OAUTHBEARER: aws (Amazon MSK with IAM), gcp, azure, or "
-           "the name of an entry point of the group spark_kafka_sink.sasl."),
+           "Source of tokens for OAUTHBEARER: aws (Amazon MSK with IAM), gcp, azure, or the name of an entry point of "
+           "the group spark_kafka_sink.sasl."),
     Option("unknownOptions", STRING, "refuse", "low",
-           "What happens with options that neither the sink nor Kafka's producer has (kafka.<name>), such as those of "
-           "a vendor's client. refuse: they are an error. warn: they are ignored with one warning, which also "
-           "suggests names.",
+           "Options that neither the sink nor Kafka's producer has (kafka.<name>), such as those of a vendor's client, "
+           "are an error, or with warn ignored with one warning.",
            OneOf(("refuse", "warn"))),
     Option("asyncProgressTrackingEnabled", STRING, "false", "low",
            "An option of Spark's queries, which Spark allows to be true only for its own sinks.",

@@ -94,7 +94,7 @@ class ListenerOptions(ABC):
         """``bootstrap_servers`` of one listener."""
 
     def client_options(self, listener: str, user: str | None = None, mechanism: str | None = None) -> dict[str, str]:
-        """Options of a client of one listener, by Kafka's names: of ``KafkaProducer``, of a ``--command-config`` file.
+        """Options of a client of one listener, by Kafka's names.
 
         ``user``: one of the listener's, default the first; without SASL, the name in the client's certificate.
         ``mechanism``: default the listener's last. Certificates are inline; no files.
@@ -103,7 +103,7 @@ class ListenerOptions(ABC):
         return {"bootstrap.servers": self.servers(listener), **options}
 
     def spark_options(self, listener: str, user: str | None = None, mechanism: str | None = None) -> dict[str, str]:
-        """``client_options`` with ``kafka.`` before each name: ``.options(**kafka.spark_options("SECURE"))``."""
+        """``client_options`` with ``kafka.`` before each name."""
         return with_prefix(self.client_options(listener, user, mechanism))
 
 

@@ -112,7 +112,7 @@ class LocalKafka(ListenerOptions):
         self.close()
 
     def close(self) -> None:
-        """Kills the brokers, paused ones too, and removes their data. A second call, or one in a fork, does nothing."""
+        """Kills the brokers and removes their data. A second call, or one in a fork, does nothing."""
         if os.getpid() != self._owner:
             return
         for node in self._nodes.values():
@@ -124,7 +124,7 @@ class LocalKafka(ListenerOptions):
 
     @property
     def bootstrap_servers(self) -> str:
-        """``host:port`` of every node, up or down, with commas between."""
+        """``host:port`` of every node."""
         return self.servers(CLIENTS)
 
     @property
@@ -173,7 +173,7 @@ class LocalKafka(ListenerOptions):
         self._await_ready(self._nodes[node])
 
     def pause(self, node: int) -> None:
-        """SIGSTOP: connections stay open without responses, like a machine that swaps or a disk that hangs."""
+        """SIGSTOP: connections stay open without responses."""
         self._process(node).pause()
         self._nodes[node].paused = True
 
@@ -183,21 +183,21 @@ class LocalKafka(ListenerOptions):
         self._nodes[node].paused = False
 
     def set_feature(self, name: str, level: int) -> None:
-        """Finalizes a feature of the cluster, such as ``transaction.version``, at a higher or lower level."""
+        """Finalizes a feature of the cluster, such as ``transaction.version``."""
         blocking_admin.update_feature(self._any_address(), name, level)
 
     def set_quotas(self, client_id: str, quotas: Mapping[str, float]) -> None:
-        """Limits a client.id by Kafka's names (``producer_byte_rate``, ``request_percentage``); brokers follow soon."""
+        """Limits a client.id, by Kafka's names (``producer_byte_rate``)."""
         blocking_admin.set_quotas(self._any_address(), client_id, quotas)
 
     def transaction_coordinator(self, transactional_id: str) -> int:
-        """Id of the node that coordinates the transactions of this id, -1 while none does."""
+        """Node id of this id's coordinator, -1 while there is none."""
         return blocking_admin.transaction_coordinator(self._any_address(), transactional_id)
 
     # -- rights -------------------------------------------------------------------------------------------------------
 
     def allow(self, user: str, operation: str, resource: str, name: str, *, prefixed: bool = False) -> None:
-        """Adds an ACL to a Kafka with secure listeners; returns when every node applies it.
+        """Adds an ACL; returns when every node applies it.
 
         ``operation``: ``WRITE``, ``DESCRIBE``, …; ``resource``: ``TOPIC``, ``TRANSACTIONAL_ID``, ``GROUP`` or
         ``CLUSTER`` (``name``: ``kafka-cluster``). A resource without ACLs is everybody's; with its first ACL all other
@@ -214,7 +214,7 @@ class LocalKafka(ListenerOptions):
     def create_topic(
         self, name: str, partitions: int = 1, configs: Mapping[str, str] = _NOTHING, replication: int | None = None
     ) -> None:
-        """Returns when every node knows the topic and every partition has its leader and all replicas in sync.
+        """Returns when every node knows the topic, with all replicas in sync.
 
         ``replication``: number of replicas, default one per node, at most 3.
         """
@@ -228,7 +228,7 @@ class LocalKafka(ListenerOptions):
         self._await(lambda: not any(self._partitions(node, name) for node in self._responding()), f"{name} is deleted")
 
     def await_in_sync(self, topic: str) -> None:
-        """Waits (60 s) until every node that responds sees a leader and all replicas in sync for each partition."""
+        """Waits (60 s) until all nodes see a leader and all replicas in sync for each partition."""
 
         def in_sync_on(node: KafkaNode) -> bool:
             partitions = self._partitions(node, topic)
@@ -249,7 +249,7 @@ class LocalKafka(ListenerOptions):
         raise LocalKafkaError(f"There is no partition {topic}-{partition}.")
 
     def log_dir(self, topic: str, partition: int, node: int | None = None) -> Path:
-        """The partition's folder on ``node`` (default: the first node that has one)."""
+        """The partition's folder on ``node``."""
         nodes = self._nodes.values() if node is None else [self._nodes[node]]
         for each in nodes:
             folder = each.data / f"{topic}-{partition}"
@@ -258,7 +258,7 @@ class LocalKafka(ListenerOptions):
         raise LocalKafkaError(f"No node has a replica of {topic}-{partition}.")
 
     def dump_log_segments(self, topic: str, partition: int | None = None, node: int | None = None) -> str:
-        """Output of Kafka's ``DumpLogSegments --deep-iteration`` for all segments; it decodes every record.
+        """Output of Kafka's ``DumpLogSegments --deep-iteration``.
 
         All partitions, one after the other, without ``partition``.
         """

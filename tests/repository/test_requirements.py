@@ -93,3 +93,14 @@ def test_what_workflows_make_and_scripts_install_beside_the_project_has_hashes()
         r'--require-hashes -r (requirements/|\$<$)|pip sync --quiet --require-hashes (requirements/|"\$requirements"$)'
     )
     assert [line for line in beside if not re.search(hashed, line)] == []
+
+
+def test_the_security_policy_has_the_locked_version_of_each_dependency():
+    text = (ROOT / "SECURITY.md").read_text().partition("## Dependencies")[2].partition("\n## ")[0]
+    base = dict(re.findall(r"^([\w-]+)==(\S+)", (ROOT / "requirements/base.txt").read_text(), re.MULTILINE))
+    dev = dict(re.findall(r"^([\w-]+)==(\S+)", (ROOT / "requirements/gssapi.txt").read_text(), re.MULTILINE))
+    extras = names([each for extra in PROJECT["optional-dependencies"].values() for each in extra])
+    wanted = base | {name: dev[name] for name in extras}
+    assert {
+        name for name, version in wanted.items() if not re.search(rf"(?m)^\| .*\b{name}\b.*\b{version}\b", text)
+    } == set()

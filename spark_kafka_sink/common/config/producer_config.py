@@ -69,6 +69,12 @@ def _level(codec: str) -> Any:
     return option(f"compression.{codec}.level", INT, level.default, "medium", "", valid)
 
 
+_SERIALIZER: Final = (
+    "A Python class, package.module:Class, with the methods of Serializer; or Java's name of its serializer of String, "
+    "ByteArray, Integer, Long, Double or Void. Without one, bytes only. Refused by the Spark sink."
+)
+
+
 @dataclass(frozen=True, slots=True)
 class ProducerConfig:
     """A producer's options: each field is the option of that name, with underscores for dots.
@@ -146,11 +152,8 @@ class ProducerConfig:
         AT_LEAST_1)
     transactional_id: str | None = option("transactional.id", STRING, None, "low",
         "Refused by the Spark sink: its tasks would fence each other.")
-    key_serializer: str | None = option("key.serializer", CLASS, None, "high",
-        "A Python class, package.module:Class, with the methods of Serializer; or Java's name of its serializer of "
-        "String, ByteArray, Integer, Long, Double or Void. Without one, keys must be bytes. Refused by the Spark "
-        "sink.")
-    value_serializer: str | None = option("value.serializer", CLASS, None, "high", "As key.serializer.")
+    key_serializer: str | None = option("key.serializer", CLASS, None, "high", _SERIALIZER)
+    value_serializer: str | None = option("value.serializer", CLASS, None, "high", _SERIALIZER)
     interceptor_classes: tuple[str, ...] = option("interceptor.classes", LIST, "", "low",
         "Python classes, package.module:Class, with the methods of ProducerInterceptor. Refused by the Spark sink: "
         "change the columns.")

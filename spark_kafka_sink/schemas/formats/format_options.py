@@ -75,17 +75,16 @@ RULES: Final[Mapping[Format, FormatRules]] = MappingProxyType({
 def _options_of(side: str) -> tuple[Option, ...]:
     columns = " ".join(f"{each.value}: {rules.column}." for each, rules in RULES.items())
     return (
-        Option(f"{side}Format", OptionKind.STRING, "raw", "medium", f"Encoding of the column {side}. {columns}",
+        Option(f"{side}Format", OptionKind.STRING, "raw", "medium", f"Encoding of the column. {columns}",
                OneOf(tuple(format_.value for format_ in RULES))),
         Option(f"{side}Schema", OptionKind.STRING, None, "medium",
-               f"Schema for the column {side}: Avro JSON, or JSON Schema. Default for avro: the schema that Spark's "
-               "to_avro derives from the column."),
-        Option(f"{side}SchemaFile", OptionKind.STRING, None, "medium", f"File with {side}Schema, on the driver."),
+               "Schema for the column: Avro JSON, or JSON Schema. Default for avro: the schema that Spark's to_avro "
+               "derives from the column."),
+        Option(f"{side}SchemaFile", OptionKind.STRING, None, "medium", "File with the schema, on the driver."),
         Option(f"{side}DescriptorFile", OptionKind.STRING, None, "medium",
-               "File with a Protobuf descriptor set, on the driver, as for Spark's to_protobuf (protoc "
-               "--include_imports --descriptor_set_out)."),
+               "File with a Protobuf descriptor set, on the driver (protoc --include_imports --descriptor_set_out)."),
         Option(f"{side}Message", OptionKind.STRING, None, "medium",
-               f"Full name of the Protobuf message for the column {side}."),
+               "Full name of the Protobuf message."),
     )  # fmt: skip
 
 

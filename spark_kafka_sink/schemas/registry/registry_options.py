@@ -65,40 +65,40 @@ _NO_ID: Final = -1
 _ID = Range(0, besides=_NO_ID)
 
 _SUBJECTS: Final = (
-    "topic (<topic>-key, <topic>-value), record (full name of the record or message) or topic-record "
-    "(<topic>-<full name>); or Java's TopicNameStrategy, RecordNameStrategy, TopicRecordNameStrategy."
+    "topic (<topic>-key, <topic>-value), record (the record's full name) or topic-record (<topic>-<full name>); or "
+    "Java's TopicNameStrategy, RecordNameStrategy, TopicRecordNameStrategy."
+)
+_PLACE_OF_ID: Final = (
+    "Where the schema's id is: prefix (magic byte 0 and the id, before key or value) or header (magic byte 1 and the "
+    "GUID, in __key_schema_id or __value_schema_id); or Java's PrefixSchemaIdSerializer, HeaderSchemaIdSerializer."
 )
 
 SCHEMA_OPTIONS: Final[tuple[Option, ...]] = (
     Option(URL, LIST, None, "high",
-           "URLs of the schema registry, separated by commas; after a failure the next one is used. May have "
-           "user:password@, where / ? # and % must be percent-encoded."),
+           "URLs of the schema registry; after a failure the next one is used. May have user:password@, where / ? # "
+           "and % must be percent-encoded."),
     Option(AUTO_REGISTER, BOOLEAN, True, "medium",
            "true: register the schema. false: the schema must be in the registry; the default together with "
            "use.latest.version or use.schema.id."),
     Option(USE_LATEST, BOOLEAN, False, "low",
            "Write with the latest version of the subject at the start of the application."),
     Option(USE_ID, INT, _NO_ID, "low",
-           "Write with the schema that has this id. If both key and value are encoded, set key.use.schema.id and "
-           "value.use.schema.id instead.", _ID),
-    Option(f"key.{USE_ID}", INT, _NO_ID, "low", "use.schema.id of the key.", _ID),
-    Option(f"value.{USE_ID}", INT, _NO_ID, "low", "use.schema.id of the value.", _ID),
+           "Write with the schema that has this id, if only one of key and value is encoded.", _ID),
+    Option(f"key.{USE_ID}", INT, _NO_ID, "low", "The same, if both are encoded.", _ID),
+    Option(f"value.{USE_ID}", INT, _NO_ID, "low", "The same, if both are encoded.", _ID),
     Option("latest.compatibility.strict", BOOLEAN, True, "low",
-           "With use.latest.version, the latest version must read what an explicit Avro schema writes; an explicit "
-           "schema of another format must be the latest version. false: it is not compared."),
+           "With use.latest.version, the latest version must read what an explicit Avro schema writes, and be equal "
+           "to one of another format."),
     Option("id.compatibility.strict", BOOLEAN, True, "low",
            "The same of the schema of use.schema.id."),
     Option("normalize.schemas", BOOLEAN, False, "medium",
-           "Let the registry normalize schemas that it registers or looks up, so that a different order of fields "
-           "or attributes that means nothing creates no new version."),
-    Option("key.subject.name.strategy", CLASS, "topic", "medium", f"Subject of the key's schema: {_SUBJECTS}"),
-    Option("value.subject.name.strategy", CLASS, "topic", "medium", f"Subject of the value's schema: {_SUBJECTS}"),
+           "Let the registry normalize schemas, so that an order that means nothing creates no new version."),
+    Option("key.subject.name.strategy", CLASS, "topic", "medium", f"Subject of the schema: {_SUBJECTS}"),
+    Option("value.subject.name.strategy", CLASS, "topic", "medium", f"Subject of the schema: {_SUBJECTS}"),
     Option("key.schema.id.serializer", CLASS, "prefix", "medium",
-           "Where a key has the id of its schema: prefix (magic byte 0 and the id, before the key) or header (magic "
-           "byte 1 and the GUID, in the header __key_schema_id); or Java's PrefixSchemaIdSerializer, "
-           "HeaderSchemaIdSerializer."),
+           _PLACE_OF_ID),
     Option("value.schema.id.serializer", CLASS, "prefix", "medium",
-           "Where a value has the id of its schema, as key.schema.id.serializer; the header is __value_schema_id."),
+           _PLACE_OF_ID),
 )  # fmt: skip
 
 
@@ -148,7 +148,7 @@ class RegistryLogin:
     sasl: ProducerConfig | None
     # fmt: off
     user_info: Password | None = option(USER_INFO, PASSWORD, None, "medium",
-        "user:password, or API key and secret of Confluent Cloud as key:secret.")
+        "user:password, or API key:secret.")
     token: Password | None = option(TOKEN, PASSWORD, None, "medium", "The bearer token, with STATIC_TOKEN.")
     issuer_url: str | None = option(ISSUER, STRING, None, "medium",
         "OAUTHBEARER: URL that issues tokens. Its TLS uses the options schema.registry.ssl.*.")
@@ -167,13 +167,13 @@ _USER_INFO, *_TOKENS = _LOGIN_FIELDS.values()
 
 LOGIN_OPTIONS: Final[tuple[Option, ...]] = (
     Option(BASIC_SOURCE, STRING, "URL", "medium",
-           "Where the user and password of HTTP basic authentication come from: URL (schema.registry.url), "
-           "USER_INFO (basic.auth.user.info; setting that is enough), SASL_INHERIT (kafka.sasl.jaas.config).",
+           "User and password of HTTP basic authentication: URL (schema.registry.url), USER_INFO "
+           "(basic.auth.user.info; setting that is enough), SASL_INHERIT (kafka.sasl.jaas.config).",
            OneOf(tuple(source.value for source in _BASIC))),
     _USER_INFO,
     Option(BEARER_SOURCE, STRING, "STATIC_TOKEN", "medium",
-           "Where bearer tokens come from: STATIC_TOKEN (bearer.auth.token), OAUTHBEARER (client credentials at "
-           "bearer.auth.issuer.endpoint.url), SASL_OAUTHBEARER_INHERIT (the options kafka.sasl.oauthbearer.*).",
+           "Bearer tokens: STATIC_TOKEN (bearer.auth.token), OAUTHBEARER (client credentials at "
+           "bearer.auth.issuer.endpoint.url), SASL_OAUTHBEARER_INHERIT (kafka.sasl.oauthbearer.*).",
            OneOf(tuple(source.value for source in _BEARER))),
     *_TOKENS,
 )  # fmt: skip
@@ -272,14 +272,13 @@ class RegistryOptions:
     connect_timeout_ms: int = option(CONNECT_TIMEOUT, INT, 60000, "low",
         "Time to connect to a URL.", AT_LEAST_1)
     read_timeout_ms: int = option(READ_TIMEOUT, INT, 60000, "low",
-        "Time to wait for a response. The larger of both timeouts also limits a request as a whole, with all URLs and "
-        "retries.", AT_LEAST_1)
+        "Time to wait for a response. The larger of both timeouts limits a request with all URLs and retries.",
+        AT_LEAST_1)
     max_retries: int = option("schema.registry.max.retries", INT, 3, "low",
-        "Further rounds through all URLs, after connection failures and the HTTP status codes 408, 429, 500, 502, 503 "
-        "and 504.", AT_LEAST_0)
+        "Further rounds through all URLs, after connection failures and HTTP 408, 429, 500, 502, 503, 504.",
+        AT_LEAST_0)
     retries_wait_ms: int = option("schema.registry.retries.wait.ms", INT, 1000, "low",
-        "Longest wait before the second round; doubles up to schema.registry.retries.max.wait.ms. The actual wait is "
-        "random.", AT_LEAST_0)
+        "Longest wait before the second round, of which a random part is waited; doubles with each round.", AT_LEAST_0)
     retries_max_wait_ms: int = option("schema.registry.retries.max.wait.ms", INT, 20000, "low",
         "Longest wait before any round.", AT_LEAST_0)
     # fmt: on

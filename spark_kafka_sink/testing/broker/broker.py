@@ -118,7 +118,7 @@ class TestBroker(ListenerOptions):
 
     @property
     def bootstrap_servers(self) -> str:
-        """``host:port`` of every node, up or down, with commas between."""
+        """``host:port`` of every node."""
         return self.servers(PLAINTEXT)
 
     def servers(self, listener: str) -> str:
@@ -139,14 +139,13 @@ class TestBroker(ListenerOptions):
         configs: Mapping[str, Setting] = _NOTHING,
         replication: int | None = None,
     ) -> TopicView:
-        """``replication``: number of replicas, default one per node, at most 3. ``configs``: by Kafka's names."""
+        """``replication``: default one per node, at most 3."""
         factor = min(self._nodes, _MAX_DEFAULT_REPLICATION) if replication is None else replication
         self._call(lambda server: server.state.cluster.create_topic(name, partitions, factor, configs))
         return self.topic(name)
 
     def refuse_topic_configs(self, *names: str, error: str = "POLICY_VIOLATION", message: str | None = None) -> None:
-        """Respond ``error`` to each CreateTopics that sets one of them, as managed brokers do. ``create_topic`` may set
-        them.
+        """Respond ``error`` to each CreateTopics that sets one of them.
 
         ``message``: of the response; default one that names the first of them that is set.
         """
@@ -154,7 +153,7 @@ class TestBroker(ListenerOptions):
         self._call(lambda server: server.state.cluster.limits.refuse(names, code, message))
 
     def hide_configs(self, *names: str) -> None:
-        """Leave these settings of topics and brokers out of DescribeConfigs responses, as managed brokers do."""
+        """Leave these settings out of DescribeConfigs responses."""
         self._call(lambda server: server.state.cluster.limits.hidden.update(names))
 
     def create_partitions(self, name: str, count: int) -> None:
@@ -174,7 +173,7 @@ class TestBroker(ListenerOptions):
         return self._call(lambda server: tuple(server.state.cluster.topics))
 
     def topic(self, name: str) -> TopicView:
-        """The topic's contents; it need not exist until they are asked for."""
+        """The topic's contents."""
         return TopicView(name, lambda read: self._call(lambda server: read(server.state.cluster.topics.get(name))))
 
     def leader(self, topic: str, partition: int) -> int:
@@ -182,7 +181,7 @@ class TestBroker(ListenerOptions):
         return self._call(lambda server: _partition(server, topic, partition).leader)
 
     def committed(self, group: str) -> dict[tuple[str, int], int]:
-        """The group's committed offsets: (topic, partition) to the next offset to read."""
+        """The group's committed offsets."""
         return self._call(
             lambda server: {
                 (name.topic, name.partition): at.offset for name, at in server.state.offsets.of(group).items()
@@ -197,7 +196,7 @@ class TestBroker(ListenerOptions):
     # -- faults: nodes ------------------------------------------------------------------------------------------------
 
     def kill(self, node: int) -> None:
-        """Cut its connections and stop listening. In the same moment others of the ISR become leaders."""
+        """Cut its connections and stop listening; others of the ISR become leaders."""
         self._at(node, lambda server: server.kill(node))
 
     def start(self, node: int) -> None:
@@ -225,19 +224,17 @@ class TestBroker(ListenerOptions):
         self._call(lambda server: _partition(server, topic, partition).elect(to))
 
     def set_api_versions(self, node: int, api_versions: Narrowed) -> None:
-        """The node speaks narrower ranges than ``like`` from now on, as in a cluster that is being upgraded. Its
-        connections are cut.
-        """
+        """The node speaks narrower ranges than ``like`` from now on. Its connections are cut."""
         narrowed = release(self._like, api_versions)
         self._call(lambda server: server.state.node_releases.__setitem__(node, narrowed))
         self.cut_connections(node)
 
     def set_isr(self, topic: str, partition: int, isr: Sequence[int]) -> None:
-        """The in-sync replicas: ``min.insync.replicas`` counts them; the high watermark is what all of them have."""
+        """Set the in-sync replicas."""
         self._call(lambda server: _partition(server, topic, partition).set_isr(isr))
 
     def hold_followers(self, topic: str, partition: int, nodes: Sequence[int] | None = None) -> None:
-        """Stop replication to followers, so that acks=all waits and consumers see no new records.
+        """Stop replication, so that acks=all waits and consumers see no new records.
 
         ``nodes``: these followers only; default all. A held follower counts until ``set_isr`` takes it out of the
         in-sync replicas. ``ValueError`` for a partition without such a follower: it needs ``replication=2``.
@@ -270,7 +267,7 @@ class TestBroker(ListenerOptions):
         self._call(lambda server: _partition(server, topic, partition).log.delete_records(before))
 
     def set_quotas(self, client_id: str, quotas: Mapping[str, float]) -> None:
-        """Limit a client.id: ``producer_byte_rate`` in bytes per second and node. An empty mapping removes the limit.
+        """Limit a client.id: ``producer_byte_rate`` in bytes per second and node; an empty mapping removes it.
 
         As on a real broker a burst of ten seconds' worth is free.
         """
@@ -279,7 +276,7 @@ class TestBroker(ListenerOptions):
     # -- faults: transactions -----------------------------------------------------------------------------------------
 
     def hold_markers(self) -> None:
-        """Ended transactions stay in PrepareCommit or PrepareAbort: further requests get CONCURRENT_TRANSACTIONS."""
+        """Ended transactions stay in PrepareCommit or PrepareAbort."""
         self._call(lambda server: server.state.transactions.hold_markers(True, _CLOCK.epoch_ms()))
 
     def release_markers(self) -> None:

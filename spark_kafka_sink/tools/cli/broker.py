@@ -16,16 +16,13 @@ _LAST_PORT = 65535
 SUMMARY = "run a real Kafka on this machine until Ctrl-C"
 
 DESCRIPTION = """\
-Runs a real Apache Kafka (KRaft) on this machine until Ctrl-C. It needs Java 17, but no containers and no
-ZooKeeper. The first start of a version downloads it from Maven Central (45 MB) into
+Runs a real Apache Kafka (KRaft) on 127.0.0.1 until Ctrl-C, with its data in a temporary directory. It needs
+Java 17. The first start of a version downloads it from Maven Central (45 MB) into
 ~/.cache/spark-kafka-sink, or $SPARK_KAFKA_SINK_CACHE.
 
-The Kafka listens on 127.0.0.1 only, and keeps its data in a temporary directory that is removed at the
-end.
-
-With --in-process, it runs a test broker instead, which is written in Python, starts in about a second and
-needs no Java. The test broker speaks the Kafka protocol to any client (producers, transactions, consumer
-groups), and keeps all data in memory. It is not Kafka: it has one thread, and no retention, TLS or SASL."""
+With --in-process, it runs a test broker in Python instead, which starts in about a second. It speaks the Kafka
+protocol to any client, and keeps all data in memory. It is not Kafka: it has one thread, and no retention, TLS
+or SASL."""
 
 EXAMPLES = """\
 examples:

@@ -26,32 +26,23 @@ from spark_kafka_sink.tools.findings import Outcome, Printer, conclusion, librar
 SUMMARY = "try each step of a connection to the brokers: DNS, TCP, TLS, SASL, versions, rights"
 
 DESCRIPTION = """\
-Tries each step of a connection from this machine to the brokers: DNS, TCP, TLS, ApiVersions, SASL. Shows
-how long each step took, the broker's certificate, and if a step fails, what to look at. Then checks the
-rights of the principal.
+Tries each step of a connection from this machine to the brokers: DNS, TCP, TLS, ApiVersions, SASL. If a
+step fails, it says what to look at. Then it checks the rights of the principal. It connects once to each
+broker, stops after a refused login, and never shows a secret. Without --exactly-once it writes nothing, and
+shows as untested what cannot be tested without writing.
 
-The command connects once to each bootstrap server, then once to each other broker, and stops after a
-refused login. Without --exactly-once it writes nothing to the cluster, creates no topic and fences no
-transactional id. It never shows a secret.
+With --exactly-once, it creates a ledger, writes and reads a record, commits and aborts a transaction, and
+deletes the topic. The names of the topic and the transactional id are those of --ledger-topic and
+--transactional-id-prefix with a random suffix, so that prefixed ACLs apply to them.
 
-With --exactly-once, it also tries what deliveryGuarantee=exactly-once needs, right by right and API by
-API: it creates a ledger, writes and reads a record, commits and aborts a transaction, and deletes the
-topic. The names of the topic and the transactional id are those of --ledger-topic and
---transactional-id-prefix with a random suffix, so that prefixed ACLs apply to them and no other topic or
-query is affected.
+With --from-workers, it also runs on each executor in a Spark job, and shows what differs there, such as a
+missing file or variable, or another version of a library.
 
-With --from-workers, it also runs on each executor in a Spark job, and shows what differs there: for
-example a host name that cannot be resolved, a missing file or variable, or another version of a library.
-
-The exit code is 0 if no step failed, and 1 otherwise. Steps that cannot be tested without writing are
-shown as untested."""
+The exit code is 0 if no step failed, and 1 otherwise."""
 
 EXAMPLES = """\
 examples:
-  spark-kafka-sink check --bootstrap-server kafka1:9092
   spark-kafka-sink check --bootstrap-server kafka1:9093,kafka2:9093 --command-config client.properties --topic events
-  spark-kafka-sink check --bootstrap-server kafka1:9093 --command-config client.properties --topic events \\
-      --transactional-id-prefix orders          also the rights that deliveryGuarantee=exactly-once needs
   spark-kafka-sink check --bootstrap-server kafka1:9093 --command-config client.properties --exactly-once \\
       --transactional-id-prefix orders          tries everything that exactly-once needs
   spark-kafka-sink check --bootstrap-server kafka1:9093 --command-config client.properties \\
@@ -74,8 +65,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--topic", help="check that this topic exists, and that the principal may write to it")
     command.add_argument(
         "--transactional-id-prefix", metavar="PREFIX",
-        help="value of the option transactionalIdPrefix: check what exactly-once needs, such as rights on these "
-        "transactional ids and on the ledgerTopic",
+        help="value of the option transactionalIdPrefix or txnAppId: check the rights that exactly-once needs",
     )  # fmt: skip
     command.add_argument(
         "--ledger-topic", default=LEDGER_TOPIC, metavar="TOPIC",

@@ -69,8 +69,7 @@ def add_arguments(console: argparse.ArgumentParser) -> None:
     add_client_options(console, "--producer.config", "--producer-property")
     console.add_argument(
         "--sync", action="store_true",
-        help="send one line at a time and wait for its acknowledgement (slow); the same as the "
-        "option producer.type=sync",
+        help="send one line at a time and wait for its acknowledgement (slow)",
     )  # fmt: skip
     add_pairs(console, "--property", "--reader-property", dest="properties", text="how to read lines (see below)")
 

@@ -21,9 +21,8 @@ from spark_kafka_sink.tools.exporter import MOST_SERIES, Exporter, TopicReceipts
 SUMMARY = "serve receipts as Prometheus metrics"
 
 DESCRIPTION = """\
-Serves the receipts of queries as metrics: rows, bytes, latency, retries, and how tasks spend their time.
-The sink writes receipts if a query has the option receiptsTopic. The exporter first reads all existing
-receipts. Then it starts to serve metrics, and reads new receipts as they are written.
+Serves the receipts of queries with the option receiptsTopic as metrics: rows, bytes, latency, retries, and
+how tasks spend their time. It first reads all existing receipts, and then serves metrics.
 The page Operations of the documentation lists the metrics, and links a Grafana dashboard and alert rules.
 
 The command needs an extra: pip install 'spark-kafka-sink[exporter]'"""

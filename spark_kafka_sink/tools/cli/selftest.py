@@ -35,20 +35,18 @@ that is stopped and started again, 10,000 rows each, and with exactly-once the s
 which must not add a row. It reads every row back, with confluent-kafka if that is installed and can log in,
 else with the package's own reader, and compares key and value.
 
-Standard output has versions and results, but no hosts, users or paths, so you can paste it into a report.
-The reasons for a failure are on standard error.
+Standard output has no hosts, users or paths, so you can paste it into a report. The reasons for a failure
+are on standard error.
 
-The selftest has topics, a ledger and transactional ids of its own. Their names begin with --prefix, so that
-prefixed ACLs apply to them. The principal needs CREATE, DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE and DELETE
-on topics, and WRITE on transactional ids that begin with the prefix. Topics,
-ledger and checkpoints are deleted at the end, also after Ctrl-C or SIGTERM. With --remote, this machine must
-reach the brokers, too, and you delete the checkpoints yourself.
+The names of its topics, ledger and transactional ids begin with --prefix. The principal needs CREATE,
+DESCRIBE, DESCRIBE_CONFIGS, READ, WRITE and DELETE on such topics, and WRITE on such transactional ids.
+Topics, ledger and checkpoints are deleted at the end. With --remote, this machine must reach the brokers,
+too, and you delete the checkpoints yourself.
 
 The exit code is 0 if every row was read back, 1 if not, and 2 if the test could not run."""
 
 EXAMPLES = """\
 examples:
-  spark-kafka-sink selftest --bootstrap-server kafka1:9092
   spark-kafka-sink selftest --bootstrap-server kafka1:9093 --command-config client.properties \\
       --prefix orders --master spark://master:7077 --conf spark.executor.memory=1g
   spark-kafka-sink selftest --bootstrap-server kafka1:9092 --remote sc://spark:15002 \\

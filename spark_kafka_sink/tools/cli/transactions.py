@@ -45,24 +45,22 @@ _FORGOTTEN: Final = (
 SUMMARY = "list, commit or abort transactions that exactly-once writes left open, and remove old ledger entries"
 
 DESCRIPTION = """\
-Shows and ends transactions that exactly-once writes left open. The tasks of such a write prepare
-transactions. Then the driver decides the batch by a record in the ledger, and commits the transactions. If
-the driver dies before that, they stay open and block readers with isolation.level=read_committed.
+Shows and ends transactions that exactly-once writes left open, which block readers with
+isolation.level=read_committed. A batch is decided by a record in the ledger.
 
   list     shows the last batch of each write in the ledger, and open transactions, with their age and
-           whether they will be committed. Changes nothing. Without --prefix, it shows all writes
+           whether they will be committed. Changes nothing
   commit   commits the transactions of decided batches
   abort    aborts the transactions of batches that are not decided. It is refused while a decided batch is not
-           committed; with --force, it commits the rest of that batch and gives up its missing rows. It is also
-           refused, without --force, if another ledger than --ledger-topic may have decided the batch
+           committed, or if another ledger than --ledger-topic may have decided the batch
   forget   removes entries of batches that are done from the ledger, for jobs and queries that will not run
            again. If a txnVersion runs again after its entry was removed, it writes its rows twice
 
 commit, abort and forget fence a running query with that name: the query fails and must be restarted. They
-ask for confirmation; without a terminal they need --yes. --dry-run shows what they would do.
+ask for confirmation; without a terminal they need --yes.
 
-As long as the checkpoint exists, prefer to restart the query, and with a txnAppId to run the job again with the
-same txnVersion and rows, because they commit and abort by themselves, and write lost rows again."""
+As long as the checkpoint exists, prefer to restart the query, or to run the job again with the same txnVersion
+and rows: it commits and aborts by itself, and writes lost rows again."""
 
 
 EXAMPLES = """\
@@ -78,8 +76,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     add_cluster(command)
     command.add_argument(
         "--prefix",
-        help="name of the write as list shows it: its transactionalIdPrefix, or its txnAppId; optional for list. For "
-        "forget it may end in *, to match every name with that beginning",
+        help="name of the write: its transactionalIdPrefix, or its txnAppId; optional for list. For forget it may end "
+        "in *, to match every name with that beginning",
     )
     command.add_argument(
         "--older-than", type=above_zero, metavar="DAYS", help="for forget: only entries that were decided longer ago"
