@@ -115,7 +115,7 @@ class TopicCreationError(KafkaError, pickle.PickleError):
 class DeadLetterLimitError(KafkaError):
     """More rows than ``deadLetterLimit`` became dead letters."""
 
-    remedy = "Look at the dead letters first. Then raise `deadLetterLimit`, or set it to `none`."
+    remedy = "Correct the rows: the message has the last one's reason. Or raise `deadLetterLimit`."
 
 
 class SerializationError(KafkaError, ValueError):

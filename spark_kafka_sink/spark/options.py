@@ -123,8 +123,9 @@ class DeadLetterOptions:
         if self.limit is None or rows <= self.limit:
             return None
         return (
-            f"{count_noun(rows, 'row')} became dead letters, more than deadLetterLimit={self.limit}. "
-            f"Look at deadLetterTopic {self.topic}; raise deadLetterLimit, or set it to none, to go on."
+            f"{count_noun(rows, 'row became a dead letter', 'rows became dead letters')}, more than "
+            f"deadLetterLimit={self.limit}; deadLetterTopic {self.topic} may lack them. Correct the rows, or raise "
+            "deadLetterLimit, or set it to none."
         )
 
 
