@@ -124,7 +124,7 @@ class DeadLetterOptions:
             return None
         return (
             f"{count_noun(rows, 'row became a dead letter', 'rows became dead letters')}, more than "
-            f"deadLetterLimit={self.limit}; deadLetterTopic {self.topic} may lack them. Correct the rows, or raise "
+            f"deadLetterLimit={self.limit}. The topic {self.topic} may lack them. Correct the rows, or raise "
             "deadLetterLimit, or set it to none."
         )
 
