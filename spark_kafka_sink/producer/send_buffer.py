@@ -225,7 +225,7 @@ class SendBuffer:
 
     def _add(self, pending: PendingRecords, row: Row, partition: int | None) -> bool | None:
         """Whether to wake the sender; None when the record cannot be added."""
-        with self._acquire():
+        with self._lock_or_raise():
             if pending.closed or pending.owner not in (get_ident(), SHARED) or not pending.knows(partition):
                 return None
             if row.size > pending.room + sum(pending.rooms_behind):
@@ -256,7 +256,7 @@ class SendBuffer:
         remaining = max(0.0, deadline - clock.now())
         if pending is not CLOSED:
             with uninterrupted():
-                with self._acquire():
+                with self._lock_or_raise():
                     self._shared = self._shared or pending.owner not in (get_ident(), SHARED)
                     self._close(pending)
                     self._expected = 2 * self._limit  # callers are quicker than linger.ms
@@ -267,7 +267,7 @@ class SendBuffer:
             try:
                 pool.reserve(memory, self._bytes_to_reserve(size), remaining, wake)
                 records = self._opened(snapshot, memory, size)
-                with self._acquire():
+                with self._lock_or_raise():
                     if self._aborted_by is not None:
                         raise self._aborted_by
                     if self._open is CLOSED:
@@ -296,10 +296,10 @@ class SendBuffer:
 
     def _counts(self, pending: PendingRecords, future: FutureRecordMetadata) -> bool:
         """Whether the record was added before its buffer was closed."""
-        with self._acquire():
+        with self._lock_or_raise():
             return future._index < pending.count
 
-    def _acquire(self) -> threading.RLock:
+    def _lock_or_raise(self) -> threading.RLock:
         """The lock. Raises ``IllegalStateError`` for code that has interrupted this thread while it has the lock."""
         if self._lock._is_owned():  # type: ignore[attr-defined]
             raise IllegalStateError(_INTERRUPTING)
@@ -339,7 +339,7 @@ class SendBuffer:
     def flush(self, deadline: float = NEVER) -> bool:
         """Return when the records so far are in the accumulator, or failed; False when the time is up before."""
         with uninterrupted():
-            with self._acquire():
+            with self._lock_or_raise():
                 if self._appending is not None and self._appending.owner == get_ident():
                     raise IllegalStateError(_INTERRUPTING)
                 self._close(self._open)
