@@ -246,7 +246,7 @@ class Calls:
         self.metadata.await_round(after, wait_ms)
 
     def pause(self, ms: float) -> None:
-        """Waits."""
+        """Waits so long; without a sender, it runs the loop meanwhile."""
         self._changed.wait_for(self._lock, lambda: False, ms)
 
     def start(self, call: Call, owner: object) -> None:

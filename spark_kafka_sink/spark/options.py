@@ -316,8 +316,8 @@ SINK_OPTIONS: tuple[Option, ...] = (
     *DEAD_LETTER_OPTIONS,
     *_TOPIC_OPTIONS,
     Option("saslTokenProvider", STRING, None, "medium",
-           "Source of tokens for OAUTHBEARER: aws (Amazon MSK with IAM), gcp, azure, or the name of an entry point of "
-           "the group spark_kafka_sink.sasl."),
+           "Source of tokens for kafka.sasl.mechanism=OAUTHBEARER: aws (Amazon MSK with IAM), gcp, azure, or the name "
+           "of an entry point of the group spark_kafka_sink.sasl."),
     Option("unknownOptions", STRING, "refuse", "low",
            "Options that neither the sink nor Kafka's producer has (kafka.<name>), such as those of a vendor's client, "
            "are an error, or with warn ignored with one warning.",

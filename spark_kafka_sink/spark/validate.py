@@ -198,18 +198,17 @@ def look_up_limits(core: ProducerCore, topics: Sequence[str]) -> Mapping[str, in
     answers, now = _answers.setdefault(core, {}), core.calls.now()
     if due := [topic for topic in topics if topic not in answers or answers[topic].until <= now]:
         known = {topic for topic, answer in answers.items() if isinstance(answer.outcome, int)}
-        unknown: dict[str, list[str]] = {}
+        unknown: dict[tuple[str, str], list[str]] = {}
         for topic, outcome in _ask(core, due).items():
             if isinstance(outcome, KafkaError) and (topic not in answers or topic in known):
-                unknown.setdefault(_explain_unknown(outcome, "")[0], []).append(topic)
+                unknown.setdefault(_explain_unknown(outcome), []).append(topic)
             answers[topic] = _Answer(outcome, now, now + core.config.metadata_max_age_ms)
-        for cause, same in unknown.items():
+        for (cause, remedy), same in unknown.items():
             more = f" and {len(same) - _MOST_NAMED} more" if len(same) > _MOST_NAMED else ""
             named = ", ".join(same[:_MOST_NAMED]) + more
-            _, remedy = _explain_unknown(answers[same[0]].outcome, named)
             _log.warning(
                 "%s of topic %s is unknown (%s): rows larger than that are found only when a broker refuses them, and "
-                "in a transaction they fail their task. %s", MAX_MESSAGE_BYTES, named, cause, remedy,
+                "in a transaction they fail their task. %s", MAX_MESSAGE_BYTES, named, cause, remedy.format(named),
             )  # fmt: skip
     return {topic: limit for topic in topics if isinstance(limit := answers[topic].outcome, int)}
 
@@ -233,10 +232,10 @@ def why_refused(core: ProducerCore, topic: str) -> str:
             "below: it was changed since, or the topic's compression.type makes batches larger. The next attempt "
             "asks again."
         )
-    cause, remedy = _explain_unknown(limit, topic)
+    cause, remedy = _explain_unknown(limit)
     return (
         f"The topic's {MAX_MESSAGE_BYTES} is unknown ({cause}), so that only the broker found the record too large, "
-        f"and its transaction cannot go on. {remedy}."
+        f"and its transaction cannot go on. {remedy.format(topic)}."
     )
 
 
@@ -288,8 +287,8 @@ def _where(result: Any) -> str:
     return f"DescribeConfigs of {result.resource_name}"
 
 
-def _explain_unknown(error: int | KafkaError, topics: str) -> tuple[str, str]:
-    """Cause and remedy. A missing right is named without the advice on the right to write."""
+def _explain_unknown(error: int | KafkaError) -> tuple[str, str]:
+    """Cause, and remedy with a place for the topics. A missing right has no advice on the right to write."""
     if isinstance(error, BrokerError) and error.code in FORBIDDEN:
-        return error.name, f"Give the principal DESCRIBE_CONFIGS on topic {topics}"
+        return error.name, "Give the principal DESCRIBE_CONFIGS on topic {}"
     return str(error), "Look at the brokers"

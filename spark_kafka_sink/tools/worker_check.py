@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
@@ -109,20 +110,22 @@ def differences(here: Iterable[Finding], there: Iterable[Finding]) -> tuple[Find
             text += f"\nhere: {'' if own.outcome is Outcome.OK else f'{own.outcome.value}, '}{own.text}"
         found.append(Finding(finding.subject, finding.step, finding.outcome, text))
     if not ended_there:
-        missing = [finding for step, finding in ours.items() if step not in theirs]
         found += [
-            Finding(each.subject, each.step, Outcome.UNTESTED, f"{each.subject}: was not tried there")
-            for each in missing
+            Finding(own.subject, own.step, Outcome.UNTESTED, f"{own.subject}: was not tried there")
+            for step, own in ours.items()
+            if step not in theirs
         ]
     return tuple(found)
 
 
 def _by_step(findings: Iterable[Finding]) -> dict[tuple[str, str, int], Finding]:
     """The findings by subject, step and how often that came before."""
+    counts: Counter[tuple[str, str]] = Counter()
     steps: dict[tuple[str, str, int], Finding] = {}
     for finding in findings:
-        number = sum(key[:2] == (finding.subject, finding.step) for key in steps)
-        steps[finding.subject, finding.step, number] = finding
+        subject, step = finding.subject, finding.step
+        steps[subject, step, counts[subject, step]] = finding
+        counts[subject, step] += 1
     return steps
 
 
