@@ -188,7 +188,7 @@ lock: ## compile requirements/*.txt anew
 	@uv pip compile --quiet --no-deps --resolution lowest-direct --no-header --python-version 3.11 pyproject.toml --output-file $(LOWEST)
 	@$(LOCK) --group dev $$($(EXTRAS_BUT) gssapi connect) --constraint $(LOWEST) requirements/lowest.in --output-file requirements/lowest.txt
 
-build: .cache/release/.ready ## wheel and sdist in dist/, their SBOM in build/ (PROJECT_URL=https://…: the links of PyPI's page)
+build: .cache/release/.ready ## wheel and sdist in dist/, SBOM and hashed requirements in build/ (PROJECT_URL=https://…: the links of PyPI's page)
 	@.ci/build .cache/release/bin
 
 clean: ## remove everything that make has made

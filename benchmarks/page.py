@@ -158,7 +158,7 @@ def _compared(results: Results) -> str:
         *_COMPARED_BY_WORDS,
         ["peak of a Python worker, one per core", "no Python", f"{confluent} MiB", f"{ours} MiB"],
         [
-            "throughput of `pykafka` ÷ this one's, values of 100 bytes",
+            "throughput of `pykafka` ÷ this column's, values of 100 bytes",
             f"{f.times('default')}×", f"{_than_confluent(f)}×", "1×",
         ],
         ["… with the same `batch.size` and `linger.ms`", f"{f.times('same-batches')}×", "not measured", "1×"],

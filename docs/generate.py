@@ -32,7 +32,10 @@ from spark_kafka_sink.exactly_once.errors import ADVICE, Progress
 from spark_kafka_sink.exactly_once.values import WriteKind
 from spark_kafka_sink.network.api_versions import SUPPORTED_VERSIONS, camel_case
 from spark_kafka_sink.network.error_table import CAUSES, TRANSACTIONAL_PRODUCE, Action, action, advice, known_codes
+from spark_kafka_sink.schemas.encoding import encoder
+from spark_kafka_sink.schemas.formats import format_options
 from spark_kafka_sink.schemas.registry.registry_options import REGISTRY_OPTIONS
+from spark_kafka_sink.spark import schema
 from spark_kafka_sink.spark.options import SINK_OPTIONS
 from spark_kafka_sink.testing.broker import emulation
 from spark_kafka_sink.tools.cli.command_line import VERBOSE
@@ -166,10 +169,10 @@ def broker_codes() -> Iterator[tuple[ErrorCode, str]]:
 
 
 def error_classes() -> list[type[KafkaError]]:
-    """The error classes of ``errors.py`` and ``exactly_once/errors.py``, without their base class."""
+    """The error classes that a user may see, without their base class."""
     found = [
         value
-        for module in (errors, exactly_once_errors)
+        for module in (errors, schema, format_options, encoder, exactly_once_errors)
         for value in vars(module).values()
         if inspect.isclass(value) and issubclass(value, KafkaError) and value.__module__ == module.__name__
     ]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from spark_kafka_sink.schemas.encoding.protobuf import encode_protobuf
     from spark_kafka_sink.tools.self_test import selftest
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "AuthenticationError",

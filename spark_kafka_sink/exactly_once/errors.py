@@ -23,7 +23,7 @@ class ExactlyOnceError(KafkaError):
 
 
 class PlanningError(ExactlyOnceError, pickle.PickleError):
-    """An exactly-once write cannot be planned. A ``PickleError``, because Spark passes these on unchanged."""
+    """Exactly-once write under the name … cannot start. A ``PickleError``, because Spark passes these on unchanged."""
 
     remedy = "The message says what to do. No row of the batch was written."
 

@@ -37,7 +37,9 @@ EncodedFields: TypeAlias = Mapping[Side, StructField]
 
 
 class SchemaError(KafkaError, ValueError):
-    """A frame whose columns cannot be written."""
+    """The frame's columns cannot be written."""
+
+    remedy = "The message names the column and the type that it must have."
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,9 @@ class Fault(NamedTuple):
 
 
 class UnencodableRowsError(InvalidRecordError):
-    """Rows that cannot be encoded. ``faults``: one for each such row, in their order. ``row``: the first of them."""
+    """Rows do not fit their schema. ``faults``: one for each such row, in their order. ``row``: the first of them."""
+
+    remedy = "The message names row, path and value. Or set `deadLetterTopic`."
 
     def __init__(self, faults: Sequence[Fault]) -> None:
         self.faults = tuple(faults)
@@ -65,6 +67,8 @@ class UnencodableRowsError(InvalidRecordError):
 class SchemaMismatchError(InvalidRecordError):
     """A column's type does not fit its schema. ``mismatches``: a sentence for each path, with both types."""
 
+    remedy = "Cast the column, or choose another schema."
+
     def __init__(self, mismatches: Sequence[str]) -> None:
         self.mismatches = tuple(sanitize(mismatch, LONGEST_ERROR) for mismatch in mismatches)
         super().__init__(error_list(mismatches))
@@ -75,6 +79,8 @@ class SchemaMismatchError(InvalidRecordError):
 
 class InvalidSchemaError(SchemaMismatchError):
     """A text is not a schema. The message has the text, shortened."""
+
+    remedy = "Correct the option or file that has the schema."
 
 
 Words: TypeAlias = npt.NDArray[np.integer]

@@ -43,7 +43,7 @@ def write():
     return SinkWrite(RowLayout(value=0), SinkOptions.parse({"kafka.bootstrap.servers": "localhost:1", "topic": "t"}))
 
 
-@pytest.mark.parametrize("release", ["0.1.0", "0.3.0"])
+@pytest.mark.parametrize("release", ["0.2.0", "0.4.0"])
 def test_a_worker_of_another_release_says_so_instead_of_failing_on_the_plan(write, release):
     """Incident: ``'WritePlan' object has no attribute …`` in a task of a cluster with mixed releases."""
     write.release = release
