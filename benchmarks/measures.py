@@ -72,6 +72,18 @@ def _pair(figures: Mapping[str, float], target: Target) -> tuple[float, float]:
     return figures[target.side], against
 
 
+def shares_of_the_floor(runs: Sequence[Run], side: str, nothing: str) -> list[float]:
+    """What a row costs at least, by what it costs ``side``, round by round: the CPU of Spark's JVM and of the Python
+    workers that do nothing with the same rows, and of the broker with the batches of ``side``.
+    """
+    by_name = {(run.round, run.side): run.measures for run in runs}
+    return [
+        (floor["spark_us"] + floor["workers_us"] + own["broker_us"]) / own["cpu_us"]
+        for (number, name), own in by_name.items()
+        if name == side and "spark_us" in (floor := by_name.get((number, nothing), {}))
+    ]
+
+
 class Verdict(NamedTuple):
     """``figure`` is what compares with ``target.bound``; ``low`` and ``high`` over the rounds."""
 
@@ -87,12 +99,14 @@ def verdict(runs: Sequence[Run], target: Target) -> Verdict | None:
     pairs = paired(runs, target)
     if not pairs:
         return None
-    if target.relation == "at most":
+    if target.relation == "floor ÷":
+        figures = shares_of_the_floor(runs, target.side, target.against or "")
+    elif target.relation == "at most":
         figures = [ours for ours, _ in pairs]
     elif target.relation == "at most +":
         figures = [ours - theirs for ours, theirs in pairs]
     else:
         figures = [ours / theirs for ours, theirs in pairs]
     figure = statistics.median(figures)
-    reached = figure >= target.bound if target.relation == "at least ×" else figure <= target.bound
+    reached = figure >= target.bound if target.relation in ("at least ×", "floor ÷") else figure <= target.bound
     return Verdict(target, figure, min(figures), max(figures), reached)

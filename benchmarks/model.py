@@ -9,7 +9,7 @@ from typing import Literal
 Kind = Literal[
     "batch", "stream", "aging", "commit", "send", "latency", "import", "profile", "encoding", "letters", "real-time"
 ]
-Relation = Literal["at least ×", "at most ×", "at most +", "at most"]
+Relation = Literal["at least ×", "at most ×", "at most +", "at most", "floor ÷"]
 
 
 LOCAL = "local[2]"
@@ -53,7 +53,8 @@ class Side:
 class Target:
     """A wanted figure: ``measure`` of ``side``, by itself or next to ``against``.
 
-    ``ratio_of``: two sides; ``bound`` is relative to their ratio in the same round.
+    ``ratio_of``: two sides; ``bound`` is relative to their ratio in the same round. "floor ÷": at least so much of the
+    CPU that a row takes is the floor's (``measures.shares_of_the_floor``, by the do-nothing writer ``against``).
     """
 
     side: str

@@ -20,7 +20,7 @@ from benchmarks.parts import (
     THEIRS,
     VALUE_SIZES,
 )
-from benchmarks.tables import Results, group_sections, measured_when, table
+from benchmarks.tables import Results, floor_table, group_sections, measured_when, table
 
 FEW, MANY = "pykafka, 4 partitions", "pykafka, 1,000 partitions"
 """Sides of the part ``memory``."""
@@ -30,6 +30,7 @@ _RELATIONS = {
     "at most ×": ("≤ {:.3g} ×", "{:.2f} ×"),
     "at most +": ("≤ + {:.3g}", "{:+.3g}"),
     "at most": ("≤ {:.3g}", "{:.3g}"),
+    "floor ÷": ("≥ {:.2f}", "{:.2f}"),
 }
 
 _BLOCK = re.compile(
@@ -87,7 +88,9 @@ def _cells(judged: Verdict) -> list[str]:
     target = judged.target
     wanted, got = _RELATIONS[target.relation]
     figure = f"{MEASURES[target.measure].heading} of {target.side}"
-    if target.against is not None:
+    if target.relation == "floor ÷":
+        figure = f"the floor's share of what {target.side} takes"
+    elif target.against is not None:
         figure += f", {'over' if target.relation == 'at most +' else 'by'} that of {target.against}"
     if target.ratio_of:
         figure += f", relative to {' by '.join(target.ratio_of)}"
@@ -364,6 +367,7 @@ _BLOCKS: Mapping[str, Callable[[Results], str]] = {
     "start": _start,
     "memory-per-core": _memory_per_core,
     "tables": group_sections,
+    "floor": floor_table,
     "made": measured_when,
     "goals": goals,
 }

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.measures import MEASURES, median, paired
+from benchmarks.measures import MEASURES, median, paired, shares_of_the_floor
 from benchmarks.model import Part, Result, Target
 from benchmarks.parts import BY_NAME, FLOOR, OURS, THEIRS
 
@@ -151,6 +151,18 @@ def _pairs(measures: Sequence[str], parts: Iterable[tuple[Part, Result]]) -> str
                 row.append("/".join(filter(None, both)))
             rows.append(row)
     return table(("part", "ratio", "rows/s", *(MEASURES[name].heading for name in measures)), rows)
+
+
+def floor_table(results: Results) -> str:
+    """The parts in which a writer that does nothing ran beside: its floor, and the floor's share."""
+    rows = []
+    for name, result in results.items():
+        shares = shares_of_the_floor(result.runs, OURS, FLOOR)
+        if shares and not BY_NAME[name].fresh_workers:
+            parts = [_figure(result, FLOOR, "spark_us"), _figure(result, FLOOR, "workers_us")]
+            share = f"{statistics.median(shares):.2f} ({min(shares):.2f}–{max(shares):.2f})"
+            rows.append([name, *parts, *(_figure(result, OURS, each) for each in ("broker_us", "cpu_us")), share])
+    return table(("part", "Spark JVM", "do-nothing worker", "broker", "all, here", "floor ÷ here"), rows)
 
 
 def _work(side: str) -> str:

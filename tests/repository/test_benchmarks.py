@@ -6,7 +6,7 @@ from benchmarks.command import PUBLISHED
 from benchmarks.measures import verdict
 from benchmarks.model import Result, Run, Session, Target
 from benchmarks.page import filled
-from benchmarks.parts import BY_NAME, OURS, THEIRS
+from benchmarks.parts import BY_NAME, FLOOR, OURS, THEIRS
 from benchmarks.results import load
 
 ENVIRONMENT = {"commit": "abc", "load": "1.0", "machine": "m"}
@@ -42,6 +42,15 @@ def test_a_goal_is_judged_by_the_median_of_ratios_of_one_round():
     judged = verdict(runs, Target(OURS, "rows_per_s", "at least ×", 2.0, THEIRS))
     assert judged is not None
     assert (judged.figure, judged.low, judged.high, judged.reached) == (2.0, 1.0, 3.0, True)
+
+
+def test_the_floor_of_a_row_has_the_broker_of_its_own_batches():
+    ours = {"cpu_us": 10, "spark_us": 4, "workers_us": 3, "broker_us": 3}
+    nothing = {"cpu_us": 6, "spark_us": 3, "workers_us": 1, "broker_us": 2}
+    runs = [Run(OURS, 1, 1, ours), Run(FLOOR, 1, 1, nothing), Run(OURS, 2, 1, ours)]
+    judged = verdict(runs, Target(OURS, "cpu_us", "floor ÷", 0.8, FLOOR))
+    assert judged is not None
+    assert (judged.figure, judged.low, judged.high, judged.reached) == (0.7, 0.7, 0.7, False)
 
 
 def test_a_ratio_is_judged_by_another_one_of_the_same_round():
