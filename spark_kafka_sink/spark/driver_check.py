@@ -109,9 +109,10 @@ def _check(config: ProducerConfig, check: _Check, clock: Clock) -> None:
             versions = _connect(config, clock)
         except KafkaError as error:
             if _is_refusal(error):
+                what = "connect" if isinstance(error, WrongProtocolError) else "log in"
                 raise DriverCheckError(
-                    f"No task was started, because the driver could not log in to the brokers: {clause(error)}. "
-                    "Correct the options, or set driverCheck=false if the executors can log in and only the driver "
+                    f"No task was started, because the driver could not {what} to the brokers: {clause(error)}. "
+                    f"Correct the options, or set driverCheck=false if the executors can {what} and only the driver "
                     "cannot."
                 ) from error
             check.valid_until = clock.now() + _AGAIN_MS

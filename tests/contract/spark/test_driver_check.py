@@ -156,7 +156,7 @@ def oauth(broker: TestBroker, url: str, secret: str = SECRET) -> dict[str, str]:
 
 
 def test_tls_against_a_listener_without_tls_was_left_to_the_tasks(broker, patient):
-    with pytest.raises(DriverCheckError, match=r"could not log in to the brokers: .* responded without TLS"):
+    with pytest.raises(DriverCheckError, match=r"could not connect to the brokers: .* responded without TLS"):
         plan({"kafka.bootstrap.servers": broker.bootstrap_servers, "kafka.security.protocol": "SSL", **patient})
 
 
