@@ -66,9 +66,15 @@ def test_a_caller_that_is_killed_with_tasks_at_work_leaves_transactions_that_the
     assert committed(job) == EACH_ONCE
 
 
-def test_an_executor_that_is_killed_with_a_prepared_task_is_replaced_by_spark(job, fault, tmp_path, monkeypatch):
-    """The task's worker wakes when its successor has been at work, if its executor did not take it along."""
+@pytest.mark.parametrize("shuffled", [False, True], ids=["its task", "its task and the stage"])
+def test_what_a_killed_executor_had_is_run_again_by_spark(job, fault, tmp_path, monkeypatch, shuffled):
+    """The prepared task's worker wakes when its successor has been at work, if its executor did not take it along. With
+    a shuffle, rows of tasks that have not begun are lost, too, so Spark runs the stage again.
+    """
     monkeypatch.setenv("PYTHONPATH", PYTHON_PATH)
+    if shuffled:
+        (tmp_path / "events").mkdir()
+        job.options["shuffled_into"] = (tmp_path / "events").as_uri()
     with StandaloneCluster(tmp_path, workers=2) as cluster:
         job.options["master"] = cluster.url
         fault.arm("task prepared", "stop", task=3)
@@ -80,6 +86,9 @@ def test_an_executor_that_is_killed_with_a_prepared_task_is_replaced_by_spark(jo
         job.run_until(lambda: False, _END_S)
     assert job.starts == 1
     assert committed(job) == EACH_ONCE
+    if shuffled:
+        events = "".join(path.read_text() for path in (tmp_path / "events").rglob("*") if path.is_file())
+        assert '"Stage Attempt ID":1' in events
 
 
 def executor_of(pid: int) -> int:
