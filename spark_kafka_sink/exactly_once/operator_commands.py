@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from spark_kafka_sink.exactly_once.complete import complete_intents
+from spark_kafka_sink.exactly_once.commit import complete_intents
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, LostRowsError, Progress
 from spark_kafka_sink.exactly_once.ledger import Ledger
 from spark_kafka_sink.exactly_once.ledger_format import RawBatch, read_key, removal_write

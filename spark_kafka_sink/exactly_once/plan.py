@@ -11,7 +11,7 @@ from typing import Final
 from spark_kafka_sink.common.config import ProducerConfig
 from spark_kafka_sink.errors import ConfigError, KafkaError
 from spark_kafka_sink.exactly_once import failpoints
-from spark_kafka_sink.exactly_once.complete import Completed, complete_intents
+from spark_kafka_sink.exactly_once.commit import Completed, complete_intents
 from spark_kafka_sink.exactly_once.decisions import check_kind, check_target, decision_margin_ms, task_action
 from spark_kafka_sink.exactly_once.errors import ExactlyOnceError, PlanningError
 from spark_kafka_sink.exactly_once.ledger import Ledger

@@ -35,7 +35,6 @@ from spark_kafka_sink.exactly_once.session import CommitSettings, close_sessions
 from spark_kafka_sink.exactly_once.sweep import CannotListError, list_matching
 from spark_kafka_sink.exactly_once.task import TaskTransaction
 from spark_kafka_sink.exactly_once.values import (
-    OpenTransaction,
     TaskAttempt,
     TaskReport,
     WriteId,
@@ -215,7 +214,8 @@ class _Trial:
         """How transactions of dead runs would be found, while one is open."""
         name = prepared.transactional_id
         try:
-            if _shows(list_matching(self._cluster, name.__eq__, self._deadline()), prepared):
+            found = list_matching(self._cluster, name.__eq__, self._deadline())
+            if any(transaction.key == prepared.key for transaction in found):
                 return "ListTransactions and DescribeTransactions find the open transaction (DESCRIBE on its id)"
             reason = "ListTransactions does not show the open transaction"
         except CannotListError as error:
@@ -255,10 +255,6 @@ def _prepared(report: TaskReport) -> PreparedTransaction:
     return report.share.prepared
 
 
-def _shows(found: list[OpenTransaction], prepared: PreparedTransaction) -> bool:
-    return any(transaction.key == prepared.key for transaction in found)
-
-
 _LONGEST_NAME: Final = 249
 """Characters of a topic's name (Kafka: ``Topic.MAX_NAME_LENGTH``)."""
 
@@ -272,18 +268,11 @@ def thrown_away(calls: Calls, name: str, deadline: float) -> tuple[Outcome, str]
     """Deletes the topic, if it exists. Without the right to delete it, it stays, which is not a failure."""
     try:
         delete_topic(calls, name, deadline)
-    except BrokerError as error:
-        if error.code in FORBIDDEN:
-            text = (
+    except KafkaError as error:
+        if isinstance(error, BrokerError) and error.code in FORBIDDEN:
+            return Outcome.UNTESTED, (
                 f"topic {name} stays, because the principal may not delete it ({error.name}). Writes do not need that "
                 "right: delete the topic by hand"
             )
-            return Outcome.UNTESTED, text
-        return Outcome.FAILED, _explain(name, error)
-    except KafkaError as error:
-        return Outcome.FAILED, _explain(name, error)
+        return Outcome.FAILED, f"topic {name} could not be deleted, delete it by hand: {error}"
     return Outcome.OK, f"topic {name} (DELETE on the topic)"
-
-
-def _explain(name: str, error: KafkaError) -> str:
-    return f"topic {name} could not be deleted, delete it by hand: {error}"

@@ -46,26 +46,19 @@ if TYPE_CHECKING:
         ServiceDescriptorProto,
     )
 
+_GOOGLE: Final = {
+    "type": (
+        "calendar_period", "color", "date", "datetime", "dayofweek", "decimal", "expr", "fraction", "interval",
+        "latlng", "money", "month", "phone_number", "postal_address", "quaternion", "timeofday",
+    ),
+    "protobuf": (
+        "any", "api", "descriptor", "duration", "empty", "field_mask", "source_context", "struct", "timestamp",
+        "type", "wrappers",
+    ),
+}  # fmt: skip
 KNOWN_IMPORTS: Final = frozenset(
-    [
-        META,
-        DECIMAL,
-        *(
-            f"google/type/{name}.proto"
-            for name in (
-                "calendar_period", "color", "date", "datetime", "dayofweek", "decimal", "expr", "fraction", "interval",
-                "latlng", "money", "month", "phone_number", "postal_address", "quaternion", "timeofday",
-            )
-        ),
-        *(
-            f"google/protobuf/{name}.proto"
-            for name in (
-                "any", "api", "descriptor", "duration", "empty", "field_mask", "source_context", "struct", "timestamp",
-                "type", "wrappers",
-            )
-        ),
-    ]
-)  # fmt: skip
+    [META, DECIMAL, *(f"google/{folder}/{name}.proto" for folder, names in _GOOGLE.items() for name in names)]
+)
 """Files that every registry has (Java: ``ProtobufSchema.knownTypes``), so they are not registered."""
 
 _MAX_FIELD, _MAX_MESSAGE_SET_FIELD, _MAX_ENUM = (1 << 29) - 1, (1 << 31) - 2, (1 << 31) - 1
