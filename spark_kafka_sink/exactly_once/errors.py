@@ -72,8 +72,8 @@ class Progress(Enum):
 
 _RUN_AGAIN: Final = {
     WriteKind.MICRO_BATCH: "Start the query again with its checkpoint: it",
-    WriteKind.VERSION: "Run the job again with the same txnAppId and txnVersion (in foreachBatch, start the query again "
-    "with its checkpoint): it",
+    WriteKind.VERSION: "Run the job again with the same txnAppId and txnVersion (in foreachBatch, start the query "
+    "again with its checkpoint): it",
 }
 _OUTCOMES: Final = {
     Progress.UNKNOWN: "reads whether the {write} is decided, and commits it or writes it again.",

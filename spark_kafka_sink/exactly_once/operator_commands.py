@@ -17,13 +17,7 @@ from spark_kafka_sink.exactly_once.ledger_format import RawBatch, read_key, remo
 from spark_kafka_sink.exactly_once.ledger_topic import PARTITIONS, ledger_partitions
 from spark_kafka_sink.exactly_once.ledger_view import LedgerView
 from spark_kafka_sink.exactly_once.session import Session
-from spark_kafka_sink.exactly_once.sweep import (
-    CannotListError,
-    list_ids,
-    list_matching,
-    list_open,
-    sweep,
-)
+from spark_kafka_sink.exactly_once.sweep import CannotListError, list_ids, list_matching, list_open, sweep
 from spark_kafka_sink.exactly_once.values import (
     Entry,
     EntryState,

@@ -29,11 +29,7 @@ from spark_kafka_sink.exactly_once.values import (
     WriteKind,
     WritePlan,
 )
-from spark_kafka_sink.network.api_versions import (
-    FIND_COORDINATOR_OF_TRANSACTION,
-    INIT_PRODUCER_ID_WITH_IDENTITY,
-    every,
-)
+from spark_kafka_sink.network.api_versions import FIND_COORDINATOR_OF_TRANSACTION, INIT_PRODUCER_ID_WITH_IDENTITY, every
 from spark_kafka_sink.network.connection import ApiVersions
 from spark_kafka_sink.network.diagnosis import missing_apis, require
 from spark_kafka_sink.network.rpc import Rpc
@@ -81,7 +77,9 @@ def _plan(session: Session, write_id: WriteId | None, ledger_start: LedgerStart,
     if write_id is not None:
         check_target(write_id, state.entries.get(write_id.query))
         if not state.entries:
-            _refuse_earlier_name(session, deadline)
+            # Version 1 of the ledger's format named batch writes in another way: reading its entry raises.
+            name, topic = f"txn-{session.settings.name}", session.settings.topic
+            _ = Ledger(session.cluster, name, ledger_partitions(name, topic)).read(deadline).entries
         if not ledger_start.trusts(RecoveryMode.CHECKPOINT, write_id.number):
             _warn_of_unknown_version(session, write_id, state.entries, created)
     if listing is None and not _was_committed(session.planned, state.entries):
@@ -105,13 +103,6 @@ def _complete(session: Session, kind: WriteKind, ledger_start: LedgerStart, dead
     completed = complete_intents(session, driver, entries, deadline, accepted)
     # Not left to commit: abort knows the run by the identity in its plan.
     return replace(completed, driver=session.in_own_epoch(completed.driver, deadline))
-
-
-def _refuse_earlier_name(session: Session, deadline: float) -> None:
-    """Raises ``ExactlyOnceError`` if version 1 of the ledger's format, which named batch writes in another way, has an
-    entry of this one."""
-    name, topic = f"txn-{session.settings.name}", session.settings.topic
-    _ = Ledger(session.cluster, name, ledger_partitions(name, topic)).read(deadline).entries
 
 
 def _warn_of_unknown_version(session: Session, write_id: WriteId, entries: Mapping[str, Entry], created: bool) -> None:

@@ -34,14 +34,7 @@ from spark_kafka_sink.exactly_once.plan import TRANSACTION_APIS, missing_transac
 from spark_kafka_sink.exactly_once.session import CommitSettings, close_sessions, session_for
 from spark_kafka_sink.exactly_once.sweep import CannotListError, list_matching
 from spark_kafka_sink.exactly_once.task import TaskTransaction
-from spark_kafka_sink.exactly_once.values import (
-    TaskAttempt,
-    TaskReport,
-    WriteId,
-    WriteKind,
-    WritePlan,
-    driver_id,
-)
+from spark_kafka_sink.exactly_once.values import TaskAttempt, TaskReport, WriteId, WriteKind, WritePlan, driver_id
 from spark_kafka_sink.network.api_versions import camel_case
 from spark_kafka_sink.network.calls import Calls
 from spark_kafka_sink.network.error_table import FORBIDDEN

@@ -23,14 +23,7 @@ from spark_kafka_sink.records.columns import (
     plain,
     raw_numbers,
 )
-from spark_kafka_sink.schemas.encoding.columns import (
-    floats,
-    integers,
-    invalid_utf8,
-    only,
-    refuse_repeated_keys,
-    spans,
-)
+from spark_kafka_sink.schemas.encoding.columns import floats, integers, invalid_utf8, only, refuse_repeated_keys, spans
 from spark_kafka_sink.schemas.encoding.encoder import (
     WORD_BITS,
     Kernel,

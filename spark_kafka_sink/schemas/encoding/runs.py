@@ -252,7 +252,8 @@ class _Heads(NamedTuple):
         starts = ends[:-1] + self._bits_of_nulls(at, numbers.shape)
         counts = np.full(*numbers.shape) if kept is None else np.count_nonzero(kept, axis=1)
         rows, fields = numbers.shape
-        row_ends = ends[np.cumsum(counts)] + np.arange(1, rows + 1, dtype=np.uint64) * self._row_bits(fields)
+        row_of_nulls = self.null_bits * fields if isinstance(self.null_bits, int) else int(self.null_bits.sum())
+        row_ends = ends[np.cumsum(counts)] + np.arange(1, rows + 1, dtype=np.uint64) * row_of_nulls
         size = int(row_ends[-1]) >> 3
         out = np.zeros(size // WORD_BYTES + 4, np.uint64)
         _add_words(out, words, rest, starts)
@@ -283,10 +284,6 @@ class _Heads(NamedTuple):
         words <<= shifts
         words |= _spread(self.heads, at, shape)
         return words, rest, np.add(bits, shifts, out=spare.view(np.uint64), dtype=np.uint64)
-
-    def _row_bits(self, fields: int) -> int:
-        """The bits of a row of nulls."""
-        return self.null_bits * fields if isinstance(self.null_bits, int) else int(self.null_bits.sum())
 
     def _bits_of_nulls(self, at: Places | None, shape: tuple[int, ...]) -> Words:
         """The bits in front of the places ``at``, if all fields were null."""

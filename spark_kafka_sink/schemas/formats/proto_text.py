@@ -272,8 +272,8 @@ class _Printer:
             label = f"({field.full_name})" if field.is_extension else field.name
             if label == "map_entry":
                 continue
-            values = value if _is_list(value) else [value]
-            for each in values:
+            is_list = not isinstance(value, str | bytes) and hasattr(value, "__len__")
+            for each in value if is_list else [value]:
                 yield f"{label} = {self._value(field, each)}"
 
     def _value(self, field: FieldDescriptor, value: Any) -> str:
@@ -287,10 +287,6 @@ class _Printer:
 
     def _quote(self, value: str | bytes) -> str:
         return f'"{self._text_encoding.CEscape(value.encode() if isinstance(value, str) else value, as_utf8=False)}"'
-
-
-def _is_list(value: Any) -> bool:
-    return not isinstance(value, str | bytes) and hasattr(value, "__len__")
 
 
 def _visibility(declared: Any) -> str:
