@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from spark_kafka_sink.errors import InvalidRecordError
 from spark_kafka_sink.records.columns import Int32Array, Int64Array, binary_array, binary_column, int32_array, plain
-from spark_kafka_sink.schemas.encoding.columns import integers, invalid_utf8
+from spark_kafka_sink.schemas.encoding.columns import MAX_BYTES, TOO_LARGE, integers, invalid_utf8
 from spark_kafka_sink.schemas.encoding.encoder import (
     WORD_BITS,
     WORD_BYTES,
@@ -38,7 +38,6 @@ _GATHERED_VALUES: Final = 1 << 18
 _TEXT_VALUES: Final = 1 << 16
 _TEXT_BYTES: Final = 4 << 20
 _LONGEST_HEAD: Final = 5
-_MAX_BYTES: Final = (1 << 31) - 1
 
 Places: TypeAlias = npt.NDArray[np.intp]
 
@@ -338,8 +337,8 @@ class _Rows:
         self._stream.write(data)
         self._ends.append(ends + self._size)
         self._size += int(ends[-1])
-        if self._size > _MAX_BYTES:
-            raise InvalidRecordError("more than 2 GiB of encoded rows: encode fewer rows at once")
+        if self._size > MAX_BYTES:
+            raise InvalidRecordError(TOO_LARGE)
 
     def array(self) -> pa.BinaryArray:
         return binary_array(np.concatenate(self._ends).astype(np.int32), self._stream.getvalue())
@@ -350,7 +349,7 @@ def _source(columns: list[pa.BinaryArray], block: slice) -> tuple[pa.BinaryArray
     try:
         slots = pa.concat_arrays([column.slice(block.start, block.stop - block.start) for column in columns])
     except pa.ArrowInvalid:
-        raise InvalidRecordError("more than 2 GiB of encoded rows: encode fewer rows at once") from None
+        raise InvalidRecordError(TOO_LARGE) from None
     _, buffer, data = slots.buffers()
     offsets = np.frombuffer(buffer, np.int32, len(slots) + 1)
     return binary_array(offsets, data or b""), np.diff(offsets).reshape(len(columns), -1)
