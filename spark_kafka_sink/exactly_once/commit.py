@@ -89,17 +89,6 @@ def commit_batch(settings: CommitSettings, reports: Sequence[TaskReport]) -> Com
     return CommitOutcome(entry, missing=missing)
 
 
-def all_reports(settings: CommitSettings, reports: Sequence[TaskReport | None]) -> list[TaskReport]:
-    """The reports. Raises ``ExactlyOnceError`` if a task's report is missing, which would be an error in Spark."""
-    present = [report for report in reports if report is not None]
-    if len(present) != len(reports) or not present:
-        raise ExactlyOnceError(
-            f"Commit under the name {settings.name} has {len(present)} reports of {len(reports)} tasks; nothing is "
-            "committed."
-        )
-    return present
-
-
 def _refuse_recreated(session: Session, reports: Sequence[TaskReport], deadline: float) -> None:
     """Raises ``ExactlyOnceError`` unless the ledger that each task has found is still there, with its marker."""
     write, topic = reports[0].write, session.settings.topic

@@ -4,7 +4,7 @@ decided batches and aborts what earlier runs left open."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -30,7 +30,6 @@ from spark_kafka_sink.exactly_once.values import (
     WritePlan,
 )
 from spark_kafka_sink.network.api_versions import FIND_COORDINATOR_OF_TRANSACTION, INIT_PRODUCER_ID_WITH_IDENTITY, every
-from spark_kafka_sink.network.connection import ApiVersions
 from spark_kafka_sink.network.diagnosis import missing_apis, require
 from spark_kafka_sink.network.rpc import Rpc
 
@@ -157,11 +156,6 @@ TRANSACTION_APIS: Final = (
 """By kio's names, with the versions that exactly-once needs."""
 
 
-def missing_transaction_apis(versions: ApiVersions) -> Iterator[str]:
-    """A clause for each API that transactions need and the broker does not have."""
-    yield from map(str, missing_apis(versions, TRANSACTION_APIS))
-
-
 def require_transactions(rpc: Rpc, config: ProducerConfig, deadline: float) -> None:
     """Raises ``ExactlyOnceError`` if the brokers lack an API of transactions, and ``UnsupportedVersionError`` if they
     lack what the options of the producers need.
@@ -170,7 +164,7 @@ def require_transactions(rpc: Rpc, config: ProducerConfig, deadline: float) -> N
     versions = rpc.any_api_versions()
     if versions is None:  # the connection was just lost; the first request tells what is missing
         return
-    if missing := list(missing_transaction_apis(versions)):
+    if missing := list(map(str, missing_apis(versions, TRANSACTION_APIS))):
         raise ExactlyOnceError(
             f"These brokers lack APIs of transactions that exactly-once needs: {'; '.join(missing)}. Use brokers (or a "
             "tier of the service) that have them, or deliveryGuarantee=at-least-once."

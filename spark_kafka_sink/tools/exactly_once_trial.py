@@ -30,13 +30,14 @@ from spark_kafka_sink.exactly_once.ledger_topic import (
     wanted_ledger,
 )
 from spark_kafka_sink.exactly_once.operator_commands import abort_undecided
-from spark_kafka_sink.exactly_once.plan import TRANSACTION_APIS, missing_transaction_apis, plan_write
+from spark_kafka_sink.exactly_once.plan import TRANSACTION_APIS, plan_write
 from spark_kafka_sink.exactly_once.session import CommitSettings, close_sessions, session_for
 from spark_kafka_sink.exactly_once.sweep import CannotListError, list_matching
 from spark_kafka_sink.exactly_once.task import TaskTransaction
 from spark_kafka_sink.exactly_once.values import TaskAttempt, TaskReport, WriteId, WriteKind, WritePlan, driver_id
 from spark_kafka_sink.network.api_versions import camel_case
 from spark_kafka_sink.network.calls import Calls
+from spark_kafka_sink.network.diagnosis import missing_apis
 from spark_kafka_sink.network.error_table import FORBIDDEN
 from spark_kafka_sink.network.messages import API_KEYS
 from spark_kafka_sink.network.topics import delete_topic, why_not_created
@@ -114,7 +115,7 @@ class _Trial:
         versions = self._cluster.any_api_versions()
         if versions is None:
             raise KafkaError("the connection to the broker was lost")
-        if missing := list(missing_transaction_apis(versions)):
+        if missing := list(map(str, missing_apis(versions, TRANSACTION_APIS))):
             raise KafkaError(
                 f"APIs of transactions are missing: {'; '.join(missing)}. Exactly-once is not possible here"
             )
