@@ -6,6 +6,7 @@ of each producer id say whether its records are committed.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -37,8 +38,8 @@ class LedgerView:
         self.removed: set[str] = set()
         self.names: set[str] = set()
         self.foreign = 0
-        self._written: dict[tuple[str, str], _Written] = {}
-        self._entries: dict[tuple[str, str], Entry] = {}
+        self._written: dict[str, dict[str, _Written]] = defaultdict(dict)
+        self._entries: dict[str, dict[str, Entry]] = defaultdict(dict)
         self._undecided: dict[int, tuple[int, list[_Written]]] = {}
         self._last: _Written | None = None
 
@@ -68,15 +69,16 @@ class LedgerView:
 
     def entries_of(self, name: str) -> Mapping[str, Entry]:
         """The entries of one of the names."""
-        for place, written in self._written.items():
-            if place[0] == name and place not in self._entries:
+        entries = self._entries[name]
+        for query, written in self._written[name].items():
+            if query not in entries:
                 assert written.value is not None
-                self._entries[place] = read_entry(written.key, written.value)
-        return {query: self._entries[name, query] for of, query in self._written if of == name}
+                entries[query] = read_entry(written.key, written.value)
+        return entries
 
     def writer(self, query: str) -> ProducerIdentity:
         """The producer of the query's entry."""
-        header = self._written[self.name, query].header
+        header = self._written[self.name][query].header
         return ProducerIdentity(header.producer_id, header.producer_epoch)
 
     def continues(self, planned: DriverIdentity, identity: TransactionalIdentity) -> bool:
@@ -129,13 +131,13 @@ class LedgerView:
     def _enter(self, written: _Written) -> None:
         name, query, _ = written.key
         assert query is not None
-        self._entries.pop((name, query), None)
+        self._entries[name].pop(query, None)
         self._last = written
         if written.value is None:
-            self._written.pop((name, query), None)
+            self._written[name].pop(query, None)
             self.removed.add(query)
         else:
-            self._written[name, query] = written
+            self._written[name][query] = written
             self.removed.discard(query)
 
 
