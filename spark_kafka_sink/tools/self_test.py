@@ -18,7 +18,6 @@ from hashlib import sha256
 from importlib import metadata
 from importlib.metadata import version
 from tempfile import gettempdir
-from threading import Event
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from uuid import uuid4
 
@@ -168,7 +167,7 @@ class _Run:
         self._spark = spark
         self._topics = topics
         self._clock = clock
-        self._stopped = Event()
+        self._stopped = False
 
     def steps(self) -> bool:
         """Runs the steps up to the first one that fails. Returns whether all have worked."""
@@ -230,10 +229,13 @@ class _Run:
     def _await(self, query: StreamingQuery) -> None:
         try:
             while not query.awaitTermination(_POLL_S):  # type: ignore[arg-type] # Spark takes a float, too
-                if self._stopped.is_set():
+                if self._stopped:
                     raise KafkaError("The query was stopped.")
         finally:
             query.stop()
+
+    def _stop(self) -> None:
+        self._stopped = True
 
     def _in_job(self, what: str, action: Callable[[], _Result]) -> _Result:
         """Runs ``action``, which starts Spark jobs. Interrupt and timeout cancel them."""
@@ -243,7 +245,7 @@ class _Run:
             if self._clock.now() >= deadline:
                 raise KafkaTimeoutError(f"{what} is not done after {_JOB_MS / 1000:.0f} s: has Spark free executors?")
 
-        return run_cancellable(self._spark, action, "selftest", self._clock, check_time, self._stopped.set)
+        return run_cancellable(self._spark, action, "selftest", self._clock, check_time, self._stop)
 
 
 def records(frame: DataFrame, number: str, mark: str) -> DataFrame:
